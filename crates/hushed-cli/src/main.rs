@@ -1,0 +1,2 @@
+//! The `hushed` binary.
+fn main() {}

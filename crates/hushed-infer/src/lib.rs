@@ -1,0 +1,1 @@
+//! The secure backends of a model, and the plan of their cost.

@@ -1,0 +1,1 @@
+//! Numbers: moduli, NTT, RNS, samplers and the bit kernels of oblivious transfer; the only unsafe code.

@@ -1,0 +1,1 @@
+//! Model folders, tokenizer, the Backend trait and each transformer written once.

@@ -1,0 +1,1 @@
+//! Frames, channels and sessions with byte and round counters.

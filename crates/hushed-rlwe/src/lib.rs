@@ -1,0 +1,1 @@
+//! RLWE keys, ciphertexts, key switching and their bytes.

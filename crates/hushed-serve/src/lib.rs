@@ -1,0 +1,1 @@
+//! Server and client processes and the messages between them.

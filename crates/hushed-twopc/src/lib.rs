@@ -1,0 +1,1 @@
+//! Shares modulo a power of two and the two-party protocols over them.
