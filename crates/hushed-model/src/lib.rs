@@ -1,1 +1,22 @@
-//! Model folders, tokenizer, the Backend trait and each transformer written once.
+//! Model folders, the tokenizer, the [`Backend`] trait, and each transformer written once.
+//!
+//! This crate knows no cryptography. It turns a Hugging Face folder and a text into token ids and layers, describes the forward pass
+//! generically over a [`Backend`], and runs it in the clear (`f64`), which is the oracle for every private way of running it.
+#![forbid(unsafe_code)]
+
+pub mod backend;
+pub mod bert;
+pub mod error;
+pub mod matrix;
+pub mod rows;
+pub mod site;
+
+pub use backend::{
+    Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
+    Pool, Weigh,
+};
+pub use bert::{Bert, Layer};
+pub use error::ModelError;
+pub use matrix::Matrix;
+pub use rows::{Rows, TextRows};
+pub use site::Site;

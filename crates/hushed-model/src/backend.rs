@@ -1,0 +1,243 @@
+//! The interface between a model and whatever runs it: in the clear, under encryption, on shares, or as a dry run.
+//!
+//! A model (see [`crate::bert`]) is a forward pass generic over a [`Backend`]. What it hands over are *layers with shapes*
+//! ([`Linear`], [`Norm`], …) whose numbers may be absent: in a two-party run both parties execute the same forward pass, and the
+//! client's layers are shapes only.
+//!
+//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major; a linear layer computes
+//! `Y = X·Wᵀ + b` with `W` of `outputs × inputs`, as in a Hugging Face folder.
+
+use std::sync::Arc;
+
+use crate::error::ModelError;
+use crate::matrix::Matrix;
+use crate::site::Site;
+
+/// Runs the steps of a model.
+///
+/// `x` of type [`Acts`](Backend::Acts) is a batch of texts: per text `m` rows of `d` columns, and it carries its rows (how many each
+/// text has, which of them are padding). [`Scores`](Backend::Scores) hold, per text and head, `m × m` numbers.
+///
+/// Each step is told its [`Site`]: calibration, plan, counters, progress and `verify` key on it.
+pub trait Backend {
+    /// Token ids at whoever knows them; their number at whoever does not.
+    type Input;
+    /// A batch of texts: rows × width.
+    type Acts;
+    /// Per text and head: query rows × key rows.
+    type Scores;
+    /// What can go wrong; a model itself adds [`ModelError`].
+    type Error: From<ModelError>;
+
+    // What a model calls. A backend that streams (heads, hidden columns, files) overrides the default bodies.
+
+    /// `E[id_i] + P[i]` for every token: `m × d` a text.
+    fn embed(&mut self, at: Site, x: Self::Input, e: &Embedding)
+    -> Result<Self::Acts, Self::Error>;
+
+    /// Multi-head attention without its residual sum and norm: `m × d` to `m × d`.
+    fn attention(
+        &mut self,
+        at: Site,
+        x: &Self::Acts,
+        a: &Attention,
+    ) -> Result<Self::Acts, Self::Error> {
+        let q = self.linear(at.then("query"), x, &a.query)?; // m × h·dh
+        let k = self.linear(at.then("key"), x, &a.key)?; // m × h·dh
+        let v = self.linear(at.then("value"), x, &a.value)?; // m × h·dh
+        let s = self.scores(at.then("scores"), &q, &k, &a.heads)?; // h of m × m
+        let p = self.weigh(at.then("weigh"), s, a.weigh, &a.mask)?; // h of m × m
+        let o = self.attend(at.then("attend"), &p, &v, &a.heads)?; // m × h·dh
+        self.linear(at.then("output"), &o, &a.output) // m × d
+    }
+
+    /// `down(activation(up(x)))` without its residual sum and norm: `m × d` to `m × d`.
+    fn feed_forward(
+        &mut self,
+        at: Site,
+        x: &Self::Acts,
+        f: &FeedForward,
+    ) -> Result<Self::Acts, Self::Error> {
+        let y = self.linear(at.then("up"), x, &f.up)?; // m × hidden
+        let y = self.activation(at.then("activation"), y, f.activation)?; // m × hidden
+        self.linear(at.then("down"), &y, &f.down) // m × d
+    }
+
+    /// Normalises each row: see [`NormKind`].
+    fn norm(&mut self, at: Site, x: Self::Acts, n: &Norm) -> Result<Self::Acts, Self::Error>;
+
+    /// `a + b`, of the same rows and width (the residual sum).
+    fn add(&mut self, at: Site, a: &Self::Acts, b: &Self::Acts) -> Result<Self::Acts, Self::Error>;
+
+    /// One row a text.
+    fn pool(&mut self, at: Site, x: Self::Acts, p: &Pool) -> Result<Self::Acts, Self::Error>;
+
+    // What those are made of.
+
+    /// `X·Wᵀ + b`: `m × inputs` to `m × outputs`.
+    fn linear(&mut self, at: Site, x: &Self::Acts, w: &Linear) -> Result<Self::Acts, Self::Error>;
+
+    /// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q.
+    fn scores(
+        &mut self,
+        at: Site,
+        q: &Self::Acts,
+        k: &Self::Acts,
+        h: &Heads,
+    ) -> Result<Self::Scores, Self::Error>;
+
+    /// Turns scores into weights, row by row, over the keys that `mask` and the padding leave.
+    fn weigh(
+        &mut self,
+        at: Site,
+        s: Self::Scores,
+        w: Weigh,
+        mask: &Mask,
+    ) -> Result<Self::Scores, Self::Error>;
+
+    /// `P_j·V_j` for every head, side by side: `m × h·dh`.
+    fn attend(
+        &mut self,
+        at: Site,
+        p: &Self::Scores,
+        v: &Self::Acts,
+        h: &Heads,
+    ) -> Result<Self::Acts, Self::Error>;
+
+    /// A function of every element.
+    fn activation(
+        &mut self,
+        at: Site,
+        x: Self::Acts,
+        f: Activation,
+    ) -> Result<Self::Acts, Self::Error>;
+}
+
+/// `Y = X·Wᵀ + b`.
+#[derive(Clone)]
+pub struct Linear {
+    /// Columns of X.
+    pub inputs: usize,
+    /// Columns of Y.
+    pub outputs: usize,
+    /// `outputs × inputs`; `None` where only the shape is known.
+    pub weights: Option<Arc<Matrix<f32>>>,
+    /// `outputs` numbers; `None` where only the shape is known (a layer without a bias has zeros).
+    pub bias: Option<Arc<[f32]>>,
+}
+
+/// The table of token vectors and what is added at each position.
+#[derive(Clone)]
+pub struct Embedding {
+    /// Rows of the token table.
+    pub vocabulary: usize,
+    /// Rows of the position table: the longest input.
+    pub positions: usize,
+    /// Columns of both, `d`.
+    pub width: usize,
+    /// `vocabulary × width`; `None` where only the shape is known.
+    pub tokens: Option<Arc<Matrix<f32>>>,
+    /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above.
+    pub offsets: Option<Arc<Matrix<f32>>>,
+}
+
+/// Normalisation of a row x of `width` numbers: `gain · (x − μ)/√(σ² + ε) + offset`, or without μ and offset.
+#[derive(Clone)]
+pub struct Norm {
+    /// Which one.
+    pub kind: NormKind,
+    /// Columns, `d`.
+    pub width: usize,
+    /// ε, added to the (biased) variance or mean square.
+    pub epsilon: f64,
+    /// `width` numbers; `None` where only the shape is known.
+    pub gain: Option<Arc<[f32]>>,
+    /// `width` numbers (zeros for RMSNorm); `None` as above.
+    pub offset: Option<Arc<[f32]>>,
+}
+
+/// How a [`Norm`] measures a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Subtract the mean, divide by the standard deviation.
+    LayerNorm,
+    /// Divide by the root of the mean square.
+    RmsNorm,
+}
+
+/// One attention block.
+#[derive(Clone)]
+pub struct Attention {
+    /// `d → h·dh`.
+    pub query: Linear,
+    /// `d → h·dh`.
+    pub key: Linear,
+    /// `d → h·dh`.
+    pub value: Linear,
+    /// `h·dh → d`.
+    pub output: Linear,
+    /// How Q, K, V split.
+    pub heads: Heads,
+    /// What turns scores into weights.
+    pub weigh: Weigh,
+    /// Which keys a row may see.
+    pub mask: Mask,
+}
+
+/// How the columns of Q, K and V split into heads, and what scales their products.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heads {
+    /// h.
+    pub count: usize,
+    /// dh.
+    pub width: usize,
+    /// Factor of the scores, `1/√dh`.
+    pub scale: f64,
+}
+
+/// How scores become weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weigh {
+    /// `e^{s_i} / Σ_j e^{s_j}` over a row.
+    Softmax,
+}
+
+/// Which keys a row may see, besides that padding is never seen (the rows in `Acts` and `Scores` say what is padding).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// All of its text.
+    Full,
+}
+
+/// One feed-forward block.
+#[derive(Clone)]
+pub struct FeedForward {
+    /// `d → hidden`.
+    pub up: Linear,
+    /// Between the two.
+    pub activation: Activation,
+    /// `hidden → d`.
+    pub down: Linear,
+}
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x·Φ(x)` with the exact Gaussian distribution function (erf).
+    Gelu,
+    /// `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
+    GeluTanh,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+/// How the rows of a text become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// Row 0.
+    First,
+    /// The mean of the rows that are not padding.
+    Mean,
+    /// The last row that is not padding.
+    Last,
+}

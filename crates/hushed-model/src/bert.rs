@@ -1,0 +1,84 @@
+//! BERT as an encoder of sentences (Devlin et al. 2019; Reimers and Gurevych 2019), written once for every backend.
+//!
+//! `start` embeds and normalises, each `layer` is attention and feed-forward with a residual sum and a norm after each (post-norm),
+//! `finish` pools the rows of a text into one vector. The pieces are apart so that a driver can report, compare or save between them.
+
+use crate::backend::{Attention, Backend, Embedding, FeedForward, Norm, Pool};
+use crate::error::ModelError;
+use crate::site::Site;
+
+/// The layers of a BERT encoder, with their numbers or as shapes only.
+#[derive(Clone)]
+pub struct Bert {
+    /// Token vectors and positions.
+    pub embedding: Embedding,
+    /// After the embedding.
+    pub embedding_norm: Norm,
+    /// In order.
+    pub layers: Vec<Layer>,
+    /// What `finish` does.
+    pub pool: Pool,
+}
+
+/// One encoder layer.
+#[derive(Clone)]
+pub struct Layer {
+    /// Attention over the text.
+    pub attention: Attention,
+    /// After its residual sum.
+    pub attention_norm: Norm,
+    /// The two wide linear layers.
+    pub feed_forward: FeedForward,
+    /// After its residual sum.
+    pub feed_forward_norm: Norm,
+}
+
+impl Bert {
+    /// Token ids to the first activations: `m × d` a text.
+    pub fn start<B: Backend>(&self, backend: &mut B, input: B::Input) -> Result<B::Acts, B::Error> {
+        let at = Site::root("embed");
+        let x = backend.embed(at.clone(), input, &self.embedding)?; // m × d
+        backend.norm(at.then("norm"), x, &self.embedding_norm) // m × d
+    }
+
+    /// Layer `i`, from 0: `m × d` to `m × d`.
+    pub fn layer<B: Backend>(
+        &self,
+        backend: &mut B,
+        i: usize,
+        x: B::Acts,
+    ) -> Result<B::Acts, B::Error> {
+        let layer = self.layers.get(i).ok_or(ModelError::NoSuchLayer {
+            asked: i,
+            layers: self.layers.len(),
+        })?;
+
+        let at = Site::layer(i).then("attention");
+        let y = backend.attention(at.clone(), &x, &layer.attention)?; // m × d
+        let x = backend.add(at.then("add"), &x, &y)?;
+        let x = backend.norm(at.then("norm"), x, &layer.attention_norm)?; // m × d
+
+        let at = Site::layer(i).then("feed_forward");
+        let y = backend.feed_forward(at.clone(), &x, &layer.feed_forward)?; // m × d
+        let x = backend.add(at.then("add"), &x, &y)?;
+        backend.norm(at.then("norm"), x, &layer.feed_forward_norm) // m × d
+    }
+
+    /// One vector a text: `1 × d`.
+    pub fn finish<B: Backend>(&self, backend: &mut B, x: B::Acts) -> Result<B::Acts, B::Error> {
+        backend.pool(Site::root("pool"), x, &self.pool)
+    }
+
+    /// All of it: token ids to one vector a text, not yet scaled to unit length.
+    pub fn forward<B: Backend>(
+        &self,
+        backend: &mut B,
+        input: B::Input,
+    ) -> Result<B::Acts, B::Error> {
+        let mut x = self.start(backend, input)?;
+        for i in 0..self.layers.len() {
+            x = self.layer(backend, i, x)?;
+        }
+        self.finish(backend, x)
+    }
+}
