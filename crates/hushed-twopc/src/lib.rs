@@ -1,1 +1,8 @@
 //! Shares modulo a power of two and the two-party protocols over them.
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod ot;
+
+pub use error::TwopcError;

@@ -1,0 +1,100 @@
+//! Oblivious transfer: random correlated OTs behind one trait, and what builds on them.
+//!
+//! A random correlated OT gives the sender a block `b` (its global `delta` is fixed) and the
+//! receiver a random choice bit `c` with the block `b ⊕ c·delta`. Convention: `lsb(delta) = 1` and
+//! `lsb(b) = 0`, so the receiver's choice bit is the lsb of its block.
+//!
+//! Correlations are used once: [`CotSend`] and [`CotRecv`] move, are not `Clone`, and erase
+//! themselves on drop.
+
+#[cfg(any(test, feature = "ideal"))]
+pub mod ideal;
+
+use crate::error::TwopcError;
+use hushed_math::bits::Block;
+use hushed_net::Session;
+
+/// A source of random correlated OTs in both directions between two parties.
+///
+/// Both parties call with the same `n` in the same order: one `send` meets one `recv`.
+pub trait Correlations: Send {
+    /// `n` correlated OTs with this party as sender.
+    fn send(&mut self, s: &mut Session, n: usize) -> Result<CotSend, TwopcError>;
+
+    /// `n` correlated OTs with this party as receiver.
+    fn recv(&mut self, s: &mut Session, n: usize) -> Result<CotRecv, TwopcError>;
+
+    /// This party's global correlation as sender; its lsb is 1.
+    fn delta(&self) -> Block;
+}
+
+/// The sender's half of correlated OTs: `blocks[i]` has lsb 0.
+pub struct CotSend {
+    /// The sender's global correlation, lsb 1.
+    pub delta: Block,
+    /// One block per OT, lsb 0.
+    pub blocks: Vec<Block>,
+    /// Tweak of `blocks[0]` for hashing; `blocks[i]` has `first_index + i`. Unique in the session
+    /// and direction.
+    pub first_index: u64,
+}
+
+/// The receiver's half: `blocks[i] = sender.blocks[i] ⊕ c_i·delta`, `c_i = lsb(blocks[i])`.
+pub struct CotRecv {
+    /// One block per OT; its lsb is the random choice bit.
+    pub blocks: Vec<Block>,
+    /// Tweak of `blocks[0]`, the same as the sender's.
+    pub first_index: u64,
+}
+
+impl CotSend {
+    /// Number of OTs.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+}
+
+impl CotRecv {
+    /// Number of OTs.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+}
+
+impl Drop for CotSend {
+    fn drop(&mut self) {
+        Block::wipe(&mut self.blocks);
+        Block::wipe(core::slice::from_mut(&mut self.delta));
+    }
+}
+
+impl Drop for CotRecv {
+    fn drop(&mut self) {
+        Block::wipe(&mut self.blocks);
+    }
+}
+
+/// Checks the correlation of both halves in the clear; the one oracle of every source's tests.
+///
+/// # Panics
+/// If lengths, indices, the lsb convention or any block is wrong.
+#[cfg(any(test, feature = "testing"))]
+pub fn assert_cot(send: &CotSend, recv: &CotRecv) {
+    assert!(send.delta.lsb(), "lsb(delta) must be 1");
+    assert_eq!(send.len(), recv.len());
+    assert_eq!(send.first_index, recv.first_index);
+    for (i, (&s, &r)) in send.blocks.iter().zip(&recv.blocks).enumerate() {
+        assert!(!s.lsb(), "lsb of sender block {i}");
+        assert!(r == s ^ (send.delta & r.lsb_mask()), "block {i}");
+    }
+}
