@@ -1,0 +1,193 @@
+//! Which crate may import which, as ARCHITECTURE.md draws it; and what a release binary may not contain.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Outcome;
+use crate::metadata::{Graph, Kind};
+
+/// Crate → the crates it may name. A crate that is not listed here may import none of ours and must be added.
+const MAY_IMPORT: [(&str, &[&str]); 11] = [
+    ("hushed-math", &[]),
+    ("hushed-net", &[]),
+    ("hushed-model", &[]),
+    ("hushed-rlwe", &["hushed-math"]),
+    ("hushed-ckks", &["hushed-math", "hushed-rlwe"]),
+    (
+        "hushed-twopc",
+        &["hushed-math", "hushed-rlwe", "hushed-net"],
+    ),
+    (
+        "hushed-infer",
+        &[
+            "hushed-model",
+            "hushed-ckks",
+            "hushed-twopc",
+            "hushed-math",
+            "hushed-rlwe",
+            "hushed-net",
+        ],
+    ),
+    (
+        "hushed-serve",
+        &["hushed-infer", "hushed-model", "hushed-net"],
+    ),
+    ("hushed-server", &["hushed-serve"]),
+    (
+        "hushed-cli",
+        &[
+            "hushed-math",
+            "hushed-net",
+            "hushed-model",
+            "hushed-rlwe",
+            "hushed-ckks",
+            "hushed-twopc",
+            "hushed-infer",
+            "hushed-serve",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// The model must not see cryptography even in its tests: its oracle would no longer be independent.
+const DEV_TOO: [&str; 1] = ["hushed-model"];
+
+/// Binaries that are released, and the features that must not reach them.
+const RELEASED: [&str; 2] = ["hushed-cli", "hushed-server"];
+const NOT_RELEASED: [&str; 3] = ["ideal", "testing", "insecure-test-parameters"];
+
+pub fn check(graph: &Graph) -> Outcome {
+    let mut problems = Vec::new();
+    let mut arrows = 0;
+    for package in graph.packages.iter().filter(|p| p.member) {
+        let Some((_, allowed)) = MAY_IMPORT.iter().find(|(name, _)| *name == package.name) else {
+            problems.push(format!(
+                "{}: not in the table of xtask/src/arrows.rs",
+                package.name
+            ));
+            continue;
+        };
+        for needed in package
+            .dependencies
+            .iter()
+            .filter(|d| d.local && d.name != package.name)
+        {
+            if needed.kind == Kind::Dev && !DEV_TOO.contains(&package.name.as_str()) {
+                continue;
+            }
+            arrows += 1;
+            if !allowed.contains(&needed.name.as_str()) {
+                problems.push(format!(
+                    "{} imports {}, which its room may not",
+                    package.name, needed.name
+                ));
+            }
+        }
+    }
+    if problems.is_empty() {
+        Ok(format!("{arrows} imports, all as drawn"))
+    } else {
+        Err(problems)
+    }
+}
+
+/// Asks cargo which features the released binaries switch on in our crates, without their tests.
+pub fn release_features(root: &Path) -> Outcome {
+    let mut problems = Vec::new();
+    let mut seen = Vec::new();
+    for name in RELEASED
+        .iter()
+        .filter(|name| root.join("crates").join(name).is_dir())
+    {
+        let output = Command::new(crate::cargo())
+            .args([
+                "tree",
+                "--locked",
+                "-p",
+                name,
+                "-e",
+                "normal,build",
+                "--prefix",
+                "none",
+                "-f",
+                "{p}|{f}",
+            ])
+            .current_dir(root)
+            .output();
+        match output {
+            Ok(output) if output.status.success() => {
+                problems.extend(forbidden_features(
+                    name,
+                    &String::from_utf8_lossy(&output.stdout),
+                ));
+                seen.push(*name);
+            }
+            Ok(output) => problems.push(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            Err(error) => problems.push(format!("cargo tree did not start: {error}")),
+        }
+    }
+    problems.sort();
+    problems.dedup();
+    if problems.is_empty() {
+        Ok(format!(
+            "{} without {}",
+            seen.join(", "),
+            NOT_RELEASED.join(", ")
+        ))
+    } else {
+        Err(problems)
+    }
+}
+
+/// Lines are `package version (path)|feature,feature`.
+fn forbidden_features(binary: &str, tree: &str) -> Vec<String> {
+    let ours = tree.lines().filter(|line| line.starts_with("hushed-"));
+    ours.filter_map(|line| {
+        let (package, features) = line.split_once('|')?;
+        let features = features.trim_end_matches(" (*)");
+        let bad = features.split(',').find(|f| NOT_RELEASED.contains(f))?;
+        let package = package.split(' ').next().unwrap_or(package);
+        Some(format!(
+            "{binary} is built with feature `{bad}` of {package}"
+        ))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn graph(name: &str, needs: &str, kind: Option<&str>) -> Graph {
+        Graph::parse(&json!({
+            "workspace_members": ["id"],
+            "packages": [{
+                "id": "id", "name": name, "version": "0.1.0", "license": "Apache-2.0", "source": null,
+                "dependencies": [{ "name": needs, "kind": kind, "req": "*", "path": "/x" }],
+            }],
+        }))
+    }
+
+    #[test]
+    fn a_forbidden_arrow_is_found() {
+        assert!(check(&graph("hushed-rlwe", "hushed-math", None)).is_ok());
+        assert!(check(&graph("hushed-math", "hushed-rlwe", None)).is_err());
+        assert!(check(&graph("hushed-net", "hushed-math", Some("build"))).is_err());
+        assert!(check(&graph("hushed-other", "hushed-math", None)).is_err());
+    }
+
+    #[test]
+    fn only_the_model_is_held_in_its_tests_too() {
+        assert!(check(&graph("hushed-model", "hushed-math", Some("dev"))).is_err());
+        assert!(check(&graph("hushed-net", "hushed-math", Some("dev"))).is_ok());
+    }
+
+    #[test]
+    fn a_test_feature_in_a_release_is_found() {
+        let clean = "hushed-twopc v0.1.0 (/x)|default\nrand v1|ideal\n";
+        assert!(forbidden_features("hushed-cli", clean).is_empty());
+        let bad = "hushed-twopc v0.1.0 (/x)|default,ideal (*)\n";
+        assert_eq!(forbidden_features("hushed-cli", bad).len(), 1);
+    }
+}

@@ -1,0 +1,254 @@
+//! Rules that hold for single files: size, `unsafe`, unfinished words, denied lints.
+
+use crate::Outcome;
+use crate::source::{File, Tree, code_only};
+
+const LONGEST: usize = 800;
+const LONG: usize = 500;
+
+/// The only crate whose kernels may leave the safe language.
+const UNSAFE_HOME: &str = "crates/hushed-math/";
+
+/// Files that read bytes written by a peer or found on a disk. Each must set the attribute below in
+/// itself, so that clippy holds it there whatever the rest of the crate allows.
+const HOSTILE: [&str; 0] = [];
+const DENIED: [&str; 3] = [
+    "clippy::unwrap_used",
+    "clippy::expect_used",
+    "clippy::indexing_slicing",
+];
+
+/// No Rust file above 800 lines of its own; those above 500 are named.
+pub fn file_sizes(tree: &Tree) -> Outcome {
+    let mut sizes: Vec<(usize, &str)> = tree
+        .rust()
+        .filter(|f| !is_test(&f.path) && !is_generated(f))
+        .map(|f| (lines_before_tests(&f.text), f.path.as_str()))
+        .collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let over = |limit| sizes.iter().filter(move |(n, _)| *n > limit);
+    let too_long: Vec<String> = over(LONGEST)
+        .map(|(n, path)| format!("{path}: {n} lines, the limit is {LONGEST}: split it by subject"))
+        .collect();
+    if !too_long.is_empty() {
+        return Err(too_long);
+    }
+    let long: Vec<String> = over(LONG)
+        .map(|(n, path)| format!("{path} ({n})"))
+        .collect();
+    let longest = sizes.first().map_or(0, |(n, _)| *n);
+    let note = if long.is_empty() {
+        String::new()
+    } else {
+        format!("; above {LONG}: {}", long.join(", "))
+    };
+    Ok(format!(
+        "{} files, longest {longest} lines{note}",
+        sizes.len()
+    ))
+}
+
+fn is_test(path: &str) -> bool {
+    path.split('/')
+        .any(|part| part == "tests" || part == "benches")
+        || path.ends_with("/tests.rs")
+}
+
+fn is_generated(file: &File) -> bool {
+    file.text
+        .lines()
+        .take(3)
+        .any(|line| line.contains("@generated"))
+}
+
+/// Lines up to the test module, which by the house style is the last item of a file.
+fn lines_before_tests(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().collect();
+    let tests = lines.windows(2).position(|pair| {
+        matches!(pair, [gate, module] if gate.starts_with("#[cfg(test)]") && module.starts_with("mod tests"))
+    });
+    tests.unwrap_or(lines.len())
+}
+
+/// The keyword stands only in hushed-math, and every other crate forbids it at its root.
+pub fn unsafe_code(tree: &Tree) -> Outcome {
+    let keyword = concat!("un", "safe");
+    let forbid = concat!("#![forbid(un", "safe_code)]");
+    let mut problems = Vec::new();
+    let mut blocks = 0;
+    for file in tree.rust() {
+        let code = code_only(&file.text);
+        let hits = code
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| words(line).any(|w| w == keyword));
+        if file.path.starts_with(UNSAFE_HOME) {
+            blocks += hits.count();
+            continue;
+        }
+        problems.extend(
+            hits.map(|(n, _)| format!("{}:{}: {keyword} outside hushed-math", file.path, n + 1)),
+        );
+        if is_crate_root(&file.path) && !file.text.contains(forbid) {
+            problems.push(format!("{}: the crate root lacks {forbid}", file.path));
+        }
+    }
+    if problems.is_empty() {
+        Ok(format!(
+            "{blocks} lines, all in hushed-math; every other crate forbids it"
+        ))
+    } else {
+        Err(problems)
+    }
+}
+
+fn is_crate_root(path: &str) -> bool {
+    let inside = path
+        .strip_prefix("crates/")
+        .or_else(|| path.strip_prefix("xtask/"));
+    inside.is_some() && (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs"))
+}
+
+/// Nothing is left for later: neither macros that panic by plan nor notes to oneself, and no test is switched off.
+pub fn unfinished_words(tree: &Tree) -> Outcome {
+    // Written in two halves, so that this file does not report itself.
+    let in_code = [
+        concat!("todo", "!"),
+        concat!("unimplemented", "!"),
+        concat!("#[", "ignore"),
+    ];
+    let anywhere = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X"),
+    ];
+    let mut problems = Vec::new();
+    for file in &tree.files {
+        if file.path.ends_with(".json")
+            || file.path.ends_with(".txt")
+            || file.path.ends_with(".tsv")
+        {
+            continue; // data: sentences, vocabularies, metrics
+        }
+        let code = if file.path.ends_with(".rs") {
+            code_only(&file.text)
+        } else {
+            String::new()
+        };
+        for (n, line) in code.lines().enumerate() {
+            let hit = in_code.iter().find(|w| line.contains(*w));
+            problems.extend(hit.map(|w| format!("{}:{}: {w}", file.path, n + 1)));
+        }
+        for (n, line) in file.text.lines().enumerate() {
+            let hit = anywhere.iter().find(|&&w| words(line).any(|x| x == w));
+            problems.extend(hit.map(|w| format!("{}:{}: {w}", file.path, n + 1)));
+        }
+    }
+    if problems.is_empty() {
+        Ok(format!("none in {} files", tree.files.len()))
+    } else {
+        Err(problems)
+    }
+}
+
+/// Every declared reader of foreign bytes denies the lints that hide a panic.
+pub fn hostile_bytes(tree: &Tree) -> Outcome {
+    let problems: Vec<String> = HOSTILE
+        .iter()
+        .filter_map(|path| hostile_problem(tree, path))
+        .collect();
+    if problems.is_empty() {
+        Ok(format!(
+            "{} files deny {}",
+            HOSTILE.len(),
+            DENIED.join(", ")
+        ))
+    } else {
+        Err(problems)
+    }
+}
+
+fn hostile_problem(tree: &Tree, path: &str) -> Option<String> {
+    let Some(file) = tree.file(path) else {
+        return Some(format!(
+            "{path}: declared in xtask/src/rules.rs, but there is no such file"
+        ));
+    };
+    let code = code_only(&file.text);
+    let denied: String = inner_attributes(&code, "deny").collect();
+    let missing: Vec<&str> = DENIED
+        .iter()
+        .copied()
+        .filter(|lint| !denied.contains(lint))
+        .collect();
+    (!missing.is_empty()).then(|| format!("{path}: lacks #![deny({})]", missing.join(", ")))
+}
+
+/// The arguments of every `#![name(…)]`.
+fn inner_attributes<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    code.split("#![").skip(1).filter_map(move |rest| {
+        let arguments = rest.strip_prefix(name)?.strip_prefix('(')?;
+        arguments.split(")]").next()
+    })
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|w| !w.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> Tree {
+        let file = |&(path, text): &(&str, &str)| File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        Tree {
+            files: files.iter().map(file).collect(),
+        }
+    }
+
+    #[test]
+    fn sizes_count_code_and_not_tests() {
+        let code = "x\n".repeat(801);
+        assert!(file_sizes(&tree(&[("crates/a/src/b.rs", &code)])).is_err());
+        assert!(file_sizes(&tree(&[("crates/a/tests/b.rs", &code)])).is_ok());
+        let mostly_tests = format!("x\n#[cfg(test)]\nmod tests {{\n{code}}}\n");
+        assert!(file_sizes(&tree(&[("crates/a/src/b.rs", &mostly_tests)])).is_ok());
+        let table = format!("// @generated by a script\n{code}");
+        assert!(file_sizes(&tree(&[("crates/a/src/b.rs", &table)])).is_ok());
+    }
+
+    #[test]
+    fn the_keyword_is_found_outside_math_only() {
+        let root = concat!("#![forbid(un", "safe_code)]\n");
+        let block = concat!("fn f() { un", "safe { g() } }\n");
+        assert!(unsafe_code(&tree(&[("crates/hushed-net/src/lib.rs", root)])).is_ok());
+        assert!(unsafe_code(&tree(&[("crates/hushed-net/src/lib.rs", "")])).is_err());
+        assert!(unsafe_code(&tree(&[("crates/hushed-net/src/a.rs", block)])).is_err());
+        assert!(unsafe_code(&tree(&[("crates/hushed-math/src/a.rs", block)])).is_ok());
+        let comment = concat!("// un", "safe would be faster\n");
+        assert!(unsafe_code(&tree(&[("crates/hushed-net/src/a.rs", comment)])).is_ok());
+    }
+
+    #[test]
+    fn notes_to_oneself_are_found_in_any_text() {
+        let note = concat!("# TO", "DO later\n");
+        assert!(unfinished_words(&tree(&[("docs/a.md", note)])).is_err());
+        assert!(unfinished_words(&tree(&[("docs/a.md", "a to-do list\n")])).is_ok());
+        let planned = concat!("fn f() { todo", "!() }\n");
+        assert!(unfinished_words(&tree(&[("crates/a/src/a.rs", planned)])).is_err());
+    }
+
+    #[test]
+    fn denied_lints_are_read_from_the_file_itself() {
+        let all = "#![deny(\n    clippy::unwrap_used,\n    clippy::expect_used,\n    clippy::indexing_slicing\n)]\n";
+        assert_eq!(hostile_problem(&tree(&[("a.rs", all)]), "a.rs"), None);
+        let two = "#![deny(clippy::unwrap_used, clippy::expect_used)]\n";
+        assert!(hostile_problem(&tree(&[("a.rs", two)]), "a.rs").is_some());
+        assert!(hostile_problem(&tree(&[]), "a.rs").is_some());
+    }
+}
