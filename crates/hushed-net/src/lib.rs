@@ -1,1 +1,22 @@
-//! Frames, channels and sessions with byte and round counters.
+//! Frames, channels and sessions between the two parties, with byte and round counters.
+//!
+//! * [`frame`]: the bytes of one frame and their total decoder.
+//! * [`channel`]: what carries frames: memory, TCP, TLS 1.3; each can be shaped to a bandwidth and a latency.
+//! * [`session`]: what protocols use: typed frames in lock-step, counted, with a running transcript hash.
+//!
+//! Nothing here looks inside a payload, and there is no cryptography of our own: TLS is `rustls`.
+#![forbid(unsafe_code)]
+
+pub mod channel;
+pub mod error;
+pub mod frame;
+mod party;
+pub mod session;
+pub mod stats;
+
+pub use channel::shaped::Shape;
+pub use channel::{Channel, Limits};
+pub use error::{NetError, PeerFault};
+pub use party::{Kind, Party};
+pub use session::{Expect, Session, memory_pair};
+pub use stats::Stats;

@@ -1,0 +1,213 @@
+//! Two parties in one process. Frames move, they are not copied.
+//!
+//! Each end belongs to one thread at a time, so when both wait for a frame and none is on its way, none will ever
+//! come: that is reported at once as [`NetError::BothReceiving`] instead of after a deadline.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::shaped::{Link, Schedule};
+use super::{Channel, Limits, Overhead};
+use crate::frame::Frame;
+use crate::{NetError, PeerFault, Shape};
+
+/// One end of a pair.
+pub struct MemoryChannel {
+    shared: Arc<Shared>,
+    /// Which of the two lanes this end sends on.
+    outgoing: Side,
+    limits: Limits,
+}
+
+/// Two connected ends.
+///
+/// The limits of memory are wide: a party that computes for long sends no heartbeat here, so only ten minutes of
+/// silence count as one.
+#[must_use]
+pub fn pair() -> (MemoryChannel, MemoryChannel) {
+    let shared = Arc::new(Shared {
+        lanes: Mutex::new(Lanes::default()),
+        changed: Condvar::new(),
+    });
+    let limits = Limits {
+        silence: Duration::from_secs(600),
+        ..Limits::session()
+    };
+    let end = |outgoing| MemoryChannel {
+        shared: Arc::clone(&shared),
+        outgoing,
+        limits,
+    };
+    (end(Side::Left), end(Side::Right))
+}
+
+struct Shared {
+    lanes: Mutex<Lanes>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Lanes {
+    left: Lane,
+    right: Lane,
+}
+
+/// What one end sends.
+#[derive(Default)]
+struct Lane {
+    frames: VecDeque<(Frame, Option<Schedule>)>,
+    link: Link,
+    /// Set once nothing more will be sent, and why.
+    end: Option<NetError>,
+    /// The sender of this lane is waiting for a frame itself.
+    sender_waits: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl Lanes {
+    /// (the lane that `side` sends on, the one it receives from)
+    fn of(&mut self, side: Side) -> (&mut Lane, &mut Lane) {
+        match side {
+            Side::Left => (&mut self.left, &mut self.right),
+            Side::Right => (&mut self.right, &mut self.left),
+        }
+    }
+}
+
+impl MemoryChannel {
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        // A thread that panicked in here left whole frames behind: pushes and pops are single operations.
+        self.shared
+            .lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, why: NetError) {
+        let mut lanes = self.lanes();
+        let (mine, _) = lanes.of(self.outgoing);
+        mine.end.get_or_insert(why);
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits for the next frame, or for the reason why there is none.
+    fn next(&self, max: u64) -> Result<Frame, NetError> {
+        let deadline = Instant::now().checked_add(self.limits.silence);
+        let deadline = match (deadline, self.limits.until) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let mut lanes = self.lanes();
+        loop {
+            let now = Instant::now();
+            let (mine, theirs) = lanes.of(self.outgoing);
+            let ready_at = match theirs.frames.front() {
+                Some((frame, schedule)) => {
+                    let length = frame.payload.len() as u64;
+                    if length > max {
+                        return Err(PeerFault::FrameTooLong { length, limit: max }.into());
+                    }
+                    let arrives = schedule.map(|s| s.arrival(frame.wire_bytes()));
+                    match arrives.filter(|at| *at > now) {
+                        Some(at) => Some(at),
+                        None => match theirs.frames.pop_front() {
+                            Some((frame, _)) => return Ok(frame),
+                            None => None,
+                        },
+                    }
+                }
+                None => {
+                    if let Some(why) = &theirs.end {
+                        return Err(why.clone());
+                    }
+                    if theirs.sender_waits && mine.frames.is_empty() {
+                        return Err(NetError::BothReceiving);
+                    }
+                    None
+                }
+            };
+            if deadline.is_some_and(|d| now >= d) {
+                return Err(self.limits.timeout());
+            }
+            let wake = match (ready_at, deadline) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            mine.sender_waits = ready_at.is_none();
+            if mine.sender_waits {
+                // The peer may be waiting as well, and must now find out.
+                self.shared.changed.notify_all();
+            }
+            let wait = wake.map_or(Duration::from_secs(1), |at| {
+                at.saturating_duration_since(now)
+            });
+            lanes = self
+                .shared
+                .changed
+                .wait_timeout(lanes, wait)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            lanes.of(self.outgoing).0.sender_waits = false;
+        }
+    }
+}
+
+impl Channel for MemoryChannel {
+    fn send(&mut self, frame: Frame) -> Result<(), NetError> {
+        let mut lanes = self.lanes();
+        let (mine, theirs) = lanes.of(self.outgoing);
+        if let Some(why) = &theirs.end {
+            return Err(why.clone());
+        }
+        let schedule = mine.link.schedule(frame.wire_bytes());
+        mine.frames.push_back((frame, schedule));
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
+        self.next(max)
+    }
+
+    fn flush(&mut self) -> Result<(), NetError> {
+        Ok(())
+    }
+
+    fn abort(&mut self, code: u16) -> Result<(), NetError> {
+        self.end(NetError::PeerAborted { code });
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), NetError> {
+        self.end(NetError::PeerGone);
+        Ok(())
+    }
+
+    fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    fn shape(&mut self, shape: Option<Shape>) {
+        self.lanes().of(self.outgoing).0.link.set(shape);
+    }
+
+    fn overhead(&self) -> Overhead {
+        Overhead::default()
+    }
+
+    fn exporter(&self, _label: &[u8]) -> Option<[u8; 32]> {
+        None
+    }
+}
+
+impl Drop for MemoryChannel {
+    fn drop(&mut self) {
+        self.end(NetError::PeerGone);
+    }
+}

@@ -1,0 +1,129 @@
+//! What carries frames between two parties.
+
+pub mod memory;
+pub mod shaped;
+
+use std::time::{Duration, Instant};
+
+use crate::{NetError, Shape, frame::Frame};
+
+/// An ordered, reliable carrier of frames to one peer.
+///
+/// `send` hands the frame to a queue that is emptied in the background, so that two parties that send at the same
+/// time never wait for each other to read.
+pub trait Channel: Send {
+    /// Queues a frame.
+    ///
+    /// # Errors
+    /// [`NetError::PeerGone`], [`NetError::PeerAborted`], or [`NetError::Timeout`] when the queue is full and does not
+    /// move for the deadline.
+    fn send(&mut self, frame: Frame) -> Result<(), NetError>;
+
+    /// The next frame, whose payload may have at most `max` bytes.
+    ///
+    /// # Errors
+    /// [`NetError::Timeout`] when nothing at all came for the deadline; [`NetError::PeerMisbehaved`] on a longer or a
+    /// malformed frame; [`NetError::PeerGone`], [`NetError::PeerAborted`].
+    fn recv(&mut self, max: u64) -> Result<Frame, NetError>;
+
+    /// Waits until everything queued has been handed to the transport.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    fn flush(&mut self) -> Result<(), NetError>;
+
+    /// Queues an abort, the last thing that this end says.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    fn abort(&mut self, code: u16) -> Result<(), NetError>;
+
+    /// Ends the sending direction and waits (within the deadline) until the peer has ended its own.
+    ///
+    /// # Errors
+    /// As [`Channel::flush`] and [`Channel::recv`]; a frame that nobody asked for is a fault.
+    fn close(&mut self) -> Result<(), NetError>;
+
+    /// Replaces the limits from now on.
+    fn set_limits(&mut self, limits: Limits);
+
+    /// Makes what this end sends arrive as over a slower network; `None` ends that.
+    fn shape(&mut self, shape: Option<Shape>);
+
+    /// What the channel itself has added to the frames of protocol steps.
+    fn overhead(&self) -> Overhead;
+
+    /// 32 bytes that only the two ends of this secure channel know (RFC 8446, §7.5), or `None` where the channel is
+    /// not secure.
+    fn exporter(&self, label: &[u8]) -> Option<[u8; 32]>;
+}
+
+/// Bytes beside those of protocol steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhead {
+    /// Bytes of heartbeat frames sent.
+    pub heartbeat_bytes_sent: u64,
+    /// Bytes of heartbeat frames received.
+    pub heartbeat_bytes_received: u64,
+    /// Bytes written to the socket, all included.
+    pub wire_bytes_sent: u64,
+    /// Bytes read from the socket, all included.
+    pub wire_bytes_received: u64,
+}
+
+/// How long and how much a channel tolerates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest silence of the peer before [`NetError::Timeout`]. Heartbeats break the silence.
+    pub silence: Duration,
+    /// When a receive fails in any case, however lively the peer is; bounds everything before authentication.
+    pub until: Option<Instant>,
+    /// Bytes of frames that may wait to be written. One frame is admitted however long it is.
+    pub send_queue: usize,
+    /// Bytes of frames that may be read before a step asks for them. A longer frame waits for its step, which
+    /// says how long it may be.
+    pub read_ahead: usize,
+}
+
+impl Limits {
+    /// For an authenticated peer: 60 s of silence, queues of 64 MiB.
+    #[must_use]
+    pub fn session() -> Self {
+        Self {
+            silence: Duration::from_secs(60),
+            until: None,
+            send_queue: 64 << 20,
+            read_ahead: 64 << 20,
+        }
+    }
+
+    /// For a peer that has not yet shown who it is: 10 s in all, queues of 64 KiB.
+    #[must_use]
+    pub fn before_authentication() -> Self {
+        let whole = Duration::from_secs(10);
+        Self {
+            silence: whole,
+            until: Instant::now().checked_add(whole),
+            send_queue: 64 << 10,
+            read_ahead: 64 << 10,
+        }
+    }
+
+    /// How often an idle writer sends a heartbeat: often enough that the loss of one or two goes unnoticed.
+    #[must_use]
+    pub fn heartbeat(&self) -> Duration {
+        self.silence / 4
+    }
+
+    /// The error for a silence of this length.
+    pub(crate) fn timeout(&self) -> NetError {
+        NetError::Timeout {
+            seconds: self
+                .silence
+                .as_millis()
+                .div_ceil(1000)
+                .try_into()
+                .unwrap_or(u64::MAX),
+        }
+    }
+}

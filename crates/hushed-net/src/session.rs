@@ -1,0 +1,285 @@
+//! What protocols speak through: typed frames in lock-step over any channel.
+//!
+//! Both parties know at each step what is due, so every frame is checked for its kind, its number and its length
+//! before a protocol sees it, and a pair that has lost step stops at once. After an error the session answers every
+//! call with that error: a step is never run twice on the same randomness.
+//!
+//! Rounds: a receive that directly follows a send closes one round. In [`Session::exchange`] both parties send and
+//! then receive: one round.
+
+use sha2::{Digest, Sha256};
+
+use crate::channel::memory::{self, MemoryChannel};
+use crate::frame::{Frame, HEADER_BYTES, MAX_PAYLOAD};
+use crate::{Channel, Kind, Limits, NetError, Party, PeerFault, Shape, Stats};
+
+/// Payloads up to this length enter the transcript whole; of longer ones only the header does. Whatever the parties
+/// negotiate is short; ciphertexts and masked shares are long and fresh, and TLS guards every byte anyway.
+const HASHED_PAYLOAD: usize = 4096;
+
+/// How many payload bytes a step may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Exactly so many.
+    Exactly(usize),
+    /// Any number up to this one.
+    AtMost(usize),
+}
+
+impl Expect {
+    fn max(self) -> u64 {
+        match self {
+            Self::Exactly(n) | Self::AtMost(n) => n as u64,
+        }
+    }
+}
+
+/// One party's end of a session.
+pub struct Session {
+    party: Party,
+    channel: Box<dyn Channel>,
+    next_sent: u32,
+    next_received: u32,
+    counted: Stats,
+    last_was_send: bool,
+    sent: Sha256,
+    received: Sha256,
+    failure: Option<NetError>,
+}
+
+/// Two sessions connected in memory: (client, server). For tests and for commands that play both parties.
+#[must_use]
+pub fn memory_pair() -> (Session, Session) {
+    let (a, b): (MemoryChannel, MemoryChannel) = memory::pair();
+    (
+        Session::new(Party::Client, Box::new(a)),
+        Session::new(Party::Server, Box::new(b)),
+    )
+}
+
+impl Session {
+    /// A session over a fresh channel.
+    #[must_use]
+    pub fn new(party: Party, channel: Box<dyn Channel>) -> Self {
+        Self {
+            party,
+            channel,
+            next_sent: 0,
+            next_received: 0,
+            counted: Stats::default(),
+            last_was_send: false,
+            sent: Sha256::new(),
+            received: Sha256::new(),
+            failure: None,
+        }
+    }
+
+    /// Which party this end is.
+    #[must_use]
+    pub fn party(&self) -> Party {
+        self.party
+    }
+
+    /// Sends one step.
+    ///
+    /// # Errors
+    /// As [`Channel::send`]; [`NetError::PayloadTooLong`] beyond [`MAX_PAYLOAD`].
+    pub fn send(&mut self, kind: Kind, payload: &[u8]) -> Result<(), NetError> {
+        self.send_vec(kind, payload.to_vec())
+    }
+
+    /// [`Session::send`] without a copy.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub fn send_vec(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), NetError> {
+        self.guard(|this| this.send_step(kind, payload))
+    }
+
+    /// Receives one step, which must be of this kind and length.
+    ///
+    /// # Errors
+    /// [`NetError::PeerMisbehaved`] if it is not; else as [`Channel::recv`].
+    pub fn recv(&mut self, kind: Kind, expect: Expect) -> Result<Vec<u8>, NetError> {
+        self.guard(|this| this.recv_step(kind, expect))
+    }
+
+    /// Both parties send, then both receive: one round.
+    ///
+    /// # Errors
+    /// As [`Session::send`] and [`Session::recv`].
+    pub fn exchange(
+        &mut self,
+        kind: Kind,
+        payload: &[u8],
+        expect: Expect,
+    ) -> Result<Vec<u8>, NetError> {
+        self.send(kind, payload)?;
+        self.recv(kind, expect)
+    }
+
+    /// [`Session::exchange`] without a copy.
+    ///
+    /// # Errors
+    /// As [`Session::exchange`].
+    pub fn exchange_vec(
+        &mut self,
+        kind: Kind,
+        payload: Vec<u8>,
+        expect: Expect,
+    ) -> Result<Vec<u8>, NetError> {
+        self.send_vec(kind, payload)?;
+        self.recv(kind, expect)
+    }
+
+    /// Waits until everything sent has been handed to the transport.
+    ///
+    /// # Errors
+    /// As [`Channel::flush`].
+    pub fn flush(&mut self) -> Result<(), NetError> {
+        self.guard(|this| this.channel.flush())
+    }
+
+    /// Tells the peer that this side stops; the code is all that it learns. Later calls give [`NetError::Closed`].
+    pub fn abort(&mut self, code: u16) {
+        if self.failure.is_none()
+            || !matches!(self.failure, Some(NetError::PeerGone | NetError::Closed))
+        {
+            // The peer may be gone already; there is nobody left to tell then.
+            let _ = self.channel.abort(code);
+        }
+        self.failure.get_or_insert(NetError::Closed);
+    }
+
+    /// Ends the session in agreement with the peer, which must call this too (or drop its end).
+    ///
+    /// # Errors
+    /// As [`Channel::close`].
+    pub fn close(mut self) -> Result<(), NetError> {
+        self.guard(|this| this.channel.close())
+    }
+
+    /// Replaces the limits: from those before authentication to those after it.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.channel.set_limits(limits);
+    }
+
+    /// Shapes what this end sends; see [`crate::channel::shaped`].
+    pub fn shape(&mut self, shape: Option<Shape>) {
+        self.channel.shape(shape);
+    }
+
+    /// The counters so far; take two and subtract ([`Stats::since`]) to measure a part.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let o = self.channel.overhead();
+        Stats {
+            heartbeat_bytes_sent: o.heartbeat_bytes_sent,
+            heartbeat_bytes_received: o.heartbeat_bytes_received,
+            wire_bytes_sent: o.wire_bytes_sent,
+            wire_bytes_received: o.wire_bytes_received,
+            ..self.counted
+        }
+    }
+
+    /// SHA-256 over what client and server have sent so far: every header, and every payload of at most 4 KiB. Equal
+    /// at both ends whenever each has received all that the other sent.
+    #[must_use]
+    pub fn transcript_hash(&self) -> [u8; 32] {
+        let (client, server) = match self.party {
+            Party::Client => (&self.sent, &self.received),
+            Party::Server => (&self.received, &self.sent),
+        };
+        Sha256::new()
+            .chain_update(b"hushed transcript 1")
+            .chain_update(client.clone().finalize())
+            .chain_update(server.clone().finalize())
+            .finalize()
+            .into()
+    }
+
+    /// 32 bytes bound to the secure channel under this session; `None` where it is not secure.
+    #[must_use]
+    pub fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
+        self.channel.exporter(label)
+    }
+
+    fn guard<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, NetError>,
+    ) -> Result<T, NetError> {
+        if let Some(why) = &self.failure {
+            return Err(why.clone());
+        }
+        act(self).inspect_err(|why| self.failure = Some(why.clone()))
+    }
+
+    fn send_step(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), NetError> {
+        let length = payload.len() as u64;
+        if length > MAX_PAYLOAD {
+            return Err(NetError::PayloadTooLong {
+                length,
+                limit: MAX_PAYLOAD,
+            });
+        }
+        let frame = Frame {
+            kind,
+            step: self.next_sent,
+            payload,
+        };
+        self.next_sent = self
+            .next_sent
+            .checked_add(1)
+            .ok_or(NetError::StepsExhausted)?;
+        absorb(&mut self.sent, &frame);
+        self.channel.send(frame)?;
+        self.counted.frames_sent += 1;
+        self.counted.bytes_sent += HEADER_BYTES as u64 + length;
+        self.last_was_send = true;
+        Ok(())
+    }
+
+    fn recv_step(&mut self, kind: Kind, expect: Expect) -> Result<Vec<u8>, NetError> {
+        let frame = self.channel.recv(expect.max())?;
+        let step = self.next_received;
+        self.next_received = step.checked_add(1).ok_or(NetError::StepsExhausted)?;
+        if frame.step != step {
+            return Err(PeerFault::UnexpectedStep {
+                expected: step,
+                got: frame.step,
+            }
+            .into());
+        }
+        if frame.kind != kind {
+            return Err(PeerFault::UnexpectedKind {
+                step,
+                expected: kind,
+                got: frame.kind,
+            }
+            .into());
+        }
+        let got = frame.payload.len() as u64;
+        if let Expect::Exactly(n) = expect
+            && got != n as u64
+        {
+            return Err(PeerFault::WrongLength {
+                step,
+                expected: n as u64,
+                got,
+            }
+            .into());
+        }
+        absorb(&mut self.received, &frame);
+        self.counted.frames_received += 1;
+        self.counted.bytes_received += frame.wire_bytes();
+        self.counted.rounds += u64::from(std::mem::take(&mut self.last_was_send));
+        Ok(frame.payload)
+    }
+}
+
+fn absorb(hash: &mut Sha256, frame: &Frame) {
+    hash.update(frame.header().encode());
+    if frame.payload.len() <= HASHED_PAYLOAD {
+        hash.update(&frame.payload);
+    }
+}

@@ -1,0 +1,59 @@
+//! What a session has put on the channel.
+
+use std::ops::Sub;
+
+/// Counters of one session, or the difference of two snapshots of it.
+///
+/// `bytes_*` count whole frames, header and payload, of protocol steps only; heartbeats and the transport's own bytes
+/// (TLS records and handshake) are kept apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of frames sent.
+    pub bytes_sent: u64,
+    /// Bytes of frames received by a protocol step.
+    pub bytes_received: u64,
+    /// Frames sent.
+    pub frames_sent: u64,
+    /// Frames received by a protocol step.
+    pub frames_received: u64,
+    /// How often a receive followed a send.
+    pub rounds: u64,
+    /// Bytes of heartbeat frames sent.
+    pub heartbeat_bytes_sent: u64,
+    /// Bytes of heartbeat frames received.
+    pub heartbeat_bytes_received: u64,
+    /// Bytes written to the socket, all included; 0 in memory.
+    pub wire_bytes_sent: u64,
+    /// Bytes read from the socket, all included (also of frames not yet received by a step); 0 in memory.
+    pub wire_bytes_received: u64,
+}
+
+impl Stats {
+    /// What was added since an earlier snapshot of the same session.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let d = u64::saturating_sub;
+        Self {
+            bytes_sent: d(self.bytes_sent, earlier.bytes_sent),
+            bytes_received: d(self.bytes_received, earlier.bytes_received),
+            frames_sent: d(self.frames_sent, earlier.frames_sent),
+            frames_received: d(self.frames_received, earlier.frames_received),
+            rounds: d(self.rounds, earlier.rounds),
+            heartbeat_bytes_sent: d(self.heartbeat_bytes_sent, earlier.heartbeat_bytes_sent),
+            heartbeat_bytes_received: d(
+                self.heartbeat_bytes_received,
+                earlier.heartbeat_bytes_received,
+            ),
+            wire_bytes_sent: d(self.wire_bytes_sent, earlier.wire_bytes_sent),
+            wire_bytes_received: d(self.wire_bytes_received, earlier.wire_bytes_received),
+        }
+    }
+}
+
+impl Sub for Stats {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        self.since(&earlier)
+    }
+}
