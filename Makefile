@@ -1,0 +1,31 @@
+# Everything that a person types here. Each target does its own set-up.
+# The tools and the model are checked first; what is missing is said in one line each.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test check audit clean
+SHELL := /bin/sh
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## check the tools, fetch the crates and the model (once; offline afterwards)
+	@scripts/setup.sh
+	@scripts/fetch_model.sh >/dev/null
+
+build: setup ## the release binary
+	@cargo build --release --locked -p hushed-cli
+
+test: setup ## every check and every test; the last line counts them
+	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test
+
+check: ## formatting, file sizes, unsafe code, imports, licences, clippy
+	@scripts/setup.sh
+	@cargo xtask check
+
+audit: ## known vulnerabilities in what we link (needs the network)
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check advisories; \
+	elif cargo audit --version >/dev/null 2>&1; then cargo audit; \
+	else echo "audit: neither cargo-deny nor cargo-audit is installed. Run: cargo install --locked cargo-deny" >&2; exit 1; fi
+
+clean: ## remove what was built; the model stays
+	@cargo clean
