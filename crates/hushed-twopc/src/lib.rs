@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod he;
 pub mod ot;
 
 pub use error::TwopcError;

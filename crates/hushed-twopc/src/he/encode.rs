@@ -1,0 +1,353 @@
+//! Coefficient encodings of matrix blocks and the way back from interleaved products, all in the clear.
+//!
+//! With blocks A (kw×mw) and B (mw×nw) and w = mw·nw (BumbleBee, NDSS 2025, §III-A, with the row stride corrected from
+//! the printed kw·mw to mw·nw):
+//!   πlhs(A): A[i,j] at exponent i·w − j, a negative exponent −j being −A[0,j] at N − j (X^N = −1)
+//!   πrhs(B): B[j,c] at exponent c·mw + j
+//! so that (A·B)[i,c] is the coefficient (i·nw + c)·mw of πlhs(A)·πrhs(B): exponents i·w + c·mw + (j' − j) are multiples
+//! of mw exactly if j' = j, because |j' − j| < mw; they stay below kw·w ≤ N, and those that wrap are −1 … −(mw−1), no
+//! multiples of mw either.
+//!
+//! Interleaving puts coefficient t·mw of leaf j at t·mw + j. [`wanted`] walks exactly those coefficients.
+
+use super::window::{OltPlan, Packing, Window};
+
+/// A row-major matrix seen directly or transposed.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    words: &'a [u64],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a> View<'a> {
+    /// `words` as rows×columns, row-major.
+    pub fn new(words: &'a [u64], rows: usize, columns: usize) -> Self {
+        debug_assert_eq!(words.len(), rows * columns);
+        Self {
+            words,
+            rows,
+            columns,
+            row_stride: columns,
+            column_stride: 1,
+        }
+    }
+
+    /// The transposed matrix.
+    pub fn transposed(self) -> Self {
+        Self {
+            words: self.words,
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+        }
+    }
+
+    fn at(&self, row: usize, column: usize) -> u64 {
+        self.words[row * self.row_stride + column * self.column_stride]
+    }
+}
+
+/// πlhs of block (α, β) of `matrix`: N coefficients modulo 2^64; entries outside the matrix are zero.
+pub fn encode_left(
+    matrix: View<'_>,
+    window: Window,
+    degree: usize,
+    alpha: usize,
+    beta: usize,
+    out: &mut [u64],
+) {
+    debug_assert_eq!(out.len(), degree);
+    out.fill(0);
+    let Window { kw, mw, nw } = window;
+    let (row0, column0) = (alpha * kw, beta * mw);
+    for i in 0..kw.min(matrix.rows - row0) {
+        for j in 0..mw.min(matrix.columns - column0) {
+            let value = matrix.at(row0 + i, column0 + j);
+            match (i * mw * nw).checked_sub(j) {
+                Some(exponent) => out[exponent] = value,
+                None => out[degree - j] = value.wrapping_neg(),
+            }
+        }
+    }
+}
+
+/// πrhs of block (β, γ) of `matrix` into `out`, whose length is [`right_prefix`]: the coefficients beyond are zero
+/// because of the packing alone, whatever the values.
+pub fn encode_right(matrix: View<'_>, window: Window, beta: usize, gamma: usize, out: &mut [u64]) {
+    let Window { mw, nw, .. } = window;
+    debug_assert_eq!(out.len(), right_prefix(window));
+    out.fill(0);
+    let (row0, column0) = (beta * mw, gamma * nw);
+    for c in 0..nw.min(matrix.columns - column0) {
+        for j in 0..mw.min(matrix.rows - row0) {
+            out[c * mw + j] = matrix.at(row0 + j, column0 + c);
+        }
+    }
+}
+
+/// Number of leading coefficients that πrhs can touch.
+pub fn right_prefix(window: Window) -> usize {
+    window.mw * window.nw
+}
+
+/// Wanted coefficients of response `index` in ascending position: (position, index into the caller's row-major
+/// batch×k×n result).
+pub fn wanted(plan: &OltPlan, index: usize) -> Vec<(usize, usize)> {
+    let Window { kw, mw, nw } = plan.window();
+    let inner = plan.inner_shape();
+    let transposed = plan.encrypted() == super::window::Encrypted::Right;
+    let leaves: Vec<(usize, usize, usize)> = plan
+        .response_leaves(index)
+        .map(|leaf| plan.leaf(leaf))
+        .collect();
+    let mut out = Vec::with_capacity(leaves.len() * kw * nw);
+    for i in 0..kw {
+        for c in 0..nw {
+            for (j, &(product, alpha, gamma)) in leaves.iter().enumerate() {
+                let (row, column) = (alpha * kw + i, gamma * nw + c);
+                if row >= inner.k || column >= inner.n {
+                    continue;
+                }
+                let cell = if transposed {
+                    column * inner.k + row
+                } else {
+                    row * inner.n + column
+                };
+                let t = i * nw + c;
+                let position = match plan.packing() {
+                    Packing::InterLeave | Packing::Krdy => t * mw + j,
+                    Packing::PackLwes => t * leaves.len() + j,
+                };
+                out.push((position, product * inner.k * inner.n + cell));
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::window::{Encrypted, OltShape, Wire};
+    use super::*;
+
+    const DEGREE: usize = 32;
+
+    fn wire() -> Wire {
+        Wire {
+            degree: DEGREE,
+            input_bytes: 100,
+            response_bytes: 100,
+            response_bits: 66,
+            product_limbs: 2,
+            packing_limbs: 2,
+        }
+    }
+
+    /// a·b mod X^N + 1 and mod 2^64, by definition.
+    fn multiply(a: &[u64], b: &[u64]) -> Vec<u64> {
+        let n = a.len();
+        let mut out = vec![0u64; n];
+        for (i, &x) in a.iter().enumerate() {
+            for (j, &y) in b.iter().enumerate() {
+                let term = x.wrapping_mul(y);
+                if i + j < n {
+                    out[i + j] = out[i + j].wrapping_add(term);
+                } else {
+                    out[i + j - n] = out[i + j - n].wrapping_sub(term);
+                }
+            }
+        }
+        out
+    }
+
+    fn words(count: usize, seed: u64) -> Vec<u64> {
+        (0..count as u64)
+            .map(|i| {
+                (i + 1 + seed)
+                    .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                    .rotate_left(23)
+                    .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            })
+            .collect()
+    }
+
+    /// InterLeave by its definition: c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r].
+    fn interleave(leaves: &[Vec<u64>], size: usize) -> Vec<u64> {
+        (0..DEGREE)
+            .map(|i| leaves.get(i % size).map_or(0, |leaf| leaf[i / size * size]))
+            .collect()
+    }
+
+    fn evaluate(plan: &OltPlan, q: &[u64], v: &[u64], shape: OltShape) -> Vec<u64> {
+        let OltShape { k, m, n } = shape;
+        let (_, mb, _) = plan.blocks();
+        let mut out = vec![0u64; plan.batch() * k * n];
+        let mut seen = vec![false; out.len()];
+        for response in 0..plan.responses() {
+            let leaves: Vec<Vec<u64>> = plan
+                .response_leaves(response)
+                .map(|leaf| {
+                    let (product, alpha, gamma) = plan.leaf(leaf);
+                    let left = View::new(&q[product * k * m..(product + 1) * k * m], k, m);
+                    let right = View::new(&v[product * m * n..(product + 1) * m * n], m, n);
+                    let (secret, public) = match plan.encrypted() {
+                        Encrypted::Left => (left, right),
+                        Encrypted::Right => (right.transposed(), left.transposed()),
+                    };
+                    let mut sum = vec![0u64; DEGREE];
+                    for beta in 0..mb {
+                        let mut a = vec![0; DEGREE];
+                        encode_left(secret, plan.window(), DEGREE, alpha, beta, &mut a);
+                        let mut b = vec![0; right_prefix(plan.window())];
+                        encode_right(public, plan.window(), beta, gamma, &mut b);
+                        b.resize(DEGREE, 0);
+                        for (s, t) in sum.iter_mut().zip(multiply(&a, &b)) {
+                            *s = s.wrapping_add(t);
+                        }
+                    }
+                    sum
+                })
+                .collect();
+            let merged = interleave(&leaves, plan.tree_size(response));
+            let mut last = None;
+            for (position, cell) in wanted(plan, response) {
+                assert!(last.is_none_or(|l| l < position), "positions must ascend");
+                last = Some(position);
+                out[cell] = merged[position];
+                assert!(
+                    !std::mem::replace(&mut seen[cell], true),
+                    "cell {cell} twice"
+                );
+            }
+        }
+        assert!(seen.iter().all(|&s| s), "every cell is produced");
+        out
+    }
+
+    fn clear(q: &[u64], v: &[u64], shape: OltShape, batch: usize) -> Vec<u64> {
+        let OltShape { k, m, n } = shape;
+        let mut out = vec![0u64; batch * k * n];
+        for b in 0..batch {
+            for i in 0..k {
+                for j in 0..m {
+                    for c in 0..n {
+                        let term = q[b * k * m + i * m + j].wrapping_mul(v[b * m * n + j * n + c]);
+                        let cell = &mut out[b * k * n + i * n + c];
+                        *cell = cell.wrapping_add(term);
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn check(shape: OltShape, batch: usize, plan: &OltPlan) {
+        let q = words(batch * shape.k * shape.m, 1);
+        let v = words(batch * shape.m * shape.n, 2);
+        assert_eq!(
+            evaluate(plan, &q, &v, shape),
+            clear(&q, &v, shape, batch),
+            "{plan:?}"
+        );
+    }
+
+    #[test]
+    fn every_window_of_every_small_shape_gives_the_product() {
+        for k in 1..=5 {
+            for m in [1, 2, 3, 5, 8] {
+                for n in 1..=4 {
+                    for encrypted in [Encrypted::Left, Encrypted::Right] {
+                        for packing in [Packing::InterLeave, Packing::Krdy] {
+                            windows(OltShape { k, m, n }, 1, encrypted, packing);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn windows(shape: OltShape, batch: usize, encrypted: Encrypted, packing: Packing) {
+        for mw in [1, 2, 4, 8, 16, 32] {
+            for kw in 1..=(DEGREE / mw).min(6) {
+                for nw in 1..=(DEGREE / (mw * kw)).min(5) {
+                    let window = Window { kw, mw, nw };
+                    let plan =
+                        OltPlan::with_window(shape, batch, encrypted, packing, window, &wire())
+                            .unwrap();
+                    check(shape, batch, &plan);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn batches_share_responses() {
+        for batch in [2, 3, 7, 12] {
+            for shape in [
+                OltShape { k: 3, m: 5, n: 2 },
+                OltShape { k: 1, m: 1, n: 1 },
+                OltShape { k: 4, m: 4, n: 4 },
+            ] {
+                windows(shape, batch, Encrypted::Left, Packing::InterLeave);
+                windows(shape, batch, Encrypted::Right, Packing::InterLeave);
+            }
+        }
+    }
+
+    #[test]
+    fn chosen_plans_give_the_product() {
+        for shape in [
+            OltShape { k: 1, m: 50, n: 7 },
+            OltShape {
+                k: 16,
+                m: 38,
+                n: 11,
+            },
+            OltShape { k: 33, m: 2, n: 3 },
+            OltShape {
+                k: 40,
+                m: 40,
+                n: 40,
+            },
+        ] {
+            for batch in [1, 3] {
+                check(
+                    shape,
+                    batch,
+                    &OltPlan::choose_side(shape, batch, &wire()).unwrap(),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_papers_example() {
+        // Figure 3: N = 16, 8 of 16 coefficients wanted.
+        let window = Window {
+            kw: 4,
+            mw: 2,
+            nw: 2,
+        };
+        let mut q = vec![0; 16];
+        encode_left(
+            View::new(&[1, 2, 3, 4, 5, 6, 7, 8], 4, 2),
+            window,
+            16,
+            0,
+            0,
+            &mut q,
+        );
+        let negative = 2u64.wrapping_neg();
+        assert_eq!(q, [1, 0, 0, 4, 3, 0, 0, 6, 5, 0, 0, 8, 7, 0, 0, negative]);
+        let mut v = vec![0; 4];
+        encode_right(View::new(&[9, 10, 11, 12], 2, 2), window, 0, 0, &mut v);
+        assert_eq!(v, [9, 11, 10, 12]);
+        v.resize(16, 0);
+        let product: Vec<u64> = multiply(&q, &v).iter().step_by(2).map(|x| x % 32).collect();
+        assert_eq!(product, [31, 2, 7, 14, 15, 26, 23, 6]);
+    }
+}

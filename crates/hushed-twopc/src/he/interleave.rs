@@ -1,0 +1,159 @@
+//! InterLeave in its fast form (BumbleBee, NDSS 2025, Figure 6): 2^r polynomials into one.
+//!
+//! c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r]. With the leaves already multiplied by 2^{-r} modulo the (odd) modulus, the tree
+//! goes from h = 2^{r−1} down to 1:
+//!   a_j ← a_j + X^h·a_{j+h} + Auto(a_j − X^h·a_{j+h}, N/h + 1)      for j < h.
+//! Auto(·, N/h + 1) fixes multiples of 2h, negates odd multiples of h; so each step keeps (and doubles) the left
+//! operand's even multiples of h and moves the right operand's onto the odd ones, and what it leaves elsewhere is
+//! cancelled by a later step (automorphisms commute). 2^r − 1 automorphisms in all.
+//!
+//! Absent leaves count as zero: a node with an absent right child still needs its automorphism, to clean; one with two
+//! absent children stays absent.
+
+use rayon::prelude::*;
+
+/// One node of the tree over some kind of polynomial or ciphertext.
+pub trait Combine: Sync {
+    /// What is interleaved.
+    type Item: Send;
+    /// What can fail.
+    type Error: Send;
+
+    /// even + X^h·odd + Auto(even − X^h·odd, N/h + 1).
+    ///
+    /// # Errors
+    /// Whatever the implementation's automorphism can fail with.
+    fn combine(
+        &self,
+        even: Self::Item,
+        odd: Option<Self::Item>,
+        h: usize,
+    ) -> Result<Self::Item, Self::Error>;
+}
+
+/// Interleaves `leaves`, padded with absent ones to `size`, a power of two. `None` if there are no leaves.
+///
+/// # Errors
+/// The first error of [`Combine::combine`].
+pub fn interleave<C: Combine>(
+    combiner: &C,
+    leaves: Vec<C::Item>,
+    size: usize,
+) -> Result<Option<C::Item>, C::Error> {
+    debug_assert!(size.is_power_of_two() && leaves.len() <= size);
+    let mut items = leaves;
+    let mut h = size / 2;
+    while h > 0 {
+        // The items beyond h, if any, are the right children of the first ones.
+        let right = if items.len() > h {
+            items.split_off(h)
+        } else {
+            Vec::new()
+        };
+        let mut right: Vec<Option<C::Item>> = right.into_iter().map(Some).collect();
+        right.resize_with(items.len(), || None);
+        items = items
+            .into_par_iter()
+            .zip(right)
+            .map(|(even, odd)| combiner.combine(even, odd, h))
+            .collect::<Result<_, _>>()?;
+        h /= 2;
+    }
+    Ok(items.into_iter().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plain polynomials modulo an odd number.
+    struct Plain;
+    const MODULUS: u64 = (1 << 31) - 1;
+
+    fn shift(a: &[u64], h: usize) -> Vec<u64> {
+        let n = a.len();
+        (0..n)
+            .map(|i| {
+                if i >= h {
+                    a[i - h]
+                } else {
+                    (MODULUS - a[i + n - h]) % MODULUS
+                }
+            })
+            .collect()
+    }
+
+    fn automorphism(a: &[u64], g: usize) -> Vec<u64> {
+        let n = a.len();
+        let mut out = vec![0; n];
+        for (i, &c) in a.iter().enumerate() {
+            let e = i * g % (2 * n);
+            out[e % n] = if e < n { c } else { (MODULUS - c) % MODULUS };
+        }
+        out
+    }
+
+    impl Combine for Plain {
+        type Item = Vec<u64>;
+        type Error = std::convert::Infallible;
+
+        fn combine(
+            &self,
+            even: Vec<u64>,
+            odd: Option<Vec<u64>>,
+            h: usize,
+        ) -> Result<Vec<u64>, Self::Error> {
+            let n = even.len();
+            let odd = odd.map_or(vec![0; n], |o| shift(&o, h));
+            let difference: Vec<u64> = even
+                .iter()
+                .zip(&odd)
+                .map(|(a, b)| (a + MODULUS - b) % MODULUS)
+                .collect();
+            let turned = automorphism(&difference, n / h + 1);
+            Ok(even
+                .iter()
+                .zip(&odd)
+                .zip(turned)
+                .map(|((a, b), t)| (a + b + t) % MODULUS)
+                .collect())
+        }
+    }
+
+    #[test]
+    fn it_interleaves_any_number_of_leaves_into_any_tree() {
+        let half = MODULUS.div_ceil(2);
+        for degree in [1usize, 2, 4, 16, 32] {
+            let mut size = 1;
+            while size <= degree {
+                for count in 1..=size {
+                    let leaves: Vec<Vec<u64>> = (0..count)
+                        .map(|j| {
+                            (0..degree as u64)
+                                .map(|i| (i * 7919 + 104_729 * (j as u64 + 1)).pow(2) % MODULUS)
+                                .collect()
+                        })
+                        .collect();
+                    let inverse = (0..size.ilog2()).fold(1, |x, _| x * half % MODULUS);
+                    let scaled = leaves
+                        .iter()
+                        .map(|l| l.iter().map(|c| c * inverse % MODULUS).collect())
+                        .collect();
+                    let Ok(merged) = interleave(&Plain, scaled, size);
+                    let merged = merged.unwrap();
+                    for (i, &c) in merged.iter().enumerate() {
+                        let expected = leaves.get(i % size).map_or(0, |leaf| leaf[i / size * size]);
+                        assert_eq!(c, expected, "N={degree} size={size} count={count} i={i}");
+                    }
+                }
+                size *= 2;
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_gives_nothing() {
+        let Ok(none) = interleave(&Plain, Vec::new(), 8);
+        assert!(none.is_none());
+    }
+}

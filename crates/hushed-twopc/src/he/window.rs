@@ -1,0 +1,593 @@
+//! The plan of one oblivious linear transformation: partition windows, counts and cost.
+//!
+//! U = Q·V with Q (k×m) encrypted by its owner and V (m×n) in the clear at the other party is cut into blocks of
+//! kw×mw and mw×nw with kw·mw·nw ≤ N (BumbleBee, NDSS 2025, §III-A). Block products ("leaves") carry kw·nw wanted
+//! coefficients each, at multiples of mw; up to mw leaves are interleaved into one response (§III-C, Figure 6).
+//! Both parties derive the same plan from public shapes alone, so everything here is integer arithmetic.
+//!
+//! Counts, with k' = ⌈k/kw⌉, m' = ⌈m/mw⌉, n' = ⌈n/nw⌉, L = batch·k'·n' leaves:
+//!   ciphertexts in        batch·k'·m'
+//!   multiplier transforms batch·m'·n' (a column block whose leaves fall into two responses is transformed twice)
+//!   products              batch·k'·m'·n'
+//!   responses             ⌈L/mw⌉
+//!   automorphisms         Σ over responses of the tree's inner nodes (full trees: mw − 1)
+
+use super::error::HeError;
+
+/// Shape of a product Q·V: Q is k×m, V is m×n, all row-major.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OltShape {
+    /// Rows of the left matrix.
+    pub k: usize,
+    /// Columns of the left matrix, rows of the right one.
+    pub m: usize,
+    /// Columns of the right matrix.
+    pub n: usize,
+}
+
+impl OltShape {
+    /// The shape of the transposed product Vᵀ·Qᵀ.
+    pub fn transposed(self) -> Self {
+        Self {
+            k: self.n,
+            m: self.m,
+            n: self.k,
+        }
+    }
+}
+
+/// Which operand travels encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encrypted {
+    /// The left operand, by its owner.
+    Left,
+    /// The right operand: the plan works on Vᵀ·Qᵀ.
+    Right,
+}
+
+/// How leaves become responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Packing {
+    /// InterLeave (BumbleBee, Figure 6): up to mw leaves a response.
+    InterLeave,
+    /// One response a leaf (Cheetah's layout, the baseline "KRDY").
+    Krdy,
+    /// Every wanted coefficient extracted and packed alone (Chen et al., the baseline "PackLWEs").
+    PackLwes,
+}
+
+/// Partition windows; kw·mw·nw ≤ N and mw is a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Rows of an encrypted block.
+    pub kw: usize,
+    /// Inner dimension of a block.
+    pub mw: usize,
+    /// Columns of a multiplier block.
+    pub nw: usize,
+}
+
+/// What a ciphertext costs on the wire and which work a leaf means; fixed by the parameter preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Ring degree N.
+    pub degree: usize,
+    /// Bytes of one seeded input ciphertext.
+    pub input_bytes: u64,
+    /// Bytes of a response without its b coefficients.
+    pub response_bytes: u64,
+    /// Bits of one b coefficient in a response.
+    pub response_bits: u64,
+    /// Primes of the multiplication modulus.
+    pub product_limbs: u64,
+    /// Primes of the modulus in which leaves are interleaved.
+    pub packing_limbs: u64,
+}
+
+/// Prices in nanoseconds, measured on one core with the IFMA kernels. They only steer the choice of windows; both
+/// parties must use the same ones, so they belong to the protocol's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// One byte on the wire.
+    pub byte_ns: u64,
+    /// One automorphism with key switching, per packing prime.
+    pub automorphism_ns: u64,
+    /// One multiplier transform (reduction, NTT), per product prime.
+    pub transform_ns: u64,
+    /// One ciphertext × plaintext product and accumulation, per product prime.
+    pub product_ns: u64,
+    /// One leaf's move from the product to the packing modulus, per dropped prime.
+    pub rescale_ns: u64,
+}
+
+/// The prices used by both parties: 200 Mbit/s, one core.
+pub const PRICES: Prices = Prices {
+    byte_ns: 40,
+    automorphism_ns: 75_000,
+    transform_ns: 8_000,
+    product_ns: 4_000,
+    rescale_ns: 50_000,
+};
+
+/// Work and traffic of a plan, exact except for time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanCost {
+    /// Ciphertexts sent by the owner of the encrypted operand.
+    pub inputs: u64,
+    /// Multiplier polynomials transformed.
+    pub transforms: u64,
+    /// Ciphertext × plaintext products.
+    pub products: u64,
+    /// Automorphisms with key switching.
+    pub automorphisms: u64,
+    /// Ciphertexts sent back.
+    pub responses: u64,
+    /// Bytes of all inputs.
+    pub bytes_in: u64,
+    /// Bytes of all responses.
+    pub bytes_out: u64,
+    /// Estimated time at [`PRICES`], nanoseconds.
+    pub nanoseconds: u64,
+}
+
+/// A plan for `batch` products of one shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OltPlan {
+    shape: OltShape,
+    encrypted: Encrypted,
+    packing: Packing,
+    batch: usize,
+    degree: usize,
+    window: Window,
+    cost: PlanCost,
+}
+
+impl OltPlan {
+    /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling, at [`PRICES`].
+    ///
+    /// # Errors
+    /// [`HeError::Shape`] if a dimension is zero or the product's counts overflow.
+    pub fn choose(
+        shape: OltShape,
+        batch: usize,
+        encrypted: Encrypted,
+        packing: Packing,
+        wire: &Wire,
+    ) -> Result<Self, HeError> {
+        check(shape, batch)?;
+        let inner = match encrypted {
+            Encrypted::Left => shape,
+            Encrypted::Right => shape.transposed(),
+        };
+        let mut best: Option<(u64, Window)> = None;
+        let mut mw = 1;
+        while mw <= wire.degree {
+            let mut previous_kw = 0;
+            for blocks in 1..=inner.k {
+                let kw = inner.k.div_ceil(blocks);
+                if kw == previous_kw || kw * mw > wire.degree {
+                    continue;
+                }
+                previous_kw = kw;
+                // The widest nw gives the fewest leaves and transforms; then spread the columns evenly.
+                let widest = (wire.degree / (kw * mw)).min(inner.n);
+                let nw = inner.n.div_ceil(inner.n.div_ceil(widest));
+                let window = Window { kw, mw, nw };
+                let nanoseconds = Self::bare(inner, batch, encrypted, packing, window, wire)
+                    .price(wire)
+                    .nanoseconds;
+                if best.is_none_or(|(least, _)| nanoseconds < least) {
+                    best = Some((nanoseconds, window));
+                }
+            }
+            if mw >= inner.m {
+                break;
+            }
+            mw *= 2;
+        }
+        let (_, window) = best.ok_or(HeError::Shape {
+            k: shape.k,
+            m: shape.m,
+            n: shape.n,
+            batch,
+        })?;
+        Self::with_window(shape, batch, encrypted, packing, window, wire)
+    }
+
+    /// The cheaper of both sides travelling encrypted.
+    ///
+    /// # Errors
+    /// As [`OltPlan::choose`].
+    pub fn choose_side(shape: OltShape, batch: usize, wire: &Wire) -> Result<Self, HeError> {
+        let left = Self::choose(shape, batch, Encrypted::Left, Packing::InterLeave, wire)?;
+        let right = Self::choose(shape, batch, Encrypted::Right, Packing::InterLeave, wire)?;
+        Ok(if right.cost.nanoseconds < left.cost.nanoseconds {
+            right
+        } else {
+            left
+        })
+    }
+
+    /// A plan with given windows (benchmarks and tests fix them).
+    ///
+    /// # Errors
+    /// [`HeError::Window`] if mw is no power of two, a window is zero or kw·mw·nw > N; [`HeError::Shape`] as in
+    /// [`OltPlan::choose`].
+    pub fn with_window(
+        shape: OltShape,
+        batch: usize,
+        encrypted: Encrypted,
+        packing: Packing,
+        window: Window,
+        wire: &Wire,
+    ) -> Result<Self, HeError> {
+        check(shape, batch)?;
+        let Window { kw, mw, nw } = window;
+        let volume = kw.checked_mul(mw).and_then(|v| v.checked_mul(nw));
+        if kw == 0 || nw == 0 || !mw.is_power_of_two() || volume.is_none_or(|v| v > wire.degree) {
+            return Err(HeError::Window {
+                kw,
+                mw,
+                nw,
+                degree: wire.degree,
+            });
+        }
+        let inner = match encrypted {
+            Encrypted::Left => shape,
+            Encrypted::Right => shape.transposed(),
+        };
+        let mut plan = Self::bare(inner, batch, encrypted, packing, window, wire);
+        plan.cost = plan.price(wire);
+        plan.cost.bytes_out = plan.bytes_out(wire);
+        Ok(plan)
+    }
+
+    fn bare(
+        shape: OltShape,
+        batch: usize,
+        encrypted: Encrypted,
+        packing: Packing,
+        window: Window,
+        wire: &Wire,
+    ) -> Self {
+        Self {
+            shape,
+            encrypted,
+            packing,
+            batch,
+            degree: wire.degree,
+            window,
+            cost: PlanCost::default(),
+        }
+    }
+
+    /// Shape as the plan computes it: of the transposed product if the right operand is encrypted.
+    pub fn inner_shape(&self) -> OltShape {
+        self.shape
+    }
+
+    /// Which operand of the caller's product is encrypted.
+    pub fn encrypted(&self) -> Encrypted {
+        self.encrypted
+    }
+
+    /// How leaves become responses.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// Number of independent products.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Ring degree N.
+    pub fn degree(&self) -> usize {
+        self.degree
+    }
+
+    /// The partition windows.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Work and traffic.
+    pub fn cost(&self) -> PlanCost {
+        self.cost
+    }
+
+    /// Blocks along k, m and n: (k', m', n').
+    pub fn blocks(&self) -> (usize, usize, usize) {
+        let Window { kw, mw, nw } = self.window;
+        (
+            self.shape.k.div_ceil(kw),
+            self.shape.m.div_ceil(mw),
+            self.shape.n.div_ceil(nw),
+        )
+    }
+
+    /// Number of leaves, batch·k'·n'.
+    pub fn leaves(&self) -> usize {
+        let (kb, _, nb) = self.blocks();
+        self.batch * kb * nb
+    }
+
+    /// Leaf `index` as (product of the batch, row block α, column block γ). α runs fastest so that one transformed
+    /// multiplier serves neighbouring leaves.
+    pub fn leaf(&self, index: usize) -> (usize, usize, usize) {
+        let (kb, _, nb) = self.blocks();
+        (index / (kb * nb), index % kb, index / kb % nb)
+    }
+
+    /// Leaves that one response may hold.
+    pub fn leaves_per_response(&self) -> usize {
+        match self.packing {
+            Packing::InterLeave => self.window.mw,
+            Packing::Krdy => 1,
+            Packing::PackLwes => (self.degree / (self.window.kw * self.window.nw)).max(1),
+        }
+    }
+
+    /// Number of responses.
+    pub fn responses(&self) -> usize {
+        self.leaves().div_ceil(self.leaves_per_response())
+    }
+
+    /// The leaves of response `index`.
+    pub fn response_leaves(&self, index: usize) -> std::ops::Range<usize> {
+        let per = self.leaves_per_response();
+        (index * per)..((index + 1) * per).min(self.leaves())
+    }
+
+    /// Size of the interleaving tree of response `index`: a power of two, 1 for a leaf sent as it is. A response with
+    /// fewer leaves than mw has a smaller tree; the coefficients that it leaves uncleaned are not sent.
+    pub fn tree_size(&self, index: usize) -> usize {
+        match self.packing {
+            Packing::InterLeave => self.response_leaves(index).len().next_power_of_two(),
+            Packing::Krdy | Packing::PackLwes => 1,
+        }
+    }
+
+    /// Largest tree of the plan; inputs are scaled by its inverse.
+    pub fn largest_tree(&self) -> usize {
+        self.tree_size(0)
+    }
+
+    /// Everything in closed form; `bytes_out` without the rounding of each response to whole bytes.
+    fn price(&self, wire: &Wire) -> PlanCost {
+        let (kb, mb, nb) = self.blocks();
+        let leaves = self.leaves() as u64;
+        let inputs = (self.batch * kb * mb) as u64;
+        let responses = self.responses() as u64;
+        let full = self.leaves_per_response();
+        let rest = self.leaves() % full;
+        // All responses but the last are alike.
+        let full_responses = (self.leaves() / full) as u64;
+        let wanted = (self.batch * self.shape.k * self.shape.n) as u64;
+        let automorphisms = match self.packing {
+            Packing::InterLeave => full_responses * tree_nodes(full) + tree_nodes(rest),
+            Packing::Krdy => 0,
+            // A tree over the lifted coefficients plus the trace down to degree one, Chen et al. Algorithm 3.
+            Packing::PackLwes => wanted + responses * u64::from(self.degree.ilog2()),
+        };
+        let products = leaves * mb as u64;
+        let transforms = (self.batch * mb * nb) as u64;
+        let bytes_in = inputs * wire.input_bytes;
+        let bytes_out = responses * wire.response_bytes + (wanted * wire.response_bits).div_ceil(8);
+        let dropped = wire.product_limbs - wire.packing_limbs;
+        let nanoseconds = (bytes_in + bytes_out)
+            .saturating_mul(PRICES.byte_ns)
+            .saturating_add(
+                automorphisms.saturating_mul(PRICES.automorphism_ns * wire.packing_limbs),
+            )
+            .saturating_add(transforms.saturating_mul(PRICES.transform_ns * wire.product_limbs))
+            .saturating_add(products.saturating_mul(PRICES.product_ns * wire.product_limbs))
+            .saturating_add(leaves.saturating_mul(PRICES.rescale_ns * dropped));
+        PlanCost {
+            inputs,
+            transforms,
+            products,
+            automorphisms,
+            responses,
+            bytes_in,
+            bytes_out,
+            nanoseconds,
+        }
+    }
+
+    /// Bytes of all responses: a header and the a part each, and b at the wanted coefficients, each response padded to
+    /// whole bytes.
+    fn bytes_out(&self, wire: &Wire) -> u64 {
+        (0..self.responses())
+            .map(|index| {
+                let wanted: u64 = self
+                    .response_leaves(index)
+                    .map(|leaf| self.wanted_in_leaf(leaf) as u64)
+                    .sum();
+                wire.response_bytes + (wanted * wire.response_bits).div_ceil(8)
+            })
+            .sum()
+    }
+
+    fn wanted_in_leaf(&self, leaf: usize) -> usize {
+        let (_, alpha, gamma) = self.leaf(leaf);
+        let Window { kw, nw, .. } = self.window;
+        kw.min(self.shape.k - alpha * kw) * nw.min(self.shape.n - gamma * nw)
+    }
+}
+
+/// Inner nodes of the interleaving tree over `leaves` ≥ 0 present leaves, padded with absent ones to a power of two.
+/// A node with one absent child still needs its automorphism; one with two absent children does not exist.
+fn tree_nodes(leaves: usize) -> u64 {
+    let mut size = leaves.next_power_of_two();
+    let mut present = leaves;
+    let mut nodes = 0;
+    while size > 1 {
+        size /= 2;
+        present = present.min(size);
+        nodes += present as u64;
+    }
+    nodes
+}
+
+fn check(shape: OltShape, batch: usize) -> Result<(), HeError> {
+    let OltShape { k, m, n } = shape;
+    // Dimensions below 2^21 keep every product of three of them, and the byte counts, inside u64.
+    let limit = 1 << 21;
+    let good = [k, m, n, batch].iter().all(|&d| (1..=limit).contains(&d));
+    let small = k
+        .checked_mul(n)
+        .and_then(|v| v.checked_mul(batch))
+        .is_some_and(|v| v <= 1 << 34);
+    if good && small {
+        Ok(())
+    } else {
+        Err(HeError::Shape { k, m, n, batch })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire() -> Wire {
+        Wire {
+            degree: 8192,
+            input_bytes: 102_400,
+            response_bytes: 102_400,
+            response_bits: 66,
+            product_limbs: 2,
+            packing_limbs: 2,
+        }
+    }
+
+    #[test]
+    fn counts_follow_from_the_windows() {
+        let shape = OltShape {
+            k: 128,
+            m: 768,
+            n: 768,
+        };
+        let window = Window {
+            kw: 128,
+            mw: 64,
+            nw: 1,
+        };
+        let plan = OltPlan::with_window(
+            shape,
+            1,
+            Encrypted::Left,
+            Packing::InterLeave,
+            window,
+            &wire(),
+        )
+        .unwrap();
+        let cost = plan.cost();
+        assert_eq!(
+            (cost.inputs, cost.responses, cost.automorphisms),
+            (12, 12, 12 * 63)
+        );
+        assert_eq!((cost.products, cost.transforms), (12 * 768, 12 * 768));
+        assert_eq!(cost.bytes_out, 12 * (102_400 + 8192 * 66 / 8));
+    }
+
+    #[test]
+    fn a_short_response_gets_a_short_tree() {
+        assert_eq!(tree_nodes(0), 0);
+        assert_eq!(tree_nodes(1), 0);
+        assert_eq!(tree_nodes(2), 1);
+        assert_eq!(tree_nodes(3), 2 + 1);
+        assert_eq!(tree_nodes(5), 4 + 2 + 1);
+        assert_eq!(tree_nodes(64), 63);
+    }
+
+    #[test]
+    fn the_target_shapes_stay_within_the_papers_bytes() {
+        // The paper's megabyte is 2^20 bytes: Table II has 5.02 and 1.38; the first is held to a rounder figure.
+        for (shape, limit) in [
+            (
+                OltShape {
+                    k: 128,
+                    m: 768,
+                    n: 768,
+                },
+                5_000_000,
+            ),
+            (
+                OltShape {
+                    k: 1,
+                    m: 50257,
+                    n: 768,
+                },
+                1_447_034,
+            ),
+        ] {
+            let plan =
+                OltPlan::choose(shape, 1, Encrypted::Left, Packing::InterLeave, &wire()).unwrap();
+            let cost = plan.cost();
+            assert!(cost.bytes_in + cost.bytes_out <= limit, "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn the_smaller_side_travels() {
+        let wire = wire();
+        let tall = OltShape {
+            k: 2000,
+            m: 64,
+            n: 3,
+        };
+        assert_eq!(
+            OltPlan::choose_side(tall, 1, &wire).unwrap().encrypted(),
+            Encrypted::Right
+        );
+        assert_eq!(
+            OltPlan::choose_side(tall.transposed(), 1, &wire)
+                .unwrap()
+                .encrypted(),
+            Encrypted::Left
+        );
+    }
+
+    #[test]
+    fn impossible_shapes_and_windows_are_refused() {
+        let wire = wire();
+        let shape = OltShape { k: 0, m: 1, n: 1 };
+        assert!(OltPlan::choose_side(shape, 1, &wire).is_err());
+        let shape = OltShape { k: 4, m: 4, n: 4 };
+        for window in [
+            Window {
+                kw: 4,
+                mw: 3,
+                nw: 1,
+            },
+            Window {
+                kw: 0,
+                mw: 4,
+                nw: 1,
+            },
+            Window {
+                kw: 128,
+                mw: 64,
+                nw: 2,
+            },
+            Window {
+                kw: usize::MAX,
+                mw: 4,
+                nw: 2,
+            },
+        ] {
+            assert!(
+                OltPlan::with_window(
+                    shape,
+                    1,
+                    Encrypted::Left,
+                    Packing::InterLeave,
+                    window,
+                    &wire
+                )
+                .is_err()
+            );
+        }
+    }
+}
