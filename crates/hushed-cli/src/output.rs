@@ -1,0 +1,77 @@
+//! Where results, progress and errors go: results to standard output, everything else to standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+
+/// How to talk to whoever started the program.
+pub struct Output {
+    json: bool,
+    quiet: bool,
+}
+
+impl Output {
+    pub fn new(json: bool, quiet: bool) -> Output {
+        Output { json, quiet }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// One result: `object` under `--json`, otherwise the line that `text` makes.
+    pub fn result(&self, object: Value, text: impl FnOnce() -> String) -> Result<(), CliError> {
+        let line = if self.json {
+            object.to_string()
+        } else {
+            text()
+        };
+        // Each line is flushed by itself, so that a reader of a long run sees results as they come.
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")
+            .and_then(|()| out.flush())
+            .map_err(CliError::Write)
+    }
+
+    /// A remark for people: nothing under `--json` or `--quiet`.
+    pub fn note(&self, text: &str) {
+        if !self.json && !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+
+    /// A bar with an estimate of the time left; invisible unless standard error is a terminal.
+    pub fn progress(&self, steps: u64, what: &'static str) -> ProgressBar {
+        let visible = !self.json && !self.quiet && io::stderr().is_terminal();
+        let target = if visible {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
+        if let Ok(style) =
+            ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} {elapsed} (about {eta} left)")
+        {
+            bar.set_style(style);
+        }
+        if visible {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        bar
+    }
+
+    pub fn error(&self, error: &CliError) {
+        if self.json {
+            let object = json!({ "error": {
+                "name": error.name(), "exit_code": error.exit_code(), "message": error.to_string(),
+            } });
+            eprintln!("{object}");
+        } else {
+            eprintln!("hushed: {error}");
+        }
+    }
+}
