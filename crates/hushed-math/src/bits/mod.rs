@@ -2,9 +2,14 @@
 //! transposition and packing. Every public signature is safe; kernels are chosen at run time and
 //! give identical bytes.
 
-pub mod aes;
+mod aes;
 mod block;
+mod pack;
 mod prg;
+mod transpose;
 
+pub use aes::{AesKey, hash_blocks};
 pub use block::Block;
+pub use pack::{pack_bits, packed_len, unpack_bits};
 pub use prg::PrgAes;
+pub use transpose::transpose_columns;

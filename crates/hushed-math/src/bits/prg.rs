@@ -24,10 +24,7 @@ impl PrgAes {
 
     /// Overwrites `out` with the next `out.len()` blocks.
     pub fn fill(&mut self, out: &mut [Block]) {
-        for (i, b) in out.iter_mut().enumerate() {
-            *b = Block(self.next.wrapping_add(i as u128));
-        }
+        self.key.counter(self.next, out);
         self.next = self.next.wrapping_add(out.len() as u128);
-        self.key.encrypt(out);
     }
 }

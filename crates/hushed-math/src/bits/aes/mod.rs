@@ -1,23 +1,336 @@
-//! AES-128 on blocks.
+//! AES-128 on blocks: the cipher, the fixed-key correlation-robust hash, and one level of the
+//! half-tree, each in three kernels that give the same bytes.
+//!
+//! Hash (Guo, Katz, Wang, Yu, S&P 2020, the MMO construction over a linear orthomorphism):
+//! `H(i, x) = π(σ(x) ⊕ i) ⊕ σ(x) ⊕ i`, `σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi`, π = AES-128 under a public
+//! key. With inputs that are themselves blocks of correlated OTs (uniform up to `delta`) this is
+//! circular correlation robust, which is what semi-honest OT extension and the half-tree need.
+
+#[cfg(target_arch = "x86_64")]
+mod aesni;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod vaes;
 
 use super::Block;
-use ::aes::cipher::{BlockCipherEncrypt, KeyInit};
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// An expanded AES-128 key.
-pub struct AesKey(::aes::Aes128);
+/// Key of the public permutation: the first 128 fraction bits of π, big-endian as read.
+const FIXED_KEY: Block = Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344);
+
+/// Which instructions run. A variant exists as a value only where the machine has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kernel {
+    /// The `aes` crate.
+    Portable,
+    /// One block an instruction, eight in flight.
+    #[cfg(target_arch = "x86_64")]
+    AesNi,
+    /// Four blocks an instruction, 32 in flight.
+    #[cfg(target_arch = "x86_64")]
+    Vaes,
+}
+
+impl Kernel {
+    /// The kernels of this machine, slowest first.
+    pub(crate) fn available() -> Vec<Kernel> {
+        #[allow(unused_mut, reason = "one element on other architectures")]
+        let mut list = vec![Kernel::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if has_aesni() {
+                list.push(Kernel::AesNi);
+            }
+            if has_vaes() {
+                list.push(Kernel::Vaes);
+            }
+        }
+        list
+    }
+
+    fn best() -> Kernel {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if has_vaes() {
+                return Kernel::Vaes;
+            }
+            if has_aesni() {
+                return Kernel::AesNi;
+            }
+        }
+        Kernel::Portable
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_aesni() -> bool {
+    std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("sse2")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_vaes() -> bool {
+    has_aesni()
+        && std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("vaes")
+}
+
+/// An expanded AES-128 key; erased on drop.
+pub struct AesKey(Schedule);
+
+enum Schedule {
+    Portable(portable::Key),
+    #[cfg(target_arch = "x86_64")]
+    AesNi(Rounds),
+    #[cfg(target_arch = "x86_64")]
+    Vaes(Rounds),
+}
+
+/// The eleven round keys.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub(crate) struct Rounds([Block; 11]);
+
+/// Sums of one half-tree level, see [`AesKey::half_tree_level`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LevelSums {
+    /// XOR of all left children.
+    pub left: Block,
+    /// XOR of all parents after the fix, which is also the XOR of all children.
+    pub all: Block,
+}
 
 impl AesKey {
     /// Expands `key`.
     pub fn new(key: Block) -> Self {
-        AesKey(::aes::Aes128::new(&key.to_bytes().into()))
+        Self::with_kernel(key, Kernel::best())
+    }
+
+    /// The public permutation π of the hash.
+    pub(crate) fn fixed() -> Self {
+        Self::new(FIXED_KEY)
+    }
+
+    pub(crate) fn with_kernel(key: Block, kernel: Kernel) -> Self {
+        match kernel {
+            Kernel::Portable => AesKey(Schedule::Portable(portable::Key::new(key))),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::AesNi | Kernel::Vaes => {
+                assert!(has_aesni(), "kernel of another machine");
+                // SAFETY: AES-NI was detected on the line above.
+                let rounds = unsafe { aesni::expand(key) };
+                if kernel == Kernel::Vaes {
+                    assert!(has_vaes(), "kernel of another machine");
+                    AesKey(Schedule::Vaes(rounds))
+                } else {
+                    AesKey(Schedule::AesNi(rounds))
+                }
+            }
+        }
     }
 
     /// Encrypts each block in place.
     pub fn encrypt(&self, blocks: &mut [Block]) {
-        for b in blocks {
-            let mut bytes = b.to_bytes().into();
-            self.0.encrypt_block(&mut bytes);
-            *b = Block::from_bytes(bytes.into());
+        match &self.0 {
+            Schedule::Portable(key) => key.encrypt(blocks),
+            // SAFETY: the variant is built only after its instructions were detected.
+            #[cfg(target_arch = "x86_64")]
+            Schedule::AesNi(rounds) => unsafe { aesni::encrypt(rounds, blocks) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Schedule::Vaes(rounds) => unsafe { vaes::encrypt(rounds, blocks) },
+        }
+    }
+
+    /// `out[j] = AES(start + j)` for the 128-bit counter `start + j`.
+    pub(crate) fn counter(&self, start: u128, out: &mut [Block]) {
+        for (j, b) in out.iter_mut().enumerate() {
+            *b = Block(start.wrapping_add(j as u128));
+        }
+        self.encrypt(out);
+    }
+
+    /// `out[j] = H(tweak + j, input[j])`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub(crate) fn hash(&self, tweak: u64, input: &[Block], out: &mut [Block]) {
+        assert_eq!(input.len(), out.len(), "hash input and output lengths");
+        match &self.0 {
+            Schedule::Portable(key) => key.hash(tweak, input, out),
+            // SAFETY: the variant is built only after its instructions were detected; the lengths
+            // are equal.
+            #[cfg(target_arch = "x86_64")]
+            Schedule::AesNi(rounds) => unsafe { aesni::hash(rounds, tweak, input, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Schedule::Vaes(rounds) => unsafe { vaes::hash(rounds, tweak, input, out) },
+        }
+    }
+
+    /// One level of the half-tree in place: `nodes[..w]` are parents, `nodes[..2w]` become children,
+    /// `w = nodes.len()/2`. First parent number `fix_at` is XORed with `fix` (a masked pass over all
+    /// parents, as the position is secret; `fix_at ≥ w` or a zero `fix` changes nothing); then
+    /// `left = π(σ(p)) ⊕ σ(p)` goes to `2j` and `left ⊕ p` to `2j + 1`.
+    ///
+    /// # Panics
+    /// If the number of nodes is odd.
+    pub(crate) fn half_tree_level(
+        &self,
+        nodes: &mut [Block],
+        fix_at: u64,
+        fix: Block,
+    ) -> LevelSums {
+        assert!(nodes.len().is_multiple_of(2), "children come in pairs");
+        match &self.0 {
+            Schedule::Portable(key) => key.half_tree_level(nodes, fix_at, fix),
+            // SAFETY: the variant is built only after its instructions were detected; the length is
+            // even.
+            #[cfg(target_arch = "x86_64")]
+            Schedule::AesNi(rounds) => unsafe {
+                aesni::half_tree_level(rounds, nodes, fix_at, fix)
+            },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Schedule::Vaes(rounds) => unsafe { vaes::half_tree_level(rounds, nodes, fix_at, fix) },
+        }
+    }
+}
+
+/// σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi: linear, and both σ and x ↦ σ(x) ⊕ x are permutations.
+#[inline(always)]
+pub(crate) fn sigma(x: Block) -> Block {
+    let (hi, lo) = (x.high_u64(), x.low_u64());
+    Block((u128::from(hi ^ lo) << 64) | u128::from(hi))
+}
+
+/// `out[j] = H(tweak_start + j, input[j])`, the correlation-robust hash (module header). Tweaks wrap
+/// at 2^64.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn hash_blocks(tweak_start: u64, input: &[Block], out: &mut [Block]) {
+    AesKey::fixed().hash(tweak_start, input, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(n: usize) -> Vec<Block> {
+        // An odd multiplier fills both halves; a weak stream is enough here.
+        (0..n as u128)
+            .map(|i| Block((i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)))
+            .collect()
+    }
+
+    fn hex(s: &str) -> Block {
+        let mut bytes = [0u8; 16];
+        for (i, b) in bytes.iter_mut().enumerate() {
+            *b = u8::from_str_radix(&s[2 * i..2 * i + 2], 16).unwrap();
+        }
+        Block::from_bytes(bytes)
+    }
+
+    #[test]
+    fn fips_197_vectors() {
+        let cases = [
+            // Appendix B.
+            (
+                "2b7e151628aed2a6abf7158809cf4f3c",
+                "3243f6a8885a308d313198a2e0370734",
+                "3925841d02dc09fbdc118597196a0b32",
+            ),
+            // Appendix C.1.
+            (
+                "000102030405060708090a0b0c0d0e0f",
+                "00112233445566778899aabbccddeeff",
+                "69c4e0d86a7b0430d8cdb78070b4c55a",
+            ),
+        ];
+        for kernel in Kernel::available() {
+            for (key, plain, cipher) in cases {
+                let key = AesKey::with_kernel(hex(key), kernel);
+                for n in [1, 5, 40] {
+                    let mut blocks = vec![hex(plain); n];
+                    key.encrypt(&mut blocks);
+                    assert!(blocks.iter().all(|b| *b == hex(cipher)), "{kernel:?} {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hash_is_its_formula_in_every_kernel() {
+        for kernel in Kernel::available() {
+            let key = AesKey::with_kernel(FIXED_KEY, kernel);
+            for n in [0, 1, 3, 4, 7, 8, 9, 31, 32, 33, 64, 101] {
+                for tweak in [0, 5, u64::MAX - 6] {
+                    let x = sample(n);
+                    let mut out = vec![Block::ZERO; n];
+                    key.hash(tweak, &x, &mut out);
+                    for (j, (&x, &h)) in x.iter().zip(&out).enumerate() {
+                        let s = sigma(x) ^ Block(tweak.wrapping_add(j as u64).into());
+                        let mut e = [s];
+                        AesKey::with_kernel(FIXED_KEY, Kernel::Portable).encrypt(&mut e);
+                        assert!(h == e[0] ^ s, "{kernel:?} {n} {tweak} {j}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hash_known_answers() {
+        // Computed with OpenSSL; a change of σ, of the key or of the byte order breaks every peer.
+        let mut out = [Block::ZERO; 2];
+        hash_blocks(7, &[Block(1), Block(u128::MAX - 1)], &mut out);
+        assert!(out[0] == hex("5ff43b3ca7637b9ddc832e092412e42b"));
+        assert!(out[1] == hex("0c94fd265ae5eb31660e6273b6ca6ad1"));
+    }
+
+    #[test]
+    fn half_tree_level_is_its_formula_in_every_kernel() {
+        for kernel in Kernel::available() {
+            let key = AesKey::with_kernel(FIXED_KEY, kernel);
+            for w in [1usize, 2, 4, 8, 16, 32, 64, 128, 3, 37] {
+                for fix_at in [0, w as u64 - 1, w as u64 / 2, w as u64, u64::MAX] {
+                    let fix = Block(0xdead_beef << 70 | 3);
+                    let mut parents = sample(w);
+                    let mut nodes = parents.clone();
+                    nodes.resize(2 * w, Block::ZERO);
+                    let sums = key.half_tree_level(&mut nodes, fix_at, fix);
+                    if fix_at < w as u64 {
+                        parents[fix_at as usize] ^= fix;
+                    }
+                    let mut left = vec![Block::ZERO; w];
+                    for (p, l) in parents.iter().zip(&mut left) {
+                        let mut e = [sigma(*p)];
+                        AesKey::with_kernel(FIXED_KEY, Kernel::Portable).encrypt(&mut e);
+                        *l = e[0] ^ sigma(*p);
+                    }
+                    for j in 0..w {
+                        assert!(nodes[2 * j] == left[j], "{kernel:?} {w} {j}");
+                        assert!(
+                            nodes[2 * j + 1] == left[j] ^ parents[j],
+                            "{kernel:?} {w} {j}"
+                        );
+                    }
+                    let xor = |v: &[Block]| v.iter().fold(Block::ZERO, |a, b| a ^ *b);
+                    assert!(sums.left == xor(&left) && sums.all == xor(&parents));
+                    assert!(xor(&nodes) == xor(&parents));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sigma_is_an_orthomorphism_on_units() {
+        // Linear, so it is enough that neither map kills a basis vector's span: check both inverses.
+        for i in 0..128 {
+            let x = Block(1u128 << i);
+            let y = sigma(x);
+            let (hi, lo) = (y.low_u64(), y.high_u64() ^ y.low_u64());
+            assert!(Block((u128::from(hi) << 64) | u128::from(lo)) == x);
+            assert!(sigma(x) ^ x != Block::ZERO);
         }
     }
 }
