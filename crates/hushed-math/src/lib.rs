@@ -1,3 +1,19 @@
 //! Numbers: moduli, NTT, RNS, samplers and the bit kernels of oblivious transfer; the only unsafe code.
+//!
+//! In: slices of words. Out: polynomials in a known domain, random streams, blocks of bits. Never: keys, what a sample
+//! is for, scales, files, sockets. Everything here is a function of its arguments, except [`rng::SecretRng::from_os`].
 
 pub mod bits;
+pub mod cpu;
+mod error;
+mod kernels;
+pub mod modulus;
+pub mod ntt;
+pub mod primes;
+pub mod reference;
+pub mod rng;
+
+pub use error::MathError;
+pub use kernels::Pointwise;
+pub use modulus::Modulus;
+pub use ntt::NttPlan;

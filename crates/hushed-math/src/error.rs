@@ -1,0 +1,56 @@
+//! What can go wrong when numbers are set up. Operations on values of agreed shape do not fail.
+
+/// A set-up that this crate refuses.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum MathError {
+    /// A modulus that is even, at most 2, or not below 2^50.
+    #[error("modulus {value} is not an odd number between 3 and 2^50")]
+    InvalidModulus {
+        /// The refused value.
+        value: u64,
+    },
+    /// A ring degree that is not a power of two between 1 and 2^20.
+    #[error("ring degree {n} is not a power of two between 1 and 2^20")]
+    InvalidDegree {
+        /// The refused degree.
+        n: usize,
+    },
+    /// No primitive 2n-th root of unity: the modulus is composite or not 1 modulo 2n.
+    #[error("modulus {value} has no number-theoretic transform of degree {n}")]
+    NoTransform {
+        /// The modulus.
+        value: u64,
+        /// The ring degree.
+        n: usize,
+    },
+    /// The same modulus twice, or none, in a residue number system.
+    #[error("a residue number system needs distinct moduli, at least one and at most {max}")]
+    InvalidBasis {
+        /// The greatest number of moduli.
+        max: usize,
+    },
+    /// A list of words whose length does not fit the polynomial.
+    #[error("expected {expected} words, got {found}")]
+    WrongLength {
+        /// Words that the shape needs.
+        expected: usize,
+        /// Words that were given.
+        found: usize,
+    },
+    /// A residue that is not below its modulus.
+    #[error("a residue of limb {limb} is not below its modulus")]
+    ResidueOutOfRange {
+        /// Position of the limb in the polynomial.
+        limb: usize,
+    },
+    /// An approximation that cannot be fitted: empty interval, non-finite values, too high a degree.
+    #[error("cannot fit degree {degree} on [{low}, {high}]")]
+    InvalidFit {
+        /// The degree asked for.
+        degree: usize,
+        /// Lower end of the interval.
+        low: f64,
+        /// Upper end of the interval.
+        high: f64,
+    },
+}

@@ -1,0 +1,154 @@
+//! The kernels on 64-bit words, for any processor.
+//!
+//! Twiddles carry their Shoup word ⌊w·2^64/q⌋; a lazy product w·y is below q·(1 + y/2^64) for *any* word y, hence below
+//! 2q (Harvey 2014). As q < 2^50, fourteen bits of a word are free, so the forward transform reduces nothing on its
+//! way: a butterfly (x, y) → (x + wy, x + 2q − wy) adds at most 2q to the bound of x, which grows from q to
+//! (1 + 2·20)q < 2^56 over the at most 20 layers. One reduction a word at the end.
+
+use crate::modulus::{Modulus, csub};
+use crate::ntt::Twiddles;
+
+/// A constant factor and its Shoup word.
+type Factor = [u64; 2];
+
+/// Twiddles of one plan.
+pub(crate) struct Tables {
+    forward: Vec<Factor>,
+    inverse: Vec<Factor>,
+    /// n^−1, and n^−1 times the inverse twiddle of the last layer: the scaling costs no pass of its own.
+    last: [Factor; 2],
+}
+
+impl Tables {
+    pub(crate) fn new(modulus: &Modulus, twiddles: &Twiddles) -> Tables {
+        let factor = |w: u64| [w, modulus.shoup(w)];
+        let all = |words: &[u64]| words.iter().map(|&w| factor(w)).collect();
+        let last = twiddles.inverse.get(1).copied().unwrap_or(1);
+        Tables {
+            forward: all(&twiddles.forward),
+            inverse: all(&twiddles.inverse),
+            last: [
+                factor(twiddles.scale),
+                factor(modulus.mul(twiddles.scale, last)),
+            ],
+        }
+    }
+}
+
+/// [0, q) → [0, q), natural order → bit-reversed values.
+pub(crate) fn forward(modulus: &Modulus, tables: &Tables, a: &mut [u64]) {
+    let q2 = 2 * modulus.value();
+    let mut blocks = 1;
+    while blocks < a.len() {
+        let stride = a.len() / (2 * blocks);
+        for (block, &[w, w_shoup]) in a
+            .chunks_exact_mut(2 * stride)
+            .zip(&tables.forward[blocks..])
+        {
+            let (low, high) = block.split_at_mut(stride);
+            for (x, y) in low.iter_mut().zip(high) {
+                let t = modulus.mul_shoup_lazy(*y, w, w_shoup);
+                *y = *x + q2 - t;
+                *x += t;
+            }
+        }
+        blocks *= 2;
+    }
+    for x in a {
+        *x = modulus.reduce(*x);
+    }
+}
+
+/// [0, q) → [0, q), bit-reversed values → natural order. Between layers words are below 2q: a sum is reduced from 4q by
+/// one conditional subtraction, a difference by its product.
+pub(crate) fn inverse(modulus: &Modulus, tables: &Tables, a: &mut [u64]) {
+    let (q, q2) = (modulus.value(), 2 * modulus.value());
+    let mut blocks = a.len() / 2;
+    while blocks > 1 {
+        let stride = a.len() / (2 * blocks);
+        for (block, &[w, w_shoup]) in a
+            .chunks_exact_mut(2 * stride)
+            .zip(&tables.inverse[blocks..])
+        {
+            let (low, high) = block.split_at_mut(stride);
+            for (x, y) in low.iter_mut().zip(high) {
+                let sum = csub(*x + *y, q2);
+                *y = modulus.mul_shoup_lazy(*x + q2 - *y, w, w_shoup);
+                *x = sum;
+            }
+        }
+        blocks /= 2;
+    }
+    if a.len() > 1 {
+        let [[s, s_shoup], [sw, sw_shoup]] = tables.last;
+        let (low, high) = a.split_at_mut(a.len() / 2);
+        for (x, y) in low.iter_mut().zip(high) {
+            let (sum, difference) = (*x + *y, *x + q2 - *y);
+            *x = csub(modulus.mul_shoup_lazy(sum, s, s_shoup), q);
+            *y = csub(modulus.mul_shoup_lazy(difference, sw, sw_shoup), q);
+        }
+    }
+}
+
+pub(crate) fn add_assign(modulus: &Modulus, a: &mut [u64], b: &[u64]) {
+    for (x, &y) in a.iter_mut().zip(b) {
+        *x = modulus.add(*x, y);
+    }
+}
+
+pub(crate) fn sub_assign(modulus: &Modulus, a: &mut [u64], b: &[u64]) {
+    for (x, &y) in a.iter_mut().zip(b) {
+        *x = modulus.sub(*x, y);
+    }
+}
+
+pub(crate) fn neg_assign(modulus: &Modulus, a: &mut [u64]) {
+    for x in a {
+        *x = modulus.neg(*x);
+    }
+}
+
+pub(crate) fn mul_assign(modulus: &Modulus, a: &mut [u64], b: &[u64]) {
+    for (x, &y) in a.iter_mut().zip(b) {
+        *x = modulus.mul(*x, y);
+    }
+}
+
+pub(crate) fn mul_add_assign(modulus: &Modulus, acc: &mut [u64], a: &[u64], b: &[u64]) {
+    for ((x, &a), &b) in acc.iter_mut().zip(a).zip(b) {
+        *x = modulus.add(*x, modulus.mul(a, b));
+    }
+}
+
+pub(crate) fn mul_scalar_assign(modulus: &Modulus, a: &mut [u64], s: u64) {
+    let s_shoup = modulus.shoup(s);
+    for x in a {
+        *x = csub(modulus.mul_shoup_lazy(*x, s, s_shoup), modulus.value());
+    }
+}
+
+pub(crate) fn reduce(modulus: &Modulus, out: &mut [u64], x: &[u64]) {
+    for (y, &x) in out.iter_mut().zip(x) {
+        *y = modulus.reduce(x);
+    }
+}
+
+/// Sums of 128 bits: below q + t·q² < 2^128 for t < 2^27 terms, more than memory holds of limbs.
+pub(crate) fn dot_assign(modulus: &Modulus, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
+    const BLOCK: usize = 128;
+    assert!(a.len() < 1 << 27, "sums of 128 bits");
+    for (start, acc) in (0..).step_by(BLOCK).zip(acc.chunks_mut(BLOCK)) {
+        let mut sums = [0_u128; BLOCK];
+        for (a, b) in a.iter().zip(b) {
+            let words = a[start..start + acc.len()]
+                .iter()
+                .zip(&b[start..start + acc.len()]);
+            for (sum, (&a, &b)) in sums.iter_mut().zip(words) {
+                *sum += u128::from(a) * u128::from(b);
+            }
+        }
+        for (x, &sum) in acc.iter_mut().zip(&sums) {
+            *x = modulus.add(*x, modulus.reduce_u128(sum));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A transform prepared for one degree and one modulus, with its kernel chosen once.
+
+use super::reverse_bits;
+use crate::cpu::Cpu;
+use crate::error::MathError;
+use crate::kernels::{Kernel, Pointwise, portable};
+use crate::modulus::Modulus;
+use crate::primes::is_prime;
+
+/// Largest log2 of a degree: the portable kernel's lazy sums are bounded for it.
+const MAX_LOG_N: u32 = 20;
+
+/// Tables and kernel of one transform. Shared by reference; never changes.
+pub struct NttPlan {
+    n: usize,
+    psi: u64,
+    pointwise: Pointwise,
+    tables: Tables,
+}
+
+enum Tables {
+    Portable(portable::Tables),
+}
+
+impl NttPlan {
+    /// A plan for degree `n` (a power of two up to 2^20) and a prime modulus q ≡ 1 mod 2n.
+    ///
+    /// # Errors
+    /// [`MathError::InvalidDegree`], or [`MathError::NoTransform`] if q is composite or lacks the root of unity.
+    pub fn new(n: usize, modulus: Modulus) -> Result<NttPlan, MathError> {
+        NttPlan::with_cpu(n, modulus, Cpu::get())
+    }
+
+    /// As [`NttPlan::new`], with the kernel that `cpu` allows: for tests and measurements.
+    pub fn with_cpu(n: usize, modulus: Modulus, cpu: Cpu) -> Result<NttPlan, MathError> {
+        if !n.is_power_of_two() || n.trailing_zeros() > MAX_LOG_N {
+            return Err(MathError::InvalidDegree { n });
+        }
+        let psi = root_of_unity(n, &modulus)?;
+        let kernel = Kernel::choose(cpu, n);
+        let twiddles = Twiddles::new(n, &modulus, psi);
+        let tables = match kernel {
+            Kernel::Portable => Tables::Portable(portable::Tables::new(&modulus, &twiddles)),
+        };
+        Ok(NttPlan {
+            n,
+            psi,
+            pointwise: Pointwise::new(modulus, kernel),
+            tables,
+        })
+    }
+
+    /// The degree n.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// The modulus q.
+    pub fn modulus(&self) -> &Modulus {
+        self.pointwise.modulus()
+    }
+
+    /// The primitive 2n-th root of unity ψ.
+    pub fn psi(&self) -> u64 {
+        self.psi
+    }
+
+    /// Arithmetic on whole limbs of this modulus.
+    pub fn pointwise(&self) -> &Pointwise {
+        &self.pointwise
+    }
+
+    /// Coefficients in [0, q) to values in [0, q), in place; order as in the module's header.
+    ///
+    /// # Panics
+    /// If `a` has not n words.
+    pub fn forward(&self, a: &mut [u64]) {
+        assert_eq!(a.len(), self.n, "one word a coefficient");
+        match &self.tables {
+            Tables::Portable(tables) => portable::forward(self.modulus(), tables, a),
+        }
+    }
+
+    /// Values in [0, q) to coefficients in [0, q), in place.
+    ///
+    /// # Panics
+    /// If `a` has not n words.
+    pub fn inverse(&self, a: &mut [u64]) {
+        assert_eq!(a.len(), self.n, "one word a value");
+        match &self.tables {
+            Tables::Portable(tables) => portable::inverse(self.modulus(), tables, a),
+        }
+    }
+
+    /// Writes the transform of the monomial X^exponent (exponent modulo 2n) in n multiplications: value k is
+    /// ψ^(e·(2·rev(k)+1)), and bit b of k contributes the factor ψ^(e·n/2^b).
+    pub(crate) fn monomial(&self, exponent: usize, out: &mut [u64]) {
+        assert_eq!(out.len(), self.n, "one word a value");
+        let (m, log_n) = (self.modulus(), self.n.trailing_zeros());
+        out[0] = m.pow(self.psi, exponent as u64);
+        for b in 0..log_n {
+            let factor = m.pow(self.psi, (exponent << (log_n - b)) as u64);
+            let (low, high) = out[..2 << b].split_at_mut(1 << b);
+            high.copy_from_slice(low);
+            self.pointwise.mul_scalar_assign(high, factor);
+        }
+    }
+}
+
+/// The powers that butterflies multiply by: entry k of `forward` is ψ^rev(k), of `inverse` ψ^−rev(k). Layer ℓ of the
+/// forward transform, with 2^ℓ blocks, uses entries 2^ℓ .. 2^(ℓ+1), one a block; the inverse the same, in reverse.
+pub(crate) struct Twiddles {
+    pub(crate) forward: Vec<u64>,
+    pub(crate) inverse: Vec<u64>,
+    /// n^−1 mod q.
+    pub(crate) scale: u64,
+}
+
+impl Twiddles {
+    fn new(n: usize, modulus: &Modulus, psi: u64) -> Twiddles {
+        let log_n = n.trailing_zeros();
+        let powers = |root: u64| {
+            let mut table = vec![1; n];
+            let mut power = 1;
+            for i in 0..n {
+                table[reverse_bits(i, log_n)] = power;
+                power = modulus.mul(power, root);
+            }
+            table
+        };
+        // ψ^(2n−1) = ψ^−1, and n^−1 = −(q−1)/n since n·(q−1)/n = −1.
+        let inverse = powers(modulus.pow(psi, 2 * n as u64 - 1));
+        let scale = modulus.neg((modulus.value() - 1) / n as u64);
+        Twiddles {
+            forward: powers(psi),
+            inverse,
+            scale,
+        }
+    }
+}
+
+fn root_of_unity(n: usize, modulus: &Modulus) -> Result<u64, MathError> {
+    let q = modulus.value();
+    let order = 2 * n as u64;
+    if !(q - 1).is_multiple_of(order) || !is_prime(q) {
+        return Err(MathError::NoTransform { value: q, n });
+    }
+    // Half of all g give a root of full order.
+    (2..q)
+        .map(|g| modulus.pow(g, (q - 1) / order))
+        .find(|&psi| modulus.pow(psi, n as u64) == q - 1)
+        .ok_or(MathError::NoTransform { value: q, n })
+}
