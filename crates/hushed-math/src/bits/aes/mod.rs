@@ -33,6 +33,7 @@ pub(crate) enum Kernel {
 
 impl Kernel {
     /// The kernels of this machine, slowest first.
+    #[cfg(test)]
     pub(crate) fn available() -> Vec<Kernel> {
         #[allow(unused_mut, reason = "one element on other architectures")]
         let mut list = vec![Kernel::Portable];

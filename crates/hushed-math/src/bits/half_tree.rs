@@ -1,0 +1,161 @@
+//! Single-point correlated OT by the half-tree (Guo, Yang, Wang, Zhang, Xie, Liu, Zhao, EUROCRYPT
+//! 2023, correlated GGM): a binary tree whose every level sums to `delta`, one hash a parent.
+//!
+//! The tree of depth h consumes h correlated OTs `(q_1..q_h; b_1..b_h, m_i = q_i ⊕ b_i·delta)`. The
+//! sender's level 1 is `(q_1, q_1 ⊕ delta)`; a parent p has the children `H(p)`, `H(p) ⊕ p`. For each
+//! level i = 2..h it sends `c_i = q_i ⊕ ⨁ left children`. The receiver thereby learns, in level i,
+//! the sum of the children of side b_i, hence every node but one; the unknown leaf α has the bits
+//! ¬b_1, …, ¬b_h from the top down and is uniform because the b_i are. Nothing is sent back.
+//!
+//! Result on 2^h leaves: `receiver[j] = sender[j] ⊕ [j = α]·delta`, lsb of the sender's leaves 0, lsb
+//! of the receiver's `[j = α]` (given `lsb(delta) = 1`).
+//!
+//! α is secret: the receiver's passes touch every node alike and select by masks.
+
+use super::aes::AesKey;
+use super::{Block, aes::LevelSums};
+
+/// Leaves handled by one table of [`patch_leaves`].
+const GROUP: usize = 32;
+
+/// Deepest tree; keeps positions well inside a word and trees inside the cache.
+pub const MAX_DEPTH: usize = 24;
+
+/// The tree expander; holds the expanded public permutation.
+pub struct HalfTree(AesKey);
+
+impl Default for HalfTree {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl HalfTree {
+    /// An expander.
+    pub fn new() -> Self {
+        HalfTree(AesKey::fixed())
+    }
+
+    /// The sender's tree: `q` are its h blocks, `corrections` the h−1 blocks to send (levels 2..h),
+    /// `leaves` the 2^h results.
+    ///
+    /// # Panics
+    /// If the lengths do not fit each other or h is not in 1..=[`MAX_DEPTH`].
+    pub fn expand_sender(
+        &self,
+        delta: Block,
+        q: &[Block],
+        corrections: &mut [Block],
+        leaves: &mut [Block],
+    ) {
+        check_lengths(q.len(), corrections.len(), leaves.len());
+        leaves[0] = q[0];
+        leaves[1] = q[0] ^ delta;
+        for (i, (q, c)) in q[1..].iter().zip(corrections).enumerate() {
+            let sums = self
+                .0
+                .half_tree_level(&mut leaves[..4 << i], u64::MAX, Block::ZERO);
+            *c = sums.left ^ *q;
+        }
+        leaves.iter_mut().for_each(|b| *b = b.without_lsb());
+    }
+
+    /// The receiver's tree: `m` are its h blocks (choice bits in their lsb), `corrections` the
+    /// sender's h−1 blocks, `leaves` the 2^h results. The position α is the index of the one leaf
+    /// with lsb 1.
+    ///
+    /// # Panics
+    /// As [`HalfTree::expand_sender`].
+    pub fn expand_receiver(&self, m: &[Block], corrections: &[Block], leaves: &mut [Block]) {
+        check_lengths(m.len(), corrections.len(), leaves.len());
+        // Level 1: node b_1 is m_1, the other is unknown and stays zero. An unknown node is a wrong
+        // value that is expanded like the rest, so that no step depends on where it is.
+        let b = m[0].lsb_mask();
+        leaves[0] = m[0] & (b ^ Block::ONES);
+        leaves[1] = m[0] & b;
+        let mut alpha = u64::from(!m[0].lsb());
+        let (mut fix_at, mut fix) = (u64::MAX, Block::ZERO);
+        let mut all = m[0];
+        for (i, (m, c)) in m[1..].iter().zip(corrections).enumerate() {
+            let sums = self.0.half_tree_level(&mut leaves[..4 << i], fix_at, fix);
+            let LevelSums { left, all: parents } = sums;
+            // Sum of all children of side b as they stand, the unknown node's known child among
+            // them with a wrong value; c ⊕ m is what that sum must be.
+            let side = left ^ (parents & m.lsb_mask());
+            fix = *c ^ *m ^ side;
+            let b = u64::from(m.lsb());
+            fix_at = 2 * alpha + b;
+            alpha = 2 * alpha + (1 - b);
+            all = parents ^ fix;
+        }
+        // The leaf α stands wrong at g and becomes `(all leaves) ⊕ g`, the sum of the others, which
+        // is the sender's leaf ⊕ delta. Its sibling still needs the last level's fix.
+        patch_leaves(leaves, alpha, fix, all);
+    }
+}
+
+fn check_lengths(h: usize, corrections: usize, leaves: usize) {
+    assert!((1..=MAX_DEPTH).contains(&h), "tree depth");
+    assert!(
+        corrections == h - 1 && leaves == 1 << h,
+        "half-tree buffer lengths"
+    );
+}
+
+/// Clears every lsb, XORs `sibling_fix` onto leaf `alpha ^ 1` (if there are levels below the first)
+/// and `alpha_fix` with lsb 1 onto leaf `alpha`.
+///
+/// `alpha` is secret: the low bits select inside a table built by masks, the high bits mask the
+/// table as a whole, once for each group of leaves.
+fn patch_leaves(leaves: &mut [Block], alpha: u64, sibling_fix: Block, alpha_fix: Block) {
+    let (low, high) = (alpha % GROUP as u64, alpha / GROUP as u64);
+    let mut table = [Block::ZERO; GROUP];
+    for (j, t) in table.iter_mut().enumerate() {
+        let at_alpha = Block::mask_from(j as u64 == low);
+        let at_sibling = Block::mask_from(j as u64 == low ^ 1);
+        *t = (alpha_fix.with_lsb() & at_alpha) ^ (sibling_fix.without_lsb() & at_sibling);
+    }
+    for (g, group) in leaves.chunks_mut(GROUP).enumerate() {
+        let here = Block::mask_from(g as u64 == high);
+        for (leaf, t) in group.iter_mut().zip(&table) {
+            *leaf = leaf.without_lsb() ^ (*t & here);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PrgAes;
+    use super::*;
+
+    #[test]
+    fn every_position_of_small_trees_and_some_of_large() {
+        let tree = HalfTree::new();
+        for h in 1..=11usize {
+            let mut random = vec![Block::ZERO; h + 1];
+            PrgAes::new(Block(h as u128)).fill(&mut random);
+            let delta = random[h].with_lsb();
+            let q: Vec<Block> = random[..h].iter().map(|b| b.without_lsb()).collect();
+            let mut corrections = vec![Block::ZERO; h - 1];
+            let mut sender = vec![Block::ZERO; 1 << h];
+            tree.expand_sender(delta, &q, &mut corrections, &mut sender);
+            for b in (0..1u64 << h).step_by(if h < 8 { 1 } else { 37 }) {
+                let bit = |i: usize| b >> (h - 1 - i) & 1 == 1;
+                let m: Vec<Block> = q
+                    .iter()
+                    .enumerate()
+                    .map(|(i, q)| *q ^ (delta & Block::mask_from(bit(i))))
+                    .collect();
+                // Old contents must not matter.
+                let mut receiver = vec![Block::ONES; 1 << h];
+                tree.expand_receiver(&m, &corrections, &mut receiver);
+                let alpha = (!b & ((1 << h) - 1)) as usize;
+                for (j, (s, r)) in sender.iter().zip(&receiver).enumerate() {
+                    assert!(!s.lsb());
+                    let expect = if j == alpha { *s ^ delta } else { *s };
+                    assert!(*r == expect, "depth {h} alpha {alpha} leaf {j}");
+                }
+            }
+        }
+    }
+}
