@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test check audit clean
+.PHONY: help setup build test check peers audit clean
 SHELL := /bin/sh
 
 help: ## this list
@@ -21,6 +21,10 @@ test: setup ## every check and every test; the last line counts them
 check: ## formatting, file sizes, unsafe code, imports, licences, clippy
 	@scripts/setup.sh
 	@cargo xtask check
+
+peers: ## other people's programs on the same cores (benches/peers); SPU takes a Python environment of its own
+	@scripts/setup.sh
+	@benches/peers/run.sh
 
 audit: ## known vulnerabilities in what we link (needs the network)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check advisories; \
