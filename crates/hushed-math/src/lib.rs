@@ -9,11 +9,17 @@ mod error;
 mod kernels;
 pub mod modulus;
 pub mod ntt;
+pub mod poly;
 pub mod primes;
 pub mod reference;
 pub mod rng;
+pub mod rns;
+pub mod sample;
+mod words;
 
 pub use error::MathError;
 pub use kernels::Pointwise;
 pub use modulus::Modulus;
 pub use ntt::NttPlan;
+pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};
+pub use rns::RnsBasis;

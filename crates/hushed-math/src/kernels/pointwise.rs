@@ -81,6 +81,14 @@ impl Pointwise {
         }
     }
 
+    /// out_i ← the integer of (−p/2, p/2) that x_i in [0, p) stands for, modulo q; p = `from`.
+    pub fn lift_centred(&self, out: &mut [u64], x: &[u64], from: &Modulus) {
+        same_length(out, x);
+        match &self.kernel {
+            Kernel::Portable => portable::lift_centred(&self.modulus, out, x, from),
+        }
+    }
+
     /// out_i ← x_i mod q for any words x_i.
     pub fn reduce(&self, out: &mut [u64], x: &[u64]) {
         same_length(out, x);

@@ -133,6 +133,16 @@ pub(crate) fn reduce(modulus: &Modulus, out: &mut [u64], x: &[u64]) {
     }
 }
 
+/// x − p for the x above p/2, by a mask.
+pub(crate) fn lift_centred(modulus: &Modulus, out: &mut [u64], x: &[u64], from: &Modulus) {
+    let half = from.value() / 2;
+    let p = modulus.reduce(from.value());
+    for (y, &x) in out.iter_mut().zip(x) {
+        let above = (half.wrapping_sub(x) as i64 >> 63) as u64;
+        *y = modulus.sub(modulus.reduce(x), p & above);
+    }
+}
+
 /// Sums of 128 bits: below q + t·q² < 2^128 for t < 2^27 terms, more than memory holds of limbs.
 pub(crate) fn dot_assign(modulus: &Modulus, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
     const BLOCK: usize = 128;

@@ -1,0 +1,312 @@
+//! Polynomials of Z[X]/(X^n + 1) modulo a product of primes, as residues; the domain is in the type.
+//!
+//! An [`RnsPoly`] has one limb of n residues for each modulus it lives under, named by its index in the basis, in any
+//! order without repetition: `0..k`, or `0..k` and the special primes at the end. Operations on two polynomials ask for
+//! the same basis and the same list; anything else is a bug of the caller, and panics.
+
+mod coeff;
+mod eval;
+mod secret;
+
+use crate::error::MathError;
+use crate::ntt::NttPlan;
+use crate::rng::PublicStream;
+use crate::rns::RnsBasis;
+use crate::words::Words;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use zeroize::Zeroize;
+
+pub use eval::dot_eval;
+pub use secret::SecretPoly;
+
+/// Domain marker: coefficients, constant term first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coeff;
+
+/// Domain marker: values, in the order of [`crate::ntt`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eval;
+
+/// The two domains.
+pub trait Domain: sealed::Sealed {
+    /// For messages.
+    const NAME: &'static str;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Coeff {}
+    impl Sealed for super::Eval {}
+}
+
+impl Domain for Coeff {
+    const NAME: &'static str = "coefficients";
+}
+
+impl Domain for Eval {
+    const NAME: &'static str = "values";
+}
+
+/// A polynomial as residues in [0, q_i), limb after limb.
+pub struct RnsPoly<D> {
+    basis: Arc<RnsBasis>,
+    ids: Box<[usize]>,
+    /// Limb j at `j·n .. (j+1)·n`.
+    data: Words,
+    domain: PhantomData<D>,
+}
+
+impl<D: Domain> RnsPoly<D> {
+    /// The zero polynomial under the moduli `ids` of `basis`.
+    ///
+    /// # Panics
+    /// If `ids` is empty, repeats an index or has one that the basis has not.
+    pub fn zero(basis: &Arc<RnsBasis>, ids: &[usize]) -> RnsPoly<D> {
+        check_ids(basis, ids);
+        RnsPoly::with_words(basis, ids, Words::zero(ids.len() * basis.n()))
+    }
+
+    /// The polynomial with these residues, limb after limb in the order of `ids`.
+    ///
+    /// # Errors
+    /// [`MathError::WrongLength`], or [`MathError::ResidueOutOfRange`] if a residue is not below its modulus. The check
+    /// of a limb takes the same time for all residues.
+    ///
+    /// # Panics
+    /// As [`RnsPoly::zero`].
+    pub fn from_data(
+        basis: &Arc<RnsBasis>,
+        ids: &[usize],
+        data: &[u64],
+    ) -> Result<RnsPoly<D>, MathError> {
+        check_ids(basis, ids);
+        let (n, expected) = (basis.n(), ids.len() * basis.n());
+        if data.len() != expected {
+            return Err(MathError::WrongLength {
+                expected,
+                found: data.len(),
+            });
+        }
+        for (limb, (&id, residues)) in ids.iter().zip(data.chunks_exact(n)).enumerate() {
+            let q = basis.modulus(id).value();
+            if residues.iter().fold(0, |bad, &r| bad | u64::from(r >= q)) != 0 {
+                return Err(MathError::ResidueOutOfRange { limb });
+            }
+        }
+        Ok(RnsPoly::with_words(basis, ids, Words::copy_of(data)))
+    }
+
+    /// Public uniform residues from `stream`, limb after limb.
+    ///
+    /// # Panics
+    /// As [`RnsPoly::zero`].
+    pub fn uniform(basis: &Arc<RnsBasis>, ids: &[usize], stream: &mut PublicStream) -> RnsPoly<D> {
+        let mut poly = RnsPoly::zero(basis, ids);
+        poly.each(|plan, limb| stream.uniform_mod(plan.modulus(), limb));
+        poly
+    }
+
+    fn with_words(basis: &Arc<RnsBasis>, ids: &[usize], data: Words) -> RnsPoly<D> {
+        RnsPoly {
+            basis: Arc::clone(basis),
+            ids: ids.into(),
+            data,
+            domain: PhantomData,
+        }
+    }
+
+    /// The same words read in the other domain: what the transforms end with.
+    fn relabel<E: Domain>(self) -> RnsPoly<E> {
+        RnsPoly {
+            basis: self.basis,
+            ids: self.ids,
+            data: self.data,
+            domain: PhantomData,
+        }
+    }
+
+    /// The basis.
+    pub fn basis(&self) -> &Arc<RnsBasis> {
+        &self.basis
+    }
+
+    /// The ring degree n.
+    pub fn n(&self) -> usize {
+        self.basis.n()
+    }
+
+    /// Indices in the basis of the moduli, limb by limb.
+    pub fn ids(&self) -> &[usize] {
+        &self.ids
+    }
+
+    /// The n residues of limb `j` (the modulus is number `ids()[j]`).
+    ///
+    /// # Panics
+    /// If there is no such limb.
+    pub fn limb(&self, j: usize) -> &[u64] {
+        let n = self.n();
+        &self.data[j * n..(j + 1) * n]
+    }
+
+    /// The residues of limb `j`, to be written: each below the modulus.
+    ///
+    /// # Panics
+    /// If there is no such limb.
+    pub fn limb_mut(&mut self, j: usize) -> &mut [u64] {
+        let n = self.n();
+        &mut self.data[j * n..(j + 1) * n]
+    }
+
+    /// All residues, limb after limb.
+    pub fn data(&self) -> &[u64] {
+        &self.data
+    }
+
+    /// self ← self + other.
+    ///
+    /// # Panics
+    /// If basis or moduli differ.
+    pub fn add_assign(&mut self, other: &RnsPoly<D>) {
+        self.each_with(other, |plan, a, b| plan.pointwise().add_assign(a, b));
+    }
+
+    /// self ← self − other.
+    ///
+    /// # Panics
+    /// If basis or moduli differ.
+    pub fn sub_assign(&mut self, other: &RnsPoly<D>) {
+        self.each_with(other, |plan, a, b| plan.pointwise().sub_assign(a, b));
+    }
+
+    /// self ← −self.
+    pub fn neg_assign(&mut self) {
+        self.each(|plan, a| plan.pointwise().neg_assign(a));
+    }
+
+    /// Multiplies limb j by `scalars[j]`, a residue of its modulus.
+    ///
+    /// # Panics
+    /// If there is not one reduced scalar a limb.
+    pub fn mul_scalar_assign(&mut self, scalars: &[u64]) {
+        assert_eq!(scalars.len(), self.ids.len(), "one scalar a limb");
+        let mut scalars = scalars.iter();
+        self.each(|plan, a| {
+            if let Some(&s) = scalars.next() {
+                plan.pointwise().mul_scalar_assign(a, s);
+            }
+        });
+    }
+
+    /// A copy under some of its moduli, in the order of `ids`.
+    ///
+    /// # Panics
+    /// If this polynomial lacks one of them, or as [`RnsPoly::zero`].
+    pub fn keep_limbs(&self, ids: &[usize]) -> RnsPoly<D> {
+        let mut kept = RnsPoly::zero(&self.basis, ids);
+        for (j, id) in ids.iter().enumerate() {
+            let source = self.ids.iter().position(|have| have == id);
+            let Some(source) = source else {
+                panic!("modulus {id} is not among {:?}", self.ids)
+            };
+            kept.limb_mut(j).copy_from_slice(self.limb(source));
+        }
+        kept
+    }
+
+    /// Calls `f` with the plan and the residues of each limb.
+    fn each(&mut self, mut f: impl FnMut(&NttPlan, &mut [u64])) {
+        let n = self.basis.n();
+        for (&id, limb) in self.ids.iter().zip(self.data.chunks_exact_mut(n)) {
+            f(self.basis.plan(id), limb);
+        }
+    }
+
+    fn each_with<E: Domain>(
+        &mut self,
+        other: &RnsPoly<E>,
+        mut f: impl FnMut(&NttPlan, &mut [u64], &[u64]),
+    ) {
+        self.check_shape(other);
+        let n = self.basis.n();
+        let limbs = self
+            .data
+            .chunks_exact_mut(n)
+            .zip(other.data.chunks_exact(n));
+        for (&id, (a, b)) in self.ids.iter().zip(limbs) {
+            f(self.basis.plan(id), a, b);
+        }
+    }
+
+    fn check_shape<E: Domain>(&self, other: &RnsPoly<E>) {
+        let same = Arc::ptr_eq(&self.basis, &other.basis) && self.ids == other.ids;
+        assert!(same, "polynomials of one basis under the same moduli");
+    }
+}
+
+impl RnsPoly<Coeff> {
+    /// The values of this polynomial.
+    pub fn into_eval(mut self) -> RnsPoly<Eval> {
+        self.each(|plan, limb| plan.forward(limb));
+        self.relabel()
+    }
+}
+
+impl RnsPoly<Eval> {
+    /// The coefficients of this polynomial.
+    pub fn into_coeff(mut self) -> RnsPoly<Coeff> {
+        self.each(|plan, limb| plan.inverse(limb));
+        self.relabel()
+    }
+}
+
+impl<D> Clone for RnsPoly<D> {
+    fn clone(&self) -> RnsPoly<D> {
+        RnsPoly {
+            basis: Arc::clone(&self.basis),
+            ids: self.ids.clone(),
+            data: self.data.clone(),
+            domain: PhantomData,
+        }
+    }
+}
+
+/// Equal moduli and residues, over the same basis object. Not constant time: for public polynomials and tests.
+impl<D> PartialEq for RnsPoly<D> {
+    fn eq(&self, other: &RnsPoly<D>) -> bool {
+        Arc::ptr_eq(&self.basis, &other.basis) && self.ids == other.ids && *self.data == *other.data
+    }
+}
+
+/// The shape only: residues may be secret.
+impl<D: Domain> fmt::Debug for RnsPoly<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "RnsPoly({}, n = {}, moduli {:?})",
+            D::NAME,
+            self.n(),
+            self.ids
+        )
+    }
+}
+
+impl<D> Zeroize for RnsPoly<D> {
+    fn zeroize(&mut self) {
+        self.data.zeroize();
+    }
+}
+
+fn check_ids(basis: &RnsBasis, ids: &[usize]) {
+    let repeats = ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id));
+    let known = ids.iter().all(|&id| id < basis.len());
+    assert!(
+        !ids.is_empty() && known && !repeats,
+        "distinct moduli of the basis, at least one: {ids:?}"
+    );
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Operations on coefficients.
+
+use super::{Coeff, RnsPoly};
+use crate::rns::RnsBasis;
+use std::sync::Arc;
+use zeroize::Zeroize;
+
+impl RnsPoly<Coeff> {
+    /// The polynomial with these integer coefficients under every modulus of `ids`; constant time in them.
+    ///
+    /// # Panics
+    /// If there are not n coefficients, or as [`RnsPoly::zero`].
+    pub fn from_signed(
+        basis: &Arc<RnsBasis>,
+        ids: &[usize],
+        coefficients: &[i64],
+    ) -> RnsPoly<Coeff> {
+        assert_eq!(coefficients.len(), basis.n(), "one integer a coefficient");
+        let mut poly = RnsPoly::zero(basis, ids);
+        poly.each(|plan, limb| {
+            for (residue, &c) in limb.iter_mut().zip(coefficients) {
+                *residue = plan.modulus().reduce_signed(c);
+            }
+        });
+        poly
+    }
+
+    /// a(X) → a(X^g), g odd (taken modulo 2n).
+    ///
+    /// # Panics
+    /// If g is even.
+    pub fn automorphism(&self, g: usize) -> RnsPoly<Coeff> {
+        assert!(g % 2 == 1, "Galois elements are odd");
+        let (n, g) = (self.n(), g % (2 * self.n()));
+        let mut image = self.clone();
+        for (j, &id) in self.ids.iter().enumerate() {
+            let (q, source, out) = (self.basis.modulus(id), self.limb(j), image.limb_mut(j));
+            let mut exponent = 0; // i·g modulo 2n; X^n = −1
+            for &c in source {
+                if exponent < n {
+                    out[exponent] = c;
+                } else {
+                    out[exponent - n] = q.neg(c);
+                }
+                exponent = (exponent + g) & (2 * n - 1);
+            }
+        }
+        image
+    }
+
+    /// a·X^k for any integer k (modulo 2n; X^n = −1).
+    pub fn mul_monomial(&self, k: i64) -> RnsPoly<Coeff> {
+        let n = self.n();
+        let shift = k.rem_euclid(2 * n as i64) as usize;
+        let (turn, negate) = (shift % n, shift >= n);
+        let mut image = self.clone();
+        for (j, &id) in self.ids.iter().enumerate() {
+            let (pointwise, source) = (self.basis.plan(id).pointwise(), self.limb(j));
+            let out = image.limb_mut(j);
+            // The last `turn` coefficients wrap round.
+            out[turn..].copy_from_slice(&source[..n - turn]);
+            out[..turn].copy_from_slice(&source[n - turn..]);
+            pointwise.neg_assign(if negate {
+                &mut out[turn..]
+            } else {
+                &mut out[..turn]
+            });
+        }
+        image
+    }
+
+    /// The coefficients of limb `j`, as integers in (−q/2, q/2), under other moduli: what a key switch multiplies by
+    /// its digits.
+    ///
+    /// # Panics
+    /// If there is no such limb, or as [`RnsPoly::zero`].
+    pub fn lift_limb(&self, j: usize, ids: &[usize]) -> RnsPoly<Coeff> {
+        let from = *self.basis.modulus(self.ids[j]);
+        let mut lifted = RnsPoly::zero(&self.basis, ids);
+        lifted.each(|plan, limb| plan.pointwise().lift_centred(limb, self.limb(j), &from));
+        lifted
+    }
+
+    /// round(a / p) for the last modulus p, under the others: each coefficient c in (−Q/2, Q/2) becomes
+    /// (c − [c]_p)/p with [c]_p in (−p/2, p/2), which is the nearest integer (p odd: no ties).
+    ///
+    /// # Panics
+    /// If there is only one modulus.
+    pub fn divide_by_last_and_round(mut self) -> RnsPoly<Coeff> {
+        let (mut quotient, last, inverses) = self.split_last();
+        let p = *self.basis.modulus(self.ids[last]);
+        let mut inverses = inverses.into_iter();
+        let mut lifted = vec![0; self.n()];
+        quotient.each(|plan, limb| {
+            plan.pointwise()
+                .lift_centred(&mut lifted, self.limb(last), &p);
+            plan.pointwise().sub_assign(limb, &lifted);
+            plan.pointwise()
+                .mul_scalar_assign(limb, inverses.next().unwrap_or(1));
+        });
+        lifted.zeroize();
+        self.zeroize();
+        quotient
+    }
+}

@@ -1,0 +1,121 @@
+//! Operations on values.
+
+use super::{Domain, Eval, RnsPoly};
+use zeroize::Zeroize;
+
+impl RnsPoly<Eval> {
+    /// self ← self·other.
+    ///
+    /// # Panics
+    /// If basis or moduli differ.
+    pub fn mul_assign(&mut self, other: &RnsPoly<Eval>) {
+        self.each_with(other, |plan, a, b| plan.pointwise().mul_assign(a, b));
+    }
+
+    /// self ← self + a·b.
+    ///
+    /// # Panics
+    /// If basis or moduli differ.
+    pub fn mul_add_assign(&mut self, a: &RnsPoly<Eval>, b: &RnsPoly<Eval>) {
+        self.check_shape(b);
+        let n = self.n();
+        let mut right = b.data.chunks_exact(n);
+        self.each_with(a, |plan, acc, a| {
+            if let Some(b) = right.next() {
+                plan.pointwise().mul_add_assign(acc, a, b);
+            }
+        });
+    }
+
+    /// a(X) → a(X^g), g odd (taken modulo 2n): a permutation of the values, the same for every modulus, made once a
+    /// basis.
+    ///
+    /// # Panics
+    /// If g is even.
+    pub fn automorphism(&self, g: usize) -> RnsPoly<Eval> {
+        assert!(g % 2 == 1, "Galois elements are odd");
+        let table = self.basis.permutation(g % (2 * self.n()));
+        let mut image = RnsPoly::zero(&self.basis, &self.ids);
+        for j in 0..self.ids.len() {
+            let source = self.limb(j);
+            for (value, &from) in image.limb_mut(j).iter_mut().zip(table.iter()) {
+                *value = source[from as usize];
+            }
+        }
+        image
+    }
+
+    /// self ← self·X^k for any integer k (modulo 2n; X^n = −1).
+    pub fn mul_monomial_assign(&mut self, k: i64) {
+        let n = self.n();
+        let exponent = k.rem_euclid(2 * n as i64) as usize;
+        let mut monomial = vec![0; n];
+        self.each(|plan, limb| {
+            plan.monomial(exponent, &mut monomial);
+            plan.pointwise().mul_assign(limb, &monomial);
+        });
+    }
+
+    /// round(a / p) for the last modulus p, under the others, as for coefficients; one inverse and, for each modulus
+    /// that stays, one forward transform.
+    ///
+    /// # Panics
+    /// If there is only one modulus.
+    pub fn divide_by_last_and_round(mut self) -> RnsPoly<Eval> {
+        let (mut quotient, last, inverses) = self.split_last();
+        let id = self.ids[last];
+        let p = *self.basis.modulus(id);
+        let basis = std::sync::Arc::clone(&self.basis);
+        basis.plan(id).inverse(self.limb_mut(last));
+        let mut inverses = inverses.into_iter();
+        let mut lifted = crate::words::Words::zero(self.n());
+        quotient.each(|plan, limb| {
+            plan.pointwise()
+                .lift_centred(&mut lifted, self.limb(last), &p);
+            plan.forward(&mut lifted);
+            plan.pointwise().sub_assign(limb, &lifted);
+            plan.pointwise()
+                .mul_scalar_assign(limb, inverses.next().unwrap_or(1));
+        });
+        lifted.zeroize();
+        self.zeroize();
+        quotient
+    }
+}
+
+impl<D: Domain> RnsPoly<D> {
+    /// All limbs but the last, the position of the last, and p^−1 under each other modulus.
+    pub(super) fn split_last(&self) -> (RnsPoly<D>, usize, Vec<u64>) {
+        let last = self.ids.len() - 1;
+        assert!(last > 0, "a modulus to divide by and one to stay");
+        let p = self.basis.modulus(self.ids[last]).value();
+        let inverses = self.ids[..last]
+            .iter()
+            .map(|&id| {
+                let q = self.basis.modulus(id);
+                // By Fermat: the moduli of a basis are distinct primes.
+                q.pow(q.reduce(p), q.value() - 2)
+            })
+            .collect();
+        (self.keep_limbs(&self.ids[..last]), last, inverses)
+    }
+}
+
+/// acc ← acc + Σ a_i·b_i, value by value: one pass over the accumulator and one reduction for up to 4096 terms, where
+/// repeated [`RnsPoly::mul_add_assign`] would take one a term.
+///
+/// # Panics
+/// If the lists differ in length, or basis or moduli differ.
+pub fn dot_eval(acc: &mut RnsPoly<Eval>, a: &[&RnsPoly<Eval>], b: &[&RnsPoly<Eval>]) {
+    a.iter().chain(b).for_each(|poly| acc.check_shape(poly));
+    let (mut left, mut right) = (Vec::with_capacity(a.len()), Vec::with_capacity(b.len()));
+    let mut j = 0;
+    acc.each(|plan, limb| {
+        left.clear();
+        left.extend(a.iter().map(|poly| poly.limb(j)));
+        right.clear();
+        right.extend(b.iter().map(|poly| poly.limb(j)));
+        plan.pointwise().dot_assign(limb, &left, &right);
+        j += 1;
+    });
+}

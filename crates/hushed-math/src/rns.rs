@@ -1,0 +1,102 @@
+//! A residue number system: one ring degree, several coprime moduli, and what is prepared for them.
+
+use crate::error::MathError;
+use crate::modulus::Modulus;
+use crate::ntt::{NttPlan, reverse_bits};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The ring Z[X]/(X^n + 1) modulo a product of distinct primes. A polynomial over it names the primes it uses by their
+/// index here.
+pub struct RnsBasis {
+    n: usize,
+    plans: Vec<NttPlan>,
+    /// Per Galois element, where each value of the permuted transform comes from; filled on first use.
+    permutations: RwLock<HashMap<usize, Arc<[u32]>>>,
+}
+
+impl RnsBasis {
+    /// Largest number of moduli.
+    pub const MAX_LIMBS: usize = 128;
+
+    /// Prepares the transforms of degree `n` for each of `moduli`.
+    ///
+    /// # Errors
+    /// [`MathError::InvalidBasis`] if a modulus repeats, none or too many are given; else as [`Modulus::new`] and
+    /// [`NttPlan::new`].
+    pub fn new(n: usize, moduli: &[u64]) -> Result<Arc<RnsBasis>, MathError> {
+        let repeats = moduli
+            .iter()
+            .enumerate()
+            .any(|(i, q)| moduli[..i].contains(q));
+        if moduli.is_empty() || moduli.len() > RnsBasis::MAX_LIMBS || repeats {
+            return Err(MathError::InvalidBasis {
+                max: RnsBasis::MAX_LIMBS,
+            });
+        }
+        let plans = moduli
+            .iter()
+            .map(|&q| NttPlan::new(n, Modulus::new(q)?))
+            .collect::<Result<_, _>>()?;
+        Ok(Arc::new(RnsBasis {
+            n,
+            plans,
+            permutations: RwLock::default(),
+        }))
+    }
+
+    /// The ring degree n.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Number of moduli.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a basis has at least one modulus"
+    )]
+    pub fn len(&self) -> usize {
+        self.plans.len()
+    }
+
+    /// Modulus `i`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn modulus(&self, i: usize) -> &Modulus {
+        self.plans[i].modulus()
+    }
+
+    /// Transform and limb arithmetic of modulus `i`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn plan(&self, i: usize) -> &NttPlan {
+        &self.plans[i]
+    }
+
+    /// The permutation of values under X → X^g (g odd, below 2n): value k of the image is value `table[k]` of the
+    /// original. It is the same for every modulus, as it permutes exponents of ψ only.
+    pub(crate) fn permutation(&self, g: usize) -> Arc<[u32]> {
+        if let Some(table) = self
+            .permutations
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&g)
+        {
+            return Arc::clone(table);
+        }
+        let log_n = self.n.trailing_zeros();
+        let table: Arc<[u32]> = (0..self.n)
+            .map(|k| {
+                let exponent = (2 * reverse_bits(k, log_n) + 1) * g % (2 * self.n);
+                reverse_bits(exponent / 2, log_n) as u32
+            })
+            .collect();
+        let mut tables = self
+            .permutations
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(tables.entry(g).or_insert(table))
+    }
+}
