@@ -42,13 +42,7 @@ pub trait Backend {
         x: &Self::Acts,
         a: &Attention,
     ) -> Result<Self::Acts, Self::Error> {
-        let q = self.linear(at.then("query"), x, &a.query)?; // m × h·dh
-        let k = self.linear(at.then("key"), x, &a.key)?; // m × h·dh
-        let v = self.linear(at.then("value"), x, &a.value)?; // m × h·dh
-        let s = self.scores(at.then("scores"), &q, &k, &a.heads)?; // h of m × m
-        let p = self.weigh(at.then("weigh"), s, a.weigh, &a.mask)?; // h of m × m
-        let o = self.attend(at.then("attend"), &p, &v, &a.heads)?; // m × h·dh
-        self.linear(at.then("output"), &o, &a.output) // m × d
+        attention_by_steps(self, at, x, a)
     }
 
     /// `down(activation(up(x)))` without its residual sum and norm: `m × d` to `m × d`.
@@ -58,9 +52,7 @@ pub trait Backend {
         x: &Self::Acts,
         f: &FeedForward,
     ) -> Result<Self::Acts, Self::Error> {
-        let y = self.linear(at.then("up"), x, &f.up)?; // m × hidden
-        let y = self.activation(at.then("activation"), y, f.activation)?; // m × hidden
-        self.linear(at.then("down"), &y, &f.down) // m × d
+        feed_forward_by_steps(self, at, x, f)
     }
 
     /// Normalises each row: see [`NormKind`].
@@ -111,6 +103,35 @@ pub trait Backend {
         x: Self::Acts,
         f: Activation,
     ) -> Result<Self::Acts, Self::Error>;
+}
+
+/// Attention as the paper has it (Vaswani et al. 2017), one step after another; sites `…query`, `…key`, `…value`, `…scores`, `…weigh`,
+/// `…attend`, `…output`.
+pub fn attention_by_steps<B: Backend + ?Sized>(
+    b: &mut B,
+    at: Site,
+    x: &B::Acts,
+    a: &Attention,
+) -> Result<B::Acts, B::Error> {
+    let q = b.linear(at.then("query"), x, &a.query)?; // m × h·dh
+    let k = b.linear(at.then("key"), x, &a.key)?; // m × h·dh
+    let v = b.linear(at.then("value"), x, &a.value)?; // m × h·dh
+    let s = b.scores(at.then("scores"), &q, &k, &a.heads)?; // h of m × m
+    let p = b.weigh(at.then("weigh"), s, a.weigh, &a.mask)?; // h of m × m
+    let o = b.attend(at.then("attend"), &p, &v, &a.heads)?; // m × h·dh
+    b.linear(at.then("output"), &o, &a.output) // m × d
+}
+
+/// The feed-forward block, one step after another; sites `…up`, `…activation`, `…down`.
+pub fn feed_forward_by_steps<B: Backend + ?Sized>(
+    b: &mut B,
+    at: Site,
+    x: &B::Acts,
+    f: &FeedForward,
+) -> Result<B::Acts, B::Error> {
+    let y = b.linear(at.then("up"), x, &f.up)?; // m × hidden
+    let y = b.activation(at.then("activation"), y, f.activation)?; // m × hidden
+    b.linear(at.then("down"), &y, &f.down) // m × d
 }
 
 /// `Y = X·Wᵀ + b`.

@@ -1,9 +1,19 @@
-//! What can be wrong with a model folder, a text or a forward pass.
+//! What can go wrong with a model folder, a text or a forward pass. Each error says what to do where there is something to do.
 
-/// Errors of this crate. Each says what to do where there is something to do.
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
+    /// A model folder (or the public part of one) cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A text cannot be turned into token ids.
+    #[error(transparent)]
+    Text(#[from] TextError),
     /// A forward pass was asked for a layer that the model does not have.
     #[error("the model has {layers} layers, and layer {asked} was asked for")]
     NoSuchLayer {
@@ -11,5 +21,277 @@ pub enum ModelError {
         asked: usize,
         /// How many there are.
         layers: usize,
+    },
+    /// Only the shapes of the model are known here, and a step needs its numbers.
+    #[error("{site}: the weights are not here, only their shapes; load the model from its folder")]
+    ShapesOnly {
+        /// The step, as [`crate::Site`] prints it.
+        site: String,
+    },
+    /// Two things that belong together do not fit.
+    #[error("{site}: {what} is {found}, expected {expected}")]
+    Mismatch {
+        /// The step.
+        site: String,
+        /// What was compared, such as `columns`.
+        what: &'static str,
+        /// As it is.
+        found: usize,
+        /// As it should be.
+        expected: usize,
+    },
+    /// An id that is not in the token table.
+    #[error(
+        "a token id is outside the model's vocabulary of {vocabulary}: the tokenizer belongs to another model"
+    )]
+    TokenOutOfRange {
+        /// Rows of the token table.
+        vocabulary: usize,
+    },
+}
+
+/// Why a text was refused. Never contains the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TextError {
+    /// Nothing to embed.
+    #[error(
+        "the text is empty (or only white space and control characters); give at least one visible character"
+    )]
+    Empty,
+    /// More tokens than the model takes.
+    #[error(
+        "the text has {tokens} tokens and the model takes at most {limit}: shorten it, split it, or ask for it to be cut (--truncate)"
+    )]
+    TooLong {
+        /// Tokens, counting the first and last special ones.
+        tokens: usize,
+        /// The model's limit.
+        limit: usize,
+    },
+    /// So many bytes that it is not even tokenised.
+    #[error("the text has {bytes} bytes, more than the {limit} that are accepted: split it")]
+    TooManyBytes {
+        /// Its size.
+        bytes: usize,
+        /// [`crate::tokens::MAX_TEXT_BYTES`].
+        limit: usize,
+    },
+    /// The tokenizer failed on it: its vocabulary has no entry for unknown words.
+    #[error(
+        "the tokenizer cannot encode this text: tokenizer.json is broken (a vocabulary without its unknown token?)"
+    )]
+    Tokenizer,
+    /// The tokenizer produced a special token ([CLS], [SEP], [PAD], [MASK]) from plain text.
+    #[error("the tokenizer makes a special token out of plain text: tokenizer.json is not usable")]
+    SpecialInside,
+}
+
+/// All reasons at once why a folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub struct FolderError {
+    /// The folder, or what stands for it.
+    pub folder: PathBuf,
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the model folder {} cannot be used:",
+            self.folder.display()
+        )?;
+        for problem in &self.problems {
+            write!(f, "\n  - {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One reason why a folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// A file is not there.
+    #[error("{file} is missing: {hint}")]
+    MissingFile {
+        /// Path inside the folder.
+        file: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// The operating system refused a read.
+    #[error("{file} cannot be read: {source}")]
+    Unreadable {
+        /// Path inside the folder.
+        file: String,
+        /// Its reason.
+        source: io::Error,
+    },
+    /// Larger than anything plausible.
+    #[error("{file} has {bytes} bytes; at most {limit} are read")]
+    TooLarge {
+        /// Path inside the folder.
+        file: String,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Not a JSON object.
+    #[error("{file} is not the JSON that was expected: {source}")]
+    NotJson {
+        /// Path inside the folder.
+        file: String,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// A field that has no default is not there.
+    #[error("{file}: the field `{field}` is missing")]
+    MissingField {
+        /// Path inside the folder.
+        file: String,
+        /// Its name.
+        field: &'static str,
+    },
+    /// A field is of another type.
+    #[error("{file}: the field `{field}` should be {expected}")]
+    WrongType {
+        /// Path inside the folder.
+        file: String,
+        /// Its name.
+        field: &'static str,
+        /// Such as `a whole number`.
+        expected: &'static str,
+    },
+    /// A number outside what is accepted.
+    #[error("{file}: `{field}` is {value}; {min} to {max} are supported")]
+    OutOfRange {
+        /// Path inside the folder.
+        file: String,
+        /// Its name.
+        field: &'static str,
+        /// As it is.
+        value: f64,
+        /// Least accepted.
+        min: f64,
+        /// Most accepted.
+        max: f64,
+    },
+    /// A value that this program does not implement.
+    #[error("{file}: `{field}` is {value}; supported: {supported}")]
+    UnsupportedValue {
+        /// Path inside the folder.
+        file: String,
+        /// Its name.
+        field: &'static str,
+        /// As it is, shortened.
+        value: String,
+        /// What would be accepted.
+        supported: &'static str,
+    },
+    /// The heads do not divide the width.
+    #[error("config.json: hidden_size {width} is not a multiple of num_attention_heads {heads}")]
+    HeadsDoNotDivide {
+        /// `hidden_size`.
+        width: usize,
+        /// `num_attention_heads`.
+        heads: usize,
+    },
+    /// The head of the weights file is not valid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
+    #[error("model.safetensors: its header is invalid ({source}); fetch the file again")]
+    Header {
+        /// As the safetensors crate says it.
+        source: safetensors::SafeTensorError,
+    },
+    /// The weights file is shorter than its first 8 bytes, or than these say the header is.
+    #[error(
+        "model.safetensors: {bytes} bytes are too few for its header ({needed} needed); the file is truncated, fetch it again"
+    )]
+    TruncatedHeader {
+        /// Size of the file.
+        bytes: u64,
+        /// Size that the header needs.
+        needed: u64,
+    },
+    /// The tensors and the file do not end together.
+    #[error(
+        "model.safetensors: the tensors take {declared} bytes and the file has {found}; it is truncated or not of this format, fetch it again"
+    )]
+    DataLength {
+        /// By the header.
+        declared: u64,
+        /// In the file.
+        found: u64,
+    },
+    /// A tensor that the architecture needs is not there.
+    #[error(
+        "model.safetensors: the tensor {name} is missing; is this the encoder that config.json describes?"
+    )]
+    MissingTensor {
+        /// As it is usually called.
+        name: String,
+    },
+    /// A tensor has another shape than config.json implies.
+    #[error(
+        "model.safetensors: {name} has the shape {found:?}, and config.json implies {expected:?}"
+    )]
+    WrongShape {
+        /// Its name.
+        name: String,
+        /// In the file.
+        found: Vec<usize>,
+        /// By the configuration.
+        expected: Vec<usize>,
+    },
+    /// A tensor's numbers are of a type that is not read.
+    #[error("model.safetensors: {name} is stored as {found}; supported: F32, F16, BF16")]
+    WrongNumbers {
+        /// Its name.
+        name: String,
+        /// The type found.
+        found: String,
+    },
+    /// A weight is not a number.
+    #[error("model.safetensors: {name} contains an infinity or NaN; fetch the file again")]
+    NotFinite {
+        /// Its name.
+        name: String,
+    },
+    /// The tokenizer's file does not follow the format.
+    #[error("tokenizer.json was refused by the tokenizers library: {source}")]
+    Tokenizer {
+        /// As it says it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The tokenizer produces ids that the token table does not have.
+    #[error(
+        "tokenizer.json has the token id {id}, but config.json says vocab_size {vocabulary}: the two belong to different models"
+    )]
+    ForeignTokenizer {
+        /// Largest id of the tokenizer.
+        id: u64,
+        /// Rows of the token table.
+        vocabulary: usize,
+    },
+    /// A special token is not in the vocabulary.
+    #[error("tokenizer.json: the token {token:?} is not in its vocabulary")]
+    NoSuchToken {
+        /// Such as `[CLS]`.
+        token: String,
+    },
+    /// A special token has one id here and another there.
+    #[error(
+        "tokenizer.json gives {token:?} the id {tokenizer}, and config.json says {config}: the two belong to different models"
+    )]
+    SpecialTokenDiffers {
+        /// Such as `[PAD]`.
+        token: String,
+        /// Its id by the tokenizer.
+        tokenizer: u32,
+        /// By the configuration.
+        config: u32,
     },
 }

@@ -7,16 +7,31 @@
 pub mod backend;
 pub mod bert;
 pub mod error;
+pub mod folder;
+#[cfg(feature = "testing")]
+pub mod fuzz;
+mod layers;
 pub mod matrix;
+pub mod model;
+pub mod plain;
+pub mod record;
 pub mod rows;
 pub mod site;
+mod synthetic;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod tokens;
 
 pub use backend::{
     Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
     Pool, Weigh,
 };
 pub use bert::{Bert, Layer};
-pub use error::ModelError;
+pub use error::{FolderError, ModelError, Problem, TextError};
+pub use folder::{BertConfig, Public, PublicFiles, Report, Summary, check};
 pub use matrix::Matrix;
+pub use model::{Model, bert_random, bert_shapes};
+pub use plain::{Plain, PlainActs, PlainScores};
 pub use rows::{Rows, TextRows};
 pub use site::Site;
+pub use tokens::{TokenIds, Tokenizer, TooLong};

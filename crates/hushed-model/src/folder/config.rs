@@ -1,0 +1,220 @@
+//! `config.json`: which architecture, and its sizes.
+
+use crate::backend::{Activation, Heads};
+use crate::error::Problem;
+use crate::folder::json::{self, Fields};
+
+/// Name of the file in a model folder.
+pub(crate) const CONFIG: &str = "config.json";
+
+/// The sizes of a BERT encoder, checked: every number is within the bounds below and the heads divide the width.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BertConfig {
+    /// Layers.
+    pub layers: usize,
+    /// Columns of the activations, `d`.
+    pub width: usize,
+    /// Heads of the attention.
+    pub heads: usize,
+    /// Columns inside the feed-forward block.
+    pub hidden: usize,
+    /// Rows of the token table.
+    pub vocabulary: usize,
+    /// Rows of the position table.
+    pub positions: usize,
+    /// Rows of the token-type table; only row 0 is used.
+    pub token_types: usize,
+    /// Inside the feed-forward block.
+    pub activation: Activation,
+    /// ε of the norms.
+    pub epsilon: f64,
+    /// Id of the padding token, if config.json gives it.
+    pub padding_id: Option<u32>,
+}
+
+/// Bounds that keep a hostile folder from asking for absurd memory; far above every published BERT.
+const MAX_LAYERS: usize = 256;
+const MAX_WIDTH: usize = 1 << 14;
+const MAX_HIDDEN: usize = 1 << 16;
+const MAX_VOCABULARY: usize = 1 << 20;
+const MAX_POSITIONS: usize = 1 << 16;
+
+const ONLY_BERT: &str = "\"bert\"";
+const ACTIVATIONS: &[(&str, Activation)] = &[
+    ("gelu", Activation::Gelu),
+    ("gelu_new", Activation::GeluTanh),
+    ("gelu_pytorch_tanh", Activation::GeluTanh),
+    ("relu", Activation::Relu),
+];
+
+impl BertConfig {
+    /// Parses `config.json`; `None` exactly if a problem was added.
+    pub fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<BertConfig> {
+        let before = problems.len();
+        let object = json::object(CONFIG, bytes, problems)?;
+        let mut f = Fields::new(CONFIG, &object, problems);
+
+        f.choice("model_type", &[("bert", ())], None, ONLY_BERT);
+        f.choice(
+            "position_embedding_type",
+            &[("absolute", ())],
+            Some(()),
+            "\"absolute\"",
+        );
+        f.must_be_off("is_decoder", "an encoder (false)");
+        f.must_be_off("add_cross_attention", "an encoder (false)");
+        f.must_be_off("quantization_config", "weights that are not quantised");
+        let activation = f.choice(
+            "hidden_act",
+            ACTIVATIONS,
+            None,
+            "gelu, gelu_new, gelu_pytorch_tanh, relu",
+        );
+        let layers = f.size("num_hidden_layers", 1, MAX_LAYERS);
+        let width = f.size("hidden_size", 1, MAX_WIDTH);
+        let heads = f.size("num_attention_heads", 1, MAX_WIDTH);
+        let hidden = f.size("intermediate_size", 1, MAX_HIDDEN);
+        let vocabulary = f.size("vocab_size", 1, MAX_VOCABULARY);
+        let positions = f.size("max_position_embeddings", 3, MAX_POSITIONS);
+        let token_types = if f.get("type_vocab_size").is_some() {
+            f.size("type_vocab_size", 1, 1024)
+        } else {
+            Some(2)
+        };
+        let epsilon = f.real_or("layer_norm_eps", 1e-12, 0.0, 1.0);
+        let padding_id = f
+            .optional_size("pad_token_id", 0, MAX_VOCABULARY)
+            .and_then(|id| u32::try_from(id).ok());
+
+        if let (Some(width), Some(heads)) = (width, heads)
+            && !width.is_multiple_of(heads)
+        {
+            f.problem(Problem::HeadsDoNotDivide { width, heads });
+        }
+        if problems.len() > before {
+            return None;
+        }
+        Some(BertConfig {
+            layers: layers?,
+            width: width?,
+            heads: heads?,
+            hidden: hidden?,
+            vocabulary: vocabulary?,
+            positions: positions?,
+            token_types: token_types?,
+            activation: activation?,
+            epsilon,
+            padding_id,
+        })
+    }
+
+    /// BERT-base uncased (Devlin et al. 2019): 12 layers of 768 columns.
+    pub fn bert_base() -> BertConfig {
+        BertConfig {
+            layers: 12,
+            width: 768,
+            heads: 12,
+            hidden: 3072,
+            ..BertConfig::bert_large()
+        }
+    }
+
+    /// BERT-large uncased: 24 layers of 1024 columns.
+    pub fn bert_large() -> BertConfig {
+        BertConfig {
+            layers: 24,
+            width: 1024,
+            heads: 16,
+            hidden: 4096,
+            vocabulary: 30522,
+            positions: 512,
+            token_types: 2,
+            activation: Activation::Gelu,
+            epsilon: 1e-12,
+            padding_id: Some(0),
+        }
+    }
+
+    /// How Q, K and V split; the scores are scaled by 1/√dh.
+    pub fn split(&self) -> Heads {
+        let width = self.width / self.heads;
+        Heads {
+            count: self.heads,
+            width,
+            scale: 1.0 / (width as f64).sqrt(),
+        }
+    }
+
+    /// Numbers in all tensors that the encoder uses.
+    pub fn parameters(&self) -> usize {
+        let (d, hidden) = (self.width, self.hidden);
+        let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
+        (self.vocabulary + self.positions + self.token_types) * d + 2 * d + self.layers * layer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"model_type":"bert","hidden_act":"gelu","num_hidden_layers":6,"hidden_size":384,"num_attention_heads":12,
+        "intermediate_size":1536,"vocab_size":30522,"max_position_embeddings":512,"pad_token_id":0}"#;
+
+    fn parse(text: &str) -> (Option<BertConfig>, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let config = BertConfig::parse(text.as_bytes(), &mut problems);
+        assert_eq!(config.is_none(), !problems.is_empty());
+        (config, problems)
+    }
+
+    #[test]
+    fn good() {
+        let config = parse(GOOD).0.unwrap();
+        assert_eq!(
+            (config.width, config.token_types, config.split().width),
+            (384, 2, 32)
+        );
+        // The published count, 22713216 with the pooler that is not used here (384² + 384).
+        assert_eq!(config.parameters(), 22_713_216 - 384 * 384 - 384);
+    }
+
+    #[test]
+    fn all_problems_at_once() {
+        let (_, problems) = parse(
+            r#"{"model_type":"roberta","hidden_act":"swish","num_hidden_layers":0,"hidden_size":100,"num_attention_heads":7,
+            "intermediate_size":"many","vocab_size":99999999999,"position_embedding_type":"relative_key","is_decoder":true}"#,
+        );
+        assert_eq!(problems.len(), 9, "{problems:#?}");
+        assert!(
+            problems
+                .iter()
+                .any(|p| matches!(p, Problem::HeadsDoNotDivide { .. }))
+        );
+        assert!(problems.iter().any(|p| matches!(
+            p,
+            Problem::MissingField {
+                field: "max_position_embeddings",
+                ..
+            }
+        )));
+    }
+
+    #[test]
+    fn not_json() {
+        for text in [
+            "",
+            "[]",
+            "{",
+            "nul",
+            &"[".repeat(100_000),
+            "{\"a\":1}x",
+            "\u{feff}{}",
+        ] {
+            assert!(
+                matches!(parse(text).1[..], [Problem::NotJson { .. }]),
+                "{}",
+                &text[..text.len().min(9)]
+            );
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Reading single fields out of a JSON object while collecting every problem, instead of stopping at the first.
+
+use serde_json::{Map, Value};
+
+use crate::error::Problem;
+
+/// An object of a known file, and where its problems go.
+pub(crate) struct Fields<'a> {
+    file: &'a str,
+    object: &'a Map<String, Value>,
+    problems: &'a mut Vec<Problem>,
+}
+
+/// Parses a file that must hold one JSON object.
+pub(crate) fn object(
+    file: &str,
+    bytes: &[u8],
+    problems: &mut Vec<Problem>,
+) -> Option<Map<String, Value>> {
+    // serde_json bounds its own recursion (128 levels), so nested brackets cannot exhaust the stack.
+    match serde_json::from_slice(bytes) {
+        Ok(map) => Some(map),
+        Err(source) => {
+            problems.push(Problem::NotJson {
+                file: file.to_owned(),
+                source,
+            });
+            None
+        }
+    }
+}
+
+/// A value as it is shown in a report: short whatever it is.
+pub(crate) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(
+        file: &'a str,
+        object: &'a Map<String, Value>,
+        problems: &'a mut Vec<Problem>,
+    ) -> Fields<'a> {
+        Fields {
+            file,
+            object,
+            problems,
+        }
+    }
+
+    pub(crate) fn problem(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// The field, if it is there and not null.
+    pub(crate) fn get(&self, field: &str) -> Option<&'a Value> {
+        self.object.get(field).filter(|v| !v.is_null())
+    }
+
+    fn wrong_type(&mut self, field: &'static str, expected: &'static str) {
+        self.problems.push(Problem::WrongType {
+            file: self.file.to_owned(),
+            field,
+            expected,
+        });
+    }
+
+    fn missing(&mut self, field: &'static str) {
+        self.problems.push(Problem::MissingField {
+            file: self.file.to_owned(),
+            field,
+        });
+    }
+
+    /// A whole number within `min..=max`; absent gives `None` without a problem.
+    pub(crate) fn optional_size(
+        &mut self,
+        field: &'static str,
+        min: usize,
+        max: usize,
+    ) -> Option<usize> {
+        let value = self.get(field)?;
+        let Some(number) = value.as_u64() else {
+            self.wrong_type(field, "a whole number");
+            return None;
+        };
+        match usize::try_from(number) {
+            Ok(n) if (min..=max).contains(&n) => Some(n),
+            _ => {
+                let (value, min, max) = (number as f64, min as f64, max as f64);
+                self.problems.push(Problem::OutOfRange {
+                    file: self.file.to_owned(),
+                    field,
+                    value,
+                    min,
+                    max,
+                });
+                None
+            }
+        }
+    }
+
+    /// A whole number within `min..=max` that must be there.
+    pub(crate) fn size(&mut self, field: &'static str, min: usize, max: usize) -> Option<usize> {
+        if self.get(field).is_none() {
+            self.missing(field);
+        }
+        self.optional_size(field, min, max)
+    }
+
+    /// A real number within `min..=max`, or the default.
+    pub(crate) fn real_or(&mut self, field: &'static str, default: f64, min: f64, max: f64) -> f64 {
+        let Some(value) = self.get(field) else {
+            return default;
+        };
+        let Some(value) = value.as_f64() else {
+            self.wrong_type(field, "a number");
+            return default;
+        };
+        if !(min..=max).contains(&value) {
+            self.problems.push(Problem::OutOfRange {
+                file: self.file.to_owned(),
+                field,
+                value,
+                min,
+                max,
+            });
+            return default;
+        }
+        value
+    }
+
+    /// True or false, or the default.
+    pub(crate) fn flag_or(&mut self, field: &'static str, default: bool) -> bool {
+        match self.get(field) {
+            None => default,
+            Some(Value::Bool(b)) => *b,
+            Some(_) => {
+                self.wrong_type(field, "true or false");
+                default
+            }
+        }
+    }
+
+    /// A text, if it is there.
+    pub(crate) fn optional_text(&mut self, field: &'static str) -> Option<&'a str> {
+        match self.get(field)? {
+            Value::String(s) => Some(s),
+            _ => {
+                self.wrong_type(field, "a text");
+                None
+            }
+        }
+    }
+
+    /// One of a list of texts; absent gives `default`, and a missing default is a problem.
+    pub(crate) fn choice<T: Copy>(
+        &mut self,
+        field: &'static str,
+        choices: &[(&str, T)],
+        default: Option<T>,
+        supported: &'static str,
+    ) -> Option<T> {
+        if self.get(field).is_none() {
+            if default.is_none() {
+                self.missing(field);
+            }
+            return default;
+        }
+        let text = self.optional_text(field)?;
+        let found = choices
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|&(_, value)| value);
+        if found.is_none() {
+            self.unsupported(field, supported);
+        }
+        found
+    }
+
+    /// Reports the field's value as one that is not implemented.
+    pub(crate) fn unsupported(&mut self, field: &'static str, supported: &'static str) {
+        let value = shown(self.object.get(field).unwrap_or(&Value::Null));
+        self.problems.push(Problem::UnsupportedValue {
+            file: self.file.to_owned(),
+            field,
+            value,
+            supported,
+        });
+    }
+
+    /// Reports the field unless it is absent, null or false.
+    pub(crate) fn must_be_off(&mut self, field: &'static str, supported: &'static str) {
+        match self.get(field) {
+            None | Some(Value::Bool(false)) => {}
+            Some(_) => self.unsupported(field, supported),
+        }
+    }
+}
+
+impl Fields<'_> {
+    /// Reports a nested part by its type.
+    pub(crate) fn unsupported_part(&mut self, field: &'static str, supported: &'static str) {
+        let part = self.object.get(field).unwrap_or(&Value::Null);
+        let value = shown(part.get("type").unwrap_or(part));
+        self.problems.push(Problem::UnsupportedValue {
+            file: self.file.to_owned(),
+            field,
+            value,
+            supported,
+        });
+    }
+}

@@ -1,0 +1,12 @@
+//! Model folders in the Hugging Face layout: what is public in them, and whether they can be used.
+
+pub mod config;
+pub(crate) mod json;
+pub(crate) mod pooling;
+pub mod public;
+pub mod report;
+pub(crate) mod weights;
+
+pub use config::BertConfig;
+pub use public::{Public, PublicFiles};
+pub use report::{Report, Summary, check};

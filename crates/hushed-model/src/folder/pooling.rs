@@ -1,0 +1,215 @@
+//! How a sentence encoder ends, and its longest input: `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json`,
+//! `config_sentence_transformers.json` (the sentence-transformers layout).
+
+use serde_json::Value;
+
+use crate::backend::Pool;
+use crate::error::Problem;
+use crate::folder::json::{self, Fields};
+
+pub(crate) const MODULES: &str = "modules.json";
+pub(crate) const POOLING: &str = "1_Pooling/config.json";
+pub(crate) const SENTENCE: &str = "sentence_bert_config.json";
+pub(crate) const PROMPTS: &str = "config_sentence_transformers.json";
+
+/// What `modules.json` lists after the transformer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Modules {
+    pub pooled: bool,
+    pub normalise: bool,
+}
+
+const CHAIN: &str = "Transformer, then Pooling in the folder 1_Pooling, then perhaps Normalize";
+
+/// Reads `modules.json`: a list of `{"type": "sentence_transformers.models.X", "path": …}`.
+pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modules> {
+    let list: Vec<Value> = match serde_json::from_slice(bytes) {
+        Ok(list) => list,
+        Err(source) => {
+            problems.push(Problem::NotJson {
+                file: MODULES.to_owned(),
+                source,
+            });
+            return None;
+        }
+    };
+    let text =
+        |module: &Value, field: &str| module.get(field).and_then(Value::as_str).map(str::to_owned);
+    let chain: Vec<(Option<String>, Option<String>)> = list
+        .iter()
+        .map(|m| {
+            (
+                text(m, "type").and_then(|t| t.rsplit('.').next().map(str::to_owned)),
+                text(m, "path"),
+            )
+        })
+        .collect();
+    let chain: Vec<(&str, &str)> = chain
+        .iter()
+        .map(|(kind, path)| {
+            (
+                kind.as_deref().unwrap_or("?"),
+                path.as_deref().unwrap_or("?"),
+            )
+        })
+        .collect();
+    // Fixed paths, rather than following what the file says: a path out of the folder is never opened.
+    match chain.as_slice() {
+        [("Transformer", "")] => Some(Modules {
+            pooled: false,
+            normalise: false,
+        }),
+        [("Transformer", ""), ("Pooling", "1_Pooling")] => Some(Modules {
+            pooled: true,
+            normalise: false,
+        }),
+        [
+            ("Transformer", ""),
+            ("Pooling", "1_Pooling"),
+            ("Normalize", _),
+        ] => Some(Modules {
+            pooled: true,
+            normalise: true,
+        }),
+        _ => {
+            let value = json::shown(&Value::Array(list));
+            problems.push(Problem::UnsupportedValue {
+                file: MODULES.to_owned(),
+                field: "type",
+                value,
+                supported: CHAIN,
+            });
+            None
+        }
+    }
+}
+
+const POOLS: &[(&str, Option<Pool>)] = &[
+    ("pooling_mode_cls_token", Some(Pool::First)),
+    ("pooling_mode_mean_tokens", Some(Pool::Mean)),
+    ("pooling_mode_lasttoken", Some(Pool::Last)),
+    ("pooling_mode_max_tokens", None),
+    ("pooling_mode_mean_sqrt_len_tokens", None),
+    ("pooling_mode_weightedmean_tokens", None),
+];
+
+/// Reads `1_Pooling/config.json`: exactly one mode, and a width equal to the encoder's.
+pub(crate) fn pooling(
+    bytes: &[u8],
+    width: Option<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Pool> {
+    let object = json::object(POOLING, bytes, problems)?;
+    let mut f = Fields::new(POOLING, &object, problems);
+    if let Some(width) = width
+        && f.get("word_embedding_dimension").is_some()
+    {
+        f.size("word_embedding_dimension", width, width);
+    }
+    let on: Vec<_> = POOLS
+        .iter()
+        .filter(|(name, _)| f.flag_or(name, false))
+        .collect();
+    match on.as_slice() {
+        [(_, Some(pool))] => Some(*pool),
+        [(name, None)] => {
+            f.unsupported(
+                name,
+                "pooling_mode_mean_tokens, pooling_mode_cls_token or pooling_mode_lasttoken",
+            );
+            None
+        }
+        _ => {
+            let value = format!("{} modes at once", on.len());
+            let supported = "exactly one of mean, cls and last token";
+            f.problem(Problem::UnsupportedValue {
+                file: POOLING.to_owned(),
+                field: "pooling_mode",
+                value,
+                supported,
+            });
+            None
+        }
+    }
+}
+
+/// What `sentence_bert_config.json` adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sentence {
+    pub max_tokens: Option<usize>,
+    pub lower_case: bool,
+}
+
+pub(crate) fn sentence(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Sentence> {
+    let object = json::object(SENTENCE, bytes, problems)?;
+    let mut f = Fields::new(SENTENCE, &object, problems);
+    // 3: the two special tokens and one of the text.
+    Some(Sentence {
+        max_tokens: f.optional_size("max_seq_length", 3, 1 << 20),
+        lower_case: f.flag_or("do_lower_case", false),
+    })
+}
+
+/// Refuses a folder that silently puts a prompt before every text.
+pub(crate) fn prompts(bytes: &[u8], problems: &mut Vec<Problem>) {
+    if let Some(object) = json::object(PROMPTS, bytes, problems) {
+        Fields::new(PROMPTS, &object, problems)
+            .must_be_off("default_prompt_name", "no default prompt (null)");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains() {
+        let mut problems = Vec::new();
+        let good = br#"[{"type":"sentence_transformers.models.Transformer","path":""},
+            {"type":"sentence_transformers.models.Pooling","path":"1_Pooling"},{"type":"sentence_transformers.models.Normalize","path":"2_N"}]"#;
+        assert_eq!(
+            modules(good, &mut problems),
+            Some(Modules {
+                pooled: true,
+                normalise: true
+            })
+        );
+        assert!(problems.is_empty());
+        let dense = br#"[{"type":"x.Transformer","path":""},{"type":"x.Pooling","path":"../etc"},{"type":"x.Dense","path":"2"}]"#;
+        assert_eq!(modules(dense, &mut problems), None);
+        assert!(matches!(problems[..], [Problem::UnsupportedValue { .. }]));
+        for bad in [&b"{}"[..], b"[1,2", b"[1,2]", b"[]"] {
+            problems.clear();
+            assert_eq!(modules(bad, &mut problems), None);
+            assert_eq!(problems.len(), 1);
+        }
+    }
+
+    #[test]
+    fn pools() {
+        let mut problems = Vec::new();
+        let mut pool = |text: &str| {
+            problems.clear();
+            let pool = pooling(text.as_bytes(), Some(8), &mut problems);
+            (pool, problems.len())
+        };
+        assert_eq!(
+            pool(r#"{"word_embedding_dimension":8,"pooling_mode_mean_tokens":true}"#),
+            (Some(Pool::Mean), 0)
+        );
+        assert_eq!(
+            pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false}"#),
+            (Some(Pool::First), 0)
+        );
+        assert_eq!(pool(r#"{"pooling_mode_max_tokens":true}"#), (None, 1));
+        assert_eq!(
+            pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":true}"#),
+            (None, 1)
+        );
+        assert_eq!(pool(r#"{}"#), (None, 1));
+        assert_eq!(
+            pool(r#"{"word_embedding_dimension":9,"pooling_mode_mean_tokens":1}"#),
+            (None, 3)
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! The public part of a model: sizes, tokenizer, pooling. A server offers these files, and a client needs no others.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::backend::Pool;
+use crate::error::{FolderError, ModelError, Problem};
+use crate::folder::config::{BertConfig, CONFIG};
+use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
+use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
+
+/// Name in the folder, size limit in bytes, and what to do if it is missing (`None`: it may be).
+const FILES: &[(&str, u64, Option<&str>)] = &[
+    (
+        CONFIG,
+        1 << 20,
+        Some("point to a Hugging Face model folder"),
+    ),
+    (
+        TOKENIZER,
+        64 << 20,
+        Some(
+            "only fast tokenizers are read; save the tokenizer with `save_pretrained` of a fast one",
+        ),
+    ),
+    (MODULES, 1 << 20, None),
+    (POOLING, 1 << 20, None),
+    (SENTENCE, 1 << 20, None),
+    (PROMPTS, 1 << 20, None),
+];
+
+/// The public files of a model as bytes, in the order of their names.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicFiles {
+    files: BTreeMap<&'static str, Vec<u8>>,
+}
+
+/// What the public files say, checked.
+#[derive(Clone)]
+pub struct Public {
+    /// Sizes of the encoder.
+    pub config: BertConfig,
+    /// Text to token ids.
+    pub tokenizer: Tokenizer,
+    /// How rows become one.
+    pub pool: Pool,
+    /// Whether the answer is scaled to unit length.
+    pub normalise: bool,
+    /// Longest input in tokens, the two special ones counted.
+    pub max_tokens: usize,
+}
+
+impl PublicFiles {
+    /// Reads those of the files that the folder has.
+    pub fn read(folder: &Path) -> Result<PublicFiles, FolderError> {
+        let mut problems = Vec::new();
+        let files = PublicFiles::read_into(folder, &mut problems);
+        if problems.is_empty() {
+            Ok(files)
+        } else {
+            Err(FolderError {
+                folder: folder.to_owned(),
+                problems,
+            })
+        }
+    }
+
+    /// As [`PublicFiles::read`], adding to a list of problems.
+    pub(crate) fn read_into(folder: &Path, problems: &mut Vec<Problem>) -> PublicFiles {
+        let mut files = BTreeMap::new();
+        for &(name, limit, required) in FILES {
+            match read_small(&folder.join(name), name, limit) {
+                Ok(Some(bytes)) => {
+                    files.insert(name, bytes);
+                }
+                Ok(None) => {
+                    if let Some(hint) = required {
+                        problems.push(Problem::MissingFile {
+                            file: name.to_owned(),
+                            hint,
+                        });
+                    }
+                }
+                Err(problem) => problems.push(problem),
+            }
+        }
+        PublicFiles { files }
+    }
+
+    /// Takes files that came from elsewhere (a bundle). Names that are not a model's, and sizes beyond the limits, are refused.
+    pub fn from_files(
+        given: impl IntoIterator<Item = (String, Vec<u8>)>,
+    ) -> Result<PublicFiles, FolderError> {
+        let (mut files, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, bytes) in given {
+            match FILES.iter().find(|(known, ..)| *known == name) {
+                Some(&(known, limit, _)) if bytes.len() as u64 <= limit => {
+                    files.insert(known, bytes);
+                }
+                Some(&(_, limit, _)) => problems.push(Problem::TooLarge {
+                    file: name,
+                    bytes: bytes.len() as u64,
+                    limit,
+                }),
+                None => problems.push(Problem::UnsupportedValue {
+                    file: "the bundle".to_owned(),
+                    field: "file name",
+                    value: name.chars().take(60).collect(),
+                    supported: "the public files of a model folder",
+                }),
+            }
+        }
+        if problems.is_empty() {
+            Ok(PublicFiles { files })
+        } else {
+            Err(bundle(problems))
+        }
+    }
+
+    /// Name and bytes, in the order of the names: what a bundle carries and hashes.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        self.files
+            .iter()
+            .map(|(name, bytes)| (*name, bytes.as_slice()))
+    }
+
+    /// Checks them all; every problem is reported at once.
+    pub fn parse(&self) -> Result<Public, FolderError> {
+        let mut problems = Vec::new();
+        let public = self.parse_into(&mut problems);
+        public.ok_or_else(|| bundle(problems))
+    }
+
+    /// As [`PublicFiles::parse`], adding to a list of problems; `None` exactly if this list is then not empty.
+    pub(crate) fn parse_into(&self, problems: &mut Vec<Problem>) -> Option<Public> {
+        let bytes = |name: &str| self.files.get(name).map(Vec::as_slice);
+        for &(file, _, required) in FILES {
+            if let (None, Some(hint)) = (bytes(file), required)
+                && !problems.iter().any(|p| mentions(p, file))
+            {
+                problems.push(Problem::MissingFile {
+                    file: file.to_owned(),
+                    hint,
+                });
+            }
+        }
+        let config = bytes(CONFIG).and_then(|b| BertConfig::parse(b, problems));
+        // Without a configuration the tokenizer is still checked, against any vocabulary.
+        let vocabulary = config.as_ref().map_or(usize::MAX, |c| c.vocabulary);
+        let padding_id = config.as_ref().and_then(|c| c.padding_id);
+        let tokenizer =
+            bytes(TOKENIZER).and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, problems));
+        let modules = bytes(MODULES).and_then(|b| pooling::modules(b, problems));
+        let mut pool = Pool::Mean; // what sentence-transformers does with a folder that does not say
+        if modules.is_some_and(|m| m.pooled) {
+            match bytes(POOLING) {
+                Some(b) => {
+                    pool = pooling::pooling(b, config.as_ref().map(|c| c.width), problems)
+                        .unwrap_or(pool)
+                }
+                None => problems.push(Problem::MissingFile {
+                    file: POOLING.to_owned(),
+                    hint: "modules.json names it",
+                }),
+            }
+        }
+        let sentence = bytes(SENTENCE)
+            .and_then(|b| pooling::sentence(b, problems))
+            .unwrap_or_default();
+        if sentence.lower_case && tokenizer.as_ref().is_some_and(|t| !t.lower_case()) {
+            problems.push(Problem::UnsupportedValue {
+                file: SENTENCE.to_owned(),
+                field: "do_lower_case",
+                value: "true".to_owned(),
+                supported: "false, or a tokenizer that lowers the case itself",
+            });
+        }
+        if let Some(b) = bytes(PROMPTS) {
+            pooling::prompts(b, problems);
+        }
+        if !problems.is_empty() {
+            return None;
+        }
+        let (config, tokenizer) = (config?, tokenizer?);
+        let max_tokens = sentence
+            .max_tokens
+            .unwrap_or(config.positions)
+            .min(config.positions);
+        Some(Public {
+            config,
+            tokenizer,
+            pool,
+            normalise: modules.is_some_and(|m| m.normalise),
+            max_tokens,
+        })
+    }
+}
+
+impl Public {
+    /// The token ids of a text, within the model's limit.
+    pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
+        Ok(self.tokenizer.encode(text, self.max_tokens, too_long)?)
+    }
+
+    /// From the pooled row to the answer: unit length if the model ends so (a row of zeros stays zero).
+    pub fn finish(&self, mut pooled: Vec<f64>) -> Vec<f64> {
+        let length = pooled.iter().map(|v| v * v).sum::<f64>().sqrt();
+        if self.normalise && length > 0.0 {
+            pooled.iter_mut().for_each(|v| *v /= length);
+        }
+        pooled
+    }
+}
+
+fn bundle(problems: Vec<Problem>) -> FolderError {
+    FolderError {
+        folder: PathBuf::from("(its public files)"),
+        problems,
+    }
+}
+
+fn mentions(problem: &Problem, name: &str) -> bool {
+    match problem {
+        Problem::MissingFile { file, .. }
+        | Problem::Unreadable { file, .. }
+        | Problem::TooLarge { file, .. } => file == name,
+        _ => false,
+    }
+}
+
+/// A whole file of bounded size; `Ok(None)` if there is none.
+fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Problem> {
+    let unreadable = |source| Problem::Unreadable {
+        file: name.to_owned(),
+        source,
+    };
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(e)
+            if matches!(
+                e.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(e) => return Err(unreadable(e)),
+    };
+    if !metadata.is_file() {
+        // A named pipe would block for ever.
+        return Err(unreadable(std::io::Error::other("not a regular file")));
+    }
+    let too_large = |bytes| Problem::TooLarge {
+        file: name.to_owned(),
+        bytes,
+        limit,
+    };
+    if metadata.len() > limit {
+        return Err(too_large(metadata.len()));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|f| f.take(limit + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_large(bytes.len() as u64)); // it grew
+    }
+    Ok(Some(bytes))
+}

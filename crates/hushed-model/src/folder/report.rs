@@ -1,0 +1,138 @@
+//! Is this folder supported? Every reason why not, at once.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::backend::Pool;
+use crate::error::{FolderError, Problem};
+use crate::folder::public::{Public, PublicFiles};
+use crate::folder::weights::{WEIGHTS, Weights};
+use crate::layers::{self, Checking};
+
+/// What `hushed check` prints.
+#[derive(Debug)]
+pub struct Report {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Empty if it is supported.
+    pub problems: Vec<Problem>,
+    /// What it is, if it is supported.
+    pub summary: Option<Summary>,
+}
+
+/// A supported model in a few numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Layers.
+    pub layers: usize,
+    /// Columns of the activations and of the answer.
+    pub width: usize,
+    /// Heads of the attention.
+    pub heads: usize,
+    /// Columns inside the feed-forward block.
+    pub hidden: usize,
+    /// Rows of the token table.
+    pub vocabulary: usize,
+    /// Numbers in the encoder.
+    pub parameters: usize,
+    /// Longest input in tokens.
+    pub max_tokens: usize,
+    /// `mean`, `first` or `last`.
+    pub pooling: &'static str,
+    /// Whether answers have unit length.
+    pub normalised: bool,
+}
+
+impl Report {
+    /// Whether the folder can be used.
+    pub fn supported(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Checks all but the numbers themselves, which are read at load: files, sizes, tokenizer, pooling, names and shapes of all tensors.
+pub fn check(folder: &Path) -> Report {
+    let (public, _, problems) = inspect(folder);
+    let summary = public.as_ref().filter(|_| problems.is_empty()).map(summary);
+    Report {
+        folder: folder.to_owned(),
+        problems,
+        summary,
+    }
+}
+
+/// The folder's public part and opened weights.
+pub(crate) fn open(folder: &Path) -> Result<(Public, Weights<std::fs::File>), FolderError> {
+    match inspect(folder) {
+        (Some(public), Some(weights), problems) if problems.is_empty() => Ok((public, weights)),
+        (_, _, problems) => Err(FolderError {
+            folder: folder.to_owned(),
+            problems,
+        }),
+    }
+}
+
+fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    if !folder.is_dir() {
+        let hint = "there is no such folder; scripts/fetch_model.sh fetches one";
+        problems.push(Problem::MissingFile {
+            file: folder.display().to_string(),
+            hint,
+        });
+        return (None, None, problems);
+    }
+    let files = PublicFiles::read_into(folder, &mut problems);
+    let public = files.parse_into(&mut problems);
+    let path = folder.join(WEIGHTS);
+    let weights = if path.is_file() {
+        Weights::open(&path)
+            .map_err(|problem| problems.push(problem))
+            .ok()
+    } else {
+        problems.push(Problem::MissingFile {
+            file: WEIGHTS.to_owned(),
+            hint: weights_hint(folder),
+        });
+        None
+    };
+    if let (Some(public), Some(weights)) = (&public, &weights) {
+        let mut checking = Checking {
+            weights,
+            problems: &mut problems,
+        };
+        // What it makes has no numbers and is not needed: the problems are in the list.
+        let Ok(_) = layers::bert(&public.config, public.pool, &mut checking);
+    }
+    (public, weights, problems)
+}
+
+fn weights_hint(folder: &Path) -> &'static str {
+    if folder.join("model.safetensors.index.json").is_file() {
+        "the weights are split over several files; save them in one (`max_shard_size`)"
+    } else if folder.join("pytorch_model.bin").is_file() {
+        "only safetensors are read, never pickles; save the model with `safe_serialization=True`"
+    } else {
+        "the weights have to be one safetensors file"
+    }
+}
+
+fn summary(public: &Public) -> Summary {
+    let c = &public.config;
+    Summary {
+        layers: c.layers,
+        width: c.width,
+        heads: c.heads,
+        hidden: c.hidden,
+        vocabulary: c.vocabulary,
+        parameters: c.parameters(),
+        max_tokens: public.max_tokens,
+        pooling: match public.pool {
+            Pool::First => "first",
+            Pool::Mean => "mean",
+            Pool::Last => "last",
+        },
+        normalised: public.normalise,
+    }
+}

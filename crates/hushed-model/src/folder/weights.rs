@@ -1,0 +1,392 @@
+//! `model.safetensors`, read one tensor at a time.
+//!
+//! Format: u64 little-endian n, n bytes of JSON `{name: {dtype, shape, data_offsets: [a, b]}}`, then the numbers, little-endian and
+//! row-major, at `8 + n + a .. 8 + n + b`. The header goes through the `safetensors` crate, which refuses gaps, overlaps and sizes that
+//! do not match shapes; the file is read by positioned reads, not mapped: a mapped file that shrinks would kill the process.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use crate::error::Problem;
+
+pub(crate) const WEIGHTS: &str = "model.safetensors";
+/// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
+const MAX_HEADER: u64 = 16 << 20;
+/// Bytes read at once: bounds what is allocated beside the result.
+const CHUNK: usize = 1 << 20;
+
+/// Bytes that can be read at a position: a file, or memory in tests.
+pub(crate) trait ReadAt {
+    fn len(&self) -> io::Result<u64>;
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buffer, offset)
+    }
+}
+
+impl ReadAt for &[u8] {
+    fn len(&self) -> io::Result<u64> {
+        Ok(<[u8]>::len(self) as u64)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let end = start
+            .checked_add(buffer.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(self.get(start..end).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+/// A weights file whose header is checked.
+pub(crate) struct Weights<R> {
+    file: R,
+    data_start: u64,
+    header: Metadata,
+}
+
+impl Weights<File> {
+    pub(crate) fn open(path: &Path) -> Result<Weights<File>, Problem> {
+        Weights::new(File::open(path).map_err(unreadable)?)
+    }
+}
+
+fn unreadable(source: io::Error) -> Problem {
+    Problem::Unreadable {
+        file: WEIGHTS.to_owned(),
+        source,
+    }
+}
+
+impl<R: ReadAt> Weights<R> {
+    /// Reads and checks the header; every tensor then lies inside the file.
+    pub(crate) fn new(file: R) -> Result<Weights<R>, Problem> {
+        let bytes = file.len().map_err(unreadable)?;
+        let mut length = [0; 8];
+        if bytes < 8 {
+            return Err(Problem::TruncatedHeader { bytes, needed: 8 });
+        }
+        file.read_exact_at(&mut length, 0).map_err(unreadable)?;
+        let length = u64::from_le_bytes(length);
+        if length > MAX_HEADER {
+            return Err(Problem::TooLarge {
+                file: format!("{WEIGHTS} (its header)"),
+                bytes: length,
+                limit: MAX_HEADER,
+            });
+        }
+        let data_start = length + 8;
+        if bytes < data_start {
+            return Err(Problem::TruncatedHeader {
+                bytes,
+                needed: data_start,
+            });
+        }
+        let mut text = vec![0; length as usize];
+        file.read_exact_at(&mut text, 8).map_err(unreadable)?;
+        let header: Metadata = serde_json::from_slice(&text).map_err(|e| Problem::Header {
+            source: safetensors::SafeTensorError::InvalidHeaderDeserialization(e),
+        })?;
+        let (declared, found) = (header.data_len() as u64, bytes - data_start);
+        if declared != found {
+            return Err(Problem::DataLength { declared, found });
+        }
+        Ok(Weights {
+            file,
+            data_start,
+            header,
+        })
+    }
+
+    /// The tensor called `name`, under one of the names that BERT folders use for it.
+    fn find(&self, name: &str) -> Option<&TensorInfo> {
+        // Older exports call a norm's gain and offset gamma and beta, and heads put the encoder under `bert.`.
+        let old = name
+            .strip_suffix("LayerNorm.weight")
+            .map(|n| format!("{n}LayerNorm.gamma"));
+        let old = old.or_else(|| {
+            name.strip_suffix("LayerNorm.bias")
+                .map(|n| format!("{n}LayerNorm.beta"))
+        });
+        let names = [Some(name.to_owned()), old].into_iter().flatten();
+        names
+            .flat_map(|n| [format!("bert.{n}"), n])
+            .find_map(|n| self.header.info(&n))
+    }
+
+    /// Whether a tensor is there with this shape and a type that can be read.
+    pub(crate) fn check(
+        &self,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<(&TensorInfo, Numbers), Problem> {
+        let info = self.find(name).ok_or_else(|| Problem::MissingTensor {
+            name: name.to_owned(),
+        })?;
+        if info.shape != shape {
+            return Err(Problem::WrongShape {
+                name: name.to_owned(),
+                found: info.shape.clone(),
+                expected: shape.to_vec(),
+            });
+        }
+        let numbers = match info.dtype {
+            Dtype::F32 => Numbers::F32,
+            Dtype::F16 => Numbers::F16,
+            Dtype::BF16 => Numbers::Bf16,
+            other => {
+                return Err(Problem::WrongNumbers {
+                    name: name.to_owned(),
+                    found: format!("{other:?}"),
+                });
+            }
+        };
+        Ok((info, numbers))
+    }
+
+    /// The numbers of a tensor of this shape, as f32.
+    pub(crate) fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Problem> {
+        let (info, numbers) = self.check(name, shape)?;
+        let (start, end) = info.data_offsets;
+        let mut values = Vec::with_capacity((end - start) / numbers.bytes());
+        let mut buffer = vec![0; CHUNK.min(end - start)];
+        for at in (start..end).step_by(CHUNK) {
+            let part = buffer.get_mut(..CHUNK.min(end - at)).unwrap_or_default();
+            self.file
+                .read_exact_at(part, self.data_start + at as u64)
+                .map_err(unreadable)?;
+            numbers.extend(&mut values, part);
+        }
+        if !values.iter().all(|v: &f32| v.is_finite()) {
+            return Err(Problem::NotFinite {
+                name: name.to_owned(),
+            });
+        }
+        Ok(values)
+    }
+}
+
+/// How numbers are stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Numbers {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Numbers {
+    fn bytes(self) -> usize {
+        match self {
+            Numbers::F32 => 4,
+            Numbers::F16 | Numbers::Bf16 => 2,
+        }
+    }
+
+    fn extend(self, values: &mut Vec<f32>, bytes: &[u8]) {
+        let halves = || {
+            bytes
+                .as_chunks::<2>()
+                .0
+                .iter()
+                .map(|&b| u16::from_le_bytes(b))
+        };
+        match self {
+            Numbers::F32 => values.extend(
+                bytes
+                    .as_chunks::<4>()
+                    .0
+                    .iter()
+                    .map(|&b| f32::from_le_bytes(b)),
+            ),
+            Numbers::F16 => values.extend(halves().map(half)),
+            Numbers::Bf16 => values.extend(halves().map(|h| f32::from_bits(u32::from(h) << 16))),
+        }
+    }
+}
+
+/// IEEE binary16 to f32, exactly.
+fn half(bits: u16) -> f32 {
+    let sign = u32::from(bits >> 15) << 31;
+    let (exponent, fraction) = (u32::from(bits >> 10 & 31), u32::from(bits & 1023));
+    let magnitude = match exponent {
+        0 => return f32::from_bits(sign | (fraction as f32 * 2f32.powi(-24)).to_bits()),
+        31 => 0x7f80_0000 | fraction << 13,
+        e => (e + 127 - 15) << 23 | fraction << 13,
+    };
+    f32::from_bits(sign | magnitude)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_exact() {
+        let cases = [
+            (0x0000, 0.0),
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0001, 2f32.powi(-24)),
+            (0x03ff, 1023.0 * 2f32.powi(-24)),
+            (0x0400, 2f32.powi(-14)),
+            (0x3555, 0.333_251_95),
+            (0x7c00, f32::INFINITY),
+        ];
+        for (bits, value) in cases {
+            assert_eq!(half(bits), value, "{bits:#06x}");
+        }
+        assert!(half(0x7e00).is_nan() && half(0x8000).is_sign_negative());
+    }
+
+    /// A file of this header and data.
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        [
+            &(header.len() as u64).to_le_bytes(),
+            header.as_bytes(),
+            data,
+        ]
+        .concat()
+    }
+
+    fn open(bytes: &[u8]) -> Result<Weights<&[u8]>, Problem> {
+        Weights::new(bytes)
+    }
+
+    #[test]
+    fn reads_what_the_header_says() {
+        let header = r#"{"a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},"bert.x.LayerNorm.gamma":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]}}"#;
+        let data = [1.5f32.to_le_bytes(), (-2f32).to_le_bytes()].concat();
+        let bytes = file(header, &[&data[..], &[0x40, 0x40]].concat());
+        let weights = open(&bytes).ok().unwrap();
+        assert_eq!(weights.read("a", &[1, 2]).ok(), Some(vec![1.5, -2.0]));
+        assert_eq!(
+            weights.read("x.LayerNorm.weight", &[1]).ok(),
+            Some(vec![3.0])
+        );
+        assert!(matches!(
+            weights.read("a", &[2, 1]),
+            Err(Problem::WrongShape { .. })
+        ));
+        assert!(matches!(
+            weights.read("b", &[1]),
+            Err(Problem::MissingTensor { .. })
+        ));
+    }
+
+    #[test]
+    fn hostile_headers() {
+        let tensor = |range: &str, shape: &str, dtype: &str| {
+            format!(r#"{{"dtype":"{dtype}","shape":{shape},"data_offsets":{range}}}"#)
+        };
+        let two = |a: &str, b: &str| format!(r#"{{"a":{a},"b":{b}}}"#);
+        let overlap = two(
+            &tensor("[0,8]", "[2]", "F32"),
+            &tensor("[4,12]", "[2]", "F32"),
+        );
+        assert!(matches!(
+            open(&file(&overlap, &[0; 12])),
+            Err(Problem::Header { .. })
+        ));
+        let gap = two(
+            &tensor("[0,8]", "[2]", "F32"),
+            &tensor("[12,20]", "[2]", "F32"),
+        );
+        assert!(matches!(
+            open(&file(&gap, &[0; 20])),
+            Err(Problem::Header { .. })
+        ));
+        let oversized = format!(
+            r#"{{"a":{}}}"#,
+            tensor("[0,8]", "[18446744073709551615,2]", "F32")
+        );
+        assert!(matches!(
+            open(&file(&oversized, &[0; 8])),
+            Err(Problem::Header { .. })
+        ));
+        let backwards = format!(r#"{{"a":{}}}"#, tensor("[8,0]", "[2]", "F32"));
+        assert!(matches!(
+            open(&file(&backwards, &[0; 8])),
+            Err(Problem::Header { .. })
+        ));
+        let truncated = format!(r#"{{"a":{}}}"#, tensor("[0,8]", "[2]", "F32"));
+        assert!(matches!(
+            open(&file(&truncated, &[0; 7])),
+            Err(Problem::DataLength {
+                declared: 8,
+                found: 7
+            })
+        ));
+        assert!(matches!(
+            open(&file(&truncated, &[0; 9])),
+            Err(Problem::DataLength {
+                declared: 8,
+                found: 9
+            })
+        ));
+        assert!(matches!(
+            open(&[0; 7]),
+            Err(Problem::TruncatedHeader {
+                bytes: 7,
+                needed: 8
+            })
+        ));
+        assert!(matches!(
+            open(&[&100u64.to_le_bytes()[..], b"{}"].concat()),
+            Err(Problem::TruncatedHeader { needed: 108, .. })
+        ));
+        assert!(matches!(open(&[0xff; 64]), Err(Problem::TooLarge { .. })));
+        assert!(matches!(
+            open(&file("{\"a\":", &[])),
+            Err(Problem::Header { .. })
+        ));
+        assert!(matches!(
+            open(&file("\u{feff}{}", &[])),
+            Err(Problem::Header { .. })
+        ));
+    }
+
+    #[test]
+    fn types_and_values_that_are_refused() {
+        let header = |dtype: &str, bytes: usize| {
+            format!(r#"{{"a":{{"dtype":"{dtype}","shape":[2],"data_offsets":[0,{bytes}]}}}}"#)
+        };
+        let bytes = file(&header("F64", 16), &[0; 16]);
+        assert!(matches!(
+            open(&bytes).and_then(|w| w.read("a", &[2])),
+            Err(Problem::WrongNumbers { .. })
+        ));
+        let bytes = file(&header("F16", 4), &[0, 0, 0, 0x7c]);
+        assert!(matches!(
+            open(&bytes).and_then(|w| w.read("a", &[2])),
+            Err(Problem::NotFinite { .. })
+        ));
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error() {
+        let bytes = file(
+            r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#,
+            &[0; 8],
+        );
+        let mut weights = open(&bytes).ok().unwrap();
+        weights.file = &bytes[..bytes.len() - 1];
+        assert!(matches!(
+            weights.read("a", &[2]),
+            Err(Problem::Unreadable { .. })
+        ));
+    }
+}

@@ -1,0 +1,62 @@
+//! Bodies of the fuzz targets, plain functions of bytes (feature `testing`): none may panic, hang or allocate without bound, whatever
+//! the bytes are; a parser fails exactly if it says why.
+
+use crate::folder::config::BertConfig;
+use crate::folder::pooling;
+use crate::folder::weights::Weights;
+use crate::tokens::{Tokenizer, TooLong};
+
+/// `config.json`.
+pub fn config(bytes: &[u8]) {
+    let mut problems = Vec::new();
+    let config = BertConfig::parse(bytes, &mut problems);
+    assert_eq!(config.is_none(), !problems.is_empty());
+    if let Some(config) = config {
+        assert_eq!(config.split().count * config.split().width, config.width);
+    }
+    problems
+        .iter()
+        .for_each(|p| assert!(p.to_string().len() < 500));
+}
+
+/// A whole `model.safetensors`, with a read of what its header declares.
+pub fn safetensors_header(bytes: &[u8]) {
+    if let Ok(weights) = Weights::new(bytes) {
+        for name in ["a", "b", "embeddings.LayerNorm.weight"] {
+            for shape in [&[2][..], &[2, 2], &[]] {
+                if let Ok(values) = weights.read(name, shape) {
+                    assert_eq!(values.len(), shape.iter().product::<usize>());
+                }
+            }
+        }
+    }
+}
+
+/// `tokenizer.json`, and a text through what it describes.
+pub fn tokenizer(bytes: &[u8]) {
+    let mut problems = Vec::new();
+    let tokenizer = Tokenizer::parse(bytes, 200, Some(0), &mut problems);
+    assert_eq!(tokenizer.is_none(), !problems.is_empty());
+    if let Some(tokenizer) = tokenizer
+        && let Ok(ids) = tokenizer.encode("Hello, [SEP] wörld! 漢字 \u{0} 42", 12, TooLong::Cut)
+    {
+        assert!(ids.ids().len() <= 12 && ids.ids().iter().all(|&id| id < 200));
+    }
+}
+
+/// The three small files that say how a text ends.
+pub fn ending(bytes: &[u8]) {
+    let mut problems = Vec::new();
+    if pooling::modules(bytes, &mut problems).is_none() {
+        assert!(!problems.is_empty());
+    }
+    problems.clear();
+    if pooling::pooling(bytes, Some(32), &mut problems).is_none() {
+        assert!(!problems.is_empty());
+    }
+    problems.clear();
+    if pooling::sentence(bytes, &mut problems).is_none() {
+        assert!(!problems.is_empty());
+    }
+    pooling::prompts(bytes, &mut problems);
+}

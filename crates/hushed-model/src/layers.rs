@@ -1,0 +1,167 @@
+//! The tensors of a BERT encoder: their names and shapes, once, for whoever supplies the numbers.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use crate::backend::{
+    Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool, Weigh,
+};
+use crate::bert::{Bert, Layer};
+use crate::error::Problem;
+use crate::folder::config::BertConfig;
+use crate::folder::weights::{ReadAt, Weights};
+use crate::matrix::Matrix;
+
+/// Supplies tensors by name; `None` where only shapes are wanted.
+pub(crate) trait Source {
+    type Error;
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Self::Error>;
+}
+
+/// No numbers at all.
+pub(crate) struct ShapesOnly;
+
+impl Source for ShapesOnly {
+    type Error = Infallible;
+    fn tensor(&mut self, _: &str, _: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
+        Ok(None)
+    }
+}
+
+/// Checks names, shapes and types, collecting what is wrong.
+pub(crate) struct Checking<'a, R> {
+    pub weights: &'a Weights<R>,
+    pub problems: &'a mut Vec<Problem>,
+}
+
+impl<R: ReadAt> Source for Checking<'_, R> {
+    type Error = Infallible;
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
+        if let Err(problem) = self.weights.check(name, shape) {
+            self.problems.push(problem);
+        }
+        Ok(None)
+    }
+}
+
+impl<R: ReadAt> Source for &Weights<R> {
+    type Error = Problem;
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Problem> {
+        self.read(name, shape).map(Some)
+    }
+}
+
+/// The encoder of this configuration, with what the source supplies.
+pub(crate) fn bert<S: Source>(
+    config: &BertConfig,
+    pool: Pool,
+    source: &mut S,
+) -> Result<Bert, S::Error> {
+    let mut from = From { config, source };
+    Ok(Bert {
+        embedding: from.embedding()?,
+        embedding_norm: from.norm("embeddings.LayerNorm")?,
+        layers: (0..config.layers)
+            .map(|i| from.layer(i))
+            .collect::<Result<_, _>>()?,
+        pool,
+    })
+}
+
+struct From<'a, S> {
+    config: &'a BertConfig,
+    source: &'a mut S,
+}
+
+impl<S: Source> From<'_, S> {
+    fn layer(&mut self, i: usize) -> Result<Layer, S::Error> {
+        let (d, hidden) = (self.config.width, self.config.hidden);
+        let name = |part: &str| format!("encoder.layer.{i}.{part}");
+        Ok(Layer {
+            attention: Attention {
+                query: self.linear(&name("attention.self.query"), d, d)?,
+                key: self.linear(&name("attention.self.key"), d, d)?,
+                value: self.linear(&name("attention.self.value"), d, d)?,
+                output: self.linear(&name("attention.output.dense"), d, d)?,
+                heads: self.config.split(),
+                weigh: Weigh::Softmax,
+                mask: Mask::Full,
+            },
+            attention_norm: self.norm(&name("attention.output.LayerNorm"))?,
+            feed_forward: FeedForward {
+                up: self.linear(&name("intermediate.dense"), d, hidden)?,
+                activation: self.config.activation,
+                down: self.linear(&name("output.dense"), hidden, d)?,
+            },
+            feed_forward_norm: self.norm(&name("output.LayerNorm"))?,
+        })
+    }
+
+    fn embedding(&mut self) -> Result<Embedding, S::Error> {
+        let (vocabulary, positions, width) = (
+            self.config.vocabulary,
+            self.config.positions,
+            self.config.width,
+        );
+        let tokens = self.matrix("embeddings.word_embeddings.weight", vocabulary, width)?;
+        let types = self.matrix(
+            "embeddings.token_type_embeddings.weight",
+            self.config.token_types,
+            width,
+        )?;
+        let mut offsets = self.matrix("embeddings.position_embeddings.weight", positions, width)?;
+        if let (Some(offsets), Some(types)) = (&mut offsets, &types) {
+            // Every token of a single text is of type 0. The sum is rounded to f32, as torch rounds it.
+            for i in 0..positions {
+                offsets
+                    .row_mut(i)
+                    .iter_mut()
+                    .zip(types.row(0))
+                    .for_each(|(p, t)| *p += t);
+            }
+        }
+        Ok(Embedding {
+            vocabulary,
+            positions,
+            width,
+            tokens: tokens.map(Arc::new),
+            offsets: offsets.map(Arc::new),
+        })
+    }
+
+    fn norm(&mut self, name: &str) -> Result<Norm, S::Error> {
+        let width = self.config.width;
+        Ok(Norm {
+            kind: NormKind::LayerNorm,
+            width,
+            epsilon: self.config.epsilon,
+            gain: self.vector(&format!("{name}.weight"), width)?,
+            offset: self.vector(&format!("{name}.bias"), width)?,
+        })
+    }
+
+    fn linear(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Linear, S::Error> {
+        Ok(Linear {
+            inputs,
+            outputs,
+            weights: self
+                .matrix(&format!("{name}.weight"), outputs, inputs)?
+                .map(Arc::new),
+            bias: self.vector(&format!("{name}.bias"), outputs)?,
+        })
+    }
+
+    fn matrix(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Option<Matrix<f32>>, S::Error> {
+        let data = self.source.tensor(name, &[rows, cols])?;
+        Ok(data.and_then(|data| Matrix::new(rows, cols, data)))
+    }
+
+    fn vector(&mut self, name: &str, length: usize) -> Result<Option<Arc<[f32]>>, S::Error> {
+        Ok(self.source.tensor(name, &[length])?.map(Arc::from))
+    }
+}

@@ -1,0 +1,80 @@
+//! A model: its public part and its layers.
+
+use std::path::Path;
+
+use crate::backend::{Backend, Pool};
+use crate::bert::Bert;
+use crate::error::{FolderError, ModelError};
+use crate::folder::config::BertConfig;
+use crate::folder::public::Public;
+use crate::folder::report;
+use crate::layers::{self, ShapesOnly};
+use crate::plain::Plain;
+use crate::synthetic::Random;
+use crate::tokens::{TokenIds, TooLong};
+
+/// A sentence encoder, with its weights or as shapes only.
+#[derive(Clone)]
+pub struct Model {
+    /// What everybody may know.
+    pub public: Public,
+    /// The layers.
+    pub bert: Bert,
+}
+
+impl Model {
+    /// Reads a folder with its weights. If anything in it is unsupported, the error lists all of it.
+    pub fn load(folder: &Path) -> Result<Model, ModelError> {
+        let (public, weights) = report::open(folder)?;
+        let bert = layers::bert(&public.config, public.pool, &mut &weights).map_err(|problem| {
+            FolderError {
+                folder: folder.to_owned(),
+                problems: vec![problem],
+            }
+        })?;
+        Ok(Model { public, bert })
+    }
+
+    /// The same layers without numbers: what a client runs, which has only the public part.
+    pub fn shapes_only(public: &Public) -> Model {
+        Model {
+            public: public.clone(),
+            bert: bert_shapes(&public.config, public.pool),
+        }
+    }
+
+    /// The token ids of a text.
+    pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
+        self.public.tokens(text, too_long)
+    }
+
+    /// The embeddings of a batch of texts, in the clear and in f64.
+    pub fn embed(&self, texts: Vec<TokenIds>) -> Result<Vec<Vec<f64>>, ModelError> {
+        let pooled = self.forward(&mut Plain, texts)?;
+        Ok(pooled
+            .each_text()
+            .map(|rows| self.public.finish(rows.to_vec()))
+            .collect())
+    }
+
+    /// The forward pass in any backend, up to the pooled rows; [`Public::finish`] makes the answer of them.
+    pub fn forward<B: Backend>(
+        &self,
+        backend: &mut B,
+        input: B::Input,
+    ) -> Result<B::Acts, B::Error> {
+        self.bert.forward(backend, input)
+    }
+}
+
+/// The layers of a configuration without numbers, for plans and for clients.
+pub fn bert_shapes(config: &BertConfig, pool: Pool) -> Bert {
+    let Ok(bert) = layers::bert(config, pool, &mut ShapesOnly);
+    bert
+}
+
+/// The layers of a configuration with random numbers of realistic ranges, for benchmarks: the same seed gives the same layers.
+pub fn bert_random(config: &BertConfig, pool: Pool, seed: u64) -> Bert {
+    let Ok(bert) = layers::bert(config, pool, &mut Random::new(seed));
+    bert
+}

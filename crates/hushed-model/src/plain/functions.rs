@@ -1,0 +1,62 @@
+//! Scalar and row functions in f64.
+
+use crate::backend::Activation;
+
+/// The function itself, to a few units in the last place.
+pub fn activation(f: Activation, x: f64) -> f64 {
+    match f {
+        Activation::Gelu => 0.5 * x * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
+        Activation::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+            0.5 * x * (1.0 + inner.tanh())
+        }
+        Activation::Relu => x.max(0.0),
+    }
+}
+
+/// Softmax over the first `real` of a row of scores; the others, which belong to padding, become 0.
+pub fn softmax(row: &mut [f64], real: usize) {
+    let (row, padding) = row.split_at_mut(real.min(row.len()));
+    // The maximum cancels; subtracting it keeps the exponentials within (0, 1].
+    let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    row.iter_mut().for_each(|v| *v = (*v - max).exp());
+    let sum = row.iter().sum::<f64>();
+    row.iter_mut().for_each(|v| *v /= sum);
+    padding.fill(0.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of Φ from Abramowitz and Stegun, Table 26.1, times x.
+    #[test]
+    fn gelu_values() {
+        for (x, phi) in [
+            (0.5, 0.691_462_461_274_013),
+            (1.0, 0.841_344_746_068_543),
+            (2.0, 0.977_249_868_051_821),
+        ] {
+            assert!((activation(Activation::Gelu, x) - x * phi).abs() < 1e-14);
+            assert!((activation(Activation::Gelu, -x) + x * (1.0 - phi)).abs() < 1e-14);
+            assert!((activation(Activation::GeluTanh, x) - x * phi).abs() < 5e-4);
+        }
+        assert_eq!(activation(Activation::Gelu, -50.0), -0.0);
+        assert_eq!(activation(Activation::Gelu, 50.0), 50.0);
+        assert_eq!(
+            (
+                activation(Activation::Relu, -1.0),
+                activation(Activation::Relu, 2.0)
+            ),
+            (0.0, 2.0)
+        );
+    }
+
+    #[test]
+    fn softmax_ignores_padding_and_large_scores() {
+        let mut row = [1000.0, 1000.0 + 3f64.ln(), 9999.0];
+        softmax(&mut row, 2);
+        assert!((row[0] - 0.25).abs() < 1e-12 && (row[1] - 0.75).abs() < 1e-12);
+        assert_eq!(row[2], 0.0);
+    }
+}

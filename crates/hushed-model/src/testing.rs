@@ -1,0 +1,214 @@
+//! What tests need: a tiny model folder with random weights, the real model's folder, mutations of a corpus (feature `testing`).
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use serde_json::json;
+
+use crate::backend::Pool;
+use crate::folder::config::BertConfig;
+use crate::layers::{self, Source};
+use crate::model::bert_shapes;
+use crate::synthetic::Random;
+
+/// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns, inputs of up to 48
+/// tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always the same bytes.
+pub fn tiny_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder.join("1_Pooling"))?;
+    let vocabulary = tiny_vocabulary();
+    let config = tiny_config();
+    let write =
+        |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
+    write("config.json", tiny_config_json())?;
+    write("tokenizer.json", tiny_tokenizer_json(&vocabulary))?;
+    write(
+        "modules.json",
+        json!([
+            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+            {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+        ]),
+    )?;
+    write(
+        "1_Pooling/config.json",
+        json!({"word_embedding_dimension": 32, "pooling_mode_mean_tokens": true}),
+    )?;
+    write(
+        "sentence_bert_config.json",
+        json!({"max_seq_length": 48, "do_lower_case": false}),
+    )?;
+    fs::write(folder.join("model.safetensors"), safetensors_of(&config)?)
+}
+
+/// The sizes of [`tiny_folder`].
+pub fn tiny_config() -> BertConfig {
+    BertConfig {
+        layers: 2,
+        width: 32,
+        heads: 4,
+        hidden: 64,
+        vocabulary: tiny_vocabulary().len(),
+        positions: 64,
+        ..BertConfig::bert_large()
+    }
+}
+
+fn tiny_config_json() -> serde_json::Value {
+    let c = tiny_config();
+    json!({
+        "model_type": "bert", "hidden_act": "gelu", "num_hidden_layers": c.layers, "hidden_size": c.width,
+        "num_attention_heads": c.heads, "intermediate_size": c.hidden, "vocab_size": c.vocabulary,
+        "max_position_embeddings": c.positions, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0,
+    })
+}
+
+fn tiny_vocabulary() -> Vec<String> {
+    let special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"].map(str::to_owned);
+    let words = [
+        "the", "a", "is", "private", "hello", "world", "##s", "##ing",
+    ]
+    .map(str::to_owned);
+    let characters = ('a'..='z')
+        .chain('0'..='9')
+        .flat_map(|c| [c.to_string(), format!("##{c}")]);
+    let marks = ".,;:!?'\"()[]{}<>+-*/=_#@%&".chars().map(|c| c.to_string());
+    special
+        .into_iter()
+        .chain(words)
+        .chain(characters)
+        .chain(marks)
+        .collect()
+}
+
+fn tiny_tokenizer_json(vocabulary: &[String]) -> serde_json::Value {
+    let ids: BTreeMap<_, _> = vocabulary
+        .iter()
+        .enumerate()
+        .map(|(id, token)| (token, id))
+        .collect();
+    let added: Vec<_> = (0..5)
+        .map(|id| {
+            json!({"id": id, "content": vocabulary[id], "special": true, "single_word": false,
+                "lstrip": false, "rstrip": false, "normalized": false})
+        })
+        .collect();
+    json!({
+        "version": "1.0",
+        "truncation": {"max_length": 16, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
+        "padding": {"strategy": {"Fixed": 16}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0,
+            "pad_token": "[PAD]"},
+        "added_tokens": added,
+        "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
+            "lowercase": true},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+        "decoder": null,
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+            "vocab": ids},
+    })
+}
+
+/// A weights file of a configuration with random numbers.
+pub fn safetensors_of(config: &BertConfig) -> io::Result<Vec<u8>> {
+    let mut kept = Keeping {
+        random: Random::new(7),
+        tensors: Vec::new(),
+    };
+    let Ok(_) = layers::bert(config, Pool::Mean, &mut kept);
+    let views = kept.tensors.iter().map(|(name, shape, bytes)| {
+        TensorView::new(Dtype::F32, shape.clone(), bytes)
+            .map(|view| (name.clone(), view))
+            .map_err(io::Error::other)
+    });
+    safetensors::serialize(views.collect::<Result<Vec<_>, _>>()?, None).map_err(io::Error::other)
+}
+
+/// Random tensors, kept to be written.
+struct Keeping {
+    random: Random,
+    tensors: Vec<(String, Vec<usize>, Vec<u8>)>,
+}
+
+impl Source for Keeping {
+    type Error = Infallible;
+
+    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
+        let bytes = self
+            .random
+            .numbers(name, shape)
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect();
+        self.tensors.push((name.to_owned(), shape.to_vec(), bytes));
+        Ok(None)
+    }
+}
+
+/// The folder of all-MiniLM-L6-v2: `HUSHED_MODEL_DIR`, or where `scripts/fetch_model.sh` puts it. Panics with what to do if there is none.
+pub fn model_folder() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = match std::env::var_os("HUSHED_MODEL_DIR") {
+        Some(folder) => PathBuf::from(folder),
+        None => root.join(".models/all-MiniLM-L6-v2"),
+    };
+    assert!(
+        folder.join("model.safetensors").is_file(),
+        "no model in {}: run scripts/fetch_model.sh (make test does), or set HUSHED_MODEL_DIR to the folder of all-MiniLM-L6-v2",
+        folder.display()
+    );
+    folder
+}
+
+/// Lines of a file under `data/` of the repository.
+pub fn data_lines(name: &str) -> io::Result<Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../data")
+        .join(name);
+    Ok(fs::read_to_string(path)?
+        .lines()
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Calls `body` with every entry of a corpus, then with `count` mutations of them: bytes changed, inserted, deleted, repeated, cut, or
+/// spliced with another entry. The same seed gives the same mutations.
+pub fn mutations(corpus: &[Vec<u8>], count: usize, seed: u64, mut body: impl FnMut(&[u8])) {
+    corpus.iter().for_each(|entry| body(entry));
+    let mut random = Random::new(seed);
+    let mut below = |n: usize| (random.next_u64() % n.max(1) as u64) as usize;
+    for _ in 0..count {
+        let mut bytes = corpus[below(corpus.len())].clone();
+        for _ in 0..=below(4) {
+            let at = below(bytes.len() + 1);
+            let end = (at + below(16)).min(bytes.len());
+            match below(7) {
+                0 if at < bytes.len() => bytes[at] = below(256) as u8,
+                1 if at < bytes.len() => bytes[at] ^= 1 << below(8),
+                2 => bytes.insert(at, b"0123456789-e\"{}[],:\\\0\xff"[below(22)]),
+                3 => drop(bytes.drain(at..end)),
+                4 => {
+                    let piece = bytes[at..end].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+                5 => bytes.truncate(at),
+                _ => {
+                    let other = &corpus[below(corpus.len())];
+                    let from = below(other.len() + 1);
+                    bytes.truncate(at);
+                    bytes.extend_from_slice(&other[from..]);
+                }
+            }
+        }
+        body(&bytes);
+    }
+}
+
+/// Shapes of the tiny model, for tests of plans.
+pub fn tiny_shapes() -> crate::Bert {
+    bert_shapes(&tiny_config(), Pool::Mean)
+}
