@@ -3,10 +3,11 @@
 use std::io;
 
 use crate::Kind;
+use crate::channel::tls::TlsFault;
 
 /// Why a channel or a session stopped. After any of these a session answers every call with the same error:
 /// a step is never run twice.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
     /// No byte, not even a heartbeat, came (or went) for the whole deadline.
@@ -46,6 +47,25 @@ pub enum NetError {
     /// This side closed or aborted the session before.
     #[error("the session is closed")]
     Closed,
+    /// The secure channel could not be had, or broke.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsFault),
+    /// The server cannot be reached.
+    #[error("could not connect to {address}: {kind}; check the address and that the server runs")]
+    Connect {
+        /// What was asked for.
+        address: String,
+        /// The system's answer.
+        kind: io::ErrorKind,
+    },
+    /// The address cannot be listened on.
+    #[error("could not listen on {address}: {kind}; choose another port, or 0 for any free one")]
+    Listen {
+        /// What was asked for.
+        address: String,
+        /// The system's answer.
+        kind: io::ErrorKind,
+    },
     /// The operating system refused.
     #[error("could not {operation}: {kind}")]
     Io {
@@ -107,6 +127,9 @@ pub enum PeerFault {
         /// The kind sent.
         got: Kind,
     },
+    /// A frame after the last step.
+    #[error("it sent a frame after the last step")]
+    Unasked,
     /// A frame was lost, repeated or reordered.
     #[error("it sent step {got} where {expected} was due; the parties are out of step")]
     UnexpectedStep {

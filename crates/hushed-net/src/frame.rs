@@ -23,8 +23,9 @@ pub const MAX_PAYLOAD: u64 = 1 << 30;
 /// The version of this format.
 pub const VERSION: u8 = 1;
 const MAGIC: [u8; 4] = *b"HSHD";
-/// A payload is read in pieces of at most this many bytes, so a lying length costs at most one piece.
-const PIECE_BYTES: u64 = 1 << 20;
+/// A payload is read in pieces, of which each may double what has arrived but the first has only this many bytes: a
+/// lying length costs no more memory than that.
+const FIRST_PIECE_BYTES: u64 = 1 << 20;
 
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,33 +181,28 @@ pub fn read_header(source: &mut impl Read) -> Result<Header, NetError> {
     Ok(Header::decode(&bytes)?)
 }
 
-/// Reads `length` payload bytes, and calls `arrived` after each piece.
+/// Reads `length` payload bytes.
 ///
-/// `length` must have been checked against what the step allows; even so the buffer grows with what arrives.
+/// `length` must have been checked against what the step allows; even so the buffer never exceeds 1 MiB or twice what
+/// has arrived.
 ///
 /// # Errors
 /// [`NetError::PeerGone`] when the stream ends before, or an I/O error.
-pub fn read_payload(
-    source: &mut impl Read,
-    length: u64,
-    mut arrived: impl FnMut(),
-) -> Result<Vec<u8>, NetError> {
+pub fn read_payload(source: &mut impl Read, length: u64) -> Result<Vec<u8>, NetError> {
     let mut payload = Vec::new();
     let mut left = length;
     while left > 0 {
-        let piece = left.min(PIECE_BYTES);
-        let before = payload.len();
+        let piece = left.min(FIRST_PIECE_BYTES.max(payload.len() as u64));
+        payload.reserve_exact(usize::try_from(piece).unwrap_or(usize::MAX));
         let got = source
             .by_ref()
             .take(piece)
             .read_to_end(&mut payload)
             .map_err(|e| read_error(&e))?;
-        debug_assert_eq!(payload.len(), before + got);
         if got as u64 != piece {
             return Err(NetError::PeerGone);
         }
         left -= piece;
-        arrived();
     }
     Ok(payload)
 }
@@ -218,6 +214,12 @@ pub(crate) fn read_error(error: &io::Error) -> NetError {
 
 pub(crate) fn io_error(operation: &'static str, error: &io::Error) -> NetError {
     use io::ErrorKind as K;
+    if let Some(fault) = error
+        .get_ref()
+        .and_then(|e| e.downcast_ref::<rustls::Error>())
+    {
+        return fault.clone().into();
+    }
     match error.kind() {
         K::UnexpectedEof
         | K::ConnectionReset

@@ -10,12 +10,16 @@
 pub mod channel;
 pub mod error;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod party;
 pub mod session;
 pub mod stats;
 
 pub use channel::shaped::Shape;
-pub use channel::{Channel, Limits};
+pub use channel::tcp::Listener;
+pub use channel::tls::{Identity, TlsClient, TlsFault, TlsServer, Trust};
+pub use channel::{Channel, Limits, StreamChannel};
 pub use error::{NetError, PeerFault};
 pub use party::{Kind, Party};
 pub use session::{Expect, Session, memory_pair};

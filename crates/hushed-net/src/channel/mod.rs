@@ -1,9 +1,16 @@
 //! What carries frames between two parties.
 
+mod inbox;
 pub mod memory;
+mod outbox;
 pub mod shaped;
+mod stream;
+pub mod tcp;
+pub mod tls;
 
 use std::time::{Duration, Instant};
+
+pub use stream::StreamChannel;
 
 use crate::{NetError, Shape, frame::Frame};
 
@@ -113,6 +120,27 @@ impl Limits {
     #[must_use]
     pub fn heartbeat(&self) -> Duration {
         self.silence / 4
+    }
+
+    /// How long to wait still, when nothing has moved since `since`.
+    pub(crate) fn left(&self, since: Instant) -> Result<Duration, NetError> {
+        let now = Instant::now();
+        let silent = self
+            .silence
+            .saturating_sub(now.saturating_duration_since(since));
+        let left = self.until.map_or(silent, |until| {
+            silent.min(until.saturating_duration_since(now))
+        });
+        if left.is_zero() {
+            Err(self.timeout())
+        } else {
+            Ok(left)
+        }
+    }
+
+    /// The session's time is over.
+    pub(crate) fn expired(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     /// The error for a silence of this length.

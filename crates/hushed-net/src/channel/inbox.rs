@@ -1,0 +1,188 @@
+//! Frames on their way from the thread that reads them to a session.
+//!
+//! The reader runs ahead of the session up to a number of bytes, so that a peer's sending overlaps with our
+//! computing. Beyond that a frame waits until a step asks for it and says how long it may be, so that memory is
+//! bounded by the read-ahead plus what the session itself expects.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Limits;
+use crate::frame::Frame;
+use crate::{NetError, PeerFault};
+
+/// A queue bounded in bytes, with one reader at its entry and one session at its exit.
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    began: Instant,
+    /// Microseconds after `began` at which bytes last arrived.
+    heard: AtomicU64,
+}
+
+struct State {
+    frames: VecDeque<Frame>,
+    /// Bytes of queued frames and of the one being read, unless it was asked for.
+    bytes: u64,
+    /// The session waits for a frame, which may have so many payload bytes.
+    wanted: Option<u64>,
+    /// The reader waits for room, so silence is our own doing.
+    paused: bool,
+    limits: Limits,
+    /// The session is gone, or takes no more.
+    abandoned: bool,
+    /// The reader has left, and why.
+    end: Option<NetError>,
+}
+
+impl Inbox {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            state: Mutex::new(State {
+                frames: VecDeque::new(),
+                bytes: 0,
+                wanted: None,
+                paused: false,
+                limits,
+                abandoned: false,
+                end: None,
+            }),
+            changed: Condvar::new(),
+            began: Instant::now(),
+            heard: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change below is complete before anything can panic, so a poisoned state is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, guard: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
+        self.changed
+            .wait_timeout(guard, at_most)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+
+    /// The next frame, of at most `max` payload bytes.
+    pub(super) fn pop(&self, max: u64) -> Result<Frame, NetError> {
+        let mut state = self.lock();
+        let result = loop {
+            if let Some(frame) = state.frames.pop_front() {
+                state.bytes = state.bytes.saturating_sub(frame.wire_bytes());
+                let length = frame.payload.len() as u64;
+                break if length > max {
+                    Err(PeerFault::FrameTooLong { length, limit: max }.into())
+                } else {
+                    Ok(frame)
+                };
+            }
+            if let Some(why) = &state.end {
+                break Err(why.clone());
+            }
+            if state.wanted.replace(max) != Some(max) {
+                self.changed.notify_all();
+            }
+            let left = match state.limits.left(self.last_heard()) {
+                Ok(left) => left,
+                Err(_) if state.paused && !state.limits.expired() => state.limits.heartbeat(),
+                Err(late) => break Err(late),
+            };
+            state = self.wait(state, left);
+        };
+        state.wanted = None;
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits for the reader to leave, at the end of a session: `Ok` if the peer ended its direction and had sent
+    /// nothing that nobody asked for.
+    pub(super) fn drained(&self) -> Result<(), NetError> {
+        let mut state = self.lock();
+        loop {
+            if !state.frames.is_empty() || state.paused {
+                return Err(PeerFault::Unasked.into());
+            }
+            match &state.end {
+                Some(NetError::PeerGone) => return Ok(()),
+                Some(why) => return Err(why.clone()),
+                None => {}
+            }
+            let left = state.limits.left(self.last_heard())?;
+            state = self.wait(state, left);
+        }
+    }
+
+    /// Why no more frames come, if the reader has left.
+    pub(super) fn end(&self) -> Option<NetError> {
+        self.lock().end.clone()
+    }
+
+    pub(super) fn set_limits(&self, limits: Limits) {
+        self.lock().limits = limits;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn abandon(&self) {
+        self.lock().abandoned = true;
+        self.changed.notify_all();
+    }
+
+    fn last_heard(&self) -> Instant {
+        self.began + Duration::from_micros(self.heard.load(Ordering::Relaxed))
+    }
+
+    /// For the reader: bytes have arrived.
+    pub(super) fn hear(&self) {
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX / 2);
+        self.heard.store(micros, Ordering::Relaxed);
+    }
+
+    /// For the reader: waits until a frame of `length` payload bytes may be read, and reserves its bytes.
+    pub(super) fn admit(&self, length: u64) -> Result<(), NetError> {
+        let mut state = self.lock();
+        loop {
+            if state.abandoned {
+                return Err(NetError::Closed);
+            }
+            let bytes = state.bytes.saturating_add(length);
+            let asked = state.wanted.filter(|_| state.frames.is_empty());
+            match asked {
+                Some(limit) if length > limit => {
+                    return Err(PeerFault::FrameTooLong { length, limit }.into());
+                }
+                Some(_) => break,
+                None if bytes <= state.limits.read_ahead as u64 => break,
+                None => {}
+            }
+            state.paused = true;
+            state = self.wait(state, Duration::from_secs(1));
+        }
+        if state.paused {
+            state.paused = false;
+            self.hear();
+        }
+        state.bytes = state.bytes.saturating_add(length);
+        Ok(())
+    }
+
+    /// For the reader: an admitted frame is here.
+    pub(super) fn push(&self, frame: Frame) {
+        let mut state = self.lock();
+        // Admission counted the payload; the header is counted here so that many empty frames count as well.
+        state.bytes = state
+            .bytes
+            .saturating_add(frame.wire_bytes() - frame.payload.len() as u64);
+        state.frames.push_back(frame);
+        self.changed.notify_all();
+    }
+
+    /// For the reader: it leaves.
+    pub(super) fn ended(&self, why: NetError) {
+        self.lock().end = Some(why);
+        self.changed.notify_all();
+    }
+}

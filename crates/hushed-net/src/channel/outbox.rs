@@ -1,0 +1,211 @@
+//! Frames on their way from a session to the thread that writes them.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Limits;
+use super::shaped::{Link, Schedule};
+use crate::frame::Frame;
+use crate::{NetError, Shape};
+
+/// A queue bounded in bytes, with one session at its entry and one writer at its exit.
+pub(super) struct Outbox {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    items: VecDeque<Item>,
+    /// Bytes of frames that are queued or being written.
+    bytes: u64,
+    /// The writer holds an item that it has not finished.
+    writing: bool,
+    /// When the writer last got something out.
+    moved: Instant,
+    limits: Limits,
+    link: Link,
+    /// No more items come; the writer ends its direction once the queue is empty.
+    closing: bool,
+    /// Nobody cares about the queue any more.
+    abandoned: bool,
+    /// The writer has left, and why.
+    end: Option<NetError>,
+}
+
+/// What the writer has to do.
+pub(super) enum Item {
+    Frame(Frame, Option<Schedule>),
+    Abort(u16),
+    Heartbeat,
+    /// End the direction and leave.
+    Close,
+}
+
+impl Outbox {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            state: Mutex::new(State {
+                items: VecDeque::new(),
+                bytes: 0,
+                writing: false,
+                moved: Instant::now(),
+                limits,
+                link: Link::default(),
+                closing: false,
+                abandoned: false,
+                end: None,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change below is complete before anything can panic, so a poisoned state is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, guard: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
+        self.changed
+            .wait_timeout(guard, at_most)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+
+    /// Queues a frame once there is room; a frame longer than the whole queue waits until it is alone.
+    pub(super) fn push(&self, frame: Frame) -> Result<(), NetError> {
+        let length = frame.wire_bytes();
+        let mut state =
+            self.wait_until(|s| s.bytes == 0 || s.bytes + length <= s.limits.send_queue as u64)?;
+        state.bytes += length;
+        let schedule = state.link.schedule(length);
+        state.items.push_back(Item::Frame(frame, schedule));
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Queues an abort, which needs no room, and takes nothing after it.
+    pub(super) fn push_abort(&self, code: u16) {
+        let mut state = self.lock();
+        if !state.closing {
+            state.items.push_back(Item::Abort(code));
+            state.closing = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until the transport has everything.
+    pub(super) fn flush(&self) -> Result<(), NetError> {
+        self.wait_until(|s| s.items.is_empty() && !s.writing)
+            .map(drop)
+    }
+
+    /// Takes nothing more.
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+        self.changed.notify_all();
+    }
+
+    /// Gives the writer some time to empty the queue of a channel that is being dropped, then gives up.
+    pub(super) fn linger(&self, at_most: Duration) {
+        let give_up = Instant::now() + at_most;
+        let mut state = self.lock();
+        state.closing = true;
+        self.changed.notify_all();
+        while state.end.is_none() {
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.wait(state, left);
+        }
+        state.abandoned = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for `ready`, as long as the writer lives and moves.
+    fn wait_until(
+        &self,
+        ready: impl Fn(&State) -> bool,
+    ) -> Result<MutexGuard<'_, State>, NetError> {
+        let began = Instant::now();
+        let mut state = self.lock();
+        loop {
+            if let Some(why) = &state.end {
+                return Err(why.clone());
+            }
+            if ready(&state) {
+                return Ok(state);
+            }
+            let left = state.limits.left(state.moved.max(began))?;
+            state = self.wait(state, left);
+        }
+    }
+
+    pub(super) fn set_limits(&self, limits: Limits) {
+        self.lock().limits = limits;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn shape(&self, shape: Option<Shape>) {
+        self.lock().link.set(shape);
+    }
+
+    /// For the writer: the next item; a heartbeat when there was none for long.
+    pub(super) fn next(&self) -> Item {
+        let idle_since = Instant::now();
+        let mut state = self.lock();
+        state.writing = false;
+        state.moved = idle_since;
+        self.changed.notify_all();
+        loop {
+            if state.abandoned {
+                return Item::Close;
+            }
+            if let Some(item) = state.items.pop_front() {
+                state.writing = true;
+                return item;
+            }
+            if state.closing {
+                return Item::Close;
+            }
+            let left = state
+                .limits
+                .heartbeat()
+                .saturating_sub(idle_since.elapsed());
+            if left.is_zero() {
+                return Item::Heartbeat;
+            }
+            state = self.wait(state, left);
+        }
+    }
+
+    /// For the writer: so many bytes of a frame are out.
+    pub(super) fn written(&self, bytes: u64) {
+        let mut state = self.lock();
+        state.bytes = state.bytes.saturating_sub(bytes);
+        state.moved = Instant::now();
+        self.changed.notify_all();
+    }
+
+    /// For the writer: sleeps until a shaped link has carried what comes next.
+    pub(super) fn sleep_until(&self, at: Instant) {
+        let mut state = self.lock();
+        while !state.abandoned {
+            let left = at.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.wait(state, left);
+        }
+    }
+
+    /// For the writer: it leaves.
+    pub(super) fn ended(&self, why: NetError) {
+        let mut state = self.lock();
+        state.items.clear();
+        state.writing = false;
+        state.end = Some(why);
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,253 @@
+//! Certificates and keys on disk, and the development certificate that a server makes on first use.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest, Sha256};
+
+/// Certificate and key of the development identity, readable by the owner alone.
+const DEV_IDENTITY: &str = "dev-identity.pem";
+/// Its certificate, for `--ca`.
+const DEV_CERTIFICATE: &str = "dev-certificate.pem";
+/// Years before a development certificate has to be deleted and made anew.
+const DEV_YEARS: i32 = 5;
+
+/// Why a certificate or a key cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// The system refuses the file.
+    #[error("could not {operation} {path:?}: {kind}")]
+    File {
+        /// What was attempted.
+        operation: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's answer.
+        kind: io::ErrorKind,
+    },
+    /// The file is not PEM, or lacks what it should hold.
+    #[error("{path:?} holds no {what} in PEM form")]
+    Missing {
+        /// What it lacks.
+        what: &'static str,
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The text is not a SHA-256.
+    #[error("a pin has 64 hexadecimal digits, as the server prints it")]
+    BadPin,
+    /// The development certificate could not be made.
+    #[error("could not make a development certificate: {reason}")]
+    Generation {
+        /// The reason as `rcgen` states it.
+        reason: rcgen::Error,
+    },
+}
+
+/// A certificate chain with the key of its first certificate.
+pub struct Identity {
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) key: PrivateKeyDer<'static>,
+    fingerprint: [u8; 32],
+}
+
+impl Identity {
+    /// Reads a chain and a key, which may be in the same file.
+    ///
+    /// # Errors
+    /// [`CertificateError`] with the file.
+    pub fn from_files(chain: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let certificates = read_authorities(chain)?;
+        let private =
+            PrivateKeyDer::from_pem_file(key).map_err(|e| pem_error(e, "private key", key))?;
+        Self::new(certificates, private).ok_or_else(|| CertificateError::Missing {
+            what: "certificate",
+            path: chain.to_owned(),
+        })
+    }
+
+    /// An identity from parts; `None` without a certificate.
+    #[must_use]
+    pub fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Option<Self> {
+        let fingerprint = fingerprint(chain.first()?);
+        Some(Self {
+            chain,
+            key,
+            fingerprint,
+        })
+    }
+
+    /// SHA-256 of the certificate: what a client pins.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 32] {
+        self.fingerprint
+    }
+
+    /// The certificate chain.
+    #[must_use]
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+}
+
+impl super::Trust {
+    /// Trusts the authorities (or the single certificates) in a PEM file.
+    ///
+    /// # Errors
+    /// [`CertificateError`] with the file.
+    pub fn from_ca_file(path: &Path) -> Result<Self, CertificateError> {
+        read_authorities(path).map(Self::Authorities)
+    }
+
+    /// Trusts the one certificate with this SHA-256, in hexadecimal; colons between digits are allowed.
+    ///
+    /// # Errors
+    /// [`CertificateError::BadPin`].
+    pub fn from_pin(text: &str) -> Result<Self, CertificateError> {
+        let mut pin = [0; 32];
+        let mut digits = text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16));
+        let mut digit = || digits.next().flatten().ok_or(CertificateError::BadPin);
+        for byte in &mut pin {
+            let value = digit()? * 16 + digit()?;
+            *byte = u8::try_from(value).map_err(|_| CertificateError::BadPin)?;
+        }
+        if digits.next().is_some() {
+            return Err(CertificateError::BadPin);
+        }
+        Ok(Self::Pin(pin))
+    }
+}
+
+/// SHA-256 of a certificate's DER bytes.
+#[must_use]
+pub fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    Sha256::digest(certificate).into()
+}
+
+/// The certificates in a PEM file, at least one.
+///
+/// # Errors
+/// [`CertificateError`] with the file.
+pub fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let missing = |e| pem_error(e, "certificate", path);
+    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .map_err(missing)?
+        .collect();
+    let all = all.map_err(missing)?;
+    if all.is_empty() {
+        return Err(CertificateError::Missing {
+            what: "certificate",
+            path: path.to_owned(),
+        });
+    }
+    Ok(all)
+}
+
+/// The development identity kept in `dir`, made there on first use.
+///
+/// It is self-signed for `localhost`, 127.0.0.1 and ::1; clients pin it, or take `dev-certificate.pem` as `--ca`. Two
+/// servers that start at once end up with the same one.
+///
+/// # Errors
+/// [`CertificateError`], for instance on a full or read-only disk; nothing half-written is left behind.
+pub fn load_or_create_dev_certificate(dir: &Path) -> Result<Identity, CertificateError> {
+    let identity = dir.join(DEV_IDENTITY);
+    if !identity
+        .try_exists()
+        .map_err(|e| file_error("read", &identity, &e))?
+    {
+        create(dir, &identity)?;
+    }
+    let loaded = Identity::from_files(&identity, &identity)?;
+    let public = dir.join(DEV_CERTIFICATE);
+    if !public
+        .try_exists()
+        .map_err(|e| file_error("read", &public, &e))?
+    {
+        let text = fs::read_to_string(&identity).map_err(|e| file_error("read", &identity, &e))?;
+        // The certificate comes first, see `create`.
+        let end = text.find("-----BEGIN PRIVATE KEY").unwrap_or(0);
+        publish(&public, text.get(..end).unwrap_or_default(), 0o644)?;
+    }
+    Ok(loaded)
+}
+
+fn create(dir: &Path, identity: &Path) -> Result<(), CertificateError> {
+    let generation = |reason| CertificateError::Generation { reason };
+    let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let mut params = CertificateParams::new(names).map_err(generation)?;
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, "Hushed development server");
+    params.distinguished_name = name;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let (from, until) = validity();
+    params.not_before = from;
+    params.not_after = until;
+    let key = KeyPair::generate().map_err(generation)?;
+    let certificate = params.self_signed(&key).map_err(generation)?;
+    fs::create_dir_all(dir).map_err(|e| file_error("create", dir, &e))?;
+    publish(identity, &(certificate.pem() + &key.serialize_pem()), 0o600)
+}
+
+/// From the start of the year to that of a later one: the two dates need no clock finer than that.
+fn validity() -> (time::OffsetDateTime, time::OffsetDateTime) {
+    let year = time::OffsetDateTime::now_utc().year();
+    (
+        rcgen::date_time_ymd(year, 1, 1),
+        rcgen::date_time_ymd(year + DEV_YEARS, 1, 1),
+    )
+}
+
+/// Writes a file that is either whole or not there, and never replaces one that another process made first.
+fn publish(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
+    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        match fs::hard_link(&draft, path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+            _ => Ok(()),
+        }
+    })();
+    let removed = fs::remove_file(&draft);
+    written
+        .and(removed)
+        .map_err(|e| file_error("write", path, &e))
+}
+
+fn file_error(operation: &'static str, path: &Path, error: &io::Error) -> CertificateError {
+    CertificateError::File {
+        operation,
+        path: path.to_owned(),
+        kind: error.kind(),
+    }
+}
+
+fn pem_error(
+    error: rustls::pki_types::pem::Error,
+    what: &'static str,
+    path: &Path,
+) -> CertificateError {
+    match error {
+        rustls::pki_types::pem::Error::Io(e) => file_error("read", path, &e),
+        _ => CertificateError::Missing {
+            what,
+            path: path.to_owned(),
+        },
+    }
+}
