@@ -33,8 +33,10 @@ struct State {
     limits: Limits,
     /// The session is gone, or takes no more.
     abandoned: bool,
-    /// The reader has left, and why.
+    /// No more frames come, and why.
     end: Option<NetError>,
+    /// The reader has seen the peer's end.
+    finished: bool,
 }
 
 impl Inbox {
@@ -48,6 +50,7 @@ impl Inbox {
                 limits,
                 abandoned: false,
                 end: None,
+                finished: false,
             }),
             changed: Condvar::new(),
             began: Instant::now(),
@@ -126,6 +129,22 @@ impl Inbox {
         self.changed.notify_all();
     }
 
+    /// Gives the peer until `give_up` to end its direction, after this side has ended its own.
+    ///
+    /// A socket that is closed with unread bytes makes the system cut the connection, and what this side sent last
+    /// could be lost on its way.
+    pub(super) fn linger(&self, give_up: Instant) {
+        let mut state = self.lock();
+        while !state.finished {
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.wait(state, left);
+        }
+    }
+
+    /// Takes no more frames.
     pub(super) fn abandon(&self) {
         self.lock().abandoned = true;
         self.changed.notify_all();
@@ -180,9 +199,19 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// For the reader: it leaves.
+    /// For the reader: no more frames come. Returns once the session has let go of the channel.
     pub(super) fn ended(&self, why: NetError) {
-        self.lock().end = Some(why);
+        let mut state = self.lock();
+        state.end = Some(why);
+        self.changed.notify_all();
+        while !state.abandoned {
+            state = self.wait(state, Duration::from_secs(60));
+        }
+    }
+
+    /// For the reader: it leaves.
+    pub(super) fn finished(&self) {
+        self.lock().finished = true;
         self.changed.notify_all();
     }
 }

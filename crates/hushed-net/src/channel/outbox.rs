@@ -107,8 +107,7 @@ impl Outbox {
     }
 
     /// Gives the writer some time to empty the queue of a channel that is being dropped, then gives up.
-    pub(super) fn linger(&self, at_most: Duration) {
-        let give_up = Instant::now() + at_most;
+    pub(super) fn linger(&self, give_up: Instant) {
         let mut state = self.lock();
         state.closing = true;
         self.changed.notify_all();

@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::inbox::Inbox;
 use super::outbox::{Item, Outbox};
@@ -20,7 +20,7 @@ use crate::{NetError, Shape};
 
 /// Bytes handed to the transport at once: four TLS records, and small enough to pace a shaped link.
 const CHUNK_BYTES: usize = 64 << 10;
-/// How long a dropped channel tries to get out what was already sent.
+/// How long a dropped channel tries to get out what was already sent, and to see the peer's end.
 const LINGER: Duration = Duration::from_secs(1);
 /// The reader and the writer keep their buffers on the heap.
 const STACK_BYTES: usize = 512 << 10;
@@ -133,8 +133,8 @@ impl StreamChannel {
         })?;
         let shared = Arc::clone(&channel.shared);
         channel.spawn("hushed-read", move || {
-            let why = read_loop(&shared, source);
-            shared.inbox.ended(why);
+            read_loop(&shared, source);
+            shared.inbox.finished();
         })?;
         Ok(channel)
     }
@@ -222,10 +222,13 @@ impl Channel for StreamChannel {
 impl Drop for StreamChannel {
     fn drop(&mut self) {
         self.shared.inbox.abandon();
-        let writer_runs = !self.threads.is_empty();
-        self.shared
-            .outbox
-            .linger(if writer_runs { LINGER } else { Duration::ZERO });
+        // A thread that could not be started will not report its end.
+        if self.threads.len() == 2 {
+            let give_up = Instant::now() + LINGER;
+            self.shared.outbox.linger(give_up);
+            self.shared.inbox.linger(give_up);
+        }
+        self.shared.outbox.linger(Instant::now());
         // Ends a read or a write that is still blocked; an error means that the connection is gone already.
         let _ = self.socket.shutdown(Shutdown::Both);
         for thread in self.threads.drain(..) {
@@ -284,14 +287,16 @@ fn write_frame(
     Ok(())
 }
 
-fn read_loop(shared: &Shared, source: impl Read) -> NetError {
+fn read_loop(shared: &Shared, source: impl Read) {
     let mut source = BufReader::with_capacity(CHUNK_BYTES, source);
-    loop {
-        match read_frame(shared, &mut source) {
-            Ok(()) => {}
-            Err(why) => return why,
+    let why = loop {
+        if let Err(why) = read_frame(shared, &mut source) {
+            break why;
         }
-    }
+    };
+    shared.inbox.ended(why);
+    // Whatever still comes is thrown away, until the peer has ended its direction or the socket is shut down.
+    let _ = io::copy(&mut source, &mut io::sink());
 }
 
 fn read_frame(shared: &Shared, source: &mut impl Read) -> Result<(), NetError> {

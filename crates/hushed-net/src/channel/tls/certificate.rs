@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::UNIX_EPOCH;
 
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
@@ -209,12 +211,15 @@ fn validity() -> (time::OffsetDateTime, time::OffsetDateTime) {
 
 /// Writes a file that is either whole or not there, and never replaces one that another process made first.
 fn publish(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
-    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
+    // Unique among threads and processes; left-overs of a crash are never opened again (`create_new`).
+    static DRAFTS: AtomicU32 = AtomicU32::new(0);
+    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos());
+    let draft = path.with_extension(format!("{}-{number}-{nanos}.tmp", std::process::id()));
     let written = (|| {
         let mut file = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(mode)
             .open(&draft)?;
         file.write_all(text.as_bytes())?;
