@@ -3,6 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use hushed_model::ModelError;
+
+/// The end of a run that did not go well.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     #[error("{path}: {source}")]
@@ -13,6 +16,18 @@ pub enum CliError {
 
     #[error("there is no text: {path} has only empty lines")]
     NoText { path: PathBuf },
+
+    #[error("{path} is larger than {limit} MiB: split it")]
+    InputTooLarge { path: PathBuf, limit: u64 },
+
+    #[error("text {index} (the first is 0): {source}")]
+    Text { index: usize, source: ModelError },
+
+    #[error(transparent)]
+    Model(#[from] ModelError),
+
+    #[error("this folder is not supported, for {problems} reason(s): see above")]
+    Unsupported { problems: usize },
 
     #[error("the output could not be written: {0}")]
     Write(#[source] io::Error),
@@ -25,7 +40,16 @@ impl CliError {
     /// Stable: scripts branch on it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::ReadInput { .. } | Self::NotText { .. } | Self::NoText { .. } => 3,
+            Self::ReadInput { .. }
+            | Self::NotText { .. }
+            | Self::NoText { .. }
+            | Self::InputTooLarge { .. } => 3,
+            Self::Model(error) | Self::Text { source: error, .. } => match error {
+                ModelError::Text(_) => 3,
+                ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } => 4,
+                _ => 70,
+            },
+            Self::Unsupported { .. } => 4,
             Self::Write(_) => 8,
             Self::Doctor { .. } => 1,
         }
@@ -37,6 +61,13 @@ impl CliError {
             Self::ReadInput { .. } => "input-unreadable",
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
+            Self::InputTooLarge { .. } => "input-too-large",
+            Self::Model(_) | Self::Text { .. } => match self.exit_code() {
+                3 => "text-refused",
+                4 => "model-folder",
+                _ => "internal",
+            },
+            Self::Unsupported { .. } => "model-folder",
             Self::Write(_) => "output",
             Self::Doctor { .. } => "doctor",
         }

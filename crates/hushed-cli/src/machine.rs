@@ -3,8 +3,6 @@
 use std::fs;
 use std::thread::available_parallelism;
 
-use serde_json::{Value, json};
-
 /// Facts that change how fast a run is or whether it fits.
 pub struct Machine {
     pub processor: String,
@@ -28,10 +26,6 @@ impl Machine {
             memory: kibibytes("/proc/meminfo", "MemTotal:"),
             memory_free: kibibytes("/proc/meminfo", "MemAvailable:"),
         }
-    }
-
-    pub fn json(&self) -> Value {
-        json!({ "processor": self.processor, "cores": self.cores, "memory": self.memory })
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod input;
 mod machine;
 mod output;
 mod verbs;

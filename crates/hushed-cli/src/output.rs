@@ -19,10 +19,6 @@ impl Output {
         Output { json, quiet }
     }
 
-    pub fn is_json(&self) -> bool {
-        self.json
-    }
-
     /// One result: `object` under `--json`, otherwise the line that `text` makes.
     pub fn result(&self, object: Value, text: impl FnOnce() -> String) -> Result<(), CliError> {
         let line = if self.json {
@@ -35,6 +31,15 @@ impl Output {
         writeln!(out, "{line}")
             .and_then(|()| out.flush())
             .map_err(CliError::Write)
+    }
+
+    /// The closing line of a run: an object under `--json`, a remark for people otherwise.
+    pub fn summary(&self, object: Value, text: &str) -> Result<(), CliError> {
+        if self.json {
+            return self.result(object, String::new);
+        }
+        self.note(text);
+        Ok(())
     }
 
     /// A remark for people: nothing under `--json` or `--quiet`.
@@ -74,4 +79,15 @@ impl Output {
             eprintln!("hushed: {error}");
         }
     }
+}
+
+/// The first numbers of a vector, for people; `--json` has them all.
+pub fn preview(vector: &[f64]) -> String {
+    let shown: Vec<String> = vector.iter().take(6).map(|x| format!("{x:.4}")).collect();
+    let more = if vector.len() > shown.len() {
+        ", …"
+    } else {
+        ""
+    };
+    format!("[{}{more}] ({} numbers)", shown.join(", "), vector.len())
 }

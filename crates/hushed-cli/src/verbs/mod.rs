@@ -1,5 +1,7 @@
 //! One file a verb: its arguments, and how its result is shown.
 
+mod check;
+mod clear;
 mod doctor;
 
 use clap::Subcommand;
@@ -9,12 +11,16 @@ use crate::output::Output;
 
 #[derive(Subcommand)]
 pub enum Verb {
+    Check(check::Args),
+    Clear(clear::Args),
     Doctor(doctor::Args),
 }
 
 impl Verb {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self {
+            Verb::Check(args) => args.run(out),
+            Verb::Clear(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),
         }
     }

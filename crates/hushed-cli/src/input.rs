@@ -1,0 +1,115 @@
+//! Where texts come from: the command line, a file, or standard input.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::error::CliError;
+
+/// A file of texts above this size is refused: it is read whole.
+const MAX_INPUT_BYTES: u64 = 64 << 20;
+
+/// One text, or a file with one text a line.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Texts {
+    /// The text
+    text: Option<String>,
+
+    /// A file with one text a line, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+}
+
+impl Texts {
+    /// At least one text. Empty lines are texts too, and the tokenizer will refuse them: skipping them would shift the indices of the answers.
+    pub fn read(&self) -> Result<Vec<String>, CliError> {
+        match (&self.text, &self.input) {
+            (Some(text), _) => Ok(vec![text.clone()]),
+            (None, Some(path)) => read_lines(path),
+            (None, None) => Ok(Vec::new()), // excluded by the group above
+        }
+    }
+}
+
+/// The lines of a UTF-8 file, without their ends.
+pub fn read_lines(path: &Path) -> Result<Vec<String>, CliError> {
+    let unreadable = |source| CliError::ReadInput {
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    let reader: &mut dyn Read = if path == Path::new("-") {
+        &mut io::stdin()
+    } else {
+        &mut File::open(path).map_err(unreadable)?
+    };
+    reader
+        .take(MAX_INPUT_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(CliError::InputTooLarge {
+            path: path.to_owned(),
+            limit: MAX_INPUT_BYTES >> 20,
+        });
+    }
+    lines(bytes, path)
+}
+
+fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let line = 1 + error
+            .as_bytes()
+            .iter()
+            .take(good)
+            .filter(|&&b| b == b'\n')
+            .count();
+        CliError::NotText {
+            path: path.to_owned(),
+            line,
+        }
+    })?;
+    // Some editors begin a file with a byte order mark; it is not part of the first text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if lines.iter().all(|line| line.trim().is_empty()) {
+        return Err(CliError::NoText {
+            path: path.to_owned(),
+        });
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Vec<String>, CliError> {
+        lines(bytes.to_vec(), Path::new("x"))
+    }
+
+    #[test]
+    fn lines_keep_their_places() {
+        assert_eq!(read(b"a\n\nb\r\n").unwrap(), ["a", "", "b"]);
+        assert_eq!(read(b"\xef\xbb\xbfa").unwrap(), ["a"]);
+    }
+
+    #[test]
+    fn what_is_not_text_is_refused_with_its_line() {
+        assert!(matches!(read(b""), Err(CliError::NoText { .. })));
+        assert!(matches!(read(b" \n\n"), Err(CliError::NoText { .. })));
+        assert!(matches!(
+            read(b"a\nb\xff\n"),
+            Err(CliError::NotText { line: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = read_lines(Path::new("/no/such/file")).unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        assert!(error.to_string().contains("/no/such/file"));
+    }
+}

@@ -1,0 +1,75 @@
+//! `hushed clear`: the same answer, in the clear, by whoever has the folder. What the private answer is compared with.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use hushed_model::{Model, TooLong};
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::input::Texts;
+use crate::output::{Output, preview};
+
+/// Embed texts in the clear, with the weights of a model folder
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  hushed clear models/all-MiniLM-L6-v2 \"a small test\"
+  hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json")]
+pub struct Args {
+    /// The model folder (config.json, model.safetensors, tokenizer.json, …)
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    #[command(flatten)]
+    texts: Texts,
+
+    /// Cut a text that is too long for the model instead of refusing it
+    #[arg(long, env = "HUSHED_TRUNCATE")]
+    truncate: bool,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let texts = self.texts.read()?;
+        let start = Instant::now();
+        let model = Model::load(&self.dir)?;
+        let load_seconds = start.elapsed().as_secs_f64();
+
+        let too_long = if self.truncate {
+            TooLong::Cut
+        } else {
+            TooLong::Refuse
+        };
+        // All texts are tokenised first, so that a bad line ends the run before the work begins.
+        let in_text = |index| move |source| CliError::Text { index, source };
+        let tokens = texts
+            .iter()
+            .enumerate()
+            .map(|(i, text)| model.tokens(text, too_long).map_err(in_text(i)))
+            .collect::<Result<Vec<_>, _>>()?;
+
+        let start = Instant::now();
+        let bar = out.progress(tokens.len() as u64, "embedding");
+        for (index, ids) in tokens.into_iter().enumerate() {
+            let count = ids.rows().real;
+            for embedding in model.embed(vec![ids]).map_err(in_text(index))? {
+                let object =
+                    json!({ "text_index": index, "tokens": count, "embedding": embedding });
+                out.result(object, || {
+                    format!("text {index}, {count} tokens: {}", preview(&embedding))
+                })?;
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        let seconds = start.elapsed().as_secs_f64();
+        let end = json!({ "texts": texts.len(), "seconds": seconds, "load_seconds": load_seconds });
+        out.summary(
+            end,
+            &format!(
+                "{} text(s) in {seconds:.2} s, model read in {load_seconds:.2} s",
+                texts.len()
+            ),
+        )
+    }
+}

@@ -1,0 +1,147 @@
+//! The verbs that need no second party, as a user runs them: output, exit codes, names of errors.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn hushed(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hushed"));
+    // Settings of whoever runs the tests must not reach them.
+    let settings = std::env::vars().map(|(name, _)| name);
+    for name in settings.filter(|n| n.starts_with("HUSHED_") && n != "HUSHED_DENY_AVX512") {
+        command.env_remove(name);
+    }
+    command.args(args).output().expect("the binary starts")
+}
+
+fn json_lines(bytes: &[u8]) -> Vec<Value> {
+    let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("one object a line"))
+        .collect()
+}
+
+/// The reference model, or `None` with a line that the test runner counts.
+fn model() -> Option<String> {
+    let fetched = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.models/all-MiniLM-L6-v2");
+    let folder = std::env::var_os("HUSHED_MODEL_DIR").map_or(fetched, PathBuf::from);
+    if folder.join("model.safetensors").is_file() {
+        return Some(folder.to_string_lossy().into_owned());
+    }
+    println!("skipped: the model is not here; scripts/fetch_model.sh fetches it");
+    None
+}
+
+#[test]
+fn help_and_version_say_what_they_should() {
+    let help = hushed(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Exit codes"));
+    let version = hushed(&["--version"]);
+    assert!(String::from_utf8_lossy(&version.stdout).starts_with("hushed 0."));
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    assert_eq!(hushed(&[]).status.code(), Some(2));
+    assert_eq!(hushed(&["clear"]).status.code(), Some(2));
+    assert_eq!(hushed(&["no-such-verb"]).status.code(), Some(2));
+}
+
+#[test]
+fn doctor_reports_one_object_a_check() {
+    let rows = json_lines(&hushed(&["doctor", "--json"]).stdout);
+    let checks: Vec<&str> = rows.iter().filter_map(|r| r["check"].as_str()).collect();
+    assert!(
+        checks.contains(&"kernels") && checks.contains(&"memory"),
+        "{checks:?}"
+    );
+}
+
+#[test]
+fn an_unusable_folder_is_reported_whole() {
+    let output = hushed(&["check", "/no/such/folder", "--json"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(!json_lines(&output.stdout).is_empty());
+    let [error] = &json_lines(&output.stderr)[..] else {
+        panic!("one error object on standard error");
+    };
+    assert_eq!(error["error"]["name"], "model-folder");
+    assert_eq!(error["error"]["exit_code"], 4);
+}
+
+#[test]
+fn bad_input_ends_with_3_before_the_model_is_read() {
+    let output = hushed(&[
+        "clear",
+        "/no/such/folder",
+        "--input",
+        "/no/such/file",
+        "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(
+        json_lines(&output.stderr)[0]["error"]["name"],
+        "input-unreadable"
+    );
+}
+
+#[test]
+fn clear_embeds_and_similar_texts_are_similar() {
+    let Some(model) = model() else { return };
+    let file = std::env::temp_dir().join(format!("hushed-clear-{}.txt", std::process::id()));
+    std::fs::write(
+        &file,
+        "A happy person\nA happy human being\nIt rains in Spain\n",
+    )
+    .expect("a file");
+    let output = hushed(&[
+        "clear",
+        &model,
+        "--input",
+        &file.to_string_lossy(),
+        "--json",
+    ]);
+    std::fs::remove_file(&file).expect("the file was there");
+    assert_eq!(output.status.code(), Some(0));
+
+    let rows = json_lines(&output.stdout);
+    let embeddings: Vec<Vec<f64>> = rows
+        .iter()
+        .filter_map(|row| row["embedding"].as_array())
+        .map(|numbers| numbers.iter().filter_map(Value::as_f64).collect())
+        .collect();
+    assert_eq!(embeddings.len(), 3);
+    let cosine = |a: usize, b: usize| -> f64 {
+        embeddings[a]
+            .iter()
+            .zip(&embeddings[b])
+            .map(|(x, y)| x * y)
+            .sum()
+    };
+    assert!((cosine(0, 0) - 1.0).abs() < 1e-9, "unit length");
+    assert!(
+        cosine(0, 1) > 0.7 && cosine(0, 2) < 0.4,
+        "{} {}",
+        cosine(0, 1),
+        cosine(0, 2)
+    );
+}
+
+#[test]
+fn a_refused_text_is_named_by_its_index_and_not_shown() {
+    let Some(model) = model() else { return };
+    let long = "secretword ".repeat(400);
+    let output = hushed(&["clear", &model, &long, "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        stderr.contains("text 0") && !stderr.contains("secretword"),
+        "{stderr}"
+    );
+    let cut = hushed(&["clear", &model, &long, "--json", "--truncate"]);
+    assert_eq!(cut.status.code(), Some(0));
+    assert_eq!(json_lines(&cut.stdout)[0]["tokens"], 256);
+}
