@@ -68,14 +68,7 @@ fn check(root: &Path, fast: bool) -> bool {
         }
     };
 
-    report(
-        "fmt",
-        command(
-            root,
-            &["fmt", "--all", "--check"],
-            "every file is formatted",
-        ),
-    );
+    report("fmt", formatted(root));
     match &tree {
         Ok(tree) => {
             report("file sizes", rules::file_sizes(tree));
@@ -106,6 +99,24 @@ fn check(root: &Path, fast: bool) -> bool {
         report("clippy", command(root, &clippy, "no warning in any target"));
     }
     all
+}
+
+/// Names the files that rustfmt would change, without the changes.
+fn formatted(root: &Path) -> Outcome {
+    let output = Command::new(cargo())
+        .args(["fmt", "--all", "--check", "--", "-l"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| vec![format!("cargo fmt did not start: {error}")])?;
+    if output.status.success() {
+        return Ok("every file is formatted".to_owned());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    let lines = String::from_utf8_lossy(&text)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    Err(lines)
 }
 
 /// Runs cargo with its output shown, and turns its status into an outcome.
