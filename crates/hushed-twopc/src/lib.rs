@@ -2,8 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cost;
+pub mod ctx;
 pub mod error;
+pub mod gadget;
 pub mod he;
 pub mod ot;
+pub mod share;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod wire;
 
+pub use cost::Cost;
+pub use ctx::Ctx;
 pub use error::TwopcError;
+pub use share::{BitShare, Ring, Share};

@@ -7,8 +7,11 @@
 //! Correlations are used once: [`CotSend`] and [`CotRecv`] move, are not `Clone`, and erase
 //! themselves on drop.
 
+pub mod additive;
 #[cfg(any(test, feature = "ideal"))]
 pub mod ideal;
+pub mod one_of_n;
+pub mod triple;
 
 use crate::error::TwopcError;
 use hushed_math::bits::Block;

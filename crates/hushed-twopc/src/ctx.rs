@@ -1,0 +1,82 @@
+//! What one party carries through a protocol: its session, its randomness, its correlations.
+
+use crate::error::{TwopcError, expect_len};
+use crate::ot::Correlations;
+use crate::share::{Ring, Share, wipe};
+use crate::wire;
+use hushed_math::rng::SecretRng;
+use hushed_net::{Kind, Party, Session};
+
+/// One party's state. Both parties call the same protocol functions in the same order.
+pub struct Ctx {
+    /// The counted, framed connection to the other party.
+    pub session: Session,
+    /// This party's secret randomness.
+    pub rng: SecretRng,
+    /// Where random correlated OTs come from.
+    pub ot: Box<dyn Correlations>,
+}
+
+impl Ctx {
+    /// A context over an open session.
+    pub fn new(session: Session, rng: SecretRng, ot: Box<dyn Correlations>) -> Ctx {
+        Ctx { session, rng, ot }
+    }
+
+    /// Which party this is.
+    pub fn party(&self) -> Party {
+        self.session.party()
+    }
+
+    /// Whether this is the client, which adds public constants.
+    pub fn is_client(&self) -> bool {
+        self.party() == Party::Client
+    }
+
+    /// Shares of `n` values that only `owner` knows; the other party passes any slice. Uniform masks: the
+    /// owner sends the other party's words. One message of n·⌈ℓ bits⌉, packed.
+    ///
+    /// # Errors
+    /// [`TwopcError::Misuse`] if the owner's `values` are not `n`.
+    pub fn share_input(
+        &mut self,
+        owner: Party,
+        ring: Ring,
+        values: &[u64],
+        n: usize,
+    ) -> Result<Share, TwopcError> {
+        if self.party() == owner {
+            expect_len("share_input", "number of values", values.len(), n)?;
+            let mut masks: Vec<u64> = (0..n).map(|_| ring.reduce(self.rng.next_u64())).collect();
+            let own = values.iter().zip(&masks);
+            let own = own.map(|(v, m)| v.wrapping_sub(*m)).collect();
+            let message = wire::pack(&masks, ring.bits());
+            wipe(&mut masks);
+            self.session.send(INPUT, &message)?;
+            Ok(Share::new(ring, own))
+        } else {
+            let message = wire::recv_exactly(
+                &mut self.session,
+                INPUT,
+                wire::packed_len(n, ring.bits()),
+            )?;
+            Ok(Share::new(ring, wire::unpack(&message, ring.bits(), n)?))
+        }
+    }
+
+    /// Opens `x` to `to` alone, which gets the values; the other party gets `None`.
+    pub fn open_to(&mut self, to: Party, x: &Share) -> Result<Option<Vec<u64>>, TwopcError> {
+        let ring = x.ring();
+        if self.party() != to {
+            self.session.send(OPEN, &wire::pack(x.words(), ring.bits()))?;
+            return Ok(None);
+        }
+        let len = wire::packed_len(x.len(), ring.bits());
+        let message = wire::recv_exactly(&mut self.session, OPEN, len)?;
+        let other = Share::new(ring, wire::unpack(&message, ring.bits(), x.len())?);
+        Ok(Some(x.add(&other).into_words()))
+    }
+}
+
+const INPUT: Kind = Kind(0x0300);
+const OPEN: Kind = Kind(0x0301);

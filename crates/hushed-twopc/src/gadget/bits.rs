@@ -1,0 +1,196 @@
+//! The bits of a shared value, prefix-OR, and the place of the highest one.
+//!
+//! Bits: x_c + x_s as a carry look-ahead adder over (g, p) as in [`msb`](super::msb), with all carries, by Sklansky's prefix tree: ⌈log₂ m⌉
+//! levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a row), so rounds are what counts.
+//! Prefix-OR is the same tree over ANDs of complements.
+
+use super::planes::{bit_planes, plane_share};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::{TwopcError, expect_len};
+use crate::ot::triple;
+use crate::share::{BitShare, Share};
+
+/// Nodes (i, j) of one level of Sklansky's tree over `places` places: prefix i takes in the finished prefix of j = the last
+/// place before i's block. First those whose own span does not reach place 0 yet.
+fn sklansky(places: usize, span: usize) -> (Vec<(usize, usize)>, usize) {
+    let node = |i: usize| (i, i / span * span - 1);
+    let active = (0..places).filter(|i| i & span != 0).map(node);
+    let (open, closed): (Vec<_>, Vec<_>) = active.partition(|(i, _)| *i >= 2 * span);
+    let count = open.len();
+    ([open, closed].concat(), count)
+}
+
+fn levels(places: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(1), |s| Some(2 * s)).take_while(move |s| *s < places)
+}
+
+/// Cost of [`to_bits`] of `n` elements of `bits` bits.
+pub fn to_bits_cost(n: usize, bits: u32) -> Cost {
+    let words = n.div_ceil(64);
+    let places = bits as usize - 1;
+    let tree = levels(places).map(|span| {
+        let (nodes, open) = sklansky(places, span);
+        triple::and_words_cost(words * nodes.len(), words * open)
+    });
+    triple::and_private_cost(words * places) + tree.sum()
+}
+
+/// The bits of x mod 2^ℓ, least significant first: ℓ vectors of n bits. Exact.
+///
+/// # Errors
+/// If the session fails.
+pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
+    let (n, words) = (x.len(), x.len().div_ceil(64));
+    let own = bit_planes(x.words(), x.ring().bits());
+    let places = x.ring().bits() as usize - 1;
+    let low = &own[..places * words];
+    let mut g = triple::and_private(ctx, low)?;
+    let mut p = low.to_vec();
+    for span in levels(places) {
+        let (nodes, open) = sklansky(places, span);
+        let plane = |v: &[u64], i: usize| v[i * words..(i + 1) * words].to_vec();
+        let p_high: Vec<u64> = nodes.iter().flat_map(|(i, _)| plane(&p, *i)).collect();
+        let g_low: Vec<u64> = nodes.iter().flat_map(|(_, j)| plane(&g, *j)).collect();
+        let p_low = nodes[..open].iter().flat_map(|(_, j)| plane(&p, *j));
+        let p_low: Vec<u64> = p_low.collect();
+        let (pg, pp) = triple::and_words(ctx, &p_high, &g_low, &p_low)?;
+        for (at, (i, _)) in nodes.iter().enumerate() {
+            for k in 0..words {
+                g[i * words + k] ^= pg[at * words + k];
+                if at < open {
+                    p[i * words + k] = pp[at * words + k];
+                }
+            }
+        }
+    }
+    let bit = |i: usize| {
+        let plane = plane_share(&own[i * words..(i + 1) * words], n);
+        match i {
+            0 => plane,
+            _ => plane.xor(&plane_share(&g[(i - 1) * words..i * words], n)),
+        }
+    };
+    Ok((0..=places).map(bit).collect())
+}
+
+/// Cost of [`prefix_or`] of `places` vectors of `n` bits.
+pub fn prefix_or_cost(n: usize, places: usize) -> Cost {
+    let words = n.div_ceil(64);
+    let nodes = |span| sklansky(places, span).0.len();
+    levels(places)
+        .map(|span| triple::and_words_cost(words * nodes(span), 0))
+        .sum()
+}
+
+/// y_i = bits_i ∨ bits_{i+1} ∨ … ∨ the last: from the highest place down.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless all vectors have one length.
+pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, TwopcError> {
+    let me = ctx.party();
+    let n = bits.first().map_or(0, BitShare::len);
+    for b in bits {
+        expect_len("prefix_or", "bits", b.len(), n)?;
+    }
+    // none[k]: no one at the k highest places so far.
+    let mut none: Vec<BitShare> = bits.iter().rev().map(|b| b.not_by(me)).collect();
+    for span in levels(bits.len()) {
+        let (nodes, _) = sklansky(bits.len(), span);
+        let words = |k: usize| none[k].words().to_vec();
+        let x: Vec<u64> = nodes.iter().flat_map(|(i, _)| words(*i)).collect();
+        let y: Vec<u64> = nodes.iter().flat_map(|(_, j)| words(*j)).collect();
+        let (z, _) = triple::and_words(ctx, &x, &y, &[])?;
+        let planes = z.chunks(n.div_ceil(64).max(1));
+        for ((i, _), plane) in nodes.iter().zip(planes) {
+            none[*i] = plane_share(plane, n);
+        }
+    }
+    Ok(none.iter().rev().map(|b| b.not_by(me)).collect())
+}
+
+/// Cost of [`highest_one`] of `n` elements of `bits` bits.
+pub fn highest_one_cost(n: usize, bits: u32) -> Cost {
+    to_bits_cost(n, bits) + prefix_or_cost(n, bits as usize)
+}
+
+/// For each x (as an integer of 0 .. 2^ℓ) the one-hot vector of its highest one: ℓ vectors of n bits, least significant place
+/// first; all zero for x = 0. Exact.
+///
+/// # Errors
+/// If the session fails.
+pub fn highest_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
+    let bits = to_bits(ctx, x)?;
+    let reached = prefix_or(ctx, &bits)?;
+    let above = reached.iter().skip(1).map(Some).chain([None]);
+    let edge = |(here, above): (&BitShare, Option<&BitShare>)| match above {
+        Some(above) => here.xor(above),
+        None => here.clone(),
+    };
+    Ok(reached.iter().zip(above).map(edge).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::Ring;
+    use crate::testing::{assert_cost, reveal_bits, run_counted, share, share_bits};
+    use hushed_math::rng::SecretRng;
+
+    fn values(ring: Ring) -> Vec<u64> {
+        let mut rng = SecretRng::insecure_from_seed(u64::from(ring.bits()));
+        let powers = (0..ring.bits()).map(|k| 1u64 << k);
+        let random = (0..70).map(|k| ring.reduce(rng.next_u64()) >> (k % ring.bits()));
+        let edges = [0, ring.mask(), ring.mask() >> 1];
+        edges.into_iter().chain(powers).chain(random).collect()
+    }
+
+    #[test]
+    fn bits_and_the_highest_one() {
+        for bits in [1, 2, 3, 17, 32, 37, 64] {
+            let ring = Ring::new(bits);
+            let x = values(ring);
+            let (x0, x1) = share(ring, &x, 1);
+            let (b0, b1, stats) = run_counted(
+                |ctx| to_bits(ctx, &x0).unwrap(),
+                |ctx| to_bits(ctx, &x1).unwrap(),
+            );
+            assert_cost(&stats, to_bits_cost(x.len(), bits));
+            assert_eq!(b0.len(), bits as usize);
+            for (j, (b0, b1)) in b0.iter().zip(&b1).enumerate() {
+                let want: Vec<u64> = x.iter().map(|x| (x >> j) & 1).collect();
+                assert_eq!(reveal_bits(b0, b1), want, "bit {j} of {bits}");
+            }
+            let (h0, h1, stats) = run_counted(
+                |ctx| highest_one(ctx, &x0).unwrap(),
+                |ctx| highest_one(ctx, &x1).unwrap(),
+            );
+            assert_cost(&stats, highest_one_cost(x.len(), bits));
+            for (j, (h0, h1)) in h0.iter().zip(&h1).enumerate() {
+                let at = |x: &u64| u64::from(*x != 0 && 63 - x.leading_zeros() == j as u32);
+                assert_eq!(reveal_bits(h0, h1), x.iter().map(at).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn prefix_or_of_any_number_of_places() {
+        let mut rng = SecretRng::insecure_from_seed(5);
+        for places in [0, 1, 2, 5, 8, 9] {
+            let x: Vec<Vec<u64>> = (0..places)
+                .map(|_| (0..90).map(|_| u64::from(rng.next_u64().is_multiple_of(5))).collect())
+                .collect();
+            let shares: Vec<_> = x.iter().zip(1..).map(|(b, seed)| share_bits(b, seed)).collect();
+            let (s0, s1): (Vec<_>, Vec<_>) = shares.into_iter().unzip();
+            let (y0, y1, stats) = run_counted(
+                |ctx| prefix_or(ctx, &s0).unwrap(),
+                |ctx| prefix_or(ctx, &s1).unwrap(),
+            );
+            assert_cost(&stats, prefix_or_cost(if places == 0 { 0 } else { 90 }, places));
+            for i in 0..places {
+                let want = (0..90).map(|k| x[i..].iter().map(|b| b[k]).max().unwrap());
+                assert_eq!(reveal_bits(&y0[i], &y1[i]), want.collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Most significant bit of a shared value, and comparison with public thresholds.
+//!
+//! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and of the carry out of the lower m = ℓ − 1 bits.
+//! With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i (local), the carry is the combination of all
+//! (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of depth ⌈log₂ m⌉ in which neighbours merge; the two ANDs of a
+//! node share the factor p, so a node costs 3 opened bits a party, and 2 where p·p′ is not needed: at the lowest place of each level.
+//! These are 1-bit leaves and GMW gates only (Brent–Kung carry look-ahead; GMW on silent triples as in SecONNds), not a tree over
+//! multi-bit OT leaves.
+//!
+//! Rounds 1 + ⌈log₂ m⌉; bits an element: m each way for the leaves, 3 each way a node less 1 a level: 232 in all at ℓ = 32.
+//! All elements go through together, 64 a word.
+
+use super::planes::{bit_planes, plane_share};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::{TwopcError, expect_at_least, expect_at_most};
+use crate::ot::triple;
+use crate::share::{BitShare, Ring, Share};
+
+/// Cost of [`msb`] of `n` elements of `bits` bits.
+pub fn msb_cost(n: usize, bits: u32) -> Cost {
+    let words = n.div_ceil(64);
+    let mut places = bits as usize - 1;
+    let mut cost = triple::and_private_cost(words * places);
+    while places > 1 {
+        let nodes = places / 2;
+        cost = cost + triple::and_words_cost(words * nodes, words * (nodes - 1));
+        places = places.div_ceil(2);
+    }
+    cost
+}
+
+/// The most significant bit of x mod 2^ℓ, exact: 1 if x is negative as a signed number.
+///
+/// # Errors
+/// If the session fails.
+pub fn msb(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
+    let words = x.len().div_ceil(64);
+    let planes = bit_planes(x.words(), x.ring().bits());
+    let (low, top) = planes.split_at(planes.len() - words);
+    let top = plane_share(top, x.len());
+    if low.is_empty() {
+        return Ok(top);
+    }
+    let g = triple::and_private(ctx, low)?;
+    let carry = carry_out(ctx, g, low.to_vec(), words)?;
+    Ok(top.xor(&BitShare::new(carry, x.len())))
+}
+
+/// The carry out of planes (g, p), lowest first, `words` words each.
+fn carry_out(
+    ctx: &mut Ctx,
+    mut g: Vec<u64>,
+    mut p: Vec<u64>,
+    words: usize,
+) -> Result<Vec<u64>, TwopcError> {
+    while g.len() > words {
+        let places = g.len() / words;
+        let nodes = places / 2;
+        let plane = |v: &[u64], place: usize| v[place * words..(place + 1) * words].to_vec();
+        // The lowest node comes last: the only one without a second product.
+        let order = || (1..nodes).chain([0]);
+        let p_high: Vec<u64> = order().flat_map(|k| plane(&p, 2 * k + 1)).collect();
+        let g_low: Vec<u64> = order().flat_map(|k| plane(&g, 2 * k)).collect();
+        let p_low: Vec<u64> = (1..nodes).flat_map(|k| plane(&p, 2 * k)).collect();
+        let (pg, pp) = triple::and_words(ctx, &p_high, &g_low, &p_low)?;
+        let mut next_g = vec![0u64; places.div_ceil(2) * words];
+        let mut next_p = next_g.clone();
+        for (at, k) in order().enumerate() {
+            let high = &g[(2 * k + 1) * words..(2 * k + 2) * words];
+            let products = &pg[at * words..(at + 1) * words];
+            let out = &mut next_g[k * words..(k + 1) * words];
+            for (out, (h, z)) in out.iter_mut().zip(high.iter().zip(products)) {
+                *out = h ^ z;
+            }
+        }
+        // Place 0 of p is read by nobody: its node never is the higher one of a pair.
+        next_p[words..nodes * words].copy_from_slice(&pp);
+        if places % 2 == 1 {
+            let (from, to) = ((places - 1) * words, nodes * words);
+            next_g[to..].copy_from_slice(&g[from..]);
+            next_p[to..].copy_from_slice(&p[from..]);
+        }
+        (g, p) = (next_g, next_p);
+    }
+    Ok(g)
+}
+
+/// Cost of [`less_than_public`] for `n` elements of `ring` and `thresholds` thresholds.
+pub fn less_than_public_cost(
+    n: usize,
+    ring: Ring,
+    thresholds: usize,
+    drop_bits: u32,
+    keep_bits: u32,
+) -> Cost {
+    msb_cost(n * thresholds, keep_bits.min(ring.bits() - drop_bits))
+}
+
+/// For each threshold t the bits 1{x < t}, x and t as signed numbers; all thresholds in the same rounds.
+///
+/// Each party drops the `drop_bits` lowest bits of its share of x − t and keeps the next `keep_bits` (fewer if the ring has
+/// fewer). The caller guarantees that |x − t| + 2^drop_bits < 2^(drop_bits + keep_bits − 1), or that nothing but
+/// the lowest bits is dropped. With d = `drop_bits` the answer is right unless |x − t| < 2^d, where it is 1 with a
+/// probability that falls from 1 to 0 over that interval, ½ at x = t; with d = 0 it is exact.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless `drop_bits` is below ℓ and `keep_bits` at least 1.
+pub fn less_than_public(
+    ctx: &mut Ctx,
+    x: &Share,
+    thresholds: &[i64],
+    drop_bits: u32,
+    keep_bits: u32,
+) -> Result<Vec<BitShare>, TwopcError> {
+    let (n, me) = (x.len(), ctx.party());
+    let differences: Vec<Share> = thresholds
+        .iter()
+        .map(|t| x.add_public(me, t.wrapping_neg()))
+        .map(|d| coarse(ctx, &d, drop_bits, keep_bits))
+        .collect::<Result<_, _>>()?;
+    let Some(first) = differences.first() else {
+        return Ok(Vec::new());
+    };
+    let all = Share::concat(first.ring(), &differences.iter().collect::<Vec<_>>());
+    let less = msb(ctx, &all)?;
+    let part = |k: usize| less.slice(k * n..(k + 1) * n);
+    Ok((0..thresholds.len()).map(part).collect())
+}
+
+/// Shares of x/2^drop_bits in a ring of `keep_bits` bits, off by less than 1 either way and right on average. Local.
+///
+/// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 .. 2^(d+1); the client puts 2^d − 1 back, so that the sign of
+/// the result is wrong for |x| < 2^d only, to both sides alike.
+pub(super) fn coarse(
+    ctx: &Ctx,
+    x: &Share,
+    drop_bits: u32,
+    keep_bits: u32,
+) -> Result<Share, TwopcError> {
+    let bits = x.ring().bits();
+    let name = "comparison";
+    expect_at_most(name, "drop_bits", drop_bits.into(), u64::from(bits) - 1)?;
+    expect_at_least(name, "keep_bits", keep_bits.into(), 1)?;
+    let up = (1u64 << drop_bits) - 1;
+    let x = x.add_public(ctx.party(), up as i64);
+    let words = x.words().iter().map(|w| w >> drop_bits).collect();
+    let ring = Ring::new(keep_bits.min(bits - drop_bits));
+    Ok(Share::new(ring, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_cost, reveal_bits, run_counted, share, share_signed};
+    use hushed_math::rng::SecretRng;
+
+    #[test]
+    fn msb_is_exact_in_every_ring() {
+        let mut rng = SecretRng::insecure_from_seed(9);
+        for bits in 1..=64 {
+            let ring = Ring::new(bits);
+            let top = 1u64 << (bits - 1);
+            let mut values = vec![0, 1, top, top.wrapping_sub(1), top.wrapping_add(1), u64::MAX];
+            values.extend((0..70).map(|_| rng.next_u64()));
+            let values: Vec<u64> = values.into_iter().map(|v| ring.reduce(v)).collect();
+            let (x0, x1) = share(ring, &values, u64::from(bits));
+            let (b0, b1, stats) =
+                run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
+            assert_cost(&stats, msb_cost(values.len(), bits));
+            assert_eq!(stats.rounds, msb_cost(values.len(), bits).rounds);
+            let want: Vec<u64> = values.iter().map(|v| ring.top_bit(*v)).collect();
+            assert_eq!(reveal_bits(&b0, &b1), want, "{bits} bits");
+        }
+    }
+
+    #[test]
+    fn msb_of_lopsided_shares() {
+        // Carries that run through all places, and shares that are all zeros or all ones.
+        let ring = Ring::new(37);
+        let edges = [0, 1, ring.mask(), ring.mask() >> 1, 1 << 36];
+        let pairs: Vec<(u64, u64)> = edges
+            .iter()
+            .flat_map(|a| edges.iter().map(|b| (*a, *b)))
+            .collect();
+        let x0 = Share::new(ring, pairs.iter().map(|p| p.0).collect());
+        let x1 = Share::new(ring, pairs.iter().map(|p| p.1).collect());
+        let (b0, b1, _) = run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
+        let sum = |p: &(u64, u64)| ring.top_bit(ring.reduce(p.0.wrapping_add(p.1)));
+        assert_eq!(reveal_bits(&b0, &b1), pairs.iter().map(sum).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn formula_of_the_header() {
+        let cost = msb_cost(64, 32);
+        assert_eq!((cost.bytes(), cost.rounds), (8 * 232, 6));
+    }
+
+    #[test]
+    fn thresholds_exact_when_nothing_is_dropped() {
+        let ring = Ring::new(24);
+        let thresholds = [-5, 0, 1000];
+        let values: Vec<i64> = (-70..70).chain([990, 999, 1000, 1001, -4000, 4000]).collect();
+        let (x0, x1) = share_signed(ring, &values, 3);
+        let (b0, b1, stats) = run_counted(
+            |ctx| less_than_public(ctx, &x0, &thresholds, 0, 16).unwrap(),
+            |ctx| less_than_public(ctx, &x1, &thresholds, 0, 16).unwrap(),
+        );
+        assert_cost(&stats, less_than_public_cost(values.len(), ring, 3, 0, 16));
+        for ((b0, b1), t) in b0.iter().zip(&b1).zip(thresholds) {
+            let want: Vec<u64> = values.iter().map(|v| u64::from(*v < t)).collect();
+            assert_eq!(reveal_bits(b0, b1), want, "threshold {t}");
+        }
+    }
+
+    #[test]
+    fn coarse_thresholds_err_only_close_by_and_to_both_sides() {
+        let (ring, drop, keep) = (Ring::new(32), 6, 18);
+        let t = 12_345;
+        let values: Vec<i64> = (-3000..3000).map(|k| t + k / 10).collect();
+        let (x0, x1) = share_signed(ring, &values, 4);
+        let (b0, b1, _) = run_counted(
+            |ctx| less_than_public(ctx, &x0, &[t], drop, keep).unwrap(),
+            |ctx| less_than_public(ctx, &x1, &[t], drop, keep).unwrap(),
+        );
+        let mut wrong = [0, 0];
+        for (v, less) in values.iter().zip(reveal_bits(&b0[0], &b1[0])) {
+            if less != u64::from(*v < t) {
+                assert!((v - t).abs() < 1 << drop, "{v}");
+                wrong[usize::from(*v < t)] += 1;
+            }
+        }
+        assert!(wrong.iter().all(|w| *w > 50), "{wrong:?}");
+    }
+
+    #[test]
+    fn domains_are_checked() {
+        let x = Share::zero(Ring::new(8), 3);
+        run_counted(
+            |ctx| {
+                assert!(less_than_public(ctx, &x, &[0], 8, 4).is_err());
+                assert!(less_than_public(ctx, &x, &[0], 0, 0).is_err());
+                assert!(less_than_public(ctx, &x, &[], 0, 8).unwrap().is_empty());
+            },
+            |_| (),
+        );
+    }
+}

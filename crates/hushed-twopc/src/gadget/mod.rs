@@ -1,0 +1,42 @@
+//! Protocols on shares: what is neither an OT nor a function of the model.
+//!
+//! Every function takes the [`Ctx`](crate::ctx::Ctx) first; both parties call it in the same order with the same public
+//! arguments and get their shares of the result. Beside each stands `…_cost`, which declares what it sends.
+//! All multiplicative steps are simultaneous exchanges: one latency each.
+//!
+//! | gadget | rounds | bits sent by both, an element of ℓ bits |
+//! |---|---|---|
+//! | [`and`], [`or`] | 1 | 4 |
+//! | [`msb`] | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
+//! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], a threshold |
+//! | [`mux`] | 1 | 2ℓ + 2 |
+//! | [`bit_to_arith`] | 1 | ℓ |
+//! | [`truncate`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
+//! | [`square`] | 1 | (ℓ−1)(ℓ+2)/2 |
+//! | [`mul`] | 1 | ℓ(ℓ+3) |
+//! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
+//! | [`ole`] | 1 | bits + Σ (ℓ−j) |
+//! | [`table_16`] | 2 | 4 + 15ℓ |
+//! | [`max_rows`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
+//! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
+
+mod bits;
+mod boolean;
+mod compare;
+mod maximum;
+mod multiply;
+mod planes;
+mod select;
+mod table;
+mod truncate;
+
+pub use bits::{highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost};
+pub use boolean::{and, and_cost, or};
+pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
+pub use maximum::{max_rows, max_rows_cost};
+pub use multiply::{
+    Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
+};
+pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost};
+pub use table::{Table, table_16, table_16_cost};
+pub use truncate::{Sign, truncate, truncate_cost};

@@ -1,0 +1,336 @@
+//! Products of shares by Gilboa's method: one party's value chooses bit by bit, the other's is added in.
+//!
+//! a·b = Σ_j 2^j·a_j·b mod 2^ℓ: bit j needs a message of ℓ − j bits. (Gilboa, CRYPTO 1999; at ℓ ≤ 32 it sends no more than a product
+//! under homomorphic encryption does, and costs far less time.) Squares need the one cross product 2·x_c·x_s, modulo
+//! 2^(ℓ−1); either party chooses for half of the elements. Products of two shares need two cross products, one in each
+//! direction. In [`mul_rows`] the bits of the row's factor choose, so that one OT serves the whole row.
+//!
+//! One round each; no truncation: the caller's scale doubles.
+
+use super::planes::bit_planes;
+use super::select::client_chooses;
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::{TwopcError, expect_at_most, expect_len};
+use crate::ot::additive::{self, Choices, Deltas, Segment, additive};
+use crate::share::{Ring, Share, wipe};
+use hushed_net::Party;
+
+/// This party's part in [`ole`]. Values are reduced modulo the ring.
+#[derive(Clone, Copy)]
+pub enum Factor<'a> {
+    /// Values whose lowest `bits` bits choose; the bits above must be zero.
+    Chooser {
+        /// The values.
+        values: &'a [u64],
+        /// How many bits they have, 1 to 64.
+        bits: u32,
+    },
+    /// Values that are added in.
+    Messenger {
+        /// The values.
+        values: &'a [u64],
+        /// How many bits the chooser's values have.
+        bits: u32,
+    },
+}
+
+/// Cost of [`square`] of `n` elements of `ring`.
+pub fn square_cost(n: usize, ring: Ring) -> Cost {
+    let first = client_chooses(n);
+    let (width, side) = (ring.bits() - 1, |n| gilboa_segments(n, 1, ring.bits() - 1, ring.bits() - 1));
+    match width {
+        0 => Cost::ZERO,
+        _ => additive::cost(&side(first), &side(n - first)),
+    }
+}
+
+/// x² mod 2^ℓ.
+///
+/// # Errors
+/// If the session fails.
+pub fn square(ctx: &mut Ctx, x: &Share) -> Result<Share, TwopcError> {
+    let (n, ring) = (x.len(), x.ring());
+    let own = x.words().iter().map(|w| w.wrapping_mul(*w));
+    let own = Share::new(ring, own.collect());
+    if ring.bits() == 1 {
+        // The cross product is even.
+        return Ok(own);
+    }
+    let width = ring.bits() - 1;
+    let (head, tail) = x.words().split_at(client_chooses(n));
+    let client = ctx.party() == Party::Client;
+    let (chosen, offered) = if client { (head, tail) } else { (tail, head) };
+    let (chosen, offered) = gilboa(
+        ctx,
+        Some(Side::new(chosen, width)),
+        Some(Side::new(offered, width)),
+        1,
+        width,
+    )?;
+    let cross = if client { [chosen, offered] } else { [offered, chosen] };
+    let cross = Share::new(ring, cross.concat());
+    Ok(own.add(&cross.shift_left(1)))
+}
+
+/// Cost of [`mul`] of `n` elements of `ring`.
+pub fn mul_cost(n: usize, ring: Ring) -> Cost {
+    let side = gilboa_segments(n, 1, ring.bits(), ring.bits());
+    additive::cost(&side, &side)
+}
+
+/// x_i·y_i mod 2^ℓ.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless length and ring agree.
+pub fn mul(ctx: &mut Ctx, x: &Share, y: &Share) -> Result<Share, TwopcError> {
+    mul_rows(ctx, y, x.len(), 1, x)
+}
+
+/// Cost of [`mul_rows`].
+pub fn mul_rows_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
+    let side = gilboa_segments(rows, cols, ring.bits(), ring.bits());
+    additive::cost(&side, &side)
+}
+
+/// x_ij·r_i mod 2^ℓ for x of rows × cols, row by row, and r of `rows`. The bits of r choose.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless the lengths and rings agree, and if a row has more than 2^17 elements.
+pub fn mul_rows(
+    ctx: &mut Ctx,
+    x: &Share,
+    rows: usize,
+    cols: usize,
+    r: &Share,
+) -> Result<Share, TwopcError> {
+    let ring = x.ring();
+    expect_len("mul_rows", "elements", x.len(), rows * cols)?;
+    expect_len("mul_rows", "factors", r.len(), rows)?;
+    expect_len("mul_rows", "ring bits of the factors", r.ring().bits() as usize, ring.bits() as usize)?;
+    let chooser = Side::new(r.words(), ring.bits());
+    let messenger = Side::new(x.words(), ring.bits());
+    let (chosen, offered) = gilboa(ctx, Some(chooser), Some(messenger), cols, ring.bits())?;
+    let factors = r.words().iter().flat_map(|r| std::iter::repeat_n(*r, cols));
+    let own = x.words().iter().zip(factors).map(|(x, r)| x.wrapping_mul(r));
+    let mut out = Share::new(ring, own.collect());
+    out.add_assign(&Share::new(ring, chosen));
+    out.add_assign(&Share::new(ring, offered));
+    Ok(out)
+}
+
+/// Cost of [`ole`] of `n` products with `chooser` choosing by `bits` bits.
+pub fn ole_cost(n: usize, chooser: Party, bits: u32, ring: Ring) -> Cost {
+    let segments = gilboa_segments(n, 1, bits, ring.bits());
+    match chooser {
+        Party::Client => additive::cost(&segments, &[]),
+        Party::Server => additive::cost(&[], &segments),
+    }
+}
+
+/// Shares modulo 2^ℓ (`ring`) of a_i·b_i, of which each party knows one factor.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] if `bits` exceeds 64.
+pub fn ole(ctx: &mut Ctx, mine: Factor<'_>, ring: Ring) -> Result<Share, TwopcError> {
+    let words = match mine {
+        Factor::Chooser { values, bits } => {
+            expect_at_most("ole", "bits", bits.into(), 64)?;
+            gilboa(ctx, Some(Side::new(values, bits)), None, 1, ring.bits())?.0
+        }
+        Factor::Messenger { values, bits } => {
+            expect_at_most("ole", "bits", bits.into(), 64)?;
+            gilboa(ctx, None, Some(Side::new(values, bits)), 1, ring.bits())?.1
+        }
+    };
+    Ok(Share::new(ring, words))
+}
+
+/// One direction of Gilboa's product.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    values: &'a [u64],
+    /// Bits of the chooser's values.
+    bits: u32,
+}
+
+impl<'a> Side<'a> {
+    fn new(values: &'a [u64], bits: u32) -> Side<'a> {
+        Side { values, bits }
+    }
+}
+
+/// Bits at and above the ring's change nothing.
+fn gilboa_segments(count: usize, messages: usize, bits: u32, width: u32) -> Vec<Segment> {
+    let segment = |j| Segment {
+        count,
+        messages,
+        width: width - j,
+    };
+    (0..bits.min(width)).map(segment).collect()
+}
+
+/// Shares modulo 2^width of the products chosen by this party and of those that the other chooses; each choosing value meets
+/// `messages` values. `chooser.values` has count, `messenger.values` count × messages words.
+fn gilboa(
+    ctx: &mut Ctx,
+    chooser: Option<Side<'_>>,
+    messenger: Option<Side<'_>>,
+    messages: usize,
+    width: u32,
+) -> Result<(Vec<u64>, Vec<u64>), TwopcError> {
+    let mut planes = Vec::new();
+    let mut choices = Vec::new();
+    if let Some(side) = chooser {
+        let count = side.values.len();
+        let segments = gilboa_segments(count, messages, side.bits, width);
+        planes = bit_planes(side.values, segments.len() as u32);
+        let words = count.div_ceil(64);
+        let segments = segments.into_iter().enumerate();
+        choices.extend(segments.map(|(j, shape)| Choices {
+            shape,
+            bits: &planes[j * words..(j + 1) * words],
+        }));
+    }
+    let mut deltas = Vec::new();
+    if let Some(side) = messenger {
+        let count = side.values.len() / messages.max(1);
+        let segments = gilboa_segments(count, messages, side.bits, width);
+        deltas.extend(segments.into_iter().map(|shape| Deltas {
+            shape,
+            values: side.values,
+        }));
+    }
+    let products = additive(ctx, &deltas, &choices)?;
+    let chosen = chooser.map_or(0, |side| side.values.len() * messages);
+    let offered = messenger.map_or(0, |side| side.values.len());
+    let out = (
+        sum_shifted(&products.as_chooser, chosen),
+        sum_shifted(&products.as_messenger, offered),
+    );
+    wipe(&mut planes);
+    Ok(out)
+}
+
+/// Σ_j 2^j·parts[j], for parts of n words.
+fn sum_shifted(parts: &[u64], n: usize) -> Vec<u64> {
+    let mut sum = vec![0u64; n];
+    if n == 0 {
+        return sum;
+    }
+    for (j, part) in parts.chunks(n).enumerate() {
+        for (s, p) in sum.iter_mut().zip(part) {
+            *s = s.wrapping_add(p << j);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_cost, reveal, run_counted, share};
+    use hushed_math::rng::SecretRng;
+
+    fn values(n: usize, ring: Ring, seed: u64) -> Vec<u64> {
+        let mut rng = SecretRng::insecure_from_seed(seed);
+        let edges = [0, ring.mask(), 1, ring.mask() >> 1, ring.mask() ^ (ring.mask() >> 1)];
+        let random = std::iter::from_fn(|| Some(ring.reduce(rng.next_u64())));
+        edges.into_iter().chain(random).take(n).collect()
+    }
+
+    #[test]
+    fn squares() {
+        for (n, bits) in [(0, 8), (1, 64), (3, 1), (5, 2), (65, 24), (200, 32), (130, 64)] {
+            let ring = Ring::new(bits);
+            let x = values(n, ring, 1);
+            let (x0, x1) = share(ring, &x, 2);
+            let (y0, y1, stats) = run_counted(
+                |ctx| square(ctx, &x0).unwrap(),
+                |ctx| square(ctx, &x1).unwrap(),
+            );
+            assert_cost(&stats, square_cost(n, ring));
+            assert!(stats.rounds <= 1);
+            let want: Vec<u64> = x.iter().map(|x| ring.reduce(x.wrapping_mul(*x))).collect();
+            assert_eq!(reveal(&y0, &y1), want, "{n} {bits}");
+        }
+    }
+
+    #[test]
+    fn products() {
+        for (n, bits) in [(0, 8), (1, 64), (4, 1), (70, 32), (130, 37), (64, 64)] {
+            let ring = Ring::new(bits);
+            let (x, mut y) = (values(n, ring, 3), values(n, ring, 4));
+            y.reverse();
+            let (x0, x1) = share(ring, &x, 5);
+            let (y0, y1) = share(ring, &y, 6);
+            let (z0, z1, stats) = run_counted(
+                |ctx| mul(ctx, &x0, &y0).unwrap(),
+                |ctx| mul(ctx, &x1, &y1).unwrap(),
+            );
+            assert_cost(&stats, mul_cost(n, ring));
+            assert_eq!(stats.rounds, mul_cost(n, ring).rounds);
+            let pairs = x.iter().zip(&y);
+            let want: Vec<u64> = pairs.map(|(x, y)| ring.reduce(x.wrapping_mul(*y))).collect();
+            assert_eq!(reveal(&z0, &z1), want, "{n} {bits}");
+        }
+    }
+
+    #[test]
+    fn rows_times_their_factor() {
+        for (rows, cols, bits) in [(1, 1, 64), (3, 5, 32), (7, 64, 24), (70, 3, 40), (2, 0, 8)] {
+            let ring = Ring::new(bits);
+            let (x, r) = (values(rows * cols, ring, 7), values(rows, ring, 8));
+            let (x0, x1) = share(ring, &x, 9);
+            let (r0, r1) = share(ring, &r, 10);
+            let (z0, z1, stats) = run_counted(
+                |ctx| mul_rows(ctx, &x0, rows, cols, &r0).unwrap(),
+                |ctx| mul_rows(ctx, &x1, rows, cols, &r1).unwrap(),
+            );
+            assert_cost(&stats, mul_rows_cost(rows, cols, ring));
+            let cells = x.iter().enumerate();
+            let want: Vec<u64> = cells
+                .map(|(i, x)| ring.reduce(x.wrapping_mul(r[i / cols])))
+                .collect();
+            assert_eq!(reveal(&z0, &z1), want, "{rows} {cols} {bits}");
+        }
+    }
+
+    #[test]
+    fn oblivious_products_in_both_roles() {
+        for (n, bits, ring_bits) in [(1, 1, 64), (100, 12, 32), (66, 32, 32), (10, 64, 16), (0, 4, 4)] {
+            let ring = Ring::new(ring_bits);
+            let a = values(n, Ring::new(bits), 11);
+            let b = values(n, ring, 12);
+            let chooser = Factor::Chooser { values: &a, bits };
+            let messenger = Factor::Messenger { values: &b, bits };
+            let pairs = a.iter().zip(&b);
+            let want: Vec<u64> = pairs.map(|(a, b)| ring.reduce(a.wrapping_mul(*b))).collect();
+            let roles = [
+                (chooser, messenger, Party::Client),
+                (messenger, chooser, Party::Server),
+            ];
+            for (client, server, who) in roles {
+                let (z0, z1, stats) = run_counted(
+                    |ctx| ole(ctx, client, ring).unwrap(),
+                    |ctx| ole(ctx, server, ring).unwrap(),
+                );
+                assert_cost(&stats, ole_cost(n, who, bits, ring));
+                assert_eq!(reveal(&z0, &z1), want, "{n} {bits} {ring_bits}");
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        let (a, b) = (Share::zero(Ring::new(8), 4), Share::zero(Ring::new(9), 4));
+        run_counted(
+            |ctx| {
+                assert!(mul(ctx, &a, &b).is_err());
+                assert!(mul(ctx, &a, &a.slice(0..3)).is_err());
+                assert!(mul_rows(ctx, &a, 2, 2, &a).is_err());
+            },
+            |_| (),
+        );
+    }
+}

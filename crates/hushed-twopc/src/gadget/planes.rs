@@ -1,0 +1,72 @@
+//! Bit planes: a vector of words turned so that bit j of all elements lies together, 64 elements a word.
+//!
+//! Plane j of n elements takes ⌈n/64⌉ words; bits of absent elements are zero. Bitwise protocols then work on 64
+//! elements an instruction, whatever the word size.
+
+use crate::share::BitShare;
+
+/// Planes 0..bits of `values`, one after the other: `bits × ⌈n/64⌉` words.
+pub(crate) fn bit_planes(values: &[u64], bits: u32) -> Vec<u64> {
+    let words = values.len().div_ceil(64);
+    let mut planes = vec![0u64; words * bits as usize];
+    for (k, chunk) in values.chunks(64).enumerate() {
+        let mut square = [0u64; 64];
+        square[..chunk.len()].copy_from_slice(chunk);
+        transpose(&mut square);
+        for (j, row) in square.iter().take(bits as usize).enumerate() {
+            planes[j * words + k] = *row;
+        }
+    }
+    planes
+}
+
+/// One plane as a share of bits.
+pub(crate) fn plane_share(plane: &[u64], n: usize) -> BitShare {
+    BitShare::new(plane.to_vec(), n)
+}
+
+/// Transposes a 64 × 64 matrix of bits: bit i of row j ↔ bit j of row i.
+///
+/// Six passes that swap ever smaller off-diagonal blocks (Hacker's Delight, section 7-3, in little-endian bit order).
+fn transpose(a: &mut [u64; 64]) {
+    let mut half = 32;
+    let mut mask = 0x0000_0000_ffff_ffffu64;
+    while half > 0 {
+        let mut i = 0;
+        while i < 64 {
+            for k in i..i + half {
+                let t = ((a[k] >> half) ^ a[k + half]) & mask;
+                a[k + half] ^= t;
+                a[k] ^= t << half;
+            }
+            i += 2 * half;
+        }
+        half /= 2;
+        mask ^= mask << half;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_hold_the_bits() {
+        let word = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32);
+        for n in [0usize, 1, 63, 64, 65, 200] {
+            let values: Vec<u64> = (0..n as u64).map(word).collect();
+            for bits in [1, 31, 64] {
+                let planes = bit_planes(&values, bits);
+                let words = n.div_ceil(64);
+                assert_eq!(planes.len(), words * bits as usize);
+                for j in 0..bits as usize {
+                    for i in 0..64 * words {
+                        let got = (planes[j * words + i / 64] >> (i % 64)) & 1;
+                        let want = values.get(i).map_or(0, |v| (v >> j) & 1);
+                        assert_eq!(got, want, "{n} {bits} {j} {i}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! ANDs of shared bits: GMW over bit triples from random OTs, and the AND of one bit of each party.
+//!
+//! Words of 64 bits throughout. **Triple without communication**: as sender a party has the hashed bits h₀, h₁ of an OT, as
+//! receiver (c, h_c) of one in the other direction. With a := c and b := h₀ ⊕ h₁ of its own roles, both parties hold XOR shares
+//! of random a and b, and the cross products are already shared by the OTs: c·(h₀ ⊕ h₁) = h_c ⊕ h₀. Hence
+//! ab is shared as a·b ⊕ h_c ⊕ h₀ (own words). A second b′ with the same a costs another bit of the same hashes.
+//! Opening x ⊕ a and y ⊕ b costs a party 2 bits an AND, 3 for a pair x∧y, x∧y′.
+//!
+//! **AND of a client's bit with a server's bit** needs one OT in one direction and one bit each way: the chooser sends
+//! e = x ⊕ c, the messenger f = y ⊕ (h₀ ⊕ h₁), at once; the shares are h_c ⊕ x·f and h₀ ⊕ e·(h₀ ⊕ h₁). Either party chooses for
+//! half of the words, so that OTs and work are balanced.
+//!
+//! Goldreich, Micali, Wigderson (STOC 1987); Beaver (CRYPTO 1991). One exchange each.
+
+use super::additive::low_bits;
+use super::{CotRecv, CotSend};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::{TwopcError, expect_at_most, expect_len};
+use crate::share::wipe;
+use crate::wire;
+use hushed_math::bits::{Block, hash_blocks};
+use hushed_net::{Kind, Party};
+
+const OPEN: Kind = Kind(0x0320);
+const PRIVATE: Kind = Kind(0x0321);
+
+/// Words of ANDs made from one draw of correlations: 2^19 OTs, 8 MiB of blocks.
+const WORDS_A_DRAW: usize = 1 << 13;
+
+/// Cost of [`and_words`] with `words` words, of which `twice` have a second product.
+pub fn and_words_cost(words: usize, twice: usize) -> Cost {
+    let bytes = 8 * (2 * words + twice) as u64;
+    let cots = 64 * words as u64;
+    Cost::exchange(bytes, bytes).with_cots(cots, cots)
+}
+
+/// Cost of [`and_private`] with `words` words.
+pub fn and_private_cost(words: usize) -> Cost {
+    let client_chooses = words.div_ceil(2);
+    let cots = |w: usize| 64 * w as u64;
+    Cost::exchange(8 * words as u64, 8 * words as u64)
+        .with_cots(cots(words - client_chooses), cots(client_chooses))
+}
+
+/// XOR shares of x∧y word by word, and of x∧y′ for the first `second.len()` words of x.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] on lengths that do not fit.
+pub fn and_words(
+    ctx: &mut Ctx,
+    x: &[u64],
+    y: &[u64],
+    second: &[u64],
+) -> Result<(Vec<u64>, Vec<u64>), TwopcError> {
+    expect_len("and", "words", y.len(), x.len())?;
+    expect_at_most("and", "second words", second.len() as u64, x.len() as u64)?;
+    let mut t = Triples::draw(ctx, x.len(), second.len())?;
+    let opening = [(x, &t.a), (y, &t.b), (second, &t.b2)];
+    let mine: Vec<u64> = opening
+        .iter()
+        .flat_map(|(v, mask)| v.iter().zip(mask.iter()).map(|(v, m)| v ^ m))
+        .collect();
+    let reply = swap_words(ctx, OPEN, &mine)?;
+    let open: Vec<u64> = mine.iter().zip(&reply).map(|(m, r)| m ^ r).collect();
+    let (d, rest) = open.split_at(x.len());
+    let (e, e2) = rest.split_at(x.len());
+    let both = match ctx.party() {
+        Party::Client => u64::MAX,
+        Party::Server => 0,
+    };
+    let finish = |product: &mut [u64], b: &[u64], e: &[u64]| {
+        let inputs = b.iter().zip(e).zip(t.a.iter().zip(d));
+        for (z, ((b, e), (a, d))) in product.iter_mut().zip(inputs) {
+            *z ^= (d & b) ^ (e & a) ^ (d & e & both);
+        }
+    };
+    let (mut z, mut z2) = (std::mem::take(&mut t.ab), std::mem::take(&mut t.ab2));
+    finish(&mut z, &t.b, e);
+    finish(&mut z2, &t.b2, e2);
+    Ok((z, z2))
+}
+
+/// XOR shares of the client's words ANDed with the server's; each party passes its own.
+pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<Vec<u64>, TwopcError> {
+    let client_chooses = mine.len().div_ceil(2);
+    let client = ctx.party() == Party::Client;
+    let (first, second) = mine.split_at(client_chooses);
+    let (chosen, offered) = if client { (first, second) } else { (second, first) };
+    let mut send = HashedSend::default();
+    let mut recv = HashedRecv::default();
+    for sending in [client, !client] {
+        if sending {
+            send = HashedSend::draw(ctx, offered.len(), 0)?;
+        } else {
+            recv = HashedRecv::draw(ctx, chosen.len(), 0)?;
+        }
+    }
+    let e: Vec<u64> = chosen.iter().zip(&recv.c).map(|(x, c)| x ^ c).collect();
+    let f: Vec<u64> = offered.iter().zip(&send.b).map(|(y, w)| y ^ w).collect();
+    let message = if client { [e, f] } else { [f, e] }.concat();
+    let reply = swap_words(ctx, PRIVATE, &message)?;
+    let (first, second) = reply.split_at(client_chooses);
+    // The peer's f for what this party chose, and its e for what this party offered.
+    let (f, e) = if client { (first, second) } else { (second, first) };
+    let as_chooser = recv.h.iter().zip(chosen.iter().zip(f));
+    let as_chooser = as_chooser.map(|(h, (x, f))| h ^ (x & f));
+    let as_messenger = send.h0.iter().zip(send.b.iter().zip(e));
+    let as_messenger = as_messenger.map(|(h0, (w, e))| h0 ^ (e & w));
+    Ok(if client {
+        as_chooser.chain(as_messenger).collect()
+    } else {
+        as_messenger.chain(as_chooser).collect()
+    })
+}
+
+fn swap_words(ctx: &mut Ctx, kind: Kind, mine: &[u64]) -> Result<Vec<u64>, TwopcError> {
+    let mut message = Vec::new();
+    wire::bits_into(mine, 64 * mine.len(), &mut message);
+    let reply = wire::exchange(&mut ctx.session, kind, message, 8 * mine.len())?;
+    Ok(wire::bits_from(&reply, 64 * mine.len()))
+}
+
+/// Shares of random a, b, ab and, for a first part of the words, b′ and ab′.
+struct Triples {
+    a: Vec<u64>,
+    b: Vec<u64>,
+    b2: Vec<u64>,
+    ab: Vec<u64>,
+    ab2: Vec<u64>,
+}
+
+impl Triples {
+    fn draw(ctx: &mut Ctx, words: usize, twice: usize) -> Result<Triples, TwopcError> {
+        let client = ctx.party() == Party::Client;
+        let mut send = HashedSend::default();
+        let mut recv = HashedRecv::default();
+        for sending in [client, !client] {
+            if sending {
+                send = HashedSend::draw(ctx, words, twice)?;
+            } else {
+                recv = HashedRecv::draw(ctx, words, twice)?;
+            }
+        }
+        let product = |b: &[u64], h0: &[u64], hc: &[u64]| {
+            let own = recv.c.iter().zip(b);
+            let cross = h0.iter().zip(hc);
+            let all = own.zip(cross);
+            all.map(|((a, b), (h0, hc))| (a & b) ^ h0 ^ hc)
+                .collect::<Vec<_>>()
+        };
+        let ab = product(&send.b, &send.h0, &recv.h);
+        let ab2 = product(&send.b2, &send.h0_2, &recv.h_2);
+        Ok(Triples {
+            ab,
+            ab2,
+            a: std::mem::take(&mut recv.c),
+            b: std::mem::take(&mut send.b),
+            b2: std::mem::take(&mut send.b2),
+        })
+    }
+}
+
+impl Drop for Triples {
+    fn drop(&mut self) {
+        for secret in [&mut self.a, &mut self.b, &mut self.b2, &mut self.ab, &mut self.ab2] {
+            wipe(secret);
+        }
+    }
+}
+
+/// Hashed bits of OTs with this party as sender: h₀ and b = h₀ ⊕ h₁; of the second hash bit for a first part.
+#[derive(Default)]
+struct HashedSend {
+    h0: Vec<u64>,
+    b: Vec<u64>,
+    h0_2: Vec<u64>,
+    b2: Vec<u64>,
+}
+
+/// Hashed bits of OTs with this party as receiver: the choices c and h_c.
+#[derive(Default)]
+struct HashedRecv {
+    c: Vec<u64>,
+    h: Vec<u64>,
+    h_2: Vec<u64>,
+}
+
+impl HashedSend {
+    fn draw(ctx: &mut Ctx, words: usize, twice: usize) -> Result<HashedSend, TwopcError> {
+        let mut out = HashedSend::default();
+        let mut left = words;
+        while left > 0 {
+            let now = left.min(WORDS_A_DRAW);
+            let cot = ctx.ot.send(&mut ctx.session, 64 * now)?;
+            out.absorb(&cot, twice);
+            left -= now;
+        }
+        Ok(out)
+    }
+
+    fn absorb(&mut self, cot: &CotSend, twice: usize) {
+        let mut hashed = [Block::ZERO; 64];
+        let mut flipped = [Block::ZERO; 64];
+        for (k, chunk) in cot.blocks.chunks_exact(64).enumerate() {
+            let tweak = cot.first_index + 64 * k as u64;
+            for (x, b) in flipped.iter_mut().zip(chunk) {
+                *x = *b ^ cot.delta;
+            }
+            hash_blocks(tweak, chunk, &mut hashed);
+            let (h0, h0_2) = two_bits(&hashed);
+            hash_blocks(tweak, &flipped, &mut hashed);
+            let (h1, h1_2) = two_bits(&hashed);
+            self.h0.push(h0);
+            self.b.push(h0 ^ h1);
+            if self.b2.len() < twice {
+                self.h0_2.push(h0_2);
+                self.b2.push(h0_2 ^ h1_2);
+            }
+        }
+        Block::wipe(&mut hashed);
+        Block::wipe(&mut flipped);
+    }
+}
+
+impl HashedRecv {
+    fn draw(ctx: &mut Ctx, words: usize, twice: usize) -> Result<HashedRecv, TwopcError> {
+        let mut out = HashedRecv::default();
+        let mut left = words;
+        while left > 0 {
+            let now = left.min(WORDS_A_DRAW);
+            let cot = ctx.ot.recv(&mut ctx.session, 64 * now)?;
+            out.absorb(&cot, twice);
+            left -= now;
+        }
+        Ok(out)
+    }
+
+    fn absorb(&mut self, cot: &CotRecv, twice: usize) {
+        let mut hashed = [Block::ZERO; 64];
+        self.c.extend(low_bits(&cot.blocks));
+        for (k, chunk) in cot.blocks.chunks_exact(64).enumerate() {
+            hash_blocks(cot.first_index + 64 * k as u64, chunk, &mut hashed);
+            let (h, h_2) = two_bits(&hashed);
+            self.h.push(h);
+            if self.h_2.len() < twice {
+                self.h_2.push(h_2);
+            }
+        }
+        Block::wipe(&mut hashed);
+    }
+}
+
+impl Drop for HashedSend {
+    fn drop(&mut self) {
+        for secret in [&mut self.h0, &mut self.b, &mut self.h0_2, &mut self.b2] {
+            wipe(secret);
+        }
+    }
+}
+
+impl Drop for HashedRecv {
+    fn drop(&mut self) {
+        for secret in [&mut self.c, &mut self.h, &mut self.h_2] {
+            wipe(secret);
+        }
+    }
+}
+
+/// Bits 0 and 1 of 64 hashes as two words.
+fn two_bits(hashed: &[Block; 64]) -> (u64, u64) {
+    let (mut low, mut high) = (0u64, 0u64);
+    for (i, h) in hashed.iter().enumerate() {
+        low |= (h.low_u64() & 1) << i;
+        high |= ((h.low_u64() >> 1) & 1) << i;
+    }
+    (low, high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_cost, run_counted};
+    use hushed_math::rng::SecretRng;
+
+    fn words(n: usize, seed: u64) -> Vec<u64> {
+        let mut rng = SecretRng::insecure_from_seed(seed);
+        (0..n).map(|_| rng.next_u64()).collect()
+    }
+
+    fn xor(a: &[u64], b: &[u64]) -> Vec<u64> {
+        a.iter().zip(b).map(|(x, y)| x ^ y).collect()
+    }
+
+    #[test]
+    fn and_with_and_without_a_second_product() {
+        // The last size spans two draws of correlations.
+        for (n, twice) in [(0, 0), (1, 0), (1, 1), (5, 3), (WORDS_A_DRAW + 2, WORDS_A_DRAW + 1)] {
+            let [x0, x1, y0, y1] = [1, 2, 3, 4].map(|s| words(n, s));
+            let [s0, s1] = [5, 6].map(|s| words(twice, s));
+            let ((z0, w0), (z1, w1), stats) = run_counted(
+                |ctx| and_words(ctx, &x0, &y0, &s0).unwrap(),
+                |ctx| and_words(ctx, &x1, &y1, &s1).unwrap(),
+            );
+            assert_cost(&stats, and_words_cost(n, twice));
+            let (x, y, s) = (xor(&x0, &x1), xor(&y0, &y1), xor(&s0, &s1));
+            for (i, z) in xor(&z0, &z1).into_iter().enumerate() {
+                assert_eq!(z, x[i] & y[i], "{n} {i}");
+            }
+            for (i, w) in xor(&w0, &w1).into_iter().enumerate() {
+                assert_eq!(w, x[i] & s[i], "{n} {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn and_of_private_words() {
+        for n in [0, 1, 2, 7] {
+            let (x, y) = (words(n, 7), words(n, 8));
+            let (z0, z1, stats) = run_counted(
+                |ctx| and_private(ctx, &x).unwrap(),
+                |ctx| and_private(ctx, &y).unwrap(),
+            );
+            assert_cost(&stats, and_private_cost(n));
+            for (i, z) in xor(&z0, &z1).into_iter().enumerate() {
+                assert_eq!(z, x[i] & y[i], "{n} {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_are_checked() {
+        run_counted(
+            |ctx| {
+                assert!(and_words(ctx, &[0], &[], &[]).is_err());
+                assert!(and_words(ctx, &[0], &[0], &[0, 0]).is_err());
+            },
+            |_| (),
+        );
+    }
+}
