@@ -1,9 +1,10 @@
 //! The local linear code of primal LPN: each row of the public matrix has [`TAPS`] ones in random
-//! columns, `rows[r] ^= ⨁_{j<10} secret[index(r, j)]`.
+//! columns, `out[r] = noise[r] ⊕ ⨁_{j<10} secret[column(r, j)]`.
 //!
-//! Columns: word `10r + j` (32 bits, little-endian) of the AES-128 counter stream under a public
-//! seed, masked to `log2(k)` bits; k is a power of two so that a mask is exact and no division is
-//! needed. Indices are public, so the gathers leak nothing.
+//! Columns come from the AES-128 counter stream under a public seed. Four rows share seven blocks,
+//! 14 words of 64 bits; word w gives the taps 3w, 3w+1, 3w+2 of the four rows' forty, as its bits
+//! 0.., 21.. and 42.., masked to `log2(k)` bits. k is a power of two, so a mask is exact and nothing
+//! is divided. Columns are public: the gathers leak nothing.
 
 use super::Block;
 use super::aes::AesKey;
@@ -11,9 +12,17 @@ use super::aes::AesKey;
 /// Ones in a row (with replacement: two equal taps cancel).
 pub const TAPS: usize = 10;
 
-/// Rows whose indices are made at once: 5 KiB, which stays in the first cache.
-const ROWS: usize = 128;
-const STREAM: usize = ROWS * TAPS / 4;
+/// Rows that share a stretch of the stream.
+pub const ROW_GROUP: usize = 4;
+
+/// Blocks of the stream for one group: 14 words of three taps cover 40.
+const GROUP_BLOCKS: usize = 7;
+
+/// Bits of the stream for one tap.
+const TAP_BITS: u32 = 21;
+
+/// Groups whose columns are made at once: 3.5 KiB, which stays in the first cache.
+const GROUPS: usize = 32;
 
 /// A code with 2^log_k columns.
 pub struct LpnCode {
@@ -25,9 +34,9 @@ impl LpnCode {
     /// The code of a public seed.
     ///
     /// # Panics
-    /// If `log_k > 28`.
+    /// If `log_k > 21`.
     pub fn new(seed: [u8; 16], log_k: u32) -> Self {
-        assert!(log_k <= 28, "at most 2^28 columns");
+        assert!(log_k <= TAP_BITS, "at most 2^21 columns");
         LpnCode {
             key: AesKey::new(Block::from_bytes(seed)),
             log_k,
@@ -39,67 +48,116 @@ impl LpnCode {
         1 << self.log_k
     }
 
-    /// XORs the code's rows `first_row..` applied to `secret` onto `rows`.
+    /// `out[r] = noise[r] ⊕ (row first_row + r applied to secret)`.
     ///
     /// # Panics
-    /// If `secret` has not k blocks or `first_row` is odd (two rows share five index blocks).
-    pub fn add_rows(&self, first_row: u64, secret: &[Block], rows: &mut [Block]) {
+    /// If `secret` has not k blocks, `noise` and `out` differ in length, or `first_row` or the length
+    /// is no multiple of [`ROW_GROUP`].
+    pub fn encode(&self, first_row: u64, secret: &[Block], noise: &[Block], out: &mut [Block]) {
         assert_eq!(secret.len(), self.columns(), "one block a column");
-        assert!(first_row.is_multiple_of(2), "rows start at an even number");
-        let mut counter = u128::from(first_row / 2) * 5;
-        let mut stream = [Block::ZERO; STREAM];
-        let mask = (self.columns() - 1) as u32;
-        for rows in rows.chunks_mut(ROWS) {
-            let used = (rows.len() * TAPS).div_ceil(4);
-            let stream = &mut stream[..used];
-            self.key.counter(counter, stream);
-            counter += used as u128;
-            gather(stream, mask, secret, rows);
+        assert_eq!(noise.len(), out.len(), "one noise block a row");
+        assert!(
+            first_row.is_multiple_of(ROW_GROUP as u64) && out.len().is_multiple_of(ROW_GROUP),
+            "rows come in fours"
+        );
+        let mut counter = u128::from(first_row) / ROW_GROUP as u128 * GROUP_BLOCKS as u128;
+        let mut stream = [[Block::ZERO; GROUP_BLOCKS]; GROUPS];
+        let noise = noise.as_chunks::<ROW_GROUP>().0.chunks(GROUPS);
+        let out = out.as_chunks_mut::<ROW_GROUP>().0.chunks_mut(GROUPS);
+        for (noise, out) in noise.zip(out) {
+            let stream = &mut stream[..out.len()];
+            self.key.counter(counter, stream.as_flattened_mut());
+            counter += (stream.len() * GROUP_BLOCKS) as u128;
+            for ((columns, noise), out) in stream.iter().zip(noise).zip(out) {
+                gather(columns, secret, noise, out);
+            }
         }
     }
 }
 
-/// `rows[r] ^= ⨁ secret[word(10r + j) & mask]`; `mask < secret.len()`.
-fn gather(stream: &[Block], mask: u32, secret: &[Block], rows: &mut [Block]) {
-    assert!((mask as usize) < secret.len() && rows.len() * TAPS <= stream.len() * 4);
-    let tap = |word: u64| {
-        // SAFETY: the masked word is at most `mask`, which is below the length (checked above).
-        unsafe { *secret.get_unchecked((word as u32 & mask) as usize) }
+/// One group of rows; `secret.len()` is a power of two.
+#[inline(always)]
+fn gather(
+    columns: &[Block; GROUP_BLOCKS],
+    secret: &[Block],
+    noise: &[Block; ROW_GROUP],
+    out: &mut [Block; ROW_GROUP],
+) {
+    let mask = secret.len() - 1;
+    assert!(secret.len().is_power_of_two());
+    let tap = |i: usize| {
+        let block = columns[i / 6];
+        let word = if (i / 3).is_multiple_of(2) {
+            block.low_u64()
+        } else {
+            block.high_u64()
+        };
+        let column = (word >> (TAP_BITS * (i as u32 % 3))) as usize & mask;
+        // SAFETY: a power of two minus one masks every index below the length.
+        unsafe { secret.get_unchecked(column) }
     };
-    let (fives, rest) = stream.as_chunks::<5>();
-    let (pairs, last) = rows.as_chunks_mut::<2>();
-    for (pair, five) in pairs.iter_mut().zip(fives) {
-        let words: [u64; 10] = core::array::from_fn(|i| {
-            let b = five[i / 2];
-            if i % 2 == 0 {
-                b.low_u64()
-            } else {
-                b.high_u64()
-            }
-        });
-        for (row, words) in pair.iter_mut().zip(words.as_chunks::<5>().0) {
-            let mut sum = *row;
-            for w in words {
-                sum ^= tap(*w);
-                sum ^= tap(*w >> 32);
-            }
-            *row = sum;
+    let mut i = 0;
+    for (noise, out) in noise.iter().zip(out) {
+        let mut sum = Lane::load(noise);
+        for _ in 0..TAPS {
+            sum = sum.xor(Lane::load(tap(i)));
+            i += 1;
+        }
+        sum.store(out);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+use x86::Lane;
+
+/// A block in an SSE2 register (part of every x86-64): integer code would load each half apart.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Block;
+    use core::arch::x86_64::*;
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Lane(__m128i);
+
+    impl Lane {
+        #[inline(always)]
+        pub(super) fn load(b: &Block) -> Lane {
+            // SAFETY: a reference to 16 aligned bytes.
+            Lane(unsafe { _mm_load_si128(core::ptr::from_ref(b).cast()) })
+        }
+
+        #[inline(always)]
+        pub(super) fn xor(self, other: Lane) -> Lane {
+            // SAFETY: SSE2 is part of x86-64.
+            Lane(unsafe { _mm_xor_si128(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        pub(super) fn store(self, out: &mut Block) {
+            // SAFETY: a reference to 16 bytes, aligned to 16 as `u128` is.
+            unsafe { _mm_store_si128(core::ptr::from_mut(out).cast(), self.0) }
         }
     }
-    for row in last {
-        // The odd last row has its two and a half blocks at the stream's end.
-        let from = if fives.len() * 2 * TAPS >= stream.len() * 4 {
-            &[]
-        } else {
-            rest
-        };
-        for word in from
-            .iter()
-            .flat_map(|b| [b.low_u64(), b.high_u64()])
-            .take(TAPS / 2)
-        {
-            *row ^= tap(word) ^ tap(word >> 32);
-        }
+
+    const _: () = assert!(align_of::<Block>() == 16);
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Clone, Copy)]
+struct Lane(Block);
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Lane {
+    fn load(b: &Block) -> Lane {
+        Lane(*b)
+    }
+
+    fn xor(self, other: Lane) -> Lane {
+        Lane(self.0 ^ other.0)
+    }
+
+    fn store(self, out: &mut Block) {
+        *out = self.0;
     }
 }
 
@@ -114,28 +172,35 @@ mod tests {
         v
     }
 
-    /// Straight from the header: word 10r + j of the stream.
+    /// Straight from the header.
     fn naive(seed: [u8; 16], log_k: u32, r: u64, secret: &[Block]) -> Block {
         let mut sum = Block::ZERO;
-        for j in 0..TAPS as u64 {
-            let word = 10 * r + j;
+        for j in 0..10 {
+            let tap = r % 4 * 10 + j;
+            let word = r / 4 * 14 + tap / 3;
             let mut b = [Block::ZERO];
-            PrgAes::at(Block::from_bytes(seed), u128::from(word / 4)).fill(&mut b);
-            let at = (b[0].0 >> (32 * (word % 4))) as u32 & ((1 << log_k) - 1);
-            sum ^= secret[at as usize];
+            PrgAes::at(Block::from_bytes(seed), u128::from(word / 2)).fill(&mut b);
+            let shift = 64 * (word % 2) + 21 * (tap % 3);
+            sum ^= secret[(b[0].0 >> shift) as usize & ((1 << log_k) - 1)];
         }
         sum
     }
 
     #[test]
     fn rows_match_the_definition() {
-        for (log_k, n, first) in [(0, 3, 0), (4, 1, 6), (10, 300, 0), (12, 257, 1 << 33)] {
+        for (log_k, n, first) in [
+            (0, 4, 0),
+            (4, 8, 12),
+            (10, 300, 0),
+            (21, 8, 4),
+            (12, 256, 1 << 33),
+        ] {
             let seed = [7; 16];
             let code = LpnCode::new(seed, log_k);
             let secret = blocks(1, code.columns());
             let noise = blocks(2, n);
-            let mut rows = noise.clone();
-            code.add_rows(first, &secret, &mut rows);
+            let mut rows = vec![Block::ONES; n];
+            code.encode(first, &secret, &noise, &mut rows);
             for (r, (row, e)) in rows.iter().zip(&noise).enumerate() {
                 let expect = naive(seed, log_k, first + r as u64, &secret) ^ *e;
                 assert!(*row == expect, "log_k {log_k} row {r}");
@@ -146,13 +211,12 @@ mod tests {
     #[test]
     fn splitting_the_rows_changes_nothing() {
         let code = LpnCode::new([9; 16], 8);
-        let secret = blocks(3, 256);
+        let (secret, noise) = (blocks(3, 256), blocks(4, 1000));
         let mut whole = vec![Block::ZERO; 1000];
-        code.add_rows(0, &secret, &mut whole);
+        code.encode(0, &secret, &noise, &mut whole);
         let mut parts = vec![Block::ZERO; 1000];
-        let (a, b) = parts.split_at_mut(334);
-        code.add_rows(334, &secret, b);
-        code.add_rows(0, &secret, a);
+        code.encode(336, &secret, &noise[336..], &mut parts[336..]);
+        code.encode(0, &secret, &noise[..336], &mut parts[..336]);
         assert!(whole == parts);
     }
 }

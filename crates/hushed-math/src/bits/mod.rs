@@ -13,7 +13,7 @@ mod transpose;
 pub use aes::{AesKey, hash_blocks};
 pub use block::Block;
 pub use half_tree::{HalfTree, MAX_DEPTH};
-pub use lpn::{LpnCode, TAPS};
+pub use lpn::{LpnCode, ROW_GROUP, TAPS};
 pub use pack::{pack_bits, packed_len, unpack_bits};
 pub use prg::PrgAes;
 pub use transpose::transpose_columns;

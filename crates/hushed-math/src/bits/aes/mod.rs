@@ -13,67 +13,11 @@ mod portable;
 mod vaes;
 
 use super::Block;
+use crate::cpu::Cpu;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Key of the public permutation: the first 128 fraction bits of π, big-endian as read.
 const FIXED_KEY: Block = Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344);
-
-/// Which instructions run. A variant exists as a value only where the machine has them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kernel {
-    /// The `aes` crate.
-    Portable,
-    /// One block an instruction, eight in flight.
-    #[cfg(target_arch = "x86_64")]
-    AesNi,
-    /// Four blocks an instruction, 32 in flight.
-    #[cfg(target_arch = "x86_64")]
-    Vaes,
-}
-
-impl Kernel {
-    /// The kernels of this machine, slowest first.
-    #[cfg(test)]
-    pub(crate) fn available() -> Vec<Kernel> {
-        #[allow(unused_mut, reason = "one element on other architectures")]
-        let mut list = vec![Kernel::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if has_aesni() {
-                list.push(Kernel::AesNi);
-            }
-            if has_vaes() {
-                list.push(Kernel::Vaes);
-            }
-        }
-        list
-    }
-
-    fn best() -> Kernel {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if has_vaes() {
-                return Kernel::Vaes;
-            }
-            if has_aesni() {
-                return Kernel::AesNi;
-            }
-        }
-        Kernel::Portable
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_aesni() -> bool {
-    std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("sse2")
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_vaes() -> bool {
-    has_aesni()
-        && std::arch::is_x86_feature_detected!("avx512f")
-        && std::arch::is_x86_feature_detected!("vaes")
-}
 
 /// An expanded AES-128 key; erased on drop.
 pub struct AesKey(Schedule);
@@ -102,7 +46,7 @@ pub(crate) struct LevelSums {
 impl AesKey {
     /// Expands `key`.
     pub fn new(key: Block) -> Self {
-        Self::with_kernel(key, Kernel::best())
+        Self::with_cpu(key, Cpu::get())
     }
 
     /// The public permutation π of the hash.
@@ -110,29 +54,26 @@ impl AesKey {
         Self::new(FIXED_KEY)
     }
 
-    pub(crate) fn with_kernel(key: Block, kernel: Kernel) -> Self {
-        match kernel {
-            Kernel::Portable => AesKey(Schedule::Portable(portable::Key::new(key))),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::AesNi | Kernel::Vaes => {
-                assert!(has_aesni(), "kernel of another machine");
-                // SAFETY: AES-NI was detected on the line above.
-                let rounds = unsafe { aesni::expand(key) };
-                if kernel == Kernel::Vaes {
-                    assert!(has_vaes(), "kernel of another machine");
-                    AesKey(Schedule::Vaes(rounds))
-                } else {
-                    AesKey(Schedule::AesNi(rounds))
-                }
-            }
+    /// Expands `key` for the best kernel that `cpu` allows: one block an instruction (AES-NI), four
+    /// (VAES), or the `aes` crate.
+    pub(crate) fn with_cpu(key: Block, cpu: Cpu) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if cpu.aesni().is_some() {
+            // SAFETY: the token is proof of AES-NI.
+            let rounds = unsafe { aesni::expand(key) };
+            return AesKey(match cpu.vaes() {
+                Some(_) => Schedule::Vaes(rounds),
+                None => Schedule::AesNi(rounds),
+            });
         }
+        AesKey(Schedule::Portable(portable::Key::new(key)))
     }
 
     /// Encrypts each block in place.
     pub fn encrypt(&self, blocks: &mut [Block]) {
         match &self.0 {
             Schedule::Portable(key) => key.encrypt(blocks),
-            // SAFETY: the variant is built only after its instructions were detected.
+            // SAFETY: the variant is built only with the token of its instructions.
             #[cfg(target_arch = "x86_64")]
             Schedule::AesNi(rounds) => unsafe { aesni::encrypt(rounds, blocks) },
             // SAFETY: as above.
@@ -143,6 +84,14 @@ impl AesKey {
 
     /// `out[j] = AES(start + j)` for the 128-bit counter `start + j`.
     pub(crate) fn counter(&self, start: u128, out: &mut [Block]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Schedule::Vaes(rounds) = &self.0
+            && let Ok(low) = u64::try_from(start)
+            && low.checked_add(out.len() as u64).is_some()
+        {
+            // SAFETY: the variant is built only with the token of its instructions.
+            return unsafe { vaes::counter(rounds, low, out) };
+        }
         for (j, b) in out.iter_mut().enumerate() {
             *b = Block(start.wrapping_add(j as u128));
         }
@@ -157,7 +106,7 @@ impl AesKey {
         assert_eq!(input.len(), out.len(), "hash input and output lengths");
         match &self.0 {
             Schedule::Portable(key) => key.hash(tweak, input, out),
-            // SAFETY: the variant is built only after its instructions were detected; the lengths
+            // SAFETY: the variant is built only with the token of its instructions; the lengths
             // are equal.
             #[cfg(target_arch = "x86_64")]
             Schedule::AesNi(rounds) => unsafe { aesni::hash(rounds, tweak, input, out) },
@@ -183,7 +132,7 @@ impl AesKey {
         assert!(nodes.len().is_multiple_of(2), "children come in pairs");
         match &self.0 {
             Schedule::Portable(key) => key.half_tree_level(nodes, fix_at, fix),
-            // SAFETY: the variant is built only after its instructions were detected; the length is
+            // SAFETY: the variant is built only with the token of its instructions; the length is
             // even.
             #[cfg(target_arch = "x86_64")]
             Schedule::AesNi(rounds) => unsafe {
@@ -247,13 +196,13 @@ mod tests {
                 "69c4e0d86a7b0430d8cdb78070b4c55a",
             ),
         ];
-        for kernel in Kernel::available() {
+        for cpu in Cpu::variants() {
             for (key, plain, cipher) in cases {
-                let key = AesKey::with_kernel(hex(key), kernel);
+                let key = AesKey::with_cpu(hex(key), cpu);
                 for n in [1, 5, 40] {
                     let mut blocks = vec![hex(plain); n];
                     key.encrypt(&mut blocks);
-                    assert!(blocks.iter().all(|b| *b == hex(cipher)), "{kernel:?} {n}");
+                    assert!(blocks.iter().all(|b| *b == hex(cipher)), "{cpu:?} {n}");
                 }
             }
         }
@@ -261,8 +210,8 @@ mod tests {
 
     #[test]
     fn hash_is_its_formula_in_every_kernel() {
-        for kernel in Kernel::available() {
-            let key = AesKey::with_kernel(FIXED_KEY, kernel);
+        for cpu in Cpu::variants() {
+            let key = AesKey::with_cpu(FIXED_KEY, cpu);
             for n in [0, 1, 3, 4, 7, 8, 9, 31, 32, 33, 64, 101] {
                 for tweak in [0, 5, u64::MAX - 6] {
                     let x = sample(n);
@@ -271,8 +220,26 @@ mod tests {
                     for (j, (&x, &h)) in x.iter().zip(&out).enumerate() {
                         let s = sigma(x) ^ Block(tweak.wrapping_add(j as u64).into());
                         let mut e = [s];
-                        AesKey::with_kernel(FIXED_KEY, Kernel::Portable).encrypt(&mut e);
-                        assert!(h == e[0] ^ s, "{kernel:?} {n} {tweak} {j}");
+                        AesKey::with_cpu(FIXED_KEY, Cpu::portable()).encrypt(&mut e);
+                        assert!(h == e[0] ^ s, "{cpu:?} {n} {tweak} {j}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counter_is_its_formula_in_every_kernel() {
+        for cpu in Cpu::variants() {
+            let key = AesKey::with_cpu(Block(77), cpu);
+            for start in [0, 9, u128::from(u64::MAX) - 20, 5 << 64, u128::MAX - 3] {
+                for n in [0, 1, 31, 32, 65] {
+                    let mut out = vec![Block::ONES; n];
+                    key.counter(start, &mut out);
+                    for (j, b) in out.iter().enumerate() {
+                        let mut e = [Block(start.wrapping_add(j as u128))];
+                        AesKey::with_cpu(Block(77), Cpu::portable()).encrypt(&mut e);
+                        assert!(*b == e[0], "{cpu:?} {start} {n} {j}");
                     }
                 }
             }
@@ -290,8 +257,8 @@ mod tests {
 
     #[test]
     fn half_tree_level_is_its_formula_in_every_kernel() {
-        for kernel in Kernel::available() {
-            let key = AesKey::with_kernel(FIXED_KEY, kernel);
+        for cpu in Cpu::variants() {
+            let key = AesKey::with_cpu(FIXED_KEY, cpu);
             for w in [1usize, 2, 4, 8, 16, 32, 64, 128, 3, 37] {
                 for fix_at in [0, w as u64 - 1, w as u64 / 2, w as u64, u64::MAX] {
                     let fix = Block(0xdead_beef << 70 | 3);
@@ -305,15 +272,12 @@ mod tests {
                     let mut left = vec![Block::ZERO; w];
                     for (p, l) in parents.iter().zip(&mut left) {
                         let mut e = [sigma(*p)];
-                        AesKey::with_kernel(FIXED_KEY, Kernel::Portable).encrypt(&mut e);
+                        AesKey::with_cpu(FIXED_KEY, Cpu::portable()).encrypt(&mut e);
                         *l = e[0] ^ sigma(*p);
                     }
                     for j in 0..w {
-                        assert!(nodes[2 * j] == left[j], "{kernel:?} {w} {j}");
-                        assert!(
-                            nodes[2 * j + 1] == left[j] ^ parents[j],
-                            "{kernel:?} {w} {j}"
-                        );
+                        assert!(nodes[2 * j] == left[j], "{cpu:?} {w} {j}");
+                        assert!(nodes[2 * j + 1] == left[j] ^ parents[j], "{cpu:?} {w} {j}");
                     }
                     let xor = |v: &[Block]| v.iter().fold(Block::ZERO, |a, b| a ^ *b);
                     assert!(sums.left == xor(&left) && sums.all == xor(&parents));

@@ -82,6 +82,31 @@ pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
     }
 }
 
+/// `out[j] = AES(start + j)`; `start + out.len()` must not pass 2^64.
+#[target_feature(enable = "avx512f,vaes")]
+pub(super) fn counter(rounds: &Rounds, start: u64, out: &mut [Block]) {
+    let k = broadcast(rounds);
+    let lane = |r: u64| start.wrapping_add(r) as i64;
+    let mut at = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
+    let four = _mm512_set_epi64(0, 4, 0, 4, 0, 4, 0, 4);
+    for chunk in out.chunks_mut(WIDE) {
+        let mut s = [at; REGS];
+        for s in &mut s {
+            *s = at;
+            at = _mm512_add_epi64(at, four);
+        }
+        permute(&k, &mut s);
+        match chunk.as_mut_array::<WIDE>() {
+            Some(full) => store(&s, full),
+            None => {
+                let mut padded = [Block::ZERO; WIDE];
+                store(&s, &mut padded);
+                chunk.copy_from_slice(&padded[..chunk.len()]);
+            }
+        }
+    }
+}
+
 #[inline]
 #[target_feature(enable = "avx512f,vaes")]
 fn hash_wide(k: &[__m512i; 11], tweak: u64, x: &[Block; WIDE], y: &mut [Block; WIDE]) {
