@@ -1,1 +1,36 @@
 //! RLWE keys, ciphertexts, key switching and their bytes.
+//!
+//! A ciphertext (b, a) over a prefix of the primes q_0, q_1, … has phase b + a·s = message + noise. This crate decides
+//! what is secret and what is noise; slots, scales of CKKS and matrices are not its business. The way of the data:
+//!
+//! ```text
+//! share mod 2^ℓ ─ message::scale_up ─ encrypt_seeded ─ codec ─▶ mul_plain, automorphism … ─ response::answer ─▶ open ─▶ share
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod ciphertext;
+pub mod codec;
+pub mod encrypt;
+pub mod error;
+pub mod evaluator;
+pub mod keys;
+pub mod message;
+pub mod noise;
+pub mod params;
+pub mod response;
+pub mod truncate;
+
+pub use ciphertext::{Ciphertext, SeededCiphertext};
+pub use error::{CodecError, ParamsError, RlweError};
+pub use evaluator::{automorphism, modulus_switch, mul_plain};
+pub use keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
+pub use message::{RingScale, plain_signed, signed_share};
+pub use noise::NoiseBound;
+pub use params::{RlweLiteral, RlweParams};
+pub use response::{Positions, ResponseFormat};
+pub use truncate::Truncation;
+
+#[cfg(test)]
+mod tests;

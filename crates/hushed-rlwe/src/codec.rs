@@ -1,0 +1,242 @@
+//! Bytes of keys and ciphertexts, bounded: the *expected* parameters decide every size, and nothing that the bytes claim does.
+//!
+//! An artefact is a header of [`HEADER_BYTES`] bytes and a payload:
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 4 | magic `HSHD` |
+//! | 2 | kind |
+//! | 2 | version of the format |
+//! | 16 | hash of the parameters |
+//! | 8 | length of the payload |
+//!
+//! All numbers are little-endian. A polynomial is its limbs one after the other, each residue in as many bits as its prime has,
+//! each limb from a byte boundary. Reading checks in this order: total length against the expected one (before anything
+//! is allocated), header fields, every residue against its prime, zero padding, no bytes left. Seeds are expanded after all that.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use hushed_math::bits::{pack_bits, packed_len, unpack_bits};
+use hushed_math::rng::PublicSeed;
+use hushed_math::{Eval, RnsBasis, RnsPoly};
+
+use crate::ciphertext::SeededCiphertext;
+use crate::error::{CodecError, RlweError};
+use crate::message::check_limbs;
+use crate::params::RlweParams;
+
+/// Bytes of the header of every artefact.
+pub const HEADER_BYTES: usize = 32;
+
+/// Bytes of a public seed.
+pub(crate) const SEED_BYTES: usize = 16;
+
+const MAGIC: [u8; 4] = *b"HSHD";
+const VERSION: u16 = 1;
+
+/// What an artefact holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Kind {
+    /// A public key and Galois keys.
+    KeySet = 1,
+    /// A list of seeded ciphertexts.
+    SeededCiphertexts = 2,
+}
+
+/// Appends the header of a payload of `length` bytes.
+pub(crate) fn write_header(out: &mut Vec<u8>, kind: Kind, params: &RlweParams, length: usize) {
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&(kind as u16).to_le_bytes());
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(params.hash());
+    out.extend_from_slice(&(length as u64).to_le_bytes());
+}
+
+/// A reader over the payload of an artefact that must have exactly `length` bytes of payload.
+pub(crate) fn open_artefact<'a>(
+    bytes: &'a [u8],
+    kind: Kind,
+    params: &RlweParams,
+    length: usize,
+) -> Result<Reader<'a>, CodecError> {
+    let expected = HEADER_BYTES.saturating_add(length);
+    if bytes.len() != expected {
+        return Err(CodecError::Length {
+            given: bytes.len(),
+            expected,
+        });
+    }
+    let mut reader = Reader::new(bytes);
+    if reader.array::<4>()? != MAGIC {
+        return Err(CodecError::Magic);
+    }
+    let given = u16::from_le_bytes(reader.array()?);
+    let version = u16::from_le_bytes(reader.array()?);
+    if version != VERSION {
+        return Err(CodecError::Version {
+            given: version,
+            expected: VERSION,
+        });
+    }
+    if given != kind as u16 {
+        return Err(CodecError::Kind {
+            given,
+            expected: kind as u16,
+        });
+    }
+    if &reader.array::<16>()? != params.hash() {
+        return Err(CodecError::Parameters);
+    }
+    let claimed = u64::from_le_bytes(reader.array()?);
+    if claimed != length as u64 {
+        let given = usize::try_from(claimed).unwrap_or(usize::MAX);
+        return Err(CodecError::Length {
+            given,
+            expected: length,
+        });
+    }
+    Ok(reader)
+}
+
+/// Bytes of a polynomial over the primes `ids`.
+pub(crate) fn poly_bytes(basis: &RnsBasis, ids: &[usize]) -> usize {
+    ids.iter().map(|&id| limb_bytes(basis, id)).sum()
+}
+
+fn limb_bytes(basis: &RnsBasis, id: usize) -> usize {
+    packed_len(basis.n(), basis.modulus(id).bits()).unwrap_or(usize::MAX)
+}
+
+/// Appends a polynomial.
+pub(crate) fn write_poly(out: &mut Vec<u8>, poly: &RnsPoly<Eval>) {
+    for (j, &id) in poly.ids().iter().enumerate() {
+        pack_bits(poly.limb(j), poly.basis().modulus(id).bits(), out);
+    }
+}
+
+/// Bytes not yet read; every step checks what is left.
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or(CodecError::Length {
+                given: self.rest.len(),
+                expected: count,
+            })?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const K: usize>(&mut self) -> Result<[u8; K], CodecError> {
+        let mut out = [0; K];
+        out.copy_from_slice(self.take(K)?);
+        Ok(out)
+    }
+
+    pub(crate) fn seed(&mut self) -> Result<PublicSeed, CodecError> {
+        Ok(PublicSeed(self.array::<SEED_BYTES>()?))
+    }
+
+    /// A polynomial over the primes `ids`, residues checked.
+    pub(crate) fn poly(
+        &mut self,
+        basis: &Arc<RnsBasis>,
+        ids: &[usize],
+    ) -> Result<RnsPoly<Eval>, CodecError> {
+        let mut out = RnsPoly::zero(basis, ids);
+        for (limb, &id) in ids.iter().enumerate() {
+            let m = basis.modulus(id);
+            let packed = self.take(limb_bytes(basis, id))?;
+            let residues = unpack_bits(packed, m.bits(), basis.n()).ok_or(CodecError::Padding)?;
+            if residues.iter().any(|&r| r >= m.value()) {
+                return Err(CodecError::Residue { limb });
+            }
+            out.limb_mut(limb).copy_from_slice(&residues);
+        }
+        Ok(out)
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn finish(self) -> Result<(), CodecError> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(CodecError::Length {
+            given: self.rest.len(),
+            expected: 0,
+        })
+    }
+}
+
+impl SeededCiphertext {
+    /// Bytes of `count` ciphertexts of the first `limbs` primes, with their header.
+    pub fn list_bytes(params: &RlweParams, limbs: usize, count: usize) -> usize {
+        HEADER_BYTES.saturating_add(count.saturating_mul(item_bytes(params, limbs)))
+    }
+
+    /// Encodes ciphertexts of the first `limbs` primes.
+    ///
+    /// # Errors
+    /// [`RlweError::Limbs`] or [`RlweError::IncompatibleParameters`] if one of them carries other primes.
+    pub fn list_to_bytes(
+        params: &RlweParams,
+        limbs: usize,
+        list: &[Self],
+    ) -> Result<Vec<u8>, RlweError> {
+        let payload = list.len() * item_bytes(params, limbs);
+        let mut out = Vec::with_capacity(HEADER_BYTES + payload);
+        write_header(&mut out, Kind::SeededCiphertexts, params, payload);
+        for item in list {
+            check_limbs(params, &item.b, limbs)?;
+            out.extend_from_slice(&item.seed.0);
+            write_poly(&mut out, &item.b);
+        }
+        Ok(out)
+    }
+
+    /// Decodes exactly `count` ciphertexts of the first `limbs` primes.
+    ///
+    /// # Errors
+    /// [`RlweError::Codec`] for any other bytes, [`RlweError::LimbCount`].
+    pub fn list_from_bytes(
+        params: &RlweParams,
+        limbs: usize,
+        count: usize,
+        bytes: &[u8],
+    ) -> Result<Vec<Self>, RlweError> {
+        if limbs == 0 || limbs > params.q_len() {
+            return Err(RlweError::LimbCount {
+                given: limbs,
+                available: params.q_len(),
+            });
+        }
+        let payload = count.saturating_mul(item_bytes(params, limbs));
+        let mut reader = open_artefact(bytes, Kind::SeededCiphertexts, params, payload)?;
+        let ids = params.ciphertext_ids(limbs);
+        let list = (0..count)
+            .map(|_| {
+                Ok(Self {
+                    seed: reader.seed()?,
+                    b: reader.poly(params.basis(), &ids)?,
+                })
+            })
+            .collect::<Result<Vec<_>, CodecError>>()?;
+        reader.finish()?;
+        Ok(list)
+    }
+}
+
+fn item_bytes(params: &RlweParams, limbs: usize) -> usize {
+    SEED_BYTES.saturating_add(poly_bytes(params.basis(), &params.ciphertext_ids(limbs)))
+}

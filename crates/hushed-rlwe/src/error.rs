@@ -1,0 +1,196 @@
+//! Errors of this crate: refused parameters, invalid bytes, and misuse.
+
+use hushed_math::MathError;
+use thiserror::Error;
+
+/// Why a parameter literal was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum ParamsError {
+    /// The ring degree is not one of the degrees of the security table.
+    #[error("ring degree 2^{log_n} is outside the security table (2^12 to 2^16)")]
+    DegreeOutOfTable {
+        /// log2 of the requested degree.
+        log_n: u32,
+    },
+    /// The ring degree cannot be represented at all.
+    #[error("ring degree 2^{log_n} is not supported")]
+    UnsupportedDegree {
+        /// log2 of the requested degree.
+        log_n: u32,
+    },
+    /// No ciphertext prime was given.
+    #[error("a parameter set needs at least one ciphertext prime")]
+    NoCiphertextPrimes,
+    /// More primes than the crate supports.
+    #[error("{given} primes given, at most {limit} supported")]
+    TooManyPrimes {
+        /// Number of primes in the literal.
+        given: usize,
+        /// Largest supported number.
+        limit: usize,
+    },
+    /// More special primes than key switching is built for.
+    #[error("{given} special primes given, at most {limit} supported")]
+    TooManySpecialPrimes {
+        /// Number of special primes in the literal.
+        given: usize,
+        /// Largest supported number.
+        limit: usize,
+    },
+    /// The same prime twice.
+    #[error("prime {prime} appears twice")]
+    RepeatedPrime {
+        /// The prime in question.
+        prime: u64,
+    },
+    /// Not a prime, or not 1 modulo 2N.
+    #[error("{value} is not a prime congruent to 1 modulo {two_n}")]
+    NotAnNttPrime {
+        /// The offending value.
+        value: u64,
+        /// Twice the ring degree.
+        two_n: u64,
+    },
+    /// log2(QP) exceeds what 128-bit security allows at this degree.
+    #[error("log2(QP) = {log_qp:.2} exceeds the 128-bit limit {limit} at ring degree 2^{log_n}")]
+    Insecure {
+        /// log2 of the degree.
+        log_n: u32,
+        /// log2 of the product of all primes, special ones included.
+        log_qp: f64,
+        /// The table's limit.
+        limit: f64,
+    },
+    /// The arithmetic layer refused.
+    #[error(transparent)]
+    Math(#[from] MathError),
+}
+
+/// Why bytes were refused. Nothing in it depends on secret data.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CodecError {
+    /// The byte count differs from what the expected parameters imply.
+    #[error("{given} bytes, {expected} expected")]
+    Length {
+        /// Bytes received.
+        given: usize,
+        /// Bytes implied by the parameters.
+        expected: usize,
+    },
+    /// The artefact does not begin with this project's magic.
+    #[error("not an artefact of this project")]
+    Magic,
+    /// Another kind of artefact.
+    #[error("artefact of kind {given}, kind {expected} expected")]
+    Kind {
+        /// Kind in the header.
+        given: u16,
+        /// Kind that the reader wants.
+        expected: u16,
+    },
+    /// Another version of the format.
+    #[error("format version {given}, version {expected} supported")]
+    Version {
+        /// Version in the header.
+        given: u16,
+        /// Version of this build.
+        expected: u16,
+    },
+    /// Made under other parameters.
+    #[error("made under other parameters")]
+    Parameters,
+    /// A residue is not below its modulus.
+    #[error("residue not below its modulus (limb {limb})")]
+    Residue {
+        /// Index of the limb in the polynomial.
+        limb: usize,
+    },
+    /// A truncated coefficient is larger than any that encoding makes.
+    #[error("coefficient out of range")]
+    Coefficient,
+    /// Padding bits of the last byte are not zero.
+    #[error("padding bits are not zero")]
+    Padding,
+}
+
+/// Errors of operations on keys and ciphertexts.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum RlweError {
+    /// Refused parameters.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// Invalid bytes.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The arithmetic layer refused.
+    #[error(transparent)]
+    Math(#[from] MathError),
+    /// Two objects belong to different parameter sets.
+    #[error("operands belong to different parameter sets")]
+    IncompatibleParameters,
+    /// An object carries other primes than the operation needs.
+    #[error("operand carries primes {given:?}, {expected:?} needed")]
+    Limbs {
+        /// Basis indices of the operand.
+        given: Vec<usize>,
+        /// Basis indices needed.
+        expected: Vec<usize>,
+    },
+    /// A number of primes outside 1..=available.
+    #[error("{given} primes requested, {available} available")]
+    LimbCount {
+        /// Requested number.
+        given: usize,
+        /// Number of ciphertext primes of the set.
+        available: usize,
+    },
+    /// No key for this automorphism.
+    #[error("no Galois key for X -> X^{element}")]
+    MissingGaloisKey {
+        /// The Galois element.
+        element: usize,
+    },
+    /// Galois elements are the odd numbers below 2N.
+    #[error("{element} is not a Galois element of ring degree {n}")]
+    NotAGaloisElement {
+        /// The offending exponent.
+        element: usize,
+        /// The ring degree.
+        n: usize,
+    },
+    /// Key switching was asked of a parameter set without special prime.
+    #[error("the parameter set has no special prime for key switching")]
+    NoSpecialPrime,
+    /// Bits of a share outside 1..=64.
+    #[error("shares of {ell} bits are not supported (1 to 64)")]
+    RingBits {
+        /// Requested width.
+        ell: u32,
+    },
+    /// A slice of the wrong length.
+    #[error("{given} values given, {expected} expected")]
+    Count {
+        /// Values given.
+        given: usize,
+        /// Values expected.
+        expected: usize,
+    },
+    /// A coefficient position outside the ring, or positions out of order.
+    #[error("positions must be strictly increasing and below {n}")]
+    Positions {
+        /// The ring degree.
+        n: usize,
+    },
+    /// The noise leaves no room for a response of that ring.
+    #[error(
+        "noise of 2^{noise_bits} leaves no room for {ell}-bit shares in {limbs} ciphertext primes"
+    )]
+    NoRoomForResponse {
+        /// Bits of a share.
+        ell: u32,
+        /// Bound on the noise of the answered ciphertext, log2.
+        noise_bits: u32,
+        /// Primes of the answered ciphertext.
+        limbs: usize,
+    },
+}

@@ -1,0 +1,334 @@
+//! Keys: the secret s, the public key for encryptions of zero, and the Galois keys of hybrid key switching.
+//!
+//! * s is dense ternary, kept in evaluation form over all primes.
+//! * Public key: (b, a) with b = −a·s + e modulo Q.
+//! * Galois key of g: for every ciphertext prime q_i a pair modulo Q·P with b_i = −a_i·s + e_i + w_i·s(X^g), where w_i is P modulo
+//!   q_i and 0 modulo every other prime. Restricted to a prefix of the q primes (and P) it is a key for that
+//!   prefix, so one key serves ciphertexts of every length.
+//!
+//! Uniform parts are seeds on the wire and expanded in memory. s encrypts functions of itself in the Galois keys, the
+//! usual circular-security assumption.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hushed_math::rng::{PublicSeed, SecretRng};
+use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly, sample};
+
+use crate::ciphertext::{StreamDomain, uniform};
+use crate::codec::{Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
+use crate::error::{CodecError, RlweError};
+use crate::params::RlweParams;
+
+/// The secret key. Neither `Debug`, `Clone` nor serialisable; erased on drop.
+pub struct SecretKey {
+    params: Arc<RlweParams>,
+    s: SecretPoly<Eval>,
+}
+
+impl SecretKey {
+    /// A fresh dense ternary secret.
+    pub fn generate(params: &Arc<RlweParams>, rng: &mut SecretRng) -> Self {
+        let coefficients = sample::ternary(rng, params.n());
+        let ids: Vec<usize> = (0..params.basis().len()).collect();
+        let s = RnsPoly::<Coeff>::from_signed(params.basis(), &ids, &coefficients).into_eval();
+        Self {
+            params: params.clone(),
+            s: SecretPoly::new(s),
+        }
+    }
+
+    /// The parameters of this key.
+    pub fn params(&self) -> &Arc<RlweParams> {
+        &self.params
+    }
+
+    /// s in evaluation form over all primes.
+    pub(crate) fn s(&self) -> &RnsPoly<Eval> {
+        self.s.expose()
+    }
+
+    /// e − a·s over the primes of `a`, e fresh: the masked part of every sample of this key.
+    pub(crate) fn mask(&self, a: &RnsPoly<Eval>, rng: &mut SecretRng) -> RnsPoly<Eval> {
+        let e = sample::centred_binomial(rng, self.params.n());
+        let mut b = RnsPoly::<Coeff>::from_signed(self.params.basis(), a.ids(), &e).into_eval();
+        for (j, &id) in a.ids().iter().enumerate() {
+            let plan = self.params.basis().plan(id).pointwise();
+            // −a·s + e: negate twice around the fused step instead of holding a copy of a.
+            let b = b.limb_mut(j);
+            plan.neg_assign(b);
+            plan.mul_add_assign(b, a.limb(j), self.s().limb(id));
+            plan.neg_assign(b);
+        }
+        b
+    }
+}
+
+/// The public key: an encryption of zero modulo Q whose uniform part is a seed.
+pub struct PublicKey {
+    params: Arc<RlweParams>,
+    seed: PublicSeed,
+    pub(crate) b: RnsPoly<Eval>,
+    pub(crate) a: RnsPoly<Eval>,
+}
+
+impl PublicKey {
+    /// The public key of `sk`.
+    pub fn generate(sk: &SecretKey, rng: &mut SecretRng) -> Self {
+        let params = sk.params().clone();
+        let seed = rng.public_seed();
+        let a = Self::uniform_part(&params, &seed);
+        let b = sk.mask(&a, rng);
+        Self { params, seed, b, a }
+    }
+
+    /// The parameters of this key.
+    pub fn params(&self) -> &Arc<RlweParams> {
+        &self.params
+    }
+
+    fn uniform_part(params: &RlweParams, seed: &PublicSeed) -> RnsPoly<Eval> {
+        let ids = params.ciphertext_ids(params.q_len());
+        uniform(seed, StreamDomain::PublicKey, params.basis(), &ids)
+    }
+
+    fn payload_bytes(params: &RlweParams) -> usize {
+        SEED_BYTES + poly_bytes(params.basis(), &params.ciphertext_ids(params.q_len()))
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.seed.0);
+        write_poly(out, &self.b);
+    }
+
+    fn read(params: &Arc<RlweParams>, reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let seed = reader.seed()?;
+        let ids = params.ciphertext_ids(params.q_len());
+        let b = reader.poly(params.basis(), &ids)?;
+        let a = Self::uniform_part(params, &seed);
+        Ok(Self {
+            params: params.clone(),
+            seed,
+            b,
+            a,
+        })
+    }
+}
+
+/// One digit of a Galois key, over all primes.
+pub(crate) struct KeyDigit {
+    pub(crate) b: RnsPoly<Eval>,
+    pub(crate) a: RnsPoly<Eval>,
+}
+
+/// The key of one automorphism: one digit for every ciphertext prime.
+pub(crate) struct GaloisKey {
+    pub(crate) digits: Vec<KeyDigit>,
+}
+
+/// Galois keys by element, expanded.
+pub struct GaloisKeys {
+    params: Arc<RlweParams>,
+    seed: PublicSeed,
+    keys: BTreeMap<usize, GaloisKey>,
+}
+
+impl GaloisKeys {
+    /// Keys for the automorphisms X → X^g, g in `elements` (duplicates are ignored).
+    ///
+    /// # Errors
+    /// [`RlweError::NoSpecialPrime`], [`RlweError::NotAGaloisElement`].
+    pub fn generate(
+        sk: &SecretKey,
+        elements: &[usize],
+        rng: &mut SecretRng,
+    ) -> Result<Self, RlweError> {
+        let params = sk.params().clone();
+        check_elements(&params, elements)?;
+        let seed = rng.public_seed();
+        let mut keys = BTreeMap::new();
+        for &g in elements {
+            if keys.contains_key(&g) {
+                continue;
+            }
+            let turned = SecretPoly::new(sk.s().automorphism(g));
+            let digits = (0..params.q_len())
+                .map(|i| {
+                    let a = digit_uniform(&params, &seed, g, i);
+                    let mut b = sk.mask(&a, rng);
+                    // Limb i of all primes is prime q_i.
+                    let p = params.special_prime().unwrap_or(0);
+                    let weight = params.basis().modulus(i).reduce(p);
+                    let pointwise = params.basis().plan(i).pointwise();
+                    let mut gadget = SecretPoly::new(turned.expose().keep_limbs(&[i]));
+                    pointwise.mul_scalar_assign(gadget.expose_mut().limb_mut(0), weight);
+                    pointwise.add_assign(b.limb_mut(i), gadget.expose().limb(0));
+                    KeyDigit { b, a }
+                })
+                .collect();
+            keys.insert(g, GaloisKey { digits });
+        }
+        Ok(Self { params, seed, keys })
+    }
+
+    /// The parameters of these keys.
+    pub fn params(&self) -> &Arc<RlweParams> {
+        &self.params
+    }
+
+    /// The elements, ascending.
+    pub fn elements(&self) -> Vec<usize> {
+        self.keys.keys().copied().collect()
+    }
+
+    pub(crate) fn get(&self, element: usize) -> Result<&GaloisKey, RlweError> {
+        self.keys
+            .get(&element)
+            .ok_or(RlweError::MissingGaloisKey { element })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &GaloisKey)> {
+        self.keys.iter().map(|(&g, key)| (g, key))
+    }
+
+    fn payload_bytes(params: &RlweParams, elements: usize) -> usize {
+        let digit = poly_bytes(params.basis(), &params.extended_ids(params.q_len()));
+        SEED_BYTES.saturating_add(
+            elements
+                .saturating_mul(params.q_len())
+                .saturating_mul(digit),
+        )
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.seed.0);
+        for digit in self.keys.values().flat_map(|key| &key.digits) {
+            write_poly(out, &digit.b);
+        }
+    }
+
+    fn read(
+        params: &Arc<RlweParams>,
+        elements: &[usize],
+        reader: &mut Reader<'_>,
+    ) -> Result<Self, CodecError> {
+        let seed = reader.seed()?;
+        let ids = params.extended_ids(params.q_len());
+        let mut keys = BTreeMap::new();
+        for &g in elements {
+            let digits = (0..params.q_len())
+                .map(|i| {
+                    let b = reader.poly(params.basis(), &ids)?;
+                    Ok(KeyDigit {
+                        b,
+                        a: digit_uniform(params, &seed, g, i),
+                    })
+                })
+                .collect::<Result<_, CodecError>>()?;
+            keys.insert(g, GaloisKey { digits });
+        }
+        Ok(Self {
+            params: params.clone(),
+            seed,
+            keys,
+        })
+    }
+}
+
+/// Everything that the owner of a secret key publishes once a session.
+pub struct KeySet {
+    /// For fresh encryptions of zero by whoever answers.
+    pub public: PublicKey,
+    /// For packing.
+    pub galois: GaloisKeys,
+}
+
+impl KeySet {
+    /// The public key and the Galois keys for `elements` (none for parameters without special prime).
+    ///
+    /// # Errors
+    /// As [`GaloisKeys::generate`].
+    pub fn generate(
+        sk: &SecretKey,
+        elements: &[usize],
+        rng: &mut SecretRng,
+    ) -> Result<Self, RlweError> {
+        let public = PublicKey::generate(sk, rng);
+        Ok(Self {
+            public,
+            galois: GaloisKeys::generate(sk, elements, rng)?,
+        })
+    }
+
+    /// Bytes of a key set for that many distinct elements.
+    pub fn bytes(params: &RlweParams, elements: usize) -> usize {
+        let galois = GaloisKeys::payload_bytes(params, elements);
+        crate::codec::HEADER_BYTES
+            .saturating_add(PublicKey::payload_bytes(params))
+            .saturating_add(galois)
+    }
+
+    /// Encodes the key set.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let params = self.public.params();
+        let total = Self::bytes(params, self.galois.keys.len());
+        let mut out = Vec::with_capacity(total);
+        write_header(
+            &mut out,
+            Kind::KeySet,
+            params,
+            total - crate::codec::HEADER_BYTES,
+        );
+        self.public.write(&mut out);
+        self.galois.write(&mut out);
+        out
+    }
+
+    /// Decodes a key set for exactly these elements, in any order, each once.
+    ///
+    /// # Errors
+    /// [`RlweError::Codec`] for any other bytes, [`RlweError::NotAGaloisElement`], [`RlweError::NoSpecialPrime`].
+    pub fn from_bytes(
+        params: &Arc<RlweParams>,
+        elements: &[usize],
+        bytes: &[u8],
+    ) -> Result<Self, RlweError> {
+        check_elements(params, elements)?;
+        let mut sorted = elements.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let payload = PublicKey::payload_bytes(params)
+            .saturating_add(GaloisKeys::payload_bytes(params, sorted.len()));
+        let mut reader = open_artefact(bytes, Kind::KeySet, params, payload)?;
+        let public = PublicKey::read(params, &mut reader)?;
+        let galois = GaloisKeys::read(params, &sorted, &mut reader)?;
+        reader.finish()?;
+        Ok(Self { public, galois })
+    }
+}
+
+fn digit_uniform(
+    params: &RlweParams,
+    seed: &PublicSeed,
+    element: usize,
+    digit: usize,
+) -> RnsPoly<Eval> {
+    let ids = params.extended_ids(params.q_len());
+    uniform(
+        seed,
+        StreamDomain::Galois { element, digit },
+        params.basis(),
+        &ids,
+    )
+}
+
+fn check_elements(params: &RlweParams, elements: &[usize]) -> Result<(), RlweError> {
+    if params.special_prime().is_none() && !elements.is_empty() {
+        return Err(RlweError::NoSpecialPrime);
+    }
+    let n = params.n();
+    let bad = elements.iter().find(|&&g| g % 2 == 0 || g >= 2 * n);
+    bad.map_or(Ok(()), |&element| {
+        Err(RlweError::NotAGaloisElement { element, n })
+    })
+}

@@ -1,0 +1,211 @@
+//! Noise bounds as formulas, so that decryption margins are computed and not guessed.
+//!
+//! A bound has two parts: `|e| ≤ bounded + TAIL·sqrt(variance)`, the first always true, the second
+//! the tail of a sub-Gaussian variable with that variance proxy. [`TAIL`] makes a coefficient exceed its bound
+//! with probability at most 2^-61, so that a ciphertext's noise and the noise of its response
+//! together stay below 2^-60 a coefficient.
+//!
+//! What is sub-Gaussian here: the centred binomial error (sum of 42 fair coins, each with proxy 1/4: proxy
+//! 10.5, equal to its variance); a uniform rounding error of width 1 (proxy 1/12); and any fixed linear
+//! combination of independent ones, with the squared coefficients as weights. A product of two random
+//! polynomials is bounded given one of them, with ‖ternary‖² ≤ N always. One assumption is heuristic and
+//! standard: rounding errors of pseudo-random `a` parts are independent and uniform.
+//!
+//! Decisions that both parties must take alike use only `+ - × / sqrt`, which IEEE 754 rounds the same everywhere.
+
+use crate::params::RlweParams;
+
+/// Variance of the centred binomial error with 42 coins (σ ≈ 3.24).
+pub const ERROR_VARIANCE: f64 = 10.5;
+
+/// Variance of a uniform rounding error in [-1/2, 1/2].
+const ROUNDING_VARIANCE: f64 = 1.0 / 12.0;
+
+/// 2·exp(-TAIL²/2) ≤ 2^-61.
+pub const TAIL: f64 = 9.28;
+
+/// A bound on the coefficients of a noise polynomial; see the module header.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NoiseBound {
+    /// Part that holds always.
+    pub bounded: f64,
+    /// Variance proxy of the rest.
+    pub variance: f64,
+}
+
+impl NoiseBound {
+    /// No noise.
+    pub const ZERO: Self = Self {
+        bounded: 0.0,
+        variance: 0.0,
+    };
+
+    /// A bound known from elsewhere: |e| ≤ 2^`bits`.
+    pub fn from_bits(bits: u32) -> Self {
+        Self {
+            bounded: power_of_two(bits),
+            variance: 0.0,
+        }
+    }
+
+    /// A fresh symmetric encryption of a message scaled into Z_Q: one error, and the rounding of the scale.
+    pub fn fresh_secret() -> Self {
+        Self {
+            bounded: 0.5,
+            variance: ERROR_VARIANCE,
+        }
+    }
+
+    /// A public-key encryption of zero: u·e + e1 + e2·s with ternary u and s.
+    pub fn fresh_public(params: &RlweParams) -> Self {
+        let n = params.n() as f64;
+        Self {
+            bounded: 0.0,
+            variance: ERROR_VARIANCE * (2.0 * n + 1.0),
+        }
+    }
+
+    /// One hybrid key switch of a ciphertext of `limbs` primes: Σ_i d_i·e_i / P with |d_i| ≤ q_i/2, and the
+    /// rounding of both parts by P.
+    pub fn key_switch(params: &RlweParams, limbs: usize) -> Self {
+        let n = params.n() as f64;
+        let p = params.special_prime().map_or(1.0, |p| p as f64);
+        let digits: f64 = params
+            .q()
+            .iter()
+            .take(limbs)
+            .map(|&q| (q as f64 / (2.0 * p)) * (q as f64 / (2.0 * p)))
+            .sum();
+        let switched = Self {
+            bounded: 0.0,
+            variance: digits * n * ERROR_VARIANCE,
+        };
+        switched.add(&Self::rounding(params))
+    }
+
+    /// Rounding of both parts of a ciphertext to integers: of b, and of a against the secret.
+    pub fn rounding(params: &RlweParams) -> Self {
+        Self {
+            bounded: 0.5,
+            variance: ROUNDING_VARIANCE * params.n() as f64,
+        }
+    }
+
+    /// Dropping the low `bits` bits of both parts by rounding to nearest, `bits_b` of b and `bits_a` of a.
+    pub fn truncation(params: &RlweParams, bits_a: u32, bits_b: u32) -> Self {
+        let half = |bits: u32| {
+            if bits == 0 {
+                0.0
+            } else {
+                power_of_two(bits) / 2.0
+            }
+        };
+        let step_a = 2.0 * half(bits_a);
+        Self {
+            bounded: half(bits_b),
+            variance: step_a * step_a * ROUNDING_VARIANCE * params.n() as f64,
+        }
+    }
+
+    /// Sum of two independent noises.
+    #[must_use]
+    pub fn add(&self, other: &Self) -> Self {
+        Self {
+            bounded: self.bounded + other.bounded,
+            variance: self.variance + other.variance,
+        }
+    }
+
+    /// Product with plaintext polynomials: every output coefficient is a sum of at most `terms` products of a
+    /// noise coefficient with a factor of magnitude ≤ `magnitude`. `terms` counts over all ciphertexts that are
+    /// added up, whose errors are independent.
+    #[must_use]
+    pub fn plain_product(&self, magnitude: f64, terms: usize) -> Self {
+        let terms = terms as f64;
+        Self {
+            bounded: self.bounded * magnitude * terms,
+            variance: self.variance * magnitude * magnitude * terms,
+        }
+    }
+
+    /// What `levels` levels of InterLeave (BumbleBee, Figure 6) make of this noise. Every output coefficient that
+    /// is used later is twice one coefficient of one input, the rest cancels; so the factor 2^-levels passes
+    /// the input noise unchanged and every later level doubles the key-switching noise of the earlier ones.
+    #[must_use]
+    pub fn interleave(&self, params: &RlweParams, limbs: usize, levels: u32) -> Self {
+        let switch = Self::key_switch(params, limbs);
+        let (mut doubled, mut bounded, mut variance) = (1.0, 0.0, 0.0);
+        for _ in 0..levels {
+            bounded += doubled * switch.bounded;
+            variance += doubled * doubled * switch.variance;
+            doubled *= 2.0;
+        }
+        self.add(&Self { bounded, variance })
+    }
+
+    /// Modulus switching from the first `from` primes to the first `to` of them, one prime at a time.
+    #[must_use]
+    pub fn modulus_switch(&self, params: &RlweParams, from: usize, to: usize) -> Self {
+        let rounding = Self::rounding(params);
+        let dropped = params.q().iter().take(from).skip(to).rev();
+        dropped.fold(*self, |noise, &q| {
+            let q = q as f64;
+            let scaled = Self {
+                bounded: noise.bounded / q,
+                variance: noise.variance / q / q,
+            };
+            scaled.add(&rounding)
+        })
+    }
+
+    /// The bound itself, exceeded by a coefficient with probability at most 2^-61.
+    pub fn value(&self) -> f64 {
+        self.bounded + TAIL * self.variance.sqrt()
+    }
+
+    /// Smallest integer b with [`NoiseBound::value`] ≤ 2^b.
+    pub fn bits(&self) -> u32 {
+        let value = self.value();
+        (0..1023)
+            .find(|&b| value <= power_of_two(b))
+            .unwrap_or(1023)
+    }
+}
+
+/// 2^`bits` exactly, for bits < 1023.
+pub(crate) fn power_of_two(bits: u32) -> f64 {
+    f64::from_bits(u64::from(1023 + bits.min(1022)) << 52)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tail_is_what_it_says() {
+        let log2_tail = 1.0 - TAIL * TAIL / 2.0 / std::f64::consts::LN_2;
+        assert!(log2_tail <= -61.0 && log2_tail > -62.0);
+    }
+
+    #[test]
+    fn powers_and_bits() {
+        assert_eq!(power_of_two(0), 1.0);
+        assert_eq!(power_of_two(100), 2f64.powi(100));
+        assert_eq!(NoiseBound::from_bits(37).bits(), 37);
+        assert_eq!(NoiseBound::ZERO.bits(), 0);
+    }
+
+    /// The figures that the presets were chosen with.
+    #[test]
+    fn preset_figures() {
+        let params = RlweParams::olt_small().unwrap();
+        assert_eq!(NoiseBound::fresh_secret().bits(), 5);
+        assert_eq!(NoiseBound::fresh_public(&params).bits(), 12);
+        // Weights of 20 bits over an inner dimension of 1536, then 13 levels of InterLeave.
+        let product = NoiseBound::fresh_secret().plain_product(power_of_two(20), 1536);
+        let packed = product.interleave(&params, 2, 13);
+        assert!(packed.bits() <= 34, "{}", packed.bits());
+        let one_prime = packed.modulus_switch(&params, 2, 1);
+        assert!(one_prime.bits() <= 8, "{}", one_prime.bits());
+    }
+}

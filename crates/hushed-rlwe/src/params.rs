@@ -1,0 +1,367 @@
+//! Parameter sets: a literal with public fields is parsed once into checked, immutable parameters.
+//!
+//! The ring is R = Z[X]/(X^N + 1). Ciphertexts live modulo Q = q_0·q_1·…, or modulo a prefix of
+//! that product; key-switching keys live modulo Q·P. Every secret is dense ternary (uniform on
+//! {-1, 0, 1}), every error centred binomial with variance 10.5.
+//!
+//! 128-bit security: log2(QP) is held below the limits of the *Security Guidelines for
+//! Implementing Homomorphic Encryption* (Bossuat et al., IACR CiC 1(4):26, 2024, Table 5.2, ternary
+//! secrets) less a margin of about 3 %, because later runs of the lattice estimator moved some of the
+//! published figures by one or two bits. A literal outside the table is refused; smaller sets exist
+//! only in tests and say so in their name.
+
+use std::sync::Arc;
+
+use hushed_math::RnsBasis;
+use hushed_math::primes::is_prime;
+use sha2::{Digest, Sha256};
+
+use crate::error::ParamsError;
+
+/// Largest log2(QP) for 128 bits with dense ternary secrets, as `(log2 N, limit)`.
+pub const SECURITY_LIMITS: [(u32, f64); 5] = [
+    (12, 102.0),
+    (13, 207.0),
+    (14, 417.0),
+    (15, 841.0),
+    (16, 1684.0),
+];
+
+/// Most primes of a parameter set; bounds every allocation that a literal can cause.
+pub const MAX_PRIMES: usize = 40;
+
+/// Hybrid key switching is built for one digit a ciphertext prime, hence one special prime.
+const MAX_SPECIAL_PRIMES: usize = 1;
+
+/// The table's limit on log2(QP) at ring degree 2^`log_n`, `None` outside the table.
+pub fn security_limit(log_n: u32) -> Option<f64> {
+    SECURITY_LIMITS
+        .iter()
+        .find(|(l, _)| *l == log_n)
+        .map(|(_, limit)| *limit)
+}
+
+/// A parameter set as written down; [`RlweParams::new`] checks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RlweLiteral {
+    /// log2 of the ring degree N.
+    pub log_n: u32,
+    /// Ciphertext primes, each ≡ 1 modulo 2N and below 2^50. Ciphertexts use prefixes of this list.
+    pub q: Vec<u64>,
+    /// Special primes of hybrid key switching; a digit is as many ciphertext primes as there are special
+    /// ones. Empty: no key switching.
+    pub p: Vec<u64>,
+}
+
+/// Checked parameters: ring, primes, basis and the hash that identifies them on the wire.
+pub struct RlweParams {
+    literal: RlweLiteral,
+    basis: Arc<RnsBasis>,
+    hash: [u8; 16],
+}
+
+impl RlweParams {
+    /// Checks a literal against the table and builds its tables.
+    ///
+    /// # Errors
+    /// Every way in which a literal can be wrong has its own [`ParamsError`].
+    pub fn new(literal: RlweLiteral) -> Result<Arc<Self>, ParamsError> {
+        let limit = security_limit(literal.log_n).ok_or(ParamsError::DegreeOutOfTable {
+            log_n: literal.log_n,
+        })?;
+        let log_qp = log2_product(literal.q.iter().chain(&literal.p));
+        if log_qp > limit {
+            return Err(ParamsError::Insecure {
+                log_n: literal.log_n,
+                log_qp,
+                limit,
+            });
+        }
+        Self::build(literal)
+    }
+
+    /// Parameters without the security check, for tests that need small rings. **Insecure.**
+    ///
+    /// # Errors
+    /// As [`RlweParams::new`], without the table.
+    #[cfg(any(test, feature = "insecure-test-parameters"))]
+    pub fn insecure_for_tests(literal: RlweLiteral) -> Result<Arc<Self>, ParamsError> {
+        Self::build(literal)
+    }
+
+    /// Products with small plaintexts (weights): N = 2^13, Q ≈ 2^100, P ≈ 2^50.
+    ///
+    /// Its primes are the first of [`RlweParams::olt_full`], so that one key set of the full
+    /// parameters also serves ciphertexts of two primes.
+    ///
+    /// # Errors
+    /// None in practice: a test builds every preset.
+    pub fn olt_small() -> Result<Arc<Self>, ParamsError> {
+        let [q0, q1, _, p] = PRIMES_50;
+        Self::new(RlweLiteral {
+            log_n: 13,
+            q: vec![q0, q1],
+            p: vec![p],
+        })
+    }
+
+    /// Products with full 64-bit plaintexts (share by share): N = 2^13, Q ≈ 2^150, P ≈ 2^50.
+    ///
+    /// # Errors
+    /// None in practice: a test builds every preset.
+    pub fn olt_full() -> Result<Arc<Self>, ParamsError> {
+        let [q0, q1, q2, p] = PRIMES_50;
+        Self::new(RlweLiteral {
+            log_n: 13,
+            q: vec![q0, q1, q2],
+            p: vec![p],
+        })
+    }
+
+    /// Batched oblivious linear evaluation: N = 2^13, Q ≈ 2^164 of four 41-bit primes, no key switching.
+    ///
+    /// Three primes below 2^50 would leave 10 to 14 bits too few for flooding to 2^-40 after the
+    /// union over an inference.
+    ///
+    /// # Errors
+    /// None in practice: a test builds every preset.
+    pub fn ole() -> Result<Arc<Self>, ParamsError> {
+        Self::new(RlweLiteral {
+            log_n: 13,
+            q: PRIMES_41.to_vec(),
+            p: Vec::new(),
+        })
+    }
+
+    /// log2 of the ring degree.
+    pub fn log_n(&self) -> u32 {
+        self.literal.log_n
+    }
+
+    /// The ring degree N.
+    pub fn n(&self) -> usize {
+        1 << self.literal.log_n
+    }
+
+    /// The literal that these parameters were parsed from.
+    pub fn literal(&self) -> &RlweLiteral {
+        &self.literal
+    }
+
+    /// Ciphertext primes.
+    pub fn q(&self) -> &[u64] {
+        &self.literal.q
+    }
+
+    /// Number of ciphertext primes.
+    pub fn q_len(&self) -> usize {
+        self.literal.q.len()
+    }
+
+    /// The special prime of key switching, if any.
+    pub fn special_prime(&self) -> Option<u64> {
+        self.literal.p.first().copied()
+    }
+
+    /// The RNS basis: the ciphertext primes, then the special ones.
+    pub fn basis(&self) -> &Arc<RnsBasis> {
+        &self.basis
+    }
+
+    /// Basis indices of a ciphertext of `limbs` primes.
+    pub fn ciphertext_ids(&self, limbs: usize) -> Vec<usize> {
+        (0..limbs).collect()
+    }
+
+    /// Basis indices of key-switching keys, or of an extended digit of a ciphertext of `limbs` primes.
+    pub fn extended_ids(&self, limbs: usize) -> Vec<usize> {
+        (0..limbs).chain(self.q_len()..self.basis.len()).collect()
+    }
+
+    /// log2 of the modulus of a ciphertext of `limbs` primes.
+    pub fn log2_q(&self, limbs: usize) -> f64 {
+        log2_product(self.literal.q.iter().take(limbs))
+    }
+
+    /// log2 of the product of all primes, the largest modulus that any sample is published under.
+    pub fn log2_qp(&self) -> f64 {
+        log2_product(self.literal.q.iter().chain(&self.literal.p))
+    }
+
+    /// 16 bytes that identify the parameter set in every artefact.
+    pub fn hash(&self) -> &[u8; 16] {
+        &self.hash
+    }
+
+    /// Galois elements N/h + 1 for h = 1, 2, …, 2^(`levels`-1): what `levels` levels of InterLeave need
+    /// (BumbleBee, NDSS 2025, Figure 6).
+    pub fn interleave_elements(&self, levels: u32) -> Vec<usize> {
+        (0..levels.min(self.log_n()))
+            .map(|i| (self.n() >> i) + 1)
+            .collect()
+    }
+
+    fn build(literal: RlweLiteral) -> Result<Arc<Self>, ParamsError> {
+        // 2^17 is the largest degree of the security guidelines, 2^2 the smallest with a kernel.
+        if !(2..=17).contains(&literal.log_n) {
+            return Err(ParamsError::UnsupportedDegree {
+                log_n: literal.log_n,
+            });
+        }
+        if literal.q.is_empty() {
+            return Err(ParamsError::NoCiphertextPrimes);
+        }
+        let given = literal.p.len();
+        if given > MAX_SPECIAL_PRIMES {
+            return Err(ParamsError::TooManySpecialPrimes {
+                given,
+                limit: MAX_SPECIAL_PRIMES,
+            });
+        }
+        let moduli: Vec<u64> = literal.q.iter().chain(&literal.p).copied().collect();
+        if moduli.len() > MAX_PRIMES {
+            return Err(ParamsError::TooManyPrimes {
+                given: moduli.len(),
+                limit: MAX_PRIMES,
+            });
+        }
+        let two_n = 2u64 << literal.log_n;
+        for (i, &m) in moduli.iter().enumerate() {
+            if m % two_n != 1 || !is_prime(m) {
+                return Err(ParamsError::NotAnNttPrime { value: m, two_n });
+            }
+            if moduli.iter().take(i).any(|&other| other == m) {
+                return Err(ParamsError::RepeatedPrime { prime: m });
+            }
+        }
+        let basis = RnsBasis::new(1 << literal.log_n, &moduli)?;
+        let hash = hash_literal(&literal);
+        Ok(Arc::new(Self {
+            literal,
+            basis,
+            hash,
+        }))
+    }
+}
+
+/// The four largest primes below 2^50 that are 1 modulo 2^14.
+const PRIMES_50: [u64; 4] = [
+    0x3_ffff_fffc_c001,
+    0x3_ffff_ffef_4001,
+    0x3_ffff_ffe9_4001,
+    0x3_ffff_ffff_c001,
+];
+
+/// The four largest primes below 2^41 that are 1 modulo 2^14.
+const PRIMES_41: [u64; 4] = [
+    0x1ff_ffff_0001,
+    0x1ff_fffb_0001,
+    0x1ff_fff2_4001,
+    0x1ff_ffed_8001,
+];
+
+fn log2_product<'a>(primes: impl Iterator<Item = &'a u64>) -> f64 {
+    primes.map(|&p| (p as f64).log2()).sum()
+}
+
+fn hash_literal(literal: &RlweLiteral) -> [u8; 16] {
+    let mut h = Sha256::new();
+    h.update(b"hushed rlwe parameters 1");
+    h.update(literal.log_n.to_le_bytes());
+    for list in [&literal.q, &literal.p] {
+        h.update((list.len() as u64).to_le_bytes());
+        for p in list {
+            h.update(p.to_le_bytes());
+        }
+    }
+    let digest: [u8; 32] = h.finalize().into();
+    let mut out = [0; 16];
+    out.copy_from_slice(&digest[..16]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_hold_the_table() {
+        for (params, log_qp) in [
+            (RlweParams::olt_small().unwrap(), 150.0),
+            (RlweParams::olt_full().unwrap(), 200.0),
+            (RlweParams::ole().unwrap(), 164.0),
+        ] {
+            assert!((params.log2_qp() - log_qp).abs() < 0.01);
+            assert!(params.log2_qp() <= security_limit(params.log_n()).unwrap());
+        }
+    }
+
+    #[test]
+    fn small_is_a_prefix_of_full() {
+        let (small, full) = (
+            RlweParams::olt_small().unwrap(),
+            RlweParams::olt_full().unwrap(),
+        );
+        assert_eq!(small.q(), &full.q()[..2]);
+        assert_eq!(small.special_prime(), full.special_prime());
+        assert_ne!(small.hash(), full.hash());
+    }
+
+    #[test]
+    fn refusals() {
+        let good = RlweParams::olt_small().unwrap().literal().clone();
+        let with = |f: &dyn Fn(&mut RlweLiteral)| {
+            let mut l = good.clone();
+            f(&mut l);
+            RlweParams::new(l).err().unwrap()
+        };
+        // 150 bits at N = 2^12: over the limit of 102.
+        assert!(matches!(
+            with(&|l| l.log_n = 12),
+            ParamsError::Insecure { log_n: 12, .. }
+        ));
+        assert!(matches!(
+            with(&|l| l.log_n = 11),
+            ParamsError::DegreeOutOfTable { .. }
+        ));
+        assert!(matches!(
+            with(&|l| l.log_n = 63),
+            ParamsError::DegreeOutOfTable { .. }
+        ));
+        assert!(matches!(
+            with(&|l| l.q.clear()),
+            ParamsError::NoCiphertextPrimes
+        ));
+        assert!(matches!(
+            with(&|l| l.q[0] -= 2),
+            ParamsError::NotAnNttPrime { .. }
+        ));
+        assert!(matches!(
+            with(&|l| l.q[0] = 0),
+            ParamsError::NotAnNttPrime { .. }
+        ));
+        assert!(matches!(
+            with(&|l| l.q[1] = l.p[0]),
+            ParamsError::RepeatedPrime { .. }
+        ));
+        assert!(matches!(
+            with(&|l| {
+                l.log_n = 14;
+                l.p = PRIMES_50[2..].to_vec();
+            }),
+            ParamsError::TooManySpecialPrimes { given: 2, limit: 1 }
+        ));
+        assert!(matches!(
+            RlweParams::insecure_for_tests(RlweLiteral { log_n: 40, ..good }),
+            Err(ParamsError::UnsupportedDegree { .. })
+        ));
+    }
+
+    #[test]
+    fn interleave_elements_are_odd_and_counted() {
+        let params = RlweParams::olt_small().unwrap();
+        assert_eq!(params.interleave_elements(3), vec![8193, 4097, 2049]);
+        assert_eq!(params.interleave_elements(99).len(), 13);
+        assert_eq!(params.interleave_elements(13).last(), Some(&3));
+    }
+}

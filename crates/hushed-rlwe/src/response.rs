@@ -1,0 +1,256 @@
+//! The form in which a server answers: a ciphertext turned into additive shares, one part for each party
+//! (BumbleBee, NDSS 2025, Algorithm 4, "Coeff").
+//!
+//! In: a ciphertext of phase ⌊Q/2^ℓ·m⌉ + noise under the opener's key. Out: bytes for the opener, from which it gets u,
+//! and the answerer's share v, with u + v = m + e modulo 2^ℓ and |e| ≤ 1.
+//!
+//! # Steps, in this order
+//! 1. switch to the first k primes, modulus Q', the fewest that keep the bound below;
+//! 2. add a fresh encryption of zero made under the opener's public key modulo Q', one for this ciphertext alone;
+//! 3. add r, uniform on all N coefficients modulo Q', to b; v = −⌊2^ℓ·r/Q'⌉;
+//! 4. keep the b coefficients that are asked for, and only the top bits of b and of a.
+//!
+//! # What the opener sees
+//! Let (a', b') be the pair after step 3. What is sent is a function of (a', b') and of public sizes alone: the truncations
+//! of step 4 round a' and b' and nothing else, and step 1 happens before any masking, so its rounding is a part of
+//! the pair that gets masked.
+//! * b' = … + r with r uniform on R_Q', independent of everything and used nowhere else: b' is uniform given a' and
+//!   all inputs of the answerer. Coefficients that are not asked for are dropped after masking.
+//! * a' = a + (u·pk_a + e_2) with u, e_2 fresh. The only other use of u is in b', which r hides. So
+//!   (pk_a, u·pk_a + e_2) is one RLWE sample with a dense ternary secret modulo Q', and a' is
+//!   pseudo-random given the opener's own secret key. Two responses that shared one zero would reveal a_1 − a_2, a linear
+//!   function of the answerer's plaintexts; therefore the zero is made inside [`ResponseFormat::answer`] and cannot be
+//!   passed in. An encryption of zero supplied by the key's owner would hide nothing.
+//!
+//! A simulator sends truncations of uniform polynomials. The error e is a function of b' and of the noise; it enters the shares as
+//! part of the functionality (H2A with an error of one unit) and is not sent to anyone.
+//!
+//! # The bound
+//! With t = 2^ℓ·r/Q' and δ = 2^ℓ·noise'/Q', u + v − m = ⌊t + δ⌉ − ⌊t⌉, which is −1, 0 or 1 when |δ| ≤ 1. noise' collects the
+//! switched input noise, the rounding of the switch, the fresh zero and both truncations, and is held to
+//! Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-61 (plus what the caller's bound on the
+//! input noise admits).
+
+use std::sync::Arc;
+
+use hushed_math::rng::SecretRng;
+use hushed_math::{Coeff, RnsPoly};
+
+use crate::ciphertext::Ciphertext;
+use crate::error::RlweError;
+use crate::evaluator::modulus_switch;
+use crate::keys::{PublicKey, SecretKey};
+use crate::message::RingScale;
+use crate::noise::{NoiseBound, power_of_two};
+use crate::params::RlweParams;
+use crate::truncate::Truncation;
+
+/// Which coefficients of a response are asked for; both parties know it from the shapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Positions(Vec<usize>);
+
+impl Positions {
+    /// All N coefficients.
+    pub fn all(params: &RlweParams) -> Self {
+        Self((0..params.n()).collect())
+    }
+
+    /// Strictly increasing positions below N.
+    ///
+    /// # Errors
+    /// [`RlweError::Positions`].
+    pub fn new(params: &RlweParams, positions: Vec<usize>) -> Result<Self, RlweError> {
+        let n = params.n();
+        let increasing = positions.windows(2).all(|w| w.first() < w.last());
+        if !increasing || positions.last().is_some_and(|&last| last >= n) {
+            return Err(RlweError::Positions { n });
+        }
+        Ok(Self(positions))
+    }
+
+    /// The positions, ascending.
+    pub fn as_slice(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Sizes of a response, agreed by both parties from public figures.
+#[derive(Clone)]
+pub struct ResponseFormat {
+    params: Arc<RlweParams>,
+    input_limbs: usize,
+    scale: RingScale,
+    truncation: Truncation,
+    noise: NoiseBound,
+}
+
+impl ResponseFormat {
+    /// The smallest format for `ell`-bit shares out of ciphertexts of all primes whose noise is at most
+    /// 2^`input_noise_bits`.
+    ///
+    /// # Errors
+    /// [`RlweError::NoRoomForResponse`] when even two primes leave no room, [`RlweError::RingBits`].
+    pub fn for_ring(
+        params: &Arc<RlweParams>,
+        ell: u32,
+        input_noise_bits: u32,
+    ) -> Result<Self, RlweError> {
+        Self::for_ring_at(params, params.q_len(), ell, input_noise_bits)
+    }
+
+    /// As [`ResponseFormat::for_ring`], out of ciphertexts of the first `input_limbs` primes.
+    ///
+    /// # Errors
+    /// As there, and [`RlweError::LimbCount`].
+    pub fn for_ring_at(
+        params: &Arc<RlweParams>,
+        input_limbs: usize,
+        ell: u32,
+        input_noise_bits: u32,
+    ) -> Result<Self, RlweError> {
+        if input_limbs == 0 || input_limbs > params.q_len() {
+            return Err(RlweError::LimbCount {
+                given: input_limbs,
+                available: params.q_len(),
+            });
+        }
+        let input = NoiseBound::from_bits(input_noise_bits);
+        for limbs in 1..=input_limbs.min(Truncation::MAX_LIMBS) {
+            let scale = RingScale::new(params, limbs, ell)?;
+            let modulus = params
+                .q()
+                .iter()
+                .take(limbs)
+                .fold(1.0, |acc, &q| acc * q as f64);
+            let capacity = modulus / power_of_two(ell);
+            let arrived = input
+                .modulus_switch(params, input_limbs, limbs)
+                .add(&NoiseBound::fresh_public(params));
+            let fits = |&(bits_a, bits_b): &(u32, u32)| {
+                arrived
+                    .add(&NoiseBound::truncation(params, bits_a, bits_b))
+                    .value()
+                    <= capacity
+            };
+            // Every bit dropped of either part saves the same; of equal savings take the least noise.
+            let noise_of = |bits_a, bits_b| NoiseBound::truncation(params, bits_a, bits_b).value();
+            let choice = (0..=ell)
+                .flat_map(|a| (0..=ell).map(move |b| (a, b)))
+                .filter(fits)
+                .max_by(|&(a1, b1), &(a2, b2)| {
+                    let saved = (a1 + b1).cmp(&(a2 + b2));
+                    saved.then(noise_of(a2, b2).total_cmp(&noise_of(a1, b1)))
+                });
+            if let Some((bits_a, bits_b)) = choice {
+                return Ok(Self {
+                    params: params.clone(),
+                    input_limbs,
+                    scale,
+                    truncation: Truncation::new(params, limbs, bits_a, bits_b)?,
+                    noise: arrived.add(&NoiseBound::truncation(params, bits_a, bits_b)),
+                });
+            }
+        }
+        Err(RlweError::NoRoomForResponse {
+            ell,
+            noise_bits: input_noise_bits,
+            limbs: input_limbs,
+        })
+    }
+
+    /// Bits of a share.
+    pub fn ell(&self) -> u32 {
+        self.scale.ell()
+    }
+
+    /// Primes of the response's modulus.
+    pub fn limbs(&self) -> usize {
+        self.scale.limbs()
+    }
+
+    /// Bits sent for a coefficient of a and of b.
+    pub fn coefficient_bits(&self) -> (u32, u32) {
+        self.truncation.widths()
+    }
+
+    /// Noise of the opened response, at most Q'/2^ℓ.
+    pub fn noise(&self) -> NoiseBound {
+        self.noise
+    }
+
+    /// How the parts are cut; the same for every response of this format.
+    pub fn truncation(&self) -> &Truncation {
+        &self.truncation
+    }
+
+    /// Bytes of one response with `used` coefficients.
+    pub fn bytes(&self, used: usize) -> usize {
+        self.truncation.bytes(used)
+    }
+
+    /// Answers one ciphertext: appends [`ResponseFormat::bytes`] bytes for the opener to `out` and returns
+    /// the answerer's share of the coefficients at `used`.
+    ///
+    /// # Errors
+    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not belong together.
+    pub fn answer(
+        &self,
+        ct: &Ciphertext,
+        key: &PublicKey,
+        used: &Positions,
+        rng: &mut SecretRng,
+        out: &mut Vec<u8>,
+    ) -> Result<Vec<u64>, RlweError> {
+        ct.check(&self.params)?;
+        if ct.limbs() != self.input_limbs {
+            return Err(RlweError::LimbCount {
+                given: ct.limbs(),
+                available: self.input_limbs,
+            });
+        }
+        let switched = modulus_switch(&self.params, ct.clone(), self.limbs())?;
+        let (mut b, a) = key.add_zero(switched, rng)?;
+        let mask = self.mask(rng);
+        b.add_assign(&mask);
+        let mut share = self.scale.scale_down_at(&mask, used.as_slice())?;
+        let ring = u64::MAX >> (64 - self.ell());
+        share.iter_mut().for_each(|v| *v = v.wrapping_neg() & ring);
+        self.truncation.write(&b, &a, used.as_slice(), out)?;
+        Ok(share)
+    }
+
+    /// Opens one response of exactly [`ResponseFormat::bytes`] bytes: the opener's share of the coefficients at `used`.
+    ///
+    /// # Errors
+    /// [`RlweError::Codec`] for bytes of another length or with values out of range.
+    pub fn open(
+        &self,
+        bytes: &[u8],
+        key: &SecretKey,
+        used: &Positions,
+    ) -> Result<Vec<u64>, RlweError> {
+        let (b, a) = self.truncation.read(bytes, used.as_slice())?;
+        let phase = key.phase(b, a)?;
+        self.scale.scale_down_at(&phase, used.as_slice())
+    }
+
+    /// Uniform on R_Q'.
+    fn mask(&self, rng: &mut SecretRng) -> RnsPoly<Coeff> {
+        let ids = self.params.ciphertext_ids(self.limbs());
+        let mut mask = RnsPoly::zero(self.params.basis(), &ids);
+        for &id in &ids {
+            hushed_math::sample::uniform(rng, self.params.basis().modulus(id), mask.limb_mut(id));
+        }
+        mask
+    }
+}

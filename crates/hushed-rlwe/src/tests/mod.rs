@@ -1,0 +1,99 @@
+//! Tests against clear polynomial arithmetic, and what they share.
+
+mod arithmetic;
+mod bytes;
+mod message;
+mod response;
+
+use std::sync::Arc;
+
+use hushed_math::rng::SecretRng;
+use hushed_math::{Coeff, RnsPoly};
+
+use crate::params::{RlweLiteral, RlweParams};
+
+/// N = 2^8, Q of three 50-bit primes, one special prime. Insecure.
+fn tiny() -> Arc<RlweParams> {
+    let literal = RlweParams::olt_full().unwrap().literal().clone();
+    RlweParams::insecure_for_tests(RlweLiteral {
+        log_n: 8,
+        ..literal
+    })
+    .unwrap()
+}
+
+/// N = 2^4: small enough to try every length and every byte. Insecure.
+fn minute() -> Arc<RlweParams> {
+    let literal = RlweParams::olt_small().unwrap().literal().clone();
+    RlweParams::insecure_for_tests(RlweLiteral {
+        log_n: 4,
+        ..literal
+    })
+    .unwrap()
+}
+
+fn rng(seed: u64) -> SecretRng {
+    SecretRng::insecure_from_seed(seed)
+}
+
+fn shares(rng: &mut SecretRng, n: usize, ell: u32) -> Vec<u64> {
+    (0..n).map(|_| rng.next_u64() >> (64 - ell)).collect()
+}
+
+/// Small signed integers of at most `bits` bits.
+fn small(rng: &mut SecretRng, n: usize, bits: u32) -> Vec<i64> {
+    (0..n)
+        .map(|_| (rng.next_u64() as i64) >> (64 - bits))
+        .collect()
+}
+
+/// x·w modulo X^N + 1 and 2^ell, schoolbook.
+fn clear_product(x: &[u64], w: &[i64], ell: u32) -> Vec<u64> {
+    let n = x.len();
+    let mut out = vec![0u64; n];
+    for (i, &x) in x.iter().enumerate() {
+        for (j, &w) in w.iter().enumerate() {
+            let term = x.wrapping_mul(w as u64);
+            let k = (i + j) % n;
+            out[k] = if i + j < n {
+                out[k].wrapping_add(term)
+            } else {
+                out[k].wrapping_sub(term)
+            };
+        }
+    }
+    out.into_iter().map(|v| reduce(v, ell)).collect()
+}
+
+/// x(X^g) modulo X^N + 1 and 2^ell.
+fn clear_automorphism(x: &[u64], g: usize, ell: u32) -> Vec<u64> {
+    let n = x.len();
+    let mut out = vec![0; n];
+    for (i, &x) in x.iter().enumerate() {
+        let at = i * g % (2 * n);
+        out[at % n] = if at < n {
+            x
+        } else {
+            reduce(x.wrapping_neg(), ell)
+        };
+    }
+    out
+}
+
+fn reduce(v: u64, ell: u32) -> u64 {
+    v & (u64::MAX >> (64 - ell))
+}
+
+/// Largest |coefficient| of a polynomial whose coefficients are small integers, which is asserted.
+fn largest(poly: &RnsPoly<Coeff>) -> f64 {
+    let centred = |j: usize, i: usize| poly.basis().modulus(poly.ids()[j]).centre(poly.limb(j)[i]);
+    let mut largest = 0;
+    for i in 0..poly.n() {
+        let value = centred(0, i);
+        for j in 1..poly.ids().len() {
+            assert_eq!(centred(j, i), value, "not a small integer");
+        }
+        largest = largest.max(value.unsigned_abs());
+    }
+    largest as f64
+}

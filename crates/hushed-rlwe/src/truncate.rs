@@ -1,0 +1,234 @@
+//! Polynomials over one or two primes as integers modulo Q' < 2^100, of which only the top bits are sent.
+//!
+//! A coefficient c is sent as ⌊(c + 2^(d-1))/2^d⌋ and read as that times 2^d modulo Q'; the error is at most 2^(d-1),
+//! also where the rounding wraps past Q'. Only coefficients that are public or already uniformly masked come here, and the time
+//! does not depend on them anyway.
+//!
+//! Layout: all N coefficients of a, then the chosen coefficients of b. A field wider than 64 bits is sent as two packed lists,
+//! the low words first. Each list starts at a byte.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use hushed_math::bits::{pack_bits, packed_len, unpack_bits};
+use hushed_math::{Coeff, Modulus, RnsPoly};
+
+use crate::codec::Reader;
+use crate::error::{CodecError, RlweError};
+use crate::message::check_limbs;
+use crate::params::RlweParams;
+
+/// How many low bits are dropped of either part, and what follows from it.
+#[derive(Clone)]
+pub struct Truncation {
+    params: Arc<RlweParams>,
+    limbs: usize,
+    a: Field,
+    b: Field,
+}
+
+/// One kind of coefficient: `drop` bits dropped, values up to `max` sent in `width` bits.
+#[derive(Clone, Copy)]
+struct Field {
+    drop: u32,
+    width: u32,
+    max: u128,
+}
+
+impl Field {
+    fn new(modulus: u128, drop: u32) -> Self {
+        let half = (1u128 << drop) >> 1;
+        let max = (modulus - 1 + half) >> drop;
+        Self {
+            drop,
+            width: (128 - max.leading_zeros()).max(1),
+            max,
+        }
+    }
+
+    fn bytes(&self, count: usize) -> usize {
+        let low = packed_len(count, self.width.min(64)).unwrap_or(usize::MAX);
+        let high = packed_len(count, self.width.saturating_sub(64)).unwrap_or(usize::MAX);
+        low.saturating_add(high)
+    }
+
+    fn write(&self, values: impl Iterator<Item = u128>, out: &mut Vec<u8>) {
+        let half = (1u128 << self.drop) >> 1;
+        let (low, high): (Vec<u64>, Vec<u64>) = values
+            .map(|c| (c + half) >> self.drop)
+            .map(|t| (t as u64, (t >> 64) as u64))
+            .unzip();
+        pack_bits(&low, self.width.min(64), out);
+        if self.width > 64 {
+            pack_bits(&high, self.width - 64, out);
+        }
+    }
+
+    /// The integers that `write` rounded, not yet reduced modulo Q'.
+    fn read(&self, bytes: &mut Reader<'_>, count: usize) -> Result<Vec<u128>, CodecError> {
+        let mut list = |width: u32| {
+            let packed = bytes.take(packed_len(count, width).unwrap_or(usize::MAX))?;
+            unpack_bits(packed, width, count).ok_or(CodecError::Padding)
+        };
+        let low = list(self.width.min(64))?;
+        let high = if self.width > 64 {
+            list(self.width - 64)?
+        } else {
+            vec![0; count]
+        };
+        let join = |(low, high): (u64, u64)| {
+            let t = u128::from(high) << 64 | u128::from(low);
+            if t > self.max {
+                Err(CodecError::Coefficient)
+            } else {
+                Ok(t << self.drop)
+            }
+        };
+        low.into_iter().zip(high).map(join).collect()
+    }
+}
+
+impl Truncation {
+    /// Most primes that fit the integers used here.
+    pub const MAX_LIMBS: usize = 2;
+
+    /// Drops `bits_a` bits of a and `bits_b` bits of b, both modulo the first `limbs` primes.
+    ///
+    /// # Errors
+    /// [`RlweError::LimbCount`] unless 1 ≤ limbs ≤ [`Truncation::MAX_LIMBS`]; [`RlweError::RingBits`] if more bits are to be
+    /// dropped than there are.
+    pub fn new(
+        params: &Arc<RlweParams>,
+        limbs: usize,
+        bits_a: u32,
+        bits_b: u32,
+    ) -> Result<Self, RlweError> {
+        let available = params.q_len().min(Self::MAX_LIMBS);
+        if limbs == 0 || limbs > available {
+            return Err(RlweError::LimbCount {
+                given: limbs,
+                available,
+            });
+        }
+        let modulus = params
+            .q()
+            .iter()
+            .take(limbs)
+            .fold(1u128, |acc, &q| acc * u128::from(q));
+        if let Some(&ell) = [bits_a, bits_b]
+            .iter()
+            .find(|&&bits| modulus >> bits.min(127) < 2)
+        {
+            return Err(RlweError::RingBits { ell });
+        }
+        let field = |bits| Field::new(modulus, bits);
+        Ok(Self {
+            params: params.clone(),
+            limbs,
+            a: field(bits_a),
+            b: field(bits_b),
+        })
+    }
+
+    /// Bits sent for a coefficient of a and of b.
+    pub fn widths(&self) -> (u32, u32) {
+        (self.a.width, self.b.width)
+    }
+
+    /// Bytes for `used` coefficients of b.
+    pub fn bytes(&self, used: usize) -> usize {
+        self.a
+            .bytes(self.params.n())
+            .saturating_add(self.b.bytes(used))
+    }
+
+    /// Appends the top bits of `a`, and of `b` at the positions `used`.
+    ///
+    /// # Errors
+    /// [`RlweError::Limbs`] if a part carries other primes, [`RlweError::Positions`].
+    pub fn write(
+        &self,
+        b: &RnsPoly<Coeff>,
+        a: &RnsPoly<Coeff>,
+        used: &[usize],
+        out: &mut Vec<u8>,
+    ) -> Result<(), RlweError> {
+        check_limbs(&self.params, a, self.limbs)?;
+        check_limbs(&self.params, b, self.limbs)?;
+        let b = self.integers(b);
+        let chosen: Option<Vec<u128>> = used.iter().map(|&i| b.get(i).copied()).collect();
+        let chosen = chosen.ok_or(RlweError::Positions { n: self.params.n() })?;
+        out.reserve(self.bytes(used.len()));
+        self.a.write(self.integers(a).into_iter(), out);
+        self.b.write(chosen.into_iter(), out);
+        Ok(())
+    }
+
+    /// Reads (b, a); the coefficients of b that were not sent are zero.
+    ///
+    /// # Errors
+    /// [`RlweError::Codec`] for another length or values that no writer makes; [`RlweError::Positions`].
+    pub fn read(
+        &self,
+        bytes: &[u8],
+        used: &[usize],
+    ) -> Result<(RnsPoly<Coeff>, RnsPoly<Coeff>), RlweError> {
+        let n = self.params.n();
+        let expected = self.bytes(used.len());
+        if bytes.len() != expected {
+            return Err(CodecError::Length {
+                given: bytes.len(),
+                expected,
+            }
+            .into());
+        }
+        let mut reader = Reader::new(bytes);
+        let a = self.a.read(&mut reader, n)?;
+        let mut b = vec![0; n];
+        for (&i, value) in used.iter().zip(self.b.read(&mut reader, used.len())?) {
+            *b.get_mut(i).ok_or(RlweError::Positions { n })? = value;
+        }
+        Ok((self.residues(&b), self.residues(&a)))
+    }
+
+    /// The integers in [0, Q') that the residues stand for.
+    fn integers(&self, poly: &RnsPoly<Coeff>) -> Vec<u128> {
+        let low = poly.limb(0);
+        let Some(pair) = self.pair().filter(|_| self.limbs == 2) else {
+            return low.iter().map(|&c| u128::from(c)).collect();
+        };
+        let (m0, m1, inverse) = pair;
+        low.iter()
+            .zip(poly.limb(1))
+            .map(|(&c0, &c1)| {
+                // Garner: c0 + q0·[(c1 − c0)/q0 mod q1] < q0·q1.
+                let t = m1.mul(m1.sub(c1, m1.reduce(c0)), inverse);
+                u128::from(c0) + u128::from(m0.value()) * u128::from(t)
+            })
+            .collect()
+    }
+
+    /// Both moduli and q_0^-1 modulo q_1.
+    fn pair(&self) -> Option<(Modulus, Modulus, u64)> {
+        if self.params.q_len() < 2 {
+            return None;
+        }
+        let (m0, m1) = (
+            *self.params.basis().modulus(0),
+            *self.params.basis().modulus(1),
+        );
+        Some((m0, m1, m1.inv(m1.reduce(m0.value()))?))
+    }
+
+    fn residues(&self, integers: &[u128]) -> RnsPoly<Coeff> {
+        let ids = self.params.ciphertext_ids(self.limbs);
+        let mut out = RnsPoly::zero(self.params.basis(), &ids);
+        for &id in &ids {
+            let m = self.params.basis().modulus(id);
+            for (out, &value) in out.limb_mut(id).iter_mut().zip(integers) {
+                *out = m.reduce_u128(value);
+            }
+        }
+        out
+    }
+}
