@@ -4,22 +4,12 @@
 //! kernels, on edges and on seeded random input, for exact equality.
 
 pub(crate) mod aes_ctr;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod ifma;
 mod pointwise;
 pub(crate) mod portable;
 
-use crate::cpu::Cpu;
 pub use pointwise::Pointwise;
 
-/// Which loops run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kernel {
-    /// 64-bit words, any processor.
-    Portable,
-}
-
-impl Kernel {
-    /// The best kernel of `cpu` for limbs of `n` words.
-    pub(crate) fn choose(_cpu: Cpu, _n: usize) -> Kernel {
-        Kernel::Portable
-    }
-}
+#[cfg(test)]
+mod tests;

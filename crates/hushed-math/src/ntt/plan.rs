@@ -2,8 +2,12 @@
 
 use super::reverse_bits;
 use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::HaveIfma;
 use crate::error::MathError;
-use crate::kernels::{Kernel, Pointwise, portable};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::ifma;
+use crate::kernels::{Pointwise, portable};
 use crate::modulus::Modulus;
 use crate::primes::is_prime;
 
@@ -20,6 +24,8 @@ pub struct NttPlan {
 
 enum Tables {
     Portable(portable::Tables),
+    #[cfg(target_arch = "x86_64")]
+    Ifma(HaveIfma, ifma::Tables),
 }
 
 impl NttPlan {
@@ -37,16 +43,12 @@ impl NttPlan {
             return Err(MathError::InvalidDegree { n });
         }
         let psi = root_of_unity(n, &modulus)?;
-        let kernel = Kernel::choose(cpu, n);
         let twiddles = Twiddles::new(n, &modulus, psi);
-        let tables = match kernel {
-            Kernel::Portable => Tables::Portable(portable::Tables::new(&modulus, &twiddles)),
-        };
         Ok(NttPlan {
             n,
             psi,
-            pointwise: Pointwise::new(modulus, kernel),
-            tables,
+            pointwise: Pointwise::with_cpu(modulus, cpu),
+            tables: Tables::new(&modulus, &twiddles, cpu),
         })
     }
 
@@ -78,6 +80,8 @@ impl NttPlan {
         assert_eq!(a.len(), self.n, "one word a coefficient");
         match &self.tables {
             Tables::Portable(tables) => portable::forward(self.modulus(), tables, a),
+            #[cfg(target_arch = "x86_64")]
+            Tables::Ifma(token, tables) => ifma::forward(*token, tables, a),
         }
     }
 
@@ -89,6 +93,8 @@ impl NttPlan {
         assert_eq!(a.len(), self.n, "one word a value");
         match &self.tables {
             Tables::Portable(tables) => portable::inverse(self.modulus(), tables, a),
+            #[cfg(target_arch = "x86_64")]
+            Tables::Ifma(token, tables) => ifma::inverse(*token, tables, a),
         }
     }
 
@@ -104,6 +110,19 @@ impl NttPlan {
             high.copy_from_slice(low);
             self.pointwise.mul_scalar_assign(high, factor);
         }
+    }
+}
+
+impl Tables {
+    fn new(modulus: &Modulus, twiddles: &Twiddles, cpu: Cpu) -> Tables {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = cpu.ifma()
+            && twiddles.forward.len() >= ifma::MIN_N
+        {
+            return Tables::Ifma(token, ifma::Tables::new(modulus, twiddles));
+        }
+        let _ = cpu;
+        Tables::Portable(portable::Tables::new(modulus, twiddles))
     }
 }
 

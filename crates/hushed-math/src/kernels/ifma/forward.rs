@@ -1,0 +1,160 @@
+//! Cooley–Tukey, two layers a pass over memory, the last three or four in registers.
+//!
+//! Bounds: a butterfly adds 2q to the bound of its first input, and takes any second input below 2^52. `ROOM` is the
+//! multiple of q below 2^52:
+//!
+//! * 4: reduce the first input in every layer: 2q → 4q;
+//! * 8: in every other layer, the first of a pass: (6q →) 2q → 4q → 6q;
+//! * 64: never: q + 2·20·q over the at most 20 layers.
+//!
+//! Cost in the first case: 3 multiply-adds for the product, 2 for the reduction, 3 additions a butterfly.
+
+use super::tables::{CACHED, RECORD, Tables};
+use super::{Factor, Lanes, load, load_factor, store};
+use std::arch::x86_64::*;
+
+/// Transforms the n words at `a`.
+///
+/// # Safety
+/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
+    let lanes = Lanes::new(&tables.constants);
+    let pairs = tables.forward.pairs.as_ptr();
+    let tail = 1 << tables.tail;
+    let (mut size, mut blocks) = (tables.n, 1);
+    // SAFETY: blocks·size = n throughout; a layer with `blocks` blocks reads the pairs `blocks..2·blocks`, the one below
+    // twice as many, up to pair n/8 at the least tail; records and words are cut in 16.
+    unsafe {
+        while size > CACHED {
+            for k in 0..blocks {
+                pass::<ROOM>(&lanes, a.add(k * size), size, pairs, blocks + k);
+            }
+            size /= 4;
+            blocks *= 4;
+        }
+        for k in 0..blocks {
+            let block = a.add(k * size);
+            let (mut inner_size, mut inner) = (size, 1);
+            while inner_size > tail {
+                for i in 0..inner {
+                    let index = (blocks + k) * inner + i;
+                    pass::<ROOM>(&lanes, block.add(i * inner_size), inner_size, pairs, index);
+                }
+                inner_size /= 4;
+                inner *= 4;
+            }
+            let records = tables.forward.records.as_ptr().add(k * size / 16 * RECORD);
+            for g in 0..size / 16 {
+                let (block, record) = (block.add(16 * g), records.add(RECORD * g));
+                if tables.tail == 4 {
+                    tail16::<ROOM, true>(&lanes, block, record);
+                } else {
+                    tail16::<ROOM, false>(&lanes, block, record);
+                }
+            }
+        }
+    }
+}
+
+/// Two layers of one block of `size` ≥ 32 words: twiddle `index` first, then 2·index and 2·index + 1 on the halves.
+///
+/// # Safety
+/// As [`transform`]; `block` has `size` words, `pairs` the pairs up to 2·index + 1.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn pass<const ROOM: u8>(
+    l: &Lanes,
+    block: *mut u64,
+    size: usize,
+    pairs: *const u64,
+    index: usize,
+) {
+    let quarter = size / 4;
+    // SAFETY: the quarters are disjoint parts of the block, a multiple of 8 words each.
+    unsafe {
+        let outer = load_factor(pairs.add(2 * index));
+        let low = load_factor(pairs.add(4 * index));
+        let high = load_factor(pairs.add(4 * index + 2));
+        for j in (0..quarter).step_by(8) {
+            let at = [0, 1, 2, 3].map(|i| block.add(i * quarter + j));
+            let (x0, x2) = butterfly::<ROOM, 0>(l, load(at[0]), load(at[2]), outer);
+            let (x1, x3) = butterfly::<ROOM, 0>(l, load(at[1]), load(at[3]), outer);
+            let (x0, x1) = butterfly::<ROOM, 1>(l, x0, x1, low);
+            let (x2, x3) = butterfly::<ROOM, 1>(l, x2, x3, high);
+            store(at[0], x0);
+            store(at[1], x1);
+            store(at[2], x2);
+            store(at[3], x3);
+        }
+    }
+}
+
+/// The layers of strides (8,) 4, 2, 1 of 16 words, ending in [0, q).
+///
+/// # Safety
+/// As [`transform`]; `block` has 16 words, `record` 32.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn tail16<const ROOM: u8, const EIGHT: bool>(
+    l: &Lanes,
+    block: *mut u64,
+    record: *const u64,
+) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let (mut a, mut b) = (load(block), load(block.add(8)));
+        if EIGHT {
+            (a, b) = butterfly::<ROOM, 1>(l, a, b, load_factor(record.add(28)));
+        }
+        // Pairs of words, by their first: x = a0 a2 b0 b2, y = a4 a6 b4 b6.
+        let words = load(record.add(24));
+        let f = Factor {
+            w: _mm512_permutexvar_epi64(_mm512_set_epi64(1, 1, 1, 1, 0, 0, 0, 0), words),
+            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 3, 3, 2, 2, 2, 2), words),
+        };
+        let x = _mm512_shuffle_i64x2::<0x44>(a, b);
+        let y = _mm512_shuffle_i64x2::<0xee>(a, b);
+        let (x, y) = butterfly::<ROOM, 0>(l, x, y, f);
+        // x = a0 b0 a4 b4, y = a2 b2 a6 b6.
+        let words = load(record.add(16));
+        let f = Factor {
+            w: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), words),
+            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(7, 7, 6, 6, 5, 5, 4, 4), words),
+        };
+        let (x, y) = (
+            _mm512_shuffle_i64x2::<0x88>(x, y),
+            _mm512_shuffle_i64x2::<0xdd>(x, y),
+        );
+        let (x, y) = butterfly::<ROOM, 1>(l, x, y, f);
+        // Single words: x = a0 a2 b0 b2 a4 a6 b4 b6, y = a1 a3 b1 b3 a5 a7 b5 b7.
+        let f = Factor {
+            w: load(record),
+            shoup: load(record.add(8)),
+        };
+        let (x, y) = (_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+        let (x, y) = butterfly::<ROOM, 0>(l, x, y, f);
+        let (x, y) = (l.finish(l.shrink(x)), l.finish(l.shrink(y)));
+        let order_a = _mm512_set_epi64(13, 5, 12, 4, 9, 1, 8, 0);
+        let order_b = _mm512_set_epi64(15, 7, 14, 6, 11, 3, 10, 2);
+        store(block, _mm512_permutex2var_epi64(x, order_a, y));
+        store(block.add(8), _mm512_permutex2var_epi64(x, order_b, y));
+    }
+}
+
+/// One butterfly in a layer of this parity, counted so that a pass has the layers 0, 1 and the tail (1,) 0, 1, 0.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+fn butterfly<const ROOM: u8, const PARITY: u8>(
+    l: &Lanes,
+    x: __m512i,
+    y: __m512i,
+    f: Factor,
+) -> (__m512i, __m512i) {
+    let reduce = match ROOM {
+        4 => true,
+        8 => PARITY == 0,
+        _ => false,
+    };
+    l.forward(if reduce { l.shrink(x) } else { x }, y, f)
+}

@@ -1,0 +1,221 @@
+//! Gentleman–Sande: the forward transform backwards, (x, y) → (x + y, w·(x − y)); the first three or four layers in
+//! registers, then two a pass; n^−1 is in the twiddles of the last layer.
+//!
+//! Bounds: products are below 2q whatever goes in. With `ROOM` = 4 a sum of two words below 2q is below 4q and reduced
+//! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. A difference is
+//! x − y + (the bound of y), below 4q or 8q.
+
+use super::tables::{CACHED, RECORD, Tables};
+use super::{Factor, Lanes, load, load_factor, store};
+use std::arch::x86_64::*;
+
+/// What a layer does with its sums.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    /// Inputs below 2q; sums below 4q when there is room.
+    Wait,
+    /// Inputs below 4q when there is room, else 2q; sums reduced below 2q.
+    Reduce,
+}
+
+/// Transforms the n words at `a`.
+///
+/// # Safety
+/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
+    let lanes = Lanes::new(&tables.constants);
+    let pairs = tables.inverse.pairs.as_ptr();
+    let tail = 1 << tables.tail;
+    // The blocks that fit the cache, as the forward transform cuts them; at least one pass stays for the last.
+    let (mut cached, mut blocks) = (tables.n, 1);
+    while cached > CACHED {
+        cached /= 4;
+        blocks *= 4;
+    }
+    // SAFETY: as in the forward transform.
+    unsafe {
+        for k in 0..blocks {
+            let block = a.add(k * cached);
+            let records = tables
+                .inverse
+                .records
+                .as_ptr()
+                .add(k * cached / 16 * RECORD);
+            for g in 0..cached / 16 {
+                let (block, record) = (block.add(16 * g), records.add(RECORD * g));
+                if tables.tail == 4 {
+                    tail16::<ROOM, true>(&lanes, block, record);
+                } else {
+                    tail16::<ROOM, false>(&lanes, block, record);
+                }
+            }
+            let (mut size, mut inner) = (4 * tail, cached / (4 * tail));
+            while size <= cached && size < tables.n {
+                for i in 0..inner {
+                    pass::<ROOM>(
+                        &lanes,
+                        block.add(i * size),
+                        size,
+                        pairs,
+                        (blocks + k) * inner + i,
+                    );
+                }
+                size *= 4;
+                inner /= 4;
+            }
+        }
+        let mut size = 4 * cached;
+        while size < tables.n {
+            let blocks = tables.n / size;
+            for k in 0..blocks {
+                pass::<ROOM>(&lanes, a.add(k * size), size, pairs, blocks + k);
+            }
+            size *= 4;
+        }
+        last::<ROOM>(&lanes, a, tables, pairs);
+    }
+}
+
+/// Two layers of one block: twiddles 2·index and 2·index + 1 on the halves first, then `index`.
+///
+/// # Safety
+/// As [`transform`]; `block` has `size` ≥ 32 words, `pairs` the pairs up to 2·index + 1.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn pass<const ROOM: u8>(
+    l: &Lanes,
+    block: *mut u64,
+    size: usize,
+    pairs: *const u64,
+    index: usize,
+) {
+    let quarter = size / 4;
+    // SAFETY: the quarters are disjoint parts of the block, a multiple of 8 words each.
+    unsafe {
+        let outer = load_factor(pairs.add(2 * index));
+        let low = load_factor(pairs.add(4 * index));
+        let high = load_factor(pairs.add(4 * index + 2));
+        for j in (0..quarter).step_by(8) {
+            let at = [0, 1, 2, 3].map(|i| block.add(i * quarter + j));
+            let (x0, x1) = butterfly::<ROOM>(l, load(at[0]), load(at[1]), low, Layer::Wait);
+            let (x2, x3) = butterfly::<ROOM>(l, load(at[2]), load(at[3]), high, Layer::Wait);
+            let (x0, x2) = butterfly::<ROOM>(l, x0, x2, outer, Layer::Reduce);
+            let (x1, x3) = butterfly::<ROOM>(l, x1, x3, outer, Layer::Reduce);
+            store(at[0], x0);
+            store(at[1], x1);
+            store(at[2], x2);
+            store(at[3], x3);
+        }
+    }
+}
+
+/// The pass over the whole: sums times n^−1, differences times n^−1·w, all to [0, q).
+///
+/// # Safety
+/// As [`transform`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn last<const ROOM: u8>(l: &Lanes, a: *mut u64, tables: &Tables, pairs: *const u64) {
+    let quarter = tables.n / 4;
+    let offset = bound::<ROOM>(l, Layer::Reduce);
+    // SAFETY: the quarters are disjoint parts of the n words, a multiple of 8 each.
+    unsafe {
+        let scale = load_factor(tables.last.as_ptr());
+        let scaled = load_factor(tables.last.as_ptr().add(2));
+        let (low, high) = (load_factor(pairs.add(4)), load_factor(pairs.add(6)));
+        for j in (0..quarter).step_by(8) {
+            let at = [0, 1, 2, 3].map(|i| a.add(i * quarter + j));
+            let (x0, x1) = butterfly::<ROOM>(l, load(at[0]), load(at[1]), low, Layer::Wait);
+            let (x2, x3) = butterfly::<ROOM>(l, load(at[2]), load(at[3]), high, Layer::Wait);
+            for (x, y, to_x, to_y) in [(x0, x2, at[0], at[2]), (x1, x3, at[1], at[3])] {
+                let difference = _mm512_sub_epi64(_mm512_add_epi64(x, offset), y);
+                store(to_x, l.finish(l.mul(_mm512_add_epi64(x, y), scale)));
+                store(to_y, l.finish(l.mul(difference, scaled)));
+            }
+        }
+    }
+}
+
+/// The layers of strides 1, 2, 4 (, 8) of 16 words in [0, q), ending below 2q.
+///
+/// # Safety
+/// As [`transform`]; `block` has 16 words, `record` 32.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn tail16<const ROOM: u8, const EIGHT: bool>(
+    l: &Lanes,
+    block: *mut u64,
+    record: *const u64,
+) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let (a, b) = (load(block), load(block.add(8)));
+        // Single words: x = a0 a2 b0 b2 a4 a6 b4 b6, y = a1 a3 b1 b3 a5 a7 b5 b7.
+        let f = Factor {
+            w: load(record),
+            shoup: load(record.add(8)),
+        };
+        let x = _mm512_permutex2var_epi64(a, _mm512_set_epi64(14, 12, 6, 4, 10, 8, 2, 0), b);
+        let y = _mm512_permutex2var_epi64(a, _mm512_set_epi64(15, 13, 7, 5, 11, 9, 3, 1), b);
+        let (x, y) = butterfly::<ROOM>(l, x, y, f, Layer::Wait);
+        // Pairs of words, by their first: x = a0 b0 a4 b4, y = a2 b2 a6 b6.
+        let words = load(record.add(16));
+        let f = Factor {
+            w: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), words),
+            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(7, 7, 6, 6, 5, 5, 4, 4), words),
+        };
+        let (x, y) = (_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+        let (x, y) = butterfly::<ROOM>(l, x, y, f, Layer::Reduce);
+        // x = a0 b0 a2 b2, y = a4 b4 a6 b6.
+        let words = load(record.add(24));
+        let f = Factor {
+            w: _mm512_permutexvar_epi64(_mm512_set_epi64(1, 1, 0, 0, 1, 1, 0, 0), words),
+            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 3, 3, 2, 2), words),
+        };
+        let (x, y) = (
+            _mm512_shuffle_i64x2::<0x44>(x, y),
+            _mm512_shuffle_i64x2::<0xee>(x, y),
+        );
+        let (x, y) = butterfly::<ROOM>(l, x, y, f, if EIGHT { Layer::Wait } else { Layer::Reduce });
+        let (mut a, mut b) = (
+            _mm512_shuffle_i64x2::<0x88>(x, y),
+            _mm512_shuffle_i64x2::<0xdd>(x, y),
+        );
+        if EIGHT {
+            (a, b) = butterfly::<ROOM>(l, a, b, load_factor(record.add(28)), Layer::Reduce);
+        }
+        store(block, a);
+        store(block.add(8), b);
+    }
+}
+
+/// A multiple of q no smaller than the inputs of a layer.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn bound<const ROOM: u8>(l: &Lanes, layer: Layer) -> __m512i {
+    if ROOM == 8 && layer == Layer::Reduce {
+        _mm512_add_epi64(l.q2, l.q2)
+    } else {
+        l.q2
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+fn butterfly<const ROOM: u8>(
+    l: &Lanes,
+    x: __m512i,
+    y: __m512i,
+    f: Factor,
+    layer: Layer,
+) -> (__m512i, __m512i) {
+    let sum = _mm512_add_epi64(x, y);
+    let difference = _mm512_sub_epi64(_mm512_add_epi64(x, bound::<ROOM>(l, layer)), y);
+    let sum = if ROOM == 4 || layer == Layer::Reduce {
+        l.shrink(sum)
+    } else {
+        sum
+    };
+    (sum, l.mul(difference, f))
+}

@@ -1,0 +1,316 @@
+//! Arithmetic on whole limbs. Words in memory are clean and in [0, q); a slice of any length, its end under a mask.
+
+use super::{Constants, Factor, Lanes, MASK, csub, shoup52, splat};
+use crate::cpu::HaveIfma;
+use crate::modulus::Modulus;
+use std::arch::x86_64::*;
+
+/// Terms of an inner product between reductions: the low halves, below 2^52 each, and one residue fit a word.
+const TERMS: usize = 4000;
+
+/// Constants of one modulus; its existence proves that the kernel may run.
+pub(crate) struct Limb {
+    constants: Constants,
+    /// Bits of q.
+    bits: u32,
+    /// ⌊2^(51 + bits)/q⌋ < 2^52, for products.
+    mu_product: u64,
+    /// 2^52 and 2^104 modulo q, each with its w'.
+    powers: [[u64; 2]; 2],
+}
+
+impl Limb {
+    /// `_token`: every method relies on the instruction sets that it proves.
+    pub(crate) fn new(_token: HaveIfma, modulus: &Modulus) -> Limb {
+        let q = modulus.value();
+        let power = |w: u64| [w, shoup52(w, q)];
+        let low = modulus.reduce(1 << 52);
+        Limb {
+            constants: Constants::new(modulus),
+            bits: modulus.bits(),
+            mu_product: ((1_u128 << (51 + modulus.bits())) / u128::from(q)) as u64,
+            powers: [power(low), power(modulus.mul(low, low))],
+        }
+    }
+
+    pub(crate) fn add_assign(&self, a: &mut [u64], b: &[u64]) {
+        assert_eq!(a.len(), b.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { add_assign(&self.constants, a, b) }
+    }
+
+    pub(crate) fn sub_assign(&self, a: &mut [u64], b: &[u64]) {
+        assert_eq!(a.len(), b.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { sub_assign(&self.constants, a, b) }
+    }
+
+    pub(crate) fn neg_assign(&self, a: &mut [u64]) {
+        // SAFETY: the token of `new` proves the instruction sets.
+        unsafe { neg_assign(&self.constants, a) }
+    }
+
+    pub(crate) fn mul_assign(&self, a: &mut [u64], b: &[u64]) {
+        assert_eq!(a.len(), b.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { mul_assign(self, a, b) }
+    }
+
+    pub(crate) fn mul_add_assign(&self, acc: &mut [u64], a: &[u64], b: &[u64]) {
+        assert!(acc.len() == a.len() && a.len() == b.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { mul_add_assign(self, acc, a, b) }
+    }
+
+    pub(crate) fn mul_scalar_assign(&self, a: &mut [u64], s: u64) {
+        // SAFETY: the token of `new` proves the instruction sets.
+        unsafe { mul_scalar_assign(&self.constants, a, s) }
+    }
+
+    pub(crate) fn dot_assign(&self, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
+        assert_eq!(a.len(), b.len());
+        assert!(a.iter().chain(b).all(|x| x.len() == acc.len()));
+        for (a, b) in a.chunks(TERMS).zip(b.chunks(TERMS)) {
+            // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+            unsafe { dot_assign(self, acc, a, b) }
+        }
+    }
+
+    pub(crate) fn lift_centred(&self, out: &mut [u64], x: &[u64], from: &Modulus) {
+        assert_eq!(out.len(), x.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { lift_centred(&self.constants, out, x, from.value()) }
+    }
+
+    pub(crate) fn reduce(&self, out: &mut [u64], x: &[u64]) {
+        assert_eq!(out.len(), x.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { reduce(self, out, x) }
+    }
+}
+
+/// For every eight words: `$value` from words of `$from` (slices of one length, at pointers), stored to `$to`. The end
+/// is read as zeros beyond the slice and stored under a mask.
+macro_rules! map {
+    ($length:expr, $to:expr, [$($x:ident = $from:expr),*] => $value:expr) => {{
+        let length = $length;
+        let mut at = 0;
+        while at + 8 <= length {
+            // SAFETY: words at .. at + 8 of slices of this length.
+            unsafe {
+                $(let $x = _mm512_loadu_si512($from.add(at).cast());)*
+                _mm512_storeu_si512($to.add(at).cast(), $value);
+            }
+            at += 8;
+        }
+        if at < length {
+            let ends: __mmask8 = (1 << (length - at)) - 1;
+            // SAFETY: only the words below the length are touched.
+            unsafe {
+                $(let $x = _mm512_maskz_loadu_epi64(ends, $from.add(at).cast());)*
+                _mm512_mask_storeu_epi64($to.add(at).cast(), ends, $value);
+            }
+        }
+    }};
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn add_assign(c: &Constants, a: &mut [u64], b: &[u64]) {
+    let q = splat(c.q);
+    let (pa, pb) = (a.as_mut_ptr(), b.as_ptr());
+    map!(a.len(), pa, [x = pa, y = pb] => csub(_mm512_add_epi64(x, y), q));
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn sub_assign(c: &Constants, a: &mut [u64], b: &[u64]) {
+    let q = splat(c.q);
+    let (pa, pb) = (a.as_mut_ptr(), b.as_ptr());
+    map!(a.len(), pa, [x = pa, y = pb] => {
+        let difference = _mm512_sub_epi64(x, y);
+        _mm512_mask_add_epi64(difference, _mm512_cmplt_epu64_mask(x, y), difference, q)
+    });
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn neg_assign(c: &Constants, a: &mut [u64]) {
+    let q = splat(c.q);
+    let pa = a.as_mut_ptr();
+    map!(a.len(), pa, [x = pa] => _mm512_maskz_sub_epi64(_mm512_test_epi64_mask(x, x), q, x));
+}
+
+/// What a product needs in registers.
+struct Product {
+    lanes: Lanes,
+    shift: __m512i,
+    mu: __m512i,
+}
+
+impl Product {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn new(limb: &Limb) -> Product {
+        Product {
+            lanes: Lanes::new(&limb.constants),
+            shift: splat(u64::from(52 - limb.bits)),
+            mu: splat(limb.mu_product),
+        }
+    }
+
+    /// x + a·b mod q for residues. With k bits of q: the high half of (a·2^(52−k))·(2b) is ⌊ab/2^(k−1)⌋, without
+    /// shifting across halves. The quotient is at most 2.5 too small (1 from that floor, ½ from μ as the factor is below
+    /// 2^51, 1 from its own floor), so x + the remainder is below 3.5q < 2^52.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn mul_add(&self, x: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        let zero = _mm512_setzero_si512();
+        let shifted = _mm512_sllv_epi64(a, self.shift);
+        let high = _mm512_madd52hi_epu64(zero, shifted, _mm512_add_epi64(b, b));
+        let low = _mm512_madd52lo_epu64(x, a, b);
+        let quotient = _mm512_madd52hi_epu64(zero, high, self.mu);
+        let r = _mm512_madd52lo_epu64(low, quotient, self.lanes.minus_q);
+        let r = _mm512_and_si512(r, self.lanes.mask);
+        csub(csub(r, self.lanes.q2), self.lanes.q)
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn mul_assign(limb: &Limb, a: &mut [u64], b: &[u64]) {
+    let product = Product::new(limb);
+    let (pa, pb) = (a.as_mut_ptr(), b.as_ptr());
+    map!(a.len(), pa, [x = pa, y = pb] => product.mul_add(_mm512_setzero_si512(), x, y));
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn mul_add_assign(limb: &Limb, acc: &mut [u64], a: &[u64], b: &[u64]) {
+    let product = Product::new(limb);
+    let (pc, pa, pb) = (acc.as_mut_ptr(), a.as_ptr(), b.as_ptr());
+    map!(acc.len(), pc, [c = pc, x = pa, y = pb] => product.mul_add(c, x, y));
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn mul_scalar_assign(c: &Constants, a: &mut [u64], s: u64) {
+    let lanes = Lanes::new(c);
+    let factor = Factor {
+        w: splat(s),
+        shoup: splat(shoup52(s, c.q)),
+    };
+    let pa = a.as_mut_ptr();
+    map!(a.len(), pa, [x = pa] => lanes.finish(lanes.mul(x, factor)));
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn lift_centred(c: &Constants, out: &mut [u64], x: &[u64], p: u64) {
+    let lanes = Lanes::new(c);
+    let half = splat(p / 2);
+    let p = splat(p % c.q);
+    let (to, from) = (out.as_mut_ptr(), x.as_ptr());
+    map!(out.len(), to, [x = from] => {
+        let r = lanes.finish(lanes.shrink(x));
+        let above = _mm512_cmpgt_epu64_mask(x, half);
+        let borrow = _mm512_mask_cmplt_epu64_mask(above, r, p);
+        let r = _mm512_mask_sub_epi64(r, above, r, p);
+        _mm512_mask_add_epi64(r, borrow, r, lanes.q)
+    });
+}
+
+/// Sums of products as two words: `low` + 2^52·`high`.
+struct Wide {
+    lanes: Lanes,
+    powers: [Factor; 2],
+}
+
+impl Wide {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn new(limb: &Limb) -> Wide {
+        let [[w0, s0], [w1, s1]] = limb.powers;
+        Wide {
+            lanes: Lanes::new(&limb.constants),
+            powers: [
+                Factor {
+                    w: splat(w0),
+                    shoup: splat(s0),
+                },
+                Factor {
+                    w: splat(w1),
+                    shoup: splat(s1),
+                },
+            ],
+        }
+    }
+
+    /// The sum modulo q, for any `low` and `high` < 2^63. In base 2^52 it has three digits; the upper two are
+    /// multiplied by 2^52 and 2^104 mod q. Each term is below 2q, and no sum of two of them exceeds 4q < 2^52.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn reduce(&self, low: __m512i, high: __m512i) -> __m512i {
+        let l = &self.lanes;
+        let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
+        let top = _mm512_srli_epi64::<52>(high);
+        let upper = _mm512_add_epi64(l.mul(high, self.powers[0]), l.mul(top, self.powers[1]));
+        let sum = _mm512_add_epi64(l.shrink(upper), l.shrink(low));
+        l.finish(l.shrink(sum))
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn reduce(limb: &Limb, out: &mut [u64], x: &[u64]) {
+    let wide = Wide::new(limb);
+    let (to, from) = (out.as_mut_ptr(), x.as_ptr());
+    map!(out.len(), to, [x = from] => wide.reduce(x, _mm512_setzero_si512()));
+}
+
+/// acc + Σ a_i·b_i for at most [`TERMS`] terms: low halves add up to less than 4000·2^52 + 2^50 < 2^64, high halves,
+/// below q²/2^52 < 2^48 each, to less than 2^60.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn dot_assign(limb: &Limb, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
+    const { assert!(TERMS as u128 * (MASK as u128) + (1 << 50) < 1 << 64) }
+    /// Registers of sums, twice: enough chains of multiply-adds to fill their latency.
+    const WIDTH: usize = 4;
+    let wide = Wide::new(limb);
+    let length = acc.len();
+    let to = acc.as_mut_ptr();
+    let mut at = 0;
+    while at + 8 * WIDTH <= length {
+        // SAFETY: words at .. at + 8·WIDTH of slices of this length.
+        unsafe {
+            let mut low = [_mm512_setzero_si512(); WIDTH];
+            let mut high = [_mm512_setzero_si512(); WIDTH];
+            for (i, sum) in low.iter_mut().enumerate() {
+                *sum = _mm512_loadu_si512(to.add(at + 8 * i).cast());
+            }
+            for (a, b) in a.iter().zip(b) {
+                for i in 0..WIDTH {
+                    let x = _mm512_loadu_si512(a.as_ptr().add(at + 8 * i).cast());
+                    let y = _mm512_loadu_si512(b.as_ptr().add(at + 8 * i).cast());
+                    low[i] = _mm512_madd52lo_epu64(low[i], x, y);
+                    high[i] = _mm512_madd52hi_epu64(high[i], x, y);
+                }
+            }
+            for i in 0..WIDTH {
+                _mm512_storeu_si512(to.add(at + 8 * i).cast(), wide.reduce(low[i], high[i]));
+            }
+        }
+        at += 8 * WIDTH;
+    }
+    while at < length {
+        let ends = if length - at >= 8 {
+            0xff
+        } else {
+            (1_u8 << (length - at)) - 1
+        };
+        // SAFETY: only words below the length are touched.
+        unsafe {
+            let mut low = _mm512_maskz_loadu_epi64(ends, to.add(at).cast());
+            let mut high = _mm512_setzero_si512();
+            for (a, b) in a.iter().zip(b) {
+                let x = _mm512_maskz_loadu_epi64(ends, a.as_ptr().add(at).cast());
+                let y = _mm512_maskz_loadu_epi64(ends, b.as_ptr().add(at).cast());
+                low = _mm512_madd52lo_epu64(low, x, y);
+                high = _mm512_madd52hi_epu64(high, x, y);
+            }
+            _mm512_mask_storeu_epi64(to.add(at).cast(), ends, wide.reduce(low, high));
+        }
+        at += 8;
+    }
+}

@@ -1,0 +1,215 @@
+//! The kernels on 512-bit registers of 52-bit multiply-adds (AVX-512 IFMA): eight residues at a time.
+//!
+//! `madd52lo/hi(c, a, b)` multiplies the *low 52 bits* of a and b and adds the low or high half of the product to c. So
+//! a word is read modulo 2^52, and this kernel never clears the upper twelve bits in between: "x < b" below is about the
+//! value modulo 2^52, which is exact as long as every true value stays in [0, 2^52). Only comparisons need clean words,
+//! and they come last. With 4q < 2^52:
+//!
+//! * product by a constant w with w' = ⌊w·2^52/q⌋ (Shoup; Harvey 2014): `wy − ⌊w'y/2^52⌋·q` < q·(1 + y/2^52) < 2q for
+//!   every y < 2^52; three multiply-adds;
+//! * reduction with μ = ⌊2^52/q⌋ (Barrett): `x − ⌊μx/2^52⌋·q` < 2q for every x < 2^52, as the estimate loses less
+//!   than x/2^52 to μ and less than 1 to the floor; two multiply-adds, where a conditional subtraction would need a
+//!   clean word, hence three instructions.
+
+mod forward;
+mod inverse;
+mod limb;
+mod tables;
+
+pub(crate) use limb::Limb;
+pub(crate) use tables::{MIN_N, Tables};
+
+use crate::cpu::HaveIfma;
+use crate::modulus::Modulus;
+use std::arch::x86_64::*;
+
+const MASK: u64 = (1 << 52) - 1;
+
+/// How much room q leaves below 2^52, which decides how often a transform reduces.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// q < 2^50: words up to 4q.
+    Four,
+    /// q < 2^49: words up to 8q.
+    Eight,
+    /// q < 2^46: words up to 64q.
+    Sixty,
+}
+
+impl Room {
+    fn of(modulus: &Modulus) -> Room {
+        match modulus.bits() {
+            0..=46 => Room::Sixty,
+            47..=49 => Room::Eight,
+            _ => Room::Four,
+        }
+    }
+}
+
+/// Scalars of one modulus.
+#[derive(Clone, Copy)]
+struct Constants {
+    q: u64,
+    /// ⌊2^52/q⌋.
+    mu: u64,
+}
+
+impl Constants {
+    fn new(modulus: &Modulus) -> Constants {
+        Constants {
+            q: modulus.value(),
+            mu: (1 << 52) / modulus.value(),
+        }
+    }
+}
+
+/// ⌊w·2^52/q⌋ for w < q.
+fn shoup52(w: u64, q: u64) -> u64 {
+    ((u128::from(w) << 52) / u128::from(q)) as u64
+}
+
+/// A constant factor in every lane: w and w'.
+#[derive(Clone, Copy)]
+struct Factor {
+    w: __m512i,
+    shoup: __m512i,
+}
+
+/// The constants in registers.
+#[derive(Clone, Copy)]
+struct Lanes {
+    q: __m512i,
+    /// 2^52 − q: its products are those of −q modulo 2^52.
+    minus_q: __m512i,
+    /// 2q.
+    q2: __m512i,
+    mu: __m512i,
+    mask: __m512i,
+}
+
+impl Lanes {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn new(c: &Constants) -> Lanes {
+        Lanes {
+            q: splat(c.q),
+            minus_q: splat((1 << 52) - c.q),
+            q2: splat(2 * c.q),
+            mu: splat(c.mu),
+            mask: splat(MASK),
+        }
+    }
+
+    /// w·y − a multiple of q, in [0, 2q), for y < 2^52.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn mul(&self, y: __m512i, f: Factor) -> __m512i {
+        let zero = _mm512_setzero_si512();
+        let quotient = _mm512_madd52hi_epu64(zero, y, f.shoup);
+        let product = _mm512_madd52lo_epu64(zero, y, f.w);
+        _mm512_madd52lo_epu64(product, quotient, self.minus_q)
+    }
+
+    /// x < 2^52 reduced to [0, 2q).
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn shrink(&self, x: __m512i) -> __m512i {
+        let quotient = _mm512_madd52hi_epu64(_mm512_setzero_si512(), x, self.mu);
+        _mm512_madd52lo_epu64(x, quotient, self.minus_q)
+    }
+
+    /// x < 2q, upper bits dirty, to [0, q), clean.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn finish(&self, x: __m512i) -> __m512i {
+        csub(_mm512_and_si512(x, self.mask), self.q)
+    }
+
+    /// (x, y) → (x + wy, x − wy): adds 2q to the bound of x. `y` < 2^52.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn forward(&self, x: __m512i, y: __m512i, f: Factor) -> (__m512i, __m512i) {
+        let t = self.mul(y, f);
+        (
+            _mm512_add_epi64(x, t),
+            _mm512_sub_epi64(_mm512_add_epi64(x, self.q2), t),
+        )
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn splat(word: u64) -> __m512i {
+    _mm512_set1_epi64(word as i64)
+}
+
+/// Clean a to a or a − b, whichever is in [0, b), for a < 2b.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn csub(a: __m512i, b: __m512i) -> __m512i {
+    // Compare and masked subtraction rather than subtraction and minimum: Intel's minimum of words costs three.
+    _mm512_mask_sub_epi64(a, _mm512_cmpge_epu64_mask(a, b), a, b)
+}
+
+/// Eight words at `at`.
+///
+/// # Safety
+/// They must be readable.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load(at: *const u64) -> __m512i {
+    // SAFETY: by the contract of this function; no alignment needed.
+    unsafe { _mm512_loadu_si512(at.cast()) }
+}
+
+/// Stores eight words at `at`.
+///
+/// # Safety
+/// They must be writable.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store(at: *mut u64, value: __m512i) {
+    // SAFETY: by the contract of this function; no alignment needed.
+    unsafe { _mm512_storeu_si512(at.cast(), value) }
+}
+
+/// Two words at `at`, each in all lanes.
+///
+/// # Safety
+/// They must be readable.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load_factor(at: *const u64) -> Factor {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        Factor {
+            w: splat(*at),
+            shoup: splat(*at.add(1)),
+        }
+    }
+}
+
+/// Coefficients to values, both in [0, q), for the n of `tables`.
+pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64]) {
+    assert_eq!(a.len(), tables.n, "one word a coefficient");
+    // SAFETY: the token proves the instruction sets, the assertion the length.
+    unsafe {
+        match tables.room {
+            Room::Four => forward::transform::<4>(tables, a.as_mut_ptr()),
+            Room::Eight => forward::transform::<8>(tables, a.as_mut_ptr()),
+            Room::Sixty => forward::transform::<64>(tables, a.as_mut_ptr()),
+        }
+    }
+}
+
+/// Values to coefficients, both in [0, q), for the n of `tables`.
+pub(crate) fn inverse(_: HaveIfma, tables: &Tables, a: &mut [u64]) {
+    assert_eq!(a.len(), tables.n, "one word a value");
+    // SAFETY: the token proves the instruction sets, the assertion the length.
+    unsafe {
+        match tables.room {
+            Room::Four => inverse::transform::<4>(tables, a.as_mut_ptr()),
+            Room::Eight | Room::Sixty => inverse::transform::<8>(tables, a.as_mut_ptr()),
+        }
+    }
+}
