@@ -1,0 +1,445 @@
+//! Bad folders and bad texts, each with its typed error; a tiny synthetic folder, so that nothing is fetched.
+
+use std::fs;
+use std::path::Path;
+
+use hushed_model::testing::{mutations, safetensors_of, tiny_config, tiny_folder};
+use hushed_model::{
+    FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds, TooLong, check, fuzz,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    tiny_folder(dir.path()).unwrap();
+    dir
+}
+
+/// The problems after a change of the folder; `load` and `check` must agree on them.
+fn problems(change: impl FnOnce(&Path)) -> Vec<Problem> {
+    let dir = folder();
+    change(dir.path());
+    let report = check(dir.path());
+    match Model::load(dir.path()) {
+        Ok(_) => assert!(report.supported()),
+        Err(ModelError::Folder(FolderError { problems, .. })) => {
+            let text = |p: &[Problem]| p.iter().map(ToString::to_string).collect::<Vec<_>>();
+            assert_eq!(text(&problems), text(&report.problems));
+        }
+        Err(other) => panic!("{other}"),
+    }
+    report.problems
+}
+
+/// Changes one JSON file.
+fn edit(dir: &Path, name: &str, change: impl FnOnce(&mut Value)) {
+    let mut value = serde_json::from_slice(&fs::read(dir.join(name)).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(dir.join(name), value.to_string()).unwrap();
+}
+
+macro_rules! assert_problems {
+    ($change:expr, $($pattern:pat),+) => {
+        let found = problems($change);
+        assert!(matches!(&found[..], [$($pattern),+]), "{found:#?}");
+    };
+}
+
+#[test]
+fn the_tiny_folder_is_supported() {
+    assert_eq!(problems(|_| {}).len(), 0);
+    let dir = folder();
+    let model = Model::load(dir.path()).unwrap();
+    let ids = |text| model.tokens(text, TooLong::Refuse).unwrap();
+    let answers = model
+        .embed(vec![ids("hello world"), ids("is the private world a 42?")])
+        .unwrap();
+    for answer in &answers {
+        assert_eq!(answer.len(), 32);
+        assert!((answer.iter().map(|v| v * v).sum::<f64>() - 1.0).abs() < 1e-12);
+    }
+    assert_ne!(answers[0], answers[1]);
+}
+
+#[test]
+fn missing_files() {
+    assert_problems!(
+        |d| fs::remove_file(d.join("config.json")).unwrap(),
+        Problem::MissingFile { .. }
+    );
+    assert_problems!(
+        |d| fs::remove_file(d.join("tokenizer.json")).unwrap(),
+        Problem::MissingFile { .. }
+    );
+    assert_problems!(
+        |d| fs::remove_file(d.join("model.safetensors")).unwrap(),
+        Problem::MissingFile { .. }
+    );
+    assert_problems!(
+        |d| fs::remove_file(d.join("1_Pooling/config.json")).unwrap(),
+        Problem::MissingFile { .. }
+    );
+    // Without modules.json: the mean, as sentence-transformers does.
+    assert_eq!(
+        problems(|d| fs::remove_file(d.join("modules.json")).unwrap()).len(),
+        0
+    );
+    let nothing = check(Path::new("/nonexistent/model"));
+    assert!(matches!(
+        nothing.problems[..],
+        [Problem::MissingFile { .. }]
+    ));
+    let empty = TempDir::new().unwrap();
+    assert_eq!(check(empty.path()).problems.len(), 3);
+}
+
+#[test]
+fn a_pickle_is_not_read() {
+    let found =
+        problems(|d| fs::rename(d.join("model.safetensors"), d.join("pytorch_model.bin")).unwrap());
+    assert!(
+        found[0].to_string().contains("never pickles"),
+        "{}",
+        found[0]
+    );
+}
+
+#[test]
+fn things_that_are_not_files() {
+    assert_problems!(
+        |d| {
+            fs::remove_file(d.join("config.json")).unwrap();
+            fs::create_dir(d.join("config.json")).unwrap();
+        },
+        Problem::Unreadable { .. }
+    );
+    assert_problems!(
+        |d| fs::File::options()
+            .write(true)
+            .open(d.join("config.json"))
+            .unwrap()
+            .set_len((1 << 20) + 1)
+            .unwrap(),
+        Problem::TooLarge { .. }
+    );
+}
+
+#[test]
+fn every_reason_at_once() {
+    let found = problems(|d| {
+        edit(d, "config.json", |c| {
+            c["model_type"] = json!("gpt2");
+            c["hidden_act"] = json!("silu");
+        });
+        edit(d, "modules.json", |m| {
+            m.as_array_mut()
+                .unwrap()
+                .push(json!({"type": "x.Dense", "path": "3_Dense"}))
+        });
+        edit(d, "tokenizer.json", |t| t["model"]["type"] = json!("BPE"));
+        fs::write(d.join("model.safetensors"), b"short").unwrap();
+    });
+    assert_eq!(found.len(), 5, "{found:#?}");
+    let error = FolderError {
+        folder: "m".into(),
+        problems: found,
+    };
+    assert_eq!(error.to_string().lines().count(), 6);
+}
+
+#[test]
+fn malformed_json() {
+    for name in [
+        "config.json",
+        "tokenizer.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+    ] {
+        for bytes in [&b"{\"a\": "[..], b"", b"\xff\xfe", b"null"] {
+            assert_problems!(
+                |d: &Path| fs::write(d.join(name), bytes).unwrap(),
+                Problem::NotJson { .. }
+            );
+        }
+    }
+}
+
+#[test]
+fn weights_of_another_model() {
+    let other = |change: fn(&mut hushed_model::BertConfig)| {
+        move |d: &Path| {
+            let mut config = tiny_config();
+            change(&mut config);
+            fs::write(
+                d.join("model.safetensors"),
+                safetensors_of(&config).unwrap(),
+            )
+            .unwrap();
+        }
+    };
+    let found = problems(other(|c| c.layers = 1));
+    assert_eq!(found.len(), 16, "{found:#?}");
+    assert!(
+        found
+            .iter()
+            .all(|p| matches!(p, Problem::MissingTensor { .. }))
+    );
+    let found = problems(other(|c| c.hidden = 60));
+    assert!(
+        found.len() == 6
+            && found
+                .iter()
+                .all(|p| matches!(p, Problem::WrongShape { .. })),
+        "{found:#?}"
+    );
+    assert_eq!(problems(other(|c| c.layers = 3)).len(), 0); // more than needed does no harm
+}
+
+#[test]
+fn truncated_and_padded_weights() {
+    let resize = |by: i64| {
+        move |d: &Path| {
+            let file = fs::File::options()
+                .write(true)
+                .open(d.join("model.safetensors"))
+                .unwrap();
+            file.set_len(
+                file.metadata()
+                    .unwrap()
+                    .len()
+                    .checked_add_signed(by)
+                    .unwrap(),
+            )
+            .unwrap();
+        }
+    };
+    assert_problems!(resize(-1), Problem::DataLength { .. });
+    assert_problems!(resize(1), Problem::DataLength { .. });
+    assert_problems!(
+        |d| fs::write(d.join("model.safetensors"), [0xff; 4096]).unwrap(),
+        Problem::TooLarge { .. }
+    );
+}
+
+#[test]
+fn weights_that_are_not_numbers() {
+    let dir = folder();
+    let path = dir.path().join("model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    assert!(check(dir.path()).supported()); // the numbers themselves are read at load
+    let Err(ModelError::Folder(error)) = Model::load(dir.path()) else {
+        panic!("loaded")
+    };
+    assert!(matches!(error.problems[..], [Problem::NotFinite { .. }]));
+}
+
+#[test]
+fn a_wrong_tokenizer() {
+    let with = |change: fn(&mut Value)| move |d: &Path| edit(d, "tokenizer.json", change);
+    assert_problems!(
+        with(|t| t["model"]["vocab"]["more"] = json!(30000)),
+        Problem::ForeignTokenizer { id: 30000, .. }
+    );
+    assert_problems!(
+        with(|t| t["model"]["vocab"]["more"] = json!(-1)),
+        Problem::WrongType { .. }
+    );
+    assert_problems!(
+        with(|t| t["model"]["unk_token"] = json!("<unk>")),
+        Problem::NoSuchToken { .. }
+    );
+    assert_problems!(
+        with(|t| t["post_processor"]["cls"] = json!(["<s>", 2])),
+        Problem::NoSuchToken { .. }
+    );
+    assert_problems!(
+        with(|t| t["post_processor"] = json!({"type": "RobertaProcessing"})),
+        Problem::UnsupportedValue { .. }
+    );
+    assert_problems!(
+        with(|t| t["pre_tokenizer"] = json!({"type": "Split", "pattern": {"Regex": "(a+)+$"}})),
+        Problem::UnsupportedValue { .. }
+    );
+    assert_problems!(
+        with(|t| t["normalizer"] = json!(null)),
+        Problem::UnsupportedValue { .. }
+    );
+    assert_problems!(
+        with(|t| t["added_tokens"][0]["special"] = json!(7)),
+        Problem::Tokenizer { .. }
+    );
+    assert_problems!(
+        |d: &Path| edit(d, "config.json", |c| c["pad_token_id"] = json!(9)),
+        Problem::SpecialTokenDiffers { config: 9, .. }
+    );
+}
+
+#[test]
+fn texts() {
+    let dir = folder();
+    let model = Model::load(dir.path()).unwrap();
+    let refused = |text: &str| match model.tokens(text, TooLong::Refuse) {
+        Err(ModelError::Text(error)) => error,
+        _ => panic!("not refused"),
+    };
+    for empty in ["", " ", "\t\r\n", "\u{0}\u{1}", "\u{200b}"] {
+        assert_eq!(refused(empty), TextError::Empty, "{empty:?}");
+    }
+    let long = "a ".repeat(60);
+    assert_eq!(
+        refused(&long),
+        TextError::TooLong {
+            tokens: 62,
+            limit: 48
+        }
+    );
+    assert_eq!(
+        refused(&"a".repeat((1 << 20) + 1)),
+        TextError::TooManyBytes {
+            bytes: (1 << 20) + 1,
+            limit: 1 << 20
+        }
+    );
+
+    // Exactly the limit passes; the truncation and padding to 16 that tokenizer.json asks for are off.
+    assert_eq!(
+        model
+            .tokens(&"a ".repeat(46), TooLong::Refuse)
+            .unwrap()
+            .ids()
+            .len(),
+        48
+    );
+    assert_eq!(model.tokens("a", TooLong::Refuse).unwrap().ids().len(), 3);
+    let cut = model.tokens(&long, TooLong::Cut).unwrap();
+    assert_eq!((cut.ids().len(), cut.ids()[0], cut.ids()[47]), (48, 2, 3));
+}
+
+#[test]
+fn special_tokens_inside_a_text_are_text() {
+    let dir = folder();
+    let model = Model::load(dir.path()).unwrap();
+    for text in [
+        "[SEP]",
+        "[CLS] hello [SEP]",
+        "a[MASK]b",
+        "[PAD][PAD]",
+        "[UNK]",
+    ] {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let inside = &ids.ids()[1..ids.ids().len() - 1];
+        assert!(
+            !inside.is_empty() && inside.iter().all(|&id| id > 4),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_public_part_is_enough_for_shapes_but_not_for_numbers() {
+    let dir = folder();
+    let files = PublicFiles::read(dir.path()).unwrap();
+    let carried = files
+        .iter()
+        .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
+    let public = PublicFiles::from_files(carried).unwrap().parse().unwrap();
+    let model = Model::shapes_only(&public);
+    let layer = &model.bert.layers[1];
+    assert_eq!(
+        (layer.feed_forward.up.inputs, layer.feed_forward.up.outputs),
+        (32, 64)
+    );
+    assert!(layer.feed_forward.up.weights.is_none());
+    let ids = model.tokens("hello", TooLong::Refuse).unwrap();
+    assert!(matches!(
+        model.embed(vec![ids]),
+        Err(ModelError::ShapesOnly { .. })
+    ));
+
+    assert!(PublicFiles::from_files([("../../etc/passwd".to_owned(), vec![])]).is_err());
+    assert!(
+        PublicFiles::from_files([("config.json".to_owned(), vec![b' '; (1 << 20) + 1])]).is_err()
+    );
+    assert_eq!(
+        PublicFiles::from_files([])
+            .unwrap()
+            .parse()
+            .err()
+            .unwrap()
+            .problems
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn ids_that_do_not_fit_are_refused() {
+    let dir = folder();
+    let model = Model::load(dir.path()).unwrap();
+    let embed = |ids: Vec<u32>| model.embed(vec![TokenIds::new(ids)]);
+    assert!(matches!(
+        embed(vec![2, 100_000, 3]),
+        Err(ModelError::TokenOutOfRange { .. })
+    ));
+    assert!(matches!(embed(vec![]), Err(ModelError::Mismatch { .. })));
+    assert!(matches!(
+        embed(vec![2; 65]),
+        Err(ModelError::Mismatch { .. })
+    ));
+}
+
+#[test]
+fn a_text_does_not_depend_on_its_batch_or_its_padding() {
+    let dir = folder();
+    let model = Model::load(dir.path()).unwrap();
+    let texts = ["hello", "a private world is the world, is it?", "42 + 1"]
+        .map(|t| model.tokens(t, TooLong::Refuse).unwrap());
+    let together = model.embed(texts.to_vec()).unwrap();
+    for (text, expected) in texts.iter().zip(&together) {
+        assert_eq!(&model.embed(vec![text.clone()]).unwrap()[0], expected);
+        let padded = model.embed(vec![text.clone().pad_to(40, 0)]).unwrap();
+        let error = padded[0]
+            .iter()
+            .zip(expected)
+            .fold(0f64, |m, (a, b)| m.max((a - b).abs()));
+        assert!(error < 1e-14, "{error}");
+    }
+}
+
+#[test]
+fn decoders_survive_mutations() {
+    let dir = folder();
+    let file = |name: &str| fs::read(dir.path().join(name)).unwrap();
+    let count = 10_000;
+    let configs = [
+        file("config.json"),
+        file("1_Pooling/config.json"),
+        b"{\"model_type\":\"bert\",\"hidden_size\":1e999}".to_vec(),
+    ];
+    mutations(&configs, count, 1, fuzz::config);
+    let header = br#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[8,16]}}"#;
+    let small = [&(header.len() as u64).to_le_bytes()[..], header, &[1; 16]].concat();
+    let real = file("model.safetensors");
+    mutations(
+        &[small, real[..4096].to_vec(), vec![0; 9]],
+        count,
+        2,
+        fuzz::safetensors_header,
+    );
+    mutations(
+        &[
+            file("modules.json"),
+            file("1_Pooling/config.json"),
+            file("sentence_bert_config.json"),
+        ],
+        count,
+        3,
+        fuzz::ending,
+    );
+    mutations(&[file("tokenizer.json")], count, 4, fuzz::tokenizer);
+}
