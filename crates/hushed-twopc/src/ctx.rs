@@ -55,11 +55,8 @@ impl Ctx {
             self.session.send(INPUT, &message)?;
             Ok(Share::new(ring, own))
         } else {
-            let message = wire::recv_exactly(
-                &mut self.session,
-                INPUT,
-                wire::packed_len(n, ring.bits()),
-            )?;
+            let message =
+                wire::recv_exactly(&mut self.session, INPUT, wire::packed_len(n, ring.bits()))?;
             Ok(Share::new(ring, wire::unpack(&message, ring.bits(), n)?))
         }
     }
@@ -68,7 +65,8 @@ impl Ctx {
     pub fn open_to(&mut self, to: Party, x: &Share) -> Result<Option<Vec<u64>>, TwopcError> {
         let ring = x.ring();
         if self.party() != to {
-            self.session.send(OPEN, &wire::pack(x.words(), ring.bits()))?;
+            self.session
+                .send(OPEN, &wire::pack(x.words(), ring.bits()))?;
             return Ok(None);
         }
         let len = wire::packed_len(x.len(), ring.bits());

@@ -432,7 +432,10 @@ mod tests {
         assert_eq!(a.gather(&[5, 0]).words(), [5, 0]);
         assert_eq!(a.slice(1..3).words(), [1, 2]);
         assert_eq!(a.slice(1..2).repeat_each(3).words(), [1, 1, 1]);
-        assert_eq!(Share::concat(ring, &[&a.slice(4..6), &a.slice(0..1)]).words(), [4, 5, 0]);
+        assert_eq!(
+            Share::concat(ring, &[&a.slice(4..6), &a.slice(0..1)]).words(),
+            [4, 5, 0]
+        );
     }
 
     #[test]
@@ -442,7 +445,10 @@ mod tests {
         };
         for n in [0, 1, 63, 64, 65, 130] {
             for m in [0, 1, 62, 64, 129] {
-                let (a, b) = (bits(n, 0x9e37_79b9_7f4a_7c15), bits(m, 0xd134_2543_de82_ef95));
+                let (a, b) = (
+                    bits(n, 0x9e37_79b9_7f4a_7c15),
+                    bits(m, 0xd134_2543_de82_ef95),
+                );
                 let ab = BitShare::concat(&[&a, &b]);
                 assert_eq!(ab.len(), n + m);
                 assert_eq!(ab.slice(0..n).words(), a.words());

@@ -106,7 +106,10 @@ mod tests {
                 let bytes = pack(&v, width);
                 assert_eq!(bytes.len(), packed_len(n, width));
                 let back = unpack(&bytes, width, n).unwrap();
-                assert!(back.iter().zip(&v).all(|(a, b)| *a == b & mask), "{width} {n}");
+                assert!(
+                    back.iter().zip(&v).all(|(a, b)| *a == b & mask),
+                    "{width} {n}"
+                );
             }
         }
     }

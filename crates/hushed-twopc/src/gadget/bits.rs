@@ -178,15 +178,26 @@ mod tests {
         let mut rng = SecretRng::insecure_from_seed(5);
         for places in [0, 1, 2, 5, 8, 9] {
             let x: Vec<Vec<u64>> = (0..places)
-                .map(|_| (0..90).map(|_| u64::from(rng.next_u64().is_multiple_of(5))).collect())
+                .map(|_| {
+                    (0..90)
+                        .map(|_| u64::from(rng.next_u64().is_multiple_of(5)))
+                        .collect()
+                })
                 .collect();
-            let shares: Vec<_> = x.iter().zip(1..).map(|(b, seed)| share_bits(b, seed)).collect();
+            let shares: Vec<_> = x
+                .iter()
+                .zip(1..)
+                .map(|(b, seed)| share_bits(b, seed))
+                .collect();
             let (s0, s1): (Vec<_>, Vec<_>) = shares.into_iter().unzip();
             let (y0, y1, stats) = run_counted(
                 |ctx| prefix_or(ctx, &s0).unwrap(),
                 |ctx| prefix_or(ctx, &s1).unwrap(),
             );
-            assert_cost(&stats, prefix_or_cost(if places == 0 { 0 } else { 90 }, places));
+            assert_cost(
+                &stats,
+                prefix_or_cost(if places == 0 { 0 } else { 90 }, places),
+            );
             for i in 0..places {
                 let want = (0..90).map(|k| x[i..].iter().map(|b| b[k]).max().unwrap());
                 assert_eq!(reveal_bits(&y0[i], &y1[i]), want.collect::<Vec<_>>());

@@ -101,7 +101,7 @@ pub fn less_than_public_cost(
 ///
 /// Each party drops the `drop_bits` lowest bits of its share of x − t and keeps the next `keep_bits` (fewer if the ring has
 /// fewer). The caller guarantees that |x − t| + 2^drop_bits < 2^(drop_bits + keep_bits − 1), or that nothing but
-/// the lowest bits is dropped. With d = `drop_bits` the answer is right unless |x − t| < 2^d, where it is 1 with a
+/// the lowest bits is dropped. With d = `drop_bits` the answer is right unless |x − t| < 2^(d−1), where it is 1 with a
 /// probability that falls from 1 to 0 over that interval, ½ at x = t; with d = 0 it is exact.
 ///
 /// # Errors
@@ -128,10 +128,11 @@ pub fn less_than_public(
     Ok((0..thresholds.len()).map(part).collect())
 }
 
-/// Shares of x/2^drop_bits in a ring of `keep_bits` bits, off by less than 1 either way and right on average. Local.
+/// Shares of x/2^d − ½ (d = `drop_bits`; x itself for d = 0) in a ring of `keep_bits` bits, rounded up or down at random and right
+/// on average: the sign is that of x unless |x| < 2^(d−1). Local.
 ///
-/// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 .. 2^(d+1); the client puts 2^d − 1 back, so that the sign of
-/// the result is wrong for |x| < 2^d only, to both sides alike.
+/// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 ..= 2^(d+1) − 2; putting 2^d − 1 back makes the sum the floor or the
+/// ceiling of the quotient. Taking 2^(d−1) off first moves the interval in which the sign is a matter of chance to the middle.
 pub(super) fn coarse(
     ctx: &Ctx,
     x: &Share,
@@ -142,7 +143,8 @@ pub(super) fn coarse(
     let name = "comparison";
     expect_at_most(name, "drop_bits", drop_bits.into(), u64::from(bits) - 1)?;
     expect_at_least(name, "keep_bits", keep_bits.into(), 1)?;
-    let up = (1u64 << drop_bits) - 1;
+    // 2^d − 1 − 2^(d−1), and 0 for d = 0.
+    let up = ((1u64 << drop_bits) >> 1).saturating_sub(1);
     let x = x.add_public(ctx.party(), up as i64);
     let words = x.words().iter().map(|w| w >> drop_bits).collect();
     let ring = Ring::new(keep_bits.min(bits - drop_bits));
@@ -161,7 +163,14 @@ mod tests {
         for bits in 1..=64 {
             let ring = Ring::new(bits);
             let top = 1u64 << (bits - 1);
-            let mut values = vec![0, 1, top, top.wrapping_sub(1), top.wrapping_add(1), u64::MAX];
+            let mut values = vec![
+                0,
+                1,
+                top,
+                top.wrapping_sub(1),
+                top.wrapping_add(1),
+                u64::MAX,
+            ];
             values.extend((0..70).map(|_| rng.next_u64()));
             let values: Vec<u64> = values.into_iter().map(|v| ring.reduce(v)).collect();
             let (x0, x1) = share(ring, &values, u64::from(bits));
@@ -187,7 +196,10 @@ mod tests {
         let x1 = Share::new(ring, pairs.iter().map(|p| p.1).collect());
         let (b0, b1, _) = run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
         let sum = |p: &(u64, u64)| ring.top_bit(ring.reduce(p.0.wrapping_add(p.1)));
-        assert_eq!(reveal_bits(&b0, &b1), pairs.iter().map(sum).collect::<Vec<_>>());
+        assert_eq!(
+            reveal_bits(&b0, &b1),
+            pairs.iter().map(sum).collect::<Vec<_>>()
+        );
     }
 
     #[test]
@@ -200,7 +212,9 @@ mod tests {
     fn thresholds_exact_when_nothing_is_dropped() {
         let ring = Ring::new(24);
         let thresholds = [-5, 0, 1000];
-        let values: Vec<i64> = (-70..70).chain([990, 999, 1000, 1001, -4000, 4000]).collect();
+        let values: Vec<i64> = (-70..70)
+            .chain([990, 999, 1000, 1001, -4000, 4000])
+            .collect();
         let (x0, x1) = share_signed(ring, &values, 3);
         let (b0, b1, stats) = run_counted(
             |ctx| less_than_public(ctx, &x0, &thresholds, 0, 16).unwrap(),
@@ -217,7 +231,7 @@ mod tests {
     fn coarse_thresholds_err_only_close_by_and_to_both_sides() {
         let (ring, drop, keep) = (Ring::new(32), 6, 18);
         let t = 12_345;
-        let values: Vec<i64> = (-3000..3000).map(|k| t + k / 10).collect();
+        let values: Vec<i64> = (-6000..6000).map(|k| t + k / 50).collect();
         let (x0, x1) = share_signed(ring, &values, 4);
         let (b0, b1, _) = run_counted(
             |ctx| less_than_public(ctx, &x0, &[t], drop, keep).unwrap(),
@@ -226,7 +240,7 @@ mod tests {
         let mut wrong = [0, 0];
         for (v, less) in values.iter().zip(reveal_bits(&b0[0], &b1[0])) {
             if less != u64::from(*v < t) {
-                assert!((v - t).abs() < 1 << drop, "{v}");
+                assert!((v - t).abs() < 1 << (drop - 1), "{v}");
                 wrong[usize::from(*v < t)] += 1;
             }
         }

@@ -11,7 +11,7 @@ use super::planes::bit_planes;
 use super::select::client_chooses;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_at_most, expect_len};
+use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::ot::additive::{self, Choices, Deltas, Segment, additive};
 use crate::share::{Ring, Share, wipe};
 use hushed_net::Party;
@@ -38,7 +38,9 @@ pub enum Factor<'a> {
 /// Cost of [`square`] of `n` elements of `ring`.
 pub fn square_cost(n: usize, ring: Ring) -> Cost {
     let first = client_chooses(n);
-    let (width, side) = (ring.bits() - 1, |n| gilboa_segments(n, 1, ring.bits() - 1, ring.bits() - 1));
+    let (width, side) = (ring.bits() - 1, |n| {
+        gilboa_segments(n, 1, ring.bits() - 1, ring.bits() - 1)
+    });
     match width {
         0 => Cost::ZERO,
         _ => additive::cost(&side(first), &side(n - first)),
@@ -68,7 +70,11 @@ pub fn square(ctx: &mut Ctx, x: &Share) -> Result<Share, TwopcError> {
         1,
         width,
     )?;
-    let cross = if client { [chosen, offered] } else { [offered, chosen] };
+    let cross = if client {
+        [chosen, offered]
+    } else {
+        [offered, chosen]
+    };
     let cross = Share::new(ring, cross.concat());
     Ok(own.add(&cross.shift_left(1)))
 }
@@ -96,7 +102,7 @@ pub fn mul_rows_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
 /// x_ij·r_i mod 2^ℓ for x of rows × cols, row by row, and r of `rows`. The bits of r choose.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless the lengths and rings agree, and if a row has more than 2^17 elements.
+/// [`TwopcError::Misuse`] unless the lengths and rings agree and a row has 1 to 2^17 elements.
 pub fn mul_rows(
     ctx: &mut Ctx,
     x: &Share,
@@ -105,14 +111,24 @@ pub fn mul_rows(
     r: &Share,
 ) -> Result<Share, TwopcError> {
     let ring = x.ring();
+    expect_at_least("mul_rows", "columns", cols as u64, 1)?;
     expect_len("mul_rows", "elements", x.len(), rows * cols)?;
     expect_len("mul_rows", "factors", r.len(), rows)?;
-    expect_len("mul_rows", "ring bits of the factors", r.ring().bits() as usize, ring.bits() as usize)?;
+    expect_len(
+        "mul_rows",
+        "ring bits of the factors",
+        r.ring().bits() as usize,
+        ring.bits() as usize,
+    )?;
     let chooser = Side::new(r.words(), ring.bits());
     let messenger = Side::new(x.words(), ring.bits());
     let (chosen, offered) = gilboa(ctx, Some(chooser), Some(messenger), cols, ring.bits())?;
     let factors = r.words().iter().flat_map(|r| std::iter::repeat_n(*r, cols));
-    let own = x.words().iter().zip(factors).map(|(x, r)| x.wrapping_mul(r));
+    let own = x
+        .words()
+        .iter()
+        .zip(factors)
+        .map(|(x, r)| x.wrapping_mul(r));
     let mut out = Share::new(ring, own.collect());
     out.add_assign(&Share::new(ring, chosen));
     out.add_assign(&Share::new(ring, offered));
@@ -194,7 +210,7 @@ fn gilboa(
     }
     let mut deltas = Vec::new();
     if let Some(side) = messenger {
-        let count = side.values.len() / messages.max(1);
+        let count = side.values.len() / messages;
         let segments = gilboa_segments(count, messages, side.bits, width);
         deltas.extend(segments.into_iter().map(|shape| Deltas {
             shape,
@@ -234,14 +250,28 @@ mod tests {
 
     fn values(n: usize, ring: Ring, seed: u64) -> Vec<u64> {
         let mut rng = SecretRng::insecure_from_seed(seed);
-        let edges = [0, ring.mask(), 1, ring.mask() >> 1, ring.mask() ^ (ring.mask() >> 1)];
+        let edges = [
+            0,
+            ring.mask(),
+            1,
+            ring.mask() >> 1,
+            ring.mask() ^ (ring.mask() >> 1),
+        ];
         let random = std::iter::from_fn(|| Some(ring.reduce(rng.next_u64())));
         edges.into_iter().chain(random).take(n).collect()
     }
 
     #[test]
     fn squares() {
-        for (n, bits) in [(0, 8), (1, 64), (3, 1), (5, 2), (65, 24), (200, 32), (130, 64)] {
+        for (n, bits) in [
+            (0, 8),
+            (1, 64),
+            (3, 1),
+            (5, 2),
+            (65, 24),
+            (200, 32),
+            (130, 64),
+        ] {
             let ring = Ring::new(bits);
             let x = values(n, ring, 1);
             let (x0, x1) = share(ring, &x, 2);
@@ -271,14 +301,16 @@ mod tests {
             assert_cost(&stats, mul_cost(n, ring));
             assert_eq!(stats.rounds, mul_cost(n, ring).rounds);
             let pairs = x.iter().zip(&y);
-            let want: Vec<u64> = pairs.map(|(x, y)| ring.reduce(x.wrapping_mul(*y))).collect();
+            let want: Vec<u64> = pairs
+                .map(|(x, y)| ring.reduce(x.wrapping_mul(*y)))
+                .collect();
             assert_eq!(reveal(&z0, &z1), want, "{n} {bits}");
         }
     }
 
     #[test]
     fn rows_times_their_factor() {
-        for (rows, cols, bits) in [(1, 1, 64), (3, 5, 32), (7, 64, 24), (70, 3, 40), (2, 0, 8)] {
+        for (rows, cols, bits) in [(1, 1, 64), (3, 5, 32), (7, 64, 24), (70, 3, 40), (0, 2, 8)] {
             let ring = Ring::new(bits);
             let (x, r) = (values(rows * cols, ring, 7), values(rows, ring, 8));
             let (x0, x1) = share(ring, &x, 9);
@@ -298,14 +330,22 @@ mod tests {
 
     #[test]
     fn oblivious_products_in_both_roles() {
-        for (n, bits, ring_bits) in [(1, 1, 64), (100, 12, 32), (66, 32, 32), (10, 64, 16), (0, 4, 4)] {
+        for (n, bits, ring_bits) in [
+            (1, 1, 64),
+            (100, 12, 32),
+            (66, 32, 32),
+            (10, 64, 16),
+            (0, 4, 4),
+        ] {
             let ring = Ring::new(ring_bits);
             let a = values(n, Ring::new(bits), 11);
             let b = values(n, ring, 12);
             let chooser = Factor::Chooser { values: &a, bits };
             let messenger = Factor::Messenger { values: &b, bits };
             let pairs = a.iter().zip(&b);
-            let want: Vec<u64> = pairs.map(|(a, b)| ring.reduce(a.wrapping_mul(*b))).collect();
+            let want: Vec<u64> = pairs
+                .map(|(a, b)| ring.reduce(a.wrapping_mul(*b)))
+                .collect();
             let roles = [
                 (chooser, messenger, Party::Client),
                 (messenger, chooser, Party::Server),

@@ -52,7 +52,11 @@ mod tests {
 
     #[test]
     fn planes_hold_the_bits() {
-        let word = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32);
+        let word = |i: u64| {
+            (i + 1)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(i as u32)
+        };
         for n in [0usize, 1, 63, 64, 65, 200] {
             let values: Vec<u64> = (0..n as u64).map(word).collect();
             for bits in [1, 31, 64] {

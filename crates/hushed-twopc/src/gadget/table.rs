@@ -34,12 +34,7 @@ pub fn table_16_cost(n: usize, chooser: Party, ring: Ring) -> Cost {
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless there are `n` indices of 0 to 15, or 16·`n` entries.
-pub fn table_16(
-    ctx: &mut Ctx,
-    role: Table<'_>,
-    ring: Ring,
-    n: usize,
-) -> Result<Share, TwopcError> {
+pub fn table_16(ctx: &mut Ctx, role: Table<'_>, ring: Ring, n: usize) -> Result<Share, TwopcError> {
     let words = match role {
         Table::Chooser { index } => {
             expect_len("table_16", "indices", index.len(), n)?;

@@ -133,7 +133,10 @@ mod tests {
                     // In `to` the quotient itself may wrap: compare there.
                     let error = to.decode(to.encode(y.wrapping_sub(x >> shift)));
                     let most = i64::from(shift > 0);
-                    assert!((0..=most).contains(&error), "{bits} {shift} {to:?} {sign:?}: {x} gave {y}");
+                    assert!(
+                        (0..=most).contains(&error),
+                        "{bits} {shift} {to:?} {sign:?}: {x} gave {y}"
+                    );
                 }
             }
         }

@@ -19,7 +19,7 @@
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_at_most, expect_len};
+use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::ot::{CotRecv, CotSend};
 use crate::share::wipe;
 use crate::wire;
@@ -99,7 +99,9 @@ impl Segment {
     }
 
     fn check(&self) -> Result<(), TwopcError> {
+        expect_at_least("additive OT", "width", self.width.into(), 1)?;
         expect_at_most("additive OT", "width", self.width.into(), 64)?;
+        expect_at_least("additive OT", "messages", self.messages as u64, 1)?;
         expect_at_most("additive OT", "messages", self.messages as u64, 1 << 17)
     }
 }
@@ -158,8 +160,14 @@ pub fn additive(
         }
     }
 
-    let theirs = deltas.iter().map(|d| d.shape.bytes_choices()).sum::<usize>()
-        + choices.iter().map(|c| c.shape.bytes_values()).sum::<usize>();
+    let theirs = deltas
+        .iter()
+        .map(|d| d.shape.bytes_choices())
+        .sum::<usize>()
+        + choices
+            .iter()
+            .map(|c| c.shape.bytes_values())
+            .sum::<usize>();
     let reply = wire::exchange(&mut ctx.session, EXCHANGE, message, theirs)?;
     let mut reply = reply.as_slice();
     for messenger in [client, !client] {
@@ -222,12 +230,7 @@ fn choose(
 }
 
 /// Appends f to the message and the pads p₀ to `out`.
-fn offer(
-    deltas: &Deltas<'_>,
-    cot: &CotSend,
-    message: &mut Vec<u8>,
-    out: &mut Vec<u64>,
-) {
+fn offer(deltas: &Deltas<'_>, cot: &CotSend, message: &mut Vec<u8>, out: &mut Vec<u64>) {
     let shape = deltas.shape;
     let start = out.len();
     out.resize(start + shape.values(), 0);
@@ -361,7 +364,15 @@ mod tests {
     /// Both directions at once, over shapes with edges: one choice, a word's worth and around, several values a choice.
     #[test]
     fn products_in_both_directions() {
-        let shapes = [(1, 1, 1), (63, 1, 64), (64, 1, 17), (700, 1, 33), (65, 2, 9), (5, 7, 64), (1030, 3, 12)];
+        let shapes = [
+            (1, 1, 1),
+            (63, 1, 64),
+            (64, 1, 17),
+            (700, 1, 33),
+            (65, 2, 9),
+            (5, 7, 64),
+            (1030, 3, 12),
+        ];
         let shapes = shapes.map(|(count, messages, width)| Segment {
             count,
             messages,

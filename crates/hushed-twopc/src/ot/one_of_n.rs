@@ -144,7 +144,9 @@ pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u6
             shares.push(share);
             let out = &mut masked[15 * at..15 * (at + 1)];
             for (j, m) in (1..).zip(out) {
-                *m = row[j].wrapping_sub(share).wrapping_sub(pads[j][i].low_u64());
+                *m = row[j]
+                    .wrapping_sub(share)
+                    .wrapping_sub(pads[j][i].low_u64());
             }
             wipe(&mut row);
         }

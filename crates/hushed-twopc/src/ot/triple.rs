@@ -86,7 +86,11 @@ pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<Vec<u64>, TwopcError> 
     let client_chooses = mine.len().div_ceil(2);
     let client = ctx.party() == Party::Client;
     let (first, second) = mine.split_at(client_chooses);
-    let (chosen, offered) = if client { (first, second) } else { (second, first) };
+    let (chosen, offered) = if client {
+        (first, second)
+    } else {
+        (second, first)
+    };
     let mut send = HashedSend::default();
     let mut recv = HashedRecv::default();
     for sending in [client, !client] {
@@ -102,7 +106,11 @@ pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<Vec<u64>, TwopcError> 
     let reply = swap_words(ctx, PRIVATE, &message)?;
     let (first, second) = reply.split_at(client_chooses);
     // The peer's f for what this party chose, and its e for what this party offered.
-    let (f, e) = if client { (first, second) } else { (second, first) };
+    let (f, e) = if client {
+        (first, second)
+    } else {
+        (second, first)
+    };
     let as_chooser = recv.h.iter().zip(chosen.iter().zip(f));
     let as_chooser = as_chooser.map(|(h, (x, f))| h ^ (x & f));
     let as_messenger = send.h0.iter().zip(send.b.iter().zip(e));
@@ -163,7 +171,13 @@ impl Triples {
 
 impl Drop for Triples {
     fn drop(&mut self) {
-        for secret in [&mut self.a, &mut self.b, &mut self.b2, &mut self.ab, &mut self.ab2] {
+        for secret in [
+            &mut self.a,
+            &mut self.b,
+            &mut self.b2,
+            &mut self.ab,
+            &mut self.ab2,
+        ] {
             wipe(secret);
         }
     }
@@ -295,7 +309,13 @@ mod tests {
     #[test]
     fn and_with_and_without_a_second_product() {
         // The last size spans two draws of correlations.
-        for (n, twice) in [(0, 0), (1, 0), (1, 1), (5, 3), (WORDS_A_DRAW + 2, WORDS_A_DRAW + 1)] {
+        for (n, twice) in [
+            (0, 0),
+            (1, 0),
+            (1, 1),
+            (5, 3),
+            (WORDS_A_DRAW + 2, WORDS_A_DRAW + 1),
+        ] {
             let [x0, x1, y0, y1] = [1, 2, 3, 4].map(|s| words(n, s));
             let [s0, s1] = [5, 6].map(|s| words(twice, s));
             let ((z0, w0), (z1, w1), stats) = run_counted(
