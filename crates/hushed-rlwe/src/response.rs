@@ -127,6 +127,7 @@ impl ResponseFormat {
         let input = NoiseBound::from_bits(input_noise_bits);
         for limbs in 1..=input_limbs.min(Truncation::MAX_LIMBS) {
             let scale = RingScale::new(params, limbs, ell)?;
+            let bits: u32 = (0..limbs).map(|i| params.basis().modulus(i).bits()).sum();
             let modulus = params
                 .q()
                 .iter()
@@ -144,8 +145,8 @@ impl ResponseFormat {
             };
             // Every bit dropped of either part saves the same; of equal savings take the least noise.
             let noise_of = |bits_a, bits_b| NoiseBound::truncation(params, bits_a, bits_b).value();
-            let choice = (0..=ell)
-                .flat_map(|a| (0..=ell).map(move |b| (a, b)))
+            let choice = (0..bits)
+                .flat_map(|a| (0..bits).map(move |b| (a, b)))
                 .filter(fits)
                 .max_by(|&(a1, b1), &(a2, b2)| {
                     let saved = (a1 + b1).cmp(&(a2 + b2));

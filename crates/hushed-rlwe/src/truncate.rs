@@ -117,7 +117,7 @@ impl Truncation {
             .fold(1u128, |acc, &q| acc * u128::from(q));
         if let Some(&ell) = [bits_a, bits_b]
             .iter()
-            .find(|&&bits| modulus >> bits.min(127) < 2)
+            .find(|&&bits| modulus >> bits.min(127) == 0)
         {
             return Err(RlweError::RingBits { ell });
         }

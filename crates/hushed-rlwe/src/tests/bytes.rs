@@ -6,10 +6,12 @@ use crate::codec::HEADER_BYTES;
 use crate::error::{CodecError, RlweError};
 use crate::keys::{KeySet, SecretKey};
 
-/// A reader, its good input, and whether the result equals the original.
+type Read<'a> = dyn Fn(&[u8]) -> Result<(), RlweError> + 'a;
+
+/// A reader and its good input.
 struct Case<'a> {
     bytes: Vec<u8>,
-    read: Box<dyn Fn(&[u8]) -> Result<(), RlweError> + 'a>,
+    read: Box<Read<'a>>,
 }
 
 fn cases(params: &Arc<RlweParams>) -> [Case<'_>; 2] {
