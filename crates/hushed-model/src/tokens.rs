@@ -3,6 +3,7 @@
 //! `tokenizer.json` is read by the `tokenizers` crate, but only its vocabulary, added tokens, normaliser and splitter: truncation and
 //! padding are switched off (the file asks for both, to 128), and the special tokens around a text are put on here, after their
 //! description was checked. Special tokens written *inside* a text are text: `[SEP]` becomes `[`, `sep`, `]`.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
 

@@ -11,6 +11,7 @@
 //!
 //! Integers are little-endian. Decoding is total: any bytes give a frame or a [`PeerFault`], and memory grows only
 //! with bytes that have arrived, never with a length that was merely claimed.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{self, Read};
 

@@ -6,6 +6,7 @@
 //!
 //! Rounds: a receive that directly follows a send closes one round. In [`Session::exchange`] both parties send and
 //! then receive: one round.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,5 @@
 //! `config.json`: which architecture, and its sizes.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::backend::{Activation, Heads};
 use crate::error::Problem;

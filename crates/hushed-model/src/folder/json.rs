@@ -1,4 +1,5 @@
 //! Reading single fields out of a JSON object while collecting every problem, instead of stopping at the first.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::{Map, Value};
 

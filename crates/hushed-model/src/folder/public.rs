@@ -1,4 +1,5 @@
 //! The public part of a model: sizes, tokenizer, pooling. A server offers these files, and a client needs no others.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -3,6 +3,7 @@
 //! Format: u64 little-endian n, n bytes of JSON `{name: {dtype, shape, data_offsets: [a, b]}}`, then the numbers, little-endian and
 //! row-major, at `8 + n + a .. 8 + n + b`. The header goes through the `safetensors` crate, which refuses gaps, overlaps and sizes that
 //! do not match shapes; the file is read by positioned reads, not mapped: a mapped file that shrinks would kill the process.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
 use std::io;

@@ -3,6 +3,7 @@
 //! The reader runs ahead of the session up to a number of bytes, so that a peer's sending overlaps with our
 //! computing. Beyond that a frame waits until a step asks for it and says how long it may be, so that memory is
 //! bounded by the read-ahead plus what the session itself expects.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

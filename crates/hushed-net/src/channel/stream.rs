@@ -3,6 +3,7 @@
 //! Because the peer's bytes are always being read (up to the read-ahead), two parties that send at the same time do not
 //! wait for each other. What remains is bounded: when both have queued and read ahead all that their limits
 //! allow, and neither receives, both get [`NetError::Timeout`].
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{self, BufReader, Read};
 use std::net::{Shutdown, TcpStream};

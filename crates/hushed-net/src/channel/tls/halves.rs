@@ -2,6 +2,7 @@
 //!
 //! The connection is a state machine over bytes. It is locked only while it seals or opens records in memory; the
 //! socket is read and written outside the lock, so neither thread ever waits for the other's network.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,5 @@
 //! A server known by the SHA-256 of its certificate.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 
