@@ -5,6 +5,7 @@
 pub mod cost;
 pub mod ctx;
 pub mod error;
+pub mod func;
 pub mod gadget;
 pub mod he;
 pub mod ot;

@@ -1,0 +1,143 @@
+//! 2^(OFFSET − y) of a shared y, 1 ≤ y < 16.
+//!
+//! The parties hold y = y_c + y_s mod 16 with [`Y`]'s 12 fraction bits, y_p = k_p + φ_p with k_p in 0..16 and 0 ≤ φ_p < 1. Then
+//!
+//! > 2^−y = 2^−φ_c · 2^−φ_s · 2^−κ,  κ = (k_c + k_s) mod 16,
+//!
+//! as long as k_c + k_s and φ_c + φ_s do not carry across 16 together, which y ≥ 1 excludes: the integer part of y is κ or κ + 1.
+//! So no wrap is compared. The server knows v = 2^(OFFSET−φ_s) and k_s, and offers the 16 numbers v·2^−((j + k_s) mod 16); the client
+//! takes the one at j = k_c by a 1-of-16 OT, as additive shares; one product with the client's 13-bit u = 2^−φ_c ends it. Beside the
+//! repeated squaring of BumbleBee §V-B (six products of 70 bytes) it is one table of 16·29 bits and one short product: 98 bytes.
+//!
+//! κ = 15 counts as zero: 2^−15 and less is below the precision of what follows.
+//!
+//! Error: u ≥ 1/2 is rounded to 2^−13 and a table entry to 2^−16, and the other factor of each is at most 1 and 2.1:
+//! |error| ≤ 2^−12·result + 2^−16.
+
+use zeroize::Zeroizing;
+
+use super::Format;
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::gadget::{Factor, Table, ole, table_16};
+use crate::share::Share;
+use hushed_net::Party;
+
+/// The argument: 4 integer and 12 fraction bits, so that the ring is the interval [0, 16).
+pub const Y: Format = Format::new(16, 12);
+/// The result, in [0, 2): its top bit is zero.
+pub const OUT: Format = Format::new(29, U_FRAC + V_FRAC);
+/// 2^(OFFSET − y) is at most 1 for y ≥ OFFSET; the margin to 1 takes the rounding of a row's maximum.
+pub const OFFSET: f64 = 1.0625;
+
+const U_FRAC: u32 = 12;
+const U_BITS: u32 = 13;
+const V_FRAC: u32 = 15;
+/// Bits below the table's precision kept until the shift by κ, so that each entry is rounded once.
+const GUARD: u32 = 16;
+
+/// 2^([`OFFSET`] − y): `y` in [`Y`] with 1 ≤ y < 16; the result in [`OUT`].
+pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
+    let n = y.len();
+    match ctx.party() {
+        Party::Client => {
+            let index: Zeroizing<Vec<u8>> =
+                Zeroizing::new(y.words().iter().map(|w| (w >> Y.frac) as u8).collect());
+            let factor = y
+                .words()
+                .iter()
+                .map(|&w| pow2_minus(fraction(w), 0.0, U_FRAC));
+            let factor: Zeroizing<Vec<u64>> = Zeroizing::new(factor.collect());
+            let chosen = table_16(ctx, Table::Chooser { index: &index }, OUT.ring, n)?;
+            let cross = ole(
+                ctx,
+                Factor::Chooser {
+                    values: &factor,
+                    bits: U_BITS,
+                },
+                OUT.ring,
+            )?;
+            let own = chosen.words().iter().zip(factor.iter());
+            let own = own.map(|(z, u)| z.wrapping_mul(*u)).collect();
+            Ok(Share::new(OUT.ring, own).add(&cross))
+        }
+        Party::Server => {
+            let entries = Zeroizing::new(entries(y.words()));
+            let rest = table_16(ctx, Table::Holder { entries: &entries }, OUT.ring, n)?;
+            let factor = Factor::Messenger {
+                values: rest.words(),
+                bits: U_BITS,
+            };
+            ole(ctx, factor, OUT.ring)
+        }
+    }
+}
+
+/// The server's tables: entry j of element i is v·2^−((j + k_i) mod 16).
+fn entries(y: &[u64]) -> Vec<u64> {
+    let mut out = Vec::with_capacity(16 * y.len());
+    for &w in y {
+        let v = pow2_minus(fraction(w), OFFSET, V_FRAC + GUARD);
+        let k = w >> Y.frac;
+        for j in 0..16 {
+            let kappa = (j + k) & 15;
+            let rounded = (v + ((1 << (GUARD - 1)) << kappa)) >> (GUARD as u64 + kappa);
+            // A mask instead of a branch: κ is secret.
+            let keep = 0u64.wrapping_sub(u64::from(kappa != 15));
+            out.push(rounded & keep);
+        }
+    }
+    out
+}
+
+/// φ, the fraction of y.
+fn fraction(word: u64) -> f64 {
+    (word & ((1 << Y.frac) - 1)) as f64 / (1u64 << Y.frac) as f64
+}
+
+/// ⌊2^(offset − φ)·2^frac⌉ for 0 ≤ φ < 1, by Taylor's series of e^(−φ·ln 2) about φ = 1/2: neither a table nor a branch, so that the
+/// time does not depend on φ. Twelve terms leave less than 2^−45.
+fn pow2_minus(phi: f64, offset: f64, frac: u32) -> u64 {
+    let t = (0.5 - phi) * std::f64::consts::LN_2;
+    let mut sum = 1.0;
+    for k in (1..=12).rev() {
+        sum = 1.0 + sum * t / f64::from(k);
+    }
+    // The factor is public.
+    let scale = (offset - 0.5 + f64::from(frac)).exp2();
+    (sum * scale + 0.5) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{reveal, run_pair, share};
+
+    #[test]
+    fn powers_are_exact_to_the_unit() {
+        for i in 0..4096u64 {
+            let phi = i as f64 / 4096.0;
+            let want = (-phi).exp2() * f64::from(1u32 << 30);
+            let got = pow2_minus(phi, 0.0, 30) as f64;
+            assert!((got - want).abs() <= 0.5 + 1e-4, "{i}");
+        }
+    }
+
+    #[test]
+    fn every_argument() {
+        // All of [1, 16), each under its own random sharing, so all carries of κ and φ occur.
+        let y: Vec<u64> = (4096..65536).collect();
+        let (client, server) = share(Y.ring, &y, 5);
+        let (a, b) = run_pair(
+            move |ctx| exp2_negative(ctx, &client),
+            move |ctx| exp2_negative(ctx, &server),
+        );
+        for (y, e) in y.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
+            let want = (OFFSET - *y as f64 / 4096.0).exp2();
+            let got = OUT.decode(e);
+            let bound =
+                want * 2f64.powi(-12) + 2f64.powi(-16) + if *y >= 15 * 4096 { want } else { 0.0 };
+            assert!((got - want).abs() <= bound, "{y}: {got} for {want}");
+        }
+    }
+}

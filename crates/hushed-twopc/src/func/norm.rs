@@ -1,0 +1,213 @@
+//! LayerNorm and RMSNorm of shared rows, without gain and offset: those are linear and belong to the layers that follow.
+//!
+//! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v are one number a
+//! row; the square of every element and the product c·r are the cost. c has [`SQUARED`]'s 8 fraction bits in the squares (their
+//! rounding adds 2^−19 to a variance) and 12 in the product, whose result is bounded by √d whatever x is.
+
+use super::{Format, inverse::inverse_root, rescale};
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::gadget::{Sign, mul_rows, square};
+use crate::share::{Ring, Share};
+
+/// c in the squares: v < 2^18, so |c| < 512.
+const SQUARED: Format = Format::new(SUM_BITS + 1, 8);
+/// Bits of v with 2·8 fraction bits.
+const SUM_BITS: u32 = 34;
+/// c in the product.
+const CENTRED: Format = Format::new(PRODUCT_BITS, 12);
+/// r, at most 2^6.
+const ROOT: Format = Format::new(PRODUCT_BITS, 16);
+/// |c·r| ≤ √d < 2^5.5 with 28 fraction bits, a sign and a spare bit.
+const PRODUCT_BITS: u32 = 36;
+
+/// What a norm does.
+#[derive(Clone, Copy, Debug)]
+pub struct NormShape {
+    /// Rows.
+    pub rows: usize,
+    /// Columns d, at most 2048.
+    pub width: usize,
+    /// Subtract the mean of a row (LayerNorm) or not (RMSNorm).
+    pub centre: bool,
+    /// ε, added to the variance or mean square.
+    pub epsilon: f64,
+}
+
+/// The normalised rows: `x` in `from`, with |x| < 2^(ring − frac − 3); result in `to`.
+pub fn normalise_rows(
+    ctx: &mut Ctx,
+    x: &Share,
+    from: Format,
+    shape: NormShape,
+    to: Format,
+) -> Result<Share, TwopcError> {
+    let NormShape { rows, width, .. } = shape;
+    let c = if shape.centre {
+        let mean = mean(ctx, x, from, rows, width)?;
+        x.sub(&mean.repeat_each(width))
+    } else {
+        x.clone()
+    };
+    let r = inverse_deviation(ctx, &c, from, shape)?;
+    let c = rescale(
+        ctx,
+        &c,
+        from.frac - CENTRED.frac,
+        Sign::Bounded,
+        CENTRED.ring,
+    )?;
+    let y = mul_rows(ctx, &c, rows, width, &r)?;
+    let frac = CENTRED.frac + ROOT.frac;
+    rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
+}
+
+/// Row means, in the format of `x`: the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for d = 384
+/// is off by 1.2·10^−4 of the mean. Needs a row sum below 2^(ring − frac − 2).
+fn mean(
+    ctx: &mut Ctx,
+    x: &Share,
+    from: Format,
+    rows: usize,
+    width: usize,
+) -> Result<Share, TwopcError> {
+    let sum = x.sum_rows(rows, width);
+    let k = 12;
+    let sum = rescale(ctx, &sum, k, Sign::Bounded, from.ring)?;
+    let factor = (f64::from(1u32 << k) / width as f64 * 256.0).round() as i64;
+    let mean = sum.mul_public(factor);
+    rescale(ctx, &mean, 8, Sign::Bounded, from.ring)
+}
+
+/// √d/√(Σ c² + d·ε), one a row, in [`ROOT`].
+fn inverse_deviation(
+    ctx: &mut Ctx,
+    c: &Share,
+    from: Format,
+    shape: NormShape,
+) -> Result<Share, TwopcError> {
+    let NormShape { rows, width, .. } = shape;
+    let small = rescale(
+        ctx,
+        c,
+        from.frac - SQUARED.frac,
+        Sign::Bounded,
+        SQUARED.ring,
+    )?;
+    let v = square(ctx, &small)?.sum_rows(rows, width);
+    let unit = f64::from(2 * SQUARED.frac).exp2();
+    let epsilon = (shape.epsilon * width as f64 * unit).round() as i64;
+    let v = v.add_public(ctx.party(), epsilon.max(1));
+    let scale = (width as f64 * unit).sqrt();
+    inverse_root(ctx, &v, SUM_BITS, scale, ROOT.frac, ROOT.ring)
+}
+
+/// A row's vector divided by its length, for sentence embeddings: RMSNorm with another constant. `x` in `from`, result in `to`.
+pub fn unit_rows(
+    ctx: &mut Ctx,
+    x: &Share,
+    from: Format,
+    rows: usize,
+    width: usize,
+    to: Format,
+) -> Result<Share, TwopcError> {
+    let shape = NormShape {
+        rows,
+        width,
+        centre: false,
+        epsilon: 0.0,
+    };
+    let r = inverse_deviation(ctx, x, from, shape)?;
+    let c = rescale(
+        ctx,
+        x,
+        from.frac - CENTRED.frac,
+        Sign::Bounded,
+        CENTRED.ring,
+    )?;
+    let y = mul_rows(ctx, &c, rows, width, &r)?;
+    // y/√d, with |y| ≤ √d: 12 fraction bits of the constant, in the full ring so that the product has room.
+    let wide = Ring::new(48);
+    let frac = CENTRED.frac + ROOT.frac;
+    let y = rescale(ctx, &y, frac - 20, Sign::Bounded, wide)?;
+    let factor = (f64::from(1u32 << 16) / (width as f64).sqrt()).round() as i64;
+    rescale(
+        ctx,
+        &y.mul_public(factor),
+        36 - to.frac,
+        Sign::Bounded,
+        to.ring,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{reveal, run_pair, share};
+    use hushed_math::rng::SecretRng;
+
+    const FROM: Format = Format::new(48, 32);
+    const TO: Format = Format::new(48, 16);
+
+    fn rows() -> (usize, usize, Vec<f64>) {
+        let (rows, width) = (6, 96);
+        let mut next = SecretRng::insecure_from_seed(77);
+        let mut x: Vec<f64> = (0..rows * width)
+            .map(|_| (next.next_u64() % 2000) as f64 / 1000.0 - 0.8)
+            .collect();
+        x[17] = 190.0; // an outlier, as in real residuals
+        x[width..2 * width].iter_mut().for_each(|v| *v *= 20.0);
+        x[2 * width..3 * width].iter_mut().for_each(|v| *v *= 0.3);
+        (rows, width, x)
+    }
+
+    #[test]
+    fn layer_norm_against_the_clear() {
+        let (n, width, x) = rows();
+        let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
+        let (client, server) = share(FROM.ring, &words, 4);
+        let shape = NormShape {
+            rows: n,
+            width,
+            centre: true,
+            epsilon: 1e-12,
+        };
+        let (a, b) = run_pair(
+            move |ctx| normalise_rows(ctx, &client, FROM, shape, TO),
+            move |ctx| normalise_rows(ctx, &server, FROM, shape, TO),
+        );
+        let y = reveal(&a.unwrap(), &b.unwrap());
+        for r in 0..n {
+            let row = &x[r * width..][..width];
+            let mean = row.iter().sum::<f64>() / width as f64;
+            let var = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width as f64;
+            for (v, y) in row.iter().zip(&y[r * width..]) {
+                let want = (v - mean) / var.sqrt();
+                let got = TO.decode(*y);
+                assert!(
+                    (want - got).abs() < 2e-3 + want.abs() * 5e-4,
+                    "row {r}: {got} for {want}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn unit_rows_have_length_one() {
+        let (n, width, x) = rows();
+        let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
+        let (client, server) = share(FROM.ring, &words, 4);
+        let (a, b) = run_pair(
+            move |ctx| unit_rows(ctx, &client, FROM, n, width, TO),
+            move |ctx| unit_rows(ctx, &server, FROM, n, width, TO),
+        );
+        let y = reveal(&a.unwrap(), &b.unwrap());
+        for r in 0..n {
+            let row = &x[r * width..][..width];
+            let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
+            for (v, y) in row.iter().zip(&y[r * width..]) {
+                assert!((v / length - TO.decode(*y)).abs() < 4e-4, "row {r}");
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The numerator and the denominator of softmax, row by row; the division waits until after the product with V, where the columns
+//! are fewer (or not: the caller chooses).
+//!
+//! Scores come in units of log 2 (the factor log₂e is folded into the query weights), so that e^(s−max) = 2^−y with
+//! y = max − s. The maximum is taken of scores rounded to 2^−6: any number close to the maximum serves, because numerator and
+//! denominator shrink alike.
+//!
+//! Cost an element: one comparison of 17 bits and one multiplexer (maximum), one comparison of 14 bits and one multiplexer (clipping),
+//! one [`exp2_negative`], one extension. Source of the structure: BumbleBee (NDSS 2025) §V-B; the exponential is our own.
+
+use super::exp2::{OFFSET, OUT, Y, exp2_negative};
+use super::{Format, narrow};
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::gadget::{Sign, less_than_public, max_rows, mux, truncate};
+use crate::share::{Ring, Share};
+
+/// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two.
+pub const SCORES: Format = Format::new(23, Y.frac);
+/// What the maximum is taken of.
+const COARSE: Format = Format::new(17, 6);
+/// Above this, 2^−y counts as zero.
+const CLIP: f64 = 15.5;
+/// Low bits that the comparison with [`CLIP`] ignores: it is exact to 1/8, and CLIP + 1/8 < 16.
+const CLIP_DROP: u32 = 9;
+
+/// 2^(s − max) of every element of `rows` × `cols` scores in [`SCORES`], up to one common factor a row between 1/2 and 1; result in
+/// `to`, not negative, at most 1.03.
+pub fn exponentials(
+    ctx: &mut Ctx,
+    scores: &Share,
+    rows: usize,
+    cols: usize,
+    to: Format,
+) -> Result<Share, TwopcError> {
+    let party = ctx.party();
+    let coarse = narrow(party, scores, SCORES.frac - COARSE.frac, COARSE.ring);
+    let top = max_rows(ctx, &coarse, rows, cols, 0, COARSE.ring.bits())?;
+    // 2^6 times a value modulo 2^17 is known modulo 2^23: lifting the maximum costs nothing.
+    let top = Share::new(SCORES.ring, top.into_words()).shift_left(SCORES.frac - COARSE.frac);
+    let y = top
+        .repeat_each(cols)
+        .sub(scores)
+        .add_public(party, SCORES.signed(OFFSET));
+
+    let inside = less_than_public(
+        ctx,
+        &y,
+        &[SCORES.signed(CLIP)],
+        CLIP_DROP,
+        SCORES.ring.bits() - CLIP_DROP,
+    )?;
+    let clip = Y.signed(CLIP);
+    let y = y.reduce_to(Y.ring).add_public(party, -clip);
+    let y = mux(ctx, &inside[0], &y)?.add_public(party, clip);
+
+    let e = exp2_negative(ctx, &y)?;
+    truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
+}
+
+/// The ring that holds a sum of `cols` exponentials of `frac` fraction bits, with its top bit zero.
+pub fn sum_ring(cols: usize, frac: u32) -> Ring {
+    Ring::new(frac + 3 + (cols as u32).next_power_of_two().ilog2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{reveal, run_pair, share};
+    use hushed_math::rng::SecretRng;
+
+    #[test]
+    fn rows_against_the_clear() {
+        let (rows, cols) = (9, 21);
+        let mut next = SecretRng::insecure_from_seed(11);
+        let mut s: Vec<f64> = (0..rows * cols)
+            .map(|_| (next.next_u64() % 4000) as f64 / 100.0 - 25.0)
+            .collect();
+        s[..cols].fill(3.5); // a constant row
+        s[cols..2 * cols].fill(-200.0); // one large score, all others far away
+        s[cols + 7] = 250.0;
+        let words: Vec<u64> = s.iter().map(|&x| SCORES.encode(x)).collect();
+        let to = Format::new(40, 14);
+        let (client, server) = share(SCORES.ring, &words, 3);
+        let (a, b) = run_pair(
+            move |ctx| exponentials(ctx, &client, rows, cols, to),
+            move |ctx| exponentials(ctx, &server, rows, cols, to),
+        );
+        let e: Vec<f64> = reveal(&a.unwrap(), &b.unwrap())
+            .iter()
+            .map(|&w| to.decode(w))
+            .collect();
+        for r in 0..rows {
+            let (s, e) = (&s[r * cols..][..cols], &e[r * cols..][..cols]);
+            let top = s.iter().cloned().fold(f64::MIN, f64::max);
+            let want: Vec<f64> = s.iter().map(|x| (x - top).exp2()).collect();
+            let (we, ee) = (want.iter().sum::<f64>(), e.iter().sum::<f64>());
+            for (w, e) in want.iter().zip(e) {
+                assert!(
+                    (w / we - e / ee).abs() < 6e-4,
+                    "row {r}: {} for {}",
+                    e / ee,
+                    w / we
+                );
+            }
+        }
+    }
+}
