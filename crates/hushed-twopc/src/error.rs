@@ -2,7 +2,9 @@
 //!
 //! No variant carries a value derived from a secret.
 
+use crate::he::HeError;
 use hushed_net::NetError;
+use hushed_rlwe::RlweError;
 
 /// Failure of a protocol step; the session is unusable afterwards.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +13,14 @@ pub enum TwopcError {
     /// The connection failed or the peer left the framing protocol.
     #[error(transparent)]
     Net(#[from] NetError),
+
+    /// A product over RLWE was refused, or the peer's keys or ciphertexts were.
+    #[error(transparent)]
+    Rlwe(#[from] RlweError),
+
+    /// A product's shape or operand does not fit.
+    #[error(transparent)]
+    He(#[from] HeError),
 
     /// A message of the right length that no honest peer sends.
     #[error("the peer sent an impossible {what}")]

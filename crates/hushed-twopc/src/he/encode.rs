@@ -14,17 +14,17 @@ use super::window::{OltPlan, Packing, Window};
 
 /// A row-major matrix seen directly or transposed.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
-    words: &'a [u64],
+pub struct View<'a, T> {
+    words: &'a [T],
     rows: usize,
     columns: usize,
     row_stride: usize,
     column_stride: usize,
 }
 
-impl<'a> View<'a> {
+impl<'a, T: Copy> View<'a, T> {
     /// `words` as rows×columns, row-major.
-    pub fn new(words: &'a [u64], rows: usize, columns: usize) -> Self {
+    pub fn new(words: &'a [T], rows: usize, columns: usize) -> Self {
         debug_assert_eq!(words.len(), rows * columns);
         Self {
             words,
@@ -46,14 +46,14 @@ impl<'a> View<'a> {
         }
     }
 
-    fn at(&self, row: usize, column: usize) -> u64 {
+    fn at(&self, row: usize, column: usize) -> T {
         self.words[row * self.row_stride + column * self.column_stride]
     }
 }
 
 /// πlhs of block (α, β) of `matrix`: N coefficients modulo 2^64; entries outside the matrix are zero.
 pub fn encode_left(
-    matrix: View<'_>,
+    matrix: View<'_, u64>,
     window: Window,
     degree: usize,
     alpha: usize,
@@ -77,14 +77,21 @@ pub fn encode_left(
 
 /// πrhs of block (β, γ) of `matrix` into `out`, whose length is [`right_prefix`]: the coefficients beyond are zero
 /// because of the packing alone, whatever the values.
-pub fn encode_right(matrix: View<'_>, window: Window, beta: usize, gamma: usize, out: &mut [u64]) {
+pub fn encode_right<T: Copy, U: Copy + Default>(
+    matrix: View<'_, T>,
+    window: Window,
+    beta: usize,
+    gamma: usize,
+    out: &mut [U],
+    convert: impl Fn(T) -> U,
+) {
     let Window { mw, nw, .. } = window;
     debug_assert_eq!(out.len(), right_prefix(window));
-    out.fill(0);
+    out.fill(U::default());
     let (row0, column0) = (beta * mw, gamma * nw);
     for c in 0..nw.min(matrix.columns - column0) {
         for j in 0..mw.min(matrix.rows - row0) {
-            out[c * mw + j] = matrix.at(row0 + j, column0 + c);
+            out[c * mw + j] = convert(matrix.at(row0 + j, column0 + c));
         }
     }
 }
@@ -203,7 +210,7 @@ mod tests {
                         let mut a = vec![0; DEGREE];
                         encode_left(secret, plan.window(), DEGREE, alpha, beta, &mut a);
                         let mut b = vec![0; right_prefix(plan.window())];
-                        encode_right(public, plan.window(), beta, gamma, &mut b);
+                        encode_right(public, plan.window(), beta, gamma, &mut b, |x| x);
                         b.resize(DEGREE, 0);
                         for (s, t) in sum.iter_mut().zip(multiply(&a, &b)) {
                             *s = s.wrapping_add(t);
@@ -344,7 +351,14 @@ mod tests {
         let negative = 2u64.wrapping_neg();
         assert_eq!(q, [1, 0, 0, 4, 3, 0, 0, 6, 5, 0, 0, 8, 7, 0, 0, negative]);
         let mut v = vec![0; 4];
-        encode_right(View::new(&[9, 10, 11, 12], 2, 2), window, 0, 0, &mut v);
+        encode_right(
+            View::new(&[9, 10, 11, 12], 2, 2),
+            window,
+            0,
+            0,
+            &mut v,
+            |x: u64| x,
+        );
         assert_eq!(v, [9, 11, 10, 12]);
         v.resize(16, 0);
         let product: Vec<u64> = multiply(&q, &v).iter().step_by(2).map(|x| x % 32).collect();

@@ -39,4 +39,10 @@ pub enum HeError {
         /// Entries given.
         found: usize,
     },
+    /// A weight above its declared bound.
+    #[error("a weight exceeds 2^{bits}, or the bound exceeds 2^30")]
+    Weight {
+        /// log2 of the declared bound.
+        bits: u32,
+    },
 }

@@ -1,8 +1,33 @@
 //! Products over RLWE: oblivious linear transformation and what it needs.
+//!
+//! | step | file |
+//! |---|---|
+//! | windows and counts from shapes | `window` |
+//! | matrices as polynomials and back | `encode` |
+//! | moduli, noise, formats | `layout` |
+//! | keys of a session | `context` |
+//! | sums of products, interleaving, the messages | `product`, `interleave`, `engine` |
+//! | share × weights, share × share | `linear`, `matmul` |
+//! | what one party multiplies alone | `local` |
 
+pub mod context;
 pub mod encode;
+mod engine;
 mod error;
 pub mod interleave;
+pub mod layout;
+pub mod linear;
+pub mod local;
+pub mod matmul;
+mod product;
 pub mod window;
 
+pub use context::HeContext;
 pub use error::HeError;
+pub use layout::{Layout, OltSpec};
+pub use linear::{LinearShape, PreparedWeights, linear_client, linear_server, linear_server_alone};
+pub use matmul::{MatmulShape, matmul_shared};
+pub use window::{Encrypted, OltPlan, OltShape, Packing, Window};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Keys of a session: what each party has to encrypt under its own key and to answer under the other's.
+//!
+//! Both parties generate a secret key, and send the public key (for the fresh encryptions of zero of whoever answers) and the
+//! Galois keys of the interleaving tree, uniform parts as seeds. One key set serves products of two and of three primes:
+//! the shorter modulus is a prefix of the longer one.
+
+use super::layout::{Layout, OltSpec};
+use crate::error::TwopcError;
+use hushed_math::rng::SecretRng;
+use hushed_net::{Expect, Kind, Session};
+use hushed_rlwe::{KeySet, RlweError, RlweParams, SecretKey};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const KEYS: Kind = Kind(0x0400);
+
+/// One party's keys for products over RLWE.
+pub struct HeContext {
+    params: Arc<RlweParams>,
+    own: SecretKey,
+    peer: KeySet,
+    levels: u32,
+    layouts: Mutex<HashMap<OltSpec, Arc<Layout>>>,
+}
+
+impl HeContext {
+    /// Interleaving trees of up to N leaves: enough for every plan.
+    pub const ALL_LEVELS: u32 = 13;
+
+    /// Generates this party's keys under the full preset and exchanges them with the peer: one message each way, one round,
+    /// [`HeContext::exchange_bytes`] bytes in either direction.
+    ///
+    /// # Errors
+    /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set.
+    pub fn exchange(session: &mut Session, rng: &mut SecretRng) -> Result<Self, TwopcError> {
+        Self::exchange_with(
+            RlweParams::olt_full().map_err(RlweError::from)?,
+            Self::ALL_LEVELS,
+            session,
+            rng,
+        )
+    }
+
+    /// As [`HeContext::exchange`] with other parameters and for trees of up to 2^`levels` leaves. Both parties must ask for the
+    /// same.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn exchange_with(
+        params: Arc<RlweParams>,
+        levels: u32,
+        session: &mut Session,
+        rng: &mut SecretRng,
+    ) -> Result<Self, TwopcError> {
+        let mut rng = rng.fork("session keys");
+        let elements = params.interleave_elements(levels);
+        let own = SecretKey::generate(&params, &mut rng);
+        let published = KeySet::generate(&own, &elements, &mut rng)?;
+        let bytes = Self::exchange_bytes(&params, levels);
+        session.send_vec(KEYS, published.to_bytes())?;
+        drop(published);
+        let received = session.recv(KEYS, Expect::Exactly(bytes))?;
+        let peer = KeySet::from_bytes(&params, &elements, &received)?;
+        Ok(Self {
+            params,
+            own,
+            peer,
+            levels,
+            layouts: Mutex::default(),
+        })
+    }
+
+    /// Payload bytes that each party sends in the exchange.
+    pub fn exchange_bytes(params: &RlweParams, levels: u32) -> usize {
+        KeySet::bytes(params, params.interleave_elements(levels).len())
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &Arc<RlweParams> {
+        &self.params
+    }
+
+    /// Largest interleaving tree is 2^levels.
+    pub fn levels(&self) -> u32 {
+        self.levels
+    }
+
+    /// The layout of a product, remembered: the same shapes come back layer after layer.
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn layout(&self, spec: &OltSpec) -> Result<Arc<Layout>, TwopcError> {
+        // A poisoned lock guards nothing but a table of public values, complete after every insertion.
+        let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layout) = layouts.get(spec) {
+            return Ok(Arc::clone(layout));
+        }
+        let layout = Arc::new(Layout::new(&self.params, spec)?);
+        layouts.insert(*spec, Arc::clone(&layout));
+        Ok(layout)
+    }
+
+    pub(crate) fn own(&self) -> &SecretKey {
+        &self.own
+    }
+
+    pub(crate) fn peer(&self) -> &KeySet {
+        &self.peer
+    }
+}

@@ -1,0 +1,297 @@
+//! The steps of one oblivious linear transformation (BumbleBee, NDSS 2025, Algorithm 1), each run by one party.
+//!
+//! The owner of the encrypted operand sends one frame a ciphertext ([`send_inputs`]) and later opens one frame a response
+//! ([`collect`]). The other party receives and expands the ciphertexts ([`receive_inputs`]), forms the leaves, interleaves
+//! them, and answers with fresh masks ([`respond`]); responses leave as they are ready. Two transformations in opposite
+//! directions run at the same time by calling the steps alternately.
+
+use super::context::HeContext;
+use super::encode::{View, encode_left, wanted};
+use super::error::HeError;
+use super::interleave::{Combine, interleave};
+use super::layout::{Layout, input_bytes};
+use super::product::{Multiplier, leaves};
+use super::window::Encrypted;
+use crate::error::TwopcError;
+use hushed_math::rng::SecretRng;
+use hushed_math::{Coeff, Eval, RnsPoly};
+use hushed_net::{Expect, Kind, Session};
+use hushed_rlwe::{
+    Ciphertext, Positions, RlweParams, SeededCiphertext, automorphism, modulus_switch,
+};
+use rayon::prelude::*;
+use zeroize::Zeroizing;
+
+const INPUT: Kind = Kind(0x0401);
+const RESPONSE: Kind = Kind(0x0402);
+
+/// Encrypts and sends `words`, this party's matrices (batch×k×m or batch×m×n as the caller's shape has them) modulo 2^ℓ.
+pub(crate) fn send_inputs(
+    session: &mut Session,
+    rng: &mut SecretRng,
+    he: &HeContext,
+    layout: &Layout,
+    words: &[u64],
+) -> Result<(), TwopcError> {
+    let plan = &layout.plan;
+    let inner = plan.inner_shape();
+    let size = inner.k * inner.m;
+    expect_words(words, plan.batch() * size)?;
+    let (kb, mb, _) = plan.blocks();
+    let encrypt = |block: usize, mut rng: SecretRng| -> Result<Vec<u8>, TwopcError> {
+        let (p, alpha, beta) = (block / (kb * mb), block / mb % kb, block % mb);
+        let view = View::oriented(
+            &words[p * size..(p + 1) * size],
+            inner.k,
+            inner.m,
+            plan.encrypted(),
+        );
+        let mut coefficients = Zeroizing::new(vec![0; plan.degree()]);
+        encode_left(
+            view,
+            plan.window(),
+            plan.degree(),
+            alpha,
+            beta,
+            &mut coefficients,
+        );
+        let message = layout.scale.scale_up(&coefficients)?;
+        let ct = he.own().encrypt_seeded(message, &mut rng)?;
+        Ok(SeededCiphertext::list_to_bytes(
+            he.params(),
+            layout.product_limbs,
+            &[ct],
+        )?)
+    };
+    let blocks: Vec<usize> = (0..plan.batch() * kb * mb).collect();
+    for chunk in blocks.chunks(rayon::current_num_threads()) {
+        let jobs: Vec<_> = chunk
+            .iter()
+            .map(|&b| (b, rng.fork("input ciphertext")))
+            .collect();
+        let frames: Vec<_> = jobs
+            .into_par_iter()
+            .map(|(b, rng)| encrypt(b, rng))
+            .collect();
+        for frame in frames {
+            session.send_vec(INPUT, frame?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Receives the ciphertexts of the other party, times the inverse of the largest interleaving tree.
+pub(crate) fn receive_inputs(
+    session: &mut Session,
+    he: &HeContext,
+    layout: &Layout,
+) -> Result<Vec<Ciphertext>, TwopcError> {
+    let plan = &layout.plan;
+    let (kb, mb, _) = plan.blocks();
+    let limbs = layout.product_limbs;
+    let length = Expect::Exactly(input_bytes(he.params(), limbs));
+    let inverse = inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2());
+    (0..plan.batch() * kb * mb)
+        .map(|_| {
+            let bytes = session.recv(INPUT, length)?;
+            let list = SeededCiphertext::list_from_bytes(he.params(), limbs, 1, &bytes)?;
+            let first = list.into_iter().next();
+            let mut ct = first
+                .ok_or(TwopcError::PeerMisbehaved {
+                    what: "list of ciphertexts",
+                })?
+                .expand();
+            scale(&mut ct, &inverse);
+            Ok(ct)
+        })
+        .collect()
+}
+
+/// Multiplies, interleaves, masks and sends; returns this party's share of the products, batch×k×n of the caller's shape,
+/// modulo 2^ℓ.
+pub(crate) fn respond(
+    session: &mut Session,
+    rng: &mut SecretRng,
+    he: &HeContext,
+    layout: &Layout,
+    inputs: &[Ciphertext],
+    multiplier: &impl Multiplier,
+) -> Result<Vec<u64>, TwopcError> {
+    let plan = &layout.plan;
+    let inner = plan.inner_shape();
+    let mut share = vec![0u64; plan.batch() * inner.k * inner.n];
+    let tree = Tree::new(he, layout);
+    for index in 0..plan.responses() {
+        let range = plan.response_leaves(index);
+        let sums = leaves(
+            he.params(),
+            plan,
+            layout.product_limbs,
+            inputs,
+            multiplier,
+            range,
+        );
+        let packed = tree.pack(index, sums)?;
+        let cells = wanted(plan, index);
+        let used = Positions::new(he.params(), cells.iter().map(|c| c.0).collect())?;
+        let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
+        let own = layout
+            .format
+            .answer(&packed, &he.peer().public, &used, rng, &mut frame)?;
+        session.send_vec(RESPONSE, frame)?;
+        scatter(&mut share, &cells, &own);
+    }
+    Ok(share)
+}
+
+/// Opens the responses; returns this party's share of the products, as [`respond`] does.
+pub(crate) fn collect(
+    session: &mut Session,
+    he: &HeContext,
+    layout: &Layout,
+) -> Result<Vec<u64>, TwopcError> {
+    let plan = &layout.plan;
+    let inner = plan.inner_shape();
+    let mut share = vec![0u64; plan.batch() * inner.k * inner.n];
+    for index in 0..plan.responses() {
+        let cells = wanted(plan, index);
+        let used = Positions::new(he.params(), cells.iter().map(|c| c.0).collect())?;
+        let bytes = session.recv(RESPONSE, Expect::Exactly(layout.format.bytes(used.len())))?;
+        let own = layout.format.open(&bytes, he.own(), &used)?;
+        scatter(&mut share, &cells, &own);
+    }
+    Ok(share)
+}
+
+/// Interleaving of ciphertexts under the other party's Galois keys.
+struct Tree<'a> {
+    he: &'a HeContext,
+    layout: &'a Layout,
+    /// X^h in evaluation form for h = 1, 2, 4, …
+    monomials: Vec<RnsPoly<Eval>>,
+}
+
+impl<'a> Tree<'a> {
+    fn new(he: &'a HeContext, layout: &'a Layout) -> Self {
+        let params = he.params();
+        let ids = params.ciphertext_ids(layout.packing_limbs);
+        let monomials = (0..layout.plan.largest_tree().ilog2())
+            .map(|level| {
+                let mut monomial = RnsPoly::<Coeff>::zero(params.basis(), &ids);
+                for limb in 0..ids.len() {
+                    if let Some(c) = monomial.limb_mut(limb).get_mut(1 << level) {
+                        *c = 1;
+                    }
+                }
+                monomial.into_eval()
+            })
+            .collect();
+        Self {
+            he,
+            layout,
+            monomials,
+        }
+    }
+
+    /// The leaves of response `index` as one ciphertext over the packing primes.
+    fn pack(&self, index: usize, leaves: Vec<Ciphertext>) -> Result<Ciphertext, TwopcError> {
+        let (params, plan) = (self.he.params(), &self.layout.plan);
+        let size = plan.tree_size(index);
+        // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
+        let excess = plan.largest_tree() / size;
+        let factor: Vec<u64> = params
+            .q()
+            .iter()
+            .take(self.layout.packing_limbs)
+            .map(|&q| excess as u64 % q)
+            .collect();
+        let leaves = leaves
+            .into_par_iter()
+            .map(|leaf| {
+                let mut leaf = modulus_switch(params, leaf, self.layout.packing_limbs)?;
+                if excess > 1 {
+                    scale(&mut leaf, &factor);
+                }
+                Ok(leaf)
+            })
+            .collect::<Result<Vec<_>, TwopcError>>()?;
+        let packed = interleave(self, leaves, size)?;
+        Ok(packed.unwrap_or_else(|| Ciphertext::zero(params, self.layout.packing_limbs)))
+    }
+}
+
+impl Combine for Tree<'_> {
+    type Item = Ciphertext;
+    type Error = TwopcError;
+
+    fn combine(
+        &self,
+        mut even: Ciphertext,
+        odd: Option<Ciphertext>,
+        h: usize,
+    ) -> Result<Ciphertext, TwopcError> {
+        let element = self.layout.plan.degree() / h + 1;
+        let keys = &self.he.peer().galois;
+        let Some(mut odd) = odd else {
+            let turned = automorphism(&even, element, keys)?;
+            even.add_assign(&turned);
+            return Ok(even);
+        };
+        if let Some(monomial) = self.monomials.get(h.ilog2() as usize) {
+            odd.mul_plain_assign(monomial);
+        }
+        let mut difference = even.clone();
+        difference.sub_assign(&odd);
+        even.add_assign(&odd);
+        even.add_assign(&automorphism(&difference, element, keys)?);
+        Ok(even)
+    }
+}
+
+fn scatter(share: &mut [u64], cells: &[(usize, usize)], values: &[u64]) {
+    for (&(_, cell), &value) in cells.iter().zip(values) {
+        share[cell] = value;
+    }
+}
+
+fn scale(ct: &mut Ciphertext, factors: &[u64]) {
+    ct.b.mul_scalar_assign(factors);
+    ct.a.mul_scalar_assign(factors);
+}
+
+/// 2^−r modulo each of the first `limbs` primes.
+fn inverse_of_two_to(params: &RlweParams, limbs: usize, r: u32) -> Vec<u64> {
+    (0..limbs)
+        .map(|i| {
+            let m = params.basis().modulus(i);
+            let half = m.value().div_ceil(2);
+            m.pow(half, u64::from(r))
+        })
+        .collect()
+}
+
+pub(crate) fn expect_words(words: &[u64], expected: usize) -> Result<(), HeError> {
+    if words.len() == expected {
+        Ok(())
+    } else {
+        Err(HeError::Operand {
+            expected,
+            found: words.len(),
+        })
+    }
+}
+
+impl<'a, T: Copy> View<'a, T> {
+    /// The rows×columns operand of a plan out of the caller's matrix, which is its transpose if the right one is encrypted.
+    pub(crate) fn oriented(
+        words: &'a [T],
+        rows: usize,
+        columns: usize,
+        encrypted: Encrypted,
+    ) -> Self {
+        match encrypted {
+            Encrypted::Left => Self::new(words, rows, columns),
+            Encrypted::Right => Self::new(words, columns, rows).transposed(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Everything that both parties derive from public figures before a product: plan, moduli, scale, response format.
+//!
+//! The multiplication modulus is the shortest prefix of the primes that carries the noise of the product; leaves are then
+//! brought to the shortest prefix in which they can be interleaved. With 50-bit primes:
+//!   weights of 20 bits, ℓ = 64: two primes throughout (log q = 100);
+//!   64-bit multipliers, ℓ = 64: three primes for the product (log q = 150), two for interleaving and response;
+//!   32-bit multipliers, ℓ = 32: two primes for the product, one afterwards.
+//!
+//! Noise: a fresh error times a multiplier of at most m·nw non-zero coefficients a leaf, the switch of the modulus, the
+//! key switching of the interleaving tree; the response format adds its own and keeps the error of the shares within one.
+
+use super::error::HeError;
+use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, Wire};
+use crate::error::TwopcError;
+use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededCiphertext};
+use std::sync::Arc;
+
+/// A batch of products as both parties know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OltSpec {
+    /// Shape of each product.
+    pub shape: OltShape,
+    /// Number of products.
+    pub batch: usize,
+    /// Bits ℓ of the ring of the result; entries of the encrypted operand are reduced to it.
+    pub ring_bits: u32,
+    /// Bound on the multiplier: |v| ≤ 2^multiplier_bits.
+    pub multiplier_bits: u32,
+    /// Which operand travels encrypted.
+    pub encrypted: Encrypted,
+    /// How leaves become responses.
+    pub packing: Packing,
+    /// Windows fixed from outside; `None` for the cheapest.
+    pub window: Option<Window>,
+}
+
+/// Plan, moduli and formats of a product.
+#[derive(Clone)]
+pub struct Layout {
+    /// Windows and counts.
+    pub plan: OltPlan,
+    /// Primes of the input ciphertexts and of the products.
+    pub product_limbs: usize,
+    /// Primes in which leaves are interleaved.
+    pub packing_limbs: usize,
+    /// Shares to ciphertext messages.
+    pub scale: RingScale,
+    /// The response.
+    pub format: ResponseFormat,
+}
+
+impl Layout {
+    /// The layout of `spec` under `params`.
+    ///
+    /// # Errors
+    /// [`HeError`] for impossible shapes and windows; [`RlweError::NoRoomForResponse`] if the noise does not fit even the
+    /// full modulus; [`RlweError::RingBits`].
+    pub fn new(params: &Arc<RlweParams>, spec: &OltSpec) -> Result<Self, TwopcError> {
+        let mut refused = RlweError::RingBits {
+            ell: spec.ring_bits,
+        };
+        for product_limbs in 1..=params.q_len() {
+            for packing_limbs in 1..=product_limbs.min(2) {
+                match Self::with_limbs(params, spec, product_limbs, packing_limbs) {
+                    Err(TwopcError::Rlwe(why @ RlweError::NoRoomForResponse { .. })) => {
+                        refused = why
+                    }
+                    done => return done,
+                }
+            }
+        }
+        Err(refused.into())
+    }
+
+    fn with_limbs(
+        params: &Arc<RlweParams>,
+        spec: &OltSpec,
+        product_limbs: usize,
+        packing_limbs: usize,
+    ) -> Result<Self, TwopcError> {
+        let scale = RingScale::new(params, product_limbs, spec.ring_bits)?;
+        // The format depends on the plan only through its noise: a first plan with the format of noiseless ciphertexts
+        // settles the windows.
+        let ideal = ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, 0)?;
+        let plan = Self::plan(spec, &wire(params, product_limbs, packing_limbs, &ideal))?;
+        let noise = noise(params, spec, &plan, product_limbs, packing_limbs);
+        let format =
+            ResponseFormat::for_ring_at(params, packing_limbs, spec.ring_bits, noise.bits())?;
+        let settled = OltSpec {
+            window: Some(plan.window()),
+            ..*spec
+        };
+        let plan = Self::plan(
+            &settled,
+            &wire(params, product_limbs, packing_limbs, &format),
+        )?;
+        Ok(Self {
+            plan,
+            product_limbs,
+            packing_limbs,
+            scale,
+            format,
+        })
+    }
+
+    fn plan(spec: &OltSpec, wire: &Wire) -> Result<OltPlan, HeError> {
+        let OltSpec {
+            shape,
+            batch,
+            encrypted,
+            packing,
+            ..
+        } = *spec;
+        match spec.window {
+            Some(window) => OltPlan::with_window(shape, batch, encrypted, packing, window, wire),
+            None => OltPlan::choose(shape, batch, encrypted, packing, wire),
+        }
+    }
+}
+
+/// Noise of the interleaved ciphertexts.
+fn noise(
+    params: &RlweParams,
+    spec: &OltSpec,
+    plan: &OltPlan,
+    product_limbs: usize,
+    packing_limbs: usize,
+) -> NoiseBound {
+    let terms = plan.inner_shape().m * plan.window().nw;
+    let magnitude = (0..spec.multiplier_bits).fold(1.0, |x, _| x * 2.0);
+    let switched = NoiseBound::fresh_secret()
+        .plain_product(magnitude, terms)
+        .modulus_switch(params, product_limbs, packing_limbs);
+    switched.interleave(params, packing_limbs, plan.largest_tree().ilog2())
+}
+
+fn wire(
+    params: &RlweParams,
+    product_limbs: usize,
+    packing_limbs: usize,
+    format: &ResponseFormat,
+) -> Wire {
+    Wire {
+        degree: params.n(),
+        input_bytes: input_bytes(params, product_limbs) as u64,
+        response_bytes: format.bytes(0) as u64,
+        response_bits: u64::from(format.coefficient_bits().1),
+        product_limbs: product_limbs as u64,
+        packing_limbs: packing_limbs as u64,
+    }
+}
+
+/// Bytes of one input frame.
+pub(crate) fn input_bytes(params: &RlweParams, limbs: usize) -> usize {
+    SeededCiphertext::list_bytes(params, limbs, 1)
+}

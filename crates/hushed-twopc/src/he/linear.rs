@@ -1,0 +1,264 @@
+//! A shared matrix times the server's weights: [X]·W modulo 2^ℓ.
+//!
+//! The server multiplies its own share alone; the client's share goes through one oblivious linear transformation in which
+//! the client encrypts it and the server multiplies by small integers. Traffic: one frame a ciphertext up, one a response
+//! down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring: far below one
+//! unit of the fixed point, whose fractional bits it has twice.
+
+use super::context::HeContext;
+use super::encode::{View, encode_right};
+use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
+use super::error::HeError;
+use super::layout::{Layout, OltSpec};
+use super::local::product_small;
+use super::product::Multiplier;
+use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::share::{Ring, Share};
+use hushed_rlwe::RlweParams;
+use std::sync::Arc;
+use zeroize::Zeroize;
+
+/// What both parties know of a linear layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LinearShape {
+    /// X is k×m, W is m×n.
+    pub shape: OltShape,
+    /// |w| ≤ 2^weight_bits; decides the moduli.
+    pub weight_bits: u32,
+}
+
+impl LinearShape {
+    /// The transformation that a product over `ring` runs.
+    pub fn spec(&self, ring: Ring) -> OltSpec {
+        OltSpec {
+            shape: self.shape,
+            batch: 1,
+            ring_bits: ring.bits(),
+            multiplier_bits: self.weight_bits,
+            encrypted: Encrypted::Left,
+            packing: Packing::InterLeave,
+            window: None,
+        }
+    }
+}
+
+/// The server's weights as integers, and their transforms if memory was granted. Wiped when dropped.
+pub struct PreparedWeights {
+    weights: Vec<i32>,
+    m: usize,
+    n: usize,
+    bits: u32,
+    ready: Option<Ready>,
+}
+
+/// Transforms of all blocks for one window: limb `i` of block (β, γ) at ((β·n' + γ)·limbs + i)·N.
+struct Ready {
+    window: Window,
+    columns: usize,
+    limbs: usize,
+    degree: usize,
+    words: Vec<u64>,
+}
+
+impl PreparedWeights {
+    /// Weights of m×n, row-major, with |w| ≤ 2^`bits` (at most 30). `bits` is public.
+    ///
+    /// # Errors
+    /// [`HeError::Operand`] for another number of weights, [`HeError::Weight`] if one is too large.
+    pub fn new(m: usize, n: usize, bits: u32, weights: Vec<i32>) -> Result<Self, HeError> {
+        let expected = m.saturating_mul(n);
+        if weights.len() != expected {
+            return Err(HeError::Operand {
+                expected,
+                found: weights.len(),
+            });
+        }
+        let limit = 1u32 << bits.min(30);
+        if bits > 30 || weights.iter().any(|w| w.unsigned_abs() > limit) {
+            return Err(HeError::Weight { bits });
+        }
+        Ok(Self {
+            weights,
+            m,
+            n,
+            bits,
+            ready: None,
+        })
+    }
+
+    /// The public shape of the product with `rows` rows.
+    pub fn shape(&self, rows: usize) -> LinearShape {
+        LinearShape {
+            shape: OltShape {
+                k: rows,
+                m: self.m,
+                n: self.n,
+            },
+            weight_bits: self.bits,
+        }
+    }
+
+    /// Bytes of the transforms for products with `rows` rows over `ring`.
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn ready_bytes(
+        &self,
+        params: &Arc<RlweParams>,
+        rows: usize,
+        ring: Ring,
+    ) -> Result<usize, TwopcError> {
+        let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
+        let (_, mb, nb) = layout.plan.blocks();
+        Ok(mb * nb * layout.product_limbs * params.n() * size_of::<u64>())
+    }
+
+    /// Transforms all blocks now, for products with `rows` rows over `ring`; other numbers of rows with other windows
+    /// still transform on the fly. Takes [`PreparedWeights::ready_bytes`].
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn make_ready(
+        &mut self,
+        params: &Arc<RlweParams>,
+        rows: usize,
+        ring: Ring,
+    ) -> Result<(), TwopcError> {
+        self.ready = None;
+        let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
+        let (_, mb, nb) = layout.plan.blocks();
+        let (window, limbs, degree) = (layout.plan.window(), layout.product_limbs, params.n());
+        let mut integers = vec![0i64; super::encode::right_prefix(window)];
+        let mut words = vec![0u64; mb * nb * limbs * degree];
+        let source = self.block_source(&layout.plan);
+        for (block, limb_words) in words.chunks_exact_mut(limbs * degree).enumerate() {
+            source.block(0, block / nb, block % nb, &mut integers);
+            for (limb, out) in limb_words.chunks_exact_mut(degree).enumerate() {
+                super::product::transform(params.basis(), limb, &integers, out);
+            }
+        }
+        integers.zeroize();
+        self.ready = Some(Ready {
+            window,
+            columns: nb,
+            limbs,
+            degree,
+            words,
+        });
+        Ok(())
+    }
+
+    fn block_source<'a>(&'a self, plan: &OltPlan) -> Blocks<'a> {
+        let window = plan.window();
+        let ready = self.ready.as_ref().filter(|r| r.window == window);
+        Blocks {
+            view: View::new(&self.weights, self.m, self.n),
+            window,
+            ready,
+        }
+    }
+}
+
+impl Drop for PreparedWeights {
+    fn drop(&mut self) {
+        self.weights.zeroize();
+        if let Some(ready) = &mut self.ready {
+            ready.words.zeroize();
+        }
+    }
+}
+
+struct Blocks<'a> {
+    view: View<'a, i32>,
+    window: Window,
+    ready: Option<&'a Ready>,
+}
+
+impl Multiplier for Blocks<'_> {
+    fn block(&self, _p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
+        encode_right(self.view, self.window, beta, gamma, out, i64::from);
+    }
+
+    fn ready(&self, _p: usize, beta: usize, gamma: usize, limb: usize) -> Option<&[u64]> {
+        let ready = self.ready.filter(|r| limb < r.limbs)?;
+        let at = ((beta * ready.columns + gamma) * ready.limbs + limb) * ready.degree;
+        ready.words.get(at..at + ready.degree)
+    }
+}
+
+/// The server's part: its share of X (k×m) and its weights; returns its share of X·W (k×n).
+///
+/// # Errors
+/// [`HeError::Operand`] if the share is no multiple of m long; else those of the session and of the peer's bytes.
+pub fn linear_server(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    x: &Share,
+    weights: &PreparedWeights,
+) -> Result<Share, TwopcError> {
+    let rows = x.len() / weights.m.max(1);
+    expect_words(x.words(), rows * weights.m)?;
+    let answered = linear_server_alone(ctx, he, x.ring(), rows, weights)?;
+    let own = product_small(x.words(), &weights.weights, rows, weights.m, weights.n);
+    Ok(answered.add(&Share::new(x.ring(), own)))
+}
+
+/// The server's part where X is wholly the client's, as in a lookup by one-hot rows: its share of X is zero.
+///
+/// # Errors
+/// As [`linear_server`].
+pub fn linear_server_alone(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    ring: Ring,
+    rows: usize,
+    weights: &PreparedWeights,
+) -> Result<Share, TwopcError> {
+    let layout = he.layout(&weights.shape(rows).spec(ring))?;
+    let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
+    let source = weights.block_source(&layout.plan);
+    let words = respond(
+        &mut ctx.session,
+        &mut ctx.rng,
+        he,
+        &layout,
+        &inputs,
+        &source,
+    )?;
+    Ok(Share::new(ring, words))
+}
+
+/// The client's part: its share of X (k×m) and the layer's public shape; returns its share of X·W (k×n).
+///
+/// # Errors
+/// [`HeError::Operand`] if the share does not fit the shape; else those of the session and of the peer's bytes.
+pub fn linear_client(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    x: &Share,
+    shape: &LinearShape,
+) -> Result<Share, TwopcError> {
+    let layout = he.layout(&shape.spec(x.ring()))?;
+    send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, x.words())?;
+    let words = collect(&mut ctx.session, he, &layout)?;
+    Ok(Share::new(x.ring(), words))
+}
+
+/// What a linear layer sends.
+///
+/// # Errors
+/// As [`Layout::new`].
+pub fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Result<Cost, TwopcError> {
+    let cost = he.layout(&shape.spec(ring))?.plan.cost();
+    Ok(Cost {
+        bytes_client: cost.bytes_in,
+        bytes_server: cost.bytes_out,
+        frames_client: cost.inputs,
+        frames_server: cost.responses,
+        rounds: 2,
+        ..Cost::ZERO
+    })
+}

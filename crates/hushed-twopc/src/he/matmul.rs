@@ -1,0 +1,151 @@
+//! The product of two shared matrices, batch by batch: [X]·[Y] modulo 2^ℓ (BumbleBee, NDSS 2025, §III, "Π_matmul").
+//!
+//! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations in opposite directions, run at the same time:
+//! each party encrypts its share of one operand (the one that is cheaper, the same for both), multiplies the other party's
+//! ciphertexts by its share of the other operand, and answers. Two crossing exchanges ([`matmul_cost`]). The leaves of all products
+//! of the batch are interleaved together, so that only the last response may be part empty. The result is off by at most
+//! two units of the ring, one a mixed term.
+
+use super::context::HeContext;
+use super::encode::{View, encode_right};
+use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
+use super::layout::{Layout, OltSpec};
+use super::local::product;
+use super::product::Multiplier;
+use super::window::{Encrypted, OltShape, Packing, Window};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::share::{Ring, Share};
+use std::sync::Arc;
+
+/// `batch` products of k×m by m×n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatmulShape {
+    /// Shape of each product.
+    pub shape: OltShape,
+    /// How many there are.
+    pub batch: usize,
+}
+
+impl MatmulShape {
+    /// One direction of the mixed terms, with `encrypted` travelling.
+    pub fn spec(&self, ring: Ring, encrypted: Encrypted) -> OltSpec {
+        OltSpec {
+            shape: self.shape,
+            batch: self.batch,
+            ring_bits: ring.bits(),
+            // Shares multiply as signed integers, |v| ≤ 2^(ℓ−1).
+            multiplier_bits: ring.bits() - 1,
+            encrypted,
+            packing: Packing::InterLeave,
+            window: None,
+        }
+    }
+}
+
+/// Both parties' part: shares of X (batch×k×m) and Y (batch×m×n); returns the share of X·Y (batch×k×n).
+///
+/// # Errors
+/// [`super::HeError::Operand`] if a share does not fit the shape; else those of the session and of the peer's bytes.
+///
+/// # Panics
+/// If the shares are over different rings.
+pub fn matmul_shared(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    x: &Share,
+    y: &Share,
+    shape: &MatmulShape,
+) -> Result<Share, TwopcError> {
+    assert!(x.ring() == y.ring(), "both operands in one ring");
+    let ring = x.ring();
+    let OltShape { k, m, n } = shape.shape;
+    let layout = layout(he, shape, ring)?;
+    expect_words(x.words(), shape.batch * k * m)?;
+    expect_words(y.words(), shape.batch * m * n)?;
+    let encrypted = layout.plan.encrypted();
+    let (travelling, multiplying) = match encrypted {
+        Encrypted::Left => (x.words(), y.words()),
+        Encrypted::Right => (y.words(), x.words()),
+    };
+    let inner = layout.plan.inner_shape();
+    let source = Blocks {
+        words: multiplying,
+        rows: inner.m,
+        columns: inner.n,
+        encrypted,
+        window: layout.plan.window(),
+        ring,
+    };
+    send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, travelling)?;
+    let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
+    let mut sum = respond(
+        &mut ctx.session,
+        &mut ctx.rng,
+        he,
+        &layout,
+        &inputs,
+        &source,
+    )?;
+    drop(inputs);
+    let operands = x
+        .words()
+        .chunks_exact(k * m)
+        .zip(y.words().chunks_exact(m * n));
+    for ((x, y), sum) in operands.zip(sum.chunks_exact_mut(k * n)) {
+        add(sum, &product(x, y, k, m, n));
+    }
+    add(&mut sum, &collect(&mut ctx.session, he, &layout)?);
+    Ok(Share::new(ring, sum))
+}
+
+/// What a product of shared matrices sends.
+///
+/// # Errors
+/// As [`Layout::new`].
+pub fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
+    let cost = layout(he, shape, ring)?.plan.cost();
+    let bytes = cost.bytes_in + cost.bytes_out;
+    let frames = cost.inputs + cost.responses;
+    Ok(Cost {
+        bytes_client: bytes,
+        bytes_server: bytes,
+        frames_client: frames,
+        frames_server: frames,
+        rounds: 2,
+        ..Cost::ZERO
+    })
+}
+
+fn layout(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Arc<Layout>, TwopcError> {
+    let left = he.layout(&shape.spec(ring, Encrypted::Left))?;
+    let right = he.layout(&shape.spec(ring, Encrypted::Right))?;
+    let cheaper = right.plan.cost().nanoseconds < left.plan.cost().nanoseconds;
+    Ok(if cheaper { right } else { left })
+}
+
+/// A share as multiplier: signed representatives.
+struct Blocks<'a> {
+    words: &'a [u64],
+    rows: usize,
+    columns: usize,
+    encrypted: Encrypted,
+    window: Window,
+    ring: Ring,
+}
+
+impl Multiplier for Blocks<'_> {
+    fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
+        let size = self.rows * self.columns;
+        let words = &self.words[p * size..(p + 1) * size];
+        let view = View::oriented(words, self.rows, self.columns, self.encrypted);
+        encode_right(view, self.window, beta, gamma, out, |w| self.ring.decode(w));
+    }
+}
+
+fn add(sum: &mut [u64], terms: &[u64]) {
+    for (s, &t) in sum.iter_mut().zip(terms) {
+        *s = s.wrapping_add(t);
+    }
+}

@@ -1,0 +1,249 @@
+//! Products between two parties against products in the clear: values within their stated error, bytes and rounds as declared.
+
+use super::linear::linear_cost;
+use super::matmul::matmul_cost;
+use super::*;
+use crate::Cost;
+use crate::ctx::Ctx;
+use crate::share::{Ring, Share};
+use crate::testing::{assert_cost, reveal, run_pair, share};
+use hushed_net::Stats;
+
+fn keys(ctx: &mut Ctx) -> HeContext {
+    HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap()
+}
+
+/// Runs the step on both sides after the exchange of keys; gives the client's counters of the step alone.
+fn run<A: Send, B: Send>(
+    client: impl FnOnce(&mut Ctx, &HeContext) -> A + Send,
+    server: impl FnOnce(&mut Ctx, &HeContext) -> B + Send,
+) -> (A, B, Stats) {
+    let client = |ctx: &mut Ctx| {
+        let he = keys(ctx);
+        let before = ctx.session.stats();
+        let out = client(ctx, &he);
+        (out, ctx.session.stats().since(&before))
+    };
+    let ((a, stats), b) = run_pair(client, |ctx| {
+        let he = keys(ctx);
+        server(ctx, &he)
+    });
+    (a, b, stats)
+}
+
+/// X·W modulo 2^ℓ by definition.
+fn clear(x: &[u64], w: &[u64], shape: OltShape, ring: Ring) -> Vec<u64> {
+    let OltShape { k, m, n } = shape;
+    (0..k * n)
+        .map(|e| {
+            let term = |j: usize| x[e / n * m + j].wrapping_mul(w[j * n + e % n]);
+            ring.reduce((0..m).fold(0u64, |s, j| s.wrapping_add(term(j))))
+        })
+        .collect()
+}
+
+fn assert_close(found: &[u64], expected: &[u64], ring: Ring, most: u64) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (&f, &e)) in found.iter().zip(expected).enumerate() {
+        let off = ring.decode(ring.reduce(f.wrapping_sub(e)));
+        assert!(
+            off.unsigned_abs() <= most,
+            "entry {i}: {f:#x} for {e:#x}, off by {off}"
+        );
+    }
+}
+
+fn weights(count: usize, bits: u32) -> Vec<i32> {
+    let mut w: Vec<i32> = words(count, 77)
+        .into_iter()
+        .map(|x| (x as i32) >> (31 - bits))
+        .collect();
+    w[0] = -(1 << bits);
+    if let Some(last) = w.last_mut().filter(|_| count > 1) {
+        *last = 1 << bits;
+    }
+    w
+}
+
+fn linear(k: usize, m: usize, n: usize, ring: Ring, bits: u32, ready: bool) {
+    let shape = OltShape { k, m, n };
+    let w = weights(m * n, bits);
+    let mut x: Vec<u64> = words(k * m, 3)
+        .into_iter()
+        .map(|x| ring.reduce(x))
+        .collect();
+    x[0] = ring.mask();
+    let wide: Vec<u64> = w.iter().map(|&w| i64::from(w) as u64).collect();
+    let expected = clear(&x, &wide, shape, ring);
+    let (x_client, x_server) = share(ring, &x, 9);
+    let mut prepared = PreparedWeights::new(m, n, bits, w).unwrap();
+    let public = prepared.shape(k);
+    let (a, b, stats) = run(
+        |ctx, he| {
+            let declared = linear_cost(he, &public, ring).unwrap();
+            (
+                linear_client(ctx, he, &x_client, &public).unwrap(),
+                declared,
+            )
+        },
+        |ctx, he| {
+            if ready {
+                prepared.make_ready(he.params(), k, ring).unwrap();
+            }
+            linear_server(ctx, he, &x_server, &prepared).unwrap()
+        },
+    );
+    let (a, declared) = a;
+    assert_close(&reveal(&a, &b), &expected, ring, 1);
+    check_cost(&stats, declared);
+}
+
+fn check_cost(stats: &Stats, declared: Cost) {
+    assert_cost(stats, declared);
+    // The client sends, then waits: one wait a product, whatever the number of frames.
+    assert_eq!(stats.rounds, 1);
+    assert_eq!(declared.rounds, 2);
+}
+
+#[test]
+fn shares_times_weights() {
+    for (k, m, n) in [
+        (1, 1, 1),
+        (1, 50, 7),
+        (3, 5, 2),
+        (7, 33, 65),
+        (130, 3, 2),
+        (2, 3, 300),
+    ] {
+        linear(k, m, n, Ring::Z64, 20, false);
+    }
+}
+
+#[test]
+fn shares_times_weights_in_smaller_rings() {
+    for bits in [1, 13, 32, 48] {
+        linear(3, 70, 5, Ring::new(bits), 18, false);
+    }
+}
+
+#[test]
+fn a_layer_of_the_model_with_weights_held_ready() {
+    linear(16, 384, 100, Ring::Z64, 20, true);
+}
+
+#[test]
+fn a_layer_wider_than_one_response() {
+    linear(16, 384, 1152, Ring::Z64, 20, false);
+}
+
+#[test]
+fn a_lookup_by_one_hot_rows() {
+    let (rows, m, n) = (5, 300, 48);
+    let table = weights(m * n, 20);
+    let ids = [0usize, 299, 7, 7, 131];
+    let mut one_hot = vec![0u64; rows * m];
+    for (row, &id) in ids.iter().enumerate() {
+        one_hot[row * m + id] = 1;
+    }
+    let expected: Vec<u64> = ids
+        .iter()
+        .flat_map(|&id| &table[id * n..(id + 1) * n])
+        .map(|&w| i64::from(w) as u64)
+        .collect();
+    let prepared = PreparedWeights::new(m, n, 20, table).unwrap();
+    let public = prepared.shape(rows);
+    let (a, b, _) = run(
+        |ctx, he| linear_client(ctx, he, &Share::new(Ring::Z64, one_hot), &public).unwrap(),
+        |ctx, he| linear_server_alone(ctx, he, Ring::Z64, rows, &prepared).unwrap(),
+    );
+    assert_close(&reveal(&a, &b), &expected, Ring::Z64, 1);
+}
+
+fn matmul(k: usize, m: usize, n: usize, batch: usize, ring: Ring) {
+    let shape = MatmulShape {
+        shape: OltShape { k, m, n },
+        batch,
+    };
+    let x: Vec<u64> = words(batch * k * m, 5)
+        .into_iter()
+        .map(|x| ring.reduce(x))
+        .collect();
+    let y: Vec<u64> = words(batch * m * n, 6)
+        .into_iter()
+        .map(|x| ring.reduce(x))
+        .collect();
+    let expected: Vec<u64> = x
+        .chunks(k * m)
+        .zip(y.chunks(m * n))
+        .flat_map(|(x, y)| clear(x, y, shape.shape, ring))
+        .collect();
+    let (xc, xs) = share(ring, &x, 1);
+    let (yc, ys) = share(ring, &y, 2);
+    let ((a, declared), b, stats) = run(
+        |ctx, he| {
+            let declared = matmul_cost(he, &shape, ring).unwrap();
+            (matmul_shared(ctx, he, &xc, &yc, &shape).unwrap(), declared)
+        },
+        |ctx, he| matmul_shared(ctx, he, &xs, &ys, &shape).unwrap(),
+    );
+    assert_close(&reveal(&a, &b), &expected, ring, 2);
+    assert_cost(&stats, declared);
+    assert_eq!((stats.rounds, declared.rounds), (2, 2));
+}
+
+#[test]
+fn shared_matrices() {
+    for (k, m, n, batch) in [
+        (1, 1, 1, 1),
+        (3, 5, 2, 1),
+        (1, 50, 7, 2),
+        (9, 4, 9, 12),
+        (16, 32, 16, 12),
+    ] {
+        matmul(k, m, n, batch, Ring::Z64);
+    }
+}
+
+#[test]
+fn shared_matrices_of_other_shapes_and_rings() {
+    matmul(40, 8, 3, 5, Ring::Z64);
+    matmul(20, 20, 8, 12, Ring::new(32));
+    matmul(5, 6, 7, 2, Ring::new(17));
+}
+
+#[test]
+fn operands_that_do_not_fit_are_refused() {
+    assert!(PreparedWeights::new(2, 3, 20, vec![0; 5]).is_err());
+    assert!(PreparedWeights::new(1, 1, 20, vec![(1 << 20) + 1]).is_err());
+    assert!(PreparedWeights::new(1, 1, 31, vec![0]).is_err());
+    assert!(PreparedWeights::new(1, 1, 20, vec![-(1 << 20)]).is_ok());
+    let prepared = PreparedWeights::new(3, 2, 20, vec![1; 6]).unwrap();
+    let public = prepared.shape(2);
+    let (a, b, _) = run(
+        |ctx, he| linear_client(ctx, he, &Share::zero(Ring::Z64, 5), &public).err(),
+        |ctx, he| linear_server(ctx, he, &Share::zero(Ring::Z64, 5), &prepared).err(),
+    );
+    assert!(matches!(
+        a,
+        Some(crate::TwopcError::He(HeError::Operand {
+            expected: 6,
+            found: 5
+        }))
+    ));
+    assert!(matches!(
+        b,
+        Some(crate::TwopcError::He(HeError::Operand { .. }))
+    ));
+}
+
+/// Fixed pseudo-random words.
+fn words(count: usize, seed: u64) -> Vec<u64> {
+    let mix = |i: u64| {
+        let z = (i.wrapping_add(seed << 32))
+            .wrapping_add(1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z ^ (z >> 27)
+    };
+    (0..count as u64).map(mix).collect()
+}
