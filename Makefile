@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test check peers audit clean
+.PHONY: help setup build test check peers fuzz audit clean
 SHELL := /bin/sh
 
 help: ## this list
@@ -25,6 +25,9 @@ check: ## formatting, file sizes, unsafe code, imports, licences, clippy
 peers: ## other people's programs on the same cores (benches/peers); SPU takes a Python environment of its own
 	@scripts/setup.sh
 	@benches/peers/run.sh
+
+fuzz: ## every decoder under cargo-fuzz, a minute each (needs nightly Rust and cargo-fuzz)
+	@fuzz/run.sh
 
 audit: ## known vulnerabilities in what we link (needs the network)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check advisories; \
