@@ -18,6 +18,9 @@ pub enum NetError {
         /// The deadline that passed, in whole seconds, rounded up.
         seconds: u64,
     },
+    /// The time given to this part of the session is over, however lively the peer is.
+    #[error("the peer did not finish this part of the session in the time that it has")]
+    OutOfTime,
     /// The peer closed the connection, or it broke.
     #[error("the peer closed the connection in the middle of the session")]
     PeerGone,

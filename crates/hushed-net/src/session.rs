@@ -36,6 +36,9 @@ impl Expect {
 }
 
 /// One party's end of a session.
+///
+/// Dropping it over a socket waits up to one second for what was sent to get out and for the peer to end as well, so a
+/// thread that holds both ends pays that second; [`Session::close`] is the agreed end.
 pub struct Session {
     party: Party,
     channel: Box<dyn Channel>,
@@ -143,10 +146,12 @@ impl Session {
 
     /// Tells the peer that this side stops; the code is all that it learns. Later calls give [`NetError::Closed`].
     pub fn abort(&mut self, code: u16) {
-        if self.failure.is_none()
-            || !matches!(self.failure, Some(NetError::PeerGone | NetError::Closed))
-        {
-            // The peer may be gone already; there is nobody left to tell then.
+        use NetError as E;
+        if !matches!(
+            self.failure,
+            Some(E::PeerGone | E::PeerAborted { .. } | E::Closed)
+        ) {
+            // Queued at best: the channel may be broken, and then nobody is left to tell.
             let _ = self.channel.abort(code);
         }
         self.failure.get_or_insert(NetError::Closed);

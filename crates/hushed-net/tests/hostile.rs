@@ -12,6 +12,8 @@ use hushed_net::{Expect, Kind, Limits, NetError, Party, PeerFault, Session};
 
 const K: Kind = Kind(7);
 const SOON: Duration = Duration::from_millis(300);
+/// For tests whose peer must not be late: generous towards a busy machine.
+const GENEROUS: Duration = Duration::from_millis(1200);
 
 fn patient(silence: Duration) -> Limits {
     Limits {
@@ -191,9 +193,9 @@ fn a_peer_that_stalls_inside_a_frame_times_out() {
 #[test]
 fn heartbeats_keep_a_slow_peer_alive_and_are_counted_apart() {
     common::both(
-        common::tcp_with(patient(SOON)),
+        common::tcp_with(patient(GENEROUS)),
         |mut s| {
-            thread::sleep(5 * SOON);
+            thread::sleep(2 * GENEROUS);
             s.send(K, b"at last").unwrap();
             s.recv(K, Expect::AtMost(0)).unwrap();
         },
@@ -221,10 +223,7 @@ fn heartbeats_do_not_stretch_an_absolute_deadline() {
     });
     thread::scope(|scope| {
         scope.spawn(|| while peer.write_all(&header(1, 1, 0, 0, 0)).is_ok() {});
-        assert!(matches!(
-            session.recv(K, Expect::AtMost(9)),
-            Err(NetError::Timeout { .. })
-        ));
+        assert_eq!(session.recv(K, Expect::AtMost(9)), Err(NetError::OutOfTime));
         drop(session);
     });
 }
@@ -246,7 +245,7 @@ fn a_peer_that_never_reads_stops_the_sender_in_time() {
 fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
     let limits = Limits {
         read_ahead: 1 << 16,
-        ..patient(SOON)
+        ..patient(GENEROUS)
     };
     let (mut peer, mut session) = bare(limits);
     thread::scope(|scope| {
@@ -257,8 +256,8 @@ fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
             }
         });
         for step in 0..24_u8 {
-            if step % 8 == 0 {
-                thread::sleep(2 * SOON);
+            if step % 12 == 0 {
+                thread::sleep(GENEROUS + SOON);
                 // Nothing was asked for, so no frame is here, only the buffers of the reader and the system.
                 assert!(session.stats().wire_bytes_received < (u64::from(step) << 20) + (1 << 18));
             }

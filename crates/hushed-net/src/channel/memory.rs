@@ -133,7 +133,7 @@ impl MemoryChannel {
                 }
             };
             if deadline.is_some_and(|d| now >= d) {
-                return Err(self.limits.timeout());
+                return Err(self.limits.late());
             }
             let wake = match (ready_at, deadline) {
                 (Some(a), Some(b)) => Some(a.min(b)),

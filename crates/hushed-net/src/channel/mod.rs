@@ -83,7 +83,7 @@ pub struct Overhead {
 pub struct Limits {
     /// Longest silence of the peer before [`NetError::Timeout`]. Heartbeats break the silence.
     pub silence: Duration,
-    /// When a receive fails in any case, however lively the peer is; bounds everything before authentication.
+    /// When a receive fails ([`NetError::OutOfTime`]) however lively the peer is; bounds everything before authentication.
     pub until: Option<Instant>,
     /// Bytes of frames that may wait to be written. One frame is admitted however long it is.
     pub send_queue: usize,
@@ -132,7 +132,7 @@ impl Limits {
             silent.min(until.saturating_duration_since(now))
         });
         if left.is_zero() {
-            Err(self.timeout())
+            Err(self.late())
         } else {
             Ok(left)
         }
@@ -143,15 +143,14 @@ impl Limits {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// The error for a silence of this length.
-    pub(crate) fn timeout(&self) -> NetError {
+    /// The error for a wait that took too long.
+    pub(crate) fn late(&self) -> NetError {
+        if self.expired() {
+            return NetError::OutOfTime;
+        }
+        let seconds = self.silence.as_millis().div_ceil(1000);
         NetError::Timeout {
-            seconds: self
-                .silence
-                .as_millis()
-                .div_ceil(1000)
-                .try_into()
-                .unwrap_or(u64::MAX),
+            seconds: seconds.try_into().unwrap_or(u64::MAX),
         }
     }
 }

@@ -81,3 +81,36 @@ impl Schedule {
         self.leaves_at.checked_add(after).unwrap_or(self.leaves_at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transmission_is_bits_over_bandwidth() {
+        let at = |bits_per_second| Shape {
+            bits_per_second,
+            ..Shape::LAN
+        };
+        assert_eq!(Shape::LAN.transmission(125_000_000), Duration::from_secs(1));
+        assert_eq!(Shape::WAN.transmission(50), Duration::from_micros(1));
+        assert_eq!(Shape::LAN.transmission(0), Duration::ZERO);
+        assert_eq!(at(1).transmission(u64::MAX).as_nanos(), u64::MAX.into());
+        assert_eq!(at(0).transmission(u64::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn frames_queue_up_on_the_link_but_not_on_the_latency() {
+        let mut link = Link::default();
+        assert!(link.schedule(1).is_none());
+        link.set(Some(Shape::WAN));
+        // A gigabyte keeps the link busy for 20 s, far longer than this test runs.
+        let (first, second) = (link.schedule(1 << 30).unwrap(), link.schedule(50).unwrap());
+        assert_eq!(second.arrival(0), first.arrival(1 << 30));
+        assert_eq!(
+            second.arrival(50) - second.arrival(0),
+            Duration::from_micros(1)
+        );
+        assert_eq!(first.arrival(0) - first.leaves_at, Shape::WAN.one_way);
+    }
+}

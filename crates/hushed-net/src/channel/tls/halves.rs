@@ -109,7 +109,7 @@ fn handshake(
 
 fn handshake_error(error: &io::Error, limits: Limits) -> NetError {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => limits.timeout(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => limits.late(),
         _ => io_error("shake hands with the peer", error),
     }
 }
@@ -182,8 +182,7 @@ impl TlsSource {
         loop {
             let rest = into.get_mut(filled..).unwrap_or_default();
             match connection.reader().read(rest) {
-                Ok(0) if rest.is_empty() => return Ok(Some(filled)),
-                // The peer said farewell: the clean end of its direction.
+                // Either `into` is full, or the peer said farewell: the clean end of its direction.
                 Ok(0) => return Ok(Some(filled)),
                 Ok(got) => {
                     filled += got;
