@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test check peers fuzz audit clean
+.PHONY: help setup build run test accuracy check peers fuzz audit clean
 SHELL := /bin/sh
 
 help: ## this list
@@ -15,8 +15,14 @@ setup: ## check the tools, fetch the crates and the model (once; offline afterwa
 build: setup ## the release binary
 	@cargo build --release --locked -p hushed-cli
 
+run: build ## a private semantic search between two processes; QUERY="…" asks another question
+	@python3 scripts/demo.py $(QUERY)
+
 test: setup ## every check and every test; the last line counts them
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test
+
+accuracy: build ## private against clear embeddings over data/sample.txt (long)
+	@python3 scripts/accuracy.py
 
 check: ## formatting, file sizes, unsafe code, imports, licences, clippy
 	@scripts/setup.sh

@@ -1,0 +1,90 @@
+"""Starts `hushed serve` and talks to it with `hushed embed`, as a user would: two processes over TLS on loopback.
+
+Used by the demonstration and the accuracy report. Standard library only.
+"""
+import json
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Failed(Exception):
+    """A command did not do its work; the message is for the reader of the script's output."""
+
+
+def binary():
+    """The release binary, where cargo puts it."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    path = target / "release" / "hushed"
+    if not path.is_file():
+        raise Failed(f"{path} is not built. Run: make build")
+    return str(path)
+
+
+def model_folder():
+    """The reference model, fetched if need be."""
+    out = subprocess.run([ROOT / "scripts" / "fetch_model.sh"], stdout=subprocess.PIPE, text=True)
+    if out.returncode != 0:
+        raise Failed("there is no model folder: see the message above")
+    return out.stdout.strip()
+
+
+def hushed(*arguments, stdin=None):
+    """Runs one verb with --json; its objects."""
+    command = [binary(), *map(str, arguments), "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, input=stdin)
+    if done.returncode != 0:
+        raise Failed(f"`hushed {arguments[0]}` ended with {done.returncode}: {done.stderr.strip()}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def embeddings(rows):
+    """The vectors of `clear` or `embed`, in the order of the texts."""
+    found = sorted((row for row in rows if "embedding" in row), key=lambda row: row["text_index"])
+    return [row["embedding"] for row in found]
+
+
+def lines(texts):
+    """Texts as the file that `--input -` reads."""
+    return "".join(text + "\n" for text in texts)
+
+
+def cosine(a, b):
+    dot = sum(x * y for x, y in zip(a, b, strict=True))
+    return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+
+
+class Server:
+    """`hushed serve` on a free port of loopback, for the length of a `with` block."""
+
+    def __init__(self, model, *options):
+        self.command = [binary(), "serve", model, "--listen", "127.0.0.1:0", "--json", *options]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event.get("event") == "listening":
+                self.address, self.pin = event["address"], event["certificate_sha256"]
+                return self
+        raise Failed(f"the server ended with {self.process.wait()} before it listened: see the message above")
+
+    def embed(self, texts, *options):
+        """(embeddings, what the session cost) of private texts."""
+        rows = hushed("embed", "--server", self.address, "--pin", self.pin, "--input", "-", *options, stdin=lines(texts))
+        return embeddings(rows), rows[-1]
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            print("the server did not end within 30 s of SIGTERM and was killed", file=sys.stderr)
+        self.process.stdout.close()
