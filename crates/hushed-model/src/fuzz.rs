@@ -1,6 +1,7 @@
 //! Bodies of the fuzz targets, plain functions of bytes (feature `testing`): none may panic, hang or allocate without bound, whatever
 //! the bytes are; a parser fails exactly if it says why.
 
+use crate::calibrate::Calibration;
 use crate::folder::config::BertConfig;
 use crate::folder::pooling;
 use crate::folder::weights::Weights;
@@ -59,4 +60,13 @@ pub fn ending(bytes: &[u8]) {
         assert!(!problems.is_empty());
     }
     pooling::prompts(bytes, &mut problems);
+}
+
+/// `calibration.json`: what is read is written and read again as the same.
+pub fn calibration(bytes: &[u8]) {
+    if let Ok(calibration) = Calibration::parse(bytes)
+        && let Ok(again) = calibration.to_json()
+    {
+        assert_eq!(Calibration::parse(&again).ok(), Some(calibration));
+    }
 }

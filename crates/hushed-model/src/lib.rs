@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod bert;
+pub mod calibrate;
 pub mod error;
 pub mod folder;
 #[cfg(feature = "testing")]
@@ -27,6 +28,7 @@ pub use backend::{
     Pool, Weigh,
 };
 pub use bert::{Bert, Layer};
+pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use error::{FolderError, ModelError, Problem, TextError};
 pub use folder::{BertConfig, Public, PublicFiles, Report, Summary, check};
 pub use matrix::Matrix;

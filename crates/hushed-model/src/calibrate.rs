@@ -1,0 +1,350 @@
+//! Ranges of a model's values over sample texts: what the approximations of a private backend are fitted to.
+//!
+//! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp, at most 0) and
+//! the sums of their exponentials (the denominators); arguments of activations; variances of norms, with row 0 apart because the first
+//! token of a BERT encoder has variances of its own; and all results of linear layers and sums, which bound the fixed-point ring.
+//! The ranges are derived from weights and sample: they stay at the server.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::ModelError;
+use crate::matrix::Matrix;
+use crate::model::Model;
+use crate::plain::{Plain, PlainActs, PlainScores};
+use crate::record::{Moment, Recorded, Value};
+use crate::site::Site;
+use crate::tokens::TokenIds;
+
+/// The version that this program writes and reads.
+pub const VERSION: u32 = 1;
+/// `calibration.json` of BERT-large is below 100 KiB.
+pub const MAX_BYTES: usize = 4 << 20;
+
+/// The contents of `calibration.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// [`VERSION`].
+    pub version: u32,
+    /// SHA-256 of the sample file, in hexadecimal, as its reader computed it.
+    pub sample_sha256: String,
+    /// Texts measured.
+    pub texts: usize,
+    /// Tokens measured, special ones included.
+    pub tokens: usize,
+    /// What was seen at each step.
+    pub sites: BTreeMap<Site, Ranges>,
+}
+
+/// What was seen at one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ranges {
+    /// Results of a linear layer, a sum, an embedding.
+    Values {
+        /// Every element.
+        output: Range,
+    },
+    /// Arguments of an activation.
+    Activation {
+        /// Every element.
+        input: Range,
+    },
+    /// A softmax.
+    Softmax {
+        /// Score minus its row's maximum, at most 0.
+        shifted: Range,
+        /// Sum of a row's exponentials of the above: from 1 to the number of keys.
+        denominator: Range,
+    },
+    /// A LayerNorm.
+    Norm {
+        /// Variance of row 0 of each text.
+        first_variance: Range,
+        /// Variances of all other rows.
+        variance: Range,
+        /// Elements after the mean is subtracted.
+        centred: Range,
+    },
+}
+
+/// The least and the greatest of some numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// Least.
+    pub min: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+/// Why a calibration cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CalibrationError {
+    /// Larger than anything plausible.
+    #[error("the calibration has {bytes} bytes; at most {MAX_BYTES} are read")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// Not the JSON that `hushed calibrate` writes.
+    #[error("not a calibration ({0}); make one with `hushed calibrate`")]
+    NotJson(#[from] serde_json::Error),
+    /// Of another version of this program.
+    #[error(
+        "the calibration has version {found}, and this program reads version {VERSION}; make it again with `hushed calibrate`"
+    )]
+    Version {
+        /// As it is.
+        found: u32,
+    },
+    /// A range that is empty or not finite.
+    #[error(
+        "the calibration's range at {site} is {min} to {max}; make it again with `hushed calibrate`"
+    )]
+    Range {
+        /// The step.
+        site: Site,
+        /// As it is.
+        min: f64,
+        /// As it is.
+        max: f64,
+    },
+    /// Made for another model.
+    #[error("the calibration has no ranges for {site}: it was made for another model")]
+    MissingSite {
+        /// The step.
+        site: Site,
+    },
+}
+
+/// Measures a model over texts.
+pub fn calibrate(
+    model: &Model,
+    texts: &[TokenIds],
+    sample_sha256: &str,
+) -> Result<Calibration, ModelError> {
+    let mut calibration = Calibration {
+        version: VERSION,
+        sample_sha256: sample_sha256.to_owned(),
+        texts: texts.len(),
+        tokens: texts.iter().map(|t| t.rows().real).sum(),
+        sites: BTreeMap::new(),
+    };
+    for text in texts {
+        let mut plain = Plain;
+        let mut recorded =
+            Recorded::steps(&mut plain, |at: &Site, moment, value: Value<'_, Plain>| {
+                if let Some(seen) = measure(at, moment, &value) {
+                    match calibration.sites.get_mut(at) {
+                        Some(ranges) => ranges.merge(&seen),
+                        None => drop(calibration.sites.insert(at.clone(), seen)),
+                    }
+                }
+            });
+        model.forward(&mut recorded, vec![text.clone()])?;
+    }
+    Ok(calibration)
+}
+
+impl Calibration {
+    /// Reads `calibration.json`; every range is finite and not empty.
+    pub fn parse(bytes: &[u8]) -> Result<Calibration, CalibrationError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        if bytes.len() > MAX_BYTES {
+            return Err(CalibrationError::TooLarge { bytes: bytes.len() });
+        }
+        // The version first: another version may have other fields.
+        let Versioned { version } = serde_json::from_slice(bytes)?;
+        if version != VERSION {
+            return Err(CalibrationError::Version { found: version });
+        }
+        let calibration: Calibration = serde_json::from_slice(bytes)?;
+        calibration.validate()?;
+        Ok(calibration)
+    }
+
+    /// As the bytes of `calibration.json`; refuses ranges in which nothing was seen.
+    pub fn to_json(&self) -> Result<Vec<u8>, CalibrationError> {
+        self.validate()?;
+        Ok(serde_json::to_vec_pretty(self)?)
+    }
+
+    fn validate(&self) -> Result<(), CalibrationError> {
+        for (site, ranges) in &self.sites {
+            for r in ranges.all() {
+                if !(r.min.is_finite() && r.max.is_finite() && r.min <= r.max) {
+                    return Err(CalibrationError::Range {
+                        site: site.clone(),
+                        min: r.min,
+                        max: r.max,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The ranges at a step.
+    pub fn at(&self, site: &Site) -> Result<&Ranges, CalibrationError> {
+        self.sites
+            .get(site)
+            .ok_or_else(|| CalibrationError::MissingSite { site: site.clone() })
+    }
+}
+
+impl Ranges {
+    fn all(&self) -> Vec<Range> {
+        match *self {
+            Ranges::Values { output: r } | Ranges::Activation { input: r } => vec![r],
+            Ranges::Softmax {
+                shifted,
+                denominator,
+            } => vec![shifted, denominator],
+            Ranges::Norm {
+                first_variance,
+                variance,
+                centred,
+            } => vec![first_variance, variance, centred],
+        }
+    }
+
+    fn merge(&mut self, other: &Ranges) {
+        match (self, other) {
+            (Ranges::Values { output: a }, Ranges::Values { output: b })
+            | (Ranges::Activation { input: a }, Ranges::Activation { input: b }) => a.merge(*b),
+            (
+                Ranges::Softmax {
+                    shifted,
+                    denominator,
+                },
+                Ranges::Softmax {
+                    shifted: s,
+                    denominator: d,
+                },
+            ) => {
+                shifted.merge(*s);
+                denominator.merge(*d);
+            }
+            (
+                Ranges::Norm {
+                    first_variance,
+                    variance,
+                    centred,
+                },
+                Ranges::Norm {
+                    first_variance: f,
+                    variance: v,
+                    centred: c,
+                },
+            ) => {
+                first_variance.merge(*f);
+                variance.merge(*v);
+                centred.merge(*c);
+            }
+            _ => unreachable!("a site is always measured as the same kind"),
+        }
+    }
+}
+
+impl Range {
+    const NOTHING: Range = Range {
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+    };
+
+    fn of(values: impl IntoIterator<Item = f64>) -> Range {
+        values.into_iter().fold(Range::NOTHING, |r, v| Range {
+            min: r.min.min(v),
+            max: r.max.max(v),
+        })
+    }
+
+    fn merge(&mut self, other: Range) {
+        *self = Range {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        };
+    }
+
+    /// The larger of the two magnitudes.
+    pub fn magnitude(&self) -> f64 {
+        self.min.abs().max(self.max.abs())
+    }
+}
+
+/// What there is to learn from one value; the last part of the path says what kind of step it is.
+fn measure(at: &Site, moment: Moment, value: &Value<'_, Plain>) -> Option<Ranges> {
+    let step = at.path().rsplit('.').next().unwrap_or_default();
+    match (value, moment, step) {
+        (Value::Acts(x), Moment::Input, "activation") => Some(Ranges::Activation {
+            input: real_values(x),
+        }),
+        (Value::Acts(x), Moment::Input, "norm") => Some(variances(x)),
+        (Value::Acts(_), Moment::Output, "activation" | "norm") => None,
+        (Value::Acts(x), Moment::Output, _) => Some(Ranges::Values {
+            output: real_values(x),
+        }),
+        (Value::Scores(s), Moment::Input, "weigh") => Some(softmax(s)),
+        _ => None,
+    }
+}
+
+fn real_rows(x: &PlainActs) -> impl Iterator<Item = (usize, &[f64])> {
+    x.rows.blocks().flat_map(|(rows, real)| {
+        rows.take(real)
+            .enumerate()
+            .map(|(i, row)| (i, x.values.row(row)))
+    })
+}
+
+fn real_values(x: &PlainActs) -> Range {
+    Range::of(real_rows(x).flat_map(|(_, row)| row.iter().copied()))
+}
+
+fn variances(x: &PlainActs) -> Ranges {
+    let (mut first_variance, mut variance, mut centred) =
+        (Range::NOTHING, Range::NOTHING, Range::NOTHING);
+    for (i, row) in real_rows(x) {
+        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        let v = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / row.len() as f64;
+        if i == 0 {
+            &mut first_variance
+        } else {
+            &mut variance
+        }
+        .merge(Range { min: v, max: v });
+        centred.merge(Range::of(row.iter().map(|v| v - mean)));
+    }
+    Ranges::Norm {
+        first_variance,
+        variance,
+        centred,
+    }
+}
+
+fn softmax(s: &PlainScores) -> Ranges {
+    let (mut shifted, mut denominator) = (Range::NOTHING, Range::NOTHING);
+    let mut measure = |scores: &Matrix<f64>, real: usize| {
+        for i in 0..real {
+            let row = &scores.row(i)[..real];
+            let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            shifted.merge(Range::of(row.iter().map(|v| v - max)));
+            let sum = row.iter().map(|v| (v - max).exp()).sum();
+            denominator.merge(Range { min: sum, max: sum });
+        }
+    };
+    for (heads, rows) in s.texts.iter().zip(s.rows.texts()) {
+        heads.iter().for_each(|scores| measure(scores, rows.real));
+    }
+    Ranges::Softmax {
+        shifted,
+        denominator,
+    }
+}
