@@ -8,6 +8,8 @@
 //! themselves on drop.
 
 pub mod additive;
+pub mod base;
+pub mod ferret;
 #[cfg(any(test, feature = "ideal"))]
 pub mod ideal;
 pub mod one_of_n;

@@ -1,0 +1,318 @@
+//! Ferret: random correlated OTs with sublinear traffic (Yang, Weng, Lan, Zhang, Wang, CCS 2020),
+//! semi-honest, iterated.
+//!
+//! Each direction starts at its first use: base OTs and a small extension ([`start`]) give the inputs
+//! of one extension with the smallest set; from then on every extension keeps the inputs of the next
+//! ([`extend`]) and hands out the rest. Both parties call with the same counts in the same order, so
+//! both see at the same call that the stock is short. An extension is one-way, sender to receiver, and
+//! adds no round of its own.
+//!
+//! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
+//! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
+//! OTs are not post-quantum: who records a session and later owns a quantum computer learns its OTs.
+
+mod extend;
+mod params;
+mod start;
+
+pub use params::FerretParams;
+
+use super::base::SessionId;
+use super::{Correlations, CotRecv, CotSend};
+use crate::error::TwopcError;
+use extend::Extender;
+use hushed_math::bits::Block;
+use hushed_math::rng::SecretRng;
+use hushed_net::{Expect, Kind, Party, Session};
+use sha2::{Digest, Sha256};
+use start::{StartReceiver, StartSender};
+
+const HELLO: Kind = Kind(0x0340);
+const BASE: Kind = Kind(0x0341);
+const POINTS: Kind = Kind(0x0342);
+const COLUMNS: Kind = Kind(0x0343);
+const TREES: Kind = Kind(0x0344);
+
+/// Nonce and the number of the parameter set.
+const HELLO_BYTES: usize = 17;
+
+/// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
+const FIRST: FerretParams = FerretParams::K16;
+
+/// Random correlated OTs in both directions.
+pub struct FerretOt {
+    rng: SecretRng,
+    id: SessionId,
+    party: Party,
+    params: FerretParams,
+    delta: Block,
+    sending: Option<Stock>,
+    receiving: Option<Stock>,
+}
+
+impl FerretOt {
+    /// Agrees on a session with the peer, for the default set. One round, 17 bytes each way; the
+    /// directions are set up at their first use.
+    ///
+    /// # Errors
+    /// A failed session; [`TwopcError::PeerMisbehaved`] if the peer uses another set.
+    pub fn new(session: &mut Session, rng: &mut SecretRng) -> Result<Self, TwopcError> {
+        Self::with_params(session, rng, FerretParams::K17)
+    }
+
+    /// As [`FerretOt::new`] for the given set, which must be the peer's too.
+    ///
+    /// # Errors
+    /// As [`FerretOt::new`].
+    pub fn with_params(
+        session: &mut Session,
+        rng: &mut SecretRng,
+        params: FerretParams,
+    ) -> Result<Self, TwopcError> {
+        let mut rng = rng.fork("ferret");
+        let mut hello = [0u8; HELLO_BYTES];
+        rng.fill_bytes(&mut hello);
+        hello[HELLO_BYTES - 1] = params.id();
+        let theirs = session.exchange(HELLO, &hello, Expect::Exactly(HELLO_BYTES))?;
+        if theirs.last() != hello.last() {
+            return Err(TwopcError::PeerMisbehaved {
+                what: "OT parameter set",
+            });
+        }
+        // The transcript holds both nonces by now, and all that was agreed before.
+        let id = Sha256::new()
+            .chain_update(b"hushed ferret 1")
+            .chain_update(session.transcript_hash())
+            .finalize()
+            .into();
+        let mut delta = [0u8; 16];
+        rng.fill_bytes(&mut delta);
+        Ok(FerretOt {
+            rng,
+            id,
+            party: session.party(),
+            params,
+            delta: Block::from_bytes(delta).with_lsb(),
+            sending: None,
+            receiving: None,
+        })
+    }
+
+    /// The session's id for the direction in which `sender` sends, and a use.
+    fn direction_id(&self, sender: Party, domain: &[u8]) -> SessionId {
+        Sha256::new()
+            .chain_update(self.id)
+            .chain_update([u8::from(sender == Party::Client)])
+            .chain_update(domain)
+            .finalize()
+            .into()
+    }
+
+    fn extender(&self, sender: Party, domain: &[u8], params: FerretParams) -> Extender {
+        let id = self.direction_id(sender, domain);
+        let (halves, _) = id.as_chunks::<16>();
+        Extender::new(params, halves[0])
+    }
+
+    fn start_sending(&mut self, s: &mut Session) -> Result<Stock, TwopcError> {
+        let n = FIRST.inputs();
+        let id = self.direction_id(self.party, b"base");
+        let first = s.recv(BASE, Expect::Exactly(super::base::POINT_BYTES))?;
+        let (start, points) = StartSender::new(id, self.delta, &first, &mut self.rng)?;
+        s.send_vec(POINTS, points)?;
+        let columns = s.recv(COLUMNS, Expect::Exactly(start::columns_bytes(n)))?;
+        let inputs = start.finish(&columns, n)?;
+        let extender = self.extender(self.party, b"first", FIRST);
+        let later = self.extender(self.party, b"code", self.params);
+        Stock::start(
+            later,
+            &extender,
+            inputs,
+            &mut Sending {
+                delta: self.delta,
+                session: s,
+            },
+        )
+    }
+
+    fn start_receiving(&mut self, s: &mut Session) -> Result<Stock, TwopcError> {
+        let n = FIRST.inputs();
+        let sender = self.party.other();
+        let start = StartReceiver::new(self.direction_id(sender, b"base"), &mut self.rng);
+        s.send(BASE, start.message())?;
+        let points = s.recv(POINTS, Expect::Exactly(start::POINTS_BYTES))?;
+        let (inputs, columns) = start.finish(&points, n, &mut self.rng)?;
+        s.send_vec(COLUMNS, columns)?;
+        let extender = self.extender(sender, b"first", FIRST);
+        let later = self.extender(sender, b"code", self.params);
+        Stock::start(later, &extender, inputs, &mut Receiving { session: s })
+    }
+}
+
+impl Correlations for FerretOt {
+    fn send(&mut self, s: &mut Session, n: usize) -> Result<CotSend, TwopcError> {
+        let mut stock = match self.sending.take() {
+            Some(stock) => stock,
+            None => self.start_sending(s)?,
+        };
+        let delta = self.delta;
+        let (blocks, first_index) = stock.hand_out(n, &mut Sending { delta, session: s })?;
+        self.sending = Some(stock);
+        Ok(CotSend {
+            delta,
+            blocks,
+            first_index,
+        })
+    }
+
+    fn recv(&mut self, s: &mut Session, n: usize) -> Result<CotRecv, TwopcError> {
+        let mut stock = match self.receiving.take() {
+            Some(stock) => stock,
+            None => self.start_receiving(s)?,
+        };
+        let (blocks, first_index) = stock.hand_out(n, &mut Receiving { session: s })?;
+        self.receiving = Some(stock);
+        Ok(CotRecv {
+            blocks,
+            first_index,
+        })
+    }
+
+    fn delta(&self) -> Block {
+        self.delta
+    }
+}
+
+impl Drop for FerretOt {
+    fn drop(&mut self) {
+        Block::wipe(core::slice::from_mut(&mut self.delta));
+    }
+}
+
+/// One end of an extension over a session.
+trait End {
+    fn extend(
+        &mut self,
+        extender: &Extender,
+        inputs: &[Block],
+        outputs: &mut [Block],
+    ) -> Result<(), TwopcError>;
+}
+
+struct Sending<'a> {
+    delta: Block,
+    session: &'a mut Session,
+}
+
+struct Receiving<'a> {
+    session: &'a mut Session,
+}
+
+impl End for Sending<'_> {
+    fn extend(
+        &mut self,
+        extender: &Extender,
+        inputs: &[Block],
+        outputs: &mut [Block],
+    ) -> Result<(), TwopcError> {
+        let emit = |message| Ok(self.session.send_vec(TREES, message)?);
+        extender.send(self.delta, inputs, outputs, emit)
+    }
+}
+
+impl End for Receiving<'_> {
+    fn extend(
+        &mut self,
+        extender: &Extender,
+        inputs: &[Block],
+        outputs: &mut [Block],
+    ) -> Result<(), TwopcError> {
+        let next = |len| Ok(self.session.recv(TREES, Expect::Exactly(len))?);
+        extender.receive(inputs, outputs, next)
+    }
+}
+
+/// One direction's unused OTs at one party.
+struct Stock {
+    extender: Extender,
+    /// Inputs of the next extension.
+    inputs: Vec<Block>,
+    /// Outputs of the last one; those before `next` are handed out and erased.
+    outputs: Vec<Block>,
+    next: usize,
+    /// OTs handed out so far, which is the tweak of the next.
+    handed_out: u64,
+}
+
+impl Stock {
+    /// Runs the first extension, of another set than the later ones.
+    fn start(
+        later: Extender,
+        first: &Extender,
+        mut inputs: Vec<Block>,
+        end: &mut impl End,
+    ) -> Result<Stock, TwopcError> {
+        let mut outputs = vec![Block::ZERO; first.params().outputs()];
+        end.extend(first, &inputs, &mut outputs)?;
+        Block::wipe(&mut inputs);
+        let inputs = vec![Block::ZERO; later.params().inputs()];
+        let mut stock = Stock {
+            extender: later,
+            inputs,
+            outputs,
+            next: 0,
+            handed_out: 0,
+        };
+        stock.keep_inputs();
+        Ok(stock)
+    }
+
+    /// Replaces the used-up outputs.
+    fn extend(&mut self, end: &mut impl End) -> Result<(), TwopcError> {
+        let n = self.extender.params().outputs();
+        if self.outputs.len() != n {
+            // Every block of the old ones is erased already.
+            self.outputs = vec![Block::ZERO; n];
+        }
+        end.extend(&self.extender, &self.inputs, &mut self.outputs)?;
+        self.keep_inputs();
+        Ok(())
+    }
+
+    /// Moves the first outputs aside as inputs of the next extension.
+    fn keep_inputs(&mut self) {
+        let kept = self.inputs.len();
+        let head = &mut self.outputs[..kept];
+        self.inputs.copy_from_slice(head);
+        Block::wipe(head);
+        self.next = kept;
+    }
+
+    /// The next `n` OTs and the tweak of the first.
+    fn hand_out(&mut self, n: usize, end: &mut impl End) -> Result<(Vec<Block>, u64), TwopcError> {
+        let first_index = self.handed_out;
+        let mut out = Vec::with_capacity(n);
+        while out.len() < n {
+            if self.next == self.outputs.len() {
+                self.extend(end)?;
+            }
+            let take = (n - out.len()).min(self.outputs.len() - self.next);
+            let used = &mut self.outputs[self.next..self.next + take];
+            out.extend_from_slice(used);
+            Block::wipe(used);
+            self.next += take;
+        }
+        self.handed_out += n as u64;
+        Ok((out, first_index))
+    }
+}
+
+impl Drop for Stock {
+    fn drop(&mut self) {
+        Block::wipe(&mut self.inputs);
+        Block::wipe(&mut self.outputs);
+    }
+}
+
+#[cfg(test)]
+mod tests;

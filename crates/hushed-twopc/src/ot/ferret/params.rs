@@ -1,0 +1,116 @@
+//! Parameter sets of the iterated extension: the one table of LPN sizes.
+//!
+//! A set is (t, log2 k, h): t noise blocks of 2^h rows each with one noise position (regular noise),
+//! n = t·2^h rows, k = 2^log_k columns, ten taps a row. The sets are those of emp-ot 1.0 (2026),
+//! chosen there at a floor of 128 bits against: pooled Gauss, statistical decoding and
+//! information-set decoding (Liu, Wang, Yang, Yu, ePrint 2022/712), BJMM, the algebraic attack on
+//! regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its improvement ePrint 2025/1476) and the
+//! hybrid of guessing with it, which is the one that binds. Older sets in public code, made for the
+//! same task before those attacks (k = 124 000, t = 4971 for one), are below 128 bits and not here.
+
+use hushed_math::bits::TAPS;
+
+/// Rows that follow from ten taps and regular noise; see the module header for the attacks.
+const _: () = assert!(TAPS == 10, "the sets were estimated for ten taps");
+
+/// LPN sizes of one extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FerretParams {
+    trees: usize,
+    log_k: u32,
+    depth: usize,
+}
+
+/// The sets, smallest first. Columns: t, log2 k, h.
+const SETS: [FerretParams; 4] = [
+    set(850, 16, 10),
+    set(1170, 17, 11),
+    set(1520, 18, 12),
+    set(1900, 19, 13),
+];
+
+const fn set(trees: usize, log_k: u32, depth: usize) -> FerretParams {
+    FerretParams {
+        trees,
+        log_k,
+        depth,
+    }
+}
+
+impl FerretParams {
+    /// k = 2^16: the first extension of every direction, and sessions of a few million OTs.
+    pub const K16: FerretParams = SETS[0];
+    /// k = 2^17: the default; its secret is 2 MiB, which a second-level cache holds.
+    pub const K17: FerretParams = SETS[1];
+    /// k = 2^18: 0.4 bits of traffic an OT, slower.
+    pub const K18: FerretParams = SETS[2];
+    /// k = 2^19: 0.2 bits of traffic an OT, slower still.
+    pub const K19: FerretParams = SETS[3];
+
+    /// The set for about `ots` OTs a direction, by total time on one core and a 1 Gbit/s link: small
+    /// sessions gain from short extensions, large ones from little traffic and a cached secret.
+    pub fn for_volume(ots: u64) -> FerretParams {
+        if ots < 1 << 22 { Self::K16 } else { Self::K17 }
+    }
+
+    /// t: trees, noise positions.
+    pub fn trees(&self) -> usize {
+        self.trees
+    }
+
+    /// log2 of the number of columns.
+    pub fn log_k(&self) -> u32 {
+        self.log_k
+    }
+
+    /// h: levels of a tree.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// n = t·2^h: OTs one extension makes.
+    pub fn outputs(&self) -> usize {
+        self.trees << self.depth
+    }
+
+    /// k + t·h: OTs one extension consumes, kept from the one before.
+    pub fn inputs(&self) -> usize {
+        (1 << self.log_k) + self.trees * self.depth
+    }
+
+    /// Payload bytes of one extension, all from sender to receiver: h − 1 blocks a tree.
+    pub fn message_bytes(&self) -> usize {
+        self.trees * (self.depth - 1) * 16
+    }
+
+    /// Position in the table, to compare with the peer's.
+    pub(super) fn id(&self) -> u8 {
+        SETS.iter()
+            .position(|s| s == self)
+            .map_or(u8::MAX, |i| i as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_feed_themselves_and_the_first_feeds_all() {
+        for s in SETS {
+            assert!(s.outputs() > 4 * s.inputs(), "{s:?}");
+            assert!(FerretParams::K16.outputs() > s.inputs(), "{s:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_the_default() {
+        let s = FerretParams::K17;
+        assert_eq!(s.outputs(), 2_396_160);
+        assert_eq!(s.inputs(), 143_942);
+        assert_eq!(s.message_bytes(), 187_200);
+        let bits = s.message_bytes() as f64 * 8.0 / (s.outputs() - s.inputs()) as f64;
+        assert!(bits < 0.67);
+        assert_eq!(FerretParams::for_volume(1 << 30), s);
+    }
+}

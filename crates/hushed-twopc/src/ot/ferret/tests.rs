@@ -1,0 +1,173 @@
+//! The whole source over a session in memory.
+
+use super::*;
+use crate::ot::assert_cot;
+use hushed_net::{Stats, memory_pair};
+
+/// Bytes of a frame's header.
+fn header() -> u64 {
+    let (mut a, _b) = memory_pair();
+    a.send(HELLO, &[]).unwrap();
+    a.stats().bytes_sent
+}
+
+/// Runs both ends in two threads; returns results and counters.
+fn pair<A: Send, B: Send>(
+    params: FerretParams,
+    client: impl FnOnce(&mut FerretOt, &mut Session) -> A + Send,
+    server: impl FnOnce(&mut FerretOt, &mut Session) -> B + Send,
+) -> ((A, Stats), (B, Stats)) {
+    let (mut c, mut s) = memory_pair();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let mut rng = SecretRng::insecure_from_seed(1);
+            let mut ot = FerretOt::with_params(&mut s, &mut rng, params).unwrap();
+            (server(&mut ot, &mut s), s.stats())
+        });
+        let mut rng = SecretRng::insecure_from_seed(2);
+        let mut ot = FerretOt::with_params(&mut c, &mut rng, params).unwrap();
+        let out = client(&mut ot, &mut c);
+        ((out, c.stats()), server.join().unwrap())
+    })
+}
+
+/// Enough to pass the first extension and one later one of the smallest set.
+const MANY: [usize; 5] = [1, 0, 100_000, 700_000, 900_000];
+
+#[test]
+fn both_directions_correlate_across_extensions() {
+    let ((client, _), (server, _)) = pair(
+        FerretParams::K16,
+        |ot, s| {
+            let mut got = Vec::new();
+            for n in MANY {
+                got.push((ot.send(s, n).unwrap(), ot.recv(s, n / 10).unwrap()));
+            }
+            got
+        },
+        |ot, s| {
+            let mut got = Vec::new();
+            for n in MANY {
+                let recv = ot.recv(s, n).unwrap();
+                got.push((ot.send(s, n / 10).unwrap(), recv));
+            }
+            got
+        },
+    );
+    let (mut index, mut ones, mut total) = (0, 0, 0);
+    for (((c_send, c_recv), (s_send, s_recv)), n) in client.iter().zip(&server).zip(MANY) {
+        assert_eq!((c_send.len(), s_send.len()), (n, n / 10));
+        assert_cot(c_send, s_recv);
+        assert_cot(s_send, c_recv);
+        assert_eq!(c_send.first_index, index);
+        index += n as u64;
+        ones += s_recv.blocks.iter().filter(|b| b.lsb()).count();
+        total += n;
+    }
+    // Six standard deviations of a fair coin.
+    let off = (ones as f64 - total as f64 / 2.0).abs();
+    assert!(off < 3.0 * (total as f64).sqrt(), "{ones} of {total}");
+    assert!(
+        client[0].0.delta != server[0].0.delta,
+        "each direction has its own delta"
+    );
+
+    let mut all: Vec<u128> = client
+        .iter()
+        .flat_map(|(s, _)| &s.blocks)
+        .map(|b| b.0)
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), total, "no block is handed out twice");
+}
+
+#[test]
+fn traffic_is_the_declared_formula() {
+    let params = FerretParams::K16;
+    let n = 2 * params.outputs();
+    let ((_, client), (_, server)) = pair(
+        params,
+        |ot, s| {
+            ot.send(s, n).unwrap();
+        },
+        |ot, s| {
+            ot.recv(s, n).unwrap();
+        },
+    );
+    // First extension, then as many as the rest needs.
+    let net = params.outputs() - params.inputs();
+    let extensions = n.div_ceil(net);
+    let frames = extend::messages(params) * extensions;
+    let trees = (params.message_bytes() * extensions) as u64;
+    assert_eq!(client.frames_sent, 2 + frames as u64);
+    assert_eq!(
+        client.bytes_sent,
+        (HELLO_BYTES + start::POINTS_BYTES) as u64 + trees + client.frames_sent * header()
+    );
+    let columns = start::columns_bytes(FIRST.inputs());
+    assert_eq!(server.frames_sent, 3);
+    assert_eq!(
+        server.bytes_sent,
+        (HELLO_BYTES + 32 + columns) as u64 + 3 * header()
+    );
+    assert_eq!(columns, 291_248, "0.29 MB a direction and session");
+}
+
+#[test]
+fn equal_secrets_in_another_session_give_other_blocks() {
+    // Both runs use the same test seeds for everything secret; only the transcript differs.
+    let run = |marker: u8| {
+        let (mut c, mut s) = memory_pair();
+        std::thread::scope(|scope| {
+            let server = scope.spawn(move || {
+                s.send(HELLO, &[marker]).unwrap();
+                let mut rng = SecretRng::insecure_from_seed(1);
+                let mut ot = FerretOt::new(&mut s, &mut rng).unwrap();
+                ot.recv(&mut s, 1000).unwrap()
+            });
+            c.recv(HELLO, Expect::Exactly(1)).unwrap();
+            let mut rng = SecretRng::insecure_from_seed(2);
+            let mut ot = FerretOt::new(&mut c, &mut rng).unwrap();
+            let send = ot.send(&mut c, 1000).unwrap();
+            assert_cot(&send, &server.join().unwrap());
+            send
+        })
+    };
+    let (a, b) = (run(1), run(2));
+    assert!(a.blocks.iter().all(|x| !b.blocks.contains(x)));
+}
+
+#[test]
+fn another_set_at_the_peer_is_refused() {
+    let (mut c, mut s) = memory_pair();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut rng = SecretRng::insecure_from_seed(1);
+            assert!(FerretOt::with_params(&mut s, &mut rng, FerretParams::K16).is_err());
+        });
+        let mut rng = SecretRng::insecure_from_seed(2);
+        assert!(FerretOt::new(&mut c, &mut rng).is_err());
+    });
+}
+
+#[test]
+fn the_default_set_extends_itself() {
+    let ((send, _), (recv, _)) = pair(
+        FerretParams::K17,
+        |ot, s| {
+            (
+                ot.send(s, 1_000_000).unwrap(),
+                ot.send(s, 2_000_000).unwrap(),
+            )
+        },
+        |ot, s| {
+            (
+                ot.recv(s, 1_000_000).unwrap(),
+                ot.recv(s, 2_000_000).unwrap(),
+            )
+        },
+    );
+    assert_cot(&send.0, &recv.0);
+    assert_cot(&send.1, &recv.1);
+}
