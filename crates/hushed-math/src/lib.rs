@@ -6,6 +6,7 @@
 pub mod bits;
 pub mod cpu;
 mod error;
+pub mod fit;
 mod kernels;
 pub mod modulus;
 pub mod ntt;
