@@ -396,9 +396,9 @@ mod tests {
                 fit.max_error
             );
         }
-        // Degree 10 on [−8, 0]: small beside e^0 = 1, and equal oscillation at both ends.
+        // Degree 10 on [−8, 0]: about 2·e^−4·I_11(4), the first term left out, and equal at both ends.
         let fit = minimax(f64::exp, |_| 1.0, 10, -8.0, 0.0).unwrap();
-        assert!(fit.max_error < 1e-6, "{}", fit.max_error);
+        assert!((2e-6..3e-6).contains(&fit.max_error), "{}", fit.max_error);
         let end = |x: f64| (x.exp() - fit.eval(x)).abs();
         assert!(
             (end(-8.0) / fit.max_error - 1.0).abs() < 1e-3
@@ -464,7 +464,7 @@ mod tests {
             assert!(integral.abs() / 1000.0 < 2e-4, "moment {k}: {integral}");
         }
         let points: Vec<_> = (0..20)
-            .map(|i| f64::from(i))
+            .map(f64::from)
             .map(|x| (x, 2.0 * x + 1.0, 1.0))
             .collect();
         let line = least_squares_points(&points, 1).unwrap();

@@ -28,7 +28,7 @@ fn words(length: usize, q: u64, rng: &mut SecretRng) -> Vec<u64> {
     (0..length)
         .map(|_| {
             let word = rng.next_u64();
-            if word % 3 == 0 {
+            if word.is_multiple_of(3) {
                 edges[(word >> 32) as usize % edges.len()]
             } else {
                 word % q
