@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use hushed_model::ModelError;
+use hushed_model::{CalibrationError, ModelError};
 
 /// The end of a run that did not go well.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +29,12 @@ pub enum CliError {
     #[error("this folder is not supported, for {problems} reason(s): see above")]
     Unsupported { problems: usize },
 
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
+
+    #[error("{path} could not be written, and was left as it was: {source}")]
+    WriteFile { path: PathBuf, source: io::Error },
+
     #[error("the output could not be written: {0}")]
     Write(#[source] io::Error),
 
@@ -49,8 +55,8 @@ impl CliError {
                 ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } => 4,
                 _ => 70,
             },
-            Self::Unsupported { .. } => 4,
-            Self::Write(_) => 8,
+            Self::Unsupported { .. } | Self::Calibration(_) => 4,
+            Self::Write(_) | Self::WriteFile { .. } => 8,
             Self::Doctor { .. } => 1,
         }
     }
@@ -68,7 +74,9 @@ impl CliError {
                 _ => "internal",
             },
             Self::Unsupported { .. } => "model-folder",
+            Self::Calibration(_) => "calibration",
             Self::Write(_) => "output",
+            Self::WriteFile { .. } => "file-unwritable",
             Self::Doctor { .. } => "doctor",
         }
     }

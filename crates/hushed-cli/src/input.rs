@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use hushed_model::folder::Public;
+use hushed_model::{TokenIds, TooLong};
+
 use crate::error::CliError;
 
 /// A file of texts above this size is refused: it is read whole.
@@ -32,8 +35,37 @@ impl Texts {
     }
 }
 
+/// What to do with a text of more tokens than the model takes.
+#[derive(clap::Args)]
+pub struct Truncate {
+    /// Cut a text that is too long for the model instead of refusing it
+    #[arg(long, env = "HUSHED_TRUNCATE")]
+    truncate: bool,
+}
+
+impl Truncate {
+    /// The token ids of every text. All are tokenised before any work begins, so that a bad line ends a run at once.
+    pub fn tokens(&self, model: &Public, texts: &[String]) -> Result<Vec<TokenIds>, CliError> {
+        let too_long = if self.truncate {
+            TooLong::Cut
+        } else {
+            TooLong::Refuse
+        };
+        let tokens = texts.iter().enumerate().map(|(index, text)| {
+            let ids = model.tokens(text, too_long);
+            ids.map_err(|source| CliError::Text { index, source })
+        });
+        tokens.collect()
+    }
+}
+
 /// The lines of a UTF-8 file, without their ends.
 pub fn read_lines(path: &Path) -> Result<Vec<String>, CliError> {
+    lines(read(path)?, path)
+}
+
+/// The bytes of a file of texts, or of standard input.
+pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     let unreadable = |source| CliError::ReadInput {
         path: path.to_owned(),
         source,
@@ -54,10 +86,11 @@ pub fn read_lines(path: &Path) -> Result<Vec<String>, CliError> {
             limit: MAX_INPUT_BYTES >> 20,
         });
     }
-    lines(bytes, path)
+    Ok(bytes)
 }
 
-fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
+/// The lines of what [`read`] gave.
+pub fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = 1 + error
@@ -86,22 +119,22 @@ fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<Vec<String>, CliError> {
+    fn split(bytes: &[u8]) -> Result<Vec<String>, CliError> {
         lines(bytes.to_vec(), Path::new("x"))
     }
 
     #[test]
     fn lines_keep_their_places() {
-        assert_eq!(read(b"a\n\nb\r\n").unwrap(), ["a", "", "b"]);
-        assert_eq!(read(b"\xef\xbb\xbfa").unwrap(), ["a"]);
+        assert_eq!(split(b"a\n\nb\r\n").unwrap(), ["a", "", "b"]);
+        assert_eq!(split(b"\xef\xbb\xbfa").unwrap(), ["a"]);
     }
 
     #[test]
     fn what_is_not_text_is_refused_with_its_line() {
-        assert!(matches!(read(b""), Err(CliError::NoText { .. })));
-        assert!(matches!(read(b" \n\n"), Err(CliError::NoText { .. })));
+        assert!(matches!(split(b""), Err(CliError::NoText { .. })));
+        assert!(matches!(split(b" \n\n"), Err(CliError::NoText { .. })));
         assert!(matches!(
-            read(b"a\nb\xff\n"),
+            split(b"a\nb\xff\n"),
             Err(CliError::NotText { line: 2, .. })
         ));
     }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hushed_model::{Model, TooLong};
+use hushed_model::Model;
 use serde_json::json;
 
 use crate::error::CliError;
-use crate::input::Texts;
+use crate::input::{Texts, Truncate};
 use crate::output::{Output, preview};
 
 /// Embed texts in the clear, with the weights of a model folder
@@ -23,9 +23,8 @@ pub struct Args {
     #[command(flatten)]
     texts: Texts,
 
-    /// Cut a text that is too long for the model instead of refusing it
-    #[arg(long, env = "HUSHED_TRUNCATE")]
-    truncate: bool,
+    #[command(flatten)]
+    too_long: Truncate,
 }
 
 impl Args {
@@ -35,18 +34,8 @@ impl Args {
         let model = Model::load(&self.dir)?;
         let load_seconds = start.elapsed().as_secs_f64();
 
-        let too_long = if self.truncate {
-            TooLong::Cut
-        } else {
-            TooLong::Refuse
-        };
-        // All texts are tokenised first, so that a bad line ends the run before the work begins.
+        let tokens = self.too_long.tokens(&model.public, &texts)?;
         let in_text = |index| move |source| CliError::Text { index, source };
-        let tokens = texts
-            .iter()
-            .enumerate()
-            .map(|(i, text)| model.tokens(text, too_long).map_err(in_text(i)))
-            .collect::<Result<Vec<_>, _>>()?;
 
         let start = Instant::now();
         let bar = out.progress(tokens.len() as u64, "embedding");

@@ -1,5 +1,6 @@
 //! One file a verb: its arguments, and how its result is shown.
 
+mod calibrate;
 mod check;
 mod clear;
 mod doctor;
@@ -11,6 +12,7 @@ use crate::output::Output;
 
 #[derive(Subcommand)]
 pub enum Verb {
+    Calibrate(calibrate::Args),
     Check(check::Args),
     Clear(clear::Args),
     Doctor(doctor::Args),
@@ -19,6 +21,7 @@ pub enum Verb {
 impl Verb {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self {
+            Verb::Calibrate(args) => args.run(out),
             Verb::Check(args) => args.run(out),
             Verb::Clear(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),

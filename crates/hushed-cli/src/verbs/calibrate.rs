@@ -1,0 +1,117 @@
+//! `hushed calibrate`: the ranges of every step over sample texts, written beside the model.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use hushed_model::{Calibration, Model, Range, Ranges, calibrate};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::error::CliError;
+use crate::input::{self, Truncate};
+use crate::output::Output;
+
+/// Measure the ranges of every step over sample texts, and write calibration.json
+#[derive(clap::Args)]
+#[command(
+    after_help = "The ranges say something of the weights and of the samples: the file stays with the server.
+
+Examples:
+  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt
+  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --output /tmp/c.json --json"
+)]
+pub struct Args {
+    /// The model folder (config.json, model.safetensors, tokenizer.json, …)
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// A file with one text a line, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: PathBuf,
+
+    /// Where to write [default: DIR/calibration.json]
+    #[arg(long, short, value_name = "FILE", env = "HUSHED_CALIBRATION")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    too_long: Truncate,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let sample = input::read(&self.input)?;
+        let sha256: String = Sha256::digest(&sample)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let texts = input::lines(sample, &self.input)?;
+        let model = Model::load(&self.dir)?;
+        let tokens = self.too_long.tokens(&model.public, &texts)?;
+        out.note(&format!("running {} texts in the clear …", texts.len()));
+        let calibration = calibrate(&model, &tokens, &sha256)?;
+
+        for (site, ranges) in &calibration.sites {
+            let object = json!({ "site": site, "ranges": ranges });
+            out.result(object, || {
+                format!("{:<34} {}", site.path(), describe(ranges))
+            })?;
+        }
+        let path = self.output.clone();
+        let path = path.unwrap_or_else(|| self.dir.join("calibration.json"));
+        write(&calibration, &path)?;
+        let end =
+            json!({ "texts": calibration.texts, "tokens": calibration.tokens, "written": path });
+        out.summary(
+            end,
+            &format!(
+                "{} texts, {} tokens; written to {}",
+                calibration.texts,
+                calibration.tokens,
+                path.display()
+            ),
+        )
+    }
+}
+
+fn describe(ranges: &Ranges) -> String {
+    let r = |range: &Range| format!("{:.3} … {:.3}", range.min, range.max);
+    match ranges {
+        Ranges::Values { output } => r(output),
+        Ranges::Activation { input } => format!("argument {}", r(input)),
+        Ranges::Softmax {
+            shifted,
+            denominator,
+        } => format!("score less maximum {}, sum {}", r(shifted), r(denominator)),
+        Ranges::Norm {
+            first_variance,
+            variance,
+            centred,
+        } => format!(
+            "variance {} (first row {}), centred {}",
+            r(variance),
+            r(first_variance),
+            r(centred)
+        ),
+    }
+}
+
+/// Whole or not at all: a full disk leaves the old file as it was.
+fn write(calibration: &Calibration, path: &Path) -> Result<(), CliError> {
+    let bytes = calibration.to_json()?;
+    let failed = |source| CliError::WriteFile {
+        path: path.to_owned(),
+        source,
+    };
+    let new = path.with_extension("json.new");
+    let result = fs::File::create(&new).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    });
+    if result.is_err() {
+        // What is left of it helps nobody; that it cannot be removed changes nothing.
+        let _ = fs::remove_file(&new);
+    }
+    result.map_err(failed)
+}
