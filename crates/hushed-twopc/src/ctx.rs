@@ -78,3 +78,43 @@ impl Ctx {
 
 const INPUT: Kind = Kind(0x0300);
 const OPEN: Kind = Kind(0x0301);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::run_pair;
+
+    #[test]
+    fn inputs_are_shared_by_either_owner_and_opened_to_either() {
+        let ring = Ring::new(37);
+        let values: Vec<u64> = (0..100)
+            .map(|i| ring.reduce(i * 0x0123_4567_89ab))
+            .collect();
+        for owner in [Party::Client, Party::Server] {
+            let run = |ctx: &mut Ctx| {
+                let mine = if ctx.party() == owner {
+                    values.as_slice()
+                } else {
+                    &[]
+                };
+                let x = ctx.share_input(owner, ring, mine, values.len()).unwrap();
+                // Neither share is the value itself.
+                assert!(x.words() != values);
+                let first = ctx.open_to(Party::Client, &x).unwrap();
+                let second = ctx.open_to(Party::Server, &x).unwrap();
+                (first, second)
+            };
+            let (client, server) = run_pair(run, run);
+            assert_eq!((client.0.as_ref(), client.1), (Some(&values), None));
+            assert_eq!((server.0, server.1.as_ref()), (None, Some(&values)));
+        }
+    }
+
+    #[test]
+    fn the_owner_must_have_all_values() {
+        run_pair(
+            |ctx| assert!(ctx.share_input(Party::Client, Ring::Z64, &[1], 2).is_err()),
+            |_| (),
+        );
+    }
+}

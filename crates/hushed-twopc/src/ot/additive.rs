@@ -185,9 +185,8 @@ pub fn additive(
             let present = choices.iter().filter(|c| c.shape.count > 0);
             for (c, chosen) in present.zip(&mut chosen) {
                 let f = wire::take(&mut reply, c.shape.bytes_values())?;
-                let f = wire::unpack(f, c.shape.width, c.shape.values())?;
                 let (own, rest) = shares.split_at_mut(c.shape.values());
-                settle_chooser(&c.shape, chosen, &f, own);
+                settle_chooser(&c.shape, chosen, f, own)?;
                 wipe(&mut chosen.c);
                 shares = rest;
             }
@@ -202,8 +201,14 @@ struct Chosen {
     e: Vec<u64>,
 }
 
-/// OTs hashed at a time: inputs and pads stay in the first-level caches.
+/// Most choices handled at a time, so that what is made and packed stays in the first-level caches.
 const CHUNK: usize = 512;
+
+/// Choices of a chunk: a multiple of 8, so that a chunk's packed values end on a byte, and enough to keep the
+/// hash's pipeline full.
+fn rows_a_chunk(messages: usize) -> usize {
+    (2048 / messages / 8 * 8).clamp(32, CHUNK)
+}
 
 /// Appends e to the message and the pads p_c to `out`.
 fn choose(
@@ -221,39 +226,46 @@ fn choose(
     let start = out.len();
     out.resize(start + shape.values(), 0);
     let mut pads = [Block::ZERO; CHUNK];
-    for (k, chunk) in cot.blocks.chunks(CHUNK).enumerate() {
-        let rows = &mut out[start + k * CHUNK * shape.messages..];
-        let first = cot.first_index + (k * CHUNK) as u64;
-        stretch(chunk, first, &mut pads, shape.messages, rows);
+    let mut first = cot.first_index;
+    let rows = rows_a_chunk(shape.messages);
+    let chunks = out[start..].chunks_mut(rows * shape.messages);
+    for (blocks, out) in cot.blocks.chunks(rows).zip(chunks) {
+        stretch(blocks, first, &mut pads, shape.messages, out);
+        first += rows as u64;
     }
+    Block::wipe(&mut pads);
     Chosen { c, e }
 }
 
 /// Appends f to the message and the pads p₀ to `out`.
 fn offer(deltas: &Deltas<'_>, cot: &CotSend, message: &mut Vec<u8>, out: &mut Vec<u64>) {
-    let shape = deltas.shape;
+    let Segment {
+        messages, width, ..
+    } = deltas.shape;
     let start = out.len();
-    out.resize(start + shape.values(), 0);
-    let mut f = vec![0u64; shape.values()];
+    out.resize(start + deltas.shape.values(), 0);
+    let rows = rows_a_chunk(messages);
+    let mut f = vec![0u64; rows * messages];
     let mut pads = [Block::ZERO; CHUNK];
     let mut flipped = [Block::ZERO; CHUNK];
-    for (k, chunk) in cot.blocks.chunks(CHUNK).enumerate() {
-        let first = cot.first_index + (k * CHUNK) as u64;
-        let rows = k * CHUNK * shape.messages;
-        let rows = rows..rows + chunk.len() * shape.messages;
-        for (x, b) in flipped.iter_mut().zip(chunk) {
+    let mut first = cot.first_index;
+    let chunks = out[start..].chunks_mut(rows * messages);
+    let chunks = chunks.zip(deltas.values.chunks(rows * messages));
+    for (blocks, (p0, values)) in cot.blocks.chunks(rows).zip(chunks) {
+        let flipped = &mut flipped[..blocks.len()];
+        for (x, b) in flipped.iter_mut().zip(blocks) {
             *x = *b ^ cot.delta;
         }
-        let p0 = &mut out[start + rows.start..start + rows.end];
-        stretch(chunk, first, &mut pads, shape.messages, p0);
-        let f = &mut f[rows.clone()];
-        stretch(&flipped[..chunk.len()], first, &mut pads, shape.messages, f);
+        let f = &mut f[..values.len()];
+        stretch(blocks, first, &mut pads, messages, p0);
+        stretch(flipped, first, &mut pads, messages, f);
         // f holds p₁; f = d − (p₁ − p₀).
-        for ((f, p0), d) in f.iter_mut().zip(p0.iter()).zip(&deltas.values[rows]) {
+        for ((f, p0), d) in f.iter_mut().zip(p0.iter()).zip(values) {
             *f = d.wrapping_sub(f.wrapping_sub(*p0));
         }
+        wire::pack_into(f, width, message);
+        first += rows as u64;
     }
-    wire::pack_into(&f, shape.width, message);
     Block::wipe(&mut flipped);
     Block::wipe(&mut pads);
 }
@@ -307,30 +319,48 @@ fn settle_messenger(deltas: &Deltas<'_>, e: &[u64], own: &mut [u64]) {
     }
 }
 
-/// own: p_c → (1 − 2e)·(p_c + c·f).
-fn settle_chooser(shape: &Segment, chosen: &Chosen, f: &[u64], own: &mut [u64]) {
-    let mask = u64::MAX >> (64 - shape.width);
+/// own: p_c → (1 − 2e)·(p_c + c·f), with f from the bytes of the peer's message.
+fn settle_chooser(
+    shape: &Segment,
+    chosen: &Chosen,
+    f: &[u8],
+    own: &mut [u64],
+) -> Result<(), TwopcError> {
+    let Segment {
+        messages, width, ..
+    } = *shape;
+    let mask = u64::MAX >> (64 - width);
     let settle = |own: &mut u64, f: u64, c: u64, e: u64| {
         let sum = own.wrapping_add(f & c);
         *own = (sum ^ e).wrapping_sub(e) & mask;
     };
-    if shape.messages == 1 {
-        let bits = chosen.c.iter().zip(&chosen.e);
-        for ((own, f), (&c, &e)) in own.chunks_mut(64).zip(f.chunks(64)).zip(bits) {
-            for (i, (own, &f)) in own.iter_mut().zip(f).enumerate() {
-                settle(own, f, spread(c, i), spread(e, i));
+    let rows = rows_a_chunk(messages);
+    let bytes = wire::packed_len(rows * messages, width);
+    let chunks = f.chunks(bytes).zip(own.chunks_mut(rows * messages));
+    for (k, (f, own)) in chunks.enumerate() {
+        let f = wire::unpack(f, width, own.len())?;
+        if messages == 1 {
+            // `rows` is CHUNK here, a multiple of 64.
+            let bits = chosen.c[k * rows / 64..]
+                .iter()
+                .zip(&chosen.e[k * rows / 64..]);
+            for ((own, f), (&c, &e)) in own.chunks_mut(64).zip(f.chunks(64)).zip(bits) {
+                for (i, (own, &f)) in own.iter_mut().zip(f).enumerate() {
+                    settle(own, f, spread(c, i), spread(e, i));
+                }
+            }
+            continue;
+        }
+        let rows_of_values = own.chunks_mut(messages).zip(f.chunks(messages));
+        for (i, (own, f)) in (k * rows..).zip(rows_of_values) {
+            let (c, e) = (chosen.c[i / 64], chosen.e[i / 64]);
+            let (c, e) = (spread(c, i % 64), spread(e, i % 64));
+            for (own, &f) in own.iter_mut().zip(f) {
+                settle(own, f, c, e);
             }
         }
-        return;
     }
-    let rows = own.chunks_mut(shape.messages);
-    for (i, (own, f)) in rows.zip(f.chunks(shape.messages)).enumerate() {
-        let (c, e) = (chosen.c[i / 64], chosen.e[i / 64]);
-        let (c, e) = (spread(c, i % 64), spread(e, i % 64));
-        for (own, &f) in own.iter_mut().zip(f) {
-            settle(own, f, c, e);
-        }
-    }
+    Ok(())
 }
 
 /// Bit i of a word as all zeros or all ones.
@@ -370,6 +400,7 @@ mod tests {
             (64, 1, 17),
             (700, 1, 33),
             (65, 2, 9),
+            (9, 700, 3),
             (5, 7, 64),
             (1030, 3, 12),
         ];
@@ -411,11 +442,11 @@ mod tests {
         let mut theirs = server.as_chooser.iter().chain(&server.as_messenger);
         for (s, (values, bits)) in shapes.iter().zip(values.iter().zip(&bits)) {
             let mask = u64::MAX >> (64 - s.width);
-            for i in 0..s.values() {
+            for (i, value) in values.iter().enumerate() {
                 let k = i / s.messages;
                 let x = (bits[k / 64] >> (k % 64)) & 1;
                 let sum = mine.next().unwrap().wrapping_add(*theirs.next().unwrap());
-                assert_eq!(sum & mask, x.wrapping_mul(values[i]) & mask, "{s:?} {i}");
+                assert_eq!(sum & mask, x.wrapping_mul(*value) & mask, "{s:?} {i}");
             }
         }
         assert!(mine.next().is_none() && theirs.next().is_none());

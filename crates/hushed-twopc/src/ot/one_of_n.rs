@@ -133,20 +133,20 @@ pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u6
             let (inputs, pads) = (&inputs[..chunk.len()], &mut pads[..chunk.len()]);
             hash_blocks(first + start as u64, inputs, pads);
         }
-        for i in 0..chunk.len() {
-            let at = start + i;
+        let tables = entries[PLACES * start..].chunks_exact(PLACES);
+        let messages = masked[15 * start..].chunks_exact_mut(15);
+        for (i, (table, out)) in tables.zip(messages).take(chunk.len()).enumerate() {
             let mut row = [0u64; PLACES];
-            row.copy_from_slice(&entries[PLACES * at..PLACES * (at + 1)]);
+            row.copy_from_slice(table);
+            let at = start + i;
             for (bit, plane) in e.iter().enumerate() {
                 swap_places(&mut row, bit, (plane[at / 64] >> (at % 64)) & 1);
             }
             let share = row[0].wrapping_sub(pads[0][i].low_u64());
             shares.push(share);
-            let out = &mut masked[15 * at..15 * (at + 1)];
-            for (j, m) in (1..).zip(out) {
-                *m = row[j]
-                    .wrapping_sub(share)
-                    .wrapping_sub(pads[j][i].low_u64());
+            let places = row.iter().zip(&pads).skip(1);
+            for (m, (entry, pads)) in out.iter_mut().zip(places) {
+                *m = entry.wrapping_sub(share).wrapping_sub(pads[i].low_u64());
             }
             wipe(&mut row);
         }

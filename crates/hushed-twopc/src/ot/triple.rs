@@ -28,6 +28,9 @@ const PRIVATE: Kind = Kind(0x0321);
 /// Words of ANDs made from one draw of correlations: 2^19 OTs, 8 MiB of blocks.
 const WORDS_A_DRAW: usize = 1 << 13;
 
+/// Blocks hashed at a time: they stay in the first-level cache.
+const HASHED: usize = 512;
+
 /// Cost of [`and_words`] with `words` words, of which `twice` have a second product.
 pub fn and_words_cost(words: usize, twice: usize) -> Cost {
     let bytes = 8 * (2 * words + twice) as u64;
@@ -214,25 +217,29 @@ impl HashedSend {
     }
 
     fn absorb(&mut self, cot: &CotSend, twice: usize) {
-        let mut hashed = [Block::ZERO; 64];
-        let mut flipped = [Block::ZERO; 64];
-        for (k, chunk) in cot.blocks.chunks_exact(64).enumerate() {
-            let tweak = cot.first_index + 64 * k as u64;
-            for (x, b) in flipped.iter_mut().zip(chunk) {
+        let mut hashed = [[Block::ZERO; HASHED]; 2];
+        let mut flipped = [Block::ZERO; HASHED];
+        for (k, blocks) in cot.blocks.chunks(HASHED).enumerate() {
+            let tweak = cot.first_index + (HASHED * k) as u64;
+            let [zero, one] = &mut hashed;
+            let (zero, one) = (&mut zero[..blocks.len()], &mut one[..blocks.len()]);
+            let flipped = &mut flipped[..blocks.len()];
+            for (x, b) in flipped.iter_mut().zip(blocks) {
                 *x = *b ^ cot.delta;
             }
-            hash_blocks(tweak, chunk, &mut hashed);
-            let (h0, h0_2) = two_bits(&hashed);
-            hash_blocks(tweak, &flipped, &mut hashed);
-            let (h1, h1_2) = two_bits(&hashed);
-            self.h0.push(h0);
-            self.b.push(h0 ^ h1);
-            if self.b2.len() < twice {
-                self.h0_2.push(h0_2);
-                self.b2.push(h0_2 ^ h1_2);
+            hash_blocks(tweak, blocks, zero);
+            hash_blocks(tweak, flipped, one);
+            for (zero, one) in zero.chunks(64).zip(one.chunks(64)) {
+                let ((h0, h0_2), (h1, h1_2)) = (two_bits(zero), two_bits(one));
+                self.h0.push(h0);
+                self.b.push(h0 ^ h1);
+                if self.b2.len() < twice {
+                    self.h0_2.push(h0_2);
+                    self.b2.push(h0_2 ^ h1_2);
+                }
             }
         }
-        Block::wipe(&mut hashed);
+        hashed.iter_mut().for_each(|h| Block::wipe(h));
         Block::wipe(&mut flipped);
     }
 }
@@ -251,14 +258,17 @@ impl HashedRecv {
     }
 
     fn absorb(&mut self, cot: &CotRecv, twice: usize) {
-        let mut hashed = [Block::ZERO; 64];
+        let mut hashed = [Block::ZERO; HASHED];
         self.c.extend(low_bits(&cot.blocks));
-        for (k, chunk) in cot.blocks.chunks_exact(64).enumerate() {
-            hash_blocks(cot.first_index + 64 * k as u64, chunk, &mut hashed);
-            let (h, h_2) = two_bits(&hashed);
-            self.h.push(h);
-            if self.h_2.len() < twice {
-                self.h_2.push(h_2);
+        for (k, blocks) in cot.blocks.chunks(HASHED).enumerate() {
+            let hashed = &mut hashed[..blocks.len()];
+            hash_blocks(cot.first_index + (HASHED * k) as u64, blocks, hashed);
+            for hashed in hashed.chunks(64) {
+                let (h, h_2) = two_bits(hashed);
+                self.h.push(h);
+                if self.h_2.len() < twice {
+                    self.h_2.push(h_2);
+                }
             }
         }
         Block::wipe(&mut hashed);
@@ -281,8 +291,8 @@ impl Drop for HashedRecv {
     }
 }
 
-/// Bits 0 and 1 of 64 hashes as two words.
-fn two_bits(hashed: &[Block; 64]) -> (u64, u64) {
+/// Bits 0 and 1 of up to 64 hashes as two words.
+fn two_bits(hashed: &[Block]) -> (u64, u64) {
     let (mut low, mut high) = (0u64, 0u64);
     for (i, h) in hashed.iter().enumerate() {
         low |= (h.low_u64() & 1) << i;

@@ -1,0 +1,81 @@
+//! Random correlated OTs a second, and their traffic, for each parameter set: both parties in this
+//! process over a channel in memory, one direction. Extensions run on the thread pool of all cores;
+//! `RAYON_NUM_THREADS` limits it (2 gives one core a party).
+//!
+//! Run: `cargo bench -p hushed-twopc --bench cot`.
+
+use hushed_math::rng::SecretRng;
+use hushed_net::{Session, Stats, memory_pair};
+use hushed_twopc::ot::Correlations;
+use hushed_twopc::ot::ferret::{FerretOt, FerretParams};
+use std::time::{Duration, Instant};
+
+/// OTs in one call, as a layer asks for them.
+const CALL: usize = 1 << 18;
+
+struct Run {
+    set_up: Duration,
+    set_up_stats: Stats,
+    steady: Duration,
+    steady_stats: Stats,
+}
+
+fn run(mut s: Session, params: FerretParams, calls: usize, sender: bool) -> Run {
+    let mut rng = SecretRng::from_os("bench");
+    let start = Instant::now();
+    let mut ot = FerretOt::with_params(&mut s, &mut rng, params).expect("session");
+    let mut call = |ot: &mut FerretOt, s: &mut Session, n: usize| match sender {
+        true => drop(ot.send(s, n).expect("send")),
+        false => drop(ot.recv(s, n).expect("recv")),
+    };
+    call(&mut ot, &mut s, 1);
+    let (set_up, set_up_stats) = (start.elapsed(), s.stats());
+    // Past the first extension and one later one, so that buffers have been touched.
+    let first = FerretParams::K16;
+    call(&mut ot, &mut s, first.outputs() - params.inputs());
+    call(&mut ot, &mut s, params.outputs() - params.inputs());
+    let before = s.stats();
+    let start = Instant::now();
+    for _ in 0..calls {
+        call(&mut ot, &mut s, CALL);
+    }
+    Run {
+        set_up,
+        set_up_stats,
+        steady: start.elapsed(),
+        steady_stats: s.stats() - before,
+    }
+}
+
+fn main() {
+    println!("threads {}", rayon::current_num_threads());
+    println!("set   set-up ms  set-up bytes  M OT/s  bits/OT");
+    let sets = [
+        ("2^16", FerretParams::K16),
+        ("2^17", FerretParams::K17),
+        ("2^18", FerretParams::K18),
+        ("2^19", FerretParams::K19),
+    ];
+    for (name, params) in sets {
+        // Three extensions at least, and whole ones nearly: the stock at the end is at most one call.
+        let calls = (3 * (params.outputs() - params.inputs())).max(1 << 24) / CALL;
+        let (client, server) = memory_pair();
+        let (send, recv) = std::thread::scope(|scope| {
+            let recv = scope.spawn(move || run(server, params, calls, false));
+            (
+                run(client, params, calls, true),
+                recv.join().expect("receiver"),
+            )
+        });
+        let ots = (calls * CALL) as f64;
+        let seconds = send.steady.max(recv.steady).as_secs_f64();
+        let bytes = send.steady_stats.bytes_sent + recv.steady_stats.bytes_sent;
+        println!(
+            "{name}  {:9.1}  {:12}  {:6.1}  {:7.3}",
+            send.set_up.max(recv.set_up).as_secs_f64() * 1e3,
+            send.set_up_stats.bytes_sent + recv.set_up_stats.bytes_sent,
+            ots / seconds / 1e6,
+            bytes as f64 * 8.0 / ots,
+        );
+    }
+}
