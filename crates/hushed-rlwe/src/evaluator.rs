@@ -8,7 +8,10 @@
 //! (b, a) ← (b(X^g), 0) + ⌊ P^-1 · Σ_i d_i·(b_i, a_i) ⌉
 //! ```
 //!
-//! Transforms, for L primes: L inverse, L·L forward, then for the division by P 2 inverse and 2·L forward.
+//! Transforms, for L primes: L inverse, L·L forward, then for the division by P 2 inverse and 2·L forward. Everything
+//! here is public to whoever computes it; nothing is erased.
+
+use std::sync::Arc;
 
 use hushed_math::{Coeff, Eval, RnsPoly};
 
@@ -18,17 +21,157 @@ use crate::keys::{GaloisKey, GaloisKeys};
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// The ciphertext of m(X^`g`) from one of m(X).
+/// Key switching with memory of its own: a megabyte that would otherwise be asked of the system for every
+/// automorphism, which costs as much as the arithmetic. One a thread.
+pub struct Evaluator {
+    params: Arc<RlweParams>,
+    /// P^-1 modulo every ciphertext prime.
+    inverses: Vec<u64>,
+    /// Coefficients of a(X^g), a limb a ciphertext prime.
+    coefficients: RnsPoly<Coeff>,
+    /// Digit i under all primes; limb `id` is prime `id`.
+    digits: Vec<RnsPoly<Eval>>,
+    /// The inner product with one part of the key, under all primes.
+    sum: RnsPoly<Eval>,
+    /// One limb.
+    limb: RnsPoly<Eval>,
+}
+
+impl Evaluator {
+    /// Memory for ciphertexts of `params`.
+    ///
+    /// # Errors
+    /// [`RlweError::NoSpecialPrime`].
+    pub fn new(params: &Arc<RlweParams>) -> Result<Self, RlweError> {
+        let p = params.special_prime().ok_or(RlweError::NoSpecialPrime)?;
+        let (basis, q_len) = (params.basis(), params.q_len());
+        let inverse = |i| {
+            let m = basis.modulus(i);
+            m.inv(m.reduce(p)).ok_or(RlweError::NoSpecialPrime)
+        };
+        let all = params.extended_ids(q_len);
+        Ok(Self {
+            params: params.clone(),
+            inverses: (0..q_len).map(inverse).collect::<Result<_, _>>()?,
+            coefficients: RnsPoly::zero(basis, &params.ciphertext_ids(q_len)),
+            digits: (0..q_len).map(|_| RnsPoly::zero(basis, &all)).collect(),
+            sum: RnsPoly::zero(basis, &all),
+            limb: RnsPoly::zero(basis, &[0]),
+        })
+    }
+
+    /// acc += the ciphertext of m(X^`g`), for `ct` of m(X): a step of InterLeave.
+    ///
+    /// # Errors
+    /// [`RlweError::MissingGaloisKey`], [`RlweError::IncompatibleParameters`], [`RlweError::Limbs`].
+    pub fn add_automorphism_assign(
+        &mut self,
+        acc: &mut Ciphertext,
+        ct: &Ciphertext,
+        g: usize,
+        keys: &GaloisKeys,
+    ) -> Result<(), RlweError> {
+        if !Arc::ptr_eq(&self.params, keys.params()) {
+            return Err(RlweError::IncompatibleParameters);
+        }
+        let key = keys.get(g)?;
+        ct.check(&self.params)?;
+        check_limbs(&self.params, &acc.b, ct.limbs())?;
+        check_limbs(&self.params, &acc.a, ct.limbs())?;
+
+        let params = self.params.clone();
+        for (j, source) in (0..ct.limbs()).map(|j| (j, ct.b.limb(j))) {
+            let turned = self.limb.limb_mut(0);
+            permute(&key.permutation, source, turned);
+            params
+                .basis()
+                .plan(j)
+                .pointwise()
+                .add_assign(acc.b.limb_mut(j), turned);
+        }
+        self.split(&ct.a, &key.permutation);
+        self.add_switched(&mut acc.b, key, |digit| &digit.b);
+        self.add_switched(&mut acc.a, key, |digit| &digit.a);
+        Ok(())
+    }
+
+    /// The digits of a(X^g) under the primes of `a` and P.
+    fn split(&mut self, a: &RnsPoly<Eval>, permutation: &[u32]) {
+        let limbs = a.ids().len();
+        let basis = self.params.basis();
+        for (i, digit) in self.digits.iter_mut().enumerate().take(limbs) {
+            let own = digit.limb_mut(i);
+            permute(permutation, a.limb(i), own);
+            let coefficients = self.coefficients.limb_mut(i);
+            coefficients.copy_from_slice(own);
+            basis.plan(i).inverse(coefficients);
+            for id in self.params.extended_ids(limbs) {
+                if id != i {
+                    let out = digit.limb_mut(id);
+                    basis
+                        .plan(id)
+                        .pointwise()
+                        .lift_centred(out, coefficients, basis.modulus(i));
+                    basis.plan(id).forward(out);
+                }
+            }
+        }
+    }
+
+    /// acc += ⌊P^-1·Σ_i d_i·k_i⌉ for one part k of the key.
+    fn add_switched(
+        &mut self,
+        acc: &mut RnsPoly<Eval>,
+        key: &GaloisKey,
+        part: impl Fn(&crate::keys::KeyDigit) -> &RnsPoly<Eval>,
+    ) {
+        let limbs = acc.ids().len();
+        let basis = self.params.basis();
+        for id in self.params.extended_ids(limbs) {
+            let factors: Vec<&[u64]> = self.digits.iter().take(limbs).map(|d| d.limb(id)).collect();
+            let keys: Vec<&[u64]> = key
+                .digits
+                .iter()
+                .take(limbs)
+                .map(|d| part(d).limb(id))
+                .collect();
+            let sum = self.sum.limb_mut(id);
+            sum.fill(0);
+            basis.plan(id).pointwise().dot_assign(sum, &factors, &keys);
+        }
+        let special = self.params.q_len();
+        let p = *basis.modulus(special);
+        basis.plan(special).inverse(self.sum.limb_mut(special));
+        for (j, &inverse) in self.inverses.iter().enumerate().take(limbs) {
+            let plan = basis.plan(j);
+            let lifted = self.limb.limb_mut(0);
+            plan.pointwise()
+                .lift_centred(lifted, self.sum.limb(special), &p);
+            plan.forward(lifted);
+            let sum = self.sum.limb_mut(j);
+            plan.pointwise().sub_assign(sum, lifted);
+            plan.pointwise().mul_scalar_assign(sum, inverse);
+            plan.pointwise().add_assign(acc.limb_mut(j), sum);
+        }
+    }
+}
+
+/// out[k] = source[table[k]].
+fn permute(table: &[u32], source: &[u64], out: &mut [u64]) {
+    for (out, &from) in out.iter_mut().zip(table) {
+        *out = source[from as usize];
+    }
+}
+
+/// The ciphertext of m(X^`g`) from one of m(X). In a loop, use [`Evaluator::add_automorphism_assign`].
 ///
 /// # Errors
 /// [`RlweError::MissingGaloisKey`], [`RlweError::IncompatibleParameters`], [`RlweError::Limbs`].
 pub fn automorphism(ct: &Ciphertext, g: usize, keys: &GaloisKeys) -> Result<Ciphertext, RlweError> {
-    let params = keys.params();
-    let key = keys.get(g)?;
-    ct.check(params)?;
-    let mut switched = key_switch(params, ct.a.automorphism(g), key)?;
-    switched.b.add_assign(&ct.b.automorphism(g));
-    Ok(switched)
+    ct.check(keys.params())?;
+    let mut out = Ciphertext::zero(keys.params(), ct.limbs());
+    Evaluator::new(keys.params())?.add_automorphism_assign(&mut out, ct, g, keys)?;
+    Ok(out)
 }
 
 /// Drops primes from the end until `limbs` are left, rounding: the phase is divided by the dropped primes.
@@ -69,71 +212,4 @@ pub fn mul_plain(
     let mut out = ct.clone();
     out.mul_plain_assign(plain);
     Ok(out)
-}
-
-/// ⌊P^-1·Σ_i d_i·(b_i, a_i)⌉ for the digits d_i of `a`, over the primes of `a`.
-fn key_switch(
-    params: &RlweParams,
-    a: RnsPoly<Eval>,
-    key: &GaloisKey,
-) -> Result<Ciphertext, RlweError> {
-    let limbs = a.ids().len();
-    let basis = params.basis();
-    if params.special_prime().is_none() {
-        return Err(RlweError::NoSpecialPrime);
-    }
-    let extended = params.extended_ids(limbs);
-    let coefficients = a.clone().into_coeff();
-    let digits: Vec<RnsPoly<Eval>> = (0..limbs)
-        .map(|i| extended_digit(params, &a, &coefficients, i, &extended))
-        .collect();
-    let zero = || RnsPoly::<Eval>::zero(basis, &extended);
-    let (mut sum_b, mut sum_a) = (zero(), zero());
-    for (j, &id) in extended.iter().enumerate() {
-        let pointwise = basis.plan(id).pointwise();
-        let factors: Vec<&[u64]> = digits.iter().map(|d| d.limb(j)).collect();
-        // Limb `id` of a key digit is prime `id`: keys carry all primes.
-        let of_b: Vec<&[u64]> = key
-            .digits
-            .iter()
-            .take(limbs)
-            .map(|d| d.b.limb(id))
-            .collect();
-        let of_a: Vec<&[u64]> = key
-            .digits
-            .iter()
-            .take(limbs)
-            .map(|d| d.a.limb(id))
-            .collect();
-        pointwise.dot_assign(sum_b.limb_mut(j), &factors, &of_b);
-        pointwise.dot_assign(sum_a.limb_mut(j), &factors, &of_a);
-    }
-    Ok(Ciphertext {
-        b: sum_b.divide_by_last_and_round(),
-        a: sum_a.divide_by_last_and_round(),
-    })
-}
-
-/// Digit `i` of a polynomial, an integer polynomial with coefficients in (−q_i/2, q_i/2), under the primes `extended`.
-fn extended_digit(
-    params: &RlweParams,
-    a: &RnsPoly<Eval>,
-    coefficients: &RnsPoly<Coeff>,
-    i: usize,
-    extended: &[usize],
-) -> RnsPoly<Eval> {
-    let basis = params.basis();
-    let mut digit = RnsPoly::zero(basis, extended);
-    for (j, &id) in extended.iter().enumerate() {
-        let out = digit.limb_mut(j);
-        if id == i {
-            out.copy_from_slice(a.limb(i));
-        } else {
-            let plan = basis.plan(id);
-            plan.pointwise()
-                .lift_centred(out, coefficients.limb(i), basis.modulus(i));
-            plan.forward(out);
-        }
-    }
-    digit
 }

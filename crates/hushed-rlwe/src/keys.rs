@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hushed_math::ntt::reverse_bits;
 use hushed_math::rng::{PublicSeed, SecretRng};
 use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly, sample};
 
@@ -123,6 +124,8 @@ pub(crate) struct KeyDigit {
 
 /// The key of one automorphism: one digit for every ciphertext prime.
 pub(crate) struct GaloisKey {
+    /// Value k of m(X^g) is value `permutation[k]` of m(X).
+    pub(crate) permutation: Vec<u32>,
     pub(crate) digits: Vec<KeyDigit>,
 }
 
@@ -166,7 +169,13 @@ impl GaloisKeys {
                     KeyDigit { b, a }
                 })
                 .collect();
-            keys.insert(g, GaloisKey { digits });
+            keys.insert(
+                g,
+                GaloisKey {
+                    permutation: permutation(&params, g),
+                    digits,
+                },
+            );
         }
         Ok(Self { params, seed, keys })
     }
@@ -225,7 +234,13 @@ impl GaloisKeys {
                     })
                 })
                 .collect::<Result<_, CodecError>>()?;
-            keys.insert(g, GaloisKey { digits });
+            keys.insert(
+                g,
+                GaloisKey {
+                    permutation: permutation(params, g),
+                    digits,
+                },
+            );
         }
         Ok(Self {
             params: params.clone(),
@@ -305,6 +320,16 @@ impl KeySet {
         reader.finish()?;
         Ok(Self { public, galois })
     }
+}
+
+/// The values of m are m(ψ^(2·rev(k) + 1)) for k = 0, 1, … (see [`hushed_math::ntt`]); X → X^g multiplies the exponents by
+/// g, so it permutes them alike under every prime.
+fn permutation(params: &RlweParams, g: usize) -> Vec<u32> {
+    let (n, log_n) = (params.n(), params.log_n());
+    (0..n)
+        .map(|k| (2 * reverse_bits(k, log_n) + 1) * g % (2 * n))
+        .map(|exponent| reverse_bits(exponent / 2, log_n) as u32)
+        .collect()
 }
 
 fn digit_uniform(

@@ -1,0 +1,128 @@
+//! Microseconds of what the protocols call, on one core, and the bytes that travel: `cargo bench -p hushed-rlwe`.
+//!
+//! Prints the least of many rounds: what the code takes when nothing else runs. A report, not a test: it asserts
+//! nothing about time.
+
+use hushed_math::cpu::Cpu;
+use hushed_math::rng::SecretRng;
+use hushed_rlwe::{
+    Evaluator, KeySet, Positions, ResponseFormat, RingScale, RlweParams, SecretKey,
+    SeededCiphertext, modulus_switch, plain_signed,
+};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+fn main() {
+    println!("kernel {}", Cpu::get().kernel_name());
+    preset(
+        "olt_small",
+        &RlweParams::olt_small().expect("a preset"),
+        &[32, 37, 64],
+    );
+    preset(
+        "olt_full",
+        &RlweParams::olt_full().expect("a preset"),
+        &[64],
+    );
+    preset("ole", &RlweParams::ole().expect("a preset"), &[64]);
+}
+
+fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
+    let mut rng = SecretRng::from_os("benchmark");
+    let sk = SecretKey::generate(params, &mut rng);
+    let levels = if params.special_prime().is_some() {
+        13
+    } else {
+        0
+    };
+    let elements = params.interleave_elements(levels);
+    let start = Instant::now();
+    let keys = KeySet::generate(&sk, &elements, &mut rng).expect("elements of the preset");
+    println!(
+        "{name}: N = {}, log2(QP) = {:.0}; keys for {} automorphisms: {:.1} ms, {} bytes",
+        params.n(),
+        params.log2_qp(),
+        elements.len(),
+        start.elapsed().as_secs_f64() * 1e3,
+        KeySet::bytes(params, elements.len()),
+    );
+    let limbs = params.q_len();
+    let ok = "shapes of the preset";
+    let x: Vec<u64> = (0..params.n()).map(|_| rng.next_u64()).collect();
+    let scale = RingScale::new(params, limbs, 64).expect(ok);
+    let message = scale.scale_up(&x).expect(ok);
+    let seeded = sk.encrypt_seeded(message.clone(), &mut rng).expect(ok);
+    let list = SeededCiphertext::list_to_bytes(params, limbs, std::slice::from_ref(&seeded));
+    let list = list.expect(ok);
+    let ct = seeded.clone().expand();
+    let plain = plain_signed(params, limbs, &vec![3; params.n()])
+        .expect(ok)
+        .into_eval();
+    let mut sum = ct.clone();
+
+    report("scale up", || drop(black_box(scale.scale_up(&x))));
+    report("scale down", || drop(black_box(scale.scale_down(&message))));
+    report("encrypt, seeded", || {
+        drop(black_box(sk.encrypt_seeded(message.clone(), &mut rng)));
+    });
+    report("expand", || drop(black_box(seeded.clone().expand())));
+    report("read bytes", || {
+        drop(black_box(SeededCiphertext::list_from_bytes(
+            params, limbs, 1, &list,
+        )));
+    });
+    println!("  {:<28} {} bytes", "ciphertext on the wire", list.len());
+    report("multiply and add plain", || sum.mul_add_assign(&ct, &plain));
+    report("multiply by a monomial", || sum.mul_monomial_assign(1));
+    report("public-key zero", || {
+        drop(black_box(keys.public.encrypt_zero(&mut rng, limbs)))
+    });
+    if let Some(&g) = elements.first() {
+        let mut evaluator = Evaluator::new(params).expect(ok);
+        report("automorphism and key switch", || {
+            let done = evaluator.add_automorphism_assign(&mut sum, &ct, g, &keys.galois);
+            done.expect(ok);
+        });
+    }
+    report("drop one prime", || {
+        drop(black_box(modulus_switch(params, ct.clone(), limbs - 1)))
+    });
+    let all = Positions::all(params);
+    for &ell in rings {
+        let format = ResponseFormat::for_ring(params, ell, 30).expect(ok);
+        let mut sent = Vec::new();
+        report(&format!("answer, {ell} bits"), || {
+            sent.clear();
+            drop(black_box(format.answer(
+                &ct,
+                &keys.public,
+                &all,
+                &mut rng,
+                &mut sent,
+            )));
+        });
+        report(&format!("open, {ell} bits"), || {
+            drop(black_box(format.open(&sent, &sk, &all)))
+        });
+        let (a, b) = format.coefficient_bits();
+        let primes = format.limbs();
+        println!(
+            "  {:<28} {} bytes ({primes} primes, {a} + {b} bits)",
+            "response",
+            sent.len()
+        );
+    }
+}
+
+fn report(what: &str, mut f: impl FnMut()) {
+    let rounds = (0..60).map(|_| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64() * 1e6
+    });
+    println!(
+        "  {what:<28} {:8.1} us",
+        rounds.fold(f64::INFINITY, f64::min)
+    );
+}
