@@ -1,1 +1,7 @@
 //! The secure backends of a model, and the plan of their cost.
+//!
+//! [`twopc`] runs a model between two parties: a client with token ids and a server with weights. Both execute the same forward pass
+//! of `hushed-model`; what crosses between them is in `hushed-twopc`.
+#![forbid(unsafe_code)]
+
+pub mod twopc;

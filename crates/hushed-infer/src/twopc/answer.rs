@@ -1,0 +1,43 @@
+//! The whole way from a party's input to the client's answer.
+
+use hushed_model::{Model, Site};
+use hushed_net::Party;
+
+use super::RunError;
+use super::backend::{Acts, Input, TwopcBackend};
+use super::formats::{ANSWER, LINEAR};
+
+/// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has shapes only).
+/// The client gets one embedding a text, the server `None`.
+pub fn embeddings(
+    backend: &mut TwopcBackend,
+    model: &Model,
+    input: Input,
+) -> Result<Option<Vec<Vec<f64>>>, RunError> {
+    let pooled = model.forward(backend, input)?;
+    let (words, format) = reveal(backend, model, &pooled)?;
+    let width = pooled.width();
+    Ok(words.map(|words| {
+        let values: Vec<f64> = words.iter().map(|&w| format.decode(w)).collect();
+        values
+            .chunks_exact(width)
+            .map(|row| model.public.finish(row.to_vec()))
+            .collect()
+    }))
+}
+
+/// Opens the answer to the client. Where the folder asks for vectors of length one the division happens before, on shares: the client
+/// learns the direction only, which is all that the answer contains.
+fn reveal(
+    backend: &mut TwopcBackend,
+    model: &Model,
+    pooled: &Acts,
+) -> Result<(Option<Vec<u64>>, hushed_twopc::func::Format), RunError> {
+    let (share, format) = if model.public.normalise {
+        (backend.unit(Site::root("unit"), pooled)?, ANSWER)
+    } else {
+        (pooled.share().0.clone(), LINEAR)
+    };
+    let words = backend.ctx().open_to(Party::Client, &share)?;
+    Ok((words, format))
+}

@@ -1,0 +1,503 @@
+//! The [`Backend`] of a party.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hushed_model::{
+    Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, ModelError, Norm,
+    NormKind, Pool, Rows, Site, Weigh,
+};
+use hushed_net::{Party, Stats};
+use hushed_twopc::func::gelu::{KAPPA, gelu_scaled};
+use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
+use hushed_twopc::func::{Format, rescale};
+use hushed_twopc::gadget::Sign;
+use hushed_twopc::he::{
+    HeContext, LinearShape, OltShape, PreparedWeights, linear_client, linear_server,
+};
+use hushed_twopc::share::Share;
+use hushed_twopc::{Ctx, TwopcError};
+
+use super::formats::{
+    ACTIVATION, ANSWER, LINEAR, MAIN, MAX_TOKENS, QUERY, WEIGHT_BITS, WEIGHT_FRAC,
+};
+use super::layers::{self, Fused};
+use super::{RunError, attention, embed};
+
+/// What each party brings.
+pub enum Input {
+    /// The client: the token ids of every text.
+    Ids(Vec<Vec<u32>>),
+    /// The server: how many tokens each text has.
+    Lengths(Vec<usize>),
+}
+
+/// One party's share of a batch of texts: rows × width.
+pub struct Acts {
+    share: Share,
+    format: Format,
+    rows: Rows,
+    width: usize,
+    /// A norm whose gain and offset have not been applied: the layers that read this do it.
+    norm: Option<Norm>,
+    /// This matrix after that gain and offset, in [`LINEAR`], where a block that read it has left it for the residual sum.
+    residual: RefCell<Option<Share>>,
+}
+
+/// One party's share of attention scores or weights: per text, heads × m × m.
+pub struct Scores {
+    texts: Vec<Share>,
+    rows: Rows,
+    heads: Heads,
+}
+
+/// What a step of the model cost this party.
+#[derive(Clone, Debug)]
+pub struct SiteCost {
+    /// The step.
+    pub site: Site,
+    /// Wall time, waiting for the peer included.
+    pub time: Duration,
+    /// Bytes and rounds.
+    pub stats: Stats,
+}
+
+/// The linear layers of a model as a party needs them, by site: at the server with integer weights, made once and shared by its
+/// sessions.
+#[derive(Default)]
+pub struct Layers {
+    by_site: Mutex<HashMap<Site, Arc<Layer>>>,
+    table: Mutex<Option<Arc<PreparedWeights>>>,
+}
+
+/// A [`Fused`] layer ready for products.
+pub struct Layer {
+    shape: (usize, usize),
+    server: Option<(PreparedWeights, Vec<i64>)>,
+}
+
+impl Layers {
+    fn get(&self, at: &Site, make: impl FnOnce() -> Fused) -> Result<Arc<Layer>, RunError> {
+        // A panic elsewhere cannot leave the map half written.
+        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layer) = map.get(at) {
+            return Ok(layer.clone());
+        }
+        let layer = Arc::new(Layer::new(make())?);
+        map.insert(at.clone(), layer.clone());
+        Ok(layer)
+    }
+
+    /// The server's table of token vectors as integers.
+    pub(super) fn table(&self, e: &Embedding) -> Result<Arc<PreparedWeights>, RunError> {
+        let mut slot = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = slot.as_ref() {
+            return Ok(table.clone());
+        }
+        let table = Arc::new(embed::integers(e)?);
+        *slot = Some(table.clone());
+        Ok(table)
+    }
+}
+
+impl Layer {
+    pub(super) fn new(fused: Fused) -> Result<Layer, RunError> {
+        let (inputs, outputs) = (fused.inputs, fused.outputs);
+        let server = match fused.numbers {
+            Some(n) => Some((
+                PreparedWeights::new(inputs, outputs, WEIGHT_BITS, n.weights)
+                    .map_err(TwopcError::from)?,
+                n.bias,
+            )),
+            None => None,
+        };
+        Ok(Layer {
+            shape: (inputs, outputs),
+            server,
+        })
+    }
+}
+
+/// Runs a model as one of two parties.
+pub struct TwopcBackend {
+    pub(super) ctx: Ctx,
+    pub(super) he: HeContext,
+    pub(super) layers: Arc<Layers>,
+    costs: Vec<SiteCost>,
+    observer: Option<Box<dyn FnMut(&Site) + Send>>,
+}
+
+impl TwopcBackend {
+    /// A backend over an established session: correlations and keys are ready. `layers` may be shared by the sessions of a server.
+    pub fn new(ctx: Ctx, he: HeContext, layers: Arc<Layers>) -> TwopcBackend {
+        TwopcBackend {
+            ctx,
+            he,
+            layers,
+            costs: Vec::new(),
+            observer: None,
+        }
+    }
+
+    /// Calls `f` after every step, for progress.
+    pub fn observe(&mut self, f: impl FnMut(&Site) + Send + 'static) {
+        self.observer = Some(Box::new(f));
+    }
+
+    /// What each step has cost so far, in order.
+    pub fn costs(&self) -> &[SiteCost] {
+        &self.costs
+    }
+
+    /// The session and correlations back.
+    pub fn into_ctx(self) -> Ctx {
+        self.ctx
+    }
+
+    /// The context, for steps outside the model.
+    pub fn ctx(&mut self) -> &mut Ctx {
+        &mut self.ctx
+    }
+
+    /// Rows scaled to length one (sentence embeddings), in [`ANSWER`]: what is opened to the client.
+    pub fn unit(&mut self, at: Site, x: &Acts) -> Result<Share, RunError> {
+        self.measure(at, |this| {
+            let rows = x.rows.total();
+            Ok(unit_rows(
+                &mut this.ctx,
+                &x.share,
+                x.format,
+                rows,
+                x.width,
+                ANSWER,
+            )?)
+        })
+    }
+
+    fn measure<T>(
+        &mut self,
+        site: Site,
+        step: impl FnOnce(&mut Self) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let (start, before) = (Instant::now(), self.ctx.session.stats());
+        let result = step(self)?;
+        let stats = self.ctx.session.stats().since(&before);
+        if let Some(observer) = &mut self.observer {
+            observer(&site);
+        }
+        self.costs.push(SiteCost {
+            site,
+            time: start.elapsed(),
+            stats,
+        });
+        Ok(result)
+    }
+
+    /// x·W + bias for `rows` rows of `x` in [`ACTIVATION`]: rows × outputs in [`LINEAR`].
+    pub(super) fn product(
+        &mut self,
+        x: &Share,
+        rows: usize,
+        layer: &Layer,
+    ) -> Result<Share, RunError> {
+        let (inputs, outputs) = layer.shape;
+        let shape = LinearShape {
+            shape: OltShape {
+                k: rows,
+                m: inputs,
+                n: outputs,
+            },
+            weight_bits: WEIGHT_BITS,
+        };
+        let y = match (self.ctx.party(), &layer.server) {
+            (Party::Client, _) => linear_client(&mut self.ctx, &self.he, x, &shape)?,
+            (Party::Server, Some((weights, bias))) => {
+                let y = linear_server(&mut self.ctx, &self.he, x, weights)?;
+                let mut words = y.into_words();
+                for row in words.chunks_exact_mut(outputs) {
+                    for (w, &b) in row.iter_mut().zip(bias) {
+                        *w = w.wrapping_add(b as u64);
+                    }
+                }
+                Share::new(MAIN, words)
+            }
+            (Party::Server, None) => return Err(shapes_only("linear").into()),
+        };
+        Ok(y)
+    }
+
+    fn layer(&self, at: &Site, make: impl FnOnce() -> Fused) -> Result<Arc<Layer>, RunError> {
+        self.layers.get(at, make)
+    }
+
+    /// γ∘y + β of a normalised matrix, in [`LINEAR`], if a norm is waiting; the matrix itself otherwise.
+    fn settled(&mut self, at: &Site, x: &Acts) -> Result<Share, RunError> {
+        let waiting = x.residual.borrow_mut().take();
+        if let Some(share) = waiting {
+            return Ok(share);
+        }
+        match &x.norm {
+            Some(norm) => {
+                let layer = self.layer(&at.then("affine"), || layers::affine(norm))?;
+                self.product(&x.share, x.rows.total(), &layer)
+            }
+            None => Ok(to_linear(x)),
+        }
+    }
+}
+
+/// An unscaled matrix with [`LINEAR`]'s fraction bits.
+fn to_linear(x: &Acts) -> Share {
+    x.share.shift_left(LINEAR.frac - x.format.frac)
+}
+
+fn shapes_only(site: &str) -> ModelError {
+    ModelError::ShapesOnly {
+        site: site.to_owned(),
+    }
+}
+
+impl Acts {
+    fn new(share: Share, format: Format, rows: Rows, width: usize) -> Acts {
+        Acts {
+            share,
+            format,
+            rows,
+            width,
+            norm: None,
+            residual: RefCell::new(None),
+        }
+    }
+
+    /// How the rows belong to texts.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The share and its format.
+    pub fn share(&self) -> (&Share, Format) {
+        (&self.share, self.format)
+    }
+
+    /// Columns first..first+count.
+    fn columns(share: &Share, width: usize, first: usize, count: usize) -> Share {
+        let rows = share.len() / width;
+        let places = (0..rows).flat_map(|r| r * width + first..r * width + first + count);
+        share.gather(&places.collect::<Vec<_>>())
+    }
+}
+
+impl Backend for TwopcBackend {
+    type Input = Input;
+    type Acts = Acts;
+    type Scores = Scores;
+    type Error = RunError;
+
+    fn embed(&mut self, at: Site, x: Input, e: &Embedding) -> Result<Acts, RunError> {
+        let lengths: Vec<usize> = match &x {
+            Input::Ids(texts) => texts.iter().map(Vec::len).collect(),
+            Input::Lengths(lengths) => lengths.clone(),
+        };
+        if lengths
+            .iter()
+            .any(|&m| m == 0 || m > MAX_TOKENS.min(e.positions))
+        {
+            return Err(RunError::Unsupported {
+                site: at.path().to_owned(),
+                what: "texts of this length",
+            });
+        }
+        self.measure(at, |this| {
+            let share = embed::lookup(this, x, e, &lengths)?;
+            let rows = Rows::unpadded(&lengths);
+            Ok(Acts::new(share, super::formats::EMBEDDING, rows, e.width))
+        })
+    }
+
+    fn attention(&mut self, at: Site, x: &Acts, a: &Attention) -> Result<Acts, RunError> {
+        let (d, width) = (x.width, a.heads.count * a.heads.width);
+        let rows = x.rows.clone();
+        let wide = self.measure(at.then("qkv"), |this| {
+            let layer = this.layer(&at.then("qkv"), || {
+                layers::attention_input(x.norm.as_ref(), a)
+            })?;
+            this.product(&x.share, x.rows.total(), &layer)
+        })?;
+        let total = 3 * width + d;
+        let part = |first, count| Acts::columns(&wide, total, first, count);
+        *x.residual.borrow_mut() = Some(part(3 * width, d));
+
+        let s = self.measure(at.then("scores"), |this| {
+            let (q, k) = (part(0, width), part(width, width));
+            Ok(attention::scores(
+                &mut this.ctx,
+                &this.he,
+                &q,
+                &k,
+                &rows,
+                a.heads,
+            )?)
+        })?;
+        let s = Scores {
+            texts: s,
+            rows: rows.clone(),
+            heads: a.heads,
+        };
+        let p = self.weigh(at.then("weigh"), s, a.weigh, &a.mask)?;
+        let v = Acts::new(part(2 * width, width), LINEAR, rows, width);
+        let o = self.attend(at.then("attend"), &p, &v, &a.heads)?;
+        self.linear(at.then("output"), &o, &a.output)
+    }
+
+    fn feed_forward(&mut self, at: Site, x: &Acts, f: &FeedForward) -> Result<Acts, RunError> {
+        let (d, hidden) = (x.width, f.up.outputs);
+        let wide = self.measure(at.then("up"), |this| {
+            let layer = this.layer(&at.then("up"), || {
+                layers::feed_forward_up(x.norm.as_ref(), f)
+            })?;
+            this.product(&x.share, x.rows.total(), &layer)
+        })?;
+        *x.residual.borrow_mut() = Some(Acts::columns(&wide, hidden + d, hidden, d));
+        let up = Acts::columns(&wide, hidden + d, 0, hidden);
+        let y = self.measure(at.then("activation"), |this| match f.activation {
+            Activation::Gelu | Activation::GeluTanh => {
+                Ok(gelu_scaled(&mut this.ctx, &up, LINEAR.frac, ACTIVATION)?)
+            }
+            Activation::Relu => Err(unsupported(&at, "ReLU")),
+        })?;
+        self.measure(at.then("down"), |this| {
+            let layer = this.layer(&at.then("down"), || layers::feed_forward_down(f))?;
+            let y = this.product(&y, x.rows.total(), &layer)?;
+            Ok(Acts::new(y, LINEAR, x.rows.clone(), d))
+        })
+    }
+
+    fn norm(&mut self, at: Site, x: Acts, n: &Norm) -> Result<Acts, RunError> {
+        self.measure(at, |this| {
+            let shape = NormShape {
+                rows: x.rows.total(),
+                width: x.width,
+                centre: n.kind == NormKind::LayerNorm,
+                epsilon: n.epsilon,
+            };
+            let y = normalise_rows(&mut this.ctx, &x.share, x.format, shape, ACTIVATION)?;
+            let mut y = Acts::new(y, ACTIVATION, x.rows, x.width);
+            y.norm = Some(n.clone());
+            Ok(y)
+        })
+    }
+
+    fn add(&mut self, at: Site, a: &Acts, b: &Acts) -> Result<Acts, RunError> {
+        self.measure(at.clone(), |this| {
+            let mut sum = this.settled(&at, a)?;
+            sum.add_assign(&this.settled(&at, b)?);
+            Ok(Acts::new(sum, LINEAR, a.rows.clone(), a.width))
+        })
+    }
+
+    fn pool(&mut self, at: Site, x: Acts, p: &Pool) -> Result<Acts, RunError> {
+        if *p != Pool::Mean {
+            return Err(unsupported(&at, "this pooling"));
+        }
+        self.measure(at.clone(), |this| {
+            // The mean of y first: γ∘mean(y) + β is the mean of γ∘y + β.
+            let mut pooled = Vec::with_capacity(x.rows.texts().len());
+            for (block, _) in x.rows.blocks() {
+                let m = block.len();
+                let mut sum = Share::zero(MAIN, x.width);
+                for r in block {
+                    sum.add_assign(&x.share.slice(r * x.width..(r + 1) * x.width));
+                }
+                let factor = f64::from(1u32 << 16) / m as f64;
+                pooled.push(sum.mul_public(factor.round() as i64));
+            }
+            let mean = Share::concat(MAIN, &pooled.iter().collect::<Vec<_>>());
+            let mean = rescale(&mut this.ctx, &mean, 16, Sign::Bounded, MAIN)?;
+            let mut mean = Acts::new(mean, x.format, x.rows.pooled(), x.width);
+            mean.norm = x.norm;
+            let y = this.settled(&at, &mean)?;
+            Ok(Acts::new(y, LINEAR, mean.rows, mean.width))
+        })
+    }
+
+    fn linear(&mut self, at: Site, x: &Acts, w: &Linear) -> Result<Acts, RunError> {
+        self.measure(at.clone(), |this| {
+            let layer = this.layer(&at, || layers::alone(x.norm.as_ref(), w))?;
+            let x_in = match x.format == ACTIVATION {
+                true => x.share.clone(),
+                false => {
+                    let shift = x.format.frac - ACTIVATION.frac;
+                    rescale(&mut this.ctx, &x.share, shift, Sign::Bounded, MAIN)?
+                }
+            };
+            let y = this.product(&x_in, x.rows.total(), &layer)?;
+            Ok(Acts::new(y, LINEAR, x.rows.clone(), w.outputs))
+        })
+    }
+
+    fn scores(&mut self, at: Site, q: &Acts, k: &Acts, h: &Heads) -> Result<Scores, RunError> {
+        self.measure(at, |this| {
+            // The factor of the scores, as a public constant of 16 bits.
+            let factor = h.scale * std::f64::consts::LOG2_E * f64::from(1u32 << 16);
+            let shift = LINEAR.frac - QUERY.frac;
+            let small = rescale(&mut this.ctx, &q.share, shift, Sign::Bounded, MAIN)?;
+            let scaled = small.mul_public(factor.round() as i64);
+            let scaled = scaled.shift_left(shift - 16);
+            let s = attention::scores(&mut this.ctx, &this.he, &scaled, &k.share, &q.rows, *h)?;
+            Ok(Scores {
+                texts: s,
+                rows: q.rows.clone(),
+                heads: *h,
+            })
+        })
+    }
+
+    fn weigh(&mut self, at: Site, s: Scores, w: Weigh, mask: &Mask) -> Result<Scores, RunError> {
+        let (Weigh::Softmax, Mask::Full) = (w, *mask);
+        self.measure(at, |this| {
+            let texts = attention::weigh(&mut this.ctx, &s.texts, &s.rows, s.heads.count)?;
+            Ok(Scores { texts, ..s })
+        })
+    }
+
+    fn attend(&mut self, at: Site, p: &Scores, v: &Acts, h: &Heads) -> Result<Acts, RunError> {
+        self.measure(at, |this| {
+            let o = attention::attend(&mut this.ctx, &this.he, &p.texts, &v.share, &v.rows, *h)?;
+            Ok(Acts::new(o, ACTIVATION, v.rows.clone(), v.width))
+        })
+    }
+
+    fn activation(&mut self, at: Site, x: Acts, f: Activation) -> Result<Acts, RunError> {
+        if f == Activation::Relu {
+            return Err(unsupported(&at, "ReLU"));
+        }
+        self.measure(at, |this| {
+            // The protocol's scale by public constants, on both sides of it.
+            let scaled = |x: f64| (x * f64::from(1u32 << 12)).round() as i64;
+            let y = rescale(&mut this.ctx, &x.share, 12, Sign::Bounded, MAIN)?;
+            let y = y.mul_public(scaled(KAPPA));
+            let y = gelu_scaled(&mut this.ctx, &y, LINEAR.frac, ACTIVATION)?;
+            let y = y
+                .mul_public(scaled(1.0 / KAPPA))
+                .shift_left(LINEAR.frac - ACTIVATION.frac - 12);
+            Ok(Acts::new(y, LINEAR, x.rows, x.width))
+        })
+    }
+}
+
+fn unsupported(at: &Site, what: &'static str) -> RunError {
+    RunError::Unsupported {
+        site: at.path().to_owned(),
+        what,
+    }
+}
+
+/// Fraction bits of the products that layers' weights make, for readers of [`WEIGHT_FRAC`].
+const _: () = assert!(LINEAR.frac == ACTIVATION.frac + WEIGHT_FRAC);

@@ -1,0 +1,87 @@
+//! Private lookup of token vectors.
+//!
+//! The client knows its ids, so the lookup is one product of its one-hot rows (m × vocabulary, encrypted) with the server's table; no
+//! equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both). Positions and the constant token type are the server's and
+//! public in their place, so the server adds them to its share.
+
+use hushed_model::{Embedding, ModelError};
+use hushed_net::Party;
+use hushed_twopc::TwopcError;
+use hushed_twopc::he::{
+    LinearShape, OltShape, PreparedWeights, linear_client, linear_server_alone,
+};
+use hushed_twopc::share::Share;
+
+use super::RunError;
+use super::backend::{Input, TwopcBackend};
+use super::formats::{EMBEDDING, MAIN, TABLE_BITS};
+
+/// Token vectors plus positions, in [`EMBEDDING`]: all texts' rows × width.
+pub fn lookup(
+    this: &mut TwopcBackend,
+    x: Input,
+    e: &Embedding,
+    lengths: &[usize],
+) -> Result<Share, RunError> {
+    let rows = lengths.iter().sum();
+    let shape = LinearShape {
+        shape: OltShape {
+            k: rows,
+            m: e.vocabulary,
+            n: e.width,
+        },
+        weight_bits: TABLE_BITS,
+    };
+    match (this.ctx.party(), x) {
+        (Party::Client, Input::Ids(texts)) => {
+            let mut hot = vec![0u64; rows * e.vocabulary];
+            for (row, &id) in texts.iter().flatten().enumerate() {
+                let id = id as usize;
+                if id >= e.vocabulary {
+                    return Err(ModelError::TokenOutOfRange {
+                        vocabulary: e.vocabulary,
+                    }
+                    .into());
+                }
+                hot[row * e.vocabulary + id] = 1;
+            }
+            let hot = Share::new(MAIN, hot);
+            Ok(linear_client(&mut this.ctx, &this.he, &hot, &shape)?)
+        }
+        (Party::Server, Input::Lengths(_)) => {
+            let table = this.layers.table(e)?;
+            let y = linear_server_alone(&mut this.ctx, &this.he, MAIN, rows, &table)?;
+            let mut words = y.into_words();
+            let offsets = e.offsets.as_deref().ok_or_else(no_table)?;
+            let mut rows = words.chunks_exact_mut(e.width);
+            for &m in lengths {
+                for (i, row) in rows.by_ref().take(m).enumerate() {
+                    for (w, &p) in row.iter_mut().zip(offsets.row(i)) {
+                        *w = w.wrapping_add(EMBEDDING.encode(f64::from(p)));
+                    }
+                }
+            }
+            Ok(Share::new(MAIN, words))
+        }
+        _ => Err(RunError::WrongInput),
+    }
+}
+
+/// The table as integers, vocabulary × width.
+pub fn integers(e: &Embedding) -> Result<PreparedWeights, RunError> {
+    let table = e.tokens.as_deref().ok_or_else(no_table)?;
+    let values = table.data().iter();
+    let values = values
+        .map(|&v| EMBEDDING.signed(f64::from(v)) as i32)
+        .collect();
+    Ok(
+        PreparedWeights::new(e.vocabulary, e.width, TABLE_BITS, values)
+            .map_err(TwopcError::from)?,
+    )
+}
+
+fn no_table() -> ModelError {
+    ModelError::ShapesOnly {
+        site: "embed".to_owned(),
+    }
+}

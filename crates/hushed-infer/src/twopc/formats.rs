@@ -1,0 +1,60 @@
+//! The fixed-point formats of a two-party run, in one place, with the bounds that they rest on.
+//!
+//! BumbleBee (NDSS 2025) keeps 64-bit shares with 18 fraction bits throughout. Here the main ring has 48 bits and activations 16
+//! fraction bits: a linear layer's result then fits a response modulus of one 50-bit prime (half the bytes), and needs no truncation of
+//! its own, because whatever reads it wants fewer bits and going down is free. What overflows: |x| ≥ 2^13 in a residual or linear
+//! result; the largest that MiniLM shows is 223.
+
+use hushed_twopc::func::Format;
+use hushed_twopc::share::Ring;
+
+/// Activations between layers: what a linear layer reads.
+pub const ACTIVATION: Format = Format::new(48, 16);
+/// Fraction bits of weights as integers.
+pub const WEIGHT_FRAC: u32 = 16;
+/// Weights as integers are at most 2^22: |w| ≤ 64, gains and activation scales included.
+pub const WEIGHT_BITS: u32 = 22;
+/// What a linear layer gives, and what residual sums are in.
+pub const LINEAR: Format = Format::new(48, ACTIVATION.frac + WEIGHT_FRAC);
+/// Token vectors and positions, |x| < 2^5: the products with one-hot rows are exact.
+pub const EMBEDDING: Format = Format::new(48, 24);
+/// Token vectors as integers are at most 2^28: |x| ≤ 16.
+pub const TABLE_BITS: u32 = 28;
+/// Queries and keys in the product that gives scores: 24 fraction bits and |score·log₂e| < 2^9.
+pub const QUERY: Format = Format::new(35, 12);
+/// Exponentials, below 1.04, in the product with V.
+pub const WEIGHED: Format = Format::new(40, 13);
+/// V in that product: |v| < 2^4·2^f holds sums over 256 keys in 38 bits.
+pub const VALUE: Format = Format::new(40, 12);
+/// The product before its division by the row's sum, cut to what the division needs.
+pub const ATTENDED: Format = Format::new(36, 12);
+/// 1 / the row's sum.
+pub const INVERSE: Format = Format::new(36, 16);
+/// Bits of a row sum of exponentials: 256 keys of at most 1.04, with 13 fraction bits.
+pub const SUM_BITS: u32 = 22;
+/// The answer: entries of a unit vector.
+pub const ANSWER: Format = Format::new(32, 24);
+
+/// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
+pub const MAX_TOKENS: usize = 256;
+
+/// Everything that both parties must agree on, as text for the plan's hash.
+pub fn describe() -> String {
+    let show = |name: &str, f: Format| format!("{name}={}.{}", f.ring.bits(), f.frac);
+    [
+        show("activation", ACTIVATION),
+        show("linear", LINEAR),
+        show("embedding", EMBEDDING),
+        show("query", QUERY),
+        show("weighed", WEIGHED),
+        show("value", VALUE),
+        show("attended", ATTENDED),
+        show("inverse", INVERSE),
+        show("answer", ANSWER),
+        format!("weights={WEIGHT_FRAC} sum={SUM_BITS}"),
+    ]
+    .join(" ")
+}
+
+/// The main ring.
+pub const MAIN: Ring = ACTIVATION.ring;

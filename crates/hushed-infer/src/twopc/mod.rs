@@ -1,0 +1,49 @@
+//! The `twopc` backend: activations are additive shares, every step of the model is a protocol between client and server.
+//!
+//! Both parties run the same forward pass in the same order, so the order of messages is the order of the model. The client's layers are
+//! shapes; the server's hold the numbers. What differs from the textbook order of a transformer, and why:
+//!
+//! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that also reads it is
+//!   one more block of columns of the same product (a diagonal matrix): see [`layers`].
+//! * The factor log₂e/√dh of the scores is in the query weights, GELU's scale in the weights around it.
+//! * Softmax divides after the product with V, where a row has dh columns instead of m.
+//!
+//! Formats are in [`formats`].
+
+mod answer;
+mod attention;
+mod backend;
+mod embed;
+pub mod formats;
+pub mod layers;
+
+pub use answer::embeddings;
+pub use backend::{Acts, Input, Layers, Scores, SiteCost, TwopcBackend};
+
+use hushed_model::ModelError;
+use hushed_twopc::TwopcError;
+
+/// What can stop a private run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The model does not fit its use.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A protocol stopped: the peer is gone, misbehaves or does not fit.
+    #[error(transparent)]
+    Protocol(#[from] TwopcError),
+    /// The two-party backend has no protocol for a step of this model.
+    #[error("{site}: the two-party backend does not support {what}")]
+    Unsupported {
+        /// The step.
+        site: String,
+        /// What it asks for.
+        what: &'static str,
+    },
+    /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens.
+    #[error(
+        "the client gives token ids and the server their numbers; this party was given the other"
+    )]
+    WrongInput,
+}
