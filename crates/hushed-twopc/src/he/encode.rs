@@ -51,35 +51,36 @@ impl<'a, T: Copy> View<'a, T> {
     }
 }
 
-/// πlhs of block (α, β) of `matrix`: N coefficients modulo 2^64; entries outside the matrix are zero.
+/// Writes πlhs of block (α, β) of `matrix` into `out`, which is zero there, N coefficients modulo 2^64; entries outside the matrix are zero. The
+/// columns are shifted by `offset` within the window (a folded batch).
 pub fn encode_left(
     matrix: View<'_, u64>,
     window: Window,
-    degree: usize,
+    offset: usize,
     alpha: usize,
     beta: usize,
     out: &mut [u64],
 ) {
-    debug_assert_eq!(out.len(), degree);
-    out.fill(0);
+    let degree = out.len();
     let Window { kw, mw, nw } = window;
     let (row0, column0) = (alpha * kw, beta * mw);
     for i in 0..kw.min(matrix.rows - row0) {
         for j in 0..mw.min(matrix.columns - column0) {
             let value = matrix.at(row0 + i, column0 + j);
-            match (i * mw * nw).checked_sub(j) {
+            match (i * mw * nw).checked_sub(offset + j) {
                 Some(exponent) => out[exponent] = value,
-                None => out[degree - j] = value.wrapping_neg(),
+                None => out[degree - offset - j] = value.wrapping_neg(),
             }
         }
     }
 }
 
 /// πrhs of block (β, γ) of `matrix` into `out`, whose length is [`right_prefix`]: the coefficients beyond are zero
-/// because of the packing alone, whatever the values.
+/// because of the packing alone, whatever the values. The rows are shifted by `offset` as in [`encode_left`].
 pub fn encode_right<T: Copy, U: Copy + Default>(
     matrix: View<'_, T>,
     window: Window,
+    offset: usize,
     beta: usize,
     gamma: usize,
     out: &mut [U],
@@ -91,7 +92,7 @@ pub fn encode_right<T: Copy, U: Copy + Default>(
     let (row0, column0) = (beta * mw, gamma * nw);
     for c in 0..nw.min(matrix.columns - column0) {
         for j in 0..mw.min(matrix.rows - row0) {
-            out[c * mw + j] = convert(matrix.at(row0 + j, column0 + c));
+            out[c * mw + offset + j] = convert(matrix.at(row0 + j, column0 + c));
         }
     }
 }
@@ -191,7 +192,32 @@ mod tests {
 
     fn evaluate(plan: &OltPlan, q: &[u64], v: &[u64], shape: OltShape) -> Vec<u64> {
         let OltShape { k, m, n } = shape;
-        let (_, mb, _) = plan.blocks();
+        // (what is encrypted, what multiplies)
+        let operands = |p: usize| {
+            let left = View::new(&q[p * k * m..(p + 1) * k * m], k, m);
+            let right = View::new(&v[p * m * n..(p + 1) * m * n], m, n);
+            match plan.encrypted() {
+                Encrypted::Left => (left, right),
+                Encrypted::Right => (right.transposed(), left.transposed()),
+            }
+        };
+        let inputs: Vec<Vec<u64>> = (0..plan.inputs())
+            .map(|input| {
+                let (first, alpha, beta) = plan.input(input);
+                let mut a = vec![0; DEGREE];
+                for p in first..(first + plan.fold()).min(plan.batch()) {
+                    encode_left(
+                        operands(p).0,
+                        plan.window(),
+                        plan.fold_offset(p),
+                        alpha,
+                        beta,
+                        &mut a,
+                    );
+                }
+                a
+            })
+            .collect();
         let mut out = vec![0u64; plan.batch() * k * n];
         let mut seen = vec![false; out.len()];
         for response in 0..plan.responses() {
@@ -199,20 +225,14 @@ mod tests {
                 .response_leaves(response)
                 .map(|leaf| {
                     let (product, alpha, gamma) = plan.leaf(leaf);
-                    let left = View::new(&q[product * k * m..(product + 1) * k * m], k, m);
-                    let right = View::new(&v[product * m * n..(product + 1) * m * n], m, n);
-                    let (secret, public) = match plan.encrypted() {
-                        Encrypted::Left => (left, right),
-                        Encrypted::Right => (right.transposed(), left.transposed()),
-                    };
                     let mut sum = vec![0u64; DEGREE];
-                    for beta in 0..mb {
-                        let mut a = vec![0; DEGREE];
-                        encode_left(secret, plan.window(), DEGREE, alpha, beta, &mut a);
+                    for (beta, input) in plan.inputs_of(product, alpha).enumerate() {
                         let mut b = vec![0; right_prefix(plan.window())];
-                        encode_right(public, plan.window(), beta, gamma, &mut b, |x| x);
+                        let right = operands(product).1;
+                        let offset = plan.fold_offset(product);
+                        encode_right(right, plan.window(), offset, beta, gamma, &mut b, |x| x);
                         b.resize(DEGREE, 0);
-                        for (s, t) in sum.iter_mut().zip(multiply(&a, &b)) {
+                        for (s, t) in sum.iter_mut().zip(multiply(&inputs[input], &b)) {
                             *s = s.wrapping_add(t);
                         }
                     }
@@ -343,7 +363,7 @@ mod tests {
         encode_left(
             View::new(&[1, 2, 3, 4, 5, 6, 7, 8], 4, 2),
             window,
-            16,
+            0,
             0,
             0,
             &mut q,
@@ -352,12 +372,13 @@ mod tests {
         assert_eq!(q, [1, 0, 0, 4, 3, 0, 0, 6, 5, 0, 0, 8, 7, 0, 0, negative]);
         let mut v = vec![0; 4];
         encode_right(
-            View::new(&[9, 10, 11, 12], 2, 2),
+            View::new(&[9u64, 10, 11, 12], 2, 2),
             window,
             0,
             0,
+            0,
             &mut v,
-            |x: u64| x,
+            |x| x,
         );
         assert_eq!(v, [9, 11, 10, 12]);
         v.resize(16, 0);

@@ -37,24 +37,21 @@ pub(crate) fn send_inputs(
     let inner = plan.inner_shape();
     let size = inner.k * inner.m;
     expect_words(words, plan.batch() * size)?;
-    let (kb, mb, _) = plan.blocks();
-    let encrypt = |block: usize, mut rng: SecretRng| -> Result<Vec<u8>, TwopcError> {
-        let (p, alpha, beta) = (block / (kb * mb), block / mb % kb, block % mb);
-        let view = View::oriented(
-            &words[p * size..(p + 1) * size],
-            inner.k,
-            inner.m,
-            plan.encrypted(),
-        );
+    let encrypt = |input: usize, mut rng: SecretRng| -> Result<Vec<u8>, TwopcError> {
+        let (first, alpha, beta) = plan.input(input);
         let mut coefficients = Zeroizing::new(vec![0; plan.degree()]);
-        encode_left(
-            view,
-            plan.window(),
-            plan.degree(),
-            alpha,
-            beta,
-            &mut coefficients,
-        );
+        for p in first..(first + plan.fold()).min(plan.batch()) {
+            let words = &words[p * size..(p + 1) * size];
+            let view = View::oriented(words, inner.k, inner.m, plan.encrypted());
+            encode_left(
+                view,
+                plan.window(),
+                plan.fold_offset(p),
+                alpha,
+                beta,
+                &mut coefficients,
+            );
+        }
         let message = layout.scale.scale_up(&coefficients)?;
         let ct = he.own().encrypt_seeded(message, &mut rng)?;
         Ok(SeededCiphertext::list_to_bytes(
@@ -63,7 +60,7 @@ pub(crate) fn send_inputs(
             &[ct],
         )?)
     };
-    let blocks: Vec<usize> = (0..plan.batch() * kb * mb).collect();
+    let blocks: Vec<usize> = (0..plan.inputs()).collect();
     for chunk in blocks.chunks(rayon::current_num_threads()) {
         let jobs: Vec<_> = chunk
             .iter()
@@ -87,11 +84,10 @@ pub(crate) fn receive_inputs(
     layout: &Layout,
 ) -> Result<Vec<Ciphertext>, TwopcError> {
     let plan = &layout.plan;
-    let (kb, mb, _) = plan.blocks();
     let limbs = layout.product_limbs;
     let length = Expect::Exactly(input_bytes(he.params(), limbs));
     let inverse = inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2());
-    (0..plan.batch() * kb * mb)
+    (0..plan.inputs())
         .map(|_| {
             let bytes = session.recv(INPUT, length)?;
             let list = SeededCiphertext::list_from_bytes(he.params(), limbs, 1, &bytes)?;

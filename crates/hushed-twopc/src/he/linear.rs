@@ -179,7 +179,7 @@ struct Blocks<'a> {
 
 impl Multiplier for Blocks<'_> {
     fn block(&self, _p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
-        encode_right(self.view, self.window, beta, gamma, out, i64::from);
+        encode_right(self.view, self.window, 0, beta, gamma, out, i64::from);
     }
 
     fn ready(&self, _p: usize, beta: usize, gamma: usize, limb: usize) -> Option<&[u64]> {

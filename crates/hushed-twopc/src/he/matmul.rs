@@ -12,7 +12,7 @@ use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs}
 use super::layout::{Layout, OltSpec};
 use super::local::product;
 use super::product::Multiplier;
-use super::window::{Encrypted, OltShape, Packing, Window};
+use super::window::{Encrypted, OltPlan, OltShape, Packing};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
@@ -64,18 +64,13 @@ pub fn matmul_shared(
     let layout = layout(he, shape, ring)?;
     expect_words(x.words(), shape.batch * k * m)?;
     expect_words(y.words(), shape.batch * m * n)?;
-    let encrypted = layout.plan.encrypted();
-    let (travelling, multiplying) = match encrypted {
+    let (travelling, multiplying) = match layout.plan.encrypted() {
         Encrypted::Left => (x.words(), y.words()),
         Encrypted::Right => (y.words(), x.words()),
     };
-    let inner = layout.plan.inner_shape();
     let source = Blocks {
         words: multiplying,
-        rows: inner.m,
-        columns: inner.n,
-        encrypted,
-        window: layout.plan.window(),
+        plan: &layout.plan,
         ring,
     };
     send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, travelling)?;
@@ -128,19 +123,19 @@ fn layout(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Arc<Layout>
 /// A share as multiplier: signed representatives.
 struct Blocks<'a> {
     words: &'a [u64],
-    rows: usize,
-    columns: usize,
-    encrypted: Encrypted,
-    window: Window,
+    plan: &'a OltPlan,
     ring: Ring,
 }
 
 impl Multiplier for Blocks<'_> {
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
-        let size = self.rows * self.columns;
-        let words = &self.words[p * size..(p + 1) * size];
-        let view = View::oriented(words, self.rows, self.columns, self.encrypted);
-        encode_right(view, self.window, beta, gamma, out, |w| self.ring.decode(w));
+        let OltShape { m, n, .. } = self.plan.inner_shape();
+        let words = &self.words[p * m * n..(p + 1) * m * n];
+        let view = View::oriented(words, m, n, self.plan.encrypted());
+        let offset = self.plan.fold_offset(p);
+        encode_right(view, self.plan.window(), offset, beta, gamma, out, |w| {
+            self.ring.decode(w)
+        });
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) trait Multiplier: Sync {
     }
 }
 
-/// The leaves of `range`, in order, over the first `limbs` primes. `inputs[(p·k' + α)·m' + β]` is ct(p, α, β).
+/// The leaves of `range`, in order, over the first `limbs` primes. `inputs[plan.inputs_of(p, α)]` are ct(p, α, β).
 pub(crate) fn leaves(
     params: &RlweParams,
     plan: &OltPlan,
@@ -79,7 +79,7 @@ fn accumulate(
     multiplier: &impl Multiplier,
     columns: &mut [Column],
 ) {
-    let (kb, mb, _) = plan.blocks();
+    let (_, mb, _) = plan.blocks();
     let (ntt, degree) = (basis.plan(limb), plan.degree());
     let mut integers = Zeroizing::new(vec![0i64; super::encode::right_prefix(plan.window())]);
     let mut buffer = Zeroizing::new(vec![0u64; BETAS * degree]);
@@ -100,8 +100,7 @@ fn accumulate(
                 .map(|(beta, slot)| multiplier.ready(p, beta, gamma, limb).unwrap_or(slot))
                 .collect();
             for (alpha, sum) in &mut column.sums {
-                let row = (p * kb + *alpha) * mb;
-                let cts = &inputs[row + betas.start..row + betas.end];
+                let cts = &inputs[plan.inputs_of(p, *alpha)][betas.clone()];
                 let b: Vec<&[u64]> = cts.iter().map(|ct| ct.b.limb(limb)).collect();
                 ntt.pointwise()
                     .dot_assign(sum.b.limb_mut(limb), &b, &factors);

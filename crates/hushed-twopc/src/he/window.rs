@@ -5,8 +5,12 @@
 //! coefficients each, at multiples of mw; up to mw leaves are interleaved into one response (§III-C, Figure 6).
 //! Both parties derive the same plan from public shapes alone, so everything here is integer arithmetic.
 //!
+//! In a batch of narrow products (attention heads) an encrypted block with mw ≥ 2m carries the rows of ⌊mw/m⌋ products side by
+//! side ("folded"): the multiplier of one of them is zero against the others. That costs nothing but input traffic that
+//! would have been zeros.
+//!
 //! Counts, with k' = ⌈k/kw⌉, m' = ⌈m/mw⌉, n' = ⌈n/nw⌉, L = batch·k'·n' leaves:
-//!   ciphertexts in        batch·k'·m'
+//!   ciphertexts in        ⌈batch/fold⌉·k'·m'
 //!   multiplier transforms batch·m'·n' (a column block whose leaves fall into two responses is transformed twice)
 //!   products              batch·k'·m'·n'
 //!   responses             ⌈L/mw⌉
@@ -180,7 +184,7 @@ impl OltPlan {
                     best = Some((nanoseconds, window));
                 }
             }
-            if mw >= inner.m {
+            if mw >= inner.m * batch {
                 break;
             }
             mw *= 2;
@@ -306,6 +310,35 @@ impl OltPlan {
         )
     }
 
+    /// Products of the batch whose encrypted rows share a ciphertext: 1 unless mw ≥ 2m.
+    pub fn fold(&self) -> usize {
+        (self.window.mw / self.shape.m).clamp(1, self.batch)
+    }
+
+    /// Ciphertexts of the encrypted operand.
+    pub fn inputs(&self) -> usize {
+        let (kb, mb, _) = self.blocks();
+        self.batch.div_ceil(self.fold()) * kb * mb
+    }
+
+    /// Input `index` as (first product of the batch in it, row block α, inner block β).
+    pub fn input(&self, index: usize) -> (usize, usize, usize) {
+        let (kb, mb, _) = self.blocks();
+        (index / (kb * mb) * self.fold(), index / mb % kb, index % mb)
+    }
+
+    /// The inputs of product `p`, row block α, for β = 0, 1, …
+    pub fn inputs_of(&self, p: usize, alpha: usize) -> std::ops::Range<usize> {
+        let (kb, mb, _) = self.blocks();
+        let first = (p / self.fold() * kb + alpha) * mb;
+        first..first + mb
+    }
+
+    /// Where product `p` begins along the inner dimension of its folded block.
+    pub fn fold_offset(&self, p: usize) -> usize {
+        p % self.fold() * self.shape.m
+    }
+
     /// Number of leaves, batch·k'·n'.
     pub fn leaves(&self) -> usize {
         let (kb, _, nb) = self.blocks();
@@ -355,9 +388,9 @@ impl OltPlan {
 
     /// Everything in closed form; `bytes_out` without the rounding of each response to whole bytes.
     fn price(&self, wire: &Wire) -> PlanCost {
-        let (kb, mb, nb) = self.blocks();
+        let (_, mb, nb) = self.blocks();
         let leaves = self.leaves() as u64;
-        let inputs = (self.batch * kb * mb) as u64;
+        let inputs = self.inputs() as u64;
         let responses = self.responses() as u64;
         let full = self.leaves_per_response();
         let rest = self.leaves() % full;
