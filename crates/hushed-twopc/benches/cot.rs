@@ -20,11 +20,11 @@ struct Run {
     steady_stats: Stats,
 }
 
-fn run(mut s: Session, params: FerretParams, calls: usize, sender: bool) -> Run {
+fn run(mut s: Session, params: FerretParams, ots: usize, sender: bool) -> Run {
     let mut rng = SecretRng::from_os("bench");
     let start = Instant::now();
     let mut ot = FerretOt::with_params(&mut s, &mut rng, params).expect("session");
-    let mut call = |ot: &mut FerretOt, s: &mut Session, n: usize| match sender {
+    let call = |ot: &mut FerretOt, s: &mut Session, n: usize| match sender {
         true => drop(ot.send(s, n).expect("send")),
         false => drop(ot.recv(s, n).expect("recv")),
     };
@@ -32,12 +32,15 @@ fn run(mut s: Session, params: FerretParams, calls: usize, sender: bool) -> Run 
     let (set_up, set_up_stats) = (start.elapsed(), s.stats());
     // Past the first extension and one later one, so that buffers have been touched.
     let first = FerretParams::K16;
-    call(&mut ot, &mut s, first.outputs() - params.inputs());
+    call(&mut ot, &mut s, first.outputs() - params.inputs() - 1);
     call(&mut ot, &mut s, params.outputs() - params.inputs());
     let before = s.stats();
     let start = Instant::now();
-    for _ in 0..calls {
-        call(&mut ot, &mut s, CALL);
+    let mut left = ots;
+    while left > 0 {
+        let n = left.min(CALL);
+        call(&mut ot, &mut s, n);
+        left -= n;
     }
     Run {
         set_up,
@@ -57,17 +60,18 @@ fn main() {
         ("2^19", FerretParams::K19),
     ];
     for (name, params) in sets {
-        // Three extensions at least, and whole ones nearly: the stock at the end is at most one call.
-        let calls = (3 * (params.outputs() - params.inputs())).max(1 << 24) / CALL;
+        // Whole extensions, three at least: the stock is empty before and after.
+        let net = params.outputs() - params.inputs();
+        let ots = net * 3usize.max((1 << 24) / net);
         let (client, server) = memory_pair();
         let (send, recv) = std::thread::scope(|scope| {
-            let recv = scope.spawn(move || run(server, params, calls, false));
+            let recv = scope.spawn(move || run(server, params, ots, false));
             (
-                run(client, params, calls, true),
+                run(client, params, ots, true),
                 recv.join().expect("receiver"),
             )
         });
-        let ots = (calls * CALL) as f64;
+        let ots = ots as f64;
         let seconds = send.steady.max(recv.steady).as_secs_f64();
         let bytes = send.steady_stats.bytes_sent + recv.steady_stats.bytes_sent;
         println!(
