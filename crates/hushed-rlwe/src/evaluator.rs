@@ -21,9 +21,9 @@ use crate::keys::{GaloisKey, GaloisKeys};
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// Key switching with memory of its own: a megabyte that would otherwise be asked of the system for every
-/// automorphism, which costs as much as the arithmetic. One a thread.
-pub struct Evaluator {
+/// Memory of one key switch at a time: a megabyte, which asked of the system anew for every automorphism would cost as much
+/// as the arithmetic. Keys keep those that are not in use ([`GaloisKeys`]), at most one a thread.
+pub(crate) struct Workspace {
     params: Arc<RlweParams>,
     /// P^-1 modulo every ciphertext prime.
     inverses: Vec<u64>,
@@ -37,12 +37,12 @@ pub struct Evaluator {
     limb: RnsPoly<Eval>,
 }
 
-impl Evaluator {
+impl Workspace {
     /// Memory for ciphertexts of `params`.
     ///
     /// # Errors
     /// [`RlweError::NoSpecialPrime`].
-    pub fn new(params: &Arc<RlweParams>) -> Result<Self, RlweError> {
+    pub(crate) fn new(params: &Arc<RlweParams>) -> Result<Self, RlweError> {
         let p = params.special_prime().ok_or(RlweError::NoSpecialPrime)?;
         let (basis, q_len) = (params.basis(), params.q_len());
         let inverse = |i| {
@@ -60,39 +60,17 @@ impl Evaluator {
         })
     }
 
-    /// acc += the ciphertext of m(X^`g`), for `ct` of m(X): a step of InterLeave.
-    ///
-    /// # Errors
-    /// [`RlweError::MissingGaloisKey`], [`RlweError::IncompatibleParameters`], [`RlweError::Limbs`].
-    pub fn add_automorphism_assign(
-        &mut self,
-        acc: &mut Ciphertext,
-        ct: &Ciphertext,
-        g: usize,
-        keys: &GaloisKeys,
-    ) -> Result<(), RlweError> {
-        if !Arc::ptr_eq(&self.params, keys.params()) {
-            return Err(RlweError::IncompatibleParameters);
-        }
-        let key = keys.get(g)?;
-        ct.check(&self.params)?;
-        check_limbs(&self.params, &acc.b, ct.limbs())?;
-        check_limbs(&self.params, &acc.a, ct.limbs())?;
-
-        let params = self.params.clone();
-        for (j, source) in (0..ct.limbs()).map(|j| (j, ct.b.limb(j))) {
+    /// acc += the ciphertext of m(X^g), shapes checked by the caller.
+    fn add_automorphism(&mut self, acc: &mut Ciphertext, ct: &Ciphertext, key: &GaloisKey) {
+        for j in 0..ct.limbs() {
             let turned = self.limb.limb_mut(0);
-            permute(&key.permutation, source, turned);
-            params
-                .basis()
-                .plan(j)
-                .pointwise()
-                .add_assign(acc.b.limb_mut(j), turned);
+            permute(&key.permutation, ct.b.limb(j), turned);
+            let plan = self.params.basis().plan(j);
+            plan.pointwise().add_assign(acc.b.limb_mut(j), turned);
         }
         self.split(&ct.a, &key.permutation);
         self.add_switched(&mut acc.b, key, |digit| &digit.b);
         self.add_switched(&mut acc.a, key, |digit| &digit.a);
-        Ok(())
     }
 
     /// The digits of a(X^g) under the primes of `a` and P.
@@ -163,15 +141,32 @@ fn permute(table: &[u32], source: &[u64], out: &mut [u64]) {
     }
 }
 
-/// The ciphertext of m(X^`g`) from one of m(X). In a loop, use [`Evaluator::add_automorphism_assign`].
+/// The ciphertext of m(X^`g`) from one of m(X).
 ///
 /// # Errors
 /// [`RlweError::MissingGaloisKey`], [`RlweError::IncompatibleParameters`], [`RlweError::Limbs`].
 pub fn automorphism(ct: &Ciphertext, g: usize, keys: &GaloisKeys) -> Result<Ciphertext, RlweError> {
     ct.check(keys.params())?;
     let mut out = Ciphertext::zero(keys.params(), ct.limbs());
-    Evaluator::new(keys.params())?.add_automorphism_assign(&mut out, ct, g, keys)?;
+    add_automorphism(&mut out, ct, g, keys)?;
     Ok(out)
+}
+
+/// acc += the ciphertext of m(X^`g`), for `ct` of m(X): what a step of InterLeave ends with.
+///
+/// # Errors
+/// As [`automorphism`].
+pub fn add_automorphism(
+    acc: &mut Ciphertext,
+    ct: &Ciphertext,
+    g: usize,
+    keys: &GaloisKeys,
+) -> Result<(), RlweError> {
+    let key = keys.get(g)?;
+    ct.check(keys.params())?;
+    check_limbs(keys.params(), &acc.b, ct.limbs())?;
+    check_limbs(keys.params(), &acc.a, ct.limbs())?;
+    keys.with_workspace(|workspace| workspace.add_automorphism(acc, ct, key))
 }
 
 /// Drops primes from the end until `limbs` are left, rounding: the phase is divided by the dropped primes.

@@ -10,7 +10,7 @@
 //! usual circular-security assumption.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::ntt::reverse_bits;
 use hushed_math::rng::{PublicSeed, SecretRng};
@@ -19,6 +19,7 @@ use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly, sample};
 use crate::ciphertext::{StreamDomain, uniform};
 use crate::codec::{Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
 use crate::error::{CodecError, RlweError};
+use crate::evaluator::Workspace;
 use crate::params::RlweParams;
 
 /// The secret key. Neither `Debug`, `Clone` nor serialisable; erased on drop.
@@ -134,6 +135,8 @@ pub struct GaloisKeys {
     params: Arc<RlweParams>,
     seed: PublicSeed,
     keys: BTreeMap<usize, GaloisKey>,
+    /// Memory of key switches that are not running now.
+    idle: Mutex<Vec<Workspace>>,
 }
 
 impl GaloisKeys {
@@ -177,7 +180,12 @@ impl GaloisKeys {
                 },
             );
         }
-        Ok(Self { params, seed, keys })
+        Ok(Self {
+            params,
+            seed,
+            keys,
+            idle: Mutex::default(),
+        })
     }
 
     /// The parameters of these keys.
@@ -194,6 +202,17 @@ impl GaloisKeys {
         self.keys
             .get(&element)
             .ok_or(RlweError::MissingGaloisKey { element })
+    }
+
+    /// Runs `f` with the memory of one key switch.
+    pub(crate) fn with_workspace(&self, f: impl FnOnce(&mut Workspace)) -> Result<(), RlweError> {
+        // Nothing in there outlives a call, so what a panicking thread left behind does no harm.
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = idle().pop();
+        let mut workspace = kept.map_or_else(|| Workspace::new(&self.params), Ok)?;
+        f(&mut workspace);
+        idle().push(workspace);
+        Ok(())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &GaloisKey)> {
@@ -246,6 +265,7 @@ impl GaloisKeys {
             params: params.clone(),
             seed,
             keys,
+            idle: Mutex::default(),
         })
     }
 }

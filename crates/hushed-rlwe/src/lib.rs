@@ -24,7 +24,7 @@ pub mod truncate;
 
 pub use ciphertext::{Ciphertext, SeededCiphertext};
 pub use error::{CodecError, ParamsError, RlweError};
-pub use evaluator::{Evaluator, automorphism, modulus_switch, mul_plain};
+pub use evaluator::{add_automorphism, automorphism, modulus_switch, mul_plain};
 pub use keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
 pub use message::{RingScale, plain_signed, signed_share};
 pub use noise::NoiseBound;
