@@ -8,23 +8,19 @@
 //! of the result is the noise plus ten inputs at public columns; OTs are linear, so `y = w ⊕ A·z` holds
 //! for blocks and choice bits at once.
 //!
-//! Messages: from the sender only, h − 1 blocks a tree, [`CHUNK`] trees a message, so that the
-//! receiver works while the sender does. Trees of a chunk run on the thread pool.
+//! An extension runs in steps of [`CHUNK`] trees, each one message from the sender only, of h − 1
+//! blocks a tree: steps run as outputs are needed, so that they are still in the cache when used, and
+//! the receiver works while the sender does. Trees of a step run on the thread pool.
 
 use super::params::FerretParams;
 use crate::error::TwopcError;
 use hushed_math::bits::{Block, HalfTree, LpnCode};
 use rayon::prelude::*;
+use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Trees a message.
+/// Trees a step.
 const CHUNK: usize = 128;
-
-/// Messages of one extension.
-#[cfg(test)]
-pub(super) fn messages(params: FerretParams) -> usize {
-    params.trees().div_ceil(CHUNK)
-}
 
 /// What both parties hold to extend: the code, and the tree expander.
 pub(super) struct Extender {
@@ -47,73 +43,98 @@ impl Extender {
         self.params
     }
 
-    /// The sender's part. `inputs` and `out` have the set's sizes; each message is handed to `emit`.
+    /// Steps of an extension.
+    pub(super) fn steps(&self) -> usize {
+        self.params.trees().div_ceil(CHUNK)
+    }
+
+    /// Outputs of a step.
+    pub(super) fn step_outputs(&self, step: usize) -> usize {
+        self.step_trees(step).len() << self.params.depth()
+    }
+
+    /// Bytes of a step's message.
+    pub(super) fn step_bytes(&self, step: usize) -> usize {
+        self.step_trees(step).len() * (self.params.depth() - 1) * 16
+    }
+
+    fn step_trees(&self, step: usize) -> Range<usize> {
+        let trees = self.params.trees();
+        (step * CHUNK).min(trees)..((step + 1) * CHUNK).min(trees)
+    }
+
+    /// The sender's step: `inputs` are the extension's, `out` has [`Extender::step_outputs`] blocks;
+    /// returns the message.
     pub(super) fn send(
         &self,
+        step: usize,
         delta: Block,
         inputs: &[Block],
         out: &mut [Block],
-        mut emit: impl FnMut(Vec<u8>) -> Result<(), TwopcError>,
-    ) -> Result<(), TwopcError> {
-        let (secret, cots) = inputs.split_at(self.code.columns());
+    ) -> Vec<u8> {
+        let (secret, cots) = self.split(step, inputs);
         let (h, levels) = (self.params.depth(), self.params.depth() - 1);
-        let chunks = out.chunks_mut(CHUNK << h).zip(cots.chunks(CHUNK * h));
-        for (c, (out, cots)) in chunks.enumerate() {
-            let trees = cots.len() / h;
-            let mut corrections = vec![Block::ZERO; trees * levels];
-            out.par_chunks_mut(1 << h)
-                .zip(cots.par_chunks(h))
-                .zip(corrections.par_chunks_mut(levels))
-                .enumerate()
-                .for_each_init(
-                    || Zeroizing::new(vec![Block::ZERO; 1 << h]),
-                    |leaves, (i, ((out, cots), corrections))| {
-                        self.tree.expand_sender(delta, cots, corrections, leaves);
-                        self.code.encode(self.first_row(c, i), secret, leaves, out);
-                    },
-                );
-            let mut message = Vec::with_capacity(corrections.len() * 16);
-            Block::write_all(&corrections, &mut message);
-            emit(message)?;
-        }
-        Ok(())
+        let mut corrections = vec![Block::ZERO; cots.len() / h * levels];
+        out.par_chunks_mut(1 << h)
+            .zip(cots.par_chunks(h))
+            .zip(corrections.par_chunks_mut(levels))
+            .enumerate()
+            .for_each_init(
+                || Zeroizing::new(vec![Block::ZERO; 1 << h]),
+                |leaves, (i, ((out, cots), corrections))| {
+                    self.tree.expand_sender(delta, cots, corrections, leaves);
+                    self.code
+                        .encode(self.first_row(step, i), secret, leaves, out);
+                },
+            );
+        let mut message = Vec::with_capacity(corrections.len() * 16);
+        Block::write_all(&corrections, &mut message);
+        message
     }
 
-    /// The receiver's part: `next(len)` gives the sender's next message, of `len` bytes.
+    /// The receiver's step from the sender's message.
+    ///
+    /// # Errors
+    /// [`TwopcError::PeerMisbehaved`] unless the message has [`Extender::step_bytes`] bytes.
     pub(super) fn receive(
         &self,
+        step: usize,
         inputs: &[Block],
+        message: &[u8],
         out: &mut [Block],
-        mut next: impl FnMut(usize) -> Result<Vec<u8>, TwopcError>,
     ) -> Result<(), TwopcError> {
-        let (secret, cots) = inputs.split_at(self.code.columns());
+        let (secret, cots) = self.split(step, inputs);
         let (h, levels) = (self.params.depth(), self.params.depth() - 1);
-        let chunks = out.chunks_mut(CHUNK << h).zip(cots.chunks(CHUNK * h));
-        for (c, (out, cots)) in chunks.enumerate() {
-            let blocks = cots.len() / h * levels;
-            let message = next(blocks * 16)?;
-            let corrections =
-                Block::read_all(&message, blocks).ok_or(TwopcError::PeerMisbehaved {
-                    what: "extension message",
-                })?;
-            out.par_chunks_mut(1 << h)
-                .zip(cots.par_chunks(h))
-                .zip(corrections.par_chunks(levels))
-                .enumerate()
-                .for_each_init(
-                    || Zeroizing::new(vec![Block::ZERO; 1 << h]),
-                    |leaves, (i, ((out, cots), corrections))| {
-                        self.tree.expand_receiver(cots, corrections, leaves);
-                        self.code.encode(self.first_row(c, i), secret, leaves, out);
-                    },
-                );
-        }
+        let corrections = Block::read_all(message, cots.len() / h * levels).ok_or(
+            TwopcError::PeerMisbehaved {
+                what: "extension message",
+            },
+        )?;
+        out.par_chunks_mut(1 << h)
+            .zip(cots.par_chunks(h))
+            .zip(corrections.par_chunks(levels))
+            .enumerate()
+            .for_each_init(
+                || Zeroizing::new(vec![Block::ZERO; 1 << h]),
+                |leaves, (i, ((out, cots), corrections))| {
+                    self.tree.expand_receiver(cots, corrections, leaves);
+                    self.code
+                        .encode(self.first_row(step, i), secret, leaves, out);
+                },
+            );
         Ok(())
     }
 
-    /// First row of tree `i` of chunk `c`.
-    fn first_row(&self, c: usize, i: usize) -> u64 {
-        ((c * CHUNK + i) as u64) << self.params.depth()
+    /// The LPN secret, and the OTs of a step's trees.
+    fn split<'a>(&self, step: usize, inputs: &'a [Block]) -> (&'a [Block], &'a [Block]) {
+        let (secret, cots) = inputs.split_at(self.code.columns());
+        let (trees, h) = (self.step_trees(step), self.params.depth());
+        (secret, &cots[trees.start * h..trees.end * h])
+    }
+
+    /// First row of tree `i` of a step.
+    fn first_row(&self, step: usize, i: usize) -> u64 {
+        ((step * CHUNK + i) as u64) << self.params.depth()
     }
 }
 
@@ -139,25 +160,20 @@ mod tests {
             .map(|(q, b)| *q ^ (delta & b.lsb_mask()))
             .collect();
 
-        let mut messages_sent = std::collections::VecDeque::new();
         let mut sent = vec![Block::ZERO; params.outputs()];
-        let emit = |m| {
-            messages_sent.push_back(m);
-            Ok(())
-        };
-        extender.send(delta, &q, &mut sent, emit).unwrap();
-        assert_eq!(messages_sent.len(), messages(params));
-        assert_eq!(
-            messages_sent.iter().map(Vec::len).sum::<usize>(),
-            params.message_bytes()
-        );
         let mut received = vec![Block::ZERO; params.outputs()];
-        let next = |len| {
-            let m: Vec<u8> = messages_sent.pop_front().unwrap();
-            assert_eq!(m.len(), len);
-            Ok(m)
-        };
-        extender.receive(&m, &mut received, next).unwrap();
+        let (mut at, mut bytes) = (0, 0);
+        for step in 0..extender.steps() {
+            let range = at..at + extender.step_outputs(step);
+            let message = extender.send(step, delta, &q, &mut sent[range.clone()]);
+            assert_eq!(message.len(), extender.step_bytes(step));
+            extender
+                .receive(step, &m, &message, &mut received[range.clone()])
+                .unwrap();
+            assert!(extender.receive(step, &m, &message[1..], &mut []).is_err());
+            (at, bytes) = (range.end, bytes + message.len());
+        }
+        assert_eq!((at, bytes), (params.outputs(), params.message_bytes()));
         let ones = received.iter().filter(|b| b.lsb()).count() as f64;
         // Six standard deviations of a fair coin.
         let n = received.len() as f64;

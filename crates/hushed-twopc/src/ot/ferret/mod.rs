@@ -3,9 +3,9 @@
 //!
 //! Each direction starts at its first use: base OTs and a small extension ([`start`]) give the inputs
 //! of one extension with the smallest set; from then on every extension keeps the inputs of the next
-//! ([`extend`]) and hands out the rest. Both parties call with the same counts in the same order, so
-//! both see at the same call that the stock is short. An extension is one-way, sender to receiver, and
-//! adds no round of its own.
+//! ([`extend`]) and the rest is handed out, step by step. Both parties call with the same counts in the same order, so
+//! both see at the same call that the stock is short. Extensions are one-way, sender to receiver, and
+//! add no round of their own.
 //!
 //! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
 //! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
@@ -124,15 +124,7 @@ impl FerretOt {
         let inputs = start.finish(&columns, n)?;
         let extender = self.extender(self.party, b"first", FIRST);
         let later = self.extender(self.party, b"code", self.params);
-        Stock::start(
-            later,
-            &extender,
-            inputs,
-            &mut Sending {
-                delta: self.delta,
-                session: s,
-            },
-        )
+        Ok(Stock::new(extender, later, inputs))
     }
 
     fn start_receiving(&mut self, s: &mut Session) -> Result<Stock, TwopcError> {
@@ -145,7 +137,7 @@ impl FerretOt {
         s.send_vec(COLUMNS, columns)?;
         let extender = self.extender(sender, b"first", FIRST);
         let later = self.extender(sender, b"code", self.params);
-        Stock::start(later, &extender, inputs, &mut Receiving { session: s })
+        Ok(Stock::new(extender, later, inputs))
     }
 }
 
@@ -189,11 +181,12 @@ impl Drop for FerretOt {
     }
 }
 
-/// One end of an extension over a session.
+/// One end of an extension's step over a session.
 trait End {
-    fn extend(
+    fn run(
         &mut self,
         extender: &Extender,
+        step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
     ) -> Result<(), TwopcError>;
@@ -209,35 +202,44 @@ struct Receiving<'a> {
 }
 
 impl End for Sending<'_> {
-    fn extend(
+    fn run(
         &mut self,
         extender: &Extender,
+        step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
     ) -> Result<(), TwopcError> {
-        let emit = |message| Ok(self.session.send_vec(TREES, message)?);
-        extender.send(self.delta, inputs, outputs, emit)
+        let message = extender.send(step, self.delta, inputs, outputs);
+        Ok(self.session.send_vec(TREES, message)?)
     }
 }
 
 impl End for Receiving<'_> {
-    fn extend(
+    fn run(
         &mut self,
         extender: &Extender,
+        step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
     ) -> Result<(), TwopcError> {
-        let next = |len| Ok(self.session.recv(TREES, Expect::Exactly(len))?);
-        extender.receive(inputs, outputs, next)
+        let message = self
+            .session
+            .recv(TREES, Expect::Exactly(extender.step_bytes(step)))?;
+        extender.receive(step, inputs, &message, outputs)
     }
 }
 
 /// One direction's unused OTs at one party.
 struct Stock {
+    /// The running extension, its inputs and its next step.
     extender: Extender,
-    /// Inputs of the next extension.
     inputs: Vec<Block>,
-    /// Outputs of the last one; those before `next` are handed out and erased.
+    step: usize,
+    /// The next extension's set, if it is another, and those of its inputs that exist already: the
+    /// running extension's first outputs.
+    later: Option<Extender>,
+    kept: Vec<Block>,
+    /// Outputs of the last step; those before `next` are handed out and erased.
     outputs: Vec<Block>,
     next: usize,
     /// OTs handed out so far, which is the tweak of the next.
@@ -245,47 +247,50 @@ struct Stock {
 }
 
 impl Stock {
-    /// Runs the first extension, of another set than the later ones.
-    fn start(
-        later: Extender,
-        first: &Extender,
-        mut inputs: Vec<Block>,
-        end: &mut impl End,
-    ) -> Result<Stock, TwopcError> {
-        let mut outputs = vec![Block::ZERO; first.params().outputs()];
-        end.extend(first, &inputs, &mut outputs)?;
-        Block::wipe(&mut inputs);
-        let inputs = vec![Block::ZERO; later.params().inputs()];
-        let mut stock = Stock {
-            extender: later,
+    fn new(extender: Extender, later: Extender, inputs: Vec<Block>) -> Stock {
+        // Whole at once: growing would leave copies behind.
+        let kept = Vec::with_capacity(later.params().inputs());
+        Stock {
+            extender,
             inputs,
-            outputs,
+            step: 0,
+            later: Some(later),
+            kept,
+            outputs: Vec::new(),
             next: 0,
             handed_out: 0,
-        };
-        stock.keep_inputs();
-        Ok(stock)
+        }
     }
 
-    /// Replaces the used-up outputs.
-    fn extend(&mut self, end: &mut impl End) -> Result<(), TwopcError> {
-        let n = self.extender.params().outputs();
+    /// Replaces the used-up outputs by those of one step.
+    fn refill(&mut self, end: &mut impl End) -> Result<(), TwopcError> {
+        if self.step == self.extender.steps() {
+            if let Some(later) = self.later.take() {
+                self.extender = later;
+            }
+            Block::wipe(&mut self.inputs);
+            self.inputs = core::mem::take(&mut self.kept);
+            self.kept = Vec::with_capacity(self.inputs.len());
+            self.step = 0;
+        }
+        let n = self.extender.step_outputs(self.step);
         if self.outputs.len() != n {
             // Every block of the old ones is erased already.
             self.outputs = vec![Block::ZERO; n];
         }
-        end.extend(&self.extender, &self.inputs, &mut self.outputs)?;
-        self.keep_inputs();
-        Ok(())
-    }
-
-    /// Moves the first outputs aside as inputs of the next extension.
-    fn keep_inputs(&mut self) {
-        let kept = self.inputs.len();
-        let head = &mut self.outputs[..kept];
-        self.inputs.copy_from_slice(head);
+        end.run(&self.extender, self.step, &self.inputs, &mut self.outputs)?;
+        self.step += 1;
+        let wanted = self
+            .later
+            .as_ref()
+            .unwrap_or(&self.extender)
+            .params()
+            .inputs();
+        self.next = n.min(wanted - self.kept.len());
+        let head = &mut self.outputs[..self.next];
+        self.kept.extend_from_slice(head);
         Block::wipe(head);
-        self.next = kept;
+        Ok(())
     }
 
     /// The next `n` OTs and the tweak of the first.
@@ -294,7 +299,9 @@ impl Stock {
         let mut out = Vec::with_capacity(n);
         while out.len() < n {
             if self.next == self.outputs.len() {
-                self.extend(end)?;
+                self.refill(end)?;
+                // A step may be kept whole.
+                continue;
             }
             let take = (n - out.len()).min(self.outputs.len() - self.next);
             let used = &mut self.outputs[self.next..self.next + take];
@@ -310,6 +317,7 @@ impl Stock {
 impl Drop for Stock {
     fn drop(&mut self) {
         Block::wipe(&mut self.inputs);
+        Block::wipe(&mut self.kept);
         Block::wipe(&mut self.outputs);
     }
 }
