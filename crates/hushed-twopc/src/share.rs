@@ -385,8 +385,8 @@ impl Drop for BitShare {
 
 /// Overwrites secret words. A plain fill behind an optimisation barrier: `zeroize` on a `Vec` writes
 /// byte by byte, which would cost more than most operations above.
-pub(crate) fn wipe(words: &mut [u64]) {
-    words.fill(0);
+pub(crate) fn wipe<T: Copy + Default>(words: &mut [T]) {
+    words.fill(T::default());
     std::hint::black_box(words.as_mut_ptr());
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }

@@ -11,8 +11,8 @@ use super::planes::bit_planes;
 use super::select::client_chooses;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
-use crate::ot::additive::{self, Choices, Deltas, Segment, additive};
+use crate::error::{TwopcError, expect_at_least, expect_len};
+use crate::ot::additive::{self, Choice, Offer, Products, Shape, additive};
 use crate::share::{Ring, Share, wipe};
 use hushed_net::Party;
 
@@ -38,12 +38,10 @@ pub enum Factor<'a> {
 /// Cost of [`square`] of `n` elements of `ring`.
 pub fn square_cost(n: usize, ring: Ring) -> Cost {
     let first = client_chooses(n);
-    let (width, side) = (ring.bits() - 1, |n| {
-        gilboa_segments(n, 1, ring.bits() - 1, ring.bits() - 1)
-    });
-    match width {
-        0 => Cost::ZERO,
-        _ => additive::cost(&side(first), &side(n - first)),
+    let side = |n| Some(Shape::of_values(n, ring.bits() - 1, ring.bits() - 1));
+    match ring.bits() {
+        1 => Cost::ZERO,
+        _ => additive::cost(side(first), side(n - first)),
     }
 }
 
@@ -63,17 +61,12 @@ pub fn square(ctx: &mut Ctx, x: &Share) -> Result<Share, TwopcError> {
     let (head, tail) = x.words().split_at(client_chooses(n));
     let client = ctx.party() == Party::Client;
     let (chosen, offered) = if client { (head, tail) } else { (tail, head) };
-    let (chosen, offered) = gilboa(
-        ctx,
-        Some(Side::new(chosen, width)),
-        Some(Side::new(offered, width)),
-        1,
-        width,
-    )?;
-    let cross = if client {
-        [chosen, offered]
-    } else {
-        [offered, chosen]
+    let shape = |n| Shape::of_values(n, width, width);
+    let offer = (shape(offered.len()), offered);
+    let products = gilboa(ctx, Some((shape(chosen.len()), chosen)), Some(offer))?;
+    let cross = match client {
+        true => [products.chosen.as_slice(), &products.offered],
+        false => [products.offered.as_slice(), &products.chosen],
     };
     let cross = Share::new(ring, cross.concat());
     Ok(own.add(&cross.shift_left(1)))
@@ -81,8 +74,7 @@ pub fn square(ctx: &mut Ctx, x: &Share) -> Result<Share, TwopcError> {
 
 /// Cost of [`mul`] of `n` elements of `ring`.
 pub fn mul_cost(n: usize, ring: Ring) -> Cost {
-    let side = gilboa_segments(n, 1, ring.bits(), ring.bits());
-    additive::cost(&side, &side)
+    mul_rows_cost(n, 1, ring)
 }
 
 /// x_i·y_i mod 2^ℓ.
@@ -95,8 +87,8 @@ pub fn mul(ctx: &mut Ctx, x: &Share, y: &Share) -> Result<Share, TwopcError> {
 
 /// Cost of [`mul_rows`].
 pub fn mul_rows_cost(rows: usize, cols: usize, ring: Ring) -> Cost {
-    let side = gilboa_segments(rows, cols, ring.bits(), ring.bits());
-    additive::cost(&side, &side)
+    let side = Some(rows_shape(rows, cols, ring));
+    additive::cost(side, side)
 }
 
 /// x_ij·r_i mod 2^ℓ for x of rows × cols, row by row, and r of `rows`. The bits of r choose.
@@ -120,126 +112,69 @@ pub fn mul_rows(
         r.ring().bits() as usize,
         ring.bits() as usize,
     )?;
-    let chooser = Side::new(r.words(), ring.bits());
-    let messenger = Side::new(x.words(), ring.bits());
-    let (chosen, offered) = gilboa(ctx, Some(chooser), Some(messenger), cols, ring.bits())?;
+    let shape = rows_shape(rows, cols, ring);
+    let products = gilboa(ctx, Some((shape, r.words())), Some((shape, x.words())))?;
     let factors = r.words().iter().flat_map(|r| std::iter::repeat_n(*r, cols));
-    let own = x
-        .words()
-        .iter()
-        .zip(factors)
-        .map(|(x, r)| x.wrapping_mul(r));
-    let mut out = Share::new(ring, own.collect());
-    out.add_assign(&Share::new(ring, chosen));
-    out.add_assign(&Share::new(ring, offered));
-    Ok(out)
+    let cross = products.chosen.iter().zip(&products.offered);
+    let terms = x.words().iter().zip(factors).zip(cross);
+    let sum = terms.map(|((x, r), (c, o))| x.wrapping_mul(r).wrapping_add(*c).wrapping_add(*o));
+    Ok(Share::new(ring, sum.collect()))
+}
+
+fn rows_shape(rows: usize, cols: usize, ring: Ring) -> Shape {
+    Shape {
+        messages: cols,
+        ..Shape::of_values(rows, ring.bits(), ring.bits())
+    }
 }
 
 /// Cost of [`ole`] of `n` products with `chooser` choosing by `bits` bits.
 pub fn ole_cost(n: usize, chooser: Party, bits: u32, ring: Ring) -> Cost {
-    let segments = gilboa_segments(n, 1, bits, ring.bits());
+    let shape = Some(Shape::of_values(n, bits, ring.bits()));
     match chooser {
-        Party::Client => additive::cost(&segments, &[]),
-        Party::Server => additive::cost(&[], &segments),
+        Party::Client => additive::cost(shape, None),
+        Party::Server => additive::cost(None, shape),
     }
 }
 
 /// Shares modulo 2^ℓ (`ring`) of a_i·b_i, of which each party knows one factor.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] if `bits` exceeds 64.
+/// [`TwopcError::Misuse`] unless `bits` is 1 to 64.
 pub fn ole(ctx: &mut Ctx, mine: Factor<'_>, ring: Ring) -> Result<Share, TwopcError> {
-    let words = match mine {
+    let shape = |n, bits| Shape::of_values(n, bits, ring.bits());
+    let mut products = match mine {
         Factor::Chooser { values, bits } => {
-            expect_at_most("ole", "bits", bits.into(), 64)?;
-            gilboa(ctx, Some(Side::new(values, bits)), None, 1, ring.bits())?.0
+            gilboa(ctx, Some((shape(values.len(), bits), values)), None)?
         }
         Factor::Messenger { values, bits } => {
-            expect_at_most("ole", "bits", bits.into(), 64)?;
-            gilboa(ctx, None, Some(Side::new(values, bits)), 1, ring.bits())?.1
+            gilboa(ctx, None, Some((shape(values.len(), bits), values)))?
         }
+    };
+    let words = match mine {
+        Factor::Chooser { .. } => std::mem::take(&mut products.chosen),
+        Factor::Messenger { .. } => std::mem::take(&mut products.offered),
     };
     Ok(Share::new(ring, words))
 }
 
-/// One direction of Gilboa's product.
-#[derive(Clone, Copy)]
-struct Side<'a> {
-    values: &'a [u64],
-    /// Bits of the chooser's values.
-    bits: u32,
-}
-
-impl<'a> Side<'a> {
-    fn new(values: &'a [u64], bits: u32) -> Side<'a> {
-        Side { values, bits }
-    }
-}
-
-/// Bits at and above the ring's change nothing.
-fn gilboa_segments(count: usize, messages: usize, bits: u32, width: u32) -> Vec<Segment> {
-    let segment = |j| Segment {
-        count,
-        messages,
-        width: width - j,
-    };
-    (0..bits.min(width)).map(segment).collect()
-}
-
-/// Shares modulo 2^width of the products chosen by this party and of those that the other chooses; each choosing value meets
-/// `messages` values. `chooser.values` has count, `messenger.values` count × messages words.
+/// Both directions of Gilboa's product: the shape and the values with which this party chooses, and those that it offers.
 fn gilboa(
     ctx: &mut Ctx,
-    chooser: Option<Side<'_>>,
-    messenger: Option<Side<'_>>,
-    messages: usize,
-    width: u32,
-) -> Result<(Vec<u64>, Vec<u64>), TwopcError> {
-    let mut planes = Vec::new();
-    let mut choices = Vec::new();
-    if let Some(side) = chooser {
-        let count = side.values.len();
-        let segments = gilboa_segments(count, messages, side.bits, width);
-        planes = bit_planes(side.values, segments.len() as u32);
-        let words = count.div_ceil(64);
-        let segments = segments.into_iter().enumerate();
-        choices.extend(segments.map(|(j, shape)| Choices {
-            shape,
-            bits: &planes[j * words..(j + 1) * words],
-        }));
-    }
-    let mut deltas = Vec::new();
-    if let Some(side) = messenger {
-        let count = side.values.len() / messages;
-        let segments = gilboa_segments(count, messages, side.bits, width);
-        deltas.extend(segments.into_iter().map(|shape| Deltas {
-            shape,
-            values: side.values,
-        }));
-    }
-    let products = additive(ctx, &deltas, &choices)?;
-    let chosen = chooser.map_or(0, |side| side.values.len() * messages);
-    let offered = messenger.map_or(0, |side| side.values.len());
-    let out = (
-        sum_shifted(&products.as_chooser, chosen),
-        sum_shifted(&products.as_messenger, offered),
-    );
+    chosen: Option<(Shape, &[u64])>,
+    offered: Option<(Shape, &[u64])>,
+) -> Result<Products, TwopcError> {
+    let mut planes = chosen.map_or(Vec::new(), |(shape, values)| {
+        bit_planes(values, shape.bits.min(shape.width))
+    });
+    let choice = chosen.map(|(shape, _)| Choice {
+        shape,
+        planes: &planes,
+    });
+    let offer = offered.map(|(shape, values)| Offer { shape, values });
+    let products = additive(ctx, offer, choice);
     wipe(&mut planes);
-    Ok(out)
-}
-
-/// Σ_j 2^j·parts[j], for parts of n words.
-fn sum_shifted(parts: &[u64], n: usize) -> Vec<u64> {
-    let mut sum = vec![0u64; n];
-    if n == 0 {
-        return sum;
-    }
-    for (j, part) in parts.chunks(n).enumerate() {
-        for (s, p) in sum.iter_mut().zip(part) {
-            *s = s.wrapping_add(p << j);
-        }
-    }
-    sum
+    products
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_len};
-use crate::ot::additive::{self, Choices, Deltas, Segment, additive};
+use crate::ot::additive::{self, Choice, Offer, Shape, additive};
 use crate::share::{BitShare, Ring, Share};
 use hushed_net::Party;
 
 /// Cost of [`mux`] of `n` elements of `ring`.
 pub fn mux_cost(n: usize, ring: Ring) -> Cost {
-    let segment = [Segment::single(n, ring.bits())];
-    additive::cost(&segment, &segment)
+    let shape = Some(Shape::of_bits(n, ring.bits()));
+    additive::cost(shape, shape)
 }
 
 /// b·x: x where the bit is 1, else 0. Exact.
@@ -22,7 +22,7 @@ pub fn mux_cost(n: usize, ring: Ring) -> Cost {
 /// [`TwopcError::Misuse`] unless there is one bit an element.
 pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> {
     expect_len("mux", "bits", b.len(), x.len())?;
-    let shape = Segment::single(x.len(), x.ring().bits());
+    let shape = Shape::of_bits(x.len(), x.ring().bits());
     let own: Vec<u64> = x.words().to_vec();
     let values = own.iter().enumerate().map(|(i, w)| {
         let mask = b.bit(i).wrapping_neg();
@@ -30,16 +30,16 @@ pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> 
     });
     // A Share, so that it is wiped.
     let values = Share::new(x.ring(), values.collect());
-    let deltas = Deltas {
+    let offer = Offer {
         shape,
         values: values.words(),
     };
-    let choices = Choices {
+    let choice = Choice {
         shape,
-        bits: b.words(),
+        planes: b.words(),
     };
-    let products = additive(ctx, &[deltas], &[choices])?;
-    let cross = products.as_messenger.iter().zip(&products.as_chooser);
+    let products = additive(ctx, Some(offer), Some(choice))?;
+    let cross = products.offered.iter().zip(&products.chosen);
     let sum = own.iter().zip(cross).enumerate().map(|(i, (w, (m, c)))| {
         (w & b.bit(i).wrapping_neg())
             .wrapping_add(*m)
@@ -75,8 +75,8 @@ pub fn bit_to_arith(ctx: &mut Ctx, b: &BitShare, ring: Ring) -> Result<Share, Tw
 pub(super) fn private_product_cost(n: usize, width: u32) -> Cost {
     let first = client_chooses(n);
     additive::cost(
-        &[Segment::single(first, width)],
-        &[Segment::single(n - first, width)],
+        Some(Shape::of_bits(first, width)),
+        Some(Shape::of_bits(n - first, width)),
     )
 }
 
@@ -97,18 +97,18 @@ pub(super) fn private_product(
     let ring = Ring::new(width);
     let values: Vec<u64> = (0..offered.len()).map(|i| offered.bit(i)).collect();
     let values = Share::new(ring, values);
-    let deltas = Deltas {
-        shape: Segment::single(offered.len(), width),
+    let offer = Offer {
+        shape: Shape::of_bits(offered.len(), width),
         values: values.words(),
     };
-    let choices = Choices {
-        shape: Segment::single(chosen.len(), width),
-        bits: chosen.words(),
+    let choice = Choice {
+        shape: Shape::of_bits(chosen.len(), width),
+        planes: chosen.words(),
     };
-    let products = additive(ctx, &[deltas], &[choices])?;
+    let products = additive(ctx, Some(offer), Some(choice))?;
     let parts = match client {
-        true => [&products.as_chooser, &products.as_messenger],
-        false => [&products.as_messenger, &products.as_chooser],
+        true => [&products.chosen, &products.offered],
+        false => [&products.offered, &products.chosen],
     };
     Ok(Share::new(ring, [parts[0].as_slice(), parts[1]].concat()))
 }

@@ -1,6 +1,6 @@
-//! Additive correlated OT with chosen choices: shares of x·d for a bit x of one party and a value d of the other.
+//! Additive correlated OT with chosen choices: shares of x·d for a value x of one party and a value d of the other, bit by bit.
 //!
-//! From a random correlated OT the messenger has two pads p₀, p₁ and the chooser (c, p_c), where a pad is the hash of
+//! **One bit x.** From a random correlated OT the messenger has two pads p₀, p₁ and the chooser (c, p_c), where a pad is the hash of
 //! the OT's block, cut to the message width w. With ω = p₁ − p₀ they hold shares p_c and −p₀ of c·ω mod 2^w. Beaver's
 //! trick moves this to the parties' own inputs: the chooser sends e = x ⊕ c, the messenger f = d − ω, and
 //!
@@ -11,16 +11,18 @@
 //! in which the messenger waits for e. e is uniform because c is; f is uniform to the chooser, who does not
 //! know the other pad (the hash is circular-correlation robust under the tweak of its OT's index).
 //!
-//! Choices are grouped in segments of one width, laid out by bit position (Gilboa's product takes one segment a bit, with messages of
-//! ring.bits − j bits). A segment can give each choice `messages` values: one OT whose pad is stretched by hashing under
-//! the tweaks (t ≪ 48) | index for t = 0, 1, …, two values a block if there is more than one.
+//! **A value of several bits** is Gilboa's sum (CRYPTO 1999): x·d = Σ_j 2^j·x_j·d mod 2^w, where bit j needs messages of w − j bits only. Choices are
+//! laid out by bit position, all elements of a position together.
 //!
-//! Bytes: chooser ⌈count/8⌉, messenger ⌈count·messages·width/8⌉, a segment. One round.
+//! **One choice for several values**: the OT's pad is stretched by hashing under the tweaks (t ≪ 48) | index for t = 0, 1, …, two
+//! values a block.
+//!
+//! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round.
 
+use super::{CotRecv, CotSend};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
-use crate::ot::{CotRecv, CotSend};
 use crate::share::wipe;
 use crate::wire;
 use hushed_math::bits::{Block, hash_blocks};
@@ -28,56 +30,66 @@ use hushed_net::{Kind, Party};
 
 const EXCHANGE: Kind = Kind(0x0310);
 
-/// The shape of a segment, which both parties know.
+/// The shape of a batch of products, which both parties know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The number of choices, one OT each.
+pub struct Shape {
+    /// The number of choosing values.
     pub count: usize,
-    /// Values that one choice selects; 1 to 2^17.
+    /// Values that each of them multiplies; 1 to 2^17.
     pub messages: usize,
-    /// Bits of a value, 1 to 64.
+    /// Bits of a choosing value, 1 to 64; one OT each. Those from `width` on change nothing and take none.
+    pub bits: u32,
+    /// Bits of the products, 1 to 64.
     pub width: u32,
 }
 
-/// Values d of a segment: `count × messages` words, choice by choice; bits above the width are ignored.
+/// The messenger's values d: `count × messages` words, choice by choice; bits above the width are ignored.
 #[derive(Clone, Copy)]
-pub struct Deltas<'a> {
-    /// The segment's shape.
-    pub shape: Segment,
+pub struct Offer<'a> {
+    /// The batch.
+    pub shape: Shape,
     /// The values.
     pub values: &'a [u64],
 }
 
-/// Choices x of a segment, packed 64 a word; bits above `count` are ignored.
+/// The chooser's values x as bit planes: for each bit position ⌈count/64⌉ words with the bits of all values. Bits above
+/// `count` are ignored.
 #[derive(Clone, Copy)]
-pub struct Choices<'a> {
-    /// The segment's shape.
-    pub shape: Segment,
-    /// The choice bits.
-    pub bits: &'a [u64],
+pub struct Choice<'a> {
+    /// The batch.
+    pub shape: Shape,
+    /// The planes, least significant first.
+    pub planes: &'a [u64],
 }
 
-/// Shares of all products: segment after segment, `count × messages` words each, reduced to the width.
+/// Shares of all products, `count × messages` words, reduced to the width; empty for a direction without a batch.
+#[derive(Default)]
 pub struct Products {
-    /// This party's shares of the products whose values it knows.
-    pub as_messenger: Vec<u64>,
-    /// This party's shares of the products whose choices it knows.
-    pub as_chooser: Vec<u64>,
+    /// This party's shares of the products whose values it offered.
+    pub offered: Vec<u64>,
+    /// This party's shares of the products that it chose.
+    pub chosen: Vec<u64>,
 }
 
 impl Drop for Products {
     fn drop(&mut self) {
-        wipe(&mut self.as_messenger);
-        wipe(&mut self.as_chooser);
+        wipe(&mut self.offered);
+        wipe(&mut self.chosen);
     }
 }
 
-impl Segment {
-    /// `count` choices of one value of `width` bits.
-    pub fn single(count: usize, width: u32) -> Segment {
-        Segment {
+impl Shape {
+    /// `count` single bits, each with one value of `width` bits.
+    pub fn of_bits(count: usize, width: u32) -> Shape {
+        Shape::of_values(count, 1, width)
+    }
+
+    /// `count` values of `bits` bits, each with one value of `width` bits.
+    pub fn of_values(count: usize, bits: u32, width: u32) -> Shape {
+        Shape {
             count,
             messages: 1,
+            bits,
             width,
         }
     }
@@ -86,287 +98,381 @@ impl Segment {
         self.count * self.messages
     }
 
+    /// Words of a plane.
     fn words(&self) -> usize {
         self.count.div_ceil(64)
     }
 
-    fn bytes_choices(&self) -> usize {
-        self.count.div_ceil(8)
+    /// The planes that matter.
+    fn planes(&self) -> u32 {
+        self.bits.min(self.width)
     }
 
-    fn bytes_values(&self) -> usize {
-        wire::packed_len(self.values(), self.width)
+    fn bytes_of_choice(&self) -> usize {
+        self.planes() as usize * self.count.div_ceil(8)
+    }
+
+    fn bytes_of_values(&self) -> usize {
+        let plane = |j| wire::packed_len(self.values(), self.width - j);
+        (0..self.planes()).map(plane).sum()
     }
 
     fn check(&self) -> Result<(), TwopcError> {
-        expect_at_least("additive OT", "width", self.width.into(), 1)?;
-        expect_at_most("additive OT", "width", self.width.into(), 64)?;
-        expect_at_least("additive OT", "messages", self.messages as u64, 1)?;
-        expect_at_most("additive OT", "messages", self.messages as u64, 1 << 17)
+        let name = "additive OT";
+        for bits in [self.bits, self.width] {
+            expect_at_least(name, "bits", bits.into(), 1)?;
+            expect_at_most(name, "bits", bits.into(), 64)?;
+        }
+        expect_at_least(name, "messages", self.messages as u64, 1)?;
+        expect_at_most(name, "messages", self.messages as u64, 1 << 17)
     }
 }
 
-/// Cost of [`additive`] over the segments in which the client and the server choose.
-pub fn cost(client_chooses: &[Segment], server_chooses: &[Segment]) -> Cost {
-    let choices = |s: &[Segment]| s.iter().map(|s| s.bytes_choices() as u64).sum::<u64>();
-    let values = |s: &[Segment]| s.iter().map(|s| s.bytes_values() as u64).sum::<u64>();
-    let cots = |s: &[Segment]| s.iter().map(|s| s.count as u64).sum::<u64>();
+/// Cost of [`additive`] with the batches in which the client and the server choose.
+pub fn cost(client_chooses: Option<Shape>, server_chooses: Option<Shape>) -> Cost {
+    let choice = |s: Option<Shape>| s.map_or(0, |s| s.bytes_of_choice() as u64);
+    let values = |s: Option<Shape>| s.map_or(0, |s| s.bytes_of_values() as u64);
+    let cots = |s: Option<Shape>| s.map_or(0, |s| u64::from(s.planes()) * s.count as u64);
     Cost::exchange(
-        choices(client_chooses) + values(server_chooses),
-        choices(server_chooses) + values(client_chooses),
+        choice(client_chooses) + values(server_chooses),
+        choice(server_chooses) + values(client_chooses),
     )
     .with_cots(cots(server_chooses), cots(client_chooses))
 }
 
-/// Shares of x·d for all choices and values of both directions, in one exchange. What one party
-/// passes as `deltas` meets, shape by shape, what the other passes as `choices`.
+/// Shares of x·d mod 2^width for all choosing and offered values of both directions, in one exchange. One party's `offer` has
+/// the shape of the other's `choice`.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] on a shape that does not fit its words.
 pub fn additive(
     ctx: &mut Ctx,
-    deltas: &[Deltas<'_>],
-    choices: &[Choices<'_>],
+    offer: Option<Offer<'_>>,
+    choice: Option<Choice<'_>>,
 ) -> Result<Products, TwopcError> {
-    for d in deltas {
-        d.shape.check()?;
-        expect_len("additive OT", "values", d.values.len(), d.shape.values())?;
+    let name = "additive OT";
+    if let Some(offer) = &offer {
+        offer.shape.check()?;
+        expect_len(name, "values", offer.values.len(), offer.shape.values())?;
     }
-    for c in choices {
-        c.shape.check()?;
-        expect_len("additive OT", "choice words", c.bits.len(), c.shape.words())?;
+    if let Some(choice) = &choice {
+        choice.shape.check()?;
+        let words = choice.shape.planes() as usize * choice.shape.words();
+        expect_at_least(
+            name,
+            "choice words",
+            choice.planes.len() as u64,
+            words as u64,
+        )?;
     }
+    let bytes = |f: fn(&Shape) -> usize, s: Option<&Shape>| s.map_or(0, f);
+    let (offered, chosen) = (
+        offer.as_ref().map(|o| &o.shape),
+        choice.as_ref().map(|c| &c.shape),
+    );
+    let mine = bytes(Shape::bytes_of_values, offered) + bytes(Shape::bytes_of_choice, chosen);
+    let theirs = bytes(Shape::bytes_of_choice, offered) + bytes(Shape::bytes_of_values, chosen);
+
+    // At both ends, and in both messages, the direction in which the client offers comes first.
     let client = ctx.party() == Party::Client;
-    let mut message = Vec::new();
-    let mut out = Products {
-        as_messenger: Vec::with_capacity(deltas.iter().map(|d| d.shape.values()).sum()),
-        as_chooser: Vec::with_capacity(choices.iter().map(|c| c.shape.values()).sum()),
-    };
-    // What a chooser must remember until the other's message is here: c and e.
-    let mut chosen = Vec::with_capacity(choices.len());
-    // At both ends, and in both messages, the direction in which the client is messenger comes first. Correlations
-    // are drawn segment by segment, so that their blocks are hashed while they are in the cache.
-    for messenger in [client, !client] {
-        if messenger {
-            for d in deltas.iter().filter(|d| d.shape.count > 0) {
-                let cot = ctx.ot.send(&mut ctx.session, d.shape.count)?;
-                offer(d, &cot, &mut message, &mut out.as_messenger);
+    let mut message = Vec::with_capacity(mine + 8);
+    let mut out = Products::default();
+    let mut pads = Pads::default();
+    let mut kept = Kept::default();
+    for offering in [client, !client] {
+        match (offering, &offer, &choice) {
+            (true, Some(offer), _) => pads = make_offer(ctx, offer, &mut message)?,
+            (false, _, Some(choice)) => {
+                out.chosen = vec![0; choice.shape.values()];
+                kept = make_choice(ctx, choice, &mut message, &mut out.chosen)?;
             }
-        } else {
-            for c in choices.iter().filter(|c| c.shape.count > 0) {
-                let cot = ctx.ot.recv(&mut ctx.session, c.shape.count)?;
-                chosen.push(choose(c, &cot, &mut message, &mut out.as_chooser));
-            }
+            _ => {}
         }
     }
-
-    let theirs = deltas
-        .iter()
-        .map(|d| d.shape.bytes_choices())
-        .sum::<usize>()
-        + choices
-            .iter()
-            .map(|c| c.shape.bytes_values())
-            .sum::<usize>();
     let reply = wire::exchange(&mut ctx.session, EXCHANGE, message, theirs)?;
     let mut reply = reply.as_slice();
-    for messenger in [client, !client] {
-        if messenger {
-            let mut shares = out.as_messenger.as_mut_slice();
-            for d in deltas {
-                let e = wire::take(&mut reply, d.shape.bytes_choices())?;
-                let e = wire::bits_from(e, d.shape.count);
-                let (own, rest) = shares.split_at_mut(d.shape.values());
-                settle_messenger(d, &e, own);
-                shares = rest;
+    for offering in [client, !client] {
+        match (offering, &offer, &choice) {
+            (true, Some(offer), _) => {
+                let e = wire::take(&mut reply, offer.shape.bytes_of_choice())?;
+                out.offered = vec![0; offer.shape.values()];
+                settle_offer(offer, &pads, e, &mut out.offered);
             }
-        } else {
-            let mut shares = out.as_chooser.as_mut_slice();
-            let present = choices.iter().filter(|c| c.shape.count > 0);
-            for (c, chosen) in present.zip(&mut chosen) {
-                let f = wire::take(&mut reply, c.shape.bytes_values())?;
-                let (own, rest) = shares.split_at_mut(c.shape.values());
-                settle_chooser(&c.shape, chosen, f, own)?;
-                wipe(&mut chosen.c);
-                shares = rest;
+            (false, _, Some(choice)) => {
+                let f = wire::take(&mut reply, choice.shape.bytes_of_values())?;
+                settle_choice(&choice.shape, &kept, f, &mut out.chosen)?;
             }
+            _ => {}
         }
     }
     Ok(out)
 }
 
-/// Random choices c and corrections e = x ⊕ c of one segment.
-struct Chosen {
+/// Most choices handled at a time, so that what is made and packed stays in the first-level caches.
+const CHUNK: usize = 512;
+
+/// Choices of a chunk: a multiple of 64, so that a chunk begins on a word of choices and ends on a byte of packed values.
+fn rows_a_chunk(messages: usize) -> usize {
+    (2048 / messages / 64 * 64).clamp(64, CHUNK)
+}
+
+/// The messenger's pads p₀ until e is there, plane after plane: planes of more than 32 bits come first, the rest
+/// takes half the memory. Bits above a plane's width are of no use.
+#[derive(Default)]
+struct Pads {
+    wide: Vec<u64>,
+    narrow: Vec<u32>,
+}
+
+impl Drop for Pads {
+    fn drop(&mut self) {
+        wipe(&mut self.wide);
+        wipe(&mut self.narrow);
+    }
+}
+
+/// What the chooser keeps until f is there: random choices c and corrections e = x ⊕ c, in planes.
+#[derive(Default)]
+struct Kept {
     c: Vec<u64>,
     e: Vec<u64>,
 }
 
-/// Most choices handled at a time, so that what is made and packed stays in the first-level caches.
-const CHUNK: usize = 512;
-
-/// Choices of a chunk: a multiple of 8, so that a chunk's packed values end on a byte, and enough to keep the
-/// hash's pipeline full.
-fn rows_a_chunk(messages: usize) -> usize {
-    (2048 / messages / 8 * 8).clamp(32, CHUNK)
-}
-
-/// Appends e to the message and the pads p_c to `out`.
-fn choose(
-    choices: &Choices<'_>,
-    cot: &CotRecv,
-    message: &mut Vec<u8>,
-    out: &mut Vec<u64>,
-) -> Chosen {
-    let shape = choices.shape;
-    let c = low_bits(&cot.blocks);
-    let e: Vec<u64> = c.iter().zip(choices.bits).map(|(c, x)| c ^ x).collect();
-    // The bits above `count` of the last word are the caller's: they must not travel.
-    let e = mask_tail(e, shape.count);
-    wire::bits_into(&e, shape.count, message);
-    let start = out.len();
-    out.resize(start + shape.values(), 0);
-    let mut pads = [Block::ZERO; CHUNK];
-    let mut first = cot.first_index;
-    let rows = rows_a_chunk(shape.messages);
-    let chunks = out[start..].chunks_mut(rows * shape.messages);
-    for (blocks, out) in cot.blocks.chunks(rows).zip(chunks) {
-        stretch(blocks, first, &mut pads, shape.messages, out);
-        first += rows as u64;
+impl Drop for Kept {
+    fn drop(&mut self) {
+        wipe(&mut self.c);
     }
-    Block::wipe(&mut pads);
-    Chosen { c, e }
 }
 
-/// Appends f to the message and the pads p₀ to `out`.
-fn offer(deltas: &Deltas<'_>, cot: &CotSend, message: &mut Vec<u8>, out: &mut Vec<u64>) {
-    let Segment {
-        messages, width, ..
-    } = deltas.shape;
-    let start = out.len();
-    out.resize(start + deltas.shape.values(), 0);
+/// Appends f to the message; returns the pads p₀.
+fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result<Pads, TwopcError> {
+    let Shape {
+        count,
+        messages,
+        width,
+        ..
+    } = offer.shape;
+    let mut kept = Pads::default();
+    if count == 0 {
+        return Ok(kept);
+    }
+    let wide = offer.shape.planes().min(width.saturating_sub(32));
+    let values = offer.shape.values();
+    kept.wide.reserve_exact(wide as usize * values);
+    kept.narrow
+        .reserve_exact((offer.shape.planes() - wide) as usize * values);
     let rows = rows_a_chunk(messages);
-    let mut f = vec![0u64; rows * messages];
-    let mut pads = [Block::ZERO; CHUNK];
+    let mut p0 = vec![0u64; rows * messages];
+    let mut f = p0.clone();
+    let mut hashed = [Block::ZERO; CHUNK];
     let mut flipped = [Block::ZERO; CHUNK];
-    let mut first = cot.first_index;
-    let chunks = out[start..].chunks_mut(rows * messages);
-    let chunks = chunks.zip(deltas.values.chunks(rows * messages));
-    for (blocks, (p0, values)) in cot.blocks.chunks(rows).zip(chunks) {
-        let flipped = &mut flipped[..blocks.len()];
-        for (x, b) in flipped.iter_mut().zip(blocks) {
-            *x = *b ^ cot.delta;
+    for j in 0..offer.shape.planes() {
+        let cot: CotSend = ctx.ot.send(&mut ctx.session, count)?;
+        let mut first = cot.first_index;
+        let chunks = cot.blocks.chunks(rows);
+        for (blocks, values) in chunks.zip(offer.values.chunks(rows * messages)) {
+            let flipped = &mut flipped[..blocks.len()];
+            for (x, b) in flipped.iter_mut().zip(blocks) {
+                *x = *b ^ cot.delta;
+            }
+            let (p0, f) = (&mut p0[..values.len()], &mut f[..values.len()]);
+            stretch(blocks, first, &mut hashed, messages, p0);
+            stretch(flipped, first, &mut hashed, messages, f);
+            // f holds p₁; f = d − (p₁ − p₀).
+            for ((f, p0), d) in f.iter_mut().zip(p0.iter()).zip(values) {
+                *f = d.wrapping_sub(f.wrapping_sub(*p0));
+            }
+            wire::pack_into(f, width - j, message);
+            if j < wide {
+                kept.wide.extend_from_slice(p0);
+            } else {
+                kept.narrow.extend(p0.iter().map(|p| *p as u32));
+            }
+            first += rows as u64;
         }
-        let f = &mut f[..values.len()];
-        stretch(blocks, first, &mut pads, messages, p0);
-        stretch(flipped, first, &mut pads, messages, f);
-        // f holds p₁; f = d − (p₁ − p₀).
-        for ((f, p0), d) in f.iter_mut().zip(p0.iter()).zip(values) {
-            *f = d.wrapping_sub(f.wrapping_sub(*p0));
-        }
-        wire::pack_into(f, width, message);
-        first += rows as u64;
     }
+    wipe(&mut p0);
+    wipe(&mut f);
+    Block::wipe(&mut hashed);
     Block::wipe(&mut flipped);
-    Block::wipe(&mut pads);
+    Ok(kept)
+}
+
+/// Appends e to the message and adds the chooser's part that needs no answer, Σ_j 2^j·(1 − 2e)·p_c, to `out`.
+fn make_choice(
+    ctx: &mut Ctx,
+    choice: &Choice<'_>,
+    message: &mut Vec<u8>,
+    out: &mut [u64],
+) -> Result<Kept, TwopcError> {
+    let Shape {
+        count, messages, ..
+    } = choice.shape;
+    let mut kept = Kept::default();
+    if count == 0 {
+        return Ok(kept);
+    }
+    let rows = rows_a_chunk(messages);
+    let mut pads = vec![0u64; rows * messages];
+    let mut hashed = [Block::ZERO; CHUNK];
+    let planes = choice.planes.chunks_exact(choice.shape.words());
+    for (j, x) in (0..choice.shape.planes()).zip(planes) {
+        let cot: CotRecv = ctx.ot.recv(&mut ctx.session, count)?;
+        let c = low_bits(&cot.blocks);
+        let mut e: Vec<u64> = c.iter().zip(x).map(|(c, x)| c ^ x).collect();
+        // The bits above `count` of the last word are the caller's: they must not travel.
+        clear_tail(&mut e, count);
+        wire::bits_into(&e, count, message);
+        let mut first = cot.first_index;
+        let chunks = cot.blocks.chunks(rows).zip(e.chunks(rows / 64));
+        for ((blocks, e), out) in chunks.zip(out.chunks_mut(rows * messages)) {
+            let pads = &mut pads[..out.len()];
+            stretch(blocks, first, &mut hashed, messages, pads);
+            update(out, pads, messages, [e, e], |sum, pad, e, _| {
+                sum.wrapping_add(negate_if(e, pad) << j)
+            });
+            first += rows as u64;
+        }
+        kept.c.extend_from_slice(&c);
+        kept.e.extend_from_slice(&e);
+    }
+    wipe(&mut pads);
+    Block::wipe(&mut hashed);
+    Ok(kept)
+}
+
+/// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀).
+fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
+    let Shape {
+        count,
+        messages,
+        width,
+        ..
+    } = offer.shape;
+    if count == 0 {
+        return;
+    }
+    let rows = rows_a_chunk(messages);
+    let chunk = rows * messages;
+    let mut buffer = vec![0u64; chunk];
+    let (mut wide, mut narrow) = (pads.wide.as_slice(), pads.narrow.as_slice());
+    for (j, e) in e.chunks(count.div_ceil(8)).enumerate() {
+        let e = wire::bits_from(e, count);
+        let chunks = out.chunks_mut(chunk).zip(offer.values.chunks(chunk));
+        for ((out, values), e) in chunks.zip(e.chunks(rows / 64)) {
+            let p0 = &mut buffer[..out.len()];
+            if width - j as u32 > 32 {
+                let (now, later) = wide.split_at(p0.len());
+                p0.copy_from_slice(now);
+                wide = later;
+            } else {
+                let (now, later) = narrow.split_at(p0.len());
+                p0.iter_mut().zip(now).for_each(|(p, n)| *p = u64::from(*n));
+                narrow = later;
+            }
+            // One pass over both: p₀ becomes e·d − (1 − 2e)·p₀ first.
+            update(p0, values, messages, [e, e], |p0, d, e, _| {
+                (d & e).wrapping_sub(negate_if(e, p0))
+            });
+            for (out, term) in out.iter_mut().zip(p0.iter()) {
+                *out = out.wrapping_add(term << j);
+            }
+        }
+    }
+    reduce(out, width);
+    wipe(&mut buffer);
+}
+
+/// out += Σ_j 2^j·(1 − 2e)·c·f, with f from the bytes of the peer's message.
+fn settle_choice(
+    shape: &Shape,
+    kept: &Kept,
+    mut f: &[u8],
+    out: &mut [u64],
+) -> Result<(), TwopcError> {
+    let Shape {
+        count,
+        messages,
+        width,
+        ..
+    } = *shape;
+    if count == 0 {
+        return Ok(());
+    }
+    let rows = rows_a_chunk(messages);
+    let planes = kept
+        .c
+        .chunks(shape.words())
+        .zip(kept.e.chunks(shape.words()));
+    for (j, (c, e)) in (0u32..).zip(planes) {
+        let masks = c.chunks(rows / 64).zip(e.chunks(rows / 64));
+        for (out, (c, e)) in out.chunks_mut(rows * messages).zip(masks) {
+            let bytes = wire::packed_len(out.len(), width - j);
+            let f = wire::unpack(wire::take(&mut f, bytes)?, width - j, out.len())?;
+            update(out, &f, messages, [c, e], |sum, f, c, e| {
+                sum.wrapping_add(negate_if(e, f & c) << j)
+            });
+        }
+    }
+    reduce(out, width);
+    Ok(())
 }
 
 /// `messages` pads of each block, block by block, into `out`.
-fn stretch(blocks: &[Block], first: u64, pads: &mut [Block], messages: usize, out: &mut [u64]) {
-    let pads = &mut pads[..blocks.len()];
+fn stretch(blocks: &[Block], first: u64, hashed: &mut [Block], messages: usize, out: &mut [u64]) {
+    let hashed = &mut hashed[..blocks.len()];
     if messages == 1 {
-        hash_blocks(first, blocks, pads);
-        for (o, p) in out.iter_mut().zip(pads.iter()) {
-            *o = p.low_u64();
+        hash_blocks(first, blocks, hashed);
+        for (o, h) in out.iter_mut().zip(hashed.iter()) {
+            *o = h.low_u64();
         }
         return;
     }
     for t in 0..messages.div_ceil(2) {
-        hash_blocks(((t as u64) << 48) | first, blocks, pads);
-        for (row, p) in out.chunks_mut(messages).zip(pads.iter()) {
-            row[2 * t] = p.low_u64();
+        hash_blocks(((t as u64) << 48) | first, blocks, hashed);
+        for (row, h) in out.chunks_mut(messages).zip(hashed.iter()) {
+            row[2 * t] = h.low_u64();
             if let Some(second) = row.get_mut(2 * t + 1) {
-                *second = p.high_u64();
+                *second = h.high_u64();
             }
         }
     }
 }
 
-/// own: p₀ → e·d − (1 − 2e)·p₀.
-fn settle_messenger(deltas: &Deltas<'_>, e: &[u64], own: &mut [u64]) {
-    let Segment {
-        messages, width, ..
-    } = deltas.shape;
-    let mask = u64::MAX >> (64 - width);
-    let settle = |own: &mut u64, d: u64, e: u64| {
-        // e is 0 or all ones: p₀ − 2·e·p₀ by complement, with no branch.
-        let signed = (*own ^ e).wrapping_sub(e);
-        *own = (d & e).wrapping_sub(signed) & mask;
-    };
-    if messages == 1 {
-        for ((own, d), &e) in own.chunks_mut(64).zip(deltas.values.chunks(64)).zip(e) {
-            for (i, (own, &d)) in own.iter_mut().zip(d).enumerate() {
-                settle(own, d, spread(e, i));
-            }
-        }
-        return;
-    }
-    let rows = own.chunks_mut(messages).zip(deltas.values.chunks(messages));
-    for (i, (own, d)) in rows.enumerate() {
-        let e = spread(e[i / 64], i % 64);
-        for (own, &d) in own.iter_mut().zip(d) {
-            settle(own, d, e);
-        }
-    }
-}
-
-/// own: p_c → (1 − 2e)·(p_c + c·f), with f from the bytes of the peer's message.
-fn settle_chooser(
-    shape: &Segment,
-    chosen: &Chosen,
-    f: &[u8],
-    own: &mut [u64],
-) -> Result<(), TwopcError> {
-    let Segment {
-        messages, width, ..
-    } = *shape;
-    let mask = u64::MAX >> (64 - width);
-    let settle = |own: &mut u64, f: u64, c: u64, e: u64| {
-        let sum = own.wrapping_add(f & c);
-        *own = (sum ^ e).wrapping_sub(e) & mask;
-    };
-    let rows = rows_a_chunk(messages);
-    let bytes = wire::packed_len(rows * messages, width);
-    let chunks = f.chunks(bytes).zip(own.chunks_mut(rows * messages));
-    for (k, (f, own)) in chunks.enumerate() {
-        let f = wire::unpack(f, width, own.len())?;
+/// out = f(out, value, m, m′) for each value, where m and m′ are the bits of its choice in two words of masks, spread to all zeros
+/// or all ones.
+#[inline(always)]
+fn update(
+    out: &mut [u64],
+    values: &[u64],
+    messages: usize,
+    masks: [&[u64]; 2],
+    f: impl Fn(u64, u64, u64, u64) -> u64,
+) {
+    let spread = |word: u64, i: usize| ((word >> i) & 1).wrapping_neg();
+    let words = masks[0].iter().zip(masks[1]);
+    let chunks = out.chunks_mut(64 * messages);
+    for ((out, values), (a, b)) in chunks.zip(values.chunks(64 * messages)).zip(words) {
         if messages == 1 {
-            // `rows` is CHUNK here, a multiple of 64.
-            let bits = chosen.c[k * rows / 64..]
-                .iter()
-                .zip(&chosen.e[k * rows / 64..]);
-            for ((own, f), (&c, &e)) in own.chunks_mut(64).zip(f.chunks(64)).zip(bits) {
-                for (i, (own, &f)) in own.iter_mut().zip(f).enumerate() {
-                    settle(own, f, spread(c, i), spread(e, i));
-                }
+            for (i, (out, value)) in out.iter_mut().zip(values).enumerate() {
+                *out = f(*out, *value, spread(*a, i), spread(*b, i));
             }
             continue;
         }
-        let rows_of_values = own.chunks_mut(messages).zip(f.chunks(messages));
-        for (i, (own, f)) in (k * rows..).zip(rows_of_values) {
-            let (c, e) = (chosen.c[i / 64], chosen.e[i / 64]);
-            let (c, e) = (spread(c, i % 64), spread(e, i % 64));
-            for (own, &f) in own.iter_mut().zip(f) {
-                settle(own, f, c, e);
+        let rows = out.chunks_mut(messages).zip(values.chunks(messages));
+        for (i, (out, values)) in rows.enumerate() {
+            let (a, b) = (spread(*a, i), spread(*b, i));
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = f(*out, *value, a, b);
             }
         }
     }
-    Ok(())
 }
 
-/// Bit i of a word as all zeros or all ones.
+/// −x where the mask is all ones, x where it is zero.
 #[inline(always)]
-fn spread(word: u64, i: usize) -> u64 {
-    ((word >> i) & 1).wrapping_neg()
+fn negate_if(mask: u64, x: u64) -> u64 {
+    (x ^ mask).wrapping_sub(mask)
 }
 
 /// The lsb of each block, packed.
@@ -378,97 +484,125 @@ pub(super) fn low_bits(blocks: &[Block]) -> Vec<u64> {
     blocks.chunks(64).map(pack).collect()
 }
 
-fn mask_tail(mut words: Vec<u64>, len: usize) -> Vec<u64> {
+fn clear_tail(words: &mut [u64], len: usize) {
     if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {
         *last &= (1u64 << used) - 1;
     }
-    words
+}
+
+fn reduce(words: &mut [u64], width: u32) {
+    let mask = u64::MAX >> (64 - width);
+    words.iter_mut().for_each(|w| *w &= mask);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, run_pair};
+    use crate::testing::{assert_cost, run_counted};
     use hushed_math::rng::SecretRng;
 
-    /// Both directions at once, over shapes with edges: one choice, a word's worth and around, several values a choice.
+    /// Words of random bits, the bits of absent elements too.
+    fn words(n: usize, seed: u64) -> Vec<u64> {
+        let mut rng = SecretRng::insecure_from_seed(seed);
+        (0..n).map(|_| rng.next_u64()).collect()
+    }
+
+    fn shape((count, messages, bits, width): (usize, usize, u32, u32)) -> Shape {
+        Shape {
+            count,
+            messages,
+            bits,
+            width,
+        }
+    }
+
+    /// The products in the clear.
+    fn expected(shape: Shape, planes: &[u64], values: &[u64]) -> Vec<u64> {
+        let mask = u64::MAX >> (64 - shape.width);
+        let x = |k: usize| {
+            let bit = |j: usize| (planes[j * shape.words() + k / 64] >> (k % 64)) & 1;
+            (0..shape.planes() as usize).fold(0, |x, j| x | bit(j) << j)
+        };
+        let product = |(i, d): (usize, &u64)| x(i / shape.messages).wrapping_mul(*d) & mask;
+        values.iter().enumerate().map(product).collect()
+    }
+
+    /// Both directions at once, over shapes with edges: one choice, a word's worth and around, chunks and around,
+    /// several values a choice, pads of both sizes.
     #[test]
     fn products_in_both_directions() {
         let shapes = [
-            (1, 1, 1),
-            (63, 1, 64),
-            (64, 1, 17),
-            (700, 1, 33),
-            (65, 2, 9),
-            (9, 700, 3),
-            (5, 7, 64),
-            (1030, 3, 12),
+            (1, 1, 1, 1),
+            (63, 1, 1, 64),
+            (64, 1, 5, 17),
+            (1100, 1, 3, 33),
+            (513, 1, 40, 40),
+            (65, 2, 9, 9),
+            (5, 7, 2, 64),
+            (130, 33, 4, 12),
+            (9, 700, 2, 34),
+            (0, 1, 8, 8),
+            (10, 1, 64, 16),
         ];
-        let shapes = shapes.map(|(count, messages, width)| Segment {
-            count,
-            messages,
-            width,
-        });
-        let half = shapes.len() / 2;
-        let mut rng = SecretRng::insecure_from_seed(1);
-        let mut words = |n: usize| (0..n).map(|_| rng.next_u64()).collect::<Vec<_>>();
-        let values: Vec<_> = shapes.iter().map(|s| words(s.values())).collect();
-        let bits: Vec<_> = shapes.iter().map(|s| words(s.words())).collect();
-        let deltas = |from: usize, to: usize| {
-            let one = |i: usize| Deltas {
-                shape: shapes[i],
-                values: &values[i],
-            };
-            (from..to).map(one).collect::<Vec<_>>()
-        };
-        let choices = |from: usize, to: usize| {
-            let one = |i: usize| Choices {
-                shape: shapes[i],
-                bits: &bits[i],
-            };
-            (from..to).map(one).collect::<Vec<_>>()
-        };
-        let all = shapes.len();
-        let (client, server) = run_pair(
-            |ctx| {
-                let out = additive(ctx, &deltas(0, half), &choices(half, all)).unwrap();
-                (out, ctx.session.stats())
-            },
-            |ctx| additive(ctx, &deltas(half, all), &choices(0, half)).unwrap(),
-        );
-        let (client, stats) = client;
-        assert_cost(&stats, cost(&shapes[half..], &shapes[..half]));
-        let mut mine = client.as_messenger.iter().chain(&client.as_chooser);
-        let mut theirs = server.as_chooser.iter().chain(&server.as_messenger);
-        for (s, (values, bits)) in shapes.iter().zip(values.iter().zip(&bits)) {
-            let mask = u64::MAX >> (64 - s.width);
-            for (i, value) in values.iter().enumerate() {
-                let k = i / s.messages;
-                let x = (bits[k / 64] >> (k % 64)) & 1;
-                let sum = mine.next().unwrap().wrapping_add(*theirs.next().unwrap());
-                assert_eq!(sum & mask, x.wrapping_mul(*value) & mask, "{s:?} {i}");
+        for (i, at) in shapes.iter().enumerate() {
+            let (a, b) = (shape(*at), shape(shapes[(i + 3) % shapes.len()]));
+            let [va, vb] = [a, b].map(|s| words(s.values(), 1));
+            let [xa, xb] = [a, b].map(|s| words(s.planes() as usize * s.words(), 2));
+            let offer = |shape, values| Some(Offer { shape, values });
+            let choice = |shape, planes| Some(Choice { shape, planes });
+            let (client, server, stats) = run_counted(
+                |ctx| additive(ctx, offer(a, &va), choice(b, &xb)).unwrap(),
+                |ctx| additive(ctx, offer(b, &vb), choice(a, &xa)).unwrap(),
+            );
+            assert_cost(&stats, cost(Some(b), Some(a)));
+            for (s, mine, theirs, x, v) in [
+                (a, &client.offered, &server.chosen, &xa, &va),
+                (b, &client.chosen, &server.offered, &xb, &vb),
+            ] {
+                let mask = u64::MAX >> (64 - s.width);
+                assert!(mine.iter().chain(theirs).all(|w| w & !mask == 0), "{s:?}");
+                let sum = mine.iter().zip(theirs);
+                let sum: Vec<u64> = sum.map(|(m, t)| m.wrapping_add(*t) & mask).collect();
+                assert_eq!(sum, expected(s, x, v), "{s:?}");
             }
         }
-        assert!(mine.next().is_none() && theirs.next().is_none());
+    }
+
+    #[test]
+    fn one_direction_alone() {
+        let s = shape((70, 1, 6, 20));
+        let (values, planes) = (words(70, 3), words(12, 4));
+        let offer = Offer {
+            shape: s,
+            values: &values,
+        };
+        let choice = Choice {
+            shape: s,
+            planes: &planes,
+        };
+        let (client, server, stats) = run_counted(
+            |ctx| additive(ctx, None, Some(choice)).unwrap(),
+            |ctx| additive(ctx, Some(offer), None).unwrap(),
+        );
+        assert_cost(&stats, cost(Some(s), None));
+        let sum = client.chosen.iter().zip(&server.offered);
+        let sum: Vec<u64> = sum.map(|(m, t)| m.wrapping_add(*t) & 0xf_ffff).collect();
+        assert_eq!(sum, expected(s, &planes, &values));
+        assert!(client.offered.is_empty() && server.chosen.is_empty());
     }
 
     #[test]
     fn shapes_are_checked() {
-        run_pair(
+        run_counted(
             |ctx| {
-                let shape = Segment::single(65, 8);
-                let short = Deltas {
-                    shape,
-                    values: &[0; 64],
-                };
-                assert!(additive(ctx, &[short], &[]).is_err());
-                let short = Choices { shape, bits: &[0] };
-                assert!(additive(ctx, &[], &[short]).is_err());
-                let wide = Deltas {
-                    shape: Segment::single(0, 65),
-                    values: &[],
-                };
-                assert!(additive(ctx, &[wide], &[]).is_err());
+                let s = Shape::of_bits(65, 8);
+                let offer = |shape, values| Some(Offer { shape, values });
+                let choice = |shape, planes| Some(Choice { shape, planes });
+                assert!(additive(ctx, offer(s, &[0; 64]), None).is_err());
+                assert!(additive(ctx, None, choice(s, &[0])).is_err());
+                for bad in [(0, 1, 1, 65), (0, 1, 1, 0), (0, 1, 0, 8), (0, 0, 1, 8)] {
+                    assert!(additive(ctx, offer(shape(bad), &[]), None).is_err());
+                }
             },
             |_| (),
         );
