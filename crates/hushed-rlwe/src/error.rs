@@ -167,6 +167,12 @@ pub enum RlweError {
         /// Requested width.
         ell: u32,
     },
+    /// A plaintext modulus that divides into the ciphertext modulus.
+    #[error("plaintext modulus {t} shares a factor with the ciphertext modulus")]
+    PlainModulus {
+        /// The modulus.
+        t: u64,
+    },
     /// A slice of the wrong length.
     #[error("{given} values given, {expected} expected")]
     Count {
@@ -180,6 +186,18 @@ pub enum RlweError {
     Positions {
         /// The ring degree.
         n: usize,
+    },
+    /// Flooding to the hiding asked for leaves no room for residues of that modulus.
+    #[error(
+        "noise of 2^{noise_bits} hidden to 2^-{hiding_bits} leaves no room for residues modulo {t}"
+    )]
+    NoRoomForFlood {
+        /// The plaintext modulus.
+        t: u64,
+        /// Bound on the noise of the answered ciphertext, log2.
+        noise_bits: u32,
+        /// Statistical distance asked for, as its negative log2.
+        hiding_bits: u32,
     },
     /// The noise leaves no room for a response of that ring.
     #[error(

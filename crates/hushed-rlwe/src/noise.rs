@@ -172,6 +172,15 @@ impl NoiseBound {
     }
 }
 
+/// The product of the first `limbs` primes, correctly rounded at every step.
+pub(crate) fn modulus(params: &RlweParams, limbs: usize) -> f64 {
+    params
+        .q()
+        .iter()
+        .take(limbs)
+        .fold(1.0, |acc, &q| acc * q as f64)
+}
+
 /// 2^`bits` exactly, for bits < 1023.
 pub(crate) fn power_of_two(bits: u32) -> f64 {
     f64::from_bits(u64::from(1023 + bits.min(1022)) << 52)

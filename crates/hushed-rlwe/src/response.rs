@@ -41,7 +41,7 @@ use crate::error::RlweError;
 use crate::evaluator::modulus_switch;
 use crate::keys::{PublicKey, SecretKey};
 use crate::message::RingScale;
-use crate::noise::{NoiseBound, power_of_two};
+use crate::noise::{NoiseBound, modulus, power_of_two};
 use crate::params::RlweParams;
 use crate::truncate::Truncation;
 
@@ -127,38 +127,18 @@ impl ResponseFormat {
         let input = NoiseBound::from_bits(input_noise_bits);
         for limbs in 1..=input_limbs.min(Truncation::MAX_LIMBS) {
             let scale = RingScale::new(params, limbs, ell)?;
-            let bits: u32 = (0..limbs).map(|i| params.basis().modulus(i).bits()).sum();
-            let modulus = params
-                .q()
-                .iter()
-                .take(limbs)
-                .fold(1.0, |acc, &q| acc * q as f64);
-            let capacity = modulus / power_of_two(ell);
+            let capacity = modulus(params, limbs) / power_of_two(ell);
             let arrived = input
                 .modulus_switch(params, input_limbs, limbs)
                 .add(&NoiseBound::fresh_public(params));
-            let fits = |&(bits_a, bits_b): &(u32, u32)| {
-                arrived
-                    .add(&NoiseBound::truncation(params, bits_a, bits_b))
-                    .value()
-                    <= capacity
-            };
-            // Every bit dropped of either part saves the same; of equal savings take the least noise.
-            let noise_of = |bits_a, bits_b| NoiseBound::truncation(params, bits_a, bits_b).value();
-            let choice = (0..bits)
-                .flat_map(|a| (0..bits).map(move |b| (a, b)))
-                .filter(fits)
-                .max_by(|&(a1, b1), &(a2, b2)| {
-                    let saved = (a1 + b1).cmp(&(a2 + b2));
-                    saved.then(noise_of(a2, b2).total_cmp(&noise_of(a1, b1)))
-                });
-            if let Some((bits_a, bits_b)) = choice {
+            if let Some((truncation, noise)) = Truncation::most(params, limbs, &arrived, capacity)?
+            {
                 return Ok(Self {
                     params: params.clone(),
                     input_limbs,
                     scale,
-                    truncation: Truncation::new(params, limbs, bits_a, bits_b)?,
-                    noise: arrived.add(&NoiseBound::truncation(params, bits_a, bits_b)),
+                    truncation,
+                    noise,
                 });
             }
         }

@@ -16,6 +16,7 @@ use hushed_math::{Coeff, Modulus, RnsPoly};
 use crate::codec::Reader;
 use crate::error::{CodecError, RlweError};
 use crate::message::check_limbs;
+use crate::noise::NoiseBound;
 use crate::params::RlweParams;
 
 /// How many low bits are dropped of either part, and what follows from it.
@@ -128,6 +129,31 @@ impl Truncation {
             a: field(bits_a),
             b: field(bits_b),
         })
+    }
+
+    /// The truncation that drops most, such that it and the noise that has `arrived` stay below `capacity` together; with that
+    /// total noise. `None` if even the untruncated parts do not fit. Every bit dropped of either part saves the
+    /// same; of equal savings the one with the least noise is taken.
+    pub(crate) fn most(
+        params: &Arc<RlweParams>,
+        limbs: usize,
+        arrived: &NoiseBound,
+        capacity: f64,
+    ) -> Result<Option<(Self, NoiseBound)>, RlweError> {
+        let bits: u32 = (0..limbs).map(|i| params.basis().modulus(i).bits()).sum();
+        let total = |(a, b)| arrived.add(&NoiseBound::truncation(params, a, b));
+        let choice = (0..bits)
+            .flat_map(|a| (0..bits).map(move |b| (a, b)))
+            .filter(|&drop| total(drop).value() <= capacity)
+            .max_by(|&x, &y| {
+                let saved = (x.0 + x.1).cmp(&(y.0 + y.1));
+                saved.then(total(y).value().total_cmp(&total(x).value()))
+            });
+        let Some(drop) = choice else { return Ok(None) };
+        Ok(Some((
+            Self::new(params, limbs, drop.0, drop.1)?,
+            total(drop),
+        )))
     }
 
     /// Bits sent for a coefficient of a and of b.

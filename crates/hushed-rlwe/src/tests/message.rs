@@ -4,7 +4,7 @@ use num_bigint::BigUint;
 
 use super::*;
 use crate::error::RlweError;
-use crate::message::{RingScale, plain_signed, signed_share};
+use crate::message::{PrimeScale, RingScale, plain_signed, signed_share};
 
 fn modulus(params: &RlweParams, limbs: usize) -> BigUint {
     params.q()[..limbs]
@@ -100,6 +100,50 @@ fn scale_down_is_the_rounded_quotient() {
             }
         }
     }
+}
+
+#[test]
+fn scaling_by_a_prime_is_the_rounded_quotient() {
+    let mut rng = rng(4);
+    let params = tiny();
+    for t in [3, 257, (1 << 32) - 5, (1 << 44) - 17, (1 << 50) - 1] {
+        for limbs in 1..=3 {
+            let q = modulus(&params, limbs);
+            let Ok(scale) = PrimeScale::new(&params, limbs, t) else {
+                continue; // 2^50 − 1 may share a factor with Q
+            };
+            let mut x = vec![0, 1, t - 1, t / 2, t / 2 + 1];
+            x.extend((5..256).map(|_| rng.next_u64() % t));
+            let up: Vec<BigUint> = x
+                .iter()
+                .map(|&x| (&q * x * 2u32 + t) / (BigUint::from(t) * 2u32))
+                .collect();
+            let scaled = scale.scale_up(&x).unwrap();
+            assert_eq!(scaled, to_poly(&params, limbs, &up), "limbs {limbs}, t {t}");
+            if q > BigUint::from(t) * 2u32 {
+                assert_eq!(scale.scale_down(&scaled).unwrap(), x);
+            }
+            // Around the boundaries (k + 1/2)·Q/t.
+            let mut values = vec![BigUint::ZERO, &q - 1u32, &q >> 1];
+            for &k in x.iter().take(80) {
+                let at = (&q * (BigUint::from(k) * 2u32 + 1u32)) / (BigUint::from(t) * 2u32);
+                values.extend([&at % &q, (&at + 1u32) % &q, (at + &q - 1u32) % &q]);
+            }
+            values.resize(256, BigUint::ZERO);
+            let down = scale.scale_down(&to_poly(&params, limbs, &values)).unwrap();
+            for (&got, c) in down.iter().zip(&values) {
+                let expected = (c * t * 2u32 + &q) / (&q * 2u32) % t;
+                assert_eq!(BigUint::from(got), expected, "limbs {limbs}, t {t}, c {c}");
+            }
+        }
+    }
+    assert!(PrimeScale::new(&params, 1, params.q()[0]).is_err());
+    assert!(PrimeScale::new(&params, 1, 1 << 20).is_err());
+    let scale = PrimeScale::new(&params, 1, 257).unwrap();
+    assert!(matches!(
+        scale.scale_up(&[0; 3]),
+        Err(RlweError::Count { .. })
+    ));
 }
 
 #[test]

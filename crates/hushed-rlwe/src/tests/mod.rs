@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod bytes;
+mod flooded;
 mod message;
 mod response;
 

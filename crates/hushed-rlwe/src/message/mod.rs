@@ -7,19 +7,22 @@
 //! *Up.* With r = (Q·x + 2^(ℓ-1)) mod 2^ℓ, ⌊Q·x/2^ℓ + 1/2⌋ = (Q·x + 2^(ℓ-1) − r)/2^ℓ, and Q ≡ 0 modulo q_i, so the residue is
 //! (2^(ℓ-1) − r)·2^-ℓ mod q_i: one word product for r, one modular product a prime.
 //!
-//! *Down.* C/Q ≡ Σ_i y_i/q_i modulo 1 with y_i = [C·(Q/q_i)^-1] mod q_i. Every y_i/q_i is taken as
-//! y_i·⌊2^(64w)/q_i⌋ in w words, too small by less than 2^(50-64w). The distance of 2^ℓ·C/Q + 1/2 to the integer below it is
-//! at least 1/(2Q) (its numerator over 2Q is odd), so the result is exact when
-//! 64w ≥ ℓ + 51 + log2(primes) + log2(Q), and w is chosen so.
+//! *Down.* The fraction C/Q in fixed point (`message::fraction`), in as many words as make the rounding exact; its top ℓ bits.
 //!
 //! Shares are secret: no branch and no index depends on them.
+
+mod fraction;
+mod prime;
 
 use std::sync::Arc;
 
 use hushed_math::bits::pack_bits;
 use hushed_math::poly::Domain;
-use hushed_math::{Coeff, Modulus, RnsPoly};
+use hushed_math::{Coeff, RnsPoly};
 use zeroize::Zeroizing;
+
+use fraction::{Fractions, with_words};
+pub use prime::PrimeScale;
 
 use crate::error::RlweError;
 use crate::params::RlweParams;
@@ -29,22 +32,11 @@ use crate::params::RlweParams;
 pub struct RingScale {
     params: Arc<RlweParams>,
     ell: u32,
-    limbs: Vec<LimbScale>,
+    fractions: Fractions,
     /// Q modulo 2^64.
     q_word: u64,
-    /// Words of the fixed-point fractions.
-    words: usize,
-}
-
-#[derive(Clone)]
-struct LimbScale {
-    modulus: Modulus,
-    /// 2^-ℓ modulo q_i.
-    inv_two_ell: u64,
-    /// (Q/q_i)^-1 modulo q_i.
-    garner: u64,
-    /// ⌊2^(64·words)/q_i⌋, least significant word first.
-    fraction: Vec<u64>,
+    /// 2^-ℓ modulo every q_i.
+    inverses: Vec<u64>,
 }
 
 impl RingScale {
@@ -57,49 +49,26 @@ impl RingScale {
         if !(1..=64).contains(&ell) {
             return Err(RlweError::RingBits { ell });
         }
-        let bad_count = RlweError::LimbCount {
-            given: limbs,
-            available: params.q_len(),
-        };
-        // 50-bit primes and MAX_WORDS words: at most five primes, four of them at ℓ = 64.
-        let log_q: u32 = (0..limbs.min(params.q_len()))
-            .map(|i| params.basis().modulus(i).bits())
-            .sum();
-        let words = (ell + 51 + 4 + log_q).div_ceil(64).max(MIN_WORDS as u32) as usize;
-        if limbs == 0 || limbs > params.q_len() || words > MAX_WORDS {
-            return Err(bad_count);
-        }
+        let fractions = Fractions::new(params, limbs, ell)?;
         let q_word = params
             .q()
             .iter()
             .take(limbs)
             .fold(1u64, |acc, &q| acc.wrapping_mul(q));
-        let limbs = (0..limbs)
-            .map(|i| {
-                let m = *params.basis().modulus(i);
-                let others = params
-                    .q()
-                    .iter()
-                    .take(limbs)
-                    .enumerate()
-                    .filter(|(j, _)| *j != i);
-                let cofactor = others.fold(1, |acc, (_, &q)| m.mul(acc, m.reduce(q)));
-                Some(LimbScale {
-                    modulus: m,
-                    inv_two_ell: m.inv(m.reduce_u128(1u128 << ell))?,
-                    garner: m.inv(cofactor)?,
-                    fraction: reciprocal(m.value(), words),
-                })
+        let inverses = (0..limbs)
+            .map(|i| params.basis().modulus(i))
+            // Odd primes: the inverse exists.
+            .map(|m| {
+                m.inv(m.reduce_u128(1u128 << ell))
+                    .ok_or(RlweError::RingBits { ell })
             })
-            // Distinct odd primes: every inverse exists.
-            .collect::<Option<Vec<_>>>()
-            .ok_or(bad_count)?;
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             params: params.clone(),
             ell,
-            limbs,
+            fractions,
             q_word,
-            words,
+            inverses,
         })
     }
 
@@ -110,7 +79,7 @@ impl RingScale {
 
     /// Primes of the ciphertexts.
     pub fn limbs(&self) -> usize {
-        self.limbs.len()
+        self.fractions.limbs()
     }
 
     /// ⌊Q/2^ℓ · x_i⌉ for N shares (bits above ℓ are ignored).
@@ -136,11 +105,11 @@ impl RingScale {
             self.params.basis(),
             &self.params.ciphertext_ids(self.limbs()),
         );
-        for (j, limb) in self.limbs.iter().enumerate() {
-            let m = &limb.modulus;
-            let half = m.mul(m.reduce(half), limb.inv_two_ell);
+        for (j, &inverse) in self.inverses.iter().enumerate() {
+            let m = self.params.basis().modulus(j);
+            let half = m.mul(m.reduce(half), inverse);
             for (out, &r) in out.limb_mut(j).iter_mut().zip(remainders.iter()) {
-                *out = m.sub(half, m.mul(m.reduce(r), limb.inv_two_ell));
+                *out = m.sub(half, m.mul(m.reduce(r), inverse));
             }
         }
         Ok(out)
@@ -151,10 +120,8 @@ impl RingScale {
     /// # Errors
     /// [`RlweError::Limbs`] unless `c` carries exactly the primes of this scale.
     pub fn scale_down(&self, c: &RnsPoly<Coeff>) -> Result<Vec<u64>, RlweError> {
-        let mut out = vec![0; self.params.n()];
-        self.check(c)?;
-        self.scale_down_unchecked(c, 0..self.params.n(), &mut out);
-        Ok(out)
+        check_limbs(&self.params, c, self.limbs())?;
+        Ok(self.scale_down_unchecked(c, 0..self.params.n()))
     }
 
     /// As [`RingScale::scale_down`], only for the coefficients at `positions`, in their order.
@@ -166,14 +133,12 @@ impl RingScale {
         c: &RnsPoly<Coeff>,
         positions: &[usize],
     ) -> Result<Vec<u64>, RlweError> {
-        self.check(c)?;
+        check_limbs(&self.params, c, self.limbs())?;
         let n = self.params.n();
         if positions.iter().any(|&i| i >= n) {
             return Err(RlweError::Positions { n });
         }
-        let mut out = vec![0; positions.len()];
-        self.scale_down_unchecked(c, positions.iter().copied(), &mut out);
-        Ok(out)
+        Ok(self.scale_down_unchecked(c, positions.iter().copied()))
     }
 
     /// As [`RingScale::scale_down`], appending the shares to `out` at ℓ bits each, densely packed.
@@ -190,60 +155,22 @@ impl RingScale {
         Ok(())
     }
 
-    fn check(&self, c: &RnsPoly<Coeff>) -> Result<(), RlweError> {
-        check_limbs(&self.params, c, self.limbs())
-    }
-
     fn scale_down_unchecked(
         &self,
         c: &RnsPoly<Coeff>,
-        positions: impl Iterator<Item = usize>,
-        out: &mut [u64],
-    ) {
-        match self.words {
-            3 => self.scale_down_words::<3>(c, positions, out),
-            4 => self.scale_down_words::<4>(c, positions, out),
-            5 => self.scale_down_words::<5>(c, positions, out),
-            _ => self.scale_down_words::<MAX_WORDS>(c, positions, out),
-        }
-    }
-
-    /// The fixed-point sum, W = self.words words a fraction.
-    fn scale_down_words<const W: usize>(
-        &self,
-        c: &RnsPoly<Coeff>,
-        positions: impl Iterator<Item = usize>,
-        out: &mut [u64],
-    ) {
-        // One half of the last place: bit 64W − ℓ − 1.
-        let mut start = [0u64; W];
-        let at = 64 * W as u32 - self.ell - 1;
-        start[(at / 64) as usize] = 1 << (at % 64);
-        let terms: Vec<(&LimbScale, &[u64], [u64; W])> = self
-            .limbs
-            .iter()
-            .enumerate()
-            .map(|(j, limb)| {
-                let mut fraction = [0; W];
-                fraction.copy_from_slice(&limb.fraction);
-                (limb, c.limb(j), fraction)
-            })
-            .collect();
-        for (out, i) in out.iter_mut().zip(positions) {
-            let mut sum = start;
-            for (limb, residues, fraction) in &terms {
-                let y = u128::from(limb.modulus.mul(residues[i], limb.garner));
-                let mut carry = 0u128;
-                for (sum, &f) in sum.iter_mut().zip(fraction) {
-                    // < 2^50·2^64 + 2^64 + 2^51: no overflow.
-                    let t = y * u128::from(f) + u128::from(*sum) + carry;
-                    *sum = t as u64;
-                    carry = t >> 64;
-                }
-                // The carry out of the top word is an integer: nothing modulo 1.
-            }
-            *out = sum[W - 1] >> (64 - self.ell);
-        }
+        positions: impl ExactSizeIterator<Item = usize>,
+    ) -> Vec<u64> {
+        let mut out = Vec::with_capacity(positions.len());
+        with_words!(self.fractions.words(), W => {
+            // One half of the last place: bit 64W − ℓ − 1.
+            let mut half = [0; W];
+            let at = 64 * W as u32 - self.ell - 1;
+            half[(at / 64) as usize] = 1 << (at % 64);
+            self.fractions.for_each(c, positions, half, |sum: [u64; W]| {
+                out.push(sum[W - 1] >> (64 - self.ell));
+            });
+        });
+        out
     }
 }
 
@@ -298,19 +225,4 @@ pub(crate) fn check_limbs<D: Domain>(
         given: c.ids().to_vec(),
         expected: params.ciphertext_ids(limbs),
     })
-}
-
-const MIN_WORDS: usize = 3;
-const MAX_WORDS: usize = 6;
-
-/// ⌊2^(64·words)/q⌋ by long division, least significant word first.
-fn reciprocal(q: u64, words: usize) -> Vec<u64> {
-    let mut out = vec![0; words];
-    let mut remainder = 1u128;
-    for word in out.iter_mut().rev() {
-        let dividend = remainder << 64;
-        *word = (dividend / u128::from(q)) as u64;
-        remainder = dividend % u128::from(q);
-    }
-    out
 }
