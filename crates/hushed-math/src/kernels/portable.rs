@@ -35,10 +35,10 @@ impl Tables {
     }
 }
 
-/// [0, q) → [0, q), natural order → bit-reversed values.
-pub(crate) fn forward(modulus: &Modulus, tables: &Tables, a: &mut [u64]) {
+/// [0, q) → [0, q), natural order → bit-reversed values; the first 2·`skipped` layers are done.
+pub(crate) fn forward(modulus: &Modulus, tables: &Tables, a: &mut [u64], skipped: u32) {
     let q2 = 2 * modulus.value();
-    let mut blocks = 1;
+    let mut blocks = 1 << (2 * skipped);
     while blocks < a.len() {
         let stride = a.len() / (2 * blocks);
         for (block, &[w, w_shoup]) in a

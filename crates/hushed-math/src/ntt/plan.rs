@@ -14,6 +14,9 @@ use crate::primes::is_prime;
 /// Largest log2 of a degree: the portable kernel's lazy sums are bounded for it.
 const MAX_LOG_N: u32 = 20;
 
+/// Least block of words that a kernel starts from in the middle of a transform.
+const LEAST_BLOCK: usize = 32;
+
 /// Tables and kernel of one transform. Shared by reference; never changes.
 pub struct NttPlan {
     n: usize,
@@ -78,11 +81,39 @@ impl NttPlan {
     /// If `a` has not n words.
     pub fn forward(&self, a: &mut [u64]) {
         assert_eq!(a.len(), self.n, "one word a coefficient");
+        self.transform(a, 0);
+    }
+
+    /// The layers after the first 2·`skipped`.
+    fn transform(&self, a: &mut [u64], skipped: u32) {
         match &self.tables {
-            Tables::Portable(tables) => portable::forward(self.modulus(), tables, a),
+            Tables::Portable(tables) => portable::forward(self.modulus(), tables, a, skipped),
             #[cfg(target_arch = "x86_64")]
-            Tables::Ifma(token, tables) => ifma::forward(*token, tables, a),
+            Tables::Ifma(token, tables) => ifma::forward(*token, tables, a, skipped),
         }
+    }
+
+    /// As [`NttPlan::forward`] for coefficients that are zero from `prefix` on, whatever `a` holds there.
+    ///
+    /// A layer whose blocks have their nonzero words in the first half leaves that half twice, (x, 0) → (x, x): these layers
+    /// are copies.
+    ///
+    /// # Panics
+    /// If `a` has not n words, or fewer than `prefix`.
+    pub fn forward_prefix(&self, a: &mut [u64], prefix: usize) {
+        assert!(
+            a.len() == self.n && prefix <= self.n,
+            "one word a coefficient"
+        );
+        // Kernels take two layers at a time and want blocks of some length.
+        let block = prefix.next_power_of_two().max(LEAST_BLOCK).min(self.n);
+        let skipped = (self.n / block).trailing_zeros() / 2;
+        let block = self.n >> (2 * skipped);
+        a[prefix..block].fill(0);
+        for start in (block..self.n).step_by(block) {
+            a.copy_within(..block, start);
+        }
+        self.transform(a, skipped);
     }
 
     /// Values in [0, q) to coefficients in [0, q), in place.

@@ -68,6 +68,33 @@ fn transforms_by_definition() {
 }
 
 #[test]
+fn zero_tails_need_no_layers() {
+    let mut rng = SecretRng::insecure_from_seed(3);
+    for cpu in Cpu::variants() {
+        for log_n in [0, 1, 4, 5, 6, 7, 8, 9, 13] {
+            let n = 1 << log_n;
+            for m in moduli(n) {
+                let plan = NttPlan::with_cpu(n, m, cpu).unwrap();
+                for prefix in [0, 1, 3, 8, 31, 32, 33, 64, 100, 128, 1000, n / 2, n] {
+                    let prefix = prefix.min(n);
+                    let full: Vec<u64> = (0..n).map(|_| rng.next_u64() % m.value()).collect();
+                    let (mut short, mut padded) = (full.clone(), full);
+                    padded[prefix..].fill(0);
+                    plan.forward(&mut padded);
+                    plan.forward_prefix(&mut short, prefix);
+                    assert_eq!(
+                        short,
+                        padded,
+                        "n = {n}, prefix = {prefix}, q = {}",
+                        m.value()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn kernels_agree_on_large_degrees() {
     let mut rng = SecretRng::insecure_from_seed(2);
     for log_n in 8..=16 {

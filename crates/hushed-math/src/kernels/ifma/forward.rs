@@ -10,19 +10,20 @@
 //! Cost in the first case: 3 multiply-adds for the product, 2 for the reduction, 3 additions a butterfly.
 
 use super::tables::{CACHED, RECORD, Tables};
-use super::{Factor, Lanes, load, load_factor, store};
+use super::{Factor, Lanes, load, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
-/// Transforms the n words at `a`.
+/// Transforms the n words at `a` from the layer with 4^`skipped` blocks on.
 ///
 /// # Safety
-/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses.
+/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses; 4^`skipped` blocks
+/// have at least 32 words each.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
+pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64, skipped: u32) {
     let lanes = Lanes::new(&tables.constants);
     let pairs = tables.forward.pairs.as_ptr();
     let tail = 1 << tables.tail;
-    let (mut size, mut blocks) = (tables.n, 1);
+    let (mut size, mut blocks) = (tables.n >> (2 * skipped), 1 << (2 * skipped));
     // SAFETY: blocks·size = n throughout; a layer with `blocks` blocks reads the pairs `blocks..2·blocks`, the one below
     // twice as many, up to pair n/8 at the least tail; records and words are cut in 16.
     unsafe {
@@ -107,38 +108,30 @@ unsafe fn tail16<const ROOM: u8, const EIGHT: bool>(
         if EIGHT {
             (a, b) = butterfly::<ROOM, 1>(l, a, b, load_factor(record.add(28)));
         }
-        // Pairs of words, by their first: x = a0 a2 b0 b2, y = a4 a6 b4 b6.
-        let words = load(record.add(24));
-        let f = Factor {
-            w: _mm512_permutexvar_epi64(_mm512_set_epi64(1, 1, 1, 1, 0, 0, 0, 0), words),
-            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 3, 3, 2, 2, 2, 2), words),
-        };
-        let x = _mm512_shuffle_i64x2::<0x44>(a, b);
-        let y = _mm512_shuffle_i64x2::<0xee>(a, b);
+        // Lanes alternate between a and b, so that twiddles repeat with a period that a load can broadcast.
+        // x = a0 b0 a1 b1 a2 b2 a3 b3, y the same of 4 to 7.
+        let f = load_pair(record.add(24));
+        let (low, high) = ([0, 8, 1, 9, 2, 10, 3, 11], [4, 12, 5, 13, 6, 14, 7, 15]);
+        let (x, y) = (pick(a, b, low), pick(a, b, high));
         let (x, y) = butterfly::<ROOM, 0>(l, x, y, f);
-        // x = a0 b0 a4 b4, y = a2 b2 a6 b6.
-        let words = load(record.add(16));
-        let f = Factor {
-            w: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), words),
-            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(7, 7, 6, 6, 5, 5, 4, 4), words),
-        };
-        let (x, y) = (
-            _mm512_shuffle_i64x2::<0x88>(x, y),
-            _mm512_shuffle_i64x2::<0xdd>(x, y),
-        );
+        // x = a0 b0 a4 b4 a1 b1 a5 b5, y the same plus 2.
+        let f = load_four(record.add(16));
+        let (low, high) = ([0, 1, 8, 9, 2, 3, 10, 11], [4, 5, 12, 13, 6, 7, 14, 15]);
+        let (x, y) = (pick(x, y, low), pick(x, y, high));
         let (x, y) = butterfly::<ROOM, 1>(l, x, y, f);
-        // Single words: x = a0 a2 b0 b2 a4 a6 b4 b6, y = a1 a3 b1 b3 a5 a7 b5 b7.
+        // x = a0 b0 a4 b4 a2 b2 a6 b6, y the same plus 1.
         let f = Factor {
             w: load(record),
             shoup: load(record.add(8)),
         };
-        let (x, y) = (_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+        let (x, y) = (
+            _mm512_shuffle_i64x2::<0x44>(x, y),
+            _mm512_shuffle_i64x2::<0xee>(x, y),
+        );
         let (x, y) = butterfly::<ROOM, 0>(l, x, y, f);
         let (x, y) = (l.finish(l.shrink(x)), l.finish(l.shrink(y)));
-        let order_a = _mm512_set_epi64(13, 5, 12, 4, 9, 1, 8, 0);
-        let order_b = _mm512_set_epi64(15, 7, 14, 6, 11, 3, 10, 2);
-        store(block, _mm512_permutex2var_epi64(x, order_a, y));
-        store(block.add(8), _mm512_permutex2var_epi64(x, order_b, y));
+        store(block, pick(x, y, [0, 8, 4, 12, 2, 10, 6, 14]));
+        store(block.add(8), pick(x, y, [1, 9, 5, 13, 3, 11, 7, 15]));
     }
 }
 

@@ -6,7 +6,7 @@
 //! x − y + (the bound of y), below 4q or 8q.
 
 use super::tables::{CACHED, RECORD, Tables};
-use super::{Factor, Lanes, load, load_factor, store};
+use super::{Factor, Lanes, load, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
 /// What a layer does with its sums.
@@ -151,37 +151,28 @@ unsafe fn tail16<const ROOM: u8, const EIGHT: bool>(
     // SAFETY: by the contract of this function.
     unsafe {
         let (a, b) = (load(block), load(block.add(8)));
-        // Single words: x = a0 a2 b0 b2 a4 a6 b4 b6, y = a1 a3 b1 b3 a5 a7 b5 b7.
+        // The lanes of the forward transform, backwards: x = a0 b0 a4 b4 a2 b2 a6 b6, y the same plus 1.
         let f = Factor {
             w: load(record),
             shoup: load(record.add(8)),
         };
-        let x = _mm512_permutex2var_epi64(a, _mm512_set_epi64(14, 12, 6, 4, 10, 8, 2, 0), b);
-        let y = _mm512_permutex2var_epi64(a, _mm512_set_epi64(15, 13, 7, 5, 11, 9, 3, 1), b);
+        let (low, high) = ([0, 8, 4, 12, 2, 10, 6, 14], [1, 9, 5, 13, 3, 11, 7, 15]);
+        let (x, y) = (pick(a, b, low), pick(a, b, high));
         let (x, y) = butterfly::<ROOM>(l, x, y, f, Layer::Wait);
-        // Pairs of words, by their first: x = a0 b0 a4 b4, y = a2 b2 a6 b6.
-        let words = load(record.add(16));
-        let f = Factor {
-            w: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0), words),
-            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(7, 7, 6, 6, 5, 5, 4, 4), words),
-        };
-        let (x, y) = (_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
-        let (x, y) = butterfly::<ROOM>(l, x, y, f, Layer::Reduce);
-        // x = a0 b0 a2 b2, y = a4 b4 a6 b6.
-        let words = load(record.add(24));
-        let f = Factor {
-            w: _mm512_permutexvar_epi64(_mm512_set_epi64(1, 1, 0, 0, 1, 1, 0, 0), words),
-            shoup: _mm512_permutexvar_epi64(_mm512_set_epi64(3, 3, 2, 2, 3, 3, 2, 2), words),
-        };
+        // x = a0 b0 a4 b4 a1 b1 a5 b5, y the same plus 2.
+        let f = load_four(record.add(16));
         let (x, y) = (
             _mm512_shuffle_i64x2::<0x44>(x, y),
             _mm512_shuffle_i64x2::<0xee>(x, y),
         );
+        let (x, y) = butterfly::<ROOM>(l, x, y, f, Layer::Reduce);
+        // x = a0 b0 a1 b1 a2 b2 a3 b3, y the same of 4 to 7.
+        let f = load_pair(record.add(24));
+        let (low, high) = ([0, 1, 4, 5, 8, 9, 12, 13], [2, 3, 6, 7, 10, 11, 14, 15]);
+        let (x, y) = (pick(x, y, low), pick(x, y, high));
         let (x, y) = butterfly::<ROOM>(l, x, y, f, if EIGHT { Layer::Wait } else { Layer::Reduce });
-        let (mut a, mut b) = (
-            _mm512_shuffle_i64x2::<0x88>(x, y),
-            _mm512_shuffle_i64x2::<0xdd>(x, y),
-        );
+        let mut a = pick(x, y, [0, 2, 4, 6, 8, 10, 12, 14]);
+        let mut b = pick(x, y, [1, 3, 5, 7, 9, 11, 13, 15]);
         if EIGHT {
             (a, b) = butterfly::<ROOM>(l, a, b, load_factor(record.add(28)), Layer::Reduce);
         }

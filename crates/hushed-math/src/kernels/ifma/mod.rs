@@ -189,15 +189,59 @@ unsafe fn load_factor(at: *const u64) -> Factor {
     }
 }
 
-/// Coefficients to values, both in [0, q), for the n of `tables`.
-pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64]) {
+/// Two words at `at`, then their w': w alternating over the lanes.
+///
+/// # Safety
+/// The four words must be readable.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn load_pair(at: *const u64) -> Factor {
+    // SAFETY: by the contract of this function; no alignment needed.
+    unsafe {
+        Factor {
+            w: _mm512_broadcast_i64x2(_mm_loadu_si128(at.cast())),
+            shoup: _mm512_broadcast_i64x2(_mm_loadu_si128(at.add(2).cast())),
+        }
+    }
+}
+
+/// Four words at `at`, then their w': w twice over the lanes.
+///
+/// # Safety
+/// The eight words must be readable.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn load_four(at: *const u64) -> Factor {
+    // SAFETY: by the contract of this function; no alignment needed.
+    unsafe {
+        Factor {
+            w: _mm512_broadcast_i64x4(_mm256_loadu_si256(at.cast())),
+            shoup: _mm512_broadcast_i64x4(_mm256_loadu_si256(at.add(4).cast())),
+        }
+    }
+}
+
+/// Lane i of the result is lane `lanes[i]` of a (0 to 7) or b (8 to 15).
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pick(a: __m512i, b: __m512i, lanes: [i64; 8]) -> __m512i {
+    let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
+    _mm512_permutex2var_epi64(a, _mm512_setr_epi64(l0, l1, l2, l3, l4, l5, l6, l7), b)
+}
+
+/// Coefficients to values, both in [0, q), for the n of `tables`; the first 2·`skipped` layers are done.
+pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32) {
     assert_eq!(a.len(), tables.n, "one word a coefficient");
-    // SAFETY: the token proves the instruction sets, the assertion the length.
+    assert!(
+        skipped == 0 || tables.n >> (2 * skipped) >= MIN_N,
+        "a layer above the tail"
+    );
+    // SAFETY: the token proves the instruction sets, the assertions the lengths.
     unsafe {
         match tables.room {
-            Room::Four => forward::transform::<4>(tables, a.as_mut_ptr()),
-            Room::Eight => forward::transform::<8>(tables, a.as_mut_ptr()),
-            Room::Sixty => forward::transform::<64>(tables, a.as_mut_ptr()),
+            Room::Four => forward::transform::<4>(tables, a.as_mut_ptr(), skipped),
+            Room::Eight => forward::transform::<8>(tables, a.as_mut_ptr(), skipped),
+            Room::Sixty => forward::transform::<64>(tables, a.as_mut_ptr(), skipped),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Record of the 16 words a = 0..8, b = 8..16, with twiddle u_s,i of the i-th block of stride s in it:
 //!
 //! ```text
-//! words  0..8    w of stride 1 in the order of lanes a0 a2 | b0 b2 | a4 a6 | b4 b6, words 8..16 their w'
+//! words  0..8    w of stride 1 in the order of lanes a0 b0 | a4 b4 | a2 b2 | a6 b6, words 8..16 their w'
 //! words 16..20   w of stride 2 for a0 b0 a4 b4,                            words 20..24 their w'
 //! words 24, 25   w of stride 4 for a, b,                                   words 26, 27 their w'
 //! words 28, 29   w and w' of stride 8
@@ -84,7 +84,7 @@ impl Direction {
         for (g, record) in records.chunks_exact_mut(RECORD).enumerate() {
             // Block i of stride s in group g is block 16/(2s)·g + i of the layer with n/(2s) blocks.
             let twiddle = |s: usize, i: usize| w[n / (2 * s) + 8 / s * g + i];
-            for (lane, i) in [0, 1, 4, 5, 2, 3, 6, 7].into_iter().enumerate() {
+            for (lane, i) in [0, 4, 2, 6, 1, 5, 3, 7].into_iter().enumerate() {
                 record[lane] = twiddle(1, i);
             }
             for (lane, i) in [0, 2, 1, 3].into_iter().enumerate() {
