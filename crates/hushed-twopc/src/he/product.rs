@@ -2,7 +2,7 @@
 //!
 //! leaf(p, α, γ) = Σ_β ct(p, α, β) · NTT(πrhs(V_p[β, γ])). Multipliers are transformed on the fly from integers unless
 //! they are held ready. Work is ordered so that what is used again is still in the second-level cache: for one
-//! prime, [`BETAS`] ciphertext limbs meet the multipliers of many columns γ in turn.
+//! prime, a few blocks β of all rows α meet the multipliers of many columns γ in turn ([`RESIDENT`]), strip by strip ([`STRIP`]).
 //!
 //! Every block is transformed and multiplied whatever its values are: weights and shares are secrets. Only the
 //! coefficients that the packing leaves empty are skipped.
@@ -14,8 +14,12 @@ use rayon::prelude::*;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Blocks along m that are handled together: 8 multiplier limbs and 16 ciphertext limbs of N = 2^13 words are 1.5 MiB.
-const BETAS: usize = 8;
+/// Words of multipliers and ciphertexts that are handled together: 1 MiB, about half of a second-level cache.
+const RESIDENT: usize = 1 << 17;
+
+/// Words of a limb that are multiplied with all that they meet before the next are touched: with up to 8 multiplier limbs,
+/// 16 KiB of a first-level cache.
+const STRIP: usize = 256;
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
@@ -79,12 +83,14 @@ fn accumulate(
     multiplier: &impl Multiplier,
     columns: &mut [Column],
 ) {
-    let (_, mb, _) = plan.blocks();
-    let (ntt, degree) = (basis.plan(limb), plan.degree());
+    let (kb, mb, _) = plan.blocks();
+    let (pointwise, degree) = (basis.plan(limb).pointwise(), plan.degree());
+    // Of each β: one multiplier limb, and both parts of k' ciphertexts.
+    let together = (RESIDENT / degree / (2 * kb + 1)).clamp(1, mb);
     let mut integers = Zeroizing::new(vec![0i64; super::encode::right_prefix(plan.window())]);
-    let mut buffer = Zeroizing::new(vec![0u64; BETAS * degree]);
-    for first in (0..mb).step_by(BETAS) {
-        let betas = first..(first + BETAS).min(mb);
+    let mut buffer = Zeroizing::new(vec![0u64; together * degree]);
+    for first in (0..mb).step_by(together) {
+        let betas = first..(first + together).min(mb);
         for column in columns.iter_mut() {
             let (p, gamma) = (column.p, column.gamma);
             for (beta, slot) in betas.clone().zip(buffer.chunks_exact_mut(degree)) {
@@ -99,14 +105,27 @@ fn accumulate(
                 .zip(buffer.chunks_exact(degree))
                 .map(|(beta, slot)| multiplier.ready(p, beta, gamma, limb).unwrap_or(slot))
                 .collect();
+            // (accumulator, the ciphertext limbs that it sums)
+            let mut rows: Vec<(&mut [u64], Vec<&[u64]>)> =
+                Vec::with_capacity(2 * column.sums.len());
             for (alpha, sum) in &mut column.sums {
                 let cts = &inputs[plan.inputs_of(p, *alpha)][betas.clone()];
-                let b: Vec<&[u64]> = cts.iter().map(|ct| ct.b.limb(limb)).collect();
-                ntt.pointwise()
-                    .dot_assign(sum.b.limb_mut(limb), &b, &factors);
-                let a: Vec<&[u64]> = cts.iter().map(|ct| ct.a.limb(limb)).collect();
-                ntt.pointwise()
-                    .dot_assign(sum.a.limb_mut(limb), &a, &factors);
+                rows.push((
+                    sum.b.limb_mut(limb),
+                    cts.iter().map(|ct| ct.b.limb(limb)).collect(),
+                ));
+                rows.push((
+                    sum.a.limb_mut(limb),
+                    cts.iter().map(|ct| ct.a.limb(limb)).collect(),
+                ));
+            }
+            for start in (0..degree).step_by(STRIP) {
+                let strip = start..(start + STRIP).min(degree);
+                let factors: Vec<&[u64]> = factors.iter().map(|f| &f[strip.clone()]).collect();
+                for (sum, cts) in &mut rows {
+                    let cts: Vec<&[u64]> = cts.iter().map(|c| &c[strip.clone()]).collect();
+                    pointwise.dot_assign(&mut sum[strip.clone()], &cts, &factors);
+                }
             }
         }
     }
@@ -115,10 +134,8 @@ fn accumulate(
 /// The transform modulo prime `limb` of a polynomial whose first coefficients are `integers` and whose others are zero.
 pub(crate) fn transform(basis: &RnsBasis, limb: usize, integers: &[i64], out: &mut [u64]) {
     let modulus = basis.modulus(limb);
-    let (head, tail) = out.split_at_mut(integers.len());
-    for (residue, &x) in head.iter_mut().zip(integers) {
+    for (residue, &x) in out.iter_mut().zip(integers) {
         *residue = modulus.reduce_signed(x);
     }
-    tail.fill(0);
-    basis.plan(limb).forward(out);
+    basis.plan(limb).forward_prefix(out, integers.len());
 }
