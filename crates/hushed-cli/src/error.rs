@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::bench::BenchError;
 use hushed_model::{CalibrationError, ModelError};
 
 /// The end of a run that did not go well.
@@ -38,6 +39,12 @@ pub enum CliError {
     #[error("the output could not be written: {0}")]
     Write(#[source] io::Error),
 
+    #[error("there is no measurement `{name}`: `hushed bench --list` names them")]
+    NoSuchBench { name: String },
+
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+
     #[error("{failed} of {of} checks of this machine failed: see above")]
     Doctor { failed: usize, of: usize },
 }
@@ -57,6 +64,9 @@ impl CliError {
             },
             Self::Unsupported { .. } | Self::Calibration(_) => 4,
             Self::Write(_) | Self::WriteFile { .. } => 8,
+            Self::NoSuchBench { .. } => 2,
+            Self::Bench(BenchError::Net(_)) => 5,
+            Self::Bench(_) => 70,
             Self::Doctor { .. } => 1,
         }
     }
@@ -77,6 +87,8 @@ impl CliError {
             Self::Calibration(_) => "calibration",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
+            Self::NoSuchBench { .. } => "usage",
+            Self::Bench(_) => "bench",
             Self::Doctor { .. } => "doctor",
         }
     }

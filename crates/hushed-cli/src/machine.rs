@@ -3,6 +3,8 @@
 use std::fs;
 use std::thread::available_parallelism;
 
+use serde_json::{Value, json};
+
 /// Facts that change how fast a run is or whether it fits.
 pub struct Machine {
     pub processor: String,
@@ -27,6 +29,30 @@ impl Machine {
             memory_free: kibibytes("/proc/meminfo", "MemAvailable:"),
         }
     }
+
+    pub fn json(&self) -> Value {
+        json!({ "processor": self.processor, "cores": self.cores, "memory": self.memory })
+    }
+}
+
+/// The most memory that this process has held since [`forget_peak`], in bytes.
+pub fn peak_memory() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmHWM:")
+}
+
+/// Starts the count of [`peak_memory`] anew. Where the system has no such thing the peak is that of the whole process, which is never too low.
+pub fn forget_peak() {
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Seconds that the living threads of this process have computed; 0 where the system does not count.
+pub fn processor_seconds() -> f64 {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let nanoseconds = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    nanoseconds.sum::<u64>() as f64 / 1e9
 }
 
 /// The value of `key` in a file of `key  value kB` lines, in bytes.

@@ -1,5 +1,6 @@
 //! One file a verb: its arguments, and how its result is shown.
 
+mod bench;
 mod calibrate;
 mod check;
 mod clear;
@@ -12,6 +13,7 @@ use crate::output::Output;
 
 #[derive(Subcommand)]
 pub enum Verb {
+    Bench(bench::Args),
     Calibrate(calibrate::Args),
     Check(check::Args),
     Clear(clear::Args),
@@ -21,6 +23,7 @@ pub enum Verb {
 impl Verb {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self {
+            Verb::Bench(args) => args.run(out),
             Verb::Calibrate(args) => args.run(out),
             Verb::Check(args) => args.run(out),
             Verb::Clear(args) => args.run(out),

@@ -1,0 +1,417 @@
+//! Protocols on shared inputs, checked against the clear.
+//!
+//! Inputs come from a fixed stream that both processes know: a measurement has no secrets. They are shared by the real protocol all the same.
+
+use hushed_net::Party;
+use hushed_twopc::func::gelu::{KAPPA, gelu_scaled};
+use hushed_twopc::func::inverse::reciprocal;
+use hushed_twopc::func::norm::{NormShape, normalise_rows};
+use hushed_twopc::func::softmax::{SCORES, exponentials};
+use hushed_twopc::func::{Format, rescale};
+use hushed_twopc::gadget::{self, Sign, mul_rows};
+use hushed_twopc::he::{
+    LinearShape, MatmulShape, OltShape, PreparedWeights, linear_client, linear_server,
+    matmul_shared,
+};
+use hushed_twopc::{BitShare, Ring, Share, TwopcError};
+use serde_json::{Value, json};
+
+use super::party::Peer;
+use super::{BenchError, Case};
+
+/// Inputs to results, in the clear.
+type Clear = Box<dyn Fn(&[Vec<f64>]) -> Vec<f64>>;
+type Protocol = Box<dyn Fn(&mut Peer, &[Share]) -> Result<Share, BenchError>>;
+
+/// A protocol from shared numbers to a shared number each, and the same in the clear.
+struct Numbers {
+    params: Value,
+    inputs: Vec<(Vec<f64>, Format)>,
+    protocol: Protocol,
+    clear: Clear,
+    /// Fraction bits of the result.
+    frac: u32,
+    shares: Vec<Share>,
+    result: Option<Share>,
+}
+
+impl Numbers {
+    fn case(
+        params: Value,
+        inputs: Vec<(Vec<f64>, Format)>,
+        frac: u32,
+        clear: impl Fn(&[Vec<f64>]) -> Vec<f64> + 'static,
+        protocol: impl Fn(&mut Peer, &[Share]) -> Result<Share, BenchError> + 'static,
+    ) -> Box<dyn Case> {
+        Box::new(Numbers {
+            params,
+            inputs,
+            protocol: Box::new(protocol),
+            clear: Box::new(clear),
+            frac,
+            shares: Vec::new(),
+            result: None,
+        })
+    }
+}
+
+impl Case for Numbers {
+    fn params(&self) -> Value {
+        self.params.clone()
+    }
+
+    fn prepare(&mut self, peer: &mut Peer) -> Result<(), BenchError> {
+        for (values, format) in &self.inputs {
+            let words = values.iter().map(|x| format.ring.encode(format.signed(*x)));
+            let words: Vec<u64> = words.collect();
+            let share = peer
+                .ctx
+                .share_input(Party::Client, format.ring, &words, words.len())?;
+            self.shares.push(share);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, peer: &mut Peer) -> Result<(), BenchError> {
+        self.result = Some((self.protocol)(peer, &self.shares)?);
+        Ok(())
+    }
+
+    fn error(&mut self, peer: &mut Peer) -> Result<Option<f64>, BenchError> {
+        let Some(result) = self.result.take() else {
+            return Ok(None);
+        };
+        let Some(words) = peer.ctx.open_to(Party::Client, &result)? else {
+            return Ok(None);
+        };
+        let inputs: Vec<Vec<f64>> = self.inputs.drain(..).map(|(values, _)| values).collect();
+        let unit = f64::from(self.frac).exp2();
+        let errors = words
+            .iter()
+            .map(|word| result.ring().decode(*word) as f64 / unit)
+            .zip((self.clear)(&inputs))
+            .map(|(found, exact)| (found - exact).abs());
+        Ok(errors.reduce(f64::max))
+    }
+}
+
+/// Only the making of correlated OTs.
+struct Cot {
+    count: usize,
+}
+
+impl Case for Cot {
+    fn params(&self) -> Value {
+        json!({ "count": self.count, "sender": "client" })
+    }
+
+    fn prepare(&mut self, _: &mut Peer) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn run(&mut self, peer: &mut Peer) -> Result<(), BenchError> {
+        // In portions, as protocols take them: nobody holds 64 MiB of blocks at once.
+        const PORTION: usize = 1 << 18;
+        let ctx = &mut peer.ctx;
+        let mut left = self.count;
+        while left > 0 {
+            let now = left.min(PORTION);
+            if ctx.is_client() {
+                drop(ctx.ot.send(&mut ctx.session, now)?);
+            } else {
+                drop(ctx.ot.recv(&mut ctx.session, now)?);
+            }
+            left -= now;
+        }
+        Ok(())
+    }
+
+    fn error(&mut self, _: &mut Peer) -> Result<Option<f64>, BenchError> {
+        Ok(None)
+    }
+}
+
+pub fn cot() -> Vec<Box<dyn Case>> {
+    vec![Box::new(Cot { count: 1 << 24 })]
+}
+
+pub fn products() -> Vec<Box<dyn Case>> {
+    let mut cases = Vec::new();
+    for (log_count, bits) in [(15, 32), (20, 32), (15, 64), (20, 64)] {
+        let format = Format::new(bits, if bits == 32 { 12 } else { 18 });
+        let n = 1 << log_count;
+        let scale = if bits == 32 { 8.0 } else { 1000.0 };
+        cases.push(Numbers::case(
+            json!({ "count": n, "bits": bits, "method": "gilboa" }),
+            vec![(spread(n, scale, 1), format), (spread(n, scale, 2), format)],
+            2 * format.frac,
+            move |x| {
+                let rounded = |x: f64| format.signed(x) as f64 / f64::from(format.frac).exp2();
+                let pairs = x[0].iter().zip(&x[1]);
+                pairs.map(|(a, b)| rounded(*a) * rounded(*b)).collect()
+            },
+            |peer, x| Ok(gadget::mul(&mut peer.ctx, &x[0], &x[1])?),
+        ));
+    }
+    cases
+}
+
+pub fn linear() -> Vec<Box<dyn Case>> {
+    let weights = [
+        (128, 768, 768),
+        (128, 768, 3072),
+        (128, 3072, 768),
+        (1, 50257, 768),
+        (128, 384, 1536),
+    ];
+    let shared = [(12, 128, 64, 128), (12, 128, 128, 64)];
+    let weights = weights.map(|(k, m, n)| by_weights(OltShape { k, m, n }));
+    let shared = shared.map(|(batch, k, m, n)| {
+        let shape = OltShape { k, m, n };
+        by_shares(MatmulShape { shape, batch })
+    });
+    weights.into_iter().chain(shared).collect()
+}
+
+fn by_weights(shape: OltShape) -> Box<dyn Case> {
+    const FRAC: u32 = 18;
+    const BITS: u32 = 20;
+    let OltShape { k, m, n } = shape;
+    // |w| < 0.1: a trained layer's range, as integers of 18 fraction bits.
+    let weights: Vec<i32> = spread(m * n, 0.1, 3)
+        .iter()
+        .map(|w| (w * f64::from(1 << FRAC)).round() as i32)
+        .collect();
+    let public = LinearShape {
+        shape,
+        weight_bits: BITS,
+    };
+    let clear = weights.clone();
+    let mut prepared = PreparedWeights::new(m, n, BITS, weights).ok();
+    let held = std::cell::RefCell::new(prepared.take());
+    Numbers::case(
+        json!({ "k": k, "m": m, "n": n, "bits": 64, "weights": "server" }),
+        vec![(spread(k * m, 4.0, 4), Format::new(64, FRAC))],
+        2 * FRAC,
+        move |x| {
+            let unit = f64::from(1 << FRAC);
+            let mut y = vec![0.0; k * n];
+            for (row, out) in x[0].chunks(m).zip(y.chunks_mut(n)) {
+                for (x, w) in row.iter().zip(clear.chunks(n)) {
+                    let x = (x * unit).round() / unit;
+                    out.iter_mut()
+                        .zip(w)
+                        .for_each(|(y, w)| *y += x * f64::from(*w) / unit);
+                }
+            }
+            y
+        },
+        move |peer, x| {
+            if peer.is_client() {
+                return Ok(linear_client(&mut peer.ctx, &peer.he, &x[0], &public)?);
+            }
+            let weights = held.borrow();
+            let weights = weights.as_ref().ok_or(BenchError::NoTransform)?;
+            Ok(linear_server(&mut peer.ctx, &peer.he, &x[0], weights)?)
+        },
+    )
+}
+
+fn by_shares(shape: MatmulShape) -> Box<dyn Case> {
+    const FRAC: u32 = 18;
+    let OltShape { k, m, n } = shape.shape;
+    let format = Format::new(64, FRAC);
+    Numbers::case(
+        json!({ "batch": shape.batch, "k": k, "m": m, "n": n, "bits": 64 }),
+        vec![
+            (spread(shape.batch * k * m, 4.0, 5), format),
+            (spread(shape.batch * m * n, 4.0, 6), format),
+        ],
+        2 * FRAC,
+        move |x| {
+            let unit = f64::from(1 << FRAC);
+            let rounded = |x: &f64| (x * unit).round() / unit;
+            let mut y = vec![0.0; shape.batch * k * n];
+            let operands = x[0].chunks(k * m).zip(x[1].chunks(m * n));
+            for ((a, b), y) in operands.zip(y.chunks_mut(k * n)) {
+                for (row, out) in a.chunks(m).zip(y.chunks_mut(n)) {
+                    for (a, b) in row.iter().zip(b.chunks(n)) {
+                        let a = rounded(a);
+                        out.iter_mut()
+                            .zip(b)
+                            .for_each(|(y, b)| *y += a * rounded(b));
+                    }
+                }
+            }
+            y
+        },
+        move |peer, x| {
+            Ok(matmul_shared(
+                &mut peer.ctx,
+                &peer.he,
+                &x[0],
+                &x[1],
+                &shape,
+            )?)
+        },
+    )
+}
+
+pub fn compare() -> Vec<Box<dyn Case>> {
+    [32, 64]
+        .map(|bits| {
+            let n = 1 << 20;
+            let format = Format::new(bits, 12);
+            Numbers::case(
+                json!({ "count": n, "bits": bits }),
+                vec![(spread(n, 1000.0, 7), format)],
+                0,
+                move |x| {
+                    x[0].iter()
+                        .map(|x| f64::from(format.signed(*x) < 0))
+                        .collect()
+                },
+                |peer, x| {
+                    let negative = gadget::msb(&mut peer.ctx, &x[0])?;
+                    Ok(as_bits(&negative))
+                },
+            )
+        })
+        .into()
+}
+
+/// Bits as numbers modulo 2: an XOR of two bits is their sum there.
+fn as_bits(bits: &BitShare) -> Share {
+    let words = (0..bits.len()).map(|i| bits.bit(i)).collect();
+    Share::new(Ring::new(1), words)
+}
+
+pub fn truncate() -> Vec<Box<dyn Case>> {
+    let (n, from) = (1 << 20, Format::new(64, 36));
+    vec![Numbers::case(
+        json!({ "count": n, "bits": 64, "shift": 18 }),
+        vec![(spread(n, 1000.0, 8), from)],
+        18,
+        |x| x[0].clone(),
+        |peer, x| {
+            Ok(gadget::truncate(
+                &mut peer.ctx,
+                &x[0],
+                18,
+                Sign::Bounded,
+                Ring::Z64,
+            )?)
+        },
+    )]
+}
+
+pub fn gelu() -> Vec<Box<dyn Case>> {
+    [17, 20]
+        .map(|log_count| {
+            let (n, to) = (1 << log_count, Format::new(64, 18));
+            let from = Format::new(64, 36);
+            // The argument and the result carry the factor κ, which belongs to the linear layers around.
+            let scaled = spread(n, 6.0 * KAPPA, 9);
+            Numbers::case(
+                json!({ "count": n, "function": "quartic", "bits": 64 }),
+                vec![(scaled, from)],
+                18,
+                |x| x[0].iter().map(|x| KAPPA * clear_gelu(x / KAPPA)).collect(),
+                move |peer, x| Ok(gelu_scaled(&mut peer.ctx, &x[0], 36, to)?),
+            )
+        })
+        .into()
+}
+
+pub fn softmax() -> Vec<Box<dyn Case>> {
+    [(960, 180), (1536, 128)]
+        .map(|(rows, cols)| {
+            Numbers::case(
+                json!({ "rows": rows, "columns": cols, "division": true }),
+                // In units of log 2, as attention gives them.
+                vec![(
+                    spread(rows * cols, 8.0 * std::f64::consts::LOG2_E, 10),
+                    SCORES,
+                )],
+                OUT_FRAC,
+                move |x| clear_softmax(&x[0], cols),
+                move |peer, x| Ok(full_softmax(peer, &x[0], rows, cols)?),
+            )
+        })
+        .into()
+}
+
+const OUT_FRAC: u32 = 12;
+
+/// Exponentials, their sums, one reciprocal a row, one product an element.
+fn full_softmax(
+    peer: &mut Peer,
+    scores: &Share,
+    rows: usize,
+    cols: usize,
+) -> Result<Share, TwopcError> {
+    const EXPONENTIAL: Format = Format::new(32, 13);
+    const INVERSE: Format = Format::new(32, 14);
+    /// Up to 256 exponentials of at most 1.04.
+    const SUM_BITS: u32 = EXPONENTIAL.frac + 9;
+    let ctx = &mut peer.ctx;
+    let e = exponentials(ctx, scores, rows, cols, EXPONENTIAL)?;
+    let sums = e.sum_rows(rows, cols);
+    let unit = f64::from(1u32 << EXPONENTIAL.frac);
+    let inverse = reciprocal(ctx, &sums, SUM_BITS, unit, INVERSE.frac, INVERSE.ring)?;
+    let y = mul_rows(ctx, &e, rows, cols, &inverse)?;
+    let shift = EXPONENTIAL.frac + INVERSE.frac - OUT_FRAC;
+    rescale(ctx, &y, shift, Sign::NonNegative, Ring::new(32))
+}
+
+pub fn norm() -> Vec<Box<dyn Case>> {
+    let (rows, width) = (128, 768);
+    let (from, to) = (Format::new(64, 36), Format::new(64, 18));
+    let shape = NormShape {
+        rows,
+        width,
+        centre: true,
+        epsilon: 1e-12,
+    };
+    vec![Numbers::case(
+        json!({ "rows": rows, "columns": width }),
+        vec![(spread(rows * width, 4.0, 11), from)],
+        to.frac,
+        move |x| x[0].chunks(width).flat_map(clear_norm).collect(),
+        move |peer, x| Ok(normalise_rows(&mut peer.ctx, &x[0], from, shape, to)?),
+    )]
+}
+
+/// Numbers between −scale and scale, the same for the same seed (SplitMix64).
+fn spread(count: usize, scale: f64, seed: u64) -> Vec<f64> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as i64 as f64 / i64::MAX as f64 * scale
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn clear_gelu(x: f64) -> f64 {
+    0.5 * x * (1.0 + libm::erf(x * std::f64::consts::FRAC_1_SQRT_2))
+}
+
+fn clear_softmax(scores: &[f64], cols: usize) -> Vec<f64> {
+    let row = |row: &[f64]| {
+        let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let e: Vec<f64> = row.iter().map(|s| (s - top).exp2()).collect();
+        let sum: f64 = e.iter().sum();
+        e.into_iter().map(move |e| e / sum)
+    };
+    scores.chunks(cols).flat_map(row).collect()
+}
+
+fn clear_norm(row: &[f64]) -> Vec<f64> {
+    let n = row.len() as f64;
+    let mean = row.iter().sum::<f64>() / n;
+    let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+    row.iter().map(|x| (x - mean) / variance.sqrt()).collect()
+}

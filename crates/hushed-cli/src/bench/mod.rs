@@ -1,0 +1,153 @@
+//! `hushed bench`: named measurements with stable rows, each against the clear answer.
+//!
+//! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to a core of its
+//! own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
+
+mod cases;
+mod local;
+mod pair;
+mod party;
+
+use hushed_net::{NetError, Shape};
+use hushed_twopc::TwopcError;
+use serde_json::Value;
+
+pub use pair::run_pair;
+pub use party::run_party;
+
+use party::Peer;
+
+/// Why a measurement stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Protocol(#[from] TwopcError),
+    #[error("a process of this measurement could not be {what}: {source}")]
+    Process {
+        what: &'static str,
+        source: std::io::Error,
+    },
+    #[error("the {party} process of this measurement ended early ({status}); its message is above")]
+    Ended { party: &'static str, status: String },
+    #[error("the {party} process said what this program does not understand")]
+    Garbled { party: &'static str },
+    #[error("the parameters of this measurement have no transform")]
+    NoTransform,
+}
+
+/// The network between the parties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Net {
+    /// As fast as it goes
+    Loopback,
+    /// 1 Gbit/s, 0.5 ms round trip
+    Lan,
+    /// 400 Mbit/s, 4 ms round trip
+    Wan,
+}
+
+impl Net {
+    pub fn name(self) -> &'static str {
+        match self {
+            Net::Loopback => "loopback",
+            Net::Lan => "lan",
+            Net::Wan => "wan",
+        }
+    }
+
+    fn shape(self) -> Option<Shape> {
+        match self {
+            Net::Loopback => None,
+            Net::Lan => Some(Shape::LAN),
+            Net::Wan => Some(Shape::WAN),
+        }
+    }
+}
+
+/// One size of a measurement between two parties. Both build the same one.
+pub trait Case {
+    fn params(&self) -> Value;
+
+    /// Shares the inputs; not timed.
+    fn prepare(&mut self, peer: &mut Peer) -> Result<(), BenchError>;
+
+    /// What is timed.
+    fn run(&mut self, peer: &mut Peer) -> Result<(), BenchError>;
+
+    /// The largest error of the last run against the clear, at the client; not timed.
+    fn error(&mut self, peer: &mut Peer) -> Result<Option<f64>, BenchError>;
+}
+
+/// What a name stands for.
+pub enum Kind {
+    /// One process.
+    Local(fn() -> Result<Vec<Value>, BenchError>),
+    /// Two processes.
+    Pair(fn() -> Vec<Box<dyn Case>>),
+}
+
+pub struct Suite {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub kind: Kind,
+}
+
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "ntt",
+        about: "negacyclic transform of one polynomial",
+        kind: Kind::Local(local::ntt),
+    },
+    Suite {
+        name: "cot",
+        about: "random correlated OTs",
+        kind: Kind::Pair(cases::cot),
+    },
+    Suite {
+        name: "ole",
+        about: "element-wise products of shares",
+        kind: Kind::Pair(cases::products),
+    },
+    Suite {
+        name: "olt",
+        about: "shared matrix times the server's weights, and shared times shared",
+        kind: Kind::Pair(cases::linear),
+    },
+    Suite {
+        name: "compare",
+        about: "sign of shared values",
+        kind: Kind::Pair(cases::compare),
+    },
+    Suite {
+        name: "truncate",
+        about: "truncation of shared values",
+        kind: Kind::Pair(cases::truncate),
+    },
+    Suite {
+        name: "gelu",
+        about: "GELU of shared values",
+        kind: Kind::Pair(cases::gelu),
+    },
+    Suite {
+        name: "softmax",
+        about: "softmax of shared rows",
+        kind: Kind::Pair(cases::softmax),
+    },
+    Suite {
+        name: "norm",
+        about: "LayerNorm of shared rows",
+        kind: Kind::Pair(cases::norm),
+    },
+];
+
+pub fn suite(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().find(|suite| suite.name == name)
+}
+
+/// The middle one; of an even number the upper of the two.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

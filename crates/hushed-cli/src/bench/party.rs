@@ -1,0 +1,148 @@
+//! One party of a measurement, in a process of its own.
+
+use std::time::{Duration, Instant};
+
+use hushed_math::cpu::Cpu;
+use hushed_math::rng::SecretRng;
+use hushed_net::channel::tcp::{self, Listener};
+use hushed_net::{Expect, Kind, Limits, NetError, Party, Session, Stats};
+use hushed_twopc::Ctx;
+use hushed_twopc::he::HeContext;
+use hushed_twopc::ot::ferret::FerretOt;
+use serde_json::{Value, json};
+
+use super::{BenchError, Case, Net, Suite, median};
+use crate::machine;
+
+/// A party with keys and correlations.
+pub struct Peer {
+    pub ctx: Ctx,
+    pub he: HeContext,
+    setup: Duration,
+    setup_stats: Stats,
+}
+
+const BARRIER: Kind = Kind(0x0700);
+
+impl Peer {
+    /// Exchanges keys and starts both directions of OT: what a session does once.
+    fn new(mut session: Session) -> Result<Peer, BenchError> {
+        let start = Instant::now();
+        let mut rng = SecretRng::from_os("bench");
+        let he = HeContext::exchange(&mut session, &mut rng)?;
+        let ot = FerretOt::new(&mut session, &mut rng)?;
+        let mut ctx = Ctx::new(session, rng, Box::new(ot));
+        for first in [Party::Client, Party::Server] {
+            if ctx.party() == first {
+                ctx.ot.send(&mut ctx.session, 1)?;
+            } else {
+                ctx.ot.recv(&mut ctx.session, 1)?;
+            }
+        }
+        Ok(Peer {
+            setup: start.elapsed(),
+            setup_stats: ctx.session.stats(),
+            ctx,
+            he,
+        })
+    }
+
+    pub fn is_client(&self) -> bool {
+        self.ctx.is_client()
+    }
+
+    /// Waits until the other party is here too.
+    fn meet(&mut self) -> Result<(), BenchError> {
+        let nothing = Expect::Exactly(0);
+        self.ctx.session.exchange(BARRIER, &[], nothing)?;
+        Ok(())
+    }
+}
+
+/// Runs every case of a suite as one party; `say` gets one object a case. The server announces its address by `say` first.
+pub fn run_party(
+    cases: Vec<Box<dyn Case>>,
+    suite: &Suite,
+    address: Option<&str>,
+    net: Net,
+    runs: usize,
+    mut say: impl FnMut(Value) -> Result<(), crate::error::CliError>,
+) -> Result<(), crate::error::CliError> {
+    let (party, socket) = match address {
+        Some(address) => (
+            Party::Client,
+            tcp::connect(address, Duration::from_secs(10)).map_err(BenchError::from)?,
+        ),
+        None => {
+            let listener = Listener::bind("127.0.0.1:0").map_err(BenchError::from)?;
+            say(json!({ "listening": listener.local_addr().to_string() }))?;
+            let accepted = listener.accept(|| false).map_err(BenchError::from)?;
+            let (socket, _) = accepted.ok_or(BenchError::Net(NetError::Closed))?;
+            (Party::Server, socket)
+        }
+    };
+    let channel = tcp::channel(socket, Limits::session()).map_err(BenchError::from)?;
+    let mut session = Session::new(party, Box::new(channel));
+    session.shape(net.shape());
+    let mut peer = Peer::new(session)?;
+    for mut case in cases {
+        machine::forget_peak();
+        say(measure(suite.name, case.as_mut(), &mut peer, runs)?)?;
+    }
+    peer.ctx.session.close().map_err(BenchError::from)?;
+    Ok(())
+}
+
+fn measure(
+    name: &str,
+    case: &mut dyn Case,
+    peer: &mut Peer,
+    runs: usize,
+) -> Result<Value, BenchError> {
+    case.prepare(peer)?;
+    let mut seconds = Vec::with_capacity(runs);
+    let mut cpu = Vec::with_capacity(runs);
+    let mut sum = (0, 0, 0);
+    // The first run touches memory and caches, and is thrown away.
+    for run in 0..=runs {
+        peer.meet()?;
+        let before = peer.ctx.session.stats();
+        let (start, used) = (Instant::now(), machine::processor_seconds());
+        case.run(peer)?;
+        peer.ctx.session.flush()?;
+        let busy = machine::processor_seconds() - used;
+        let spent = peer.ctx.session.stats().since(&before);
+        peer.meet()?; // both are done: the slower one counts
+        if run > 0 {
+            seconds.push(start.elapsed().as_secs_f64());
+            cpu.push(busy);
+            sum.0 += spent.bytes_sent;
+            sum.1 += spent.bytes_received;
+            sum.2 += spent.rounds;
+        }
+    }
+    let error = case.error(peer)?;
+    if !peer.is_client() {
+        return Ok(json!({ "cpu_seconds": median(cpu), "peak_rss": machine::peak_memory() }));
+    }
+    // Correlated OTs are made in large batches, so that one run may pay for several: bytes are the mean of the runs.
+    let mean = |total: u64| total / runs.max(1) as u64;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(json!({
+        "name": name,
+        "params": case.params(),
+        "threads": threads,
+        "seconds": median(seconds),
+        "runs": runs,
+        "setup_seconds": peer.setup.as_secs_f64(),
+        "setup_bytes": peer.setup_stats.bytes_sent + peer.setup_stats.bytes_received,
+        "bytes_up": mean(sum.0),
+        "bytes_down": mean(sum.1),
+        "rounds": mean(sum.2),
+        "cpu_seconds": median(cpu),
+        "peak_rss": machine::peak_memory(),
+        "error": error,
+        "precision": error.filter(|e| *e > 0.0).map(|e| -e.log2()),
+        "kernel": Cpu::get().kernel_name(),
+    }))
+}

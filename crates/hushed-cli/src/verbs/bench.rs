@@ -1,0 +1,115 @@
+//! `hushed bench`: how fast is it here?
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use crate::bench::{self, Kind, Net, SUITES, Suite};
+use crate::error::CliError;
+use crate::machine::Machine;
+use crate::output::Output;
+
+/// Measure protocols on this machine, two processes with a core each
+#[derive(clap::Args)]
+#[command(after_help = "Rows are described in docs/benchmarks.md.
+
+Examples:
+  hushed bench --list
+  hushed bench softmax --net lan --json
+  hushed bench all --json > results.jsonl")]
+pub struct Args {
+    /// What to measure; `all` for everything
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+
+    /// List the names
+    #[arg(long)]
+    list: bool,
+
+    /// The network between the parties
+    #[arg(long, value_enum, default_value = "loopback", env = "HUSHED_BENCH_NET")]
+    net: Net,
+
+    /// Runs of each size, of which the median counts; one more is thrown away
+    #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+
+    /// Be one party of a measurement (used by this program itself)
+    #[arg(long, hide = true)]
+    party: Option<Side>,
+
+    /// Where the server of a measurement listens
+    #[arg(long, hide = true, required_if_eq("party", "client"))]
+    address: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Side {
+    Client,
+    Server,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let Some(name) = self.name.as_ref().filter(|_| !self.list) else {
+            return SUITES.iter().try_for_each(|suite| {
+                let object = json!({ "name": suite.name, "about": suite.about });
+                out.result(object, || format!("{:<10} {}", suite.name, suite.about))
+            });
+        };
+        let chosen: Vec<&Suite> = match name.as_str() {
+            "all" => SUITES.iter().collect(),
+            name => bench::suite(name).into_iter().collect(),
+        };
+        if chosen.is_empty() {
+            return Err(CliError::NoSuchBench { name: name.clone() });
+        }
+        let machine = Machine::read();
+        for suite in chosen {
+            match (&suite.kind, self.party) {
+                (Kind::Local(measure), _) => {
+                    for row in measure()? {
+                        show(out, &machine, row)?;
+                    }
+                }
+                (Kind::Pair(cases), Some(_)) => {
+                    let say = |row: Value| out.result(row, String::new);
+                    let (address, runs) = (self.address.as_deref(), self.runs.into());
+                    bench::run_party(cases(), suite, address, self.net, runs, say)?;
+                }
+                (Kind::Pair(_), None) => {
+                    let row = |row| show(out, &machine, row);
+                    bench::run_pair(suite.name, self.net, self.runs.into(), row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(out: &Output, machine: &Machine, mut row: Value) -> Result<(), CliError> {
+    if let Some(fields) = row.as_object_mut() {
+        fields.insert("machine".to_owned(), machine.json());
+        fields.insert("commit".to_owned(), json!(env!("HUSHED_COMMIT")));
+    }
+    let line = describe(&row);
+    out.result(row, || line)
+}
+
+fn describe(row: &Value) -> String {
+    let number = |key: &str| row[key].as_f64();
+    let name = row["name"].as_str().unwrap_or_default();
+    let seconds = number("seconds").map_or_else(String::new, |s| match s {
+        s if s < 1e-3 => format!("{:.2} µs", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    });
+    let mut line = format!("{name:<9} {seconds:>10}");
+    if let (Some(up), Some(down)) = (number("bytes_up"), number("bytes_down")) {
+        line += &format!("  up {:8.3} MB  down {:8.3} MB", up / 1e6, down / 1e6);
+        line += &format!("  rounds {:>4}", row["rounds"]);
+    }
+    if let Some(error) = number("error") {
+        line += &format!("  error {error:.1e}");
+    }
+    format!("{line}  {}", row["params"])
+}
