@@ -6,8 +6,8 @@
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::{
-    KeySet, Positions, ResponseFormat, RingScale, RlweParams, SecretKey, SeededCiphertext,
-    add_automorphism, modulus_switch, plain_signed,
+    FloodedFormat, KeySet, Positions, PrimeScale, ResponseFormat, RingScale, RlweParams, SecretKey,
+    SeededCiphertext, add_automorphism, modulus_switch, plain_signed,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ fn main() {
         &[64],
     );
     preset("ole", &RlweParams::ole().expect("a preset"), &[64]);
+    flooded(&RlweParams::ole().expect("a preset"));
 }
 
 fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
@@ -111,6 +112,32 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
             sent.len()
         );
     }
+}
+
+/// One of the three primes of batched evaluation, noise and hiding as an inference needs them.
+fn flooded(params: &Arc<RlweParams>) {
+    let ok = "shapes of the preset";
+    let mut rng = SecretRng::from_os("benchmark");
+    let sk = SecretKey::generate(params, &mut rng);
+    let keys = KeySet::generate(&sk, &[], &mut rng).expect(ok);
+    let t = hushed_math::primes::ntt_primes(43, params.n(), 1)[0];
+    let format = FloodedFormat::for_prime(params, t, 55, 64).expect(ok);
+    let scale = PrimeScale::new(params, params.q_len(), t).expect(ok);
+    let message = scale.scale_up(&vec![1; params.n()]).expect(ok);
+    let ct = sk.encrypt_seeded(message, &mut rng).expect(ok).expand();
+    let mut sent = Vec::new();
+    report("answer, flooded", || {
+        sent.clear();
+        drop(black_box(format.answer(
+            &ct,
+            &keys.public,
+            &mut rng,
+            &mut sent,
+        )));
+    });
+    report("open, flooded", || drop(black_box(format.open(&sent, &sk))));
+    let (a, b) = format.coefficient_bits();
+    println!("  {:<28} {} bytes ({a} + {b} bits)", "response", sent.len());
 }
 
 fn report(what: &str, mut f: impl FnMut()) {

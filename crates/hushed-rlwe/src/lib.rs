@@ -16,6 +16,8 @@ pub mod encrypt;
 pub mod error;
 pub mod evaluator;
 pub mod flooded;
+#[cfg(any(test, feature = "insecure-test-parameters"))]
+pub mod fuzz;
 pub mod keys;
 pub mod message;
 pub mod noise;

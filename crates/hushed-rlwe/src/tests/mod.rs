@@ -4,6 +4,7 @@ mod arithmetic;
 mod bytes;
 mod flooded;
 mod message;
+mod mutations;
 mod response;
 
 use std::sync::Arc;

@@ -1,0 +1,70 @@
+//! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
+//!
+//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read. Rings are minute (feature
+//! `insecure-test-parameters`), so that a round is short and lengths are easily met.
+
+use std::sync::Arc;
+
+use hushed_math::rng::SecretRng;
+
+use crate::ciphertext::SeededCiphertext;
+use crate::keys::{KeySet, SecretKey};
+use crate::params::{RlweLiteral, RlweParams};
+use crate::response::{Positions, ResponseFormat};
+
+/// Galois elements of the key sets.
+pub const ELEMENTS: [usize; 2] = [5, 17];
+
+/// Ciphertexts in a list, and their primes.
+pub const LIST: (usize, usize) = (2, 2);
+
+/// N = 2^4. Insecure.
+///
+/// # Panics
+/// Never: the literal is a constant that tests build.
+pub fn params() -> Arc<RlweParams> {
+    let literal = RlweParams::olt_small().map(|params| params.literal().clone());
+    let minute =
+        literal.and_then(|l| RlweParams::insecure_for_tests(RlweLiteral { log_n: 4, ..l }));
+    minute.unwrap_or_else(|error| panic!("a constant literal: {error}"))
+}
+
+/// A key set for [`ELEMENTS`].
+///
+/// # Panics
+/// If accepted bytes are not what the set encodes to.
+pub fn key_set(params: &Arc<RlweParams>, data: &[u8]) {
+    if let Ok(set) = KeySet::from_bytes(params, &ELEMENTS, data) {
+        assert_eq!(set.to_bytes(), data);
+    }
+}
+
+/// A list of ciphertexts as [`LIST`] says.
+///
+/// # Panics
+/// If accepted bytes are not what the list encodes to.
+pub fn ciphertexts(params: &Arc<RlweParams>, data: &[u8]) {
+    let (count, limbs) = LIST;
+    if let Ok(list) = SeededCiphertext::list_from_bytes(params, limbs, count, data) {
+        let again = SeededCiphertext::list_to_bytes(params, limbs, &list);
+        assert_eq!(again.as_deref(), Ok(data));
+        list.into_iter().for_each(|ct| drop(ct.expand()));
+    }
+}
+
+/// A response of 64-bit shares with three used coefficients.
+///
+/// # Panics
+/// If the format of a constant shape is refused, or shares of another count come out.
+pub fn response(params: &Arc<RlweParams>, data: &[u8]) {
+    let mut rng = SecretRng::from_os("fuzz");
+    let key = SecretKey::generate(params, &mut rng);
+    let format = ResponseFormat::for_ring(params, 64, 20);
+    let used = Positions::new(params, vec![1, 5, 6]);
+    let (Ok(format), Ok(used)) = (format, used) else {
+        panic!("constant shapes")
+    };
+    if let Ok(shares) = format.open(data, &key, &used) {
+        assert_eq!(shares.len(), 3);
+    }
+}

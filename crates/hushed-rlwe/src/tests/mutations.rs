@@ -1,0 +1,62 @@
+//! The fuzz bodies over good bytes and 10,000 seeded mutations of them.
+
+use super::*;
+use crate::SeededCiphertext;
+use crate::fuzz;
+use crate::keys::{KeySet, SecretKey};
+use crate::response::{Positions, ResponseFormat};
+
+fn replay(seed: u64, good: &[u8], body: impl Fn(&[u8])) {
+    body(good);
+    let mut rng = rng(seed);
+    for _ in 0..10_000 {
+        let mut data = good.to_vec();
+        for _ in 0..=rng.next_u64() % 4 {
+            let at = rng.next_u64() as usize % data.len().max(1);
+            match rng.next_u64() % 8 {
+                0 => data.truncate(at),
+                1 => data.extend_from_within(at..),
+                2 => data.drain(..at.min(8)).for_each(drop),
+                _ => {
+                    if let Some(byte) = data.get_mut(at) {
+                        *byte = rng.next_u64() as u8;
+                    }
+                }
+            }
+        }
+        body(&data);
+    }
+}
+
+#[test]
+fn key_sets() {
+    let params = fuzz::params();
+    let mut rng = rng(1);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let set = KeySet::generate(&sk, &fuzz::ELEMENTS, &mut rng).unwrap();
+    replay(2, &set.to_bytes(), |data| fuzz::key_set(&params, data));
+}
+
+#[test]
+fn ciphertext_lists() {
+    let params = fuzz::params();
+    let mut rng = rng(3);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let (count, limbs) = fuzz::LIST;
+    let zero = || RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
+    let list: Vec<_> = (0..count)
+        .map(|_| sk.encrypt_seeded(zero(), &mut rng).unwrap())
+        .collect();
+    let good = SeededCiphertext::list_to_bytes(&params, limbs, &list).unwrap();
+    replay(4, &good, |data| fuzz::ciphertexts(&params, data));
+}
+
+#[test]
+fn responses() {
+    let params = fuzz::params();
+    let format = ResponseFormat::for_ring(&params, 64, 20).unwrap();
+    let used = Positions::new(&params, vec![1, 5, 6]).unwrap();
+    let mut good = vec![0; format.bytes(used.len())];
+    rng(5).fill_bytes(&mut good);
+    replay(6, &good, |data| fuzz::response(&params, data));
+}
