@@ -14,11 +14,13 @@ mod answer;
 mod attention;
 mod backend;
 mod embed;
+mod establish;
 pub mod formats;
 pub mod layers;
 
 pub use answer::embeddings;
 pub use backend::{Acts, Input, Layers, Scores, SiteCost, TwopcBackend};
+pub use establish::agreement;
 
 use hushed_model::ModelError;
 use hushed_twopc::TwopcError;
