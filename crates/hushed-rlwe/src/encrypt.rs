@@ -1,7 +1,9 @@
 //! Encryption and decryption. Messages arrive already scaled into Z_Q (see [`crate::message`]).
 
+use std::sync::Arc;
+
 use hushed_math::rng::SecretRng;
-use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly, sample};
+use hushed_math::{Coeff, Eval, RnsBasis, RnsPoly, SecretPoly, sample};
 
 use crate::ciphertext::{Ciphertext, SeededCiphertext, StreamDomain, uniform};
 use crate::error::RlweError;
@@ -106,8 +108,7 @@ impl PublicKey {
         ct.check(params)?;
         let ids = ct.b.ids().to_vec();
         let u = sample::ternary(rng, params.n());
-        let u =
-            SecretPoly::new(RnsPoly::<Coeff>::from_signed(params.basis(), &ids, &u).into_eval());
+        let u = SecretPoly::new(small(params.basis(), &ids, &u).into_eval());
         let mut part = |mut sum: RnsPoly<Eval>, key: &RnsPoly<Eval>| {
             for (j, &id) in ids.iter().enumerate() {
                 let pointwise = params.basis().plan(id).pointwise();
@@ -115,7 +116,7 @@ impl PublicKey {
             }
             let mut sum = sum.into_coeff();
             let e = sample::centred_binomial(rng, params.n());
-            let e = SecretPoly::new(RnsPoly::<Coeff>::from_signed(params.basis(), &ids, &e));
+            let e = SecretPoly::new(small(params.basis(), &ids, &e));
             sum.add_assign(e.expose());
             sum
         };
@@ -123,4 +124,17 @@ impl PublicKey {
         let a = part(ct.a, &self.a);
         Ok((b, a))
     }
+}
+
+/// Secret or noise coefficients under the primes `ids`: integers far smaller than any prime, so that adding the prime to the
+/// negative ones, by mask, is all the reduction there is.
+pub(crate) fn small(basis: &Arc<RnsBasis>, ids: &[usize], coefficients: &[i64]) -> RnsPoly<Coeff> {
+    let mut poly = RnsPoly::zero(basis, ids);
+    for (j, &id) in ids.iter().enumerate() {
+        let q = basis.modulus(id).value();
+        for (residue, &c) in poly.limb_mut(j).iter_mut().zip(coefficients) {
+            *residue = (c as u64).wrapping_add(q & (c >> 63) as u64);
+        }
+    }
+    poly
 }

@@ -14,10 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::ntt::reverse_bits;
 use hushed_math::rng::{PublicSeed, SecretRng};
-use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly, sample};
+use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 
 use crate::ciphertext::{StreamDomain, uniform};
 use crate::codec::{Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
+use crate::encrypt::small;
 use crate::error::{CodecError, RlweError};
 use crate::evaluator::Workspace;
 use crate::params::RlweParams;
@@ -33,7 +34,7 @@ impl SecretKey {
     pub fn generate(params: &Arc<RlweParams>, rng: &mut SecretRng) -> Self {
         let coefficients = sample::ternary(rng, params.n());
         let ids: Vec<usize> = (0..params.basis().len()).collect();
-        let s = RnsPoly::<Coeff>::from_signed(params.basis(), &ids, &coefficients).into_eval();
+        let s = small(params.basis(), &ids, &coefficients).into_eval();
         Self {
             params: params.clone(),
             s: SecretPoly::new(s),
@@ -53,7 +54,7 @@ impl SecretKey {
     /// e − a·s over the primes of `a`, e fresh: the masked part of every sample of this key.
     pub(crate) fn mask(&self, a: &RnsPoly<Eval>, rng: &mut SecretRng) -> RnsPoly<Eval> {
         let e = sample::centred_binomial(rng, self.params.n());
-        let mut b = RnsPoly::<Coeff>::from_signed(self.params.basis(), a.ids(), &e).into_eval();
+        let mut b = small(self.params.basis(), a.ids(), &e).into_eval();
         for (j, &id) in a.ids().iter().enumerate() {
             let plan = self.params.basis().plan(id).pointwise();
             // −a·s + e: negate twice around the fused step instead of holding a copy of a.
