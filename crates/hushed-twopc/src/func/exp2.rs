@@ -17,9 +17,10 @@
 use zeroize::Zeroizing;
 
 use super::Format;
+use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Factor, Table, ole, table_16};
+use crate::gadget::{Factor, Table, ole, ole_cost, table_16, table_16_cost};
 use crate::share::Share;
 use hushed_net::Party;
 
@@ -73,6 +74,11 @@ pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
     }
 }
 
+/// What [`exp2_negative`] of `n` elements sends.
+pub fn exp2_negative_cost(n: usize) -> Cost {
+    table_16_cost(n, Party::Client, OUT.ring) + ole_cost(n, Party::Client, U_BITS, OUT.ring)
+}
+
 /// The server's tables: entry j of element i is v·2^−((j + k_i) mod 16).
 fn entries(y: &[u64]) -> Vec<u64> {
     let mut out = Vec::with_capacity(16 * y.len());
@@ -111,7 +117,7 @@ fn pow2_minus(phi: f64, offset: f64, frac: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{reveal, run_pair, share};
+    use crate::testing::{assert_cost, reveal, run_counted, share};
 
     #[test]
     fn powers_are_exact_to_the_unit() {
@@ -128,10 +134,11 @@ mod tests {
         // All of [1, 16), each under its own random sharing, so all carries of κ and φ occur.
         let y: Vec<u64> = (4096..65536).collect();
         let (client, server) = share(Y.ring, &y, 5);
-        let (a, b) = run_pair(
+        let (a, b, stats) = run_counted(
             move |ctx| exp2_negative(ctx, &client),
             move |ctx| exp2_negative(ctx, &server),
         );
+        assert_cost(&stats, exp2_negative_cost(y.len()));
         for (y, e) in y.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let want = (OFFSET - *y as f64 / 4096.0).exp2();
             let got = OUT.decode(e);

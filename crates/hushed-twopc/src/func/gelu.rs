@@ -11,9 +11,13 @@
 //! the minimax quartic on [0, 3.25] is off by at most 1.9·10^−3 (Seg4GeLU: 1.5·10^−2; P⁴ on [0, 2.7]: 9.4·10^−3).
 
 use super::{Format, narrow};
+use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Sign, less_than_public, msb, mux, square, truncate};
+use crate::gadget::{
+    Sign, less_than_public, less_than_public_cost, msb, msb_cost, mux, mux_cost, square,
+    square_cost, truncate, truncate_cost,
+};
 use crate::share::{BitShare, Ring, Share};
 
 /// κ: what the argument and the result are multiplied by.
@@ -66,6 +70,25 @@ pub fn gelu_scaled(ctx: &mut Ctx, x: &Share, frac: u32, to: Format) -> Result<Sh
     Ok(relu.add(&bracket))
 }
 
+/// What [`gelu_scaled`] of `n` elements sends.
+pub fn gelu_scaled_cost(n: usize, to: Format) -> Cost {
+    let lift = |from: u32, frac: u32| {
+        let ring = Ring::new(to.ring.bits() - (to.frac - frac));
+        truncate_cost(n, Ring::new(from), 0, ring)
+    };
+    let keep = ARGUMENT.frac + INTEGER + 1 - LIMIT_DROP;
+    let squares = Ring::new(2 * ARGUMENT.frac);
+    msb_cost(n, ARGUMENT.frac + INTEGER + 1 - SIGN_DROP)
+        + mux_cost(n, ARGUMENT.ring)
+        + less_than_public_cost(n, ARGUMENT.ring, 1, LIMIT_DROP, keep)
+        + square_cost(n, squares)
+        + truncate_cost(n, squares, ARGUMENT.frac, QUARTIC.ring)
+        + square_cost(n, QUARTIC.ring)
+        + mux_cost(n, SMALL.ring)
+        + lift(ARGUMENT.frac + INTEGER + 2, ARGUMENT.frac)
+        + lift(SMALL.ring.bits(), SMALL.frac)
+}
+
 /// [z < limit]·κ(G(z) − z/2), in [`SMALL`].
 fn bracket(ctx: &mut Ctx, z: &Share, inside: &BitShare) -> Result<Share, TwopcError> {
     let party = ctx.party();
@@ -95,7 +118,7 @@ fn lift(ctx: &mut Ctx, x: &Share, frac: u32, sign: Sign, to: Format) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{reveal, run_pair, share};
+    use crate::testing::{assert_cost, reveal, run_counted, share};
 
     /// Φ by the complementary error function's continued fraction is overkill: a fine trapezoid of the density serves a test.
     fn gelu(x: f64) -> f64 {
@@ -117,10 +140,11 @@ mod tests {
         let to = Format::new(48, 16);
         let words: Vec<u64> = x.iter().map(|&x| from.encode(KAPPA * x)).collect();
         let (client, server) = share(from.ring, &words, 9);
-        let (a, b) = run_pair(
+        let (a, b, stats) = run_counted(
             move |ctx| gelu_scaled(ctx, &client, from.frac, to),
             move |ctx| gelu_scaled(ctx, &server, from.frac, to),
         );
+        assert_cost(&stats, gelu_scaled_cost(x.len(), to));
         let mut worst: f64 = 0.0;
         for (x, y) in x.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             worst = worst.max((to.decode(y) / KAPPA - gelu(*x)).abs());

@@ -5,16 +5,23 @@
 //! to k (its root, for 1/√x), a public list that the shared one-hot of k picks from. Source of the scheme: the normalisation of Lu et al.
 //! used by BumbleBee's reciprocal and rsqrt; here any weight may stand in the list, so that 1/√x needs no parity case.
 
-use super::rescale;
+use super::{rescale, rescale_cost};
+use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Sign, bit_to_arith, highest_one, mul, square};
+use crate::gadget::{
+    Sign, bit_to_arith, bit_to_arith_cost, highest_one, highest_one_cost, mul, mul_cost, square,
+    square_cost,
+};
 use crate::share::{BitShare, Ring, Share};
 
 /// Fraction bits of u and of the guesses.
 const FRAC: u32 = 18;
 /// Holds a product of two guesses, below 4, and its sign.
 const WIDE: Ring = Ring::new(2 * FRAC + 4);
+
+/// Bits that the powers of two keep beyond the result's.
+const GUARD: u32 = 6;
 
 /// Minimax of relative error on [1/2, 1]: 1/u ≈ c0 + c1·u + c2·u², off by 1/99.
 const INVERSE: [f64; 3] = [4.242_424_242, -5.818_181_818, 2.585_858_586];
@@ -67,6 +74,47 @@ pub fn inverse_root(
     // 1/√x = 1/√(u·2^(k+1))
     let weight = |k: u32| scale * (-(f64::from(k) + 1.0) / 2.0).exp2();
     finish(ctx, &y, &hot, weight, frac, to)
+}
+
+/// What [`reciprocal`] of `n` numbers sends.
+pub fn reciprocal_cost(n: usize, bits: u32, to: Ring) -> Cost {
+    let product = mul_cost(n, WIDE) + rescale_cost(n, WIDE, FRAC, WIDE);
+    normalise_cost(n, bits) + quadratic_cost(n) + product.repeated(2) + finish_cost(n, bits, to)
+}
+
+/// What [`inverse_root`] of `n` numbers sends.
+pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
+    let cut = rescale_cost(n, WIDE, FRAC, WIDE);
+    let last = rescale_cost(n, WIDE, FRAC + 1, WIDE);
+    normalise_cost(n, bits)
+        + quadratic_cost(n)
+        + square_cost(n, WIDE)
+        + cut
+        + mul_cost(n, WIDE)
+        + cut
+        + mul_cost(n, WIDE)
+        + last
+        + finish_cost(n, bits, to)
+}
+
+fn normalise_cost(n: usize, bits: u32) -> Cost {
+    let ring = Ring::new(bits + 1);
+    highest_one_cost(n, ring.bits())
+        + bit_to_arith_cost(n * bits as usize, ring)
+        + mul_cost(n, ring)
+        + rescale_cost(n, ring, bits.saturating_sub(FRAC), WIDE)
+}
+
+fn quadratic_cost(n: usize) -> Cost {
+    square_cost(n, WIDE) + rescale_cost(n, WIDE, FRAC, WIDE).repeated(2)
+}
+
+fn finish_cost(n: usize, bits: u32, to: Ring) -> Cost {
+    let ring = Ring::new((to.bits() + GUARD + FRAC).min(64));
+    bit_to_arith_cost(n * bits as usize, ring)
+        + rescale_cost(n, WIDE, 0, ring)
+        + mul_cost(n, ring)
+        + rescale_cost(n, ring, FRAC + GUARD, to)
 }
 
 /// u = x·2^(bits−1−k)/2^bits with [`FRAC`] fraction bits in [`WIDE`], and the one-hot of k, little end first.
@@ -124,23 +172,22 @@ fn finish(
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
-    // The list keeps six bits more than the result, y is in [1, 2]: the product stays below 2^(to + 6 + FRAC − 1).
-    let guard = 6;
-    let ring = Ring::new((to.bits() + guard + FRAC).min(64));
-    let limit = 1u64 << (to.bits() + guard - 2);
+    // The list keeps GUARD bits more than the result, y is in [1, 2]: the product stays below 2^(to + GUARD + FRAC − 1).
+    let ring = Ring::new((to.bits() + GUARD + FRAC).min(64));
+    let limit = 1u64 << (to.bits() + GUARD - 2);
     let weights: Vec<u64> = (0..hot.len() as u32)
-        .map(|k| ((weight(k) * f64::from(frac + guard).exp2()).round() as u64).min(limit))
+        .map(|k| ((weight(k) * f64::from(frac + GUARD).exp2()).round() as u64).min(limit))
         .collect();
     let picked = pick(ctx, hot, &weights, ring, y.len())?;
     let y = rescale(ctx, y, 0, Sign::NonNegative, ring)?;
     let product = mul(ctx, &y, &picked)?;
-    rescale(ctx, &product, FRAC + guard, Sign::NonNegative, to)
+    rescale(ctx, &product, FRAC + GUARD, Sign::NonNegative, to)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{reveal, run_pair, share};
+    use crate::testing::{assert_cost, reveal, run_counted, share};
 
     fn arguments(bits: u32) -> Vec<u64> {
         let mut x: Vec<u64> = (3..bits)
@@ -157,10 +204,11 @@ mod tests {
         let x = arguments(bits);
         let scale = 8192.0;
         let (client, server) = share(Ring::new(30), &x, 2);
-        let (a, b) = run_pair(
+        let (a, b, stats) = run_counted(
             move |ctx| reciprocal(ctx, &client, bits, scale, frac, to),
             move |ctx| reciprocal(ctx, &server, bits, scale, frac, to),
         );
+        assert_cost(&stats, reciprocal_cost(x.len(), bits, to));
         for (x, y) in x.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let (want, got) = (scale / *x as f64, y as f64 / 65536.0);
             assert!(
@@ -176,10 +224,11 @@ mod tests {
         let x = arguments(bits);
         let scale = 4096.0;
         let (client, server) = share(Ring::new(40), &x, 2);
-        let (a, b) = run_pair(
+        let (a, b, stats) = run_counted(
             move |ctx| inverse_root(ctx, &client, bits, scale, frac, to),
             move |ctx| inverse_root(ctx, &server, bits, scale, frac, to),
         );
+        assert_cost(&stats, inverse_root_cost(x.len(), bits, to));
         for (x, y) in x.iter().zip(reveal(&a.unwrap(), &b.unwrap())) {
             let (want, got) = (scale / (*x as f64).sqrt(), y as f64 / 65536.0);
             assert!(

@@ -19,9 +19,10 @@ pub mod inverse;
 pub mod norm;
 pub mod softmax;
 
+use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Sign, truncate};
+use crate::gadget::{Sign, truncate, truncate_cost};
 use crate::share::{Ring, Share};
 use hushed_net::Party;
 
@@ -88,4 +89,12 @@ pub fn rescale(
         return Ok(narrow(ctx.party(), x, shift, to));
     }
     truncate(ctx, x, shift, sign, to)
+}
+
+/// What [`rescale`] of `n` elements sends.
+pub fn rescale_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
+    if to.bits() + shift <= from.bits() {
+        return Cost::ZERO;
+    }
+    truncate_cost(n, from, shift, to)
 }

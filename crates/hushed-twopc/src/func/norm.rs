@@ -4,10 +4,12 @@
 //! row; the square of every element and the product c·r are the cost. c has [`SQUARED`]'s 8 fraction bits in the squares (their
 //! rounding adds 2^−19 to a variance) and 12 in the product, whose result is bounded by √d whatever x is.
 
-use super::{Format, inverse::inverse_root, rescale};
+use super::inverse::{inverse_root, inverse_root_cost};
+use super::{Format, rescale, rescale_cost};
+use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Sign, mul_rows, square};
+use crate::gadget::{Sign, mul_rows, mul_rows_cost, square, square_cost};
 use crate::share::{Ring, Share};
 
 /// c in the squares: v < 2^18, so |c| < 512.
@@ -60,6 +62,44 @@ pub fn normalise_rows(
     let y = mul_rows(ctx, &c, rows, width, &r)?;
     let frac = CENTRED.frac + ROOT.frac;
     rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
+}
+
+/// What [`normalise_rows`] sends.
+pub fn normalise_rows_cost(shape: NormShape, from: Format, to: Format) -> Cost {
+    let NormShape { rows, width, .. } = shape;
+    let mean =
+        rescale_cost(rows, from.ring, 12, from.ring) + rescale_cost(rows, from.ring, 8, from.ring);
+    let n = rows * width;
+    let frac = CENTRED.frac + ROOT.frac;
+    (if shape.centre { mean } else { Cost::ZERO })
+        + inverse_deviation_cost(shape, from)
+        + rescale_cost(n, from.ring, from.frac - CENTRED.frac, CENTRED.ring)
+        + mul_rows_cost(rows, width, CENTRED.ring)
+        + rescale_cost(n, CENTRED.ring, frac - to.frac, to.ring)
+}
+
+/// What [`unit_rows`] sends.
+pub fn unit_rows_cost(rows: usize, width: usize, from: Format, to: Format) -> Cost {
+    let shape = NormShape {
+        rows,
+        width,
+        centre: false,
+        epsilon: 0.0,
+    };
+    let n = rows * width;
+    let wide = Ring::new(48);
+    inverse_deviation_cost(shape, from)
+        + rescale_cost(n, from.ring, from.frac - CENTRED.frac, CENTRED.ring)
+        + mul_rows_cost(rows, width, CENTRED.ring)
+        + rescale_cost(n, CENTRED.ring, CENTRED.frac + ROOT.frac - 20, wide)
+        + rescale_cost(n, wide, 36 - to.frac, to.ring)
+}
+
+fn inverse_deviation_cost(shape: NormShape, from: Format) -> Cost {
+    let n = shape.rows * shape.width;
+    rescale_cost(n, from.ring, from.frac - SQUARED.frac, SQUARED.ring)
+        + square_cost(n, SQUARED.ring)
+        + inverse_root_cost(shape.rows, SUM_BITS, ROOT.ring)
 }
 
 /// Row means, in the format of `x`: the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for d = 384
@@ -143,7 +183,7 @@ pub fn unit_rows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{reveal, run_pair, share};
+    use crate::testing::{assert_cost, reveal, run_counted, share};
     use hushed_math::rng::SecretRng;
 
     const FROM: Format = Format::new(48, 32);
@@ -172,10 +212,11 @@ mod tests {
             centre: true,
             epsilon: 1e-12,
         };
-        let (a, b) = run_pair(
+        let (a, b, stats) = run_counted(
             move |ctx| normalise_rows(ctx, &client, FROM, shape, TO),
             move |ctx| normalise_rows(ctx, &server, FROM, shape, TO),
         );
+        assert_cost(&stats, normalise_rows_cost(shape, FROM, TO));
         let y = reveal(&a.unwrap(), &b.unwrap());
         for r in 0..n {
             let row = &x[r * width..][..width];
@@ -197,10 +238,11 @@ mod tests {
         let (n, width, x) = rows();
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
         let (client, server) = share(FROM.ring, &words, 4);
-        let (a, b) = run_pair(
+        let (a, b, stats) = run_counted(
             move |ctx| unit_rows(ctx, &client, FROM, n, width, TO),
             move |ctx| unit_rows(ctx, &server, FROM, n, width, TO),
         );
+        assert_cost(&stats, unit_rows_cost(n, width, FROM, TO));
         let y = reveal(&a.unwrap(), &b.unwrap());
         for r in 0..n {
             let row = &x[r * width..][..width];

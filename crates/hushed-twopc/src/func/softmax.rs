@@ -8,12 +8,16 @@
 //! Cost an element: one comparison of 17 bits and one multiplexer (maximum), one comparison of 14 bits and one multiplexer (clipping),
 //! one [`exp2_negative`], one extension. Source of the structure: BumbleBee (NDSS 2025) §V-B; the exponential is our own.
 
-use super::exp2::{OFFSET, OUT, Y, exp2_negative};
+use super::exp2::{OFFSET, OUT, Y, exp2_negative, exp2_negative_cost};
 use super::{Format, narrow};
+use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Sign, less_than_public, max_rows, mux, truncate};
-use crate::share::{Ring, Share};
+use crate::gadget::{
+    Sign, less_than_public, less_than_public_cost, max_rows, max_rows_cost, mux, mux_cost,
+    truncate, truncate_cost,
+};
+use crate::share::Share;
 
 /// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two.
 pub const SCORES: Format = Format::new(23, Y.frac);
@@ -58,15 +62,21 @@ pub fn exponentials(
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
 
-/// The ring that holds a sum of `cols` exponentials of `frac` fraction bits, with its top bit zero.
-pub fn sum_ring(cols: usize, frac: u32) -> Ring {
-    Ring::new(frac + 3 + (cols as u32).next_power_of_two().ilog2())
+/// What [`exponentials`] send.
+pub fn exponentials_cost(rows: usize, cols: usize, to: Format) -> Cost {
+    let n = rows * cols;
+    let keep = SCORES.ring.bits() - CLIP_DROP;
+    max_rows_cost(rows, cols, COARSE.ring, 0, COARSE.ring.bits())
+        + less_than_public_cost(n, SCORES.ring, 1, CLIP_DROP, keep)
+        + mux_cost(n, Y.ring)
+        + exp2_negative_cost(n)
+        + truncate_cost(n, OUT.ring, OUT.frac - to.frac, to.ring)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{reveal, run_pair, share};
+    use crate::testing::{assert_cost, reveal, run_counted, share};
     use hushed_math::rng::SecretRng;
 
     #[test]
@@ -82,10 +92,11 @@ mod tests {
         let words: Vec<u64> = s.iter().map(|&x| SCORES.encode(x)).collect();
         let to = Format::new(40, 14);
         let (client, server) = share(SCORES.ring, &words, 3);
-        let (a, b) = run_pair(
+        let (a, b, stats) = run_counted(
             move |ctx| exponentials(ctx, &client, rows, cols, to),
             move |ctx| exponentials(ctx, &server, rows, cols, to),
         );
+        assert_cost(&stats, exponentials_cost(rows, cols, to));
         let e: Vec<f64> = reveal(&a.unwrap(), &b.unwrap())
             .iter()
             .map(|&w| to.decode(w))
