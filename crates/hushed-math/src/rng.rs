@@ -14,7 +14,7 @@ use crate::kernels::aes_ctr::AesCtr;
 use crate::modulus::Modulus;
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// Bytes made at a time, 32 of which become the next key.
 const BUFFER: usize = 4096;
@@ -97,7 +97,8 @@ impl SecretRng {
             let (now, later) = out.split_at_mut(take);
             let source = &mut self.buffer[self.used..self.used + take];
             now.copy_from_slice(source);
-            source.zeroize();
+            // Plain stores: the buffer outlives the call, and is erased for good when it is dropped.
+            source.fill(0);
             self.used += take;
             out = later;
         }
@@ -112,13 +113,13 @@ impl SecretRng {
 
     /// Fills `out` with uniform words.
     pub fn fill_words(&mut self, out: &mut [u64]) {
-        let mut bytes = Zeroizing::new([0; 512]);
-        for chunk in out.chunks_mut(64) {
-            let bytes = &mut bytes[..8 * chunk.len()];
-            self.fill_bytes(bytes);
-            for (word, source) in chunk.iter_mut().zip(bytes.chunks_exact(8)) {
-                *word = word_of(source);
-            }
+        // SAFETY: every word is eight initialised bytes, any eight bytes are a word, and the borrow is exclusive.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<u8>(), size_of_val(out))
+        };
+        self.fill_bytes(bytes);
+        for word in out {
+            *word = u64::from_le(*word);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | function | distribution | bytes a sample |
 //! |---|---|---|
-//! | [`ternary`] | uniform on {−1, 0, 1} up to 2^−62 | 8 |
+//! | [`ternary`] | uniform on {−1, 0, 1}, exactly | 1, and more for each rejection |
 //! | [`centred_binomial`] | difference of two sums of 21 coins: σ = √10.5 ≈ 3.24, within ±21 | 8 |
 //! | [`uniform`] | uniform on [0, q), exactly | 8, and more for each rejection |
 //!
@@ -15,9 +15,24 @@ use zeroize::Zeroizing;
 /// Coins on each side of [`centred_binomial`].
 const COINS: u32 = 21;
 
-/// `n` independent values of {−1, 0, 1}, each ⌊3u / 2^64⌋ − 1 of a uniform word u: no rejection, hence no timing.
+/// `n` independent values of {−1, 0, 1}, each the third of 0..255 that a byte falls in. The byte 255 is redrawn; how
+/// often is independent of the values that are kept.
 pub fn ternary(rng: &mut SecretRng, n: usize) -> Zeroizing<Vec<i64>> {
-    map_words(rng, n, |word| ((u128::from(word) * 3) >> 64) as i64 - 1)
+    let mut out = Zeroizing::new(vec![0; n]);
+    let mut bytes = Zeroizing::new([0; 512]);
+    let mut done = 0;
+    while done < n {
+        let bytes = &mut bytes[..(n - done).min(512)];
+        rng.fill_bytes(bytes);
+        let rest = &mut out[done..];
+        let mut kept = 0;
+        for &mut byte in bytes {
+            rest[kept] = i64::from(byte >= 85) + i64::from(byte >= 170) - 1;
+            kept += usize::from(byte != 255);
+        }
+        done += kept;
+    }
+    out
 }
 
 /// `n` independent values of the centred binomial distribution of 42 coins.

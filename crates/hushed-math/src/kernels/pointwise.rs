@@ -94,6 +94,12 @@ impl Pointwise {
         run!(self.lift_centred(out, x, from))
     }
 
+    /// out_i ← x_i mod q for any signed x_i.
+    pub fn reduce_signed(&self, out: &mut [u64], x: &[i64]) {
+        assert_eq!(out.len(), x.len(), "limbs of one length");
+        run!(self.reduce_signed(out, x))
+    }
+
     /// out_i ← x_i mod q for any words x_i.
     pub fn reduce(&self, out: &mut [u64], x: &[u64]) {
         same_length(out, x);

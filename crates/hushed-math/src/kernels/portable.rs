@@ -127,6 +127,12 @@ pub(crate) fn mul_scalar_assign(modulus: &Modulus, a: &mut [u64], s: u64) {
     }
 }
 
+pub(crate) fn reduce_signed(modulus: &Modulus, out: &mut [u64], x: &[i64]) {
+    for (y, &x) in out.iter_mut().zip(x) {
+        *y = modulus.reduce_signed(x);
+    }
+}
+
 pub(crate) fn reduce(modulus: &Modulus, out: &mut [u64], x: &[u64]) {
     for (y, &x) in out.iter_mut().zip(x) {
         *y = modulus.reduce(x);

@@ -142,6 +142,20 @@ fn any_word_is_reduced_and_any_residue_lifted() {
             let mut out = vec![0; x.len()];
             p.reduce(&mut out, &x);
             assert!(out.iter().zip(&x).all(|(&y, &x)| y == x % q), "q = {q}");
+            let signed: Vec<i64> = x
+                .iter()
+                .map(|&word| word as i64)
+                .chain([-1, i64::MIN, i64::MAX])
+                .collect();
+            let mut out = vec![0; signed.len()];
+            p.reduce_signed(&mut out, &signed);
+            for (&y, &x) in out.iter().zip(&signed) {
+                assert_eq!(
+                    i128::from(y),
+                    i128::from(x).rem_euclid(i128::from(q)),
+                    "{x} under {q}"
+                );
+            }
             for from in moduli() {
                 let top = from.value();
                 let x = words(29, top, &mut rng);

@@ -17,11 +17,7 @@ impl RnsPoly<Coeff> {
     ) -> RnsPoly<Coeff> {
         assert_eq!(coefficients.len(), basis.n(), "one integer a coefficient");
         let mut poly = RnsPoly::zero(basis, ids);
-        poly.each(|plan, limb| {
-            for (residue, &c) in limb.iter_mut().zip(coefficients) {
-                *residue = plan.modulus().reduce_signed(c);
-            }
-        });
+        poly.each(|plan, limb| plan.pointwise().reduce_signed(limb, coefficients));
         poly
     }
 

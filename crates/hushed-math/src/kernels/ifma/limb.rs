@@ -82,6 +82,12 @@ impl Limb {
         unsafe { lift_centred(&self.constants, out, x, from.value()) }
     }
 
+    pub(crate) fn reduce_signed(&self, out: &mut [u64], x: &[i64]) {
+        assert_eq!(out.len(), x.len());
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
+        unsafe { reduce_signed(self, out, x) }
+    }
+
     pub(crate) fn reduce(&self, out: &mut [u64], x: &[u64]) {
         assert_eq!(out.len(), x.len());
         // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
@@ -258,6 +264,20 @@ unsafe fn reduce(limb: &Limb, out: &mut [u64], x: &[u64]) {
     let wide = Wide::new(limb);
     let (to, from) = (out.as_mut_ptr(), x.as_ptr());
     map!(out.len(), to, [x = from] => wide.reduce(x, _mm512_setzero_si512()));
+}
+
+/// x + 2^63 as a word, less 2^63 modulo q.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn reduce_signed(limb: &Limb, out: &mut [u64], x: &[i64]) {
+    let wide = Wide::new(limb);
+    let sign = splat(1 << 63);
+    let offset = splat((1 << 63) % limb.constants.q);
+    let (to, from) = (out.as_mut_ptr(), x.as_ptr());
+    map!(out.len(), to, [x = from] => {
+        let r = wide.reduce(_mm512_xor_si512(x, sign), _mm512_setzero_si512());
+        let difference = _mm512_sub_epi64(r, offset);
+        _mm512_mask_add_epi64(difference, _mm512_cmplt_epu64_mask(r, offset), difference, wide.lanes.q)
+    });
 }
 
 /// acc + Σ a_i·b_i for at most [`TERMS`] terms: low halves add up to less than 4000·2^52 + 2^50 < 2^64, high halves,
