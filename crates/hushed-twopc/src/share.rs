@@ -383,6 +383,54 @@ impl Drop for BitShare {
     }
 }
 
+/// Words that are wiped when dropped: the intermediate values of a protocol.
+#[derive(Clone, Default)]
+pub struct SecretWords(Vec<u64>);
+
+impl SecretWords {
+    /// None yet, with room for `n`: words that grow beyond their room leave copies behind.
+    pub(crate) fn with_room(n: usize) -> SecretWords {
+        SecretWords(Vec::with_capacity(n))
+    }
+
+    /// The words, moved out. The caller keeps them secret.
+    pub fn into_words(mut self) -> Vec<u64> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl From<Vec<u64>> for SecretWords {
+    fn from(words: Vec<u64>) -> SecretWords {
+        SecretWords(words)
+    }
+}
+
+impl FromIterator<u64> for SecretWords {
+    fn from_iter<I: IntoIterator<Item = u64>>(words: I) -> SecretWords {
+        SecretWords(words.into_iter().collect())
+    }
+}
+
+impl std::ops::Deref for SecretWords {
+    type Target = Vec<u64>;
+
+    fn deref(&self) -> &Vec<u64> {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for SecretWords {
+    fn deref_mut(&mut self) -> &mut Vec<u64> {
+        &mut self.0
+    }
+}
+
+impl Drop for SecretWords {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
 /// Overwrites secret words. A plain fill behind an optimisation barrier: `zeroize` on a `Vec` writes
 /// byte by byte, which would cost more than most operations above.
 pub(crate) fn wipe<T: Copy + Default>(words: &mut [T]) {

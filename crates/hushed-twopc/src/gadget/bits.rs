@@ -4,12 +4,12 @@
 //! levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a row), so rounds are what counts.
 //! Prefix-OR is the same tree over ANDs of complements.
 
-use super::planes::{bit_planes, plane_share};
+use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_len};
 use crate::ot::triple;
-use crate::share::{BitShare, Share};
+use crate::share::{BitShare, SecretWords, Share};
 
 /// Nodes (i, j) of one level of Sklansky's tree over `places` places: prefix i takes in the finished prefix of j = the last
 /// place before i's block. First those whose own span does not reach place 0 yet.
@@ -46,14 +46,12 @@ pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
     let places = x.ring().bits() as usize - 1;
     let low = &own[..places * words];
     let mut g = triple::and_private(ctx, low)?;
-    let mut p = low.to_vec();
+    let mut p = SecretWords::from(low.to_vec());
     for span in levels(places) {
         let (nodes, open) = sklansky(places, span);
-        let plane = |v: &[u64], i: usize| v[i * words..(i + 1) * words].to_vec();
-        let p_high: Vec<u64> = nodes.iter().flat_map(|(i, _)| plane(&p, *i)).collect();
-        let g_low: Vec<u64> = nodes.iter().flat_map(|(_, j)| plane(&g, *j)).collect();
-        let p_low = nodes[..open].iter().flat_map(|(_, j)| plane(&p, *j));
-        let p_low: Vec<u64> = p_low.collect();
+        let p_high = planes(&p, words, nodes.iter().map(|(i, _)| *i));
+        let g_low = planes(&g, words, nodes.iter().map(|(_, j)| *j));
+        let p_low = planes(&p, words, nodes[..open].iter().map(|(_, j)| *j));
         let (pg, pp) = triple::and_words(ctx, &p_high, &g_low, &p_low)?;
         for (at, (i, _)) in nodes.iter().enumerate() {
             for k in 0..words {
@@ -97,9 +95,13 @@ pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, Twop
     let mut none: Vec<BitShare> = bits.iter().rev().map(|b| b.not_by(me)).collect();
     for span in levels(bits.len()) {
         let (nodes, _) = sklansky(bits.len(), span);
-        let words = |k: usize| none[k].words().to_vec();
-        let x: Vec<u64> = nodes.iter().flat_map(|(i, _)| words(*i)).collect();
-        let y: Vec<u64> = nodes.iter().flat_map(|(_, j)| words(*j)).collect();
+        let side = |places: &mut dyn Iterator<Item = usize>| {
+            let mut words = SecretWords::with_room(nodes.len() * n.div_ceil(64));
+            places.for_each(|k| words.extend_from_slice(none[k].words()));
+            words
+        };
+        let x = side(&mut nodes.iter().map(|(i, _)| *i));
+        let y = side(&mut nodes.iter().map(|(_, j)| *j));
         let (z, _) = triple::and_words(ctx, &x, &y, &[])?;
         let planes = z.chunks(n.div_ceil(64).max(1));
         for ((i, _), plane) in nodes.iter().zip(planes) {

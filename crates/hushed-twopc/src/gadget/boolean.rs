@@ -18,7 +18,7 @@ pub fn and_cost(n: usize) -> Cost {
 pub fn and(ctx: &mut Ctx, a: &BitShare, b: &BitShare) -> Result<BitShare, TwopcError> {
     expect_len("and", "bits", b.len(), a.len())?;
     let (z, _) = triple::and_words(ctx, a.words(), b.words(), &[])?;
-    Ok(BitShare::new(z, a.len()))
+    Ok(BitShare::new(z.into_words(), a.len()))
 }
 
 /// a ∨ b = ¬(¬a ∧ ¬b).

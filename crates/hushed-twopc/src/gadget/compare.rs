@@ -10,12 +10,12 @@
 //! Rounds 1 + ⌈log₂ m⌉; bits an element: m each way for the leaves, 3 each way a node less 1 a level: 232 in all at ℓ = 32.
 //! All elements go through together, 64 a word.
 
-use super::planes::{bit_planes, plane_share};
+use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most};
 use crate::ot::triple;
-use crate::share::{BitShare, Ring, Share};
+use crate::share::{BitShare, Ring, SecretWords, Share};
 
 /// Cost of [`msb`] of `n` elements of `bits` bits.
 pub fn msb_cost(n: usize, bits: u32) -> Cost {
@@ -36,35 +36,34 @@ pub fn msb_cost(n: usize, bits: u32) -> Cost {
 /// If the session fails.
 pub fn msb(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
     let words = x.len().div_ceil(64);
-    let planes = bit_planes(x.words(), x.ring().bits());
-    let (low, top) = planes.split_at(planes.len() - words);
+    let own = bit_planes(x.words(), x.ring().bits());
+    let (low, top) = own.split_at(own.len() - words);
     let top = plane_share(top, x.len());
     if low.is_empty() {
         return Ok(top);
     }
     let g = triple::and_private(ctx, low)?;
-    let carry = carry_out(ctx, g, low.to_vec(), words)?;
-    Ok(top.xor(&BitShare::new(carry, x.len())))
+    let carry = carry_out(ctx, g, low.to_vec().into(), words)?;
+    Ok(top.xor(&BitShare::new(carry.into_words(), x.len())))
 }
 
 /// The carry out of planes (g, p), lowest first, `words` words each.
 fn carry_out(
     ctx: &mut Ctx,
-    mut g: Vec<u64>,
-    mut p: Vec<u64>,
+    mut g: SecretWords,
+    mut p: SecretWords,
     words: usize,
-) -> Result<Vec<u64>, TwopcError> {
+) -> Result<SecretWords, TwopcError> {
     while g.len() > words {
         let places = g.len() / words;
         let nodes = places / 2;
-        let plane = |v: &[u64], place: usize| v[place * words..(place + 1) * words].to_vec();
         // The lowest node comes last: the only one without a second product.
         let order = || (1..nodes).chain([0]);
-        let p_high: Vec<u64> = order().flat_map(|k| plane(&p, 2 * k + 1)).collect();
-        let g_low: Vec<u64> = order().flat_map(|k| plane(&g, 2 * k)).collect();
-        let p_low: Vec<u64> = (1..nodes).flat_map(|k| plane(&p, 2 * k)).collect();
+        let p_high = planes(&p, words, order().map(|k| 2 * k + 1));
+        let g_low = planes(&g, words, order().map(|k| 2 * k));
+        let p_low = planes(&p, words, (1..nodes).map(|k| 2 * k));
         let (pg, pp) = triple::and_words(ctx, &p_high, &g_low, &p_low)?;
-        let mut next_g = vec![0u64; places.div_ceil(2) * words];
+        let mut next_g = SecretWords::from(vec![0u64; places.div_ceil(2) * words]);
         let mut next_p = next_g.clone();
         for (at, k) in order().enumerate() {
             let high = &g[(2 * k + 1) * words..(2 * k + 2) * words];

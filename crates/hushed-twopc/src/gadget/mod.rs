@@ -9,6 +9,7 @@
 //! | [`and`], [`or`] | 1 | 4 |
 //! | [`msb`] | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
 //! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], a threshold |
+//! | [`is_zero`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
 //! | [`mux`] | 1 | 2ℓ + 2 |
 //! | [`bit_to_arith`] | 1 | ℓ |
 //! | [`truncate`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
@@ -23,6 +24,7 @@
 mod bits;
 mod boolean;
 mod compare;
+mod equal;
 mod maximum;
 mod multiply;
 mod planes;
@@ -33,6 +35,7 @@ mod truncate;
 pub use bits::{highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost};
 pub use boolean::{and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
+pub use equal::{is_zero, is_zero_cost};
 pub use maximum::{max_rows, max_rows_cost};
 pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,

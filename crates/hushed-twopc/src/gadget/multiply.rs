@@ -13,7 +13,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_len};
 use crate::ot::additive::{self, Choice, Offer, Products, Shape, additive};
-use crate::share::{Ring, Share, wipe};
+use crate::share::{Ring, SecretWords, Share};
 use hushed_net::Party;
 
 /// This party's part in [`ole`]. Values are reduced modulo the ring.
@@ -164,7 +164,7 @@ fn gilboa(
     chosen: Option<(Shape, &[u64])>,
     offered: Option<(Shape, &[u64])>,
 ) -> Result<Products, TwopcError> {
-    let mut planes = chosen.map_or(Vec::new(), |(shape, values)| {
+    let planes = chosen.map_or(SecretWords::default(), |(shape, values)| {
         bit_planes(values, shape.bits.min(shape.width))
     });
     let choice = chosen.map(|(shape, _)| Choice {
@@ -172,9 +172,7 @@ fn gilboa(
         planes: &planes,
     });
     let offer = offered.map(|(shape, values)| Offer { shape, values });
-    let products = additive(ctx, offer, choice);
-    wipe(&mut planes);
-    products
+    additive(ctx, offer, choice)
 }
 
 #[cfg(test)]

@@ -3,21 +3,37 @@
 //! Plane j of n elements takes ⌈n/64⌉ words; bits of absent elements are zero. Bitwise protocols then work on 64
 //! elements an instruction, whatever the word size.
 
-use crate::share::BitShare;
+use crate::share::{BitShare, SecretWords, wipe};
 
 /// Planes 0..bits of `values`, one after the other: `bits × ⌈n/64⌉` words.
-pub(crate) fn bit_planes(values: &[u64], bits: u32) -> Vec<u64> {
+pub(crate) fn bit_planes(values: &[u64], bits: u32) -> SecretWords {
     let words = values.len().div_ceil(64);
-    let mut planes = vec![0u64; words * bits as usize];
+    let mut planes = SecretWords::from(vec![0u64; words * bits as usize]);
+    let mut square = [0u64; 64];
     for (k, chunk) in values.chunks(64).enumerate() {
-        let mut square = [0u64; 64];
-        square[..chunk.len()].copy_from_slice(chunk);
+        let (rows, absent) = square.split_at_mut(chunk.len());
+        rows.copy_from_slice(chunk);
+        absent.fill(0);
         transpose(&mut square);
         for (j, row) in square.iter().take(bits as usize).enumerate() {
             planes[j * words + k] = *row;
         }
     }
+    wipe(&mut square);
     planes
+}
+
+/// The planes of `words` words at the given places, one after the other.
+pub(crate) fn planes(
+    all: &[u64],
+    words: usize,
+    places: impl Iterator<Item = usize> + Clone,
+) -> SecretWords {
+    let mut out = SecretWords::with_room(places.clone().count() * words);
+    for place in places {
+        out.extend_from_slice(&all[place * words..(place + 1) * words]);
+    }
+    out
 }
 
 /// One plane as a share of bits.

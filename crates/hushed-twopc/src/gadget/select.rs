@@ -23,7 +23,7 @@ pub fn mux_cost(n: usize, ring: Ring) -> Cost {
 pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> {
     expect_len("mux", "bits", b.len(), x.len())?;
     let shape = Shape::of_bits(x.len(), x.ring().bits());
-    let own: Vec<u64> = x.words().to_vec();
+    let own = x.words();
     let values = own.iter().enumerate().map(|(i, w)| {
         let mask = b.bit(i).wrapping_neg();
         (w ^ mask).wrapping_sub(mask)

@@ -23,7 +23,7 @@ use super::{CotRecv, CotSend};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
-use crate::share::wipe;
+use crate::share::{SecretWords, wipe};
 use crate::wire;
 use hushed_math::bits::{Block, hash_blocks};
 use hushed_net::{Kind, Party};
@@ -476,7 +476,7 @@ fn negate_if(mask: u64, x: u64) -> u64 {
 }
 
 /// The lsb of each block, packed.
-pub(super) fn low_bits(blocks: &[Block]) -> Vec<u64> {
+pub(super) fn low_bits(blocks: &[Block]) -> SecretWords {
     let pack = |chunk: &[Block]| {
         let bits = chunk.iter().enumerate();
         bits.fold(0u64, |w, (i, b)| w | ((b.low_u64() & 1) << i))

@@ -17,7 +17,7 @@ use super::{CotRecv, CotSend};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_most, expect_len};
-use crate::share::wipe;
+use crate::share::SecretWords;
 use crate::wire;
 use hushed_math::bits::{Block, hash_blocks};
 use hushed_net::{Kind, Party};
@@ -55,7 +55,7 @@ pub fn and_words(
     x: &[u64],
     y: &[u64],
     second: &[u64],
-) -> Result<(Vec<u64>, Vec<u64>), TwopcError> {
+) -> Result<(SecretWords, SecretWords), TwopcError> {
     expect_len("and", "words", y.len(), x.len())?;
     expect_at_most("and", "second words", second.len() as u64, x.len() as u64)?;
     let mut t = Triples::draw(ctx, x.len(), second.len())?;
@@ -85,7 +85,7 @@ pub fn and_words(
 }
 
 /// XOR shares of the client's words ANDed with the server's; each party passes its own.
-pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<Vec<u64>, TwopcError> {
+pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<SecretWords, TwopcError> {
     let client_chooses = mine.len().div_ceil(2);
     let client = ctx.party() == Party::Client;
     let (first, second) = mine.split_at(client_chooses);
@@ -103,8 +103,16 @@ pub fn and_private(ctx: &mut Ctx, mine: &[u64]) -> Result<Vec<u64>, TwopcError> 
             recv = HashedRecv::draw(ctx, chosen.len(), 0)?;
         }
     }
-    let e: Vec<u64> = chosen.iter().zip(&recv.c).map(|(x, c)| x ^ c).collect();
-    let f: Vec<u64> = offered.iter().zip(&send.b).map(|(y, w)| y ^ w).collect();
+    let e: Vec<u64> = chosen
+        .iter()
+        .zip(recv.c.iter())
+        .map(|(x, c)| x ^ c)
+        .collect();
+    let f: Vec<u64> = offered
+        .iter()
+        .zip(send.b.iter())
+        .map(|(y, w)| y ^ w)
+        .collect();
     let message = if client { [e, f] } else { [f, e] }.concat();
     let reply = swap_words(ctx, PRIVATE, &message)?;
     let (first, second) = reply.split_at(client_chooses);
@@ -134,11 +142,11 @@ fn swap_words(ctx: &mut Ctx, kind: Kind, mine: &[u64]) -> Result<Vec<u64>, Twopc
 
 /// Shares of random a, b, ab and, for a first part of the words, b′ and ab′.
 struct Triples {
-    a: Vec<u64>,
-    b: Vec<u64>,
-    b2: Vec<u64>,
-    ab: Vec<u64>,
-    ab2: Vec<u64>,
+    a: SecretWords,
+    b: SecretWords,
+    b2: SecretWords,
+    ab: SecretWords,
+    ab2: SecretWords,
 }
 
 impl Triples {
@@ -158,7 +166,7 @@ impl Triples {
             let cross = h0.iter().zip(hc);
             let all = own.zip(cross);
             all.map(|((a, b), (h0, hc))| (a & b) ^ h0 ^ hc)
-                .collect::<Vec<_>>()
+                .collect::<SecretWords>()
         };
         let ab = product(&send.b, &send.h0, &recv.h);
         let ab2 = product(&send.b2, &send.h0_2, &recv.h_2);
@@ -172,40 +180,31 @@ impl Triples {
     }
 }
 
-impl Drop for Triples {
-    fn drop(&mut self) {
-        for secret in [
-            &mut self.a,
-            &mut self.b,
-            &mut self.b2,
-            &mut self.ab,
-            &mut self.ab2,
-        ] {
-            wipe(secret);
-        }
-    }
-}
-
 /// Hashed bits of OTs with this party as sender: h₀ and b = h₀ ⊕ h₁; of the second hash bit for a first part.
 #[derive(Default)]
 struct HashedSend {
-    h0: Vec<u64>,
-    b: Vec<u64>,
-    h0_2: Vec<u64>,
-    b2: Vec<u64>,
+    h0: SecretWords,
+    b: SecretWords,
+    h0_2: SecretWords,
+    b2: SecretWords,
 }
 
 /// Hashed bits of OTs with this party as receiver: the choices c and h_c.
 #[derive(Default)]
 struct HashedRecv {
-    c: Vec<u64>,
-    h: Vec<u64>,
-    h_2: Vec<u64>,
+    c: SecretWords,
+    h: SecretWords,
+    h_2: SecretWords,
 }
 
 impl HashedSend {
     fn draw(ctx: &mut Ctx, words: usize, twice: usize) -> Result<HashedSend, TwopcError> {
-        let mut out = HashedSend::default();
+        let mut out = HashedSend {
+            h0: SecretWords::with_room(words),
+            b: SecretWords::with_room(words),
+            h0_2: SecretWords::with_room(twice),
+            b2: SecretWords::with_room(twice),
+        };
         let mut left = words;
         while left > 0 {
             let now = left.min(WORDS_A_DRAW);
@@ -246,7 +245,11 @@ impl HashedSend {
 
 impl HashedRecv {
     fn draw(ctx: &mut Ctx, words: usize, twice: usize) -> Result<HashedRecv, TwopcError> {
-        let mut out = HashedRecv::default();
+        let mut out = HashedRecv {
+            c: SecretWords::with_room(words),
+            h: SecretWords::with_room(words),
+            h_2: SecretWords::with_room(twice),
+        };
         let mut left = words;
         while left > 0 {
             let now = left.min(WORDS_A_DRAW);
@@ -259,7 +262,7 @@ impl HashedRecv {
 
     fn absorb(&mut self, cot: &CotRecv, twice: usize) {
         let mut hashed = [Block::ZERO; HASHED];
-        self.c.extend(low_bits(&cot.blocks));
+        self.c.extend_from_slice(&low_bits(&cot.blocks));
         for (k, blocks) in cot.blocks.chunks(HASHED).enumerate() {
             let hashed = &mut hashed[..blocks.len()];
             hash_blocks(cot.first_index + (HASHED * k) as u64, blocks, hashed);
@@ -272,22 +275,6 @@ impl HashedRecv {
             }
         }
         Block::wipe(&mut hashed);
-    }
-}
-
-impl Drop for HashedSend {
-    fn drop(&mut self) {
-        for secret in [&mut self.h0, &mut self.b, &mut self.h0_2, &mut self.b2] {
-            wipe(secret);
-        }
-    }
-}
-
-impl Drop for HashedRecv {
-    fn drop(&mut self) {
-        for secret in [&mut self.c, &mut self.h, &mut self.h_2] {
-            wipe(secret);
-        }
     }
 }
 
