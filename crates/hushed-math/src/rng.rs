@@ -213,17 +213,17 @@ impl PublicStream {
     }
 }
 
-fn word_of(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |word, &byte| word << 8 | u64::from(byte))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use aes::cipher::{BlockCipherEncrypt, KeyInit};
+
+    fn word_of(bytes: &[u8]) -> u64 {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    }
 
     #[test]
     fn secret_output_does_not_depend_on_how_it_is_cut_and_forks_differ() {
