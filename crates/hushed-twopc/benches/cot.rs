@@ -2,7 +2,7 @@
 //! process over a channel in memory, one direction. Extensions run on the thread pool of all cores;
 //! `RAYON_NUM_THREADS` limits it (2 gives one core a party).
 //!
-//! Run: `cargo bench -p hushed-twopc --bench cot`.
+//! Run: `cargo bench -p hushed-twopc --bench cot [-- 2^17]` for all sets or one.
 
 use hushed_math::rng::SecretRng;
 use hushed_net::{Session, Stats, memory_pair};
@@ -59,7 +59,11 @@ fn main() {
         ("2^18", FerretParams::K18),
         ("2^19", FerretParams::K19),
     ];
+    let wanted = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     for (name, params) in sets {
+        if wanted.as_deref().is_some_and(|w| w != name) {
+            continue;
+        }
         // Whole extensions, three at least: the stock is empty before and after.
         let net = params.outputs() - params.inputs();
         let ots = net * 3usize.max((1 << 24) / net);
