@@ -30,6 +30,8 @@ mod multiply;
 mod planes;
 mod select;
 mod table;
+#[cfg(test)]
+mod tests;
 mod truncate;
 
 pub use bits::{highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost};
