@@ -267,9 +267,9 @@ pub fn compare() -> Vec<Box<dyn Case>> {
                 vec![(spread(n, 1000.0, 7), format)],
                 0,
                 move |x| {
-                    x[0].iter()
-                        .map(|x| f64::from(format.signed(*x) < 0))
-                        .collect()
+                    // A set bit of the ring of one bit reads as −1.
+                    let sign = |x: &f64| -f64::from(format.signed(*x) < 0);
+                    x[0].iter().map(sign).collect()
                 },
                 |peer, x| {
                     let negative = gadget::msb(&mut peer.ctx, &x[0])?;
