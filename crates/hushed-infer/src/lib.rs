@@ -1,7 +1,8 @@
 //! The secure backends of a model, and the plan of their cost.
 //!
 //! [`twopc`] runs a model between two parties: a client with token ids and a server with weights. Both execute the same forward pass
-//! of `hushed-model`; what crosses between them is in `hushed-twopc`.
+//! of `hushed-model`; what crosses between them is in `hushed-twopc`. [`plan`] adds up what that will cost before it runs.
 #![forbid(unsafe_code)]
 
+pub mod plan;
 pub mod twopc;

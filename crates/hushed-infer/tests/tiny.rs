@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hushed_infer::plan::Plan;
 use hushed_infer::twopc::{Input, Layers, TwopcBackend, embeddings};
 use hushed_math::rng::SecretRng;
 use hushed_model::Model;
@@ -9,6 +10,7 @@ use hushed_model::testing::tiny_folder;
 use hushed_model::tokens::TooLong;
 use hushed_net::{Session, memory_pair};
 use hushed_twopc::Ctx;
+use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ideal::IdealPair;
@@ -45,28 +47,33 @@ fn embeddings_agree_with_the_clear_model() {
     let clear = model.embed(clear).unwrap();
 
     let shapes = Model::shapes_only(&model.public);
+    let plan = Plan::twopc(&shapes.bert, &lengths, model.public.normalise).unwrap();
     let (client_session, server_session) = memory_pair();
     let (client_ot, server_ot) = IdealPair::new();
+    let mut costs = Vec::new();
     let (answer, nothing) = std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut b = backend(server_session, Box::new(server_ot), Arc::default());
-            embeddings(&mut b, &model, Input::Lengths(lengths)).unwrap()
+            embeddings(&mut b, &model, Input::Lengths(lengths.clone())).unwrap()
         });
         let mut b = backend(client_session, Box::new(client_ot), Arc::default());
         let answer = embeddings(&mut b, &shapes, Input::Ids(ids)).unwrap();
-        for cost in b.costs() {
-            println!(
-                "{:40} {:8.3} s {:>9} up {:>9} down {:>4} rounds",
-                cost.site.path(),
-                cost.time.as_secs_f64(),
-                cost.stats.bytes_sent,
-                cost.stats.bytes_received,
-                cost.stats.rounds
-            );
-        }
+        costs = b.costs().to_vec();
         (answer, server.join().unwrap())
     });
     assert!(nothing.is_none());
+
+    // The plan is the run: payload bytes of every step, each way. Its last step, the opening, is not one of the model's.
+    assert_eq!(plan.steps.len(), costs.len() + 1);
+    for (step, cost) in plan.steps.iter().zip(&costs) {
+        let headers = |frames: u64| frames * FRAME_BYTES;
+        let sent = cost.stats.bytes_sent - headers(cost.stats.frames_sent);
+        let received = cost.stats.bytes_received - headers(cost.stats.frames_received);
+        let planned = (step.site.as_str(), step.bytes_up, step.bytes_down);
+        assert_eq!(planned, (cost.site.path(), sent, received));
+    }
+    assert!(plan.failure_log2 < -40.0);
+
     let answer = answer.unwrap();
     assert_eq!(answer.len(), texts.len());
     for (private, clear) in answer.iter().zip(&clear) {

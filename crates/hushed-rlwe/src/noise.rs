@@ -2,8 +2,8 @@
 //!
 //! A bound has two parts: `|e| ≤ bounded + TAIL·sqrt(variance)`, the first always true, the second
 //! the tail of a sub-Gaussian variable with that variance proxy. [`TAIL`] makes a coefficient exceed its bound
-//! with probability at most 2^-61, so that a ciphertext's noise and the noise of its response
-//! together stay below 2^-60 a coefficient.
+//! with probability at most 2^-70, so that a ciphertext's noise and the noise of its response
+//! together stay below 2^-69 a coefficient, and below 2^-40 over half a billion of them.
 //!
 //! What is sub-Gaussian here: the centred binomial error (sum of 42 fair coins, each with proxy 1/4: proxy
 //! 10.5, equal to its variance); a uniform rounding error of width 1 (proxy 1/12); and any fixed linear
@@ -21,8 +21,8 @@ pub const ERROR_VARIANCE: f64 = 10.5;
 /// Variance of a uniform rounding error in [-1/2, 1/2].
 const ROUNDING_VARIANCE: f64 = 1.0 / 12.0;
 
-/// 2·exp(-TAIL²/2) ≤ 2^-61.
-pub const TAIL: f64 = 9.28;
+/// 2·exp(-TAIL²/2) ≤ 2^-70.
+pub const TAIL: f64 = 9.93;
 
 /// A bound on the coefficients of a noise polynomial; see the module header.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -158,7 +158,7 @@ impl NoiseBound {
         })
     }
 
-    /// The bound itself, exceeded by a coefficient with probability at most 2^-61.
+    /// The bound itself, exceeded by a coefficient with probability at most 2^-70.
     pub fn value(&self) -> f64 {
         self.bounded + TAIL * self.variance.sqrt()
     }
@@ -182,6 +182,12 @@ pub(crate) fn modulus(params: &RlweParams, limbs: usize) -> f64 {
 }
 
 /// 2^`bits` exactly, for bits < 1023.
+/// log2 of the probability that an opened coefficient is off by more than its declared error: the noise of the ciphertext and that of the
+/// response each leave their bound with at most 2^-70.
+pub fn failure_log2() -> f64 {
+    2.0 - TAIL * TAIL / 2.0 / std::f64::consts::LN_2
+}
+
 pub(crate) fn power_of_two(bits: u32) -> f64 {
     f64::from_bits(u64::from(1023 + bits.min(1022)) << 52)
 }
@@ -193,7 +199,8 @@ mod tests {
     #[test]
     fn tail_is_what_it_says() {
         let log2_tail = 1.0 - TAIL * TAIL / 2.0 / std::f64::consts::LN_2;
-        assert!(log2_tail <= -61.0 && log2_tail > -62.0);
+        assert!(log2_tail <= -70.0 && log2_tail > -71.0);
+        assert!(failure_log2() <= -69.0);
     }
 
     #[test]

@@ -28,7 +28,7 @@
 //! # The bound
 //! With t = 2^ℓ·r/Q' and δ = 2^ℓ·noise'/Q', u + v − m = ⌊t + δ⌉ − ⌊t⌉, which is −1, 0 or 1 when |δ| ≤ 1. noise' collects the
 //! switched input noise, the rounding of the switch, the fresh zero and both truncations, and is held to
-//! Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-61 (plus what the caller's bound on the
+//! Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the
 //! input noise admits).
 
 use std::sync::Arc;

@@ -71,7 +71,7 @@ fn public_zeros_are_zeros() {
             let ct = key.encrypt_zero(&mut s.rng, limbs).unwrap();
             let noise = s.noise(&ct, &vec![0; params.n()], 20);
             let bound = NoiseBound::fresh_public(&params).value();
-            // The bound is for the worst ternary weights and a tail of 2^-61: some slack, but not much.
+            // The bound is for the worst ternary weights and a tail of 2^-70: some slack, but not much.
             assert!(noise <= bound && noise > bound / 8.0, "{noise} {bound}");
         }
         assert!(key.encrypt_zero(&mut s.rng, 0).is_err());

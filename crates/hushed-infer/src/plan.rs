@@ -1,0 +1,501 @@
+//! What a private run will cost and show, computed before it: a dry run of the model that adds up what each protocol declares.
+//!
+//! [`PlanBackend`] runs the same forward pass as [`crate::twopc`], on shapes; each step records the bytes, rounds and correlated OTs that
+//! its protocols declare. Bytes and rounds are exact (a test holds them against a run); times are estimates from constants of one core.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use hushed_model::{
+    Activation, Attention, Backend, Bert, Embedding, FeedForward, Heads, Linear, Mask, Norm,
+    NormKind, Pool, Rows, Site, Weigh,
+};
+use hushed_rlwe::noise::failure_log2;
+use hushed_rlwe::{RlweError, RlweParams};
+use hushed_twopc::func::gelu::gelu_scaled_cost;
+use hushed_twopc::func::inverse::reciprocal_cost;
+use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
+use hushed_twopc::func::rescale_cost;
+use hushed_twopc::func::softmax::exponentials_cost;
+use hushed_twopc::gadget::mul_rows_cost;
+use hushed_twopc::he::{Encrypted, HeContext, Layout, LinearShape, MatmulShape, OltShape, OltSpec};
+use hushed_twopc::ot::ferret::FerretParams;
+use hushed_twopc::share::Ring;
+use hushed_twopc::{Cost, TwopcError};
+use serde::Serialize;
+
+use crate::twopc::RunError;
+use crate::twopc::formats::{
+    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, QUERY, SUM_BITS, TABLE_BITS,
+    VALUE, WEIGHED, WEIGHT_BITS,
+};
+
+/// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
+const COT_NANOSECONDS: f64 = 45.0;
+
+/// Cost of one step of the model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// The step.
+    pub site: String,
+    /// Payload bytes that the client sends.
+    pub bytes_up: u64,
+    /// Payload bytes that the server sends.
+    pub bytes_down: u64,
+    /// One-way latencies in sequence.
+    pub rounds: u64,
+    /// Correlated OTs, both directions.
+    pub cots: u64,
+    /// Key-switched automorphisms, of the party with most.
+    pub automorphisms: u64,
+    /// Plaintext polynomials multiplied into ciphertexts, of the party with most.
+    pub products: u64,
+    /// Coefficients that are decrypted.
+    pub opened: u64,
+    /// Estimated seconds on one core a party, without the network.
+    pub seconds: f64,
+}
+
+/// One thing that a party sees.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exposure {
+    /// `client`, `server` or `network`.
+    pub who: &'static str,
+    /// What it sees.
+    pub sees: String,
+}
+
+/// The cost of one batch of texts, and of the session around it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// `2pc`.
+    pub protocol: &'static str,
+    /// Tokens of each text.
+    pub tokens: Vec<usize>,
+    /// Steps in order.
+    pub steps: Vec<Entry>,
+    /// Once a session: keys both ways, in bytes each way.
+    pub setup_bytes_each_way: u64,
+    /// Traffic of making the correlated OTs of these steps, in all; extensions are made whole, so a run may be one ahead.
+    pub ot_bytes: u64,
+    /// Sums over the steps, OT traffic not included.
+    pub bytes_up: u64,
+    /// As above.
+    pub bytes_down: u64,
+    /// As above.
+    pub rounds: u64,
+    /// Estimated seconds on one core a party, without the network.
+    pub seconds: f64,
+    /// log2 of the probability that any decryption of the batch is off by more than its last unit.
+    pub failure_log2: f64,
+    /// log2 of the statistical distance that masks leave: none, they are uniform over the whole ring.
+    pub hiding: &'static str,
+    /// Who sees what.
+    pub exposures: Vec<Exposure>,
+}
+
+impl Plan {
+    /// The plan of one batch of texts of these numbers of tokens. `unit`: the answer is scaled to length one.
+    pub fn twopc(bert: &Bert, tokens: &[usize], unit: bool) -> Result<Plan, RunError> {
+        let mut dry = PlanBackend::new()?;
+        let pooled = bert.forward(&mut dry, tokens.to_vec())?;
+        if unit {
+            let cost = unit_rows_cost(pooled.rows.total(), pooled.width, LINEAR, ANSWER);
+            dry.record(Site::root("unit"), cost);
+        }
+        let answer = pooled.rows.total() * pooled.width;
+        let ring = if unit { ANSWER.ring } else { LINEAR.ring };
+        let bytes = (answer * ring.bits() as usize).div_ceil(8) as u64;
+        let open = Cost {
+            bytes_server: bytes,
+            frames_server: 1,
+            rounds: 1,
+            ..Cost::ZERO
+        };
+        dry.record(Site::root("answer"), open);
+        dry.finish(tokens)
+    }
+}
+
+/// The dry run. Its activations are shapes.
+pub struct PlanBackend {
+    params: Arc<RlweParams>,
+    steps: Vec<Entry>,
+    cots: [u64; 2],
+}
+
+/// The shape of a batch of texts.
+pub struct Shape {
+    rows: Rows,
+    width: usize,
+    /// A norm's gain and offset wait to be applied.
+    waiting: bool,
+    /// The block that read this left it for the residual sum.
+    left: Cell<bool>,
+    format: hushed_twopc::func::Format,
+}
+
+impl Shape {
+    fn new(rows: Rows, width: usize, format: hushed_twopc::func::Format) -> Shape {
+        Shape {
+            rows,
+            width,
+            waiting: false,
+            left: Cell::new(false),
+            format,
+        }
+    }
+}
+
+impl PlanBackend {
+    fn new() -> Result<PlanBackend, RunError> {
+        let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
+        Ok(PlanBackend {
+            params,
+            steps: Vec::new(),
+            cots: [0; 2],
+        })
+    }
+
+    /// Adds a step without products over RLWE.
+    fn record(&mut self, site: Site, cost: Cost) {
+        self.step(site, cost, Work::default());
+    }
+
+    fn step(&mut self, site: Site, cost: Cost, work: Work) {
+        self.cots[0] += cost.cots_client;
+        self.cots[1] += cost.cots_server;
+        let cots = cost.cots_client + cost.cots_server;
+        self.steps.push(Entry {
+            site: site.path().to_owned(),
+            bytes_up: cost.bytes_client,
+            bytes_down: cost.bytes_server,
+            rounds: cost.rounds,
+            cots,
+            automorphisms: work.automorphisms,
+            products: work.products,
+            opened: work.opened,
+            seconds: (work.nanoseconds as f64 + cots as f64 * COT_NANOSECONDS) * 1e-9,
+        });
+    }
+
+    /// X·W with X of `rows` rows.
+    fn linear_work(
+        &self,
+        rows: usize,
+        inputs: usize,
+        outputs: usize,
+        bits: u32,
+    ) -> Result<(Cost, Work), RunError> {
+        let shape = LinearShape {
+            shape: OltShape {
+                k: rows,
+                m: inputs,
+                n: outputs,
+            },
+            weight_bits: bits,
+        };
+        let layout = Layout::new(&self.params, &shape.spec(MAIN))?;
+        let plan = layout.plan.cost();
+        let cost = Cost {
+            bytes_client: plan.bytes_in,
+            bytes_server: plan.bytes_out,
+            frames_client: plan.inputs,
+            frames_server: plan.responses,
+            rounds: 2,
+            ..Cost::ZERO
+        };
+        Ok((cost, Work::of(&layout, rows * outputs)))
+    }
+
+    fn matmul_work(
+        &self,
+        batch: usize,
+        shape: OltShape,
+        ring: Ring,
+    ) -> Result<(Cost, Work), RunError> {
+        let matmul = MatmulShape { shape, batch };
+        let spec = |side| -> OltSpec { matmul.spec(ring, side) };
+        let left = Layout::new(&self.params, &spec(Encrypted::Left))?;
+        let right = Layout::new(&self.params, &spec(Encrypted::Right))?;
+        let cheaper = right.plan.cost().nanoseconds < left.plan.cost().nanoseconds;
+        let layout = if cheaper { right } else { left };
+        let plan = layout.plan.cost();
+        let bytes = plan.bytes_in + plan.bytes_out;
+        let frames = plan.inputs + plan.responses;
+        let cost = Cost {
+            bytes_client: bytes,
+            bytes_server: bytes,
+            frames_client: frames,
+            frames_server: frames,
+            rounds: 2,
+            ..Cost::ZERO
+        };
+        // Both parties open one response each.
+        let opened = 2 * batch * shape.k * shape.n;
+        Ok((cost, Work::of(&layout, opened)))
+    }
+
+    fn product(
+        &mut self,
+        at: Site,
+        rows: usize,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<(), RunError> {
+        let (cost, work) = self.linear_work(rows, inputs, outputs, WEIGHT_BITS)?;
+        self.step(at, cost, work);
+        Ok(())
+    }
+
+    /// Products of every text's heads, and what `around` costs for each text.
+    fn texts(
+        &mut self,
+        at: Site,
+        rows: &Rows,
+        before: Cost,
+        heads: Heads,
+        ring: Ring,
+        shape: impl Fn(usize) -> OltShape,
+        around: impl Fn(usize) -> Cost,
+    ) -> Result<(), RunError> {
+        let (mut cost, mut work) = (before, Work::default());
+        for text in rows.texts() {
+            let (c, w) = self.matmul_work(heads.count, shape(text.total), ring)?;
+            cost = cost + c + around(text.total);
+            work.add(w);
+        }
+        self.step(at, cost, work);
+        Ok(())
+    }
+
+    fn settle(&self, x: &Shape) -> Result<(Cost, Work), RunError> {
+        if !x.left.take() && x.waiting {
+            return self.linear_work(x.rows.total(), x.width, x.width, WEIGHT_BITS);
+        }
+        Ok((Cost::ZERO, Work::default()))
+    }
+
+    fn finish(self, tokens: &[usize]) -> Result<Plan, RunError> {
+        let sum = |f: fn(&Entry) -> u64| self.steps.iter().map(f).sum::<u64>();
+        let opened = sum(|e| e.opened) as f64;
+        let set = FerretParams::K17;
+        let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
+        let cots = (self.cots[0] + self.cots[1]) as f64;
+        let keys = HeContext::exchange_bytes(&self.params, HeContext::ALL_LEVELS);
+        Ok(Plan {
+            protocol: "2pc",
+            tokens: tokens.to_vec(),
+            setup_bytes_each_way: keys as u64,
+            ot_bytes: (cots * per_ot).ceil() as u64,
+            bytes_up: sum(|e| e.bytes_up),
+            bytes_down: sum(|e| e.bytes_down),
+            rounds: sum(|e| e.rounds),
+            seconds: self.steps.iter().map(|e| e.seconds).sum(),
+            failure_log2: opened.max(1.0).log2() + failure_log2(),
+            hiding: "perfect: every opened polynomial is masked uniformly; keys, ciphertexts and OTs hide computationally (128 bits)",
+            exposures: exposures(tokens),
+            steps: self.steps,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Work {
+    automorphisms: u64,
+    products: u64,
+    opened: u64,
+    nanoseconds: u64,
+}
+
+impl Work {
+    fn of(layout: &Layout, opened: usize) -> Work {
+        let cost = layout.plan.cost();
+        Work {
+            automorphisms: cost.automorphisms,
+            products: cost.products,
+            opened: opened as u64,
+            nanoseconds: cost.nanoseconds,
+        }
+    }
+
+    fn add(&mut self, w: Work) {
+        self.automorphisms += w.automorphisms;
+        self.products += w.products;
+        self.opened += w.opened;
+        self.nanoseconds += w.nanoseconds;
+    }
+}
+
+fn exposures(tokens: &[usize]) -> Vec<Exposure> {
+    let list = |who, sees: &[&str]| {
+        let sees: Vec<String> = sees.iter().map(|s| (*s).to_owned()).collect();
+        sees.into_iter().map(move |sees| Exposure { who, sees })
+    };
+    let count = format!(
+        "the number of texts ({}) and of tokens in each ({tokens:?})",
+        tokens.len()
+    );
+    let mut all = vec![Exposure {
+        who: "server",
+        sees: count,
+    }];
+    all.extend(list(
+        "server",
+        &["when a text is asked about and how long the client takes; nothing of the text, its token ids or its embedding"],
+    ));
+    all.extend(list(
+        "client",
+        &[
+            "its embedding",
+            "the model's public part: sizes, tokenizer, pooling, the approximations of this version; no weights",
+        ],
+    ));
+    all.extend(list(
+        "network",
+        &["sizes and times of the messages, from which the number of tokens follows; all else is inside TLS"],
+    ));
+    all
+}
+
+impl Backend for PlanBackend {
+    type Input = Vec<usize>;
+    type Acts = Shape;
+    type Scores = (Rows, Heads);
+    type Error = RunError;
+
+    fn embed(&mut self, at: Site, x: Vec<usize>, e: &Embedding) -> Result<Shape, RunError> {
+        let rows = Rows::unpadded(&x);
+        let (cost, work) = self.linear_work(rows.total(), e.vocabulary, e.width, TABLE_BITS)?;
+        self.step(at, cost, work);
+        Ok(Shape::new(rows, e.width, EMBEDDING))
+    }
+
+    fn attention(&mut self, at: Site, x: &Shape, a: &Attention) -> Result<Shape, RunError> {
+        let width = a.heads.count * a.heads.width;
+        let outputs = 3 * width + x.width;
+        self.product(at.then("qkv"), x.rows.total(), x.width, outputs)?;
+        x.left.set(true);
+        let q = Shape::new(x.rows.clone(), width, LINEAR);
+        let s = self.scores(at.then("scores"), &q, &q, &a.heads)?;
+        let p = self.weigh(at.then("weigh"), s, a.weigh, &a.mask)?;
+        let o = self.attend(at.then("attend"), &p, &q, &a.heads)?;
+        self.linear(at.then("output"), &o, &a.output)
+    }
+
+    fn feed_forward(&mut self, at: Site, x: &Shape, f: &FeedForward) -> Result<Shape, RunError> {
+        let rows = x.rows.total();
+        self.product(at.then("up"), rows, x.width, f.up.outputs + x.width)?;
+        x.left.set(true);
+        let up = Shape::new(x.rows.clone(), f.up.outputs, LINEAR);
+        let y = self.activation(at.then("activation"), up, f.activation)?;
+        self.linear(at.then("down"), &y, &f.down)
+    }
+
+    fn norm(&mut self, at: Site, x: Shape, n: &Norm) -> Result<Shape, RunError> {
+        let shape = NormShape {
+            rows: x.rows.total(),
+            width: x.width,
+            centre: n.kind == NormKind::LayerNorm,
+            epsilon: n.epsilon,
+        };
+        self.record(at, normalise_rows_cost(shape, x.format, ACTIVATION));
+        let mut y = Shape::new(x.rows, x.width, ACTIVATION);
+        y.waiting = true;
+        Ok(y)
+    }
+
+    fn add(&mut self, at: Site, a: &Shape, b: &Shape) -> Result<Shape, RunError> {
+        let ((cost, mut work), (more, other)) = (self.settle(a)?, self.settle(b)?);
+        work.add(other);
+        self.step(at, cost + more, work);
+        Ok(Shape::new(a.rows.clone(), a.width, LINEAR))
+    }
+
+    fn pool(&mut self, at: Site, x: Shape, _: &Pool) -> Result<Shape, RunError> {
+        let rows = x.rows.pooled();
+        let cut = rescale_cost(rows.total() * x.width, MAIN, 16, MAIN);
+        let mut mean = Shape::new(rows, x.width, LINEAR);
+        mean.waiting = x.waiting;
+        let (cost, work) = self.settle(&mean)?;
+        self.step(at, cut + cost, work);
+        mean.waiting = false;
+        Ok(mean)
+    }
+
+    fn linear(&mut self, at: Site, x: &Shape, w: &Linear) -> Result<Shape, RunError> {
+        self.product(at, x.rows.total(), w.inputs, w.outputs)?;
+        Ok(Shape::new(x.rows.clone(), w.outputs, LINEAR))
+    }
+
+    fn scores(
+        &mut self,
+        at: Site,
+        q: &Shape,
+        _: &Shape,
+        h: &Heads,
+    ) -> Result<(Rows, Heads), RunError> {
+        let n = q.rows.total() * q.width;
+        let cut = rescale_cost(n, LINEAR.ring, LINEAR.frac - QUERY.frac, QUERY.ring);
+        let shape = |m| OltShape {
+            k: m,
+            m: h.width,
+            n: m,
+        };
+        self.texts(at, &q.rows, cut.repeated(2), *h, QUERY.ring, shape, |_| {
+            Cost::ZERO
+        })?;
+        Ok((q.rows.clone(), *h))
+    }
+
+    fn weigh(
+        &mut self,
+        at: Site,
+        s: (Rows, Heads),
+        _: Weigh,
+        _: &Mask,
+    ) -> Result<(Rows, Heads), RunError> {
+        let texts = s.0.texts().iter();
+        let cost = texts.map(|t| exponentials_cost(s.1.count * t.total, t.total, WEIGHED));
+        self.record(at, cost.sum());
+        Ok(s)
+    }
+
+    fn attend(
+        &mut self,
+        at: Site,
+        _: &(Rows, Heads),
+        v: &Shape,
+        h: &Heads,
+    ) -> Result<Shape, RunError> {
+        let n = v.rows.total() * v.width;
+        let cut = rescale_cost(n, LINEAR.ring, LINEAR.frac - VALUE.frac, VALUE.ring);
+        let shape = |m| OltShape {
+            k: m,
+            m,
+            n: h.width,
+        };
+        let divide = |m: usize| {
+            let (rows, n) = (h.count * m, h.count * m * h.width);
+            let shift = WEIGHED.frac + VALUE.frac - ATTENDED.frac;
+            let last = ATTENDED.frac + INVERSE.frac - ACTIVATION.frac;
+            reciprocal_cost(rows, SUM_BITS, INVERSE.ring)
+                + rescale_cost(n, VALUE.ring, shift, ATTENDED.ring)
+                + mul_rows_cost(rows, h.width, ATTENDED.ring)
+                + rescale_cost(n, ATTENDED.ring, last, MAIN)
+        };
+        self.texts(at, &v.rows, cut, *h, VALUE.ring, shape, divide)?;
+        Ok(Shape::new(v.rows.clone(), v.width, ACTIVATION))
+    }
+
+    fn activation(&mut self, at: Site, x: Shape, f: Activation) -> Result<Shape, RunError> {
+        if f == Activation::Relu {
+            return Err(RunError::Unsupported {
+                site: at.path().to_owned(),
+                what: "ReLU",
+            });
+        }
+        self.record(at, gelu_scaled_cost(x.rows.total() * x.width, ACTIVATION));
+        Ok(Shape::new(x.rows, x.width, ACTIVATION))
+    }
+}
