@@ -10,7 +10,7 @@
 //!
 //! Interleaving puts coefficient t·mw of leaf j at t·mw + j. [`wanted`] walks exactly those coefficients.
 
-use super::window::{OltPlan, Packing, Window};
+use super::window::{Encrypted, OltPlan, Packing, Window};
 
 /// A row-major matrix seen directly or transposed.
 #[derive(Clone, Copy)]
@@ -102,36 +102,52 @@ pub fn right_prefix(window: Window) -> usize {
     window.mw * window.nw
 }
 
-/// Wanted coefficients of response `index` in ascending position: (position, index into the caller's row-major
-/// batch×k×n result).
-pub fn wanted(plan: &OltPlan, index: usize) -> Vec<(usize, usize)> {
+/// A wanted coefficient of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Which of the response's leaves holds it.
+    pub leaf: usize,
+    /// Where in that leaf.
+    pub coefficient: usize,
+    /// Where in the response.
+    pub position: usize,
+    /// Index into the caller's row-major batch×k×n result.
+    pub cell: usize,
+}
+
+/// Wanted coefficients of response `index` in ascending position.
+pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
     let Window { kw, mw, nw } = plan.window();
     let inner = plan.inner_shape();
-    let transposed = plan.encrypted() == super::window::Encrypted::Right;
+    let transposed = plan.encrypted() == Encrypted::Right;
     let leaves: Vec<(usize, usize, usize)> = plan
         .response_leaves(index)
         .map(|leaf| plan.leaf(leaf))
         .collect();
     let mut out = Vec::with_capacity(leaves.len() * kw * nw);
-    for i in 0..kw {
-        for c in 0..nw {
-            for (j, &(product, alpha, gamma)) in leaves.iter().enumerate() {
-                let (row, column) = (alpha * kw + i, gamma * nw + c);
-                if row >= inner.k || column >= inner.n {
-                    continue;
-                }
-                let cell = if transposed {
-                    column * inner.k + row
-                } else {
-                    row * inner.n + column
-                };
-                let t = i * nw + c;
-                let position = match plan.packing() {
-                    Packing::InterLeave | Packing::Krdy => t * mw + j,
-                    Packing::PackLwes => t * leaves.len() + j,
-                };
-                out.push((position, product * inner.k * inner.n + cell));
+    for t in 0..kw * nw {
+        for (leaf, &(product, alpha, gamma)) in leaves.iter().enumerate() {
+            let (row, column) = (alpha * kw + t / nw, gamma * nw + t % nw);
+            if row >= inner.k || column >= inner.n {
+                continue;
             }
+            let cell = if transposed {
+                column * inner.k + row
+            } else {
+                row * inner.n + column
+            };
+            let coefficient = t * mw;
+            let position = match plan.packing() {
+                Packing::InterLeave | Packing::Krdy => coefficient + leaf,
+                Packing::PackLwes => out.len(),
+            };
+            let cell = product * inner.k * inner.n + cell;
+            out.push(Wanted {
+                leaf,
+                coefficient,
+                position,
+                cell,
+            });
         }
     }
     out
@@ -139,7 +155,7 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::window::{Encrypted, OltShape, Wire};
+    use super::super::window::{OltShape, Wire};
     use super::*;
 
     const DEGREE: usize = 32;
@@ -241,9 +257,24 @@ mod tests {
                 .collect();
             let merged = interleave(&leaves, plan.tree_size(response));
             let mut last = None;
-            for (position, cell) in wanted(plan, response) {
+            for Wanted {
+                leaf,
+                coefficient,
+                position,
+                cell,
+            } in wanted(plan, response)
+            {
                 assert!(last.is_none_or(|l| l < position), "positions must ascend");
                 last = Some(position);
+                assert!(position < DEGREE);
+                if plan.packing() == Packing::PackLwes {
+                    out[cell] = leaves[leaf][coefficient];
+                    assert!(
+                        !std::mem::replace(&mut seen[cell], true),
+                        "cell {cell} twice"
+                    );
+                    continue;
+                }
                 out[cell] = merged[position];
                 assert!(
                     !std::mem::replace(&mut seen[cell], true),
@@ -288,7 +319,7 @@ mod tests {
             for m in [1, 2, 3, 5, 8] {
                 for n in 1..=4 {
                     for encrypted in [Encrypted::Left, Encrypted::Right] {
-                        for packing in [Packing::InterLeave, Packing::Krdy] {
+                        for packing in [Packing::InterLeave, Packing::Krdy, Packing::PackLwes] {
                             windows(OltShape { k, m, n }, 1, encrypted, packing);
                         }
                     }

@@ -6,18 +6,18 @@
 //! directions run at the same time by calling the steps alternately.
 
 use super::context::HeContext;
-use super::encode::{View, encode_left, wanted};
+use super::encode::{View, Wanted, encode_left, wanted};
 use super::error::HeError;
 use super::interleave::{Combine, interleave};
 use super::layout::{Layout, input_bytes};
 use super::product::{Multiplier, leaves};
-use super::window::Encrypted;
+use super::window::{Encrypted, Packing};
 use crate::error::TwopcError;
 use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, Eval, RnsPoly};
 use hushed_net::{Expect, Kind, Session};
 use hushed_rlwe::{
-    Ciphertext, Positions, RlweParams, SeededCiphertext, automorphism, modulus_switch,
+    Ciphertext, Positions, RlweParams, SeededCiphertext, add_automorphism, modulus_switch,
 };
 use rayon::prelude::*;
 use zeroize::Zeroizing;
@@ -127,9 +127,9 @@ pub(crate) fn respond(
             multiplier,
             range,
         );
-        let packed = tree.pack(index, sums)?;
         let cells = wanted(plan, index);
-        let used = Positions::new(he.params(), cells.iter().map(|c| c.0).collect())?;
+        let packed = tree.pack(index, sums, &cells)?;
+        let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let mut frame = Vec::with_capacity(layout.format.bytes(used.len()));
         let own = layout
             .format
@@ -151,7 +151,7 @@ pub(crate) fn collect(
     let mut share = vec![0u64; plan.batch() * inner.k * inner.n];
     for index in 0..plan.responses() {
         let cells = wanted(plan, index);
-        let used = Positions::new(he.params(), cells.iter().map(|c| c.0).collect())?;
+        let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let bytes = session.recv(RESPONSE, Expect::Exactly(layout.format.bytes(used.len())))?;
         let own = layout.format.open(&bytes, he.own(), &used)?;
         scatter(&mut share, &cells, &own);
@@ -190,29 +190,41 @@ impl<'a> Tree<'a> {
     }
 
     /// The leaves of response `index` as one ciphertext over the packing primes.
-    fn pack(&self, index: usize, leaves: Vec<Ciphertext>) -> Result<Ciphertext, TwopcError> {
+    fn pack(
+        &self,
+        index: usize,
+        leaves: Vec<Ciphertext>,
+        cells: &[Wanted],
+    ) -> Result<Ciphertext, TwopcError> {
         let (params, plan) = (self.he.params(), &self.layout.plan);
+        let limbs = self.layout.packing_limbs;
         let size = plan.tree_size(index);
         // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
-        let excess = plan.largest_tree() / size;
-        let factor: Vec<u64> = params
-            .q()
-            .iter()
-            .take(self.layout.packing_limbs)
-            .map(|&q| excess as u64 % q)
-            .collect();
-        let leaves = leaves
-            .into_par_iter()
-            .map(|leaf| {
-                let mut leaf = modulus_switch(params, leaf, self.layout.packing_limbs)?;
-                if excess > 1 {
-                    scale(&mut leaf, &factor);
-                }
-                Ok(leaf)
-            })
-            .collect::<Result<Vec<_>, TwopcError>>()?;
-        let packed = interleave(self, leaves, size)?;
-        Ok(packed.unwrap_or_else(|| Ciphertext::zero(params, self.layout.packing_limbs)))
+        let excess = (plan.largest_tree() / size) as u64;
+        let factor: Vec<u64> = params.q().iter().take(limbs).map(|&q| excess % q).collect();
+        let switch = |leaf: Ciphertext| -> Result<Ciphertext, TwopcError> {
+            let mut leaf = modulus_switch(params, leaf, limbs)?;
+            if excess > 1 {
+                scale(&mut leaf, &factor);
+            }
+            Ok(leaf)
+        };
+        let packed = match plan.packing() {
+            Packing::InterLeave | Packing::Krdy => interleave(self, leaves, size, &switch)?,
+            Packing::PackLwes => {
+                let leaves = leaves
+                    .into_iter()
+                    .map(switch)
+                    .collect::<Result<Vec<_>, _>>()?;
+                let alone = |w: &Wanted| {
+                    let mut leaf = leaves[w.leaf].clone();
+                    leaf.mul_monomial_assign(-(w.coefficient as i64));
+                    Ok(leaf)
+                };
+                interleave(self, cells.iter().collect(), size, &alone)?
+            }
+        };
+        Ok(packed.unwrap_or_else(|| Ciphertext::zero(params, limbs)))
     }
 }
 
@@ -228,25 +240,26 @@ impl Combine for Tree<'_> {
     ) -> Result<Ciphertext, TwopcError> {
         let element = self.layout.plan.degree() / h + 1;
         let keys = &self.he.peer().galois;
-        let Some(mut odd) = odd else {
-            let turned = automorphism(&even, element, keys)?;
-            even.add_assign(&turned);
-            return Ok(even);
+        let difference = match odd {
+            None => even.clone(),
+            Some(mut odd) => {
+                if let Some(monomial) = self.monomials.get(h.ilog2() as usize) {
+                    odd.mul_plain_assign(monomial);
+                }
+                let mut difference = even.clone();
+                difference.sub_assign(&odd);
+                even.add_assign(&odd);
+                difference
+            }
         };
-        if let Some(monomial) = self.monomials.get(h.ilog2() as usize) {
-            odd.mul_plain_assign(monomial);
-        }
-        let mut difference = even.clone();
-        difference.sub_assign(&odd);
-        even.add_assign(&odd);
-        even.add_assign(&automorphism(&difference, element, keys)?);
+        add_automorphism(&mut even, &difference, element, keys)?;
         Ok(even)
     }
 }
 
-fn scatter(share: &mut [u64], cells: &[(usize, usize)], values: &[u64]) {
-    for (&(_, cell), &value) in cells.iter().zip(values) {
-        share[cell] = value;
+fn scatter(share: &mut [u64], cells: &[Wanted], values: &[u64]) {
+    for (w, &value) in cells.iter().zip(values) {
+        share[w.cell] = value;
     }
 }
 
@@ -266,7 +279,7 @@ fn inverse_of_two_to(params: &RlweParams, limbs: usize, r: u32) -> Vec<u64> {
         .collect()
 }
 
-pub(crate) fn expect_words(words: &[u64], expected: usize) -> Result<(), HeError> {
+pub(crate) fn expect_words<T>(words: &[T], expected: usize) -> Result<(), HeError> {
     if words.len() == expected {
         Ok(())
     } else {

@@ -10,8 +10,6 @@
 //! Absent leaves count as zero: a node with an absent right child still needs its automorphism, to clean; one with two
 //! absent children stays absent.
 
-use rayon::prelude::*;
-
 /// One node of the tree over some kind of polynomial or ciphertext.
 pub trait Combine: Sync {
     /// What is interleaved.
@@ -31,35 +29,47 @@ pub trait Combine: Sync {
     ) -> Result<Self::Item, Self::Error>;
 }
 
-/// Interleaves `leaves`, padded with absent ones to `size`, a power of two. `None` if there are no leaves.
+/// Interleaves what `lift` makes of `leaves`, padded with absent ones to `size`, a power of two. `None` if there are no
+/// leaves. Depth first: at most log2(size) nodes a thread are alive beside the leaves.
 ///
 /// # Errors
-/// The first error of [`Combine::combine`].
-pub fn interleave<C: Combine>(
+/// The first error of `lift` or [`Combine::combine`].
+pub fn interleave<C: Combine, L: Send>(
     combiner: &C,
-    leaves: Vec<C::Item>,
+    leaves: Vec<L>,
     size: usize,
+    lift: &(impl Fn(L) -> Result<C::Item, C::Error> + Sync),
 ) -> Result<Option<C::Item>, C::Error> {
     debug_assert!(size.is_power_of_two() && leaves.len() <= size);
-    let mut items = leaves;
-    let mut h = size / 2;
-    while h > 0 {
-        // The items beyond h, if any, are the right children of the first ones.
-        let right = if items.len() > h {
-            items.split_off(h)
-        } else {
-            Vec::new()
-        };
-        let mut right: Vec<Option<C::Item>> = right.into_iter().map(Some).collect();
-        right.resize_with(items.len(), || None);
-        items = items
-            .into_par_iter()
-            .zip(right)
-            .map(|(even, odd)| combiner.combine(even, odd, h))
-            .collect::<Result<_, _>>()?;
-        h /= 2;
+    node(combiner, leaves, 1, size, lift)
+}
+
+/// The node over `leaves`, which are `h` apart among all: its children are the even and the odd ones.
+fn node<C: Combine, L: Send>(
+    combiner: &C,
+    leaves: Vec<L>,
+    h: usize,
+    size: usize,
+    lift: &(impl Fn(L) -> Result<C::Item, C::Error> + Sync),
+) -> Result<Option<C::Item>, C::Error> {
+    if leaves.is_empty() || h == size {
+        return leaves.into_iter().next().map(lift).transpose();
     }
-    Ok(items.into_iter().next())
+    let (mut even, mut odd) = (Vec::new(), Vec::new());
+    for (j, leaf) in leaves.into_iter().enumerate() {
+        if j % 2 == 0 {
+            even.push(leaf)
+        } else {
+            odd.push(leaf)
+        }
+    }
+    let (even, odd) = rayon::join(
+        || node(combiner, even, 2 * h, size, lift),
+        || node(combiner, odd, 2 * h, size, lift),
+    );
+    even?
+        .map(|even| combiner.combine(even, odd?, h))
+        .transpose()
 }
 
 #[cfg(test)]
@@ -139,7 +149,7 @@ mod tests {
                         .iter()
                         .map(|l| l.iter().map(|c| c * inverse % MODULUS).collect())
                         .collect();
-                    let Ok(merged) = interleave(&Plain, scaled, size);
+                    let Ok(merged) = interleave(&Plain, scaled, size, &Ok);
                     let merged = merged.unwrap();
                     for (i, &c) in merged.iter().enumerate() {
                         let expected = leaves.get(i % size).map_or(0, |leaf| leaf[i / size * size]);
@@ -153,7 +163,7 @@ mod tests {
 
     #[test]
     fn nothing_gives_nothing() {
-        let Ok(none) = interleave(&Plain, Vec::new(), 8);
+        let Ok(none) = interleave(&Plain, Vec::new(), 8, &Ok);
         assert!(none.is_none());
     }
 }

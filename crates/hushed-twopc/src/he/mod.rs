@@ -7,7 +7,7 @@
 //! | moduli, noise, formats | `layout` |
 //! | keys of a session | `context` |
 //! | sums of products, interleaving, the messages | `product`, `interleave`, `engine` |
-//! | share × weights, share × share | `linear`, `matmul` |
+//! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
 //! | what one party multiplies alone | `local` |
 
 pub mod context;
@@ -19,6 +19,7 @@ pub mod layout;
 pub mod linear;
 pub mod local;
 pub mod matmul;
+pub mod olt;
 mod product;
 pub mod window;
 
@@ -27,6 +28,7 @@ pub use error::HeError;
 pub use layout::{Layout, OltSpec};
 pub use linear::{LinearShape, PreparedWeights, linear_client, linear_server, linear_server_alone};
 pub use matmul::{MatmulShape, matmul_shared};
+pub use olt::{olt_encrypted, olt_multiplying};
 pub use window::{Encrypted, OltPlan, OltShape, Packing, Window};
 
 #[cfg(test)]

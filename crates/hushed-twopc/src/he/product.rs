@@ -14,12 +14,12 @@ use rayon::prelude::*;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Words of multipliers and ciphertexts that are handled together: 1 MiB, about half of a second-level cache.
-const RESIDENT: usize = 1 << 17;
+/// Words of multipliers and ciphertexts that are handled together: 2 MiB, a second-level cache.
+const RESIDENT: usize = 1 << 18;
 
 /// Words of a limb that are multiplied with all that they meet before the next are touched: with up to 8 multiplier limbs,
-/// 16 KiB of a first-level cache.
-const STRIP: usize = 256;
+/// 32 KiB of a first-level cache.
+const STRIP: usize = 512;
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {

@@ -211,6 +211,83 @@ fn shared_matrices_of_other_shapes_and_rings() {
     matmul(5, 6, 7, 2, Ring::new(17));
 }
 
+fn olt(spec: OltSpec) {
+    let OltShape { k, m, n } = spec.shape;
+    let ring = Ring::new(spec.ring_bits);
+    let (left, right) = (spec.batch * k * m, spec.batch * m * n);
+    let small = |count| -> Vec<i64> {
+        let top = words(count, 4)
+            .into_iter()
+            .map(|x| x as i64 >> (63 - spec.multiplier_bits));
+        top.collect()
+    };
+    let (count, values) = match spec.encrypted {
+        Encrypted::Left => (left, small(right)),
+        Encrypted::Right => (right, small(left)),
+    };
+    let secret: Vec<u64> = words(count, 3)
+        .into_iter()
+        .map(|x| ring.reduce(x))
+        .collect();
+    let wide: Vec<u64> = values.iter().map(|&v| v as u64).collect();
+    let (x, y) = match spec.encrypted {
+        Encrypted::Left => (&secret, &wide),
+        Encrypted::Right => (&wide, &secret),
+    };
+    let products = x.chunks(k * m).zip(y.chunks(m * n));
+    let expected: Vec<u64> = products
+        .flat_map(|(x, y)| clear(x, y, spec.shape, ring))
+        .collect();
+    // The server encrypts, so that both parties have played both roles among the tests.
+    let (a, b, _) = run(
+        |ctx, he| olt_multiplying(ctx, he, &spec, &values).unwrap(),
+        |ctx, he| olt_encrypted(ctx, he, &spec, &secret).unwrap(),
+    );
+    assert_close(&reveal(&a, &b), &expected, ring, 1);
+}
+
+#[test]
+fn every_packing_from_either_side() {
+    for packing in [Packing::InterLeave, Packing::Krdy, Packing::PackLwes] {
+        for encrypted in [Encrypted::Left, Encrypted::Right] {
+            for (k, m, n, batch) in [(3, 40, 5, 1), (5, 6, 7, 3)] {
+                let shape = OltShape { k, m, n };
+                olt(OltSpec {
+                    shape,
+                    batch,
+                    ring_bits: 64,
+                    multiplier_bits: 20,
+                    encrypted,
+                    packing,
+                    window: None,
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_inner_window_of_one_shape() {
+    for (mw, kw, nw) in [
+        (1, 3, 4),
+        (4, 2, 3),
+        (8, 1, 4),
+        (32, 3, 4),
+        (1024, 2, 2),
+        (8192, 1, 1),
+    ] {
+        olt(OltSpec {
+            shape: OltShape { k: 3, m: 9, n: 4 },
+            batch: 2,
+            ring_bits: 64,
+            multiplier_bits: 63,
+            encrypted: Encrypted::Left,
+            packing: Packing::InterLeave,
+            window: Some(Window { kw, mw, nw }),
+        });
+    }
+}
+
 #[test]
 fn operands_that_do_not_fit_are_refused() {
     assert!(PreparedWeights::new(2, 3, 20, vec![0; 5]).is_err());

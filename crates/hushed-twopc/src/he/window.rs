@@ -56,7 +56,8 @@ pub enum Packing {
     InterLeave,
     /// One response a leaf (Cheetah's layout, the baseline "KRDY").
     Krdy,
-    /// Every wanted coefficient extracted and packed alone (Chen et al., the baseline "PackLWEs").
+    /// Every wanted coefficient packed alone, one automorphism each (Chen, Dai, Kim, Song, ACNS 2021: the baseline
+    /// "PackLWEs"), without its final trace: what that would clean is not sent.
     PackLwes,
 }
 
@@ -377,13 +378,20 @@ impl OltPlan {
     pub fn tree_size(&self, index: usize) -> usize {
         match self.packing {
             Packing::InterLeave => self.response_leaves(index).len().next_power_of_two(),
-            Packing::Krdy | Packing::PackLwes => 1,
+            Packing::Krdy => 1,
+            Packing::PackLwes => self.wanted_in_response(index).next_power_of_two(),
         }
     }
 
     /// Largest tree of the plan; inputs are scaled by its inverse.
     pub fn largest_tree(&self) -> usize {
-        self.tree_size(0)
+        match self.packing {
+            Packing::InterLeave | Packing::Krdy => self.tree_size(0),
+            Packing::PackLwes => (0..self.responses())
+                .map(|i| self.tree_size(i))
+                .max()
+                .unwrap_or(1),
+        }
     }
 
     /// Everything in closed form; `bytes_out` without the rounding of each response to whole bytes.
@@ -400,8 +408,8 @@ impl OltPlan {
         let automorphisms = match self.packing {
             Packing::InterLeave => full_responses * tree_nodes(full) + tree_nodes(rest),
             Packing::Krdy => 0,
-            // A tree over the lifted coefficients plus the trace down to degree one, Chen et al. Algorithm 3.
-            Packing::PackLwes => wanted + responses * u64::from(self.degree.ilog2()),
+            // A tree over single coefficients.
+            Packing::PackLwes => wanted,
         };
         let products = leaves * mb as u64;
         let transforms = (self.batch * mb * nb) as u64;
@@ -433,12 +441,15 @@ impl OltPlan {
     fn bytes_out(&self, wire: &Wire) -> u64 {
         (0..self.responses())
             .map(|index| {
-                let wanted: u64 = self
-                    .response_leaves(index)
-                    .map(|leaf| self.wanted_in_leaf(leaf) as u64)
-                    .sum();
+                let wanted = self.wanted_in_response(index) as u64;
                 wire.response_bytes + (wanted * wire.response_bits).div_ceil(8)
             })
+            .sum()
+    }
+
+    fn wanted_in_response(&self, index: usize) -> usize {
+        self.response_leaves(index)
+            .map(|leaf| self.wanted_in_leaf(leaf))
             .sum()
     }
 

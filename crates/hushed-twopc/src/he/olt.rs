@@ -1,0 +1,85 @@
+//! The oblivious linear transformation itself (BumbleBee, NDSS 2025, Algorithm 1): two parties with one private matrix each get
+//! shares of the product. Layers of a model use [`super::linear`] and [`super::matmul`]; this form fixes everything by an
+//! [`OltSpec`], the baselines of the paper's tables included.
+
+use super::context::HeContext;
+use super::encode::{View, encode_right};
+use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
+use super::layout::OltSpec;
+use super::product::Multiplier;
+use super::window::{OltPlan, OltShape};
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::share::{Ring, Share};
+
+/// The owner of the encrypted operand: `words`, modulo 2^ℓ, batch×k×m (or batch×m×n if the right one is encrypted). Returns its
+/// share of the products, batch×k×n.
+///
+/// # Errors
+/// [`super::HeError::Operand`] if `words` do not fit; else those of the session and of the peer's bytes.
+pub fn olt_encrypted(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    spec: &OltSpec,
+    words: &[u64],
+) -> Result<Share, TwopcError> {
+    let layout = he.layout(spec)?;
+    send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, words)?;
+    let share = collect(&mut ctx.session, he, &layout)?;
+    Ok(Share::new(Ring::new(spec.ring_bits), share))
+}
+
+/// The other party: `values`, at most 2^multiplier_bits in magnitude. Returns its share of the products.
+///
+/// # Errors
+/// As [`olt_encrypted`]; [`super::HeError::Weight`] if a value is above its bound.
+pub fn olt_multiplying(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    spec: &OltSpec,
+    values: &[i64],
+) -> Result<Share, TwopcError> {
+    let layout = he.layout(spec)?;
+    let OltShape { m, n, .. } = layout.plan.inner_shape();
+    expect_words(values, spec.batch * m * n)?;
+    let bits = spec.multiplier_bits;
+    if bits > 63 || values.iter().any(|v| v.unsigned_abs() > 1 << bits) {
+        return Err(super::HeError::Weight { bits }.into());
+    }
+    let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
+    let source = Blocks {
+        values,
+        plan: &layout.plan,
+    };
+    let share = respond(
+        &mut ctx.session,
+        &mut ctx.rng,
+        he,
+        &layout,
+        &inputs,
+        &source,
+    )?;
+    Ok(Share::new(Ring::new(spec.ring_bits), share))
+}
+
+struct Blocks<'a> {
+    values: &'a [i64],
+    plan: &'a OltPlan,
+}
+
+impl Multiplier for Blocks<'_> {
+    fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]) {
+        let OltShape { m, n, .. } = self.plan.inner_shape();
+        let values = &self.values[p * m * n..(p + 1) * m * n];
+        let view = View::oriented(values, m, n, self.plan.encrypted());
+        encode_right(
+            view,
+            self.plan.window(),
+            self.plan.fold_offset(p),
+            beta,
+            gamma,
+            out,
+            |v| v,
+        );
+    }
+}
