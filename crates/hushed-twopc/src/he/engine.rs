@@ -22,8 +22,8 @@ use hushed_rlwe::{
 use rayon::prelude::*;
 use zeroize::Zeroizing;
 
-const INPUT: Kind = Kind(0x0401);
-const RESPONSE: Kind = Kind(0x0402);
+pub(crate) const INPUT: Kind = Kind(0x0401);
+pub(crate) const RESPONSE: Kind = Kind(0x0402);
 
 /// Encrypts and sends `words`, this party's matrices (batch×k×m or batch×m×n as the caller's shape has them) modulo 2^ℓ.
 pub(crate) fn send_inputs(

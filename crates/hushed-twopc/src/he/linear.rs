@@ -151,7 +151,7 @@ impl PreparedWeights {
         Ok(())
     }
 
-    fn block_source<'a>(&'a self, plan: &OltPlan) -> Blocks<'a> {
+    pub(crate) fn block_source<'a>(&'a self, plan: &OltPlan) -> Blocks<'a> {
         let window = plan.window();
         let ready = self.ready.as_ref().filter(|r| r.window == window);
         Blocks {
@@ -171,7 +171,7 @@ impl Drop for PreparedWeights {
     }
 }
 
-struct Blocks<'a> {
+pub(crate) struct Blocks<'a> {
     view: View<'a, i32>,
     window: Window,
     ready: Option<&'a Ready>,

@@ -239,11 +239,22 @@ fn olt(spec: OltSpec) {
         .flat_map(|(x, y)| clear(x, y, spec.shape, ring))
         .collect();
     // The server encrypts, so that both parties have played both roles among the tests.
-    let (a, b, _) = run(
-        |ctx, he| olt_multiplying(ctx, he, &spec, &values).unwrap(),
+    let ((a, declared), b, stats) = run(
+        |ctx, he| {
+            let declared = he.layout(&spec).unwrap().plan.cost();
+            (olt_multiplying(ctx, he, &spec, &values).unwrap(), declared)
+        },
         |ctx, he| olt_encrypted(ctx, he, &spec, &secret).unwrap(),
     );
     assert_close(&reveal(&a, &b), &expected, ring, 1);
+    let cost = Cost {
+        bytes_client: declared.bytes_out,
+        bytes_server: declared.bytes_in,
+        frames_client: declared.responses,
+        frames_server: declared.inputs,
+        ..Cost::ZERO
+    };
+    assert_cost(&stats, cost);
 }
 
 #[test]
@@ -310,6 +321,111 @@ fn operands_that_do_not_fit_are_refused() {
     assert!(matches!(
         b,
         Some(crate::TwopcError::He(HeError::Operand { .. }))
+    ));
+}
+
+/// What the opener can see of the answerer's plaintexts beyond its shares is in the a parts. If two responses shared an encryption of
+/// zero (as public code has them do), the difference of their a parts would be a function of the inputs and the weights
+/// alone, and so repeat when the same inputs are answered again.
+#[test]
+fn every_response_carries_a_zero_of_its_own() {
+    let (k, m, n) = (16, 8, 700);
+    let weights = PreparedWeights::new(m, n, 20, weights(m * n, 20)).unwrap();
+    let spec = weights.shape(k).spec(Ring::Z64);
+    let x = Share::new(Ring::Z64, words(k * m, 8));
+    let (seen, (), _) = run(
+        |ctx, he| {
+            let layout = he.layout(&spec).unwrap();
+            engine::send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, x.words()).unwrap();
+            let mut frames = Vec::new();
+            for _ in 0..2 * layout.plan.responses() {
+                let most = hushed_net::Expect::AtMost(1 << 20);
+                frames.push(ctx.session.recv(engine::RESPONSE, most).unwrap());
+            }
+            let width = layout.format.coefficient_bits().0;
+            assert!(width > 64 && layout.plan.responses() >= 2);
+            // The low 64 bits of all coefficients of a come first.
+            let low = |f: &Vec<u8>| -> Vec<u64> {
+                let words = f.as_chunks::<8>().0.iter().take(layout.plan.degree());
+                words.map(|w| u64::from_le_bytes(*w)).collect()
+            };
+            let a: Vec<Vec<u64>> = frames.iter().map(low).collect();
+            (a, layout.plan.responses())
+        },
+        |ctx, he| {
+            // The same ciphertexts answered twice.
+            let layout = he.layout(&spec).unwrap();
+            let inputs = engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
+            let source = weights.block_source(&layout.plan);
+            for _ in 0..2 {
+                let Ctx { session, rng, .. } = ctx;
+                engine::respond(session, rng, he, &layout, &inputs, &source).unwrap();
+            }
+        },
+    );
+    let (a, responses) = seen;
+    let difference = |x: &[u64], y: &[u64]| -> Vec<u64> {
+        x.iter().zip(y).map(|(x, y)| x.wrapping_sub(*y)).collect()
+    };
+    let distinct = |v: Vec<u64>| {
+        v.into_iter()
+            .collect::<std::collections::HashSet<_>>()
+            .len()
+    };
+    for i in 0..responses {
+        // The same response twice: with equal zeros, all equal.
+        let again = difference(&a[i], &a[responses + i]);
+        assert!(distinct(again) > 8000);
+        for j in 0..i {
+            // With one zero a run, this would take a handful of values: rounding and wrapping.
+            let first = difference(&a[i], &a[j]);
+            let second = difference(&a[responses + i], &a[responses + j]);
+            assert!(distinct(difference(&first, &second)) > 8000);
+        }
+    }
+}
+
+#[test]
+fn foreign_bytes_are_refused() {
+    let weights = PreparedWeights::new(3, 2, 20, vec![1; 6]).unwrap();
+    let spec = weights.shape(2).spec(Ring::Z64);
+    for bytes in [0usize, 1, 100] {
+        let (_, error, _) = run(
+            |ctx, _| ctx.session.send(engine::INPUT, &vec![0xff; bytes]).unwrap(),
+            |ctx, he| linear_server(ctx, he, &Share::zero(Ring::Z64, 6), &weights).err(),
+        );
+        assert!(matches!(error, Some(crate::TwopcError::Net(_))));
+    }
+    let (_, error, _) = run(
+        |ctx, he| {
+            let bytes = he.layout(&spec).unwrap().plan.cost().bytes_in as usize;
+            ctx.session
+                .send_vec(engine::INPUT, vec![0xff; bytes])
+                .unwrap();
+        },
+        |ctx, he| linear_server(ctx, he, &Share::zero(Ring::Z64, 6), &weights).err(),
+    );
+    assert!(matches!(
+        error,
+        Some(crate::TwopcError::Rlwe(hushed_rlwe::RlweError::Codec(_)))
+    ));
+    let (error, ..) = run(
+        |ctx, he| {
+            let x = Share::zero(Ring::Z64, 6);
+            linear_client(ctx, he, &x, &weights.shape(2)).err()
+        },
+        |ctx, he| {
+            let layout = he.layout(&spec).unwrap();
+            engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
+            let bytes = layout.plan.cost().bytes_out as usize;
+            ctx.session
+                .send_vec(engine::RESPONSE, vec![0xff; bytes])
+                .unwrap();
+        },
+    );
+    assert!(matches!(
+        error,
+        Some(crate::TwopcError::Rlwe(hushed_rlwe::RlweError::Codec(_)))
     ));
 }
 
