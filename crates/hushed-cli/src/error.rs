@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::bench::BenchError;
+use hushed_infer::twopc::RunError;
 use hushed_model::{CalibrationError, ModelError};
 
 /// The end of a run that did not go well.
@@ -39,6 +40,14 @@ pub enum CliError {
     #[error("the output could not be written: {0}")]
     Write(#[source] io::Error),
 
+    #[error(
+        "a text has {given} tokens, and this model takes 3 to {limit}, the two special ones counted"
+    )]
+    Tokens { given: usize, limit: usize },
+
+    #[error(transparent)]
+    Run(#[from] RunError),
+
     #[error("there is no measurement `{name}`: `hushed bench --list` names them")]
     NoSuchBench { name: String },
 
@@ -56,7 +65,8 @@ impl CliError {
             Self::ReadInput { .. }
             | Self::NotText { .. }
             | Self::NoText { .. }
-            | Self::InputTooLarge { .. } => 3,
+            | Self::InputTooLarge { .. }
+            | Self::Tokens { .. } => 3,
             Self::Model(error) | Self::Text { source: error, .. } => match error {
                 ModelError::Text(_) => 3,
                 ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } => 4,
@@ -66,7 +76,7 @@ impl CliError {
             Self::Write(_) | Self::WriteFile { .. } => 8,
             Self::NoSuchBench { .. } => 2,
             Self::Bench(BenchError::Net(_)) => 5,
-            Self::Bench(_) => 70,
+            Self::Bench(_) | Self::Run(_) => 70,
             Self::Doctor { .. } => 1,
         }
     }
@@ -89,6 +99,8 @@ impl CliError {
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoSuchBench { .. } => "usage",
             Self::Bench(_) => "bench",
+            Self::Tokens { .. } => "tokens",
+            Self::Run(_) => "internal",
             Self::Doctor { .. } => "doctor",
         }
     }

@@ -5,9 +5,12 @@
 
 mod cases;
 mod local;
+mod model;
 mod pair;
 mod party;
 
+use hushed_infer::twopc::RunError;
+use hushed_model::ModelError;
 use hushed_net::{NetError, Shape};
 use hushed_twopc::TwopcError;
 use serde_json::Value;
@@ -15,6 +18,7 @@ use serde_json::Value;
 pub use pair::run_pair;
 pub use party::run_party;
 
+use model::ModelCase;
 use party::Peer;
 
 /// Why a measurement stopped.
@@ -24,6 +28,10 @@ pub enum BenchError {
     Net(#[from] NetError),
     #[error(transparent)]
     Protocol(#[from] TwopcError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Model(#[from] ModelError),
     #[error("a process of this measurement could not be {what}: {source}")]
     Process {
         what: &'static str,
@@ -86,6 +94,8 @@ pub enum Kind {
     Local(fn() -> Result<Vec<Value>, BenchError>),
     /// Two processes.
     Pair(fn() -> Vec<Box<dyn Case>>),
+    /// Two processes that run encoder layers.
+    Model(fn() -> Vec<ModelCase>),
 }
 
 pub struct Suite {
@@ -140,7 +150,33 @@ pub const SUITES: &[Suite] = &[
         about: "LayerNorm of shared rows",
         kind: Kind::Pair(cases::norm),
     },
+    Suite {
+        name: "layer",
+        about: "one encoder layer with random weights",
+        kind: Kind::Model(model::layers),
+    },
+    Suite {
+        name: "model",
+        about: "whole encoders with random weights, and their time and bytes by operation",
+        kind: Kind::Model(model::models),
+    },
 ];
+
+/// How the sizes of a suite are run.
+#[derive(Clone, Copy)]
+pub struct How<'a> {
+    pub net: Net,
+    pub runs: usize,
+    /// Only sizes whose parameters, as JSON, contain this.
+    pub only: Option<&'a str>,
+}
+
+impl How<'_> {
+    fn wants(&self, params: &Value) -> bool {
+        self.only
+            .is_none_or(|part| params.to_string().contains(part))
+    }
+}
 
 pub fn suite(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)

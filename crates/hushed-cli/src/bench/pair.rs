@@ -5,22 +5,29 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{BenchError, Net};
+use super::{BenchError, How};
 use crate::error::CliError;
 
 /// Runs the suite `name` in two processes; `row` gets one joined row a case.
 pub fn run_pair(
     name: &str,
-    net: Net,
-    runs: usize,
+    how: How<'_>,
     mut row: impl FnMut(Value) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let pins = pins();
-    let common = ["bench", name, "--json", "--net", net.name(), "--runs"];
+    let runs = how.runs.to_string();
+    let mut common = vec![
+        "bench",
+        name,
+        "--json",
+        "--net",
+        how.net.name(),
+        "--runs",
+        &runs,
+    ];
+    common.extend(how.only.iter().flat_map(|part| ["--only", part]));
     let start = |party: &'static str, core: Option<&str>, more: &[&str]| {
-        let runs = runs.to_string();
-        let arguments = common.iter().copied().chain([runs.as_str()]);
-        Party::start(party, core, arguments.chain(more.iter().copied()))
+        Party::start(party, core, common.iter().chain(more).copied())
     };
     let (first, second) = (pins.map(|p| p.0), pins.map(|p| p.1));
     let mut server = start("server", second, &["--party", "server"])?;
@@ -45,7 +52,7 @@ pub fn run_pair(
             let memory = of(own("peak_rss"), &theirs["peak_rss"]);
             fields.insert("cpu_seconds".to_owned(), cpu);
             fields.insert("peak_rss".to_owned(), memory);
-            fields.insert("net".to_owned(), json!(net.name()));
+            fields.insert("net".to_owned(), json!(how.net.name()));
             fields.insert("pinned".to_owned(), json!(pins.is_some()));
         }
         row(joined)?;

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
 use hushed_net::channel::tcp::{self, Listener};
-use hushed_net::{Expect, Kind, Limits, NetError, Party, Session, Stats};
+use hushed_net::{Expect, Limits, NetError, Party, Session, Stats};
 use hushed_twopc::Ctx;
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretOt;
 use serde_json::{Value, json};
 
-use super::{BenchError, Case, Net, Suite, median};
+use super::{BenchError, Case, How, Kind, Net, Suite, median, model};
+use crate::error::CliError;
 use crate::machine;
 
 /// A party with keys and correlations.
@@ -22,7 +23,7 @@ pub struct Peer {
     setup_stats: Stats,
 }
 
-const BARRIER: Kind = Kind(0x0700);
+const BARRIER: hushed_net::Kind = hushed_net::Kind(0x0700);
 
 impl Peer {
     /// Exchanges keys and starts both directions of OT: what a session does once.
@@ -59,15 +60,47 @@ impl Peer {
     }
 }
 
-/// Runs every case of a suite as one party; `say` gets one object a case. The server announces its address by `say` first.
+/// Runs every wanted case of a suite as one party; `say` gets one object a case. The server announces its address by `say` first.
 pub fn run_party(
-    cases: Vec<Box<dyn Case>>,
     suite: &Suite,
     address: Option<&str>,
+    how: How<'_>,
+    mut say: impl FnMut(Value) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let session = meet_peer(address, how.net, &mut say)?;
+    let session = match suite.kind {
+        Kind::Local(_) => session,
+        Kind::Pair(cases) => {
+            let mut peer = Peer::new(session)?;
+            for mut case in cases() {
+                if how.wants(&case.params()) {
+                    machine::forget_peak();
+                    say(measure(suite.name, case.as_mut(), &mut peer, how.runs)?)?;
+                }
+            }
+            peer.ctx.session
+        }
+        Kind::Model(cases) => {
+            let mut session = session;
+            for case in cases().iter().filter(|case| how.wants(&case.params())) {
+                machine::forget_peak();
+                let row;
+                (session, row) = model::measure(case, session, how.runs)?;
+                say(row)?;
+            }
+            session
+        }
+    };
+    session.close().map_err(BenchError::from)?;
+    Ok(())
+}
+
+/// The client connects to `address`; the server, which has none, listens and says where.
+fn meet_peer(
+    address: Option<&str>,
     net: Net,
-    runs: usize,
-    mut say: impl FnMut(Value) -> Result<(), crate::error::CliError>,
-) -> Result<(), crate::error::CliError> {
+    say: &mut impl FnMut(Value) -> Result<(), CliError>,
+) -> Result<Session, CliError> {
     let (party, socket) = match address {
         Some(address) => (
             Party::Client,
@@ -84,13 +117,7 @@ pub fn run_party(
     let channel = tcp::channel(socket, Limits::session()).map_err(BenchError::from)?;
     let mut session = Session::new(party, Box::new(channel));
     session.shape(net.shape());
-    let mut peer = Peer::new(session)?;
-    for mut case in cases {
-        machine::forget_peak();
-        say(measure(suite.name, case.as_mut(), &mut peer, runs)?)?;
-    }
-    peer.ctx.session.close().map_err(BenchError::from)?;
-    Ok(())
+    Ok(session)
 }
 
 fn measure(

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::bench::{self, Kind, Net, SUITES, Suite};
+use crate::bench::{self, How, Kind, Net, SUITES, Suite};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::Output;
@@ -15,6 +15,7 @@ use crate::output::Output;
 Examples:
   hushed bench --list
   hushed bench softmax --net lan --json
+  hushed bench layer --only bert-base --runs 1
   hushed bench all --json > results.jsonl")]
 pub struct Args {
     /// What to measure; `all` for everything
@@ -32,6 +33,10 @@ pub struct Args {
     /// Runs of each size, of which the median counts; one more is thrown away
     #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
+
+    /// Only sizes whose parameters contain this text, for example 768 or bert-base
+    #[arg(long, value_name = "TEXT", env = "HUSHED_BENCH_ONLY")]
+    only: Option<String>,
 
     /// Be one party of a measurement (used by this program itself)
     #[arg(long, hide = true)]
@@ -64,6 +69,11 @@ impl Args {
             return Err(CliError::NoSuchBench { name: name.clone() });
         }
         let machine = Machine::read();
+        let how = How {
+            net: self.net,
+            runs: self.runs.into(),
+            only: self.only.as_deref(),
+        };
         for suite in chosen {
             match (&suite.kind, self.party) {
                 (Kind::Local(measure), _) => {
@@ -71,15 +81,11 @@ impl Args {
                         show(out, &machine, row)?;
                     }
                 }
-                (Kind::Pair(cases), Some(_)) => {
+                (_, Some(_)) => {
                     let say = |row: Value| out.result(row, String::new);
-                    let (address, runs) = (self.address.as_deref(), self.runs.into());
-                    bench::run_party(cases(), suite, address, self.net, runs, say)?;
+                    bench::run_party(suite, self.address.as_deref(), how, say)?;
                 }
-                (Kind::Pair(_), None) => {
-                    let row = |row| show(out, &machine, row);
-                    bench::run_pair(suite.name, self.net, self.runs.into(), row)?;
-                }
+                (_, None) => bench::run_pair(suite.name, how, |row| show(out, &machine, row))?,
             }
         }
         Ok(())
@@ -110,6 +116,9 @@ fn describe(row: &Value) -> String {
     }
     if let Some(error) = number("error") {
         line += &format!("  error {error:.1e}");
+    }
+    if let Some(cosine) = number("cosine") {
+        line += &format!("  cosine {cosine:.6}");
     }
     format!("{line}  {}", row["params"])
 }

@@ -5,6 +5,7 @@ mod calibrate;
 mod check;
 mod clear;
 mod doctor;
+mod plan;
 
 use clap::Subcommand;
 
@@ -18,6 +19,7 @@ pub enum Verb {
     Check(check::Args),
     Clear(clear::Args),
     Doctor(doctor::Args),
+    Plan(plan::Args),
 }
 
 impl Verb {
@@ -28,6 +30,7 @@ impl Verb {
             Verb::Check(args) => args.run(out),
             Verb::Clear(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),
+            Verb::Plan(args) => args.run(out),
         }
     }
 }

@@ -1,0 +1,226 @@
+//! Encoder layers and whole models with random weights of realistic ranges, and where their time and bytes go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hushed_infer::twopc::{Input, Layers, SiteCost, TwopcBackend};
+use hushed_math::cpu::Cpu;
+use hushed_model::{Activation, Bert, BertConfig, Plain, Pool, TokenIds, bert_random, bert_shapes};
+use hushed_net::{Party, Session};
+use serde_json::{Value, json};
+
+use super::{BenchError, median};
+use crate::machine;
+
+/// What to run.
+pub struct ModelCase {
+    /// `minilm`, `bert-base`, `bert-large`.
+    preset: &'static str,
+    config: BertConfig,
+    tokens: usize,
+    /// One encoder layer, without embedding and pooling.
+    layer: bool,
+}
+
+impl ModelCase {
+    pub fn params(&self) -> Value {
+        json!({ "model": self.preset, "tokens": self.tokens, "weights": "random" })
+    }
+
+    fn name(&self) -> &'static str {
+        if self.layer { "layer" } else { "model" }
+    }
+
+    /// Whether a step belongs to what is measured.
+    fn counts(&self, cost: &SiteCost) -> bool {
+        !self.layer || cost.site.path().starts_with("layer.")
+    }
+}
+
+/// One layer of each size.
+pub fn layers() -> Vec<ModelCase> {
+    let sizes = [
+        ("minilm", 16),
+        ("minilm", 128),
+        ("bert-base", 128),
+        ("bert-large", 128),
+    ];
+    let one = |(preset, tokens)| {
+        let mut config = config(preset);
+        config.layers = 1;
+        // The lookup is not measured; a small table saves its time and memory.
+        config.vocabulary = 256;
+        ModelCase {
+            preset,
+            config,
+            tokens,
+            layer: true,
+        }
+    };
+    sizes.map(one).into()
+}
+
+/// Whole models, the private lookup included.
+pub fn models() -> Vec<ModelCase> {
+    let sizes = [("minilm", 16), ("minilm", 128), ("bert-base", 128)];
+    let whole = |(preset, tokens)| ModelCase {
+        preset,
+        config: config(preset),
+        tokens,
+        layer: false,
+    };
+    sizes.map(whole).into()
+}
+
+fn config(preset: &str) -> BertConfig {
+    let (layers, width, heads, hidden) = match preset {
+        "minilm" => (6, 384, 12, 1536),
+        "bert-base" => (12, 768, 12, 3072),
+        _ => (24, 1024, 16, 4096),
+    };
+    BertConfig {
+        layers,
+        width,
+        heads,
+        hidden,
+        vocabulary: 30522,
+        positions: 512,
+        token_types: 2,
+        activation: Activation::Gelu,
+        epsilon: 1e-12,
+        padding_id: None,
+    }
+}
+
+/// Runs one case as one party. Gives the session back for the next.
+pub fn measure(
+    case: &ModelCase,
+    session: Session,
+    runs: usize,
+) -> Result<(Session, Value), BenchError> {
+    let client = session.party() == Party::Client;
+    let random = bert_random(&case.config, Pool::Mean, 1);
+    let own = if client {
+        bert_shapes(&case.config, Pool::Mean)
+    } else {
+        random.clone()
+    };
+    let before = session.stats();
+    let start = Instant::now();
+    let mut backend = TwopcBackend::establish(session, Arc::new(Layers::default()))?;
+    let setup = start.elapsed();
+    let spent = backend.ctx().session.stats().since(&before);
+    let setup_bytes = spent.bytes_sent + spent.bytes_received;
+
+    // The first run makes the integers of the weights, and is thrown away.
+    let mut all_runs: Vec<Vec<SiteCost>> = Vec::new();
+    let mut busy = Vec::new();
+    let mut answer = None;
+    for run in 0..=runs {
+        let (seen, used) = (backend.costs().len(), machine::processor_seconds());
+        answer = forward(&own, &mut backend, case)?;
+        if run > 0 {
+            let costs = backend.costs().iter().skip(seen);
+            all_runs.push(costs.filter(|c| case.counts(c)).cloned().collect());
+            busy.push(machine::processor_seconds() - used);
+        }
+    }
+    let row = if let Some(answer) = answer {
+        let (error, cosine) = compare(&random, case, &answer)?;
+        let seconds = |costs: &Vec<SiteCost>| total(costs).0.as_secs_f64();
+        let mean = |sum: u64| sum / runs.max(1) as u64;
+        let every = || all_runs.iter().flatten().map(|c| &c.stats);
+        json!({
+            "name": case.name(),
+            "params": case.params(),
+            "threads": std::thread::available_parallelism().map_or(1, usize::from),
+            "seconds": median(all_runs.iter().map(seconds).collect()),
+            "runs": runs,
+            "setup_seconds": setup.as_secs_f64(),
+            "setup_bytes": setup_bytes,
+            "bytes_up": mean(every().map(|s| s.bytes_sent).sum()),
+            "bytes_down": mean(every().map(|s| s.bytes_received).sum()),
+            "rounds": mean(every().map(|s| s.rounds).sum()),
+            "cpu_seconds": median(busy),
+            "peak_rss": machine::peak_memory(),
+            "error": error,
+            "cosine": cosine,
+            "kernel": Cpu::get().kernel_name(),
+            "ops": all_runs.last().map(|costs| operations(costs)),
+        })
+    } else {
+        json!({ "cpu_seconds": median(busy), "peak_rss": machine::peak_memory() })
+    };
+    Ok((backend.into_ctx().session, row))
+}
+
+/// The pooled row, at the client.
+fn forward(
+    bert: &Bert,
+    backend: &mut TwopcBackend,
+    case: &ModelCase,
+) -> Result<Option<Vec<f64>>, BenchError> {
+    let client = backend.ctx().is_client();
+    let input = if client {
+        Input::Ids(vec![ids(case)])
+    } else {
+        Input::Lengths(vec![case.tokens])
+    };
+    let pooled = bert.forward(backend, input)?;
+    let (share, format) = pooled.share();
+    let words = backend.ctx().open_to(Party::Client, share)?;
+    Ok(words.map(|words| words.iter().map(|w| format.decode(*w)).collect()))
+}
+
+/// Token ids spread over the table.
+fn ids(case: &ModelCase) -> Vec<u32> {
+    let vocabulary = case.config.vocabulary as u32;
+    (0..case.tokens as u32)
+        .map(|i| (i * 7919 + 101) % vocabulary)
+        .collect()
+}
+
+/// Largest error and cosine against the model in the clear.
+fn compare(bert: &Bert, case: &ModelCase, answer: &[f64]) -> Result<(f64, f64), BenchError> {
+    let text = TokenIds::new(ids(case));
+    let clear = bert.forward(&mut Plain, vec![text])?;
+    let clear = clear.values.data();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let differences = answer.iter().zip(clear).map(|(a, b)| (a - b).abs());
+    let cosine = dot(answer, clear) / (dot(answer, answer) * dot(clear, clear)).sqrt();
+    Ok((differences.fold(0.0, f64::max), cosine))
+}
+
+fn total(costs: &[SiteCost]) -> (Duration, u64, u64, u64) {
+    costs.iter().fold((Duration::ZERO, 0, 0, 0), |sum, c| {
+        let s = &c.stats;
+        (
+            sum.0 + c.time,
+            sum.1 + s.bytes_sent,
+            sum.2 + s.bytes_received,
+            sum.3 + s.rounds,
+        )
+    })
+}
+
+/// Calls, seconds, bytes and rounds by operation, the number of the layer left out.
+fn operations(costs: &[SiteCost]) -> Value {
+    let mut by_name: BTreeMap<String, Vec<SiteCost>> = BTreeMap::new();
+    for cost in costs {
+        let parts = cost.site.path().split('.');
+        let name: Vec<&str> = parts.filter(|part| part.parse::<u32>().is_err()).collect();
+        by_name
+            .entry(name.join("."))
+            .or_default()
+            .push(cost.clone());
+    }
+    let rows = by_name.iter().map(|(name, costs)| {
+        let (time, up, down, rounds) = total(costs);
+        json!({
+            "op": name, "calls": costs.len(), "seconds": time.as_secs_f64(),
+            "bytes_up": up, "bytes_down": down, "rounds": rounds,
+        })
+    });
+    rows.collect()
+}

@@ -1,0 +1,120 @@
+//! `hushed plan`: what a private run will cost and show, before it runs. Needs the folder's public part only.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use hushed_infer::plan::{Entry, Plan};
+use hushed_model::{Model, PublicFiles};
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Say what a private run will cost and who will see what, before it runs
+#[derive(clap::Args)]
+#[command(
+    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network.
+
+Examples:
+  hushed plan models/all-MiniLM-L6-v2 --protocol 2pc --tokens 16
+  hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json"
+)]
+pub struct Args {
+    /// The model folder; its weights are not read
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// How the two parties will compute
+    #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
+    protocol: Protocol,
+
+    /// Tokens of each text of a batch, the two special ones counted
+    #[arg(
+        long,
+        value_name = "N,…",
+        required = true,
+        value_delimiter = ',',
+        env = "HUSHED_TOKENS"
+    )]
+    tokens: Vec<usize>,
+
+    /// Show every step of the model
+    #[arg(long, env = "HUSHED_STEPS")]
+    steps: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// Interactive, both parties compute on shares
+    #[value(name = "2pc")]
+    TwoPc,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let files = PublicFiles::read(&self.dir).map_err(hushed_model::ModelError::from)?;
+        let public = files.parse().map_err(hushed_model::ModelError::from)?;
+        let longest = self.tokens.iter().copied().max().unwrap_or(0);
+        if longest > public.max_tokens || self.tokens.iter().any(|&n| n < 3) {
+            return Err(CliError::Tokens {
+                given: self
+                    .tokens
+                    .iter()
+                    .copied()
+                    .find(|&n| n < 3)
+                    .unwrap_or(longest),
+                limit: public.max_tokens,
+            });
+        }
+        let model = Model::shapes_only(&public);
+        let Protocol::TwoPc = self.protocol;
+        let plan = Plan::twopc(&model.bert, &self.tokens, public.normalise)?;
+
+        if self.steps {
+            for step in &plan.steps {
+                out.result(json!({ "step": step }), || describe(step))?;
+            }
+        }
+        let mut object = json!(plan);
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("steps");
+        }
+        out.result(json!({ "plan": object }), || summary(&plan))
+    }
+}
+
+fn describe(step: &Entry) -> String {
+    format!(
+        "{:<34} up {:>9} B  down {:>9} B  rounds {:>3}  {:.3} s",
+        step.site, step.bytes_up, step.bytes_down, step.rounds, step.seconds
+    )
+}
+
+fn summary(plan: &Plan) -> String {
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let mut text = format!(
+        "texts of {:?} tokens, protocol {}\n\
+         client to server   {:9.2} MB\n\
+         server to client   {:9.2} MB\n\
+         making OTs         {:9.2} MB, both ways\n\
+         once a session     {:9.2} MB each way\n\
+         rounds             {:>9}\n\
+         time               {:9.2} s on one core a party, without the network\n\
+         wrong decryptions  2^{:.0} for all of it\n\
+         hiding             {}",
+        plan.tokens,
+        plan.protocol,
+        megabytes(plan.bytes_up),
+        megabytes(plan.bytes_down),
+        megabytes(plan.ot_bytes),
+        megabytes(plan.setup_bytes_each_way),
+        plan.rounds,
+        plan.seconds,
+        plan.failure_log2,
+        plan.hiding,
+    );
+    for exposure in &plan.exposures {
+        text += &format!("\nseen by the {}: {}", exposure.who, exposure.sees);
+    }
+    text
+}
