@@ -1,1 +1,51 @@
 //! Server and client processes and the messages between them.
+//!
+//! * [`server`]: holds a model's weights, lets clients in and runs its half of each text.
+//! * `client` (feature `client`): turns texts into embeddings with a server that sees neither.
+//! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
+//! * [`wire`]: every message of the two outside the protocols themselves, with a total decoder.
+//!
+//! A session, each line a message:
+//!
+//! ```text
+//! client → server  hello     versions, plan, the bundle insisted on, the bearer token
+//! server → client  welcome   (or a refusal) bundle, plan, limits
+//! client → server  confirm   H(TLS exporter ‖ transcript), whether the bundle is wanted
+//! server → client  bundle    if wanted
+//! server → client  ready     its own confirmation
+//!        ⇄         keys and correlations, once
+//! client → server  request   the number of tokens of a text
+//! server → client  answer    go, or a refusal
+//!        ⇄         the protocols of the text; then the next request, until the client ends the session
+//! ```
+//!
+//! Nothing that depends on a text or a weight is sent before both confirmations have been compared.
+#![forbid(unsafe_code)]
+
+mod agree;
+pub mod bundle;
+#[cfg(feature = "client")]
+pub mod client;
+pub mod deadlines;
+pub mod error;
+mod files;
+#[cfg(feature = "logging")]
+pub mod logging;
+mod metrics;
+pub mod server;
+pub mod signals;
+pub mod token;
+pub mod wire;
+
+pub use bundle::{Bundle, Digest};
+#[cfg(feature = "client")]
+pub use client::{BundlePin, Client, ClientConfig, Cost, Embedding, Progress, ServerTrust};
+pub use deadlines::Deadlines;
+pub use error::{Category, ServeError};
+pub use server::{ClientAccess, Server, ServerConfig, ServerIdentity};
+pub use token::Token;
+pub use wire::Refusal;
+
+pub use hushed_infer::twopc::SiteCost;
+pub use hushed_model::{Public, TooLong};
+pub use hushed_net::{Shape, Stats};

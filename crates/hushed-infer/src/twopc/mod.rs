@@ -23,6 +23,7 @@ pub use backend::{Acts, Input, Layers, Scores, SiteCost, TwopcBackend};
 pub use establish::agreement;
 
 use hushed_model::ModelError;
+use hushed_net::NetError;
 use hushed_twopc::TwopcError;
 
 /// What can stop a private run.
@@ -48,4 +49,14 @@ pub enum RunError {
         "the client gives token ids and the server their numbers; this party was given the other"
     )]
     WrongInput,
+}
+
+impl RunError {
+    /// The connection's failure, where it is one.
+    pub fn net(&self) -> Option<&NetError> {
+        match self {
+            Self::Protocol(TwopcError::Net(error)) => Some(error),
+            _ => None,
+        }
+    }
 }

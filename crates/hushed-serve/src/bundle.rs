@@ -1,0 +1,247 @@
+//! The public part of a model as one artefact, known by its SHA-256.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 4 | magic `HSHD` |
+//! | 2 | kind 16 |
+//! | 2 | version of the format |
+//! | 16 | first half of the plan's hash |
+//! | 8 | length of the payload |
+//!
+//! The payload is one file after the other, in the order of their names: length of the name (1 byte), name, length (4 bytes), bytes.
+//! Numbers are little-endian. A server offers these bytes; a client checks them against the hash it was told or was given to pin, and
+//! needs no model folder.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use hushed_infer::twopc;
+use hushed_model::{ModelError, Public, PublicFiles};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::ServeError;
+use crate::files;
+use crate::wire::{Reader, WireFault};
+
+/// Most bytes of a bundle.
+pub const MAX_BUNDLE_BYTES: usize = 16 << 20;
+
+const MAGIC: [u8; 4] = *b"HSHD";
+const KIND: u16 = 16;
+const VERSION: u16 = 1;
+
+/// A SHA-256 of something public; shown as hexadecimal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest(
+    /// Its bytes.
+    pub [u8; 32],
+);
+
+impl Digest {
+    pub(crate) const ZERO: Self = Self([0; 32]);
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a SHA-256 has 64 hexadecimal digits")]
+pub struct NotADigest;
+
+impl FromStr for Digest {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, NotADigest> {
+        let mut digest = [0; 32];
+        let mut digits = text.chars().map(|c| c.to_digit(16));
+        for byte in &mut digest {
+            let mut digit = || digits.next().flatten().ok_or(NotADigest);
+            let value = digit()? << 4 | digit()?;
+            *byte = u8::try_from(value).map_err(|_| NotADigest)?;
+        }
+        match digits.next() {
+            None => Ok(Self(digest)),
+            Some(_) => Err(NotADigest),
+        }
+    }
+}
+
+/// Hash of everything outside the model on which both parties must agree: formats, cryptographic parameters, protocol version.
+///
+/// # Errors
+/// [`ServeError::Run`] if the parameters are refused by their own table: a defect.
+pub fn plan() -> Result<Digest, ServeError> {
+    let text = twopc::agreement()?;
+    let hash = Sha256::new()
+        .chain_update(b"hushed plan 1 ")
+        .chain_update(text);
+    Ok(Digest(hash.finalize().into()))
+}
+
+/// The public part of a model, checked.
+#[derive(Clone)]
+pub struct Bundle {
+    bytes: Vec<u8>,
+    hash: Digest,
+    public: Public,
+}
+
+impl Bundle {
+    /// Makes the bundle of a model folder.
+    ///
+    /// # Errors
+    /// [`ServeError::Model`] with everything that is wrong with the folder; [`ServeError::BundleTooLarge`].
+    pub fn from_folder(folder: &Path) -> Result<Self, ServeError> {
+        let files = PublicFiles::read(folder).map_err(ModelError::from)?;
+        let public = files.parse().map_err(|mut problems| {
+            folder.clone_into(&mut problems.folder);
+            ModelError::from(problems)
+        })?;
+        let mut payload = Vec::new();
+        for (name, bytes) in files.iter() {
+            // Names are this program's own and short; sizes are within the folder's limits.
+            payload.push(name.len() as u8);
+            payload.extend_from_slice(name.as_bytes());
+            payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            payload.extend_from_slice(bytes);
+        }
+        let mut out = header(&plan()?, payload.len());
+        out.append(&mut payload);
+        if out.len() > MAX_BUNDLE_BYTES {
+            return Err(ServeError::BundleTooLarge { bytes: out.len() });
+        }
+        Ok(Self {
+            hash: hash(&out),
+            bytes: out,
+            public,
+        })
+    }
+
+    /// Takes the bytes of a bundle, from a server or a file.
+    ///
+    /// # Errors
+    /// [`ServeError::BadBundle`] on bytes that are none; [`ServeError::BundleOfOtherPlan`] on one of another release;
+    /// [`ServeError::Model`] on files that are not a supported model's.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
+        let plan = plan()?;
+        let files = decode(&bytes, &plan)?;
+        let files = PublicFiles::from_files(files).map_err(ModelError::from)?;
+        let public = files.parse().map_err(ModelError::from)?;
+        Ok(Self {
+            hash: hash(&bytes),
+            bytes,
+            public,
+        })
+    }
+
+    /// Reads a bundle from a file.
+    ///
+    /// # Errors
+    /// [`ServeError::File`], and those of [`Bundle::from_bytes`].
+    pub fn read(path: &Path) -> Result<Self, ServeError> {
+        Self::from_bytes(files::read(path, MAX_BUNDLE_BYTES as u64)?)
+    }
+
+    /// Writes the bundle to a file, whole or not at all.
+    ///
+    /// # Errors
+    /// [`ServeError::File`].
+    pub fn write(&self, path: &Path) -> Result<(), ServeError> {
+        files::write(path, &self.bytes)
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// SHA-256 of the bytes: what a client pins.
+    #[must_use]
+    pub fn hash(&self) -> Digest {
+        self.hash
+    }
+
+    /// What the files say.
+    #[must_use]
+    pub fn public(&self) -> &Public {
+        &self.public
+    }
+}
+
+/// SHA-256.
+pub(crate) fn hash(bytes: &[u8]) -> Digest {
+    Digest(Sha256::digest(bytes).into())
+}
+
+fn header(plan: &Digest, length: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32 + length);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&KIND.to_le_bytes());
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend(plan.0.iter().take(16));
+    out.extend_from_slice(&(length as u64).to_le_bytes());
+    out
+}
+
+/// The files in a bundle, by name. Their number is bounded by the names that a model may have, their bytes by the input.
+fn decode(bytes: &[u8], plan: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
+    let bad = |fault| ServeError::BadBundle { fault };
+    let other = decode_header(bytes).map_err(bad)?;
+    if !plan.0.starts_with(&other) {
+        return Err(ServeError::BundleOfOtherPlan);
+    }
+    decode_files(bytes).map_err(bad)
+}
+
+fn decode_header(bytes: &[u8]) -> Result<[u8; 16], WireFault> {
+    let mut reader = Reader(bytes);
+    if reader.array("magic")? != MAGIC {
+        return Err(WireFault::Magic);
+    }
+    if u16::from_le_bytes(reader.array("kind")?) != KIND {
+        return Err(WireFault::Undefined { field: "kind" });
+    }
+    match u16::from_le_bytes(reader.array("version")?) {
+        VERSION => reader.array("plan"),
+        got => Err(WireFault::Version { got }),
+    }
+}
+
+fn decode_files(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, WireFault> {
+    let mut reader = Reader(bytes);
+    reader.take(24, "header")?;
+    let length = u64::from_le_bytes(reader.array("length")?);
+    match (length, reader.0.len() as u64) {
+        (claimed, there) if claimed > there => return Err(WireFault::Short { field: "end" }),
+        (claimed, there) if claimed < there => return Err(WireFault::Trailing),
+        _ => {}
+    }
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    while !reader.0.is_empty() {
+        let [length] = reader.array("length of a name")?;
+        let name = reader.take(usize::from(length), "name")?;
+        let name = std::str::from_utf8(name).map_err(|_| WireFault::Undefined { field: "name" })?;
+        if files.last().is_some_and(|(last, _)| last.as_str() >= name) {
+            return Err(WireFault::Undefined {
+                field: "order of names",
+            });
+        }
+        let length = u32::from_le_bytes(reader.array("length of a file")?) as usize;
+        let contents = reader.take(length, "file")?;
+        files.push((name.to_owned(), contents.to_vec()));
+    }
+    Ok(files)
+}

@@ -1,0 +1,55 @@
+//! How long each part of a session may take.
+
+use std::time::{Duration, Instant};
+
+use hushed_net::Limits;
+
+/// The deadlines of one side. Silence is broken by heartbeats; the others hold however lively the peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Connecting, the TLS handshake and the first messages: everything before the peer has shown who it is. 10 s.
+    pub handshake: Duration,
+    /// Longest time without a sign of life of the peer. 60 s.
+    pub silence: Duration,
+    /// The bundle, keys and correlations. 3 min.
+    pub setup: Duration,
+    /// One text. 30 min.
+    pub text: Duration,
+    /// How long a server keeps a session in which no text is asked for. 5 min.
+    pub idle: Duration,
+    /// How long a server that was told to stop waits for texts under way. 2 min.
+    pub drain: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            silence: Duration::from_secs(60),
+            setup: Duration::from_secs(180),
+            text: Duration::from_secs(30 * 60),
+            idle: Duration::from_secs(300),
+            drain: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Deadlines {
+    /// Before authentication: little time in all, and small queues.
+    pub(crate) fn before_authentication(&self) -> Limits {
+        Limits {
+            silence: self.handshake,
+            until: Instant::now().checked_add(self.handshake),
+            ..Limits::before_authentication()
+        }
+    }
+
+    /// After it, for a part of the session that may take `whole`.
+    pub(crate) fn within(&self, whole: Duration) -> Limits {
+        Limits {
+            silence: self.silence,
+            until: Instant::now().checked_add(whole),
+            ..Limits::session()
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Everything that can end a session, a client or a server, with what to do about it. No variant holds a text, a token or a number
+//! derived from one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use hushed_infer::twopc::RunError;
+use hushed_model::{ModelError, TextError};
+use hushed_net::channel::tls::CertificateError;
+use hushed_net::{NetError, TlsFault};
+
+use crate::bundle::{Digest, MAX_BUNDLE_BYTES};
+use crate::wire::{ABORT_STOPPING, Refusal, WireFault};
+
+/// Errors of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The connection, TLS included.
+    #[error(transparent)]
+    Net(NetError),
+    /// A certificate, key or pin of this side.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// The model folder or the bundle's files.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A text that the model does not take.
+    #[error("text {index} (the first is 0): {source}")]
+    Text {
+        /// Which of the texts given.
+        index: usize,
+        /// Why.
+        source: TextError,
+    },
+    /// A text that the model takes and this server does not.
+    #[error(
+        "text {index} (the first is 0) has {tokens} tokens and this server takes at most {limit}: shorten it or split it"
+    )]
+    TextAboveLimit {
+        /// Which of the texts given.
+        index: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// The server's limit.
+        limit: usize,
+    },
+    /// More texts than the server takes in a session.
+    #[error(
+        "{texts} texts were given and this server takes {limit} more in this session: start another session for the rest"
+    )]
+    TooManyTexts {
+        /// Texts given.
+        texts: usize,
+        /// Texts left.
+        limit: usize,
+    },
+    /// A protocol failed otherwise than by its connection.
+    #[error(transparent)]
+    Run(RunError),
+    /// The server will not go on.
+    #[error("the server refused: {0}")]
+    Refused(Refusal),
+    /// The server's reply shows another plan although it did not refuse.
+    #[error(
+        "the server's plan is {theirs} and this client's {ours}; use the same release on both sides"
+    )]
+    OtherPlan {
+        /// The client's.
+        ours: Digest,
+        /// The server's.
+        theirs: Digest,
+    },
+    /// The server offers another bundle than the pinned one.
+    #[error(
+        "the server offers the bundle {offered}, and {pinned} is pinned: its model has changed, or it is another server"
+    )]
+    OtherBundle {
+        /// What the client insists on.
+        pinned: Digest,
+        /// What the server offers.
+        offered: Digest,
+    },
+    /// The bundle's bytes do not have the hash that was agreed.
+    #[error("the server sent other bytes than the bundle {agreed} that it had offered")]
+    BundleNotAsOffered {
+        /// The agreed hash.
+        agreed: Digest,
+    },
+    /// The bytes are not a bundle.
+    #[error("this is not a bundle: {fault}; make one with `hushed bundle`")]
+    BadBundle {
+        /// Why.
+        fault: WireFault,
+    },
+    /// A bundle of another release.
+    #[error(
+        "this bundle was made by a release with another plan; make it anew with `hushed bundle`"
+    )]
+    BundleOfOtherPlan,
+    /// The public files are too many bytes for a bundle.
+    #[error(
+        "the model's public files have {bytes} bytes, and a bundle at most {MAX_BUNDLE_BYTES}: is tokenizer.json the right file?"
+    )]
+    BundleTooLarge {
+        /// Their size.
+        bytes: usize,
+    },
+    /// The peer's control message is malformed.
+    #[error("the peer's {message} is malformed: {fault}")]
+    Malformed {
+        /// Which message.
+        message: &'static str,
+        /// How.
+        fault: WireFault,
+    },
+    /// The peer's confirmation is not of this session.
+    #[error(
+        "the peer confirmed another session: somebody stands between the two, or one of them is defective"
+    )]
+    WrongConfirmation,
+    /// The channel has no exporter: it is not TLS.
+    #[error("the channel is not secure; sessions run over TLS only")]
+    NotSecure,
+    /// Nobody would have to show who they are, on an address that others can reach.
+    #[error(
+        "{address} can be reached from other machines, and any client would be let in: give a token file or a client CA, or listen on 127.0.0.1"
+    )]
+    OpenToStrangers {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A token file with a line that is none.
+    #[error(
+        "{path:?}, line {line}: no token (16 to 256 visible ASCII characters, or sha256: and 64 hexadecimal digits)"
+    )]
+    TokenFile {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+    },
+    /// The address of the server has no port, or no host.
+    #[error("{address:?} is no address of a server: write HOST:PORT")]
+    Address {
+        /// As given.
+        address: String,
+    },
+    /// A limit of the configuration that would let nothing through.
+    #[error("{name} is 0, which would refuse everything")]
+    NothingAllowed {
+        /// Which limit.
+        name: &'static str,
+    },
+    /// The operating system refuses a file.
+    #[error("could not {operation} {path:?}: {source}")]
+    File {
+        /// What was attempted.
+        operation: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The operating system refuses a thread.
+    #[error("could not start a thread: {0}; is there a limit on them?")]
+    Thread(#[source] io::Error),
+    /// The operating system gives no randomness.
+    #[error("the operating system gives no randomness, and without it nothing is secret")]
+    NoRandomness,
+    /// A step that yields an answer yielded none.
+    #[error("the protocol ended without an answer")]
+    NoAnswer,
+}
+
+/// What kind of trouble it is: stable, and what exit codes are made of (docs/errors.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Category {
+    /// A text.
+    Input,
+    /// The model folder.
+    Folder,
+    /// Network or peer.
+    Network,
+    /// Client and server do not fit.
+    Mismatch,
+    /// The server refused.
+    Refused,
+    /// Files and other means of this machine.
+    Local,
+    /// Arguments.
+    Usage,
+    /// A defect of this program.
+    Defect,
+}
+
+impl Category {
+    /// The exit code of a command that ends with it.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Usage => 2,
+            Self::Input => 3,
+            Self::Folder => 4,
+            Self::Network => 5,
+            Self::Mismatch => 6,
+            Self::Refused => 7,
+            Self::Local => 8,
+            Self::Defect => 70,
+        }
+    }
+}
+
+impl ServeError {
+    /// What kind of trouble it is.
+    #[must_use]
+    pub fn category(&self) -> Category {
+        match self {
+            Self::Text { .. } => Category::Input,
+            Self::Model(ModelError::Text(_)) => Category::Input,
+            Self::Model(ModelError::Folder(_) | ModelError::TokenOutOfRange { .. }) => {
+                Category::Folder
+            }
+            Self::BundleTooLarge { .. } => Category::Folder,
+            Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
+            Self::Run(RunError::Protocol(_)) => Category::Network,
+            Self::Run(RunError::Unsupported { .. }) => Category::Folder,
+            Self::Run(_) => Category::Defect,
+            // The peer of a mutual handshake says no by an alert.
+            Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
+            Self::Net(_) | Self::Malformed { .. } => Category::Network,
+            Self::WrongConfirmation | Self::BundleNotAsOffered { .. } => Category::Network,
+            Self::Refused(
+                Refusal::OtherVersion { .. }
+                | Refusal::OtherPlan { .. }
+                | Refusal::OtherBundle { .. },
+            ) => Category::Mismatch,
+            Self::OtherPlan { .. } | Self::OtherBundle { .. } | Self::BundleOfOtherPlan => {
+                Category::Mismatch
+            }
+            Self::Refused(_) | Self::TextAboveLimit { .. } | Self::TooManyTexts { .. } => {
+                Category::Refused
+            }
+            Self::Certificate(CertificateError::BadPin)
+            | Self::Address { .. }
+            | Self::OpenToStrangers { .. }
+            | Self::NothingAllowed { .. } => Category::Usage,
+            Self::Certificate(_)
+            | Self::BadBundle { .. }
+            | Self::TokenFile { .. }
+            | Self::File { .. }
+            | Self::Thread(_)
+            | Self::NoRandomness => Category::Local,
+        }
+    }
+
+    /// Stable name of the kind of error, for `--json` output, logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Net(error) => net_name(error),
+            Self::Certificate(_) => "certificate",
+            Self::Text { .. } | Self::Model(ModelError::Text(_)) => "text-refused",
+            Self::Model(_) if self.category() == Category::Folder => "model-folder",
+            Self::BundleTooLarge { .. } | Self::Run(RunError::Unsupported { .. }) => "model-folder",
+            Self::Run(RunError::Protocol(_)) | Self::Malformed { .. } => "peer-misbehaved",
+            Self::WrongConfirmation | Self::BundleNotAsOffered { .. } => "peer-misbehaved",
+            Self::TextAboveLimit { .. } => "too-long",
+            Self::TooManyTexts { .. } => "too-many-texts",
+            Self::Refused(refusal) => refusal.name(),
+            Self::OtherPlan { .. } | Self::BundleOfOtherPlan => "other-plan",
+            Self::OtherBundle { .. } => "other-bundle",
+            Self::BadBundle { .. } => "bundle-malformed",
+            Self::OpenToStrangers { .. } => "open-to-strangers",
+            Self::TokenFile { .. } => "token-file",
+            Self::Address { .. } => "address",
+            Self::NothingAllowed { .. } => "limit",
+            Self::File { .. } => "file",
+            Self::Thread(_) | Self::NoRandomness => "system",
+            Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
+        }
+    }
+}
+
+fn net_name(error: &NetError) -> &'static str {
+    match error {
+        NetError::Timeout { .. } | NetError::OutOfTime => "timeout",
+        NetError::PeerGone | NetError::PeerAborted { .. } | NetError::Closed => "peer-gone",
+        NetError::Connect { .. } => "unreachable",
+        NetError::Listen { .. } => "address-in-use",
+        NetError::Tls(TlsFault::Refused { .. }) => "tls-refused",
+        NetError::Tls(TlsFault::WrongPin) => "wrong-pin",
+        NetError::Tls(_) => "tls",
+        NetError::PeerMisbehaved(_) => "peer-misbehaved",
+        NetError::Io { .. } => "network",
+        _ => "internal",
+    }
+}
+
+impl Refusal {
+    /// Stable name, for `--json` output, logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::OtherVersion { .. } => "other-version",
+            Self::OtherPlan { .. } => "other-plan",
+            Self::OtherBundle { .. } => "other-bundle",
+            Self::NoToken => "no-token",
+            Self::BadToken => "bad-token",
+            Self::TooManySessions { .. } => "too-many-sessions",
+            Self::TooLong { .. } => "too-long",
+            Self::TooManyTexts { .. } => "too-many-texts",
+            Self::Stopping => "stopping",
+            Self::Unknown { .. } => "refused",
+        }
+    }
+}
+
+impl From<NetError> for ServeError {
+    fn from(error: NetError) -> Self {
+        match error {
+            NetError::PeerAborted {
+                code: ABORT_STOPPING,
+            } => Self::Refused(Refusal::Stopping),
+            error => Self::Net(error),
+        }
+    }
+}
+
+impl From<RunError> for ServeError {
+    fn from(error: RunError) -> Self {
+        match error.net() {
+            Some(net) => net.clone().into(),
+            None => Self::Run(error),
+        }
+    }
+}

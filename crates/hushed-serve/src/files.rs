@@ -1,0 +1,62 @@
+//! Small files, read within a bound and written whole or not at all.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::error::ServeError;
+
+/// A whole file of at most `limit` bytes.
+pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ServeError> {
+    let failed = |source| ServeError::File {
+        operation: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(io::Error::other("not a regular file")));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() as u64 > limit {
+        return Err(failed(io::Error::from(io::ErrorKind::FileTooLarge)));
+    }
+    Ok(bytes)
+}
+
+/// Writes a file that other processes see whole or not at all; on failure what was there before stays.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    // Unique among the threads of this process, and by its id among processes.
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}-{number}.tmp", std::process::id()));
+    let draft = path.with_file_name(name);
+    let written = (|| {
+        let mut file = File::create(&draft)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)?;
+        match path.parent() {
+            // The rename itself must survive a crash; a folder that cannot be opened for that is no failure of the file.
+            Some(parent) => File::open(parent).map_or(Ok(()), |folder| folder.sync_all()),
+            None => Ok(()),
+        }
+    })();
+    written.map_err(|source| {
+        // A left-over is harmless, and the first failure says more than this one.
+        let _ = std::fs::remove_file(&draft);
+        ServeError::File {
+            operation: "write",
+            path: path.to_owned(),
+            source,
+        }
+    })
+}

@@ -1,0 +1,115 @@
+//! What an operator decides.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::deadlines::Deadlines;
+use crate::error::ServeError;
+
+/// Whom a server lets in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientAccess {
+    /// Anyone; only on a loopback address.
+    Anyone,
+    /// Those with a token of this file: a line each, `sha256:` and its hexadecimal digest or the token itself.
+    Tokens(PathBuf),
+    /// Those with a certificate that an authority of this PEM file has signed.
+    Certificates(PathBuf),
+    /// Those with both.
+    TokensAndCertificates {
+        /// The file of tokens.
+        tokens: PathBuf,
+        /// The PEM file of authorities.
+        authorities: PathBuf,
+    },
+}
+
+impl ClientAccess {
+    /// From two optional files, as arguments give them.
+    #[must_use]
+    pub fn new(tokens: Option<PathBuf>, authorities: Option<PathBuf>) -> Self {
+        match (tokens, authorities) {
+            (None, None) => Self::Anyone,
+            (Some(tokens), None) => Self::Tokens(tokens),
+            (None, Some(authorities)) => Self::Certificates(authorities),
+            (Some(tokens), Some(authorities)) => Self::TokensAndCertificates {
+                tokens,
+                authorities,
+            },
+        }
+    }
+}
+
+/// How a server proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerIdentity {
+    /// The self-signed certificate in this folder, made there on first use.
+    Development(PathBuf),
+    /// A chain and its key, PEM.
+    Files {
+        /// The certificate chain.
+        chain: PathBuf,
+        /// The key of its first certificate.
+        key: PathBuf,
+    },
+}
+
+/// Everything about a server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The model folder.
+    pub model: PathBuf,
+    /// `HOST:PORT`; port 0 takes any free one.
+    pub listen: String,
+    /// How it proves who it is.
+    pub identity: ServerIdentity,
+    /// Whom it lets in.
+    pub access: ClientAccess,
+    /// Sessions at once; more are refused.
+    pub max_sessions: usize,
+    /// Most tokens of a text, below the model's own limit.
+    pub max_tokens: Option<usize>,
+    /// Most texts of a session.
+    pub max_texts: usize,
+    /// How long to wait for what.
+    pub deadlines: Deadlines,
+    /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for a loopback or an inner network.
+    pub metrics_listen: Option<String>,
+}
+
+impl ServerConfig {
+    /// A server for this machine alone: any free port of loopback, a development certificate, 4 sessions of 1,000 texts.
+    #[must_use]
+    pub fn local(model: impl Into<PathBuf>, certificates: impl Into<PathBuf>) -> Self {
+        Self {
+            model: model.into(),
+            listen: "127.0.0.1:0".to_owned(),
+            identity: ServerIdentity::Development(certificates.into()),
+            access: ClientAccess::Anyone,
+            max_sessions: 4,
+            max_tokens: None,
+            max_texts: 1000,
+            deadlines: Deadlines::default(),
+            metrics_listen: None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ServeError> {
+        let limits = [
+            ("the number of sessions", self.max_sessions),
+            ("the number of tokens", self.max_tokens.unwrap_or(1)),
+            ("the number of texts", self.max_texts),
+        ];
+        match limits.into_iter().find(|(_, limit)| *limit == 0) {
+            Some((name, _)) => Err(ServeError::NothingAllowed { name }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn check_access(&self, address: SocketAddr) -> Result<(), ServeError> {
+        if self.access == ClientAccess::Anyone && !address.ip().is_loopback() {
+            return Err(ServeError::OpenToStrangers { address });
+        }
+        Ok(())
+    }
+}

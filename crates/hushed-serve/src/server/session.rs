@@ -1,0 +1,300 @@
+//! One session, from the accepted socket to its end, and what is said about it afterwards.
+//!
+//! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and memory, and costs one
+//! handshake.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hushed_infer::twopc::{Input, TwopcBackend, embeddings};
+use hushed_net::{Expect, Party, Session, Stats};
+
+use super::Shared;
+use super::registry::Entry;
+use crate::agree;
+use crate::error::ServeError;
+use crate::metrics::Metrics;
+use crate::wire::{
+    self, ABORT, ABORT_STOPPING, ANSWER, Answer, BUNDLE, CONFIRM, CONFIRM_BYTES, Confirm, HELLO,
+    Hello, MAX_GREETING, READY, REPLY, REQUEST, REQUEST_BYTES, Refusal, Reply, Request, Welcome,
+    WireFault,
+};
+
+/// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
+#[derive(Default)]
+pub(super) struct Ended {
+    outcome: Outcome,
+    texts: usize,
+    tokens: usize,
+    seconds: f64,
+    stats: Stats,
+}
+
+#[derive(Default)]
+enum Outcome {
+    #[default]
+    Well,
+    /// This server refused to go on.
+    Refused(Refusal),
+    Failed(ServeError),
+    Panicked,
+}
+
+impl Ended {
+    pub(super) fn panicked() -> Self {
+        Self {
+            outcome: Outcome::Panicked,
+            ..Self::default()
+        }
+    }
+
+    /// Counts and logs it.
+    pub(super) fn report(&self, metrics: &Metrics, session: u64, peer: SocketAddr) {
+        let (name, detail) = match &self.outcome {
+            Outcome::Well => ("ended", String::new()),
+            Outcome::Refused(refusal) => (refusal.name(), refusal.to_string()),
+            Outcome::Failed(error) => (error.name(), error.to_string()),
+            Outcome::Panicked => ("panic", "a defect of this program".to_owned()),
+        };
+        match &self.outcome {
+            Outcome::Refused(_) => metrics.refused(name),
+            _ => metrics.ended(name),
+        }
+        let (texts, tokens, seconds) = (self.texts, self.tokens, self.seconds);
+        let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
+        match &self.outcome {
+            Outcome::Well => tracing::info!(
+                session, %peer, texts, tokens, seconds, sent, received, "session ended"
+            ),
+            Outcome::Panicked => tracing::error!(session, %peer, detail, "session failed"),
+            Outcome::Refused(_) => {
+                tracing::info!(session, %peer, reason = name, detail, texts, "session refused");
+            }
+            Outcome::Failed(_) => tracing::warn!(
+                session, %peer, reason = name, detail, texts, tokens, seconds, sent, received, "session failed"
+            ),
+        }
+    }
+}
+
+/// Why a session goes no further.
+enum Stop {
+    Refuse(Refusal),
+    Fail(ServeError),
+}
+
+impl<E: Into<ServeError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Fail(error.into())
+    }
+}
+
+impl From<Stop> for Outcome {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Refuse(refusal) => Self::Refused(refusal),
+            Stop::Fail(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// Serves one connection to its end.
+pub(super) fn serve(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    peer: SocketAddr,
+) -> Ended {
+    let began = Instant::now();
+    let mut ended = Ended::default();
+    let _running = shared.metrics.running();
+    let result = run(shared, entry, socket, peer, &mut ended);
+    if let Err(stop) = result {
+        ended.outcome = stop.into();
+    }
+    ended.seconds = began.elapsed().as_secs_f64();
+    ended
+}
+
+fn run(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    peer: SocketAddr,
+    ended: &mut Ended,
+) -> Result<(), Stop> {
+    let channel = shared
+        .tls
+        .accept(socket, shared.deadlines.before_authentication())?;
+    let mut session = Session::new(Party::Server, Box::new(channel));
+    let greeted = greet(shared, entry, &mut session);
+    ended.stats = session.stats();
+    if let Err(stop) = greeted {
+        farewell(&mut session, &stop);
+        return Err(stop);
+    }
+    tracing::info!(session = entry.number(), %peer, "session opened");
+    let mut backend = TwopcBackend::establish(session, Arc::clone(&shared.layers))?;
+    let result = texts(shared, entry, &mut backend, ended);
+    let mut session = backend.into_ctx().session;
+    ended.stats = session.stats();
+    match result {
+        Ok(()) => Ok(session.close()?),
+        Err(stop) => {
+            farewell(&mut session, &stop);
+            Err(stop)
+        }
+    }
+}
+
+/// After a refusal everything has been said; after a failure the client learns that there was one.
+fn farewell(session: &mut Session, stop: &Stop) {
+    if let Stop::Fail(_) = stop {
+        session.abort(ABORT);
+    }
+}
+
+/// Hello, welcome, confirmation, bundle.
+fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<(), Stop> {
+    let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
+    if let Err(stop) = admit(shared, entry, &hello) {
+        if let Stop::Refuse(refusal) = stop {
+            session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
+        }
+        return Err(stop);
+    }
+    let welcome = Welcome {
+        nonce: agree::nonce()?,
+        plan: shared.plan,
+        bundle: shared.bundle.hash(),
+        bundle_bytes: narrow(shared.bundle.bytes().len()),
+        max_tokens: narrow(shared.max_tokens),
+        max_texts: narrow(shared.max_texts),
+    };
+    session.send_vec(REPLY, Reply::Welcome(welcome).encode())?;
+    session.flush()?;
+    let identity = agree::Identity::of(session)?;
+    let confirm = session.recv(CONFIRM, Expect::Exactly(CONFIRM_BYTES))?;
+    let confirm = Confirm::decode(&confirm).map_err(|fault| malformed("confirmation", fault))?;
+    identity.check(Party::Client, &confirm.tag)?;
+    session.set_limits(shared.deadlines.within(shared.deadlines.setup));
+    if confirm.wants_bundle {
+        session.send(BUNDLE, shared.bundle.bytes())?;
+    }
+    session.send(READY, &identity.tag(Party::Server))?;
+    Ok(())
+}
+
+/// Decides on a hello. The version comes first: a client of another one can be told so and nothing else.
+fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<(), Stop> {
+    let refuse = |refusal| Err(Stop::Refuse(refusal));
+    let hello = match Hello::decode(hello) {
+        Ok(hello) => hello,
+        Err(WireFault::Version { .. }) => {
+            return refuse(Refusal::OtherVersion {
+                server: wire::VERSION,
+            });
+        }
+        Err(fault) => return Err(malformed("hello", fault).into()),
+    };
+    if let Some(accepted) = &shared.accepted {
+        match &hello.token {
+            None => return refuse(Refusal::NoToken),
+            Some(token) if !accepted.contains(token) => return refuse(Refusal::BadToken),
+            Some(_) => {}
+        }
+    }
+    if hello.plan != shared.plan {
+        return refuse(Refusal::OtherPlan {
+            server: shared.plan,
+        });
+    }
+    let bundle = shared.bundle.hash();
+    if hello.pinned.is_some_and(|pinned| pinned != bundle) {
+        return refuse(Refusal::OtherBundle { server: bundle });
+    }
+    if !entry.admit(shared.max_sessions) {
+        return refuse(Refusal::TooManySessions {
+            limit: narrow(shared.max_sessions),
+        });
+    }
+    Ok(())
+}
+
+/// Runs texts until the client has had enough.
+fn texts(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    backend: &mut TwopcBackend,
+    ended: &mut Ended,
+) -> Result<(), Stop> {
+    loop {
+        let session = &mut backend.ctx().session;
+        if !entry.rest() {
+            session.abort(ABORT_STOPPING);
+            return Err(Stop::Refuse(Refusal::Stopping));
+        }
+        session.set_limits(shared.deadlines.within(shared.deadlines.idle));
+        let request = session.recv(REQUEST, Expect::Exactly(REQUEST_BYTES))?;
+        let request = Request::decode(&request).map_err(|fault| malformed("request", fault))?;
+        let tokens = match request {
+            Request::End => return Ok(()),
+            Request::Embed { tokens } => tokens as usize,
+        };
+        if let Err(refusal) = allow(shared, entry, tokens, ended.texts) {
+            session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
+            return Err(Stop::Refuse(refusal));
+        }
+        session.set_limits(shared.deadlines.within(shared.deadlines.text));
+        session.send_vec(ANSWER, Answer::Go.encode())?;
+        let (began, before) = (Instant::now(), session.stats());
+        embeddings(backend, &shared.model, Input::Lengths(vec![tokens]))?;
+        let stats = backend.ctx().session.stats().since(&before);
+        let spent = began.elapsed();
+        ended.texts += 1;
+        ended.tokens += tokens;
+        shared.metrics.text(tokens, spent, &stats);
+        debug(entry, tokens, spent, &stats);
+    }
+}
+
+fn debug(entry: &Entry<'_>, tokens: usize, spent: Duration, stats: &Stats) {
+    tracing::debug!(
+        session = entry.number(),
+        tokens,
+        seconds = spent.as_secs_f64(),
+        sent = stats.bytes_sent,
+        received = stats.bytes_received,
+        rounds = stats.rounds,
+        "text done"
+    );
+}
+
+/// Whether a text of so many tokens may run now.
+fn allow(shared: &Shared, entry: &Entry<'_>, tokens: usize, done: usize) -> Result<(), Refusal> {
+    if tokens > shared.max_tokens {
+        return Err(Refusal::TooLong {
+            limit: narrow(shared.max_tokens),
+        });
+    }
+    if done >= shared.max_texts {
+        return Err(Refusal::TooManyTexts {
+            limit: narrow(shared.max_texts),
+        });
+    }
+    if entry.begin() {
+        Ok(())
+    } else {
+        Err(Refusal::Stopping)
+    }
+}
+
+fn narrow(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn malformed(message: &'static str, fault: WireFault) -> ServeError {
+    ServeError::Malformed { message, fault }
+}

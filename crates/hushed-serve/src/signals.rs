@@ -1,0 +1,23 @@
+//! SIGTERM and SIGINT as a flag.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// A flag that SIGTERM and SIGINT raise, for [`crate::Server::run`]. A second such signal ends the process at once, with 128 plus its
+/// number as the exit status.
+///
+/// # Errors
+/// If the system refuses the handlers.
+pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // In this order: the first signal finds the flag down, raises it, and is not an end yet.
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}

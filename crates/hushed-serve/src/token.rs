@@ -1,0 +1,108 @@
+//! Bearer tokens: a secret word at the client, only its SHA-256 at the server.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+use zeroize::Zeroizing;
+
+use crate::bundle::Digest;
+use crate::error::ServeError;
+use crate::files;
+
+/// Longest token.
+pub const MAX_TOKEN_BYTES: usize = 256;
+/// Shorter ones could be guessed.
+pub const MIN_TOKEN_BYTES: usize = 16;
+/// Most bytes of a file of tokens.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Before a digest in a file of tokens.
+const HASHED: &str = "sha256:";
+
+/// A bearer token. No `Debug`; erased on drop.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(Zeroizing<Vec<u8>>);
+
+impl Token {
+    /// A token of 1 to 256 visible ASCII characters; `None` for anything else.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let length = (1..=MAX_TOKEN_BYTES).contains(&bytes.len());
+        (length && bytes.iter().all(u8::is_ascii_graphic))
+            .then(|| Self(Zeroizing::new(bytes.to_vec())))
+    }
+
+    /// The first line of a file that has no other.
+    ///
+    /// # Errors
+    /// [`ServeError::File`], or [`ServeError::TokenFile`] if it holds no token, or several.
+    pub fn from_file(path: &Path) -> Result<Self, ServeError> {
+        let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
+        Self::from_bytes(text.trim_ascii()).ok_or_else(|| ServeError::TokenFile {
+            path: path.to_owned(),
+            line: 1,
+        })
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// What a server keeps of it.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest(Sha256::digest(self.as_bytes()).into())
+    }
+}
+
+/// The digests of the tokens that a server accepts.
+pub(crate) struct Accepted(Vec<Digest>);
+
+impl Accepted {
+    /// Reads a file of one token a line: `sha256:` and 64 hexadecimal digits, or the token itself (at least
+    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` say nothing. Several tokens allow them to be replaced one at a time.
+    pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
+        let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
+        let mut digests = Vec::new();
+        for (index, line) in text.split(|b| *b == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let digest = accepted(line).ok_or_else(|| ServeError::TokenFile {
+                path: path.to_owned(),
+                line: index + 1,
+            })?;
+            digests.push(digest);
+        }
+        if digests.is_empty() {
+            return Err(ServeError::TokenFile {
+                path: path.to_owned(),
+                line: 1,
+            });
+        }
+        Ok(Self(digests))
+    }
+
+    /// Whether a token is on the list, in a time that depends on the list's length only.
+    pub(crate) fn contains(&self, token: &Token) -> bool {
+        let digest = token.digest();
+        let mut found = Choice::from(0);
+        for known in &self.0 {
+            found |= known.0.ct_eq(&digest.0);
+        }
+        found.into()
+    }
+}
+
+fn accepted(line: &[u8]) -> Option<Digest> {
+    if let Some(hex) = line.strip_prefix(HASHED.as_bytes()) {
+        return std::str::from_utf8(hex).ok()?.trim().parse().ok();
+    }
+    Some(
+        Token::from_bytes(line)
+            .filter(|_| line.len() >= MIN_TOKEN_BYTES)?
+            .digest(),
+    )
+}

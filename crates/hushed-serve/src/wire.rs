@@ -1,0 +1,504 @@
+//! The control messages: what client and server say outside the protocols. Each travels as one frame of its own kind.
+//!
+//! Integers are little-endian. Every message has a greatest length, and decoding is total: any bytes give a message or a
+//! [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can tell each other so.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use hushed_net::Kind;
+
+use crate::bundle::Digest;
+use crate::token::{MAX_TOKEN_BYTES, Token};
+
+/// The version of these messages and of their order.
+pub const VERSION: u16 = 1;
+const MAGIC: [u8; 4] = *b"HSHC";
+
+/// [`Hello`], client to server.
+pub const HELLO: Kind = Kind(0x0100);
+/// [`Reply`], server to client.
+pub const REPLY: Kind = Kind(0x0101);
+/// [`Confirm`], client to server.
+pub const CONFIRM: Kind = Kind(0x0102);
+/// The bytes of a [`crate::Bundle`], server to client.
+pub const BUNDLE: Kind = Kind(0x0103);
+/// The server's 32 bytes of confirmation.
+pub const READY: Kind = Kind(0x0104);
+/// [`Request`], client to server.
+pub const REQUEST: Kind = Kind(0x0105);
+/// [`Answer`], server to client.
+pub const ANSWER: Kind = Kind(0x0106);
+
+/// Most bytes of any hello or reply, of this version or a later one.
+pub const MAX_GREETING: usize = 1024;
+/// Most bytes of an answer.
+pub const MAX_ANSWER: usize = 1 + REFUSAL_BYTES;
+/// Bytes of a request.
+pub const REQUEST_BYTES: usize = 5;
+/// Bytes of a client's confirmation.
+pub const CONFIRM_BYTES: usize = 33;
+const REFUSAL_BYTES: usize = 2 + 4 + 32;
+
+/// Why bytes are not the message that was due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireFault {
+    /// They end too early.
+    #[error("it ends before its {field}")]
+    Short {
+        /// The first part that is not there.
+        field: &'static str,
+    },
+    /// They go on too long.
+    #[error("it has bytes after its end")]
+    Trailing,
+    /// They begin otherwise.
+    #[error("it does not begin as such a message does")]
+    Magic,
+    /// A message of another version.
+    #[error("it is of version {got}, and this program speaks {VERSION}")]
+    Version {
+        /// The version found.
+        got: u16,
+    },
+    /// A field with a value that has no meaning.
+    #[error("its {field} has no meaning")]
+    Undefined {
+        /// The field.
+        field: &'static str,
+    },
+}
+
+/// Why a server will not go on. The client shows it; it says nothing about any text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The ends speak different versions of these messages.
+    #[error(
+        "it speaks version {server} and this client version {VERSION}; use the same release on both sides"
+    )]
+    OtherVersion {
+        /// The server's.
+        server: u16,
+    },
+    /// The ends disagree on formats or cryptographic parameters.
+    #[error("its plan is {server}, not this client's; use the same release on both sides")]
+    OtherPlan {
+        /// The server's.
+        server: Digest,
+    },
+    /// The client insists on another model.
+    #[error(
+        "it offers the bundle {server}, not the pinned one; fetch the new bundle from its operator if the change is meant"
+    )]
+    OtherBundle {
+        /// The server's.
+        server: Digest,
+    },
+    /// It lets in nobody without a token.
+    #[error("it asks for a bearer token; give the one that its operator issued")]
+    NoToken,
+    /// The token is not on its list.
+    #[error("it does not know this bearer token; check it with the server's operator")]
+    BadToken,
+    /// It serves as many sessions as it may.
+    #[error("it already serves {limit} session(s), its limit; try again later")]
+    TooManySessions {
+        /// Its limit.
+        limit: u32,
+    },
+    /// The text has more tokens than it takes.
+    #[error("it takes texts of at most {limit} tokens; shorten the text or split it")]
+    TooLong {
+        /// Its limit.
+        limit: u32,
+    },
+    /// The session has had all its texts.
+    #[error("it takes at most {limit} texts a session; start another session for the rest")]
+    TooManyTexts {
+        /// Its limit.
+        limit: u32,
+    },
+    /// It is shutting down.
+    #[error("it is shutting down; try again later")]
+    Stopping,
+    /// A reason that this release does not know.
+    #[error("it gave the unknown reason {code}; is it of a later release?")]
+    Unknown {
+        /// The number.
+        code: u16,
+    },
+}
+
+/// The code with which a stopping server aborts a session between two texts.
+pub(crate) const ABORT_STOPPING: u16 = 9;
+/// The code with which either side aborts when it cannot go on and the other need not know why.
+pub(crate) const ABORT: u16 = 1;
+
+impl Refusal {
+    /// Code, number, digest: whatever a reason does not use is zero.
+    fn parts(&self) -> (u16, u32, Digest) {
+        let none = Digest::ZERO;
+        match *self {
+            Self::OtherVersion { server } => (1, server.into(), none),
+            Self::OtherPlan { server } => (2, 0, server),
+            Self::OtherBundle { server } => (3, 0, server),
+            Self::NoToken => (4, 0, none),
+            Self::BadToken => (5, 0, none),
+            Self::TooManySessions { limit } => (6, limit, none),
+            Self::TooLong { limit } => (7, limit, none),
+            Self::TooManyTexts { limit } => (8, limit, none),
+            Self::Stopping => (ABORT_STOPPING, 0, none),
+            Self::Unknown { code } => (code, 0, none),
+        }
+    }
+
+    fn from_parts(code: u16, number: u32, digest: Digest) -> Self {
+        match code {
+            1 => Self::OtherVersion {
+                server: u16::try_from(number).unwrap_or(u16::MAX),
+            },
+            2 => Self::OtherPlan { server: digest },
+            3 => Self::OtherBundle { server: digest },
+            4 => Self::NoToken,
+            5 => Self::BadToken,
+            6 => Self::TooManySessions { limit: number },
+            7 => Self::TooLong { limit: number },
+            8 => Self::TooManyTexts { limit: number },
+            ABORT_STOPPING => Self::Stopping,
+            code => Self::Unknown { code },
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let (code, number, digest) = self.parts();
+        out.extend_from_slice(&code.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&digest.0);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, WireFault> {
+        let code = u16::from_le_bytes(reader.array("code")?);
+        let number = u32::from_le_bytes(reader.array("number")?);
+        let digest = Digest(reader.array("digest")?);
+        Ok(Self::from_parts(code, number, digest))
+    }
+}
+
+/// The client's first message. No `Debug`: it carries the token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Fresh randomness, so that no two transcripts are alike.
+    pub nonce: [u8; 32],
+    /// Hash of what both parties must agree on outside the model.
+    pub plan: Digest,
+    /// The only bundle that the client accepts, if it insists on one.
+    pub pinned: Option<Digest>,
+    /// The bearer token, if it has one.
+    pub token: Option<Token>,
+}
+
+impl Hello {
+    /// Its bytes, at most [`MAX_GREETING`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = greeting();
+        out.extend_from_slice(&self.nonce);
+        out.extend_from_slice(&self.plan.0);
+        out.push(u8::from(self.pinned.is_some()) | u8::from(self.token.is_some()) << 1);
+        if let Some(pinned) = &self.pinned {
+            out.extend_from_slice(&pinned.0);
+        }
+        if let Some(token) = &self.token {
+            let bytes = token.as_bytes();
+            // A token is at most MAX_TOKEN_BYTES long.
+            out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+        out
+    }
+
+    /// The hello that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`]; [`WireFault::Version`] for any later version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = greeted(bytes)?;
+        let nonce = reader.array("nonce")?;
+        let plan = Digest(reader.array("plan")?);
+        let [flags] = reader.array("flags")?;
+        if flags > 3 {
+            return Err(WireFault::Undefined { field: "flags" });
+        }
+        let pinned = match flags & 1 {
+            1 => Some(Digest(reader.array("bundle")?)),
+            _ => None,
+        };
+        let token = match flags & 2 {
+            2 => {
+                let length = usize::from(u16::from_le_bytes(reader.array("token")?));
+                if length > MAX_TOKEN_BYTES {
+                    return Err(WireFault::Undefined { field: "token" });
+                }
+                let token = Token::from_bytes(reader.take(length, "token")?);
+                Some(token.ok_or(WireFault::Undefined { field: "token" })?)
+            }
+            _ => None,
+        };
+        reader.finish()?;
+        Ok(Self {
+            nonce,
+            plan,
+            pinned,
+            token,
+        })
+    }
+}
+
+/// What the server offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// Fresh randomness.
+    pub nonce: [u8; 32],
+    /// Hash of what both parties must agree on outside the model.
+    pub plan: Digest,
+    /// Hash of the bundle.
+    pub bundle: Digest,
+    /// Bytes of the bundle.
+    pub bundle_bytes: u32,
+    /// Most tokens of a text.
+    pub max_tokens: u32,
+    /// Most texts of a session.
+    pub max_texts: u32,
+}
+
+/// The server's first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The session goes on.
+    Welcome(Welcome),
+    /// It does not.
+    Refused(Refusal),
+}
+
+impl Reply {
+    /// Its bytes, at most [`MAX_GREETING`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = greeting();
+        match self {
+            Self::Refused(refusal) => {
+                out.push(0);
+                refusal.write(&mut out);
+            }
+            Self::Welcome(w) => {
+                out.push(1);
+                out.extend_from_slice(&w.nonce);
+                out.extend_from_slice(&w.plan.0);
+                out.extend_from_slice(&w.bundle.0);
+                for number in [w.bundle_bytes, w.max_tokens, w.max_texts] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+        }
+        out
+    }
+
+    /// The reply that these bytes stand for. A refusal is understood in every version.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let version = version(&mut reader)?;
+        let reply = match reader.array("tag")? {
+            [0] => Self::Refused(Refusal::read(&mut reader)?),
+            [1] if version == VERSION => Self::Welcome(Welcome {
+                nonce: reader.array("nonce")?,
+                plan: Digest(reader.array("plan")?),
+                bundle: Digest(reader.array("bundle")?),
+                bundle_bytes: u32::from_le_bytes(reader.array("length of the bundle")?),
+                max_tokens: u32::from_le_bytes(reader.array("limit of tokens")?),
+                max_texts: u32::from_le_bytes(reader.array("limit of texts")?),
+            }),
+            [1] => return Err(WireFault::Version { got: version }),
+            _ => return Err(WireFault::Undefined { field: "tag" }),
+        };
+        reader.finish()?;
+        Ok(reply)
+    }
+}
+
+/// The client's agreement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Confirm {
+    /// The client's tag of the session's identity.
+    pub tag: [u8; 32],
+    /// Whether the server shall send the bundle.
+    pub wants_bundle: bool,
+}
+
+impl Confirm {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.tag.to_vec();
+        out.push(u8::from(self.wants_bundle));
+        out
+    }
+
+    /// The confirmation that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let tag = reader.array("tag")?;
+        let wants_bundle = match reader.array("wish")? {
+            [0] => false,
+            [1] => true,
+            _ => return Err(WireFault::Undefined { field: "wish" }),
+        };
+        reader.finish()?;
+        Ok(Self { tag, wants_bundle })
+    }
+}
+
+/// What a client asks for between texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The session is over.
+    End,
+    /// A text of so many tokens, the special ones counted.
+    Embed {
+        /// The number, which is public.
+        tokens: u32,
+    },
+}
+
+impl Request {
+    /// Its [`REQUEST_BYTES`] bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let (tag, tokens) = match *self {
+            Self::End => (0, 0),
+            Self::Embed { tokens } => (1, tokens),
+        };
+        let mut out = vec![tag];
+        out.extend_from_slice(&tokens.to_le_bytes());
+        out
+    }
+
+    /// The request that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let [tag] = reader.array("tag")?;
+        let tokens = u32::from_le_bytes(reader.array("number of tokens")?);
+        reader.finish()?;
+        match (tag, tokens) {
+            (0, 0) => Ok(Self::End),
+            (1, 1..) => Ok(Self::Embed { tokens }),
+            (0 | 1, _) => Err(WireFault::Undefined {
+                field: "number of tokens",
+            }),
+            _ => Err(WireFault::Undefined { field: "tag" }),
+        }
+    }
+}
+
+/// What a server says to a request for a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Both run the protocols now.
+    Go,
+    /// No; the session is over.
+    Refused(Refusal),
+}
+
+impl Answer {
+    /// Its bytes, at most [`MAX_ANSWER`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Go => vec![1],
+            Self::Refused(refusal) => {
+                let mut out = vec![0];
+                refusal.write(&mut out);
+                out
+            }
+        }
+    }
+
+    /// The answer that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let answer = match reader.array("tag")? {
+            [1] => Self::Go,
+            [0] => Self::Refused(Refusal::read(&mut reader)?),
+            _ => return Err(WireFault::Undefined { field: "tag" }),
+        };
+        reader.finish()?;
+        Ok(answer)
+    }
+}
+
+fn greeting() -> Vec<u8> {
+    let mut out = Vec::with_capacity(MAX_GREETING);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out
+}
+
+fn version(reader: &mut Reader<'_>) -> Result<u16, WireFault> {
+    if reader.array("magic")? != MAGIC {
+        return Err(WireFault::Magic);
+    }
+    Ok(u16::from_le_bytes(reader.array("version")?))
+}
+
+fn greeted(bytes: &[u8]) -> Result<Reader<'_>, WireFault> {
+    let mut reader = Reader(bytes);
+    match version(&mut reader)? {
+        VERSION => Ok(reader),
+        got => Err(WireFault::Version { got }),
+    }
+}
+
+/// Bytes not yet read.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, n: usize, field: &'static str) -> Result<&'a [u8], WireFault> {
+        let (head, tail) = self
+            .0
+            .split_at_checked(n)
+            .ok_or(WireFault::Short { field })?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    pub(crate) fn array<const N: usize>(
+        &mut self,
+        field: &'static str,
+    ) -> Result<[u8; N], WireFault> {
+        let (head, tail) = self
+            .0
+            .split_first_chunk::<N>()
+            .ok_or(WireFault::Short { field })?;
+        self.0 = tail;
+        Ok(*head)
+    }
+
+    pub(crate) fn finish(self) -> Result<(), WireFault> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(WireFault::Trailing)
+        }
+    }
+}
