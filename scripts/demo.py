@@ -45,8 +45,8 @@ def main():
     print("the ranking is the same" if same else "the ranking differs between documents of nearly equal score")
 
     heading("What it cost")
-    for name, seconds in cost["seconds_by_phase"].items():
-        print(f"{name:<12} {seconds:8.2f} s")
+    for part in cost["phases"]:
+        print(f"{part['phase']:<12} {part['seconds']:12.2f} s")
     up, down = cost["bytes_up"], cost["bytes_down"]
     print(f"client to server {up / 1e6:8.1f} MB\nserver to client {down / 1e6:8.1f} MB\nrounds {cost['rounds']:>18}")
 

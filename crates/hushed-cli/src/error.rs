@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::bench::BenchError;
 use hushed_infer::twopc::RunError;
 use hushed_model::{CalibrationError, ModelError};
+use hushed_serve::ServeError;
 
 /// The end of a run that did not go well.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,20 @@ pub enum CliError {
     #[error(transparent)]
     Run(#[from] RunError),
 
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+
+    #[error("the system does not let this program handle signals: {0}")]
+    Signals(#[source] io::Error),
+
+    #[error(
+        "there is no HOME to keep the development certificate in: give --cert-dir, or --cert and --key"
+    )]
+    NoStateFolder,
+
+    #[error("give the server's certificate by --pin or --ca")]
+    NoTrust,
+
     #[error("there is no measurement `{name}`: `hushed bench --list` names them")]
     NoSuchBench { name: String },
 
@@ -73,8 +88,9 @@ impl CliError {
                 _ => 70,
             },
             Self::Unsupported { .. } | Self::Calibration(_) => 4,
-            Self::Write(_) | Self::WriteFile { .. } => 8,
-            Self::NoSuchBench { .. } => 2,
+            Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
+            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoStateFolder => 2,
+            Self::Serve(error) => error.category().exit_code(),
             Self::Bench(BenchError::Net(_)) => 5,
             Self::Bench(_) | Self::Run(_) => 70,
             Self::Doctor { .. } => 1,
@@ -97,7 +113,9 @@ impl CliError {
             Self::Calibration(_) => "calibration",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
-            Self::NoSuchBench { .. } => "usage",
+            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoStateFolder => "usage",
+            Self::Signals(_) => "system",
+            Self::Serve(error) => error.name(),
             Self::Bench(_) => "bench",
             Self::Tokens { .. } => "tokens",
             Self::Run(_) => "internal",

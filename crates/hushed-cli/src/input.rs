@@ -44,13 +44,17 @@ pub struct Truncate {
 }
 
 impl Truncate {
-    /// The token ids of every text. All are tokenised before any work begins, so that a bad line ends a run at once.
-    pub fn tokens(&self, model: &Public, texts: &[String]) -> Result<Vec<TokenIds>, CliError> {
-        let too_long = if self.truncate {
+    pub fn choice(&self) -> TooLong {
+        if self.truncate {
             TooLong::Cut
         } else {
             TooLong::Refuse
-        };
+        }
+    }
+
+    /// The token ids of every text. All are tokenised before any work begins, so that a bad line ends a run at once.
+    pub fn tokens(&self, model: &Public, texts: &[String]) -> Result<Vec<TokenIds>, CliError> {
+        let too_long = self.choice();
         let tokens = texts.iter().enumerate().map(|(index, text)| {
             let ids = model.tokens(text, too_long);
             ids.map_err(|source| CliError::Text { index, source })

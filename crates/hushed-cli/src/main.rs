@@ -3,6 +3,7 @@
 
 mod bench;
 mod error;
+mod folders;
 mod input;
 mod machine;
 mod output;

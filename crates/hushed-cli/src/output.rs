@@ -19,6 +19,14 @@ impl Output {
         Output { json, quiet }
     }
 
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// One result: `object` under `--json`, otherwise the line that `text` makes.
     pub fn result(&self, object: Value, text: impl FnOnce() -> String) -> Result<(), CliError> {
         let line = if self.json {

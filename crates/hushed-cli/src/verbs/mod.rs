@@ -1,11 +1,14 @@
 //! One file a verb: its arguments, and how its result is shown.
 
 mod bench;
+mod bundle;
 mod calibrate;
 mod check;
 mod clear;
 mod doctor;
+mod embed;
 mod plan;
+mod serve;
 
 use clap::Subcommand;
 
@@ -15,22 +18,28 @@ use crate::output::Output;
 #[derive(Subcommand)]
 pub enum Verb {
     Bench(bench::Args),
+    Bundle(bundle::Args),
     Calibrate(calibrate::Args),
     Check(check::Args),
     Clear(clear::Args),
     Doctor(doctor::Args),
+    Embed(embed::Args),
     Plan(plan::Args),
+    Serve(serve::Args),
 }
 
 impl Verb {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self {
             Verb::Bench(args) => args.run(out),
+            Verb::Bundle(args) => args.run(out),
             Verb::Calibrate(args) => args.run(out),
             Verb::Check(args) => args.run(out),
             Verb::Clear(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),
+            Verb::Embed(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
+            Verb::Serve(args) => args.run(out),
         }
     }
 }

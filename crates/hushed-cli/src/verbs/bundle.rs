@@ -1,0 +1,40 @@
+//! `hushed bundle`: the public part of a model, which a client may pin.
+
+use std::path::PathBuf;
+
+use hushed_serve::Bundle;
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Write the public part of a model, which clients may pin
+#[derive(clap::Args)]
+#[command(
+    after_help = "The bundle holds configuration, tokenizer, pooling and plan, and no weights. A client that has it accepts that model only:
+  hushed embed --server HOST:PORT --pin SHA256 --bundle model.bundle \"a text\"
+
+Examples:
+  hushed bundle models/all-MiniLM-L6-v2 model.bundle"
+)]
+pub struct Args {
+    /// The model folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// The file to write
+    #[arg(value_name = "OUT")]
+    out: PathBuf,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let bundle = Bundle::from_folder(&self.dir)?;
+        bundle.write(&self.out)?;
+        let (hash, bytes) = (bundle.hash().to_string(), bundle.bytes().len());
+        let object = json!({ "bundle": hash, "bytes": bytes, "written": self.out });
+        out.result(object, || {
+            format!("{hash}  {} ({bytes} bytes)", self.out.display())
+        })
+    }
+}

@@ -1,0 +1,225 @@
+//! `hushed embed`: private texts in, embeddings out, with a server that sees neither.
+
+use std::path::PathBuf;
+
+use hushed_serve::{
+    BundlePin, Client, ClientConfig, Embedding, ServerTrust, SiteCost, Stats, Token,
+};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::folders;
+use crate::input::{Texts, Truncate};
+use crate::output::{Output, preview};
+
+/// Embed private texts with a server that sees neither text nor embedding
+#[derive(clap::Args)]
+#[command(
+    after_help = "The server prints the SHA-256 of its certificate when it starts: give it by --pin, or the file of an authority by --ca.
+
+Examples:
+  hushed embed --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"
+  hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt --json"
+)]
+pub struct Args {
+    /// The server, HOST:PORT
+    #[arg(long, value_name = "ADDR", env = "HUSHED_SERVER")]
+    server: String,
+
+    #[command(flatten)]
+    texts: Texts,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    /// A file with the bearer token that the server asks for
+    #[arg(long, value_name = "FILE", env = "HUSHED_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// This client's certificate chain (PEM), for a server that asks for one
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        env = "HUSHED_CLIENT_CERT"
+    )]
+    cert: Option<PathBuf>,
+
+    /// The key of that certificate (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "cert",
+        env = "HUSHED_CLIENT_KEY"
+    )]
+    key: Option<PathBuf>,
+
+    /// Accept this model only: a file made by `hushed bundle`
+    #[arg(long, value_name = "FILE", env = "HUSHED_BUNDLE")]
+    bundle: Option<PathBuf>,
+
+    /// Where the public parts of models are kept [default: the user's cache folder]
+    #[arg(long, value_name = "DIR", env = "HUSHED_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    too_long: Truncate,
+}
+
+/// How the server's certificate is known. Verification cannot be switched off.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct TrustArgs {
+    /// SHA-256 of the server's certificate, in hexadecimal
+    #[arg(long, value_name = "SHA256", env = "HUSHED_PIN")]
+    pin: Option<String>,
+
+    /// A PEM file of authorities that sign servers
+    #[arg(long, value_name = "FILE", env = "HUSHED_CA")]
+    ca: Option<PathBuf>,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let texts = self.texts.read()?;
+        let mut client = Client::connect(&self.config()?)?;
+        let setup = client.setup();
+        out.note(&format!(
+            "connected to {}, set up in {:.1} s; its model is {}",
+            self.server,
+            setup.time.as_secs_f64(),
+            client.bundle_hash()
+        ));
+
+        let layers = client.public().config.layers as u64;
+        let bar = out.progress(texts.len() as u64 * layers, "embedding");
+        let shown = bar.clone();
+        let advance = move |p: hushed_serve::Progress| {
+            shown.set_position(p.text as u64 * layers + p.layer as u64);
+        };
+        let mut sum = Sum::default();
+        let mut written = Ok(());
+        client.embed_each(
+            &texts,
+            self.too_long.choice(),
+            Some(Box::new(advance)),
+            |index, answer| {
+                sum.add(&answer);
+                // The session goes on to its end even if nobody reads: the server is not left waiting.
+                if written.is_ok() {
+                    written = show(out, index, &answer);
+                }
+            },
+        )?;
+        bar.finish_and_clear();
+        let stats = client.close()?;
+        written?;
+        let setup = setup.time.as_secs_f64();
+        out.summary(sum.json(setup, &stats), &sum.text(setup, &stats))
+    }
+
+    fn config(&self) -> Result<ClientConfig, CliError> {
+        let trust = match (&self.trust.pin, &self.trust.ca) {
+            (Some(pin), _) => ServerTrust::Pin(pin.clone()),
+            (None, Some(ca)) => ServerTrust::CaFile(ca.clone()),
+            (None, None) => return Err(CliError::NoTrust), // excluded by the group above
+        };
+        let mut config = ClientConfig::new(&self.server, trust);
+        config.identity = self.cert.clone().zip(self.key.clone());
+        config.token = self
+            .token_file
+            .as_deref()
+            .map(Token::from_file)
+            .transpose()?;
+        config.bundle = self.bundle.clone().map(BundlePin::File);
+        config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
+        Ok(config)
+    }
+}
+
+fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> {
+    let object = json!({
+        "text_index": index,
+        "tokens": answer.tokens,
+        "embedding": answer.values,
+        "seconds": answer.cost.time.as_secs_f64(),
+    });
+    out.result(object, || {
+        format!(
+            "text {index}, {} tokens: {}",
+            answer.tokens,
+            preview(&answer.values)
+        )
+    })
+}
+
+/// What all texts cost together.
+#[derive(Default)]
+struct Sum {
+    tokens: Vec<usize>,
+    seconds: f64,
+    phases: Vec<(&'static str, f64)>,
+}
+
+impl Sum {
+    fn add(&mut self, answer: &Embedding) {
+        self.tokens.push(answer.tokens);
+        self.seconds += answer.cost.time.as_secs_f64();
+        for cost in &answer.sites {
+            let (name, seconds) = (phase(cost), cost.time.as_secs_f64());
+            match self.phases.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += seconds,
+                None => self.phases.push((name, seconds)),
+            }
+        }
+    }
+
+    fn json(&self, setup: f64, stats: &Stats) -> Value {
+        let phases = self.phases.iter();
+        let phases: Vec<Value> = std::iter::once(&("set-up", setup))
+            .chain(phases)
+            .map(|(phase, seconds)| json!({ "phase": phase, "seconds": seconds }))
+            .collect();
+        json!({
+            "texts": self.tokens.len(),
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "setup_seconds": setup,
+            "phases": phases,
+            "bytes_up": stats.bytes_sent,
+            "bytes_down": stats.bytes_received,
+            "wire_bytes_up": stats.wire_bytes_sent,
+            "wire_bytes_down": stats.wire_bytes_received,
+            "rounds": stats.rounds,
+        })
+    }
+
+    fn text(&self, setup: f64, stats: &Stats) -> String {
+        format!(
+            "{} text(s) in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
+             the server learned the number of texts and of tokens: {:?}",
+            self.tokens.len(),
+            self.seconds,
+            stats.bytes_sent as f64 / 1e6,
+            stats.bytes_received as f64 / 1e6,
+            stats.rounds,
+            self.tokens,
+        )
+    }
+}
+
+/// Steps as a reader of a bill would sum them.
+fn phase(cost: &SiteCost) -> &'static str {
+    let path = cost.site.path();
+    if path.starts_with("embed") && !path.ends_with("norm") {
+        "lookup"
+    } else if path.ends_with("norm") {
+        "norms"
+    } else if path.contains(".attention") {
+        "attention"
+    } else if path.contains(".feed_forward") {
+        "feed-forward"
+    } else {
+        "answer"
+    }
+}
