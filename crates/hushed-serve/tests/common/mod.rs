@@ -1,0 +1,96 @@
+//! A server of the tiny model in this process, and clients of it.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hushed_model::testing::tiny_folder;
+use hushed_serve::{
+    Client, ClientConfig, Deadlines, ServeError, Server, ServerConfig, ServerTrust,
+};
+use tempfile::TempDir;
+
+/// Short enough that a test of a deadline is quick, long enough for a busy machine.
+pub fn deadlines() -> Deadlines {
+    Deadlines {
+        silence: Duration::from_secs(20),
+        ..Deadlines::default()
+    }
+}
+
+/// A running server, stopped and joined on drop.
+pub struct Running {
+    pub folder: TempDir,
+    pub address: SocketAddr,
+    pub metrics: Option<SocketAddr>,
+    pub pin: String,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Running {
+    pub fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        tiny_folder(&model).unwrap();
+        let mut config = ServerConfig::local(model, folder.path().join("certificates"));
+        config.deadlines = deadlines();
+        change(&mut config);
+        let server = Server::bind(&config).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (address, metrics) = (server.local_addr(), server.metrics_addr());
+        let pin = server.fingerprint().to_string();
+        let thread = thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || server.run(&stop)
+        });
+        Running {
+            folder,
+            address,
+            metrics,
+            pin,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    pub fn client(&self) -> ClientConfig {
+        let mut config =
+            ClientConfig::new(self.address.to_string(), ServerTrust::Pin(self.pin.clone()));
+        config.deadlines = deadlines();
+        config
+    }
+
+    pub fn connect(&self) -> Result<Client, ServeError> {
+        Client::connect(&self.client())
+    }
+
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    pub fn join(&mut self) -> Result<(), ServeError> {
+        self.ask_to_stop();
+        self.thread.take().map_or(Ok(()), |t| t.join().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            if !thread::panicking() {
+                ended.unwrap().unwrap();
+            }
+        }
+    }
+}
+
+pub fn cosine(a: &[f64], b: &[f64]) -> f64 {
+    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}

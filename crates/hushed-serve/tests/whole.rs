@@ -1,0 +1,105 @@
+//! The whole way over TLS on loopback: what a client gets is what the model gives in the clear.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{Running, cosine};
+use hushed_model::Model;
+use hushed_serve::{Bundle, BundlePin, Progress, TooLong};
+
+const TEXTS: [&str; 3] = [
+    "a",
+    "hello private world",
+    "the quick brown fox, and 123 more!",
+];
+
+#[test]
+fn embeddings_are_those_of_the_clear_model() {
+    let server = Running::start(|_| ());
+    let mut client = server.connect().unwrap();
+    let seen: Arc<Mutex<Vec<Progress>>> = Arc::default();
+    let progress = Arc::clone(&seen);
+    let answers = client
+        .embed(
+            &TEXTS,
+            TooLong::Refuse,
+            Some(Box::new(move |p| progress.lock().unwrap().push(p))),
+        )
+        .unwrap();
+
+    let model = Model::load(&server.folder.path().join("model")).unwrap();
+    for (text, answer) in TEXTS.iter().zip(&answers) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        assert_eq!(answer.tokens, ids.rows().total);
+        let clear = model.embed(vec![ids]).unwrap().remove(0);
+        let c = cosine(&clear, &answer.values);
+        assert!(c > 0.999, "cosine {c}");
+        // The steps are all that a text costs, but for its request and the opening of the answer.
+        let steps: u64 = answer.sites.iter().map(|s| s.stats.bytes_sent).sum();
+        assert!(steps > 0 && steps <= answer.cost.stats.bytes_sent);
+        println!(
+            "{:2} tokens: {:.3} s, {} up, {} down, {} rounds",
+            answer.tokens,
+            answer.cost.time.as_secs_f64(),
+            answer.cost.stats.bytes_sent,
+            answer.cost.stats.bytes_received,
+            answer.cost.stats.rounds
+        );
+    }
+    let setup = client.setup();
+    println!(
+        "set-up: {:.3} s, {} up, {} down, {} rounds",
+        setup.time.as_secs_f64(),
+        setup.stats.bytes_sent,
+        setup.stats.bytes_received,
+        setup.stats.rounds
+    );
+    let seen = seen.lock().unwrap();
+    assert_eq!(
+        seen.iter().filter(|p| p.text == 2).count(),
+        answers[2].sites.len()
+    );
+    assert!(
+        seen.iter()
+            .all(|p| p.texts == 3 && p.layers == 2 && p.layer < 2)
+    );
+    let total = client.close().unwrap();
+    assert!(total.bytes_sent > setup.stats.bytes_sent);
+}
+
+#[test]
+fn a_bundle_is_fetched_once_and_can_be_pinned() {
+    let server = Running::start(|_| ());
+    let cache = server.folder.path().join("cache");
+    let mut config = server.client();
+    config.cache_dir = Some(cache.clone());
+    let received = |config: &_| {
+        let mut client = hushed_serve::Client::connect(config).unwrap();
+        let answers = client.embed(&["hello"], TooLong::Refuse, None).unwrap();
+        assert_eq!(answers.len(), 1);
+        let (bytes, hash) = (client.setup().stats.bytes_received, client.bundle_hash());
+        client.close().unwrap();
+        (bytes, hash)
+    };
+    let bundle = Bundle::from_folder(&server.folder.path().join("model")).unwrap();
+    let (first, hash) = received(&config);
+    assert_eq!(hash, bundle.hash());
+    let (second, _) = received(&config);
+    // The frame of the bundle is gone, and nothing else has changed.
+    assert_eq!(first - second, bundle.bytes().len() as u64 + 20);
+
+    // A damaged file is fetched again, and mended.
+    let file = cache.join(format!("{hash}.bundle"));
+    std::fs::write(&file, b"damaged").unwrap();
+    assert_eq!(received(&config).0, first);
+    assert_eq!(received(&config).0, second);
+
+    let pinned = server.folder.path().join("pinned.bundle");
+    bundle.write(&pinned).unwrap();
+    config.cache_dir = None;
+    config.bundle = Some(BundlePin::File(pinned));
+    assert_eq!(received(&config), (second, hash));
+    config.bundle = Some(BundlePin::Hash(hash));
+    assert_eq!(received(&config), (first, hash));
+}
