@@ -27,9 +27,9 @@ pub const WEIGHED: Format = Format::new(40, 13);
 /// V in that product: |v| < 2^4·2^f holds sums over 256 keys in 38 bits.
 pub const VALUE: Format = Format::new(40, 12);
 /// The product before its division by the row's sum, cut to what the division needs.
-pub const ATTENDED: Format = Format::new(36, 12);
+pub const ATTENDED: Format = Format::new(33, 10);
 /// 1 / the row's sum.
-pub const INVERSE: Format = Format::new(36, 16);
+pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.04, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
 /// The answer: entries of a unit vector.
