@@ -35,24 +35,29 @@ impl Tables {
     }
 }
 
-/// [0, q) → [0, q), natural order → bit-reversed values; the first 2·`skipped` layers are done.
-pub(crate) fn forward(modulus: &Modulus, tables: &Tables, a: &mut [u64], skipped: u32) {
+/// [0, q) → [0, q), natural order → bit-reversed values: the blocks from number `first` on of the layer with
+/// 4^`skipped` blocks, whose words `a` holds. All of it is block 0 of layer 0.
+pub(crate) fn forward(
+    modulus: &Modulus,
+    tables: &Tables,
+    a: &mut [u64],
+    skipped: u32,
+    first: usize,
+) {
     let q2 = 2 * modulus.value();
-    let mut blocks = 1 << (2 * skipped);
-    while blocks < a.len() {
-        let stride = a.len() / (2 * blocks);
-        for (block, &[w, w_shoup]) in a
-            .chunks_exact_mut(2 * stride)
-            .zip(&tables.forward[blocks..])
-        {
-            let (low, high) = block.split_at_mut(stride);
+    let mut size = tables.forward.len() >> (2 * skipped);
+    let mut index = (1 << (2 * skipped)) + first;
+    while size > 1 {
+        for (block, &[w, w_shoup]) in a.chunks_exact_mut(size).zip(&tables.forward[index..]) {
+            let (low, high) = block.split_at_mut(size / 2);
             for (x, y) in low.iter_mut().zip(high) {
                 let t = modulus.mul_shoup_lazy(*y, w, w_shoup);
                 *y = *x + q2 - t;
                 *x += t;
             }
         }
-        blocks *= 2;
+        size /= 2;
+        index *= 2;
     }
     for x in a {
         *x = modulus.reduce(*x);

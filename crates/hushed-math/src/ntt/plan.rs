@@ -81,39 +81,53 @@ impl NttPlan {
     /// If `a` has not n words.
     pub fn forward(&self, a: &mut [u64]) {
         assert_eq!(a.len(), self.n, "one word a coefficient");
-        self.transform(a, 0);
+        self.transform(a, 0, 0);
     }
 
-    /// The layers after the first 2·`skipped`.
-    fn transform(&self, a: &mut [u64], skipped: u32) {
+    /// The layers after the first 2·`skipped`, of the blocks from `first` on.
+    fn transform(&self, a: &mut [u64], skipped: u32, first: usize) {
         match &self.tables {
-            Tables::Portable(tables) => portable::forward(self.modulus(), tables, a, skipped),
+            Tables::Portable(tables) => {
+                portable::forward(self.modulus(), tables, a, skipped, first);
+            }
             #[cfg(target_arch = "x86_64")]
-            Tables::Ifma(token, tables) => ifma::forward(*token, tables, a, skipped),
+            Tables::Ifma(token, tables) => ifma::forward(*token, tables, a, skipped, first),
         }
     }
 
-    /// As [`NttPlan::forward`] for coefficients that are zero from `prefix` on, whatever `a` holds there.
+    /// Some consecutive values of the transform of a polynomial whose first coefficients are `prefix` and whose others are
+    /// zero: those from `start` on, as many as `out` has.
     ///
     /// A layer whose blocks have their nonzero words in the first half leaves that half twice, (x, 0) → (x, x): these layers
-    /// are copies.
+    /// are copies, and blocks of the next layer are independent of each other.
     ///
     /// # Panics
-    /// If `a` has not n words, or fewer than `prefix`.
-    pub fn forward_prefix(&self, a: &mut [u64], prefix: usize) {
+    /// Unless `start` and the length of `out` are multiples of [`NttPlan::strip_unit`] within n.
+    pub fn forward_strip(&self, prefix: &[u64], start: usize, out: &mut [u64]) {
+        let unit = self.strip_unit(prefix.len());
         assert!(
-            a.len() == self.n && prefix <= self.n,
-            "one word a coefficient"
+            start.is_multiple_of(unit) && out.len().is_multiple_of(unit),
+            "whole blocks"
         );
+        assert!(start + out.len() <= self.n, "blocks within the transform");
+        for block in out.chunks_exact_mut(unit) {
+            let (head, tail) = block.split_at_mut(prefix.len());
+            head.copy_from_slice(prefix);
+            tail.fill(0);
+        }
+        self.transform(out, (self.n / unit).trailing_zeros() / 2, start / unit);
+    }
+
+    /// The granularity of [`NttPlan::forward_strip`] for a polynomial of `prefix` coefficients: a power of two that
+    /// divides n and is less than 4·max(`prefix`, 32).
+    ///
+    /// # Panics
+    /// If `prefix` > n.
+    pub fn strip_unit(&self, prefix: usize) -> usize {
+        assert!(prefix <= self.n, "one word a coefficient");
         // Kernels take two layers at a time and want blocks of some length.
         let block = prefix.next_power_of_two().max(LEAST_BLOCK).min(self.n);
-        let skipped = (self.n / block).trailing_zeros() / 2;
-        let block = self.n >> (2 * skipped);
-        a[prefix..block].fill(0);
-        for start in (block..self.n).step_by(block) {
-            a.copy_within(..block, start);
-        }
-        self.transform(a, skipped);
+        self.n >> ((self.n / block).trailing_zeros() & !1)
     }
 
     /// Values in [0, q) to coefficients in [0, q), in place.

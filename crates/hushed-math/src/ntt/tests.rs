@@ -78,16 +78,23 @@ fn zero_tails_need_no_layers() {
                 for prefix in [0, 1, 3, 8, 31, 32, 33, 64, 100, 128, 1000, n / 2, n] {
                     let prefix = prefix.min(n);
                     let full: Vec<u64> = (0..n).map(|_| rng.next_u64() % m.value()).collect();
-                    let (mut short, mut padded) = (full.clone(), full);
+                    let mut padded = full.clone();
                     padded[prefix..].fill(0);
                     plan.forward(&mut padded);
-                    plan.forward_prefix(&mut short, prefix);
-                    assert_eq!(
-                        short,
-                        padded,
-                        "n = {n}, prefix = {prefix}, q = {}",
-                        m.value()
-                    );
+                    let unit = plan.strip_unit(prefix);
+                    assert!(n.is_multiple_of(unit) && unit >= prefix);
+                    for strip in [unit, (3 * unit).min(n), n] {
+                        for (i, expected) in padded.chunks(strip).enumerate() {
+                            let mut out = vec![u64::MAX; expected.len()];
+                            plan.forward_strip(&full[..prefix], i * strip, &mut out);
+                            assert_eq!(
+                                out,
+                                expected,
+                                "n = {n}, prefix = {prefix}, q = {}",
+                                m.value()
+                            );
+                        }
+                    }
                 }
             }
         }

@@ -47,6 +47,7 @@ impl LinearShape {
 
 /// The server's weights as integers, and their transforms if memory was granted. Wiped when dropped.
 pub struct PreparedWeights {
+    /// Column-major: Wᵀ, n×m.
     weights: Vec<i32>,
     m: usize,
     n: usize,
@@ -68,7 +69,7 @@ impl PreparedWeights {
     ///
     /// # Errors
     /// [`HeError::Operand`] for another number of weights, [`HeError::Weight`] if one is too large.
-    pub fn new(m: usize, n: usize, bits: u32, weights: Vec<i32>) -> Result<Self, HeError> {
+    pub fn new(m: usize, n: usize, bits: u32, mut weights: Vec<i32>) -> Result<Self, HeError> {
         let expected = m.saturating_mul(n);
         if weights.len() != expected {
             return Err(HeError::Operand {
@@ -80,8 +81,11 @@ impl PreparedWeights {
         if bits > 30 || weights.iter().any(|w| w.unsigned_abs() > limit) {
             return Err(HeError::Weight { bits });
         }
+        // Blocks are read along m.
+        let across = (0..m * n).map(|i| weights[i % m * n + i / m]).collect();
+        weights.zeroize();
         Ok(Self {
-            weights,
+            weights: across,
             m,
             n,
             bits,
@@ -155,7 +159,7 @@ impl PreparedWeights {
         let window = plan.window();
         let ready = self.ready.as_ref().filter(|r| r.window == window);
         Blocks {
-            view: View::new(&self.weights, self.m, self.n),
+            view: View::new(&self.weights, self.n, self.m).transposed(),
             window,
             ready,
         }

@@ -2,53 +2,47 @@
 //!
 //! Constant time: no branch or index depends on a value.
 
-/// X·W modulo 2^64 for X of k×m words and W of m×n small signed integers, row-major.
+/// X·W modulo 2^64 for X of k×m words and W of m×n small signed integers, X row-major and W column-major (`w` holds Wᵀ).
 ///
 /// With w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x: two 32×32 → 64 bit products a
 /// term, which vector units have where a 64-bit product is several instructions; hi·w' counts modulo 2^32 only.
 pub fn product_small(x: &[u64], w: &[i32], k: usize, m: usize, n: usize) -> Vec<u64> {
     debug_assert!(x.len() == k * m && w.len() == m * n);
     let mut out = vec![0u64; k * n];
-    let mut high = vec![0u64; n];
     for (row, out) in x.chunks_exact(m.max(1)).zip(out.chunks_exact_mut(n.max(1))) {
-        high.fill(0);
         let sum = row.iter().fold(0u64, |s, &x| s.wrapping_add(x));
-        let mut weights = w.chunks_exact(n.max(1));
-        for four in row.chunks(4) {
-            let lo = |i: usize| four.get(i).map_or(0, |x| x & 0xffff_ffff);
-            let hi = |i: usize| four.get(i).map_or(0, |x| x >> 32);
-            let (l, h) = ([lo(0), lo(1), lo(2), lo(3)], [hi(0), hi(1), hi(2), hi(3)]);
-            let rows = [
-                weights.next(),
-                weights.next(),
-                weights.next(),
-                weights.next(),
-            ];
-            // Absent rows (m not a multiple of four) meet zero factors.
-            let rows = rows.map(|r| r.unwrap_or(&w[..n]));
-            accumulate(out, &mut high, l, h, rows);
-        }
         let correction = sum.wrapping_shl(31);
-        for (o, h) in out.iter_mut().zip(&high) {
-            *o = o.wrapping_add(h << 32).wrapping_sub(correction);
+        let mut columns = w.chunks_exact(m.max(1));
+        // Four columns at a time share the halves of x.
+        for out in out.chunks_mut(4) {
+            let four = [
+                columns.next(),
+                columns.next(),
+                columns.next(),
+                columns.next(),
+            ];
+            let sums = dot_four(row, four.map(|c| c.unwrap_or(&w[..m])));
+            for (o, s) in out.iter_mut().zip(sums) {
+                *o = s.wrapping_sub(correction);
+            }
         }
     }
     out
 }
 
-fn accumulate(low: &mut [u64], high: &mut [u64], l: [u64; 4], h: [u64; 4], rows: [&[i32]; 4]) {
-    let [a, b, c, d] = rows;
-    let columns = low.iter_mut().zip(high).zip(a).zip(b).zip(c).zip(d);
-    for (((((lo, hi), &a), &b), &c), &d) in columns {
-        let w = [a, b, c, d].map(|w| u64::from((w as u32) ^ (1 << 31)));
-        let term = |f: [u64; 4]| {
-            let ab = (f[0] * w[0]).wrapping_add(f[1] * w[1]);
-            let cd = (f[2] * w[2]).wrapping_add(f[3] * w[3]);
-            ab.wrapping_add(cd)
-        };
-        *lo = lo.wrapping_add(term(l));
-        *hi = hi.wrapping_add(term(h));
+/// Σ_j x_j·(w_j + 2^31) modulo 2^64 for four w.
+fn dot_four(x: &[u64], w: [&[i32]; 4]) -> [u64; 4] {
+    let (mut low, mut high) = ([0u64; 4], [0u64; 4]);
+    let [a, b, c, d] = w;
+    for ((((&x, &a), &b), &c), &d) in x.iter().zip(a).zip(b).zip(c).zip(d) {
+        let (lo, hi) = (x & 0xffff_ffff, x >> 32);
+        for (i, w) in [a, b, c, d].into_iter().enumerate() {
+            let w = u64::from((w as u32) ^ (1 << 31));
+            low[i] = low[i].wrapping_add(lo * w);
+            high[i] = high[i].wrapping_add(hi * w);
+        }
     }
+    [0, 1, 2, 3].map(|i| low[i].wrapping_add(high[i] << 32))
 }
 
 /// X·Y modulo 2^64 for X of k×m and Y of m×n words, row-major.
@@ -91,7 +85,8 @@ mod tests {
                     (0..m).fold(0u64, |s, j| s.wrapping_add(term(j)))
                 })
                 .collect();
-            assert_eq!(product_small(&x, &w, k, m, n), expected);
+            let across: Vec<i32> = (0..m * n).map(|i| w[i % m * n + i / m]).collect();
+            assert_eq!(product_small(&x, &across, k, m, n), expected);
             assert_eq!(product(&x, &wide, k, m, n), expected);
         }
     }

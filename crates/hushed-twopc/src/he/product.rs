@@ -1,12 +1,16 @@
 //! Leaves: sums over β of encrypted blocks times multiplier blocks, in evaluation form.
 //!
 //! leaf(p, α, γ) = Σ_β ct(p, α, β) · NTT(πrhs(V_p[β, γ])). Multipliers are transformed on the fly from integers unless
-//! they are held ready. Work is ordered so that what is used again is still in the second-level cache: for one
-//! prime, a few blocks β of all rows α meet the multipliers of many columns γ in turn ([`RESIDENT`]), strip by strip ([`STRIP`]).
+//! they are held ready.
+//!
+//! A product of limbs costs as much as it takes to fetch them, so the work goes strip by strip of the values: πrhs has few
+//! leading coefficients, so a strip of its transform can be computed alone; it is used at once, against the strips of the
+//! ciphertexts that all columns γ meet. The sums are written once a strip ([`RESIDENT`] permitting).
 //!
 //! Every block is transformed and multiplied whatever its values are: weights and shares are secrets. Only the
 //! coefficients that the packing leaves empty are skipped.
 
+use super::encode::right_prefix;
 use super::window::OltPlan;
 use hushed_math::RnsBasis;
 use hushed_rlwe::{Ciphertext, RlweParams};
@@ -14,16 +18,18 @@ use rayon::prelude::*;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Words of multipliers and ciphertexts that are handled together: 2 MiB, a second-level cache.
-const RESIDENT: usize = 1 << 18;
-
-/// Words of a limb that are multiplied with all that they meet before the next are touched: with up to 8 multiplier limbs,
-/// 32 KiB of a first-level cache.
+/// Words of a strip, if the multipliers allow it: that of a sum and those of a few factors stay in a first-level cache.
 const STRIP: usize = 512;
+
+/// Words of multiplier and ciphertext strips that are handled together: 1 MiB, half of a second-level cache.
+const RESIDENT: usize = 1 << 17;
+
+/// Words of residues of multipliers that are held at a time, 8 MiB; at least those of one column.
+const RESIDUES: usize = 1 << 20;
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
-    /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`super::encode::right_prefix`] ones.
+    /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`right_prefix`] ones.
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
 
     /// The block's transform modulo prime `limb`, where it is held ready.
@@ -54,8 +60,12 @@ pub(crate) fn leaves(
             }),
         }
     }
-    let threads = rayon::current_num_threads();
-    let share = columns.len().div_ceil(threads).max(1);
+    let (_, mb, _) = plan.blocks();
+    let most = (RESIDUES / (mb * right_prefix(plan.window()))).max(1);
+    let share = columns
+        .len()
+        .div_ceil(rayon::current_num_threads())
+        .clamp(1, most);
     columns.par_chunks_mut(share).for_each(|columns| {
         for limb in 0..limbs {
             accumulate(params.basis(), plan, limb, inputs, multiplier, columns);
@@ -75,6 +85,7 @@ struct Column {
     sums: Vec<(usize, Ciphertext)>,
 }
 
+/// Adds Σ_β to one limb of the sums of `columns`.
 fn accumulate(
     basis: &RnsBasis,
     plan: &OltPlan,
@@ -84,58 +95,80 @@ fn accumulate(
     columns: &mut [Column],
 ) {
     let (kb, mb, _) = plan.blocks();
-    let (pointwise, degree) = (basis.plan(limb).pointwise(), plan.degree());
-    // Of each β: one multiplier limb, and both parts of k' ciphertexts.
-    let together = (RESIDENT / degree / (2 * kb + 1)).clamp(1, mb);
-    let mut integers = Zeroizing::new(vec![0i64; super::encode::right_prefix(plan.window())]);
-    let mut buffer = Zeroizing::new(vec![0u64; together * degree]);
-    for first in (0..mb).step_by(together) {
-        let betas = first..(first + together).min(mb);
-        for column in columns.iter_mut() {
-            let (p, gamma) = (column.p, column.gamma);
-            for (beta, slot) in betas.clone().zip(buffer.chunks_exact_mut(degree)) {
-                if multiplier.ready(p, beta, gamma, limb).is_some() {
-                    continue;
+    let (ntt, degree, prefix) = (basis.plan(limb), plan.degree(), right_prefix(plan.window()));
+    let residues = residues(basis, limb, mb, prefix, multiplier, columns);
+    let strip = ntt.strip_unit(prefix).max(STRIP.min(degree));
+    // Of each β: one multiplier strip, and both parts of k' ciphertexts.
+    let together = (RESIDENT / strip / (2 * kb + 1)).clamp(1, mb);
+    let mut buffer = Zeroizing::new(vec![0u64; together * strip]);
+    for start in (0..degree).step_by(strip) {
+        let words = start..start + strip;
+        for first in (0..mb).step_by(together) {
+            let betas = first..(first + together).min(mb);
+            for (column, residues) in columns.iter_mut().zip(residues.chunks_exact(mb * prefix)) {
+                let (p, gamma) = (column.p, column.gamma);
+                let blocks = residues.chunks_exact(prefix).skip(first);
+                for ((beta, slot), prefix) in betas
+                    .clone()
+                    .zip(buffer.chunks_exact_mut(strip))
+                    .zip(blocks)
+                {
+                    if multiplier.ready(p, beta, gamma, limb).is_none() {
+                        ntt.forward_strip(prefix, start, slot);
+                    }
                 }
-                multiplier.block(p, beta, gamma, &mut integers);
-                transform(basis, limb, &integers, slot);
-            }
-            let factors: Vec<&[u64]> = betas
-                .clone()
-                .zip(buffer.chunks_exact(degree))
-                .map(|(beta, slot)| multiplier.ready(p, beta, gamma, limb).unwrap_or(slot))
-                .collect();
-            // (accumulator, the ciphertext limbs that it sums)
-            let mut rows: Vec<(&mut [u64], Vec<&[u64]>)> =
-                Vec::with_capacity(2 * column.sums.len());
-            for (alpha, sum) in &mut column.sums {
-                let cts = &inputs[plan.inputs_of(p, *alpha)][betas.clone()];
-                rows.push((
-                    sum.b.limb_mut(limb),
-                    cts.iter().map(|ct| ct.b.limb(limb)).collect(),
-                ));
-                rows.push((
-                    sum.a.limb_mut(limb),
-                    cts.iter().map(|ct| ct.a.limb(limb)).collect(),
-                ));
-            }
-            for start in (0..degree).step_by(STRIP) {
-                let strip = start..(start + STRIP).min(degree);
-                let factors: Vec<&[u64]> = factors.iter().map(|f| &f[strip.clone()]).collect();
-                for (sum, cts) in &mut rows {
-                    let cts: Vec<&[u64]> = cts.iter().map(|c| &c[strip.clone()]).collect();
-                    pointwise.dot_assign(&mut sum[strip.clone()], &cts, &factors);
+                let ready = |beta| multiplier.ready(p, beta, gamma, limb);
+                let factors: Vec<&[u64]> = betas
+                    .clone()
+                    .zip(buffer.chunks_exact(strip))
+                    .map(|(beta, slot)| ready(beta).map_or(slot, |r| &r[words.clone()]))
+                    .collect();
+                for (alpha, sum) in &mut column.sums {
+                    let cts = &inputs[plan.inputs_of(p, *alpha)][betas.clone()];
+                    let b: Vec<&[u64]> =
+                        cts.iter().map(|c| &c.b.limb(limb)[words.clone()]).collect();
+                    let a: Vec<&[u64]> =
+                        cts.iter().map(|c| &c.a.limb(limb)[words.clone()]).collect();
+                    let pointwise = ntt.pointwise();
+                    pointwise.dot_assign(&mut sum.b.limb_mut(limb)[words.clone()], &b, &factors);
+                    pointwise.dot_assign(&mut sum.a.limb_mut(limb)[words.clone()], &a, &factors);
                 }
             }
         }
     }
 }
 
+/// The coefficients of all blocks of `columns` modulo prime `limb`, `prefix` words each; zeros where a block is ready.
+fn residues(
+    basis: &RnsBasis,
+    limb: usize,
+    mb: usize,
+    prefix: usize,
+    multiplier: &impl Multiplier,
+    columns: &[Column],
+) -> Zeroizing<Vec<u64>> {
+    let mut out = Zeroizing::new(vec![0u64; columns.len() * mb * prefix]);
+    let mut integers = Zeroizing::new(vec![0i64; prefix]);
+    for (column, out) in columns.iter().zip(out.chunks_exact_mut(mb * prefix)) {
+        for (beta, out) in out.chunks_exact_mut(prefix).enumerate() {
+            if multiplier
+                .ready(column.p, beta, column.gamma, limb)
+                .is_none()
+            {
+                multiplier.block(column.p, beta, column.gamma, &mut integers);
+                basis.plan(limb).pointwise().reduce_signed(out, &integers);
+            }
+        }
+    }
+    out
+}
+
 /// The transform modulo prime `limb` of a polynomial whose first coefficients are `integers` and whose others are zero.
 pub(crate) fn transform(basis: &RnsBasis, limb: usize, integers: &[i64], out: &mut [u64]) {
-    let modulus = basis.modulus(limb);
-    for (residue, &x) in out.iter_mut().zip(integers) {
-        *residue = modulus.reduce_signed(x);
-    }
-    basis.plan(limb).forward_prefix(out, integers.len());
+    let mut residues = Zeroizing::new(vec![0u64; integers.len()]);
+    basis
+        .plan(limb)
+        .pointwise()
+        .reduce_signed(&mut residues, integers);
+    basis.plan(limb).forward_strip(&residues, 0, out);
 }

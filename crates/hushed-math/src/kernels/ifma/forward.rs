@@ -13,39 +13,48 @@ use super::tables::{CACHED, RECORD, Tables};
 use super::{Factor, Lanes, load, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
-/// Transforms the n words at `a` from the layer with 4^`skipped` blocks on.
+/// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks.
 ///
 /// # Safety
-/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses; 4^`skipped` blocks
-/// have at least 32 words each.
+/// The processor has AVX-512 F, DQ and IFMA; a block of that layer has at least 32 words, `a` points to those of all
+/// `count` blocks and nothing else uses them; `first` + `count` ≤ 4^`skipped`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64, skipped: u32) {
+pub(super) unsafe fn transform<const ROOM: u8>(
+    tables: &Tables,
+    a: *mut u64,
+    skipped: u32,
+    first: usize,
+    count: usize,
+) {
     let lanes = Lanes::new(&tables.constants);
     let pairs = tables.forward.pairs.as_ptr();
     let tail = 1 << tables.tail;
     let (mut size, mut blocks) = (tables.n >> (2 * skipped), 1 << (2 * skipped));
-    // SAFETY: blocks·size = n throughout; a layer with `blocks` blocks reads the pairs `blocks..2·blocks`, the one below
-    // twice as many, up to pair n/8 at the least tail; records and words are cut in 16.
+    let (mut first, mut count) = (first, count);
+    // SAFETY: count·size words throughout, and blocks·size = n; a layer with `blocks` blocks reads the pairs
+    // `blocks..2·blocks`, the one below twice as many, up to pair n/8 at the least tail; records and words are cut in 16.
     unsafe {
         while size > CACHED {
-            for k in 0..blocks {
-                pass::<ROOM>(&lanes, a.add(k * size), size, pairs, blocks + k);
+            for k in 0..count {
+                let index = blocks + first + k;
+                pass::<ROOM>(&lanes, a.add(k * size), size, pairs, index);
             }
             size /= 4;
-            blocks *= 4;
+            (blocks, first, count) = (4 * blocks, 4 * first, 4 * count);
         }
-        for k in 0..blocks {
+        for k in 0..count {
             let block = a.add(k * size);
             let (mut inner_size, mut inner) = (size, 1);
             while inner_size > tail {
                 for i in 0..inner {
-                    let index = (blocks + k) * inner + i;
+                    let index = (blocks + first + k) * inner + i;
                     pass::<ROOM>(&lanes, block.add(i * inner_size), inner_size, pairs, index);
                 }
                 inner_size /= 4;
                 inner *= 4;
             }
-            let records = tables.forward.records.as_ptr().add(k * size / 16 * RECORD);
+            let records = tables.forward.records.as_ptr();
+            let records = records.add((first + k) * size / 16 * RECORD);
             for g in 0..size / 16 {
                 let (block, record) = (block.add(16 * g), records.add(RECORD * g));
                 if tables.tail == 4 {

@@ -229,19 +229,23 @@ fn pick(a: __m512i, b: __m512i, lanes: [i64; 8]) -> __m512i {
     _mm512_permutex2var_epi64(a, _mm512_setr_epi64(l0, l1, l2, l3, l4, l5, l6, l7), b)
 }
 
-/// Coefficients to values, both in [0, q), for the n of `tables`; the first 2·`skipped` layers are done.
-pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32) {
-    assert_eq!(a.len(), tables.n, "one word a coefficient");
+/// Coefficients to values, both in [0, q), for the n of `tables`: the blocks from number `first` on of the layer with
+/// 4^`skipped` blocks, whose words `a` holds. All of it is block 0 of layer 0.
+pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
+    let size = tables.n >> (2 * skipped);
     assert!(
-        skipped == 0 || tables.n >> (2 * skipped) >= MIN_N,
-        "a layer above the tail"
+        size >= MIN_N && a.len().is_multiple_of(size),
+        "whole blocks"
     );
+    let count = a.len() / size;
+    assert!(first + count <= tables.n / size, "blocks of this layer");
     // SAFETY: the token proves the instruction sets, the assertions the lengths.
     unsafe {
+        let a = a.as_mut_ptr();
         match tables.room {
-            Room::Four => forward::transform::<4>(tables, a.as_mut_ptr(), skipped),
-            Room::Eight => forward::transform::<8>(tables, a.as_mut_ptr(), skipped),
-            Room::Sixty => forward::transform::<64>(tables, a.as_mut_ptr(), skipped),
+            Room::Four => forward::transform::<4>(tables, a, skipped, first, count),
+            Room::Eight => forward::transform::<8>(tables, a, skipped, first, count),
+            Room::Sixty => forward::transform::<64>(tables, a, skipped, first, count),
         }
     }
 }
