@@ -166,6 +166,9 @@ pub enum ServeError {
     /// The operating system refuses a thread.
     #[error("could not start a thread: {0}; is there a limit on them?")]
     Thread(#[source] io::Error),
+    /// The operating system refuses the handlers of signals.
+    #[error("could not listen for signals: {0}")]
+    Signals(#[source] io::Error),
     /// The operating system gives no randomness.
     #[error("the operating system gives no randomness, and without it nothing is secret")]
     NoRandomness,
@@ -252,6 +255,7 @@ impl ServeError {
             | Self::TokenFile { .. }
             | Self::File { .. }
             | Self::Thread(_)
+            | Self::Signals(_)
             | Self::NoRandomness => Category::Local,
         }
     }
@@ -278,7 +282,7 @@ impl ServeError {
             Self::Address { .. } => "address",
             Self::NothingAllowed { .. } => "limit",
             Self::File { .. } => "file",
-            Self::Thread(_) | Self::NoRandomness => "system",
+            Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
         }
     }
