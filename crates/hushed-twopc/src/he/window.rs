@@ -97,8 +97,8 @@ pub struct Prices {
     pub byte_ns: u64,
     /// One automorphism with key switching, per packing prime.
     pub automorphism_ns: u64,
-    /// One multiplier transform (reduction, NTT), per product prime.
-    pub transform_ns: u64,
+    /// One layer of a multiplier's transform, per product prime: ⌈log2(mw·nw)⌉ layers, the others are copies.
+    pub layer_ns: u64,
     /// One ciphertext × plaintext product and accumulation, per product prime.
     pub product_ns: u64,
     /// One leaf's move from the product to the packing modulus, per dropped prime.
@@ -108,10 +108,10 @@ pub struct Prices {
 /// The prices used by both parties: 200 Mbit/s, one core.
 pub const PRICES: Prices = Prices {
     byte_ns: 40,
-    automorphism_ns: 75_000,
-    transform_ns: 8_000,
-    product_ns: 4_000,
-    rescale_ns: 50_000,
+    automorphism_ns: 85_000,
+    layer_ns: 700,
+    product_ns: 3_500,
+    rescale_ns: 85_000,
 };
 
 /// Work and traffic of a plan, exact except for time.
@@ -415,13 +415,21 @@ impl OltPlan {
         let transforms = (self.batch * mb * nb) as u64;
         let bytes_in = inputs * wire.input_bytes;
         let bytes_out = responses * wire.response_bytes + (wanted * wire.response_bits).div_ceil(8);
+        let layers = u64::from(
+            (self.window.mw * self.window.nw)
+                .next_power_of_two()
+                .ilog2(),
+        )
+        .max(5);
         let dropped = wire.product_limbs - wire.packing_limbs;
         let nanoseconds = (bytes_in + bytes_out)
             .saturating_mul(PRICES.byte_ns)
             .saturating_add(
                 automorphisms.saturating_mul(PRICES.automorphism_ns * wire.packing_limbs),
             )
-            .saturating_add(transforms.saturating_mul(PRICES.transform_ns * wire.product_limbs))
+            .saturating_add(
+                transforms.saturating_mul(layers * PRICES.layer_ns * wire.product_limbs),
+            )
             .saturating_add(products.saturating_mul(PRICES.product_ns * wire.product_limbs))
             .saturating_add(leaves.saturating_mul(PRICES.rescale_ns * dropped));
         PlanCost {
