@@ -63,7 +63,7 @@ class Server:
     """`hushed serve` on a free port of loopback, for the length of a `with` block."""
 
     def __init__(self, model, *options):
-        self.command = [binary(), "serve", model, "--listen", "127.0.0.1:0", "--json", *options]
+        self.command = [binary(), "serve", model, "--listen", "127.0.0.1:0", "--json", "--quiet", *options]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)

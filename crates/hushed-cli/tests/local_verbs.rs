@@ -1,38 +1,9 @@
 //! The verbs that need no second party, as a user runs them: output, exit codes, names of errors.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod common;
 
-use serde_json::Value;
-
-fn hushed(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hushed"));
-    // Settings of whoever runs the tests must not reach them.
-    let settings = std::env::vars().map(|(name, _)| name);
-    for name in settings.filter(|n| n.starts_with("HUSHED_") && n != "HUSHED_DENY_AVX512") {
-        command.env_remove(name);
-    }
-    command.args(args).output().expect("the binary starts")
-}
-
-fn json_lines(bytes: &[u8]) -> Vec<Value> {
-    let text = String::from_utf8(bytes.to_vec()).expect("UTF-8");
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("one object a line"))
-        .collect()
-}
-
-/// The reference model, or `None` with a line that the test runner counts.
-fn model() -> Option<String> {
-    let fetched = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.models/all-MiniLM-L6-v2");
-    let folder = std::env::var_os("HUSHED_MODEL_DIR").map_or(fetched, PathBuf::from);
-    if folder.join("model.safetensors").is_file() {
-        return Some(folder.to_string_lossy().into_owned());
-    }
-    println!("skipped: the model is not here; scripts/fetch_model.sh fetches it");
-    None
-}
+use common::{cosine, embeddings, hushed, json_lines, model};
 
 #[test]
 fn help_and_version_say_what_they_should() {
@@ -108,26 +79,15 @@ fn clear_embeds_and_similar_texts_are_similar() {
     assert_eq!(output.status.code(), Some(0));
 
     let rows = json_lines(&output.stdout);
-    let embeddings: Vec<Vec<f64>> = rows
-        .iter()
-        .filter_map(|row| row["embedding"].as_array())
-        .map(|numbers| numbers.iter().filter_map(Value::as_f64).collect())
-        .collect();
-    assert_eq!(embeddings.len(), 3);
-    let cosine = |a: usize, b: usize| -> f64 {
-        embeddings[a]
-            .iter()
-            .zip(&embeddings[b])
-            .map(|(x, y)| x * y)
-            .sum()
-    };
-    assert!((cosine(0, 0) - 1.0).abs() < 1e-9, "unit length");
-    assert!(
-        cosine(0, 1) > 0.7 && cosine(0, 2) < 0.4,
-        "{} {}",
-        cosine(0, 1),
-        cosine(0, 2)
+    let vectors = embeddings(&rows);
+    assert_eq!(vectors.len(), 3);
+    let length: f64 = vectors[0].iter().map(|x| x * x).sum();
+    assert!((length - 1.0).abs() < 1e-9, "unit length");
+    let (near, far) = (
+        cosine(&vectors[0], &vectors[1]),
+        cosine(&vectors[0], &vectors[2]),
     );
+    assert!(near > 0.7 && far < 0.4, "{near} {far}");
 }
 
 #[test]

@@ -1,0 +1,257 @@
+//! Server and client as two processes over TLS: right answers, and clear ends when something is wrong.
+#![forbid(unsafe_code)]
+
+mod common;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Server, command, cosine, embeddings, error, hushed, json_lines, model};
+
+const SENTENCES: &str = "Is it safe to take ibuprofen with a stomach ulcer?
+Yes.
+Der Mietvertrag endet am 31. Dezember, wenn niemand ihn verlängert.
+for (i, x) in values.iter().enumerate() { println!(\"{i}: {x}\"); }
+A small boat crossed the bay before sunrise, carrying two lanterns and a crate of oranges.
+";
+
+#[test]
+fn five_sentences_come_back_as_in_the_clear() {
+    let Some(model) = model() else { return };
+    let server = Server::start(&model, &[]);
+    let mut child = server
+        .embed(&["--input", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the client starts");
+    let mut input = child.stdin.take().expect("piped");
+    input.write_all(SENTENCES.as_bytes()).expect("it reads");
+    drop(input);
+    let output = child.wait_with_output().expect("the client ends");
+    assert!(output.status.success());
+
+    let rows = json_lines(&output.stdout);
+    let private = embeddings(&rows);
+    let clear: Vec<Vec<f64>> = SENTENCES
+        .lines()
+        .flat_map(|text| {
+            embeddings(&json_lines(
+                &hushed(&["clear", &model, text, "--json"]).stdout,
+            ))
+        })
+        .collect();
+    assert_eq!((private.len(), clear.len()), (5, 5));
+    for (i, (private, clear)) in private.iter().zip(&clear).enumerate() {
+        let cosine = cosine(private, clear);
+        assert!(cosine >= 0.999, "sentence {i}: {cosine}");
+    }
+    let session = rows.last().expect("the session's row");
+    assert_eq!(session["texts"], 5);
+    for counter in ["bytes_up", "bytes_down", "rounds"] {
+        assert!(session[counter].as_u64() > Some(0), "{counter}");
+    }
+}
+
+#[test]
+fn whoever_does_not_fit_is_told_why() {
+    let Some(model) = model() else { return };
+    let server = Server::start(&model, &["--max-tokens", "6"]);
+
+    let wrong_pin = "0".repeat(64);
+    let args = [
+        "embed",
+        "--server",
+        &server.address,
+        "--json",
+        "--pin",
+        &wrong_pin,
+        "text",
+    ];
+    let output = hushed(&args);
+    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(error(&output)["name"], "wrong-pin");
+
+    let long = "one two three four five six seven";
+    let output = server.embed(&[long]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(error(&output)["name"], "too-long");
+
+    let output = server.embed(&[""]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(error(&output)["name"], "text-refused");
+
+    // The server is none the worse for it.
+    let output = server.embed(&["short"]).output().expect("it starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_pinned_bundle_is_the_only_model_accepted() {
+    let Some(model) = model() else { return };
+    let server = Server::start(&model, &[]);
+    let file = std::env::temp_dir().join(format!("hushed-{}.bundle", std::process::id()));
+    let path = file.to_string_lossy().into_owned();
+    let output = hushed(&["bundle", &model, &path, "--json"]);
+    assert!(output.status.success());
+    assert_eq!(
+        json_lines(&output.stdout)[0]["bundle"],
+        server.hello["bundle"]
+    );
+    let output = server
+        .embed(&["short", "--bundle", &path])
+        .output()
+        .expect("it starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    std::fs::remove_file(&file).expect("it was written");
+}
+
+#[test]
+fn nobody_there_is_a_network_error() {
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    let address = port.expect("a port").to_string();
+    let pin = "0".repeat(64);
+    let output = hushed(&[
+        "embed", "--server", &address, "--pin", &pin, "--json", "text",
+    ]);
+    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(error(&output)["name"], "unreachable");
+}
+
+#[test]
+fn a_port_in_use_and_an_open_door_are_refused() {
+    let Some(model) = model() else { return };
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let output = hushed(&["serve", &model, "--listen", &address, "--json", "--quiet"]);
+    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(error(&output)["name"], "address-in-use");
+
+    let output = hushed(&[
+        "serve",
+        &model,
+        "--listen",
+        "0.0.0.0:0",
+        "--json",
+        "--quiet",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(error(&output)["name"], "open-to-strangers");
+}
+
+#[test]
+fn the_certificate_must_be_known() {
+    let output = hushed(&["embed", "--server", "127.0.0.1:1", "text"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--pin"));
+}
+
+#[test]
+fn a_killed_server_is_reported() {
+    let Some(model) = model() else { return };
+    let server = Server::start(&model, &[]);
+    let text = "word ".repeat(60);
+    let client = server
+        .embed(&[&text])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the client starts");
+    // Somewhere in the run: sixty words take longer than this on any machine.
+    std::thread::sleep(Duration::from_millis(1500));
+    server.signal("KILL");
+    let output = client.wait_with_output().expect("the client ends");
+    assert_eq!(
+        output.status.code(),
+        Some(5),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_killed_client_leaves_the_server_serving_and_sigterm_ends_it() {
+    let Some(model) = model() else { return };
+    let mut server = Server::start(&model, &[]);
+    let text = "word ".repeat(60);
+    let mut client = server
+        .embed(&[&text])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the client starts");
+    std::thread::sleep(Duration::from_millis(1500));
+    client.kill().expect("it was running");
+    client.wait().expect("it has ended");
+
+    let output = server.embed(&["short"]).output().expect("it starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    server.signal("TERM");
+    let status = server.child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn tokens_are_asked_for_and_checked() {
+    let Some(model) = model() else { return };
+    let dir = std::env::temp_dir();
+    let file = |name: &str| dir.join(format!("hushed-{name}-{}", std::process::id()));
+    let (accepted, wrong) = (file("tokens"), file("wrong"));
+    std::fs::write(&accepted, "a-token-of-sixteen-or-more\n").expect("a file");
+    std::fs::write(&wrong, "another-token-of-sixteen\n").expect("a file");
+    let server = Server::start(&model, &["--tokens", &accepted.to_string_lossy()]);
+    let with = |path: &std::path::Path| {
+        let path = path.to_string_lossy().into_owned();
+        server
+            .embed(&["short", "--token-file", &path])
+            .output()
+            .expect("it starts")
+    };
+    let none = server.embed(&["short"]).output().expect("it starts");
+    assert_eq!(
+        (none.status.code(), &error(&none)["name"]),
+        (Some(7), &"no-token".into())
+    );
+    let refused = with(&wrong);
+    assert_eq!(
+        (refused.status.code(), &error(&refused)["name"]),
+        (Some(7), &"bad-token".into())
+    );
+    assert!(with(&accepted).status.success());
+    for path in [accepted, wrong] {
+        std::fs::remove_file(path).expect("it was written");
+    }
+}
+
+#[test]
+fn plan_needs_no_weights_and_says_who_sees_what() {
+    let Some(model) = model() else { return };
+    let output = command(&["plan", &model, "--tokens", "16", "--json"]).output();
+    let output = output.expect("it starts");
+    assert!(output.status.success());
+    let plan = &json_lines(&output.stdout)[0]["plan"];
+    assert_eq!(plan["tokens"], serde_json::json!([16]));
+    assert!(plan["failure_log2"].as_f64() <= Some(-40.0));
+    assert!(plan["exposures"].as_array().is_some_and(|e| e.len() > 3));
+    let output = hushed(&["plan", &model, "--tokens", "100000", "--json"]);
+    assert_eq!(
+        (output.status.code(), &error(&output)["name"]),
+        (Some(3), &"tokens".into())
+    );
+}
