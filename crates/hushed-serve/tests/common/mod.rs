@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hushed_model::testing::tiny_folder;
 use hushed_serve::{
-    Client, ClientConfig, Deadlines, ServeError, Server, ServerConfig, ServerTrust,
+    Client, ClientConfig, Deadlines, ServeError, Server, ServerConfig, ServerTrust, TooLong,
 };
 use tempfile::TempDir;
 
@@ -93,4 +93,34 @@ impl Drop for Running {
 pub fn cosine(a: &[f64], b: &[f64]) -> f64 {
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+/// The error of a session that must not come to be.
+pub fn refused(config: &ClientConfig) -> ServeError {
+    Client::connect(config)
+        .err()
+        .expect("the session must be refused")
+}
+
+/// That a server still serves.
+pub fn assert_serves(server: &Running) {
+    let mut client = server.connect().unwrap();
+    let answers = client.embed(&["hello"], TooLong::Refuse, None).unwrap();
+    assert_eq!(answers.len(), 1);
+    client.close().unwrap();
+}
+
+/// Waits until something holds that another thread brings about; the limit only ends a test that has failed.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < give_up, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Descriptors and threads of this process.
+pub fn holdings() -> (usize, usize) {
+    let entries = |path| std::fs::read_dir(path).unwrap().count();
+    (entries("/proc/self/fd"), entries("/proc/self/task"))
 }

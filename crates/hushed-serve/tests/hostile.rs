@@ -1,0 +1,352 @@
+//! Peers that send garbage, break off or fall silent: the other side says so in time, and the server goes on serving.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{Running, assert_serves, deadlines, eventually, refused};
+use hushed_net::channel::{tcp, tls};
+use hushed_net::{
+    Expect, Kind, Limits, Listener, NetError, Party, Session, TlsClient, TlsServer, Trust,
+};
+use hushed_serve::wire::{self, Hello, Reply};
+use hushed_serve::{
+    Category, Client, ClientConfig, Digest, Refusal, ServeError, ServerTrust, TooLong,
+};
+
+/// A session with a server, of which only TLS has been done.
+fn raw(server: &Running) -> Session {
+    let tls = TlsClient::new(Trust::from_pin(&server.pin).unwrap(), None).unwrap();
+    let socket = tcp::connect(&server.address.to_string(), Duration::from_secs(5)).unwrap();
+    let channel = tls.connect(socket, "localhost", Limits::session()).unwrap();
+    Session::new(Party::Client, Box::new(channel))
+}
+
+fn hello() -> Vec<u8> {
+    let hello = Hello {
+        nonce: [1; 32],
+        plan: hushed_serve::bundle::plan().unwrap(),
+        pinned: None,
+        token: None,
+    };
+    hello.encode()
+}
+
+#[test]
+fn strangers_bytes() {
+    let server = Running::start(|_| ());
+    for bytes in [
+        b"".as_slice(),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"HSHD\x01\x00\x00\x01\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
+        &[0x16, 3, 1, 0xff, 0xff, 1, 0, 0xff],
+        &[0; 100_000],
+    ] {
+        let mut socket = TcpStream::connect(server.address).unwrap();
+        // The server may have closed already.
+        let _ = socket.write_all(bytes);
+        drop(socket);
+    }
+    assert_serves(&server);
+}
+
+#[test]
+fn greetings_that_are_none() {
+    let server = Running::start(|_| ());
+    let answer = |kind: Kind, bytes: &[u8]| {
+        let mut session = raw(&server);
+        session.send(kind, bytes).unwrap();
+        session.recv(wire::REPLY, Expect::AtMost(wire::MAX_GREETING))
+    };
+    let good = hello();
+    let gone = |result| {
+        matches!(
+            result,
+            Err(NetError::PeerAborted { .. } | NetError::PeerGone)
+        )
+    };
+    assert!(gone(answer(wire::HELLO, b"")));
+    assert!(gone(answer(wire::HELLO, &good[..good.len() - 1])));
+    assert!(gone(answer(wire::HELLO, &[good.as_slice(), b"x"].concat())));
+    assert!(gone(answer(wire::HELLO, &[0xff; 1024])));
+    assert!(gone(answer(wire::HELLO, &[0; 1025])));
+    assert!(gone(answer(wire::CONFIRM, &good)));
+
+    // Another version is told so, whatever else it says.
+    let mut later = good.clone();
+    later[4..6].copy_from_slice(&7u16.to_le_bytes());
+    later.extend_from_slice(b"and something new");
+    let reply = Reply::decode(&answer(wire::HELLO, &later).unwrap()).unwrap();
+    let version = wire::VERSION;
+    assert_eq!(
+        reply,
+        Reply::Refused(Refusal::OtherVersion { server: version })
+    );
+
+    // Another plan too.
+    let mut other = good.clone();
+    other[38] ^= 1;
+    let reply = Reply::decode(&answer(wire::HELLO, &other).unwrap()).unwrap();
+    assert!(matches!(reply, Reply::Refused(Refusal::OtherPlan { .. })));
+
+    // A confirmation of nothing.
+    let mut session = raw(&server);
+    session.send(wire::HELLO, &good).unwrap();
+    let reply = session.recv(wire::REPLY, Expect::AtMost(1024)).unwrap();
+    assert!(matches!(Reply::decode(&reply).unwrap(), Reply::Welcome(_)));
+    session.send(wire::CONFIRM, &[0; 33]).unwrap();
+    assert!(gone(session.recv(wire::READY, Expect::Exactly(32))));
+    assert_serves(&server);
+}
+
+/// A server of the test's own making: what a client says to it.
+fn against(play: impl FnOnce(&mut Session) + Send + 'static) -> ServeError {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = tls::load_or_create_dev_certificate(folder.path()).unwrap();
+    let pin = Digest(identity.fingerprint()).to_string();
+    let server = TlsServer::new(identity, None).unwrap();
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let mut config = ClientConfig::new(listener.local_addr().to_string(), ServerTrust::Pin(pin));
+    config.deadlines = deadlines();
+    let thread = thread::spawn(move || {
+        let (socket, _) = listener.accept(|| false).unwrap().unwrap();
+        let channel = server.accept(socket, Limits::session()).unwrap();
+        let mut session = Session::new(Party::Server, Box::new(channel));
+        session.recv(wire::HELLO, Expect::AtMost(1024)).unwrap();
+        play(&mut session);
+    });
+    let error = refused(&config);
+    thread.join().unwrap();
+    error
+}
+
+#[test]
+fn servers_that_are_none() {
+    let welcome = |plan: Digest, bundle_bytes: u32| {
+        Reply::Welcome(wire::Welcome {
+            nonce: [2; 32],
+            plan,
+            bundle: Digest([3; 32]),
+            bundle_bytes,
+            max_tokens: 8,
+            max_texts: 8,
+        })
+        .encode()
+    };
+    let plan = hushed_serve::bundle::plan().unwrap();
+
+    let error = against(|s| s.send(wire::REPLY, b"what?").unwrap());
+    assert!(matches!(error, ServeError::Malformed { .. }), "{error}");
+    let error = against(|s| s.abort(77));
+    assert_eq!(error.category(), Category::Network);
+    let error = against(|_| ());
+    assert!(
+        matches!(error, ServeError::Net(NetError::PeerGone)),
+        "{error}"
+    );
+    let mut later = Reply::Refused(Refusal::OtherVersion { server: 9 }).encode();
+    later[4] = 9;
+    let error = against(move |s| s.send(wire::REPLY, &later).unwrap());
+    assert!(matches!(
+        error,
+        ServeError::Refused(Refusal::OtherVersion { server: 9 })
+    ));
+    assert_eq!(error.category(), Category::Mismatch);
+    let other = welcome(Digest([9; 32]), 10);
+    let error = against(move |s| s.send(wire::REPLY, &other).unwrap());
+    assert!(matches!(error, ServeError::OtherPlan { .. }));
+
+    // The bundle is longer than any may be, or other bytes, or confirmed by somebody else.
+    let huge = welcome(plan, u32::MAX);
+    let error = against(move |s| {
+        s.send(wire::REPLY, &huge).unwrap();
+        s.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
+        let _ = s.send(wire::BUNDLE, &vec![0; 17 << 20]);
+    });
+    assert_eq!(error.category(), Category::Network, "{error}");
+    let small = welcome(plan, 10);
+    let error = against(move |s| {
+        s.send(wire::REPLY, &small).unwrap();
+        s.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
+        s.send(wire::BUNDLE, &[0; 10]).unwrap();
+        s.send(wire::READY, &[0; 32]).unwrap();
+    });
+    assert!(matches!(error, ServeError::WrongConfirmation), "{error}");
+}
+
+/// Relays one connection to the server, but only so many bytes each way; then it breaks off, or falls silent.
+struct Cut {
+    address: SocketAddr,
+    up: Arc<AtomicU64>,
+    silent: Arc<AtomicBool>,
+}
+
+impl Cut {
+    fn before(server: SocketAddr, up: u64, down: u64, falls_silent: bool) -> Cut {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (counted, silent) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (up_count, hush) = (Arc::clone(&counted), Arc::clone(&silent));
+        thread::spawn(move || {
+            let (near, _) = listener.accept().unwrap();
+            let far = TcpStream::connect(server).unwrap();
+            let ends = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            let other = (ends.1.try_clone().unwrap(), ends.0.try_clone().unwrap());
+            let silent = Arc::clone(&hush);
+            let back = thread::spawn(move || {
+                relay(
+                    &other.0,
+                    &other.1,
+                    down,
+                    falls_silent,
+                    &AtomicU64::new(0),
+                    &silent,
+                );
+            });
+            relay(&near, &far, up, falls_silent, &up_count, &hush);
+            back.join().unwrap();
+        });
+        Cut {
+            address,
+            up: counted,
+            silent,
+        }
+    }
+}
+
+fn relay(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    limit: u64,
+    falls_silent: bool,
+    count: &AtomicU64,
+    silent: &AtomicBool,
+) {
+    let mut buffer = vec![0; 16 << 10];
+    let mut left = limit;
+    loop {
+        let most = buffer
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
+        if most == 0 || silent.load(Ordering::SeqCst) {
+            break;
+        }
+        let Ok(got @ 1..) = from.read(&mut buffer[..most]) else {
+            break;
+        };
+        if to.write_all(&buffer[..got]).is_err() {
+            break;
+        }
+        left -= got as u64;
+        count.fetch_add(got as u64, Ordering::SeqCst);
+    }
+    if falls_silent && left == 0 {
+        // Neither end hears anything more, though both connections stay open until the peers give up.
+        silent.store(true, Ordering::SeqCst);
+        while matches!(from.read(&mut buffer), Ok(1..)) {}
+        return;
+    }
+    if !silent.load(Ordering::SeqCst) {
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}
+
+fn through(server: &Running, cut: &Cut) -> Result<(), ServeError> {
+    let mut config = server.client();
+    config.server = cut.address.to_string();
+    let mut client = Client::connect(&config)?;
+    client.embed(&["hello private world"], TooLong::Refuse, None)?;
+    client.close().map(drop)
+}
+
+#[test]
+fn a_peer_that_breaks_off_anywhere_is_noticed_by_the_other() {
+    let server = Running::start(|c| c.max_sessions = 1);
+    let whole = Cut::before(server.address, u64::MAX, u64::MAX, false);
+    eventually("a whole session", || through(&server, &whole).is_ok());
+    let total = whole.up.load(Ordering::SeqCst);
+    assert!(total > 5_000_000);
+    // In the TLS handshake, in the greeting, in keys, in correlations, in the text, in the last words.
+    let early = [0, 1, 700, 1500, 2000, 2200, 2400, 10_000, 500_000];
+    let late = [8, 9, 12, 14, 15].map(|part| total / 16 * part);
+    for (index, up) in early
+        .into_iter()
+        .chain(late)
+        .chain([total - 200])
+        .enumerate()
+    {
+        // Every third time it is the server's bytes that end.
+        let (up, down) = if index % 3 == 2 {
+            (u64::MAX, up)
+        } else {
+            (up, u64::MAX)
+        };
+        let error = loop {
+            let cut = Cut::before(server.address, up, down, false);
+            match through(&server, &cut) {
+                Err(ServeError::Refused(Refusal::TooManySessions { .. })) => {
+                    // The one before has not quite ended: at most a moment.
+                    thread::sleep(Duration::from_millis(20));
+                }
+                other => break other.err(),
+            }
+        };
+        if let Some(error) = error {
+            assert_eq!(error.category(), Category::Network, "{up} {down}: {error}");
+        } else {
+            assert!(
+                up.min(down) + 400 >= total,
+                "{up} {down} of {total}: no error"
+            );
+        }
+    }
+    // The only place is free again.
+    eventually("it serves", || server.connect().is_ok());
+}
+
+#[test]
+fn a_peer_that_falls_silent_is_given_up() {
+    let server = Running::start(|c| {
+        c.max_sessions = 1;
+        c.deadlines.silence = Duration::from_secs(2);
+        c.deadlines.handshake = Duration::from_secs(2);
+    });
+    for up in [1000, 1_000_000, 8_600_000] {
+        let cut = Cut::before(server.address, up, u64::MAX, true);
+        let mut config = server.client();
+        config.server = cut.address.to_string();
+        config.deadlines.silence = Duration::from_secs(2);
+        config.deadlines.handshake = Duration::from_secs(2);
+        let ended = Client::connect(&config)
+            .and_then(|mut client| client.embed(&["hello private world"], TooLong::Refuse, None));
+        let error = ended.err().unwrap();
+        assert_eq!(error.category(), Category::Network, "{up}: {error}");
+        assert!(cut.silent.load(Ordering::SeqCst));
+        eventually("its place is free again", || server.connect().is_ok());
+    }
+}
+
+#[test]
+fn an_idle_client_loses_its_place() {
+    let server = Running::start(|c| {
+        c.max_sessions = 1;
+        c.deadlines.idle = Duration::from_secs(1);
+    });
+    let mut idle = server.connect().unwrap();
+    eventually("its place is free again", || server.connect().is_ok());
+    assert!(idle.embed(&["hello"], TooLong::Refuse, None).is_err());
+}
+
+#[test]
+fn the_client_carries_its_marker() {
+    // In two halves, or this constant would be what is found.
+    let marker = ["hushed-serve client", " is here"].concat();
+    let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    assert!(bytes.windows(marker.len()).any(|w| w == marker.as_bytes()));
+}

@@ -1,0 +1,102 @@
+//! What an operator relies on: stopping, health, metrics.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+
+use common::{Running, assert_serves, eventually};
+use hushed_serve::{Refusal, ServeError, TooLong};
+
+#[test]
+fn stopping_lets_a_text_end_and_begins_no_other() {
+    let mut server = Running::start(|_| ());
+    let mut client = server.connect().unwrap();
+    let (started, running) = mpsc::channel();
+    let working = thread::spawn(move || {
+        let progress = move |_| started.send(()).unwrap_or(());
+        let first = client.embed(
+            &["the first text is long enough"],
+            TooLong::Refuse,
+            Some(Box::new(progress)),
+        );
+        let second = client.embed(&["the second"], TooLong::Refuse, None);
+        (first, second)
+    });
+    running.recv().unwrap();
+    server.join().unwrap();
+    let (first, second) = working.join().unwrap();
+    assert_eq!(first.unwrap().len(), 1);
+    let second = second.err().unwrap();
+    assert!(
+        matches!(second, ServeError::Refused(Refusal::Stopping)),
+        "{second}"
+    );
+    assert!(server.connect().is_err());
+}
+
+#[test]
+fn stopping_does_not_wait_for_idle_clients() {
+    let mut server = Running::start(|c| c.deadlines.drain = std::time::Duration::from_secs(3600));
+    let mut idle = server.connect().unwrap();
+    let greeting = TcpStream::connect(server.address).unwrap();
+    server.join().unwrap();
+    assert!(idle.embed(&["hello"], TooLong::Refuse, None).is_err());
+    drop(greeting);
+}
+
+fn get(address: SocketAddr, request: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    // The responder closes on a request that is too long, before it has all been read.
+    let _ = socket.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn health_and_metrics() {
+    let mut server = Running::start(|c| {
+        c.metrics_listen = Some("127.0.0.1:0".to_owned());
+        c.max_texts = 1;
+    });
+    let address = server.metrics.unwrap();
+    let page = |path: &str| get(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    assert!(page("/healthz").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(page("/readyz").ends_with("\r\n\r\nready\n"));
+    assert!(page("/elsewhere").starts_with("HTTP/1.1 404"));
+    assert!(get(address, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
+    assert!(get(address, "\r\n\r\n").starts_with("HTTP/1.1 400"));
+    get(address, &format!("GET /{} HTTP/1.1", "x".repeat(1 << 20)));
+
+    // A client that never ends its request does not keep others waiting for long.
+    let slow = TcpStream::connect(address).unwrap();
+    assert_serves(&server);
+    let mut config = server.client();
+    config.bundle = Some(hushed_serve::BundlePin::Hash(hushed_serve::Digest([1; 32])));
+    common::refused(&config);
+    eventually("all sessions have been counted", || {
+        page("/metrics").contains("hushed_sessions_running 0")
+    });
+    drop(slow);
+    let metrics = page("/metrics?now");
+    let value = |name: &str| {
+        let line = metrics.lines().find(|l| l.starts_with(name));
+        let number = line.and_then(|l| l.rsplit(' ').next());
+        number
+            .unwrap_or_else(|| panic!("{name} in {metrics}"))
+            .parse::<f64>()
+            .unwrap()
+    };
+    assert_eq!(value("hushed_texts_total"), 1.0);
+    assert_eq!(value("hushed_tokens_total"), 3.0);
+    assert_eq!(value("hushed_sessions_total{end=\"ended\"}"), 1.0);
+    assert_eq!(value("hushed_refused_total{reason=\"other-bundle\"}"), 1.0);
+    assert!(value("hushed_text_sent_bytes_total") > 1e5);
+    assert!(value("hushed_text_received_bytes_total") > 1e5);
+    assert!(value("hushed_text_seconds_total") > 0.0);
+    server.join().unwrap();
+    assert!(TcpStream::connect(address).is_err());
+}

@@ -1,0 +1,298 @@
+//! Every way in which client and server do not fit ends in its own error, and leaves the server serving.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{Running, assert_serves, eventually, refused};
+use hushed_net::{NetError, TlsFault};
+use hushed_serve::{
+    BundlePin, Category, ClientAccess, Digest, Refusal, ServeError, Server, ServerConfig,
+    ServerIdentity, ServerTrust, Token, TooLong,
+};
+
+const SECRET: &[u8] = b"a-token-of-some-length";
+
+#[test]
+fn certificates() {
+    let server = Running::start(|_| ());
+    let mut config = server.client();
+    config.trust = ServerTrust::Pin("00".repeat(32));
+    let error = refused(&config);
+    assert!(matches!(
+        error,
+        ServeError::Net(NetError::Tls(TlsFault::WrongPin))
+    ));
+    assert_eq!(error.category(), Category::Network);
+
+    config.trust = ServerTrust::Pin("no pin".to_owned());
+    assert_eq!(refused(&config).category(), Category::Usage);
+
+    // The certificate as its own authority, and the address that it names.
+    let file = server
+        .folder
+        .path()
+        .join("certificates/dev-certificate.pem");
+    config.trust = ServerTrust::CaFile(file);
+    hushed_serve::Client::connect(&config)
+        .unwrap()
+        .close()
+        .unwrap();
+    config.trust = ServerTrust::CaFile(PathBuf::from("/nonexistent.pem"));
+    assert_eq!(refused(&config).category(), Category::Local);
+    assert_serves(&server);
+}
+
+#[test]
+fn an_expired_certificate_is_named_as_such() {
+    let files = tempfile::tempdir().unwrap();
+    let (chain, key) = identity(files.path(), "server", (1990, 1991), None);
+    let server = Running::start(|c| c.identity = ServerIdentity::Files { chain, key });
+    let error = refused(&server.client());
+    assert!(matches!(
+        error,
+        ServeError::Net(NetError::Tls(TlsFault::Expired))
+    ));
+    assert!(error.to_string().contains("expired"));
+}
+
+#[test]
+fn tokens() {
+    let files = tempfile::tempdir().unwrap();
+    let list = files.path().join("tokens");
+    let hashed = Token::from_bytes(b"another-token-of-some-length").unwrap();
+    let text = format!(
+        "# two clients\n{}\n\nsha256:{}\n",
+        String::from_utf8_lossy(SECRET),
+        hashed.digest()
+    );
+    fs::write(&list, text).unwrap();
+    let server = Running::start(|c| c.access = ClientAccess::Tokens(list));
+    let mut config = server.client();
+    let refusal = |config: &_| match refused(config) {
+        ServeError::Refused(refusal) => refusal,
+        other => panic!("{other}"),
+    };
+    assert_eq!(refusal(&config), Refusal::NoToken);
+    config.token = Token::from_bytes(b"a-token-of-some-lengtH");
+    assert_eq!(refusal(&config), Refusal::BadToken);
+    assert_eq!(refused(&config).category(), Category::Refused);
+    for good in [Token::from_bytes(SECRET), Some(hashed)] {
+        config.token = good;
+        hushed_serve::Client::connect(&config)
+            .unwrap()
+            .close()
+            .unwrap();
+    }
+}
+
+#[test]
+fn client_certificates() {
+    let files = tempfile::tempdir().unwrap();
+    let authority = authority();
+    let ca = files.path().join("ca.pem");
+    fs::write(&ca, authority.pem()).unwrap();
+    let server = Running::start(|c| c.access = ClientAccess::Certificates(ca));
+    let mut config = server.client();
+    let error = refused(&config);
+    assert_eq!(error.category(), Category::Refused, "{error}");
+    let stranger = identity(files.path(), "stranger", (2020, 4000), None);
+    config.identity = Some(stranger);
+    assert_eq!(refused(&config).category(), Category::Refused);
+    let known = identity(files.path(), "known", (2020, 4000), Some(&authority));
+    config.identity = Some(known);
+    hushed_serve::Client::connect(&config)
+        .unwrap()
+        .close()
+        .unwrap();
+}
+
+#[test]
+fn another_bundle() {
+    let server = Running::start(|_| ());
+    let mut config = server.client();
+    let pinned = Digest([7; 32]);
+    config.bundle = Some(BundlePin::Hash(pinned));
+    match refused(&config) {
+        ServeError::OtherBundle { pinned: p, offered } => {
+            assert_eq!(p, pinned);
+            assert_eq!(offered, server.connect().unwrap().bundle_hash());
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(refused(&config).category(), Category::Mismatch);
+}
+
+#[test]
+fn texts_are_looked_at_before_anything_is_sent() {
+    let server = Running::start(|c| {
+        c.max_tokens = Some(8);
+        c.max_texts = 3;
+    });
+    let mut client = server.connect().unwrap();
+    assert_eq!((client.max_tokens(), client.texts_left()), (8, 3));
+    let sent = client.stats().frames_sent;
+    let mut fail = |texts: &[&str]| client.embed(texts, TooLong::Refuse, None).err().unwrap();
+    let long = "a ".repeat(20);
+    let longest = "a ".repeat(100);
+    let error = fail(&["a", &long]);
+    assert!(matches!(
+        error,
+        ServeError::TextAboveLimit {
+            index: 1,
+            tokens: 22,
+            limit: 8
+        }
+    ));
+    assert_eq!(error.category(), Category::Refused);
+    for text in [longest.as_str(), "", "\u{200b}\n", "   "] {
+        let error = fail(&["a", text]);
+        assert!(
+            matches!(error, ServeError::Text { index: 1, .. }),
+            "{error}"
+        );
+        assert_eq!(error.category(), Category::Input);
+    }
+    assert!(matches!(
+        fail(&["a"; 4]),
+        ServeError::TooManyTexts { texts: 4, limit: 3 }
+    ));
+    assert_eq!(client.stats().frames_sent, sent);
+    // Cut to what this server takes.
+    let answers = client.embed(&[&longest], TooLong::Cut, None).unwrap();
+    assert_eq!(answers[0].tokens, 8);
+    assert_eq!(client.texts_left(), 2);
+    assert!(
+        client
+            .embed::<&str>(&[], TooLong::Refuse, None)
+            .unwrap()
+            .is_empty()
+    );
+    client.close().unwrap();
+}
+
+#[test]
+fn one_session_at_a_time() {
+    let server = Running::start(|c| c.max_sessions = 1);
+    let first = server.connect().unwrap();
+    match refused(&server.client()) {
+        ServeError::Refused(Refusal::TooManySessions { limit: 1 }) => {}
+        other => panic!("{other}"),
+    }
+    first.close().unwrap();
+    eventually("the place is free again", || server.connect().is_ok());
+}
+
+#[test]
+fn nobody_there() {
+    let server = Running::start(|_| ());
+    let mut config = server.client();
+    drop(server);
+    let error = refused(&config);
+    assert!(
+        matches!(error, ServeError::Net(NetError::Connect { .. })),
+        "{error}"
+    );
+    for address in ["", "localhost", ":1", "host:port", "host:99999"] {
+        config.server = address.to_owned();
+        assert_eq!(refused(&config).category(), Category::Usage, "{address}");
+    }
+}
+
+#[test]
+fn servers_that_cannot_start() {
+    let server = Running::start(|_| ());
+    let model = server.folder.path().join("model");
+    let good = ServerConfig::local(&model, server.folder.path().join("certificates"));
+    let fail = |change: &dyn Fn(&mut ServerConfig)| {
+        let mut config = good.clone();
+        change(&mut config);
+        Server::bind(&config).err().unwrap()
+    };
+    let error = fail(&|c| c.listen = server.address.to_string());
+    assert_eq!(
+        (error.name(), error.category()),
+        ("address-in-use", Category::Network)
+    );
+    let error = fail(&|c| c.listen = "0.0.0.0:0".to_owned());
+    assert!(matches!(error, ServeError::OpenToStrangers { .. }));
+    let error = fail(&|c| c.model = "/nonexistent".into());
+    assert_eq!(error.category(), Category::Folder);
+    assert!(error.to_string().contains("/nonexistent"), "{error}");
+    let error = fail(&|c| c.access = ClientAccess::Tokens("/nonexistent".into()));
+    assert_eq!(error.category(), Category::Local);
+    let empty = server.folder.path().join("empty");
+    fs::write(&empty, "# nobody\n").unwrap();
+    let error = fail(&|c| c.access = ClientAccess::Tokens(empty.clone()));
+    assert!(matches!(error, ServeError::TokenFile { .. }));
+    fs::write(&empty, "a-token-of-some-length\nshort\n").unwrap();
+    let error = fail(&|c| c.access = ClientAccess::Tokens(empty.clone()));
+    assert!(matches!(error, ServeError::TokenFile { line: 2, .. }));
+    let error = fail(&|c| c.identity = ServerIdentity::Development("/proc/nonexistent".into()));
+    assert_eq!(error.category(), Category::Local);
+    for zero in [
+        |c: &mut ServerConfig| c.max_sessions = 0,
+        |c: &mut ServerConfig| c.max_tokens = Some(0),
+        |c: &mut ServerConfig| c.max_texts = 0,
+    ] {
+        assert_eq!(fail(&zero).category(), Category::Usage);
+    }
+    // With a token file any address will do.
+    fs::write(&empty, SECRET).unwrap();
+    let mut config = good.clone();
+    config.listen = "0.0.0.0:0".to_owned();
+    config.access = ClientAccess::Tokens(empty);
+    assert!(Server::bind(&config).is_ok());
+}
+
+struct Authority {
+    certificate: rcgen::Certificate,
+    params: rcgen::CertificateParams,
+    key: rcgen::KeyPair,
+}
+
+impl Authority {
+    fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+}
+
+fn authority() -> Authority {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap();
+    Authority {
+        certificate,
+        params,
+        key,
+    }
+}
+
+/// Files of a chain and a key, valid between two years, self-signed or not.
+fn identity(
+    folder: &std::path::Path,
+    name: &str,
+    years: (i32, i32),
+    by: Option<&Authority>,
+) -> (PathBuf, PathBuf) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
+    params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+    let certificate = match by {
+        Some(a) => {
+            let issuer = rcgen::Issuer::from_params(&a.params, &a.key);
+            params.signed_by(&key, &issuer).unwrap()
+        }
+        None => params.self_signed(&key).unwrap(),
+    };
+    let paths = (
+        folder.join(format!("{name}.pem")),
+        folder.join(format!("{name}.key")),
+    );
+    fs::write(&paths.0, certificate.pem()).unwrap();
+    fs::write(&paths.1, key.serialize_pem()).unwrap();
+    paths
+}
