@@ -26,8 +26,8 @@ use serde::Serialize;
 
 use crate::twopc::RunError;
 use crate::twopc::formats::{
-    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, QUERY, SUM_BITS, TABLE_BITS,
-    VALUE, WEIGHED, WEIGHT_BITS,
+    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, QUERY, RAW_ANSWER, SUM_BITS,
+    TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS,
 };
 
 /// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
@@ -104,7 +104,7 @@ impl Plan {
             dry.record(Site::root("unit"), cost);
         }
         let answer = pooled.rows.total() * pooled.width;
-        let ring = if unit { ANSWER.ring } else { LINEAR.ring };
+        let ring = if unit { ANSWER.ring } else { RAW_ANSWER.ring };
         let bytes = (answer * ring.bits() as usize).div_ceil(8) as u64;
         let open = Cost {
             bytes_server: bytes,
@@ -248,7 +248,7 @@ impl PlanBackend {
         Ok(())
     }
 
-    /// Products of every text's heads, and what `around` costs for each text.
+    /// Products of every text's heads: `each` gives their shape, and what else it costs, by the text's number of rows.
     fn texts(
         &mut self,
         at: Site,
@@ -256,13 +256,13 @@ impl PlanBackend {
         before: Cost,
         heads: Heads,
         ring: Ring,
-        shape: impl Fn(usize) -> OltShape,
-        around: impl Fn(usize) -> Cost,
+        each: impl Fn(usize) -> (OltShape, Cost),
     ) -> Result<(), RunError> {
         let (mut cost, mut work) = (before, Work::default());
         for text in rows.texts() {
-            let (c, w) = self.matmul_work(heads.count, shape(text.total), ring)?;
-            cost = cost + c + around(text.total);
+            let (shape, around) = each(text.total);
+            let (c, w) = self.matmul_work(heads.count, shape, ring)?;
+            cost = cost + c + around;
             work.add(w);
         }
         self.step(at, cost, work);
@@ -442,9 +442,8 @@ impl Backend for PlanBackend {
             m: h.width,
             n: m,
         };
-        self.texts(at, &q.rows, cut.repeated(2), *h, QUERY.ring, shape, |_| {
-            Cost::ZERO
-        })?;
+        let each = |m| (shape(m), Cost::ZERO);
+        self.texts(at, &q.rows, cut.repeated(2), *h, QUERY.ring, each)?;
         Ok((q.rows.clone(), *h))
     }
 
@@ -484,7 +483,8 @@ impl Backend for PlanBackend {
                 + mul_rows_cost(rows, h.width, ATTENDED.ring)
                 + rescale_cost(n, ATTENDED.ring, last, MAIN)
         };
-        self.texts(at, &v.rows, cut, *h, VALUE.ring, shape, divide)?;
+        let each = |m| (shape(m), divide(m));
+        self.texts(at, &v.rows, cut, *h, VALUE.ring, each)?;
         Ok(Shape::new(v.rows.clone(), v.width, ACTIVATION))
     }
 
