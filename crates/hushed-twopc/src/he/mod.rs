@@ -9,7 +9,9 @@
 //! | sums of products, interleaving, the messages | `product`, `interleave`, `engine` |
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
 //! | what one party multiplies alone | `local` |
+//! | vectors element by element | `bole` |
 
+pub mod bole;
 pub mod context;
 pub mod encode;
 mod engine;
@@ -23,6 +25,7 @@ pub mod olt;
 mod product;
 pub mod window;
 
+pub use bole::OleContext;
 pub use context::HeContext;
 pub use error::HeError;
 pub use layout::{Layout, OltSpec};

@@ -1,0 +1,145 @@
+//! Products and squares of shared vectors over batched oblivious linear evaluation.
+
+use super::{
+    OleContext, Sent, answer_products, open_products, primes, receive_encrypted, send_encrypted,
+};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::he::engine::expect_words;
+use crate::share::{Ring, Share};
+use hushed_net::Party;
+use std::ops::Range;
+
+/// [x]·[y] element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at the same time: two
+/// crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
+///
+/// # Errors
+/// [`super::HeError::Operand`] if the lengths differ; those of the session and of the peer's bytes.
+///
+/// # Panics
+/// If the shares are over different rings.
+pub fn product(ctx: &mut Ctx, ole: &OleContext, x: &Share, y: &Share) -> Result<Share, TwopcError> {
+    let sent = exchange_encrypted(ctx, ole, x)?;
+    product_with_sent(ctx, ole, x, &sent, y)
+}
+
+/// Exchanges the encryptions of both shares of x, for [`product_with_sent`].
+///
+/// # Errors
+/// Those of the session and of the peer's bytes.
+pub fn exchange_encrypted(ctx: &mut Ctx, ole: &OleContext, x: &Share) -> Result<Sent, TwopcError> {
+    send_encrypted(ctx, ole, x.ring(), x.words())?;
+    receive_encrypted(ctx, ole, x.ring(), x.len())
+}
+
+/// [x]·[y] where the encryptions of x have been exchanged before: one crossing exchange of responses.
+///
+/// # Errors
+/// As [`product`].
+///
+/// # Panics
+/// If the shares are over different rings.
+pub fn product_with_sent(
+    ctx: &mut Ctx,
+    ole: &OleContext,
+    x: &Share,
+    sent: &Sent,
+    y: &Share,
+) -> Result<Share, TwopcError> {
+    assert!(x.ring() == y.ring() && sent.ring == x.ring(), "one ring");
+    expect_words(x.words(), sent.len)?;
+    let mut sum = answer_products(ctx, ole, sent, y.words())?;
+    let own = x
+        .words()
+        .iter()
+        .zip(y.words())
+        .map(|(x, y)| x.wrapping_mul(*y));
+    sum.add_assign(&Share::new(x.ring(), own.collect()));
+    sum.add_assign(&open_products(ctx, ole, x.ring(), x.len())?);
+    Ok(sum)
+}
+
+/// [x²] element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half of
+/// the blocks and the server the others ([`square_cost`]). Off by at most two units.
+///
+/// # Errors
+/// Those of the session and of the peer's bytes.
+pub fn square(ctx: &mut Ctx, ole: &OleContext, x: &Share) -> Result<Share, TwopcError> {
+    let (ring, n) = (x.ring(), x.len());
+    let (first, second) = halves(ole, n);
+    let (mine, theirs) = match ctx.party() {
+        Party::Client => (first.clone(), second),
+        Party::Server => (second, first.clone()),
+    };
+    send_encrypted(ctx, ole, ring, &x.words()[mine.clone()])?;
+    let sent = receive_encrypted(ctx, ole, ring, theirs.len())?;
+    let answered = answer_products(ctx, ole, &sent, &x.words()[theirs])?;
+    let opened = open_products(ctx, ole, ring, mine.len())?;
+    let cross = if mine == first {
+        [opened, answered]
+    } else {
+        [answered, opened]
+    };
+    let cross = cross.iter().flat_map(|half| half.words());
+    let words = x
+        .words()
+        .iter()
+        .zip(cross)
+        .map(|(x, c)| x.wrapping_mul(*x).wrapping_add(c << 1));
+    Ok(Share::new(ring, words.collect()))
+}
+
+/// Elements whose share the client encrypts in a square, and those of the server.
+fn halves(ole: &OleContext, n: usize) -> (Range<usize>, Range<usize>) {
+    let middle = (ole.blocks(n).div_ceil(2) * ole.slots()).min(n);
+    (0..middle, middle..n)
+}
+
+/// What [`product`] of `n` elements sends.
+pub fn product_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
+    transfer(ole, n, ring) + product_with_sent_cost(ole, n, ring)
+}
+
+/// What [`product_with_sent`] of `n` elements sends.
+pub fn product_with_sent_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
+    let blocks = ole.blocks(n) as u64;
+    let bytes = blocks * ole.response_bytes(primes(ring)) as u64;
+    Cost {
+        frames_client: blocks,
+        frames_server: blocks,
+        ..Cost::exchange(bytes, bytes)
+    }
+}
+
+fn transfer(ole: &OleContext, n: usize, ring: Ring) -> Cost {
+    let blocks = ole.blocks(n) as u64;
+    let bytes = blocks * ole.input_bytes(primes(ring)) as u64;
+    Cost {
+        frames_client: blocks,
+        frames_server: blocks,
+        ..Cost::exchange(bytes, bytes)
+    }
+}
+
+/// What [`square`] of `n` elements sends.
+pub fn square_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
+    let (first, second) = halves(ole, n);
+    let (client, server) = (
+        ole.blocks(first.len()) as u64,
+        ole.blocks(second.len()) as u64,
+    );
+    let input = ole.input_bytes(primes(ring)) as u64;
+    let response = ole.response_bytes(primes(ring)) as u64;
+    let inputs = Cost {
+        frames_client: client,
+        frames_server: server,
+        ..Cost::exchange(client * input, server * input)
+    };
+    let responses = Cost {
+        frames_client: server,
+        frames_server: client,
+        ..Cost::exchange(server * response, client * response)
+    };
+    inputs + responses
+}
