@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test accuracy check peers fuzz audit clean
+.PHONY: help setup build run test accuracy bench check peers fuzz audit clean
 SHELL := /bin/sh
 
 help: ## this list
@@ -23,6 +23,14 @@ test: setup ## every check and every test; the last line counts them
 
 accuracy: build ## private against clear embeddings over data/sample.txt (long)
 	@python3 scripts/accuracy.py
+
+bench: build ## every measurement on loopback, models on LAN and WAN too; rows in out/bench.jsonl (long)
+	@mkdir -p out && : >out/bench.jsonl
+	@for run in "all loopback" "layer lan" "model lan" "layer wan" "model wan"; do \
+		set -- $$run; \
+		"$${CARGO_TARGET_DIR:-target}/release/hushed" bench "$$1" --net "$$2" --json | tee -a out/bench.jsonl || exit 1; \
+	done
+	@python3 scripts/bench_report.py out/bench.jsonl
 
 check: ## formatting, file sizes, unsafe code, imports, licences, clippy
 	@scripts/setup.sh
