@@ -29,6 +29,10 @@ pub enum TwopcError {
         what: &'static str,
     },
 
+    /// Correlated OTs were asked of a source that had failed before.
+    #[error("the source of correlated OTs failed earlier and is not started again")]
+    SourceFailed,
+
     /// The calling code asked for something outside an operation's domain.
     #[error("{operation}: {what} is {got}, not {expected}")]
     Misuse {

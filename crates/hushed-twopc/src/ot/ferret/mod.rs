@@ -7,6 +7,9 @@
 //! both see at the same call that the stock is short. Extensions are one-way, sender to receiver, and
 //! add no round of their own.
 //!
+//! A source that failed stays failed: starting a direction again would run base OTs and extensions under the
+//! same `delta`, session id and tweaks, and repeat pads that may have been used.
+//!
 //! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
 //! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
 //! OTs are not post-quantum: who records a session and later owns a quantum computer learns its OTs.
@@ -46,8 +49,24 @@ pub struct FerretOt {
     party: Party,
     params: FerretParams,
     delta: Block,
-    sending: Option<Stock>,
-    receiving: Option<Stock>,
+    sending: Direction,
+    receiving: Direction,
+}
+
+/// One direction of a source.
+enum Direction {
+    /// Not used yet.
+    Fresh,
+    Running(Box<Stock>),
+    /// A step failed, or is under way: nothing leads back to [`Direction::Fresh`].
+    Failed,
+}
+
+impl Direction {
+    /// Moves the state out; until a step has succeeded and put it back, the direction counts as failed.
+    fn take(&mut self) -> Direction {
+        core::mem::replace(self, Direction::Failed)
+    }
 }
 
 impl FerretOt {
@@ -93,8 +112,8 @@ impl FerretOt {
             party: session.party(),
             params,
             delta: Block::from_bytes(delta).with_lsb(),
-            sending: None,
-            receiving: None,
+            sending: Direction::Fresh,
+            receiving: Direction::Fresh,
         })
     }
 
@@ -114,7 +133,7 @@ impl FerretOt {
         Extender::new(params, halves[0])
     }
 
-    fn start_sending(&mut self, s: &mut Session) -> Result<Stock, TwopcError> {
+    fn start_sending(&mut self, s: &mut Session) -> Result<Box<Stock>, TwopcError> {
         let n = FIRST.inputs();
         let id = self.direction_id(self.party, b"base");
         let first = s.recv(BASE, Expect::Exactly(super::base::POINT_BYTES))?;
@@ -124,32 +143,33 @@ impl FerretOt {
         let inputs = start.finish(&columns, n)?;
         let extender = self.extender(self.party, b"first", FIRST);
         let later = self.extender(self.party, b"code", self.params);
-        Ok(Stock::new(extender, later, inputs))
+        Ok(Box::new(Stock::new(extender, later, inputs)))
     }
 
-    fn start_receiving(&mut self, s: &mut Session) -> Result<Stock, TwopcError> {
+    fn start_receiving(&mut self, s: &mut Session) -> Result<Box<Stock>, TwopcError> {
         let n = FIRST.inputs();
         let sender = self.party.other();
         let start = StartReceiver::new(self.direction_id(sender, b"base"), &mut self.rng);
         s.send(BASE, start.message())?;
         let points = s.recv(POINTS, Expect::Exactly(start::POINTS_BYTES))?;
         let (inputs, columns) = start.finish(&points, n, &mut self.rng)?;
-        s.send_vec(COLUMNS, columns)?;
         let extender = self.extender(sender, b"first", FIRST);
         let later = self.extender(sender, b"code", self.params);
-        Ok(Stock::new(extender, later, inputs))
+        // The stock owns the inputs before anything can fail: it erases them.
+        let stock = Box::new(Stock::new(extender, later, inputs));
+        s.send_vec(COLUMNS, columns)?;
+        Ok(stock)
     }
-}
 
-impl Correlations for FerretOt {
-    fn send(&mut self, s: &mut Session, n: usize) -> Result<CotSend, TwopcError> {
+    fn try_send(&mut self, s: &mut Session, n: usize) -> Result<CotSend, TwopcError> {
         let mut stock = match self.sending.take() {
-            Some(stock) => stock,
-            None => self.start_sending(s)?,
+            Direction::Running(stock) => stock,
+            Direction::Fresh => self.start_sending(s)?,
+            Direction::Failed => return Err(TwopcError::SourceFailed),
         };
         let delta = self.delta;
         let (blocks, first_index) = stock.hand_out(n, &mut Sending { delta, session: s })?;
-        self.sending = Some(stock);
+        self.sending = Direction::Running(stock);
         Ok(CotSend {
             delta,
             blocks,
@@ -157,17 +177,39 @@ impl Correlations for FerretOt {
         })
     }
 
-    fn recv(&mut self, s: &mut Session, n: usize) -> Result<CotRecv, TwopcError> {
+    fn try_recv(&mut self, s: &mut Session, n: usize) -> Result<CotRecv, TwopcError> {
         let mut stock = match self.receiving.take() {
-            Some(stock) => stock,
-            None => self.start_receiving(s)?,
+            Direction::Running(stock) => stock,
+            Direction::Fresh => self.start_receiving(s)?,
+            Direction::Failed => return Err(TwopcError::SourceFailed),
         };
         let (blocks, first_index) = stock.hand_out(n, &mut Receiving { session: s })?;
-        self.receiving = Some(stock);
+        self.receiving = Direction::Running(stock);
         Ok(CotRecv {
             blocks,
             first_index,
         })
+    }
+
+    /// Ends both directions after a failure in one: the session under them is out of step.
+    fn sealed<T>(&mut self, result: Result<T, TwopcError>) -> Result<T, TwopcError> {
+        if result.is_err() {
+            self.sending = Direction::Failed;
+            self.receiving = Direction::Failed;
+        }
+        result
+    }
+}
+
+impl Correlations for FerretOt {
+    fn send(&mut self, s: &mut Session, n: usize) -> Result<CotSend, TwopcError> {
+        let result = self.try_send(s, n);
+        self.sealed(result)
+    }
+
+    fn recv(&mut self, s: &mut Session, n: usize) -> Result<CotRecv, TwopcError> {
+        let result = self.try_recv(s, n);
+        self.sealed(result)
     }
 
     fn delta(&self) -> Block {

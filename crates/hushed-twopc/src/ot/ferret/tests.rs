@@ -169,3 +169,49 @@ fn the_default_set_extends_itself() {
     assert_cot(&send.0, &recv.0);
     assert_cot(&send.1, &recv.1);
 }
+
+/// Neither direction of a source that has failed gives anything again.
+fn assert_stays_failed(mut ot: FerretOt, s: &mut Session) {
+    for _ in 0..2 {
+        assert!(matches!(ot.send(s, 1), Err(TwopcError::SourceFailed)));
+        assert!(matches!(ot.recv(s, 1), Err(TwopcError::SourceFailed)));
+    }
+}
+
+#[test]
+fn a_start_that_failed_is_not_repeated() {
+    let (mut c, mut s) = memory_pair();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut rng = SecretRng::insecure_from_seed(1);
+            FerretOt::new(&mut s, &mut rng).unwrap();
+            // Not a group element.
+            s.send(BASE, &[0xff; 32]).unwrap();
+        });
+        let mut rng = SecretRng::insecure_from_seed(2);
+        let mut ot = FerretOt::new(&mut c, &mut rng).unwrap();
+        let first = ot.send(&mut c, 10);
+        assert!(matches!(first, Err(TwopcError::PeerMisbehaved { .. })));
+        assert_stays_failed(ot, &mut c);
+    });
+}
+
+#[test]
+fn a_failed_extension_ends_the_source() {
+    let (mut c, mut s) = memory_pair();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut rng = SecretRng::insecure_from_seed(1);
+            let mut ot = FerretOt::new(&mut s, &mut rng).unwrap();
+            ot.send(&mut s, 10).unwrap();
+            // The second step of the extension, which the peer will need, goes missing.
+            s.send(HELLO, &[]).unwrap();
+        });
+        let mut rng = SecretRng::insecure_from_seed(2);
+        let mut ot = FerretOt::new(&mut c, &mut rng).unwrap();
+        ot.recv(&mut c, 10).unwrap();
+        let more = ot.recv(&mut c, 1 << 20);
+        assert!(matches!(more, Err(TwopcError::Net(_))));
+        assert_stays_failed(ot, &mut c);
+    });
+}
