@@ -23,6 +23,9 @@ pub enum CliError {
     #[error("{path} is larger than {limit} MiB: split it")]
     InputTooLarge { path: PathBuf, limit: u64 },
 
+    #[error("labels, line {line}: expected text, text and a number, separated by tabs")]
+    Labels { line: usize },
+
     #[error("text {index} (the first is 0): {source}")]
     Text { index: usize, source: ModelError },
 
@@ -81,6 +84,7 @@ impl CliError {
             | Self::NotText { .. }
             | Self::NoText { .. }
             | Self::InputTooLarge { .. }
+            | Self::Labels { .. }
             | Self::Tokens { .. } => 3,
             Self::Model(error) | Self::Text { source: error, .. } => match error {
                 ModelError::Text(_) => 3,
@@ -104,6 +108,7 @@ impl CliError {
             Self::NotText { .. } => "input-not-text",
             Self::NoText { .. } => "input-empty",
             Self::InputTooLarge { .. } => "input-too-large",
+            Self::Labels { .. } => "labels-malformed",
             Self::Model(_) | Self::Text { .. } => match self.exit_code() {
                 3 => "text-refused",
                 4 => "model-folder",

@@ -1,8 +1,11 @@
 //! The secure backends of a model, and the plan of their cost.
 //!
 //! [`twopc`] runs a model between two parties: a client with token ids and a server with weights. Both execute the same forward pass
-//! of `hushed-model`; what crosses between them is in `hushed-twopc`. [`plan`] adds up what that will cost before it runs.
+//! of `hushed-model`; what crosses between them is in `hushed-twopc`. [`plan`] adds up what that will cost before it runs,
+//! [`approx`] computes the protocols' functions in the clear, and [`verify`] compares the three.
 #![forbid(unsafe_code)]
 
+pub mod approx;
 pub mod plan;
 pub mod twopc;
+pub mod verify;

@@ -9,6 +9,7 @@ mod doctor;
 mod embed;
 mod plan;
 mod serve;
+mod verify;
 
 use clap::Subcommand;
 
@@ -26,6 +27,7 @@ pub enum Verb {
     Embed(embed::Args),
     Plan(plan::Args),
     Serve(serve::Args),
+    Verify(verify::Args),
 }
 
 impl Verb {
@@ -40,6 +42,7 @@ impl Verb {
             Verb::Embed(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
             Verb::Serve(args) => args.run(out),
+            Verb::Verify(args) => args.run(out),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use hushed_model::{Model, Site};
 use hushed_net::Party;
+use hushed_twopc::func::{Format, narrow};
 
 use super::RunError;
 use super::backend::{Acts, Input, TwopcBackend};
-use super::formats::{ANSWER, LINEAR};
+use super::formats::{ANSWER, RAW_ANSWER};
 
 /// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has shapes only).
 /// The client gets one embedding a text, the server `None`.
@@ -26,17 +27,20 @@ pub fn embeddings(
     }))
 }
 
-/// Opens the answer to the client. Where the folder asks for vectors of length one the division happens before, on shares: the client
-/// learns the direction only, which is all that the answer contains.
+/// Opens the answer to the client at its certified precision. Where the folder asks for vectors of length one the division happens
+/// before, on shares, so that the length stays unknown.
 fn reveal(
     backend: &mut TwopcBackend,
     model: &Model,
     pooled: &Acts,
-) -> Result<(Option<Vec<u64>>, hushed_twopc::func::Format), RunError> {
+) -> Result<(Option<Vec<u64>>, Format), RunError> {
     let (share, format) = if model.public.normalise {
         (backend.unit(Site::root("unit"), pooled)?, ANSWER)
     } else {
-        (pooled.share().0.clone(), LINEAR)
+        let party = backend.ctx().party();
+        let (share, format) = pooled.share();
+        let shift = format.frac - RAW_ANSWER.frac;
+        (narrow(party, share, shift, RAW_ANSWER.ring), RAW_ANSWER)
     };
     let words = backend.ctx().open_to(Party::Client, &share)?;
     Ok((words, format))

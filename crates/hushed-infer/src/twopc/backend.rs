@@ -79,7 +79,11 @@ pub struct Layer {
 }
 
 impl Layers {
-    fn get(&self, at: &Site, make: impl FnOnce() -> Fused) -> Result<Arc<Layer>, RunError> {
+    pub(super) fn get(
+        &self,
+        at: &Site,
+        make: impl FnOnce() -> Fused,
+    ) -> Result<Arc<Layer>, RunError> {
         // A panic elsewhere cannot leave the map half written.
         let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(layer) = map.get(at) {
@@ -88,6 +92,13 @@ impl Layers {
         let layer = Arc::new(Layer::new(make())?);
         map.insert(at.clone(), layer.clone());
         Ok(layer)
+    }
+
+    /// How many layers there are so far, the table apart.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        map.len()
     }
 
     /// The server's table of token vectors as integers.
@@ -274,6 +285,24 @@ impl Acts {
     /// How the rows belong to texts.
     pub fn rows(&self) -> &Rows {
         &self.rows
+    }
+
+    /// A copy, for `verify`, which compares stages; a run itself never needs one.
+    pub(crate) fn copy(&self) -> Acts {
+        let mut copy = Acts::new(
+            self.share.clone(),
+            self.format,
+            self.rows.clone(),
+            self.width,
+        );
+        copy.norm.clone_from(&self.norm);
+        copy
+    }
+
+    /// Gain and offset that have not been applied, where the numbers are known.
+    pub(crate) fn waiting_norm(&self) -> Option<(&[f32], &[f32])> {
+        let norm = self.norm.as_ref()?;
+        Some((norm.gain.as_deref()?, norm.offset.as_deref()?))
     }
 
     /// Columns.

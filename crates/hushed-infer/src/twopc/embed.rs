@@ -70,10 +70,11 @@ pub fn lookup(
 /// The table as integers, vocabulary × width.
 pub fn integers(e: &Embedding) -> Result<PreparedWeights, RunError> {
     let table = e.tokens.as_deref().ok_or_else(no_table)?;
+    // A value beyond 32 bits saturates, and is then refused as larger than TABLE_BITS.
+    let unit = f64::from(1u32 << EMBEDDING.frac);
     let values = table.data().iter();
-    let values = values
-        .map(|&v| EMBEDDING.signed(f64::from(v)) as i32)
-        .collect();
+    let values = values.map(|&v| (f64::from(v) * unit).round() as i32);
+    let values = values.collect();
     Ok(
         PreparedWeights::new(e.vocabulary, e.width, TABLE_BITS, values)
             .map_err(TwopcError::from)?,

@@ -6,6 +6,7 @@
 //! result; the largest that MiniLM shows is 223.
 
 use hushed_twopc::func::Format;
+use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::share::Ring;
 
 /// Activations between layers: what a linear layer reads.
@@ -32,8 +33,11 @@ pub const ATTENDED: Format = Format::new(33, 10);
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.04, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
-/// The answer: entries of a unit vector.
-pub const ANSWER: Format = Format::new(32, 24);
+/// The answer where the folder asks for vectors of length one: their certified precision, and no bit more. Finer bits would show the
+/// grid of the fixed-point numbers behind it, and so the model.
+pub const ANSWER: Format = Format::new(16, 13);
+/// The answer otherwise: |x| < 2^15.
+pub const RAW_ANSWER: Format = Format::new(28, 12);
 
 /// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
 pub const MAX_TOKENS: usize = 256;
@@ -51,7 +55,14 @@ pub fn describe() -> String {
         show("attended", ATTENDED),
         show("inverse", INVERSE),
         show("answer", ANSWER),
-        format!("weights={WEIGHT_FRAC} sum={SUM_BITS}"),
+        show("raw", RAW_ANSWER),
+        format!("weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS}"),
+        hushed_twopc::func::describe(),
+        format!(
+            "{:?} {:?}",
+            hushed_twopc::he::window::PRICES,
+            FerretParams::K17
+        ),
     ]
     .join(" ")
 }

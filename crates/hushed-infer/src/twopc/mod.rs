@@ -17,6 +17,7 @@ mod embed;
 mod establish;
 pub mod formats;
 pub mod layers;
+mod prepare;
 
 pub use answer::embeddings;
 pub use backend::{Acts, Input, Layers, Scores, SiteCost, TwopcBackend};

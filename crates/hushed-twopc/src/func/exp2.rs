@@ -114,6 +114,11 @@ fn pow2_minus(phi: f64, offset: f64, frac: u32) -> u64 {
     (sum * scale + 0.5) as u64
 }
 
+/// The constants on which both parties must agree, as text.
+pub fn describe() -> String {
+    format!("exp2 {Y:?} {OUT:?} {OFFSET} {U_FRAC} {V_FRAC}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

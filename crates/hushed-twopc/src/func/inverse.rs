@@ -184,6 +184,11 @@ fn finish(
     rescale(ctx, &product, FRAC + GUARD, Sign::NonNegative, to)
 }
 
+/// The constants on which both parties must agree, as text.
+pub fn describe() -> String {
+    format!("inverse {FRAC} {WIDE:?} {GUARD} {INVERSE:?} {ROOT:?}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! LayerNorm and RMSNorm of shared rows, without gain and offset: those are linear and belong to the layers that follow.
 //!
 //! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v are one number a
-//! row; the square of every element and the product c·r are the cost. c has [`SQUARED`]'s 7 fraction bits in the squares (their
+//! row; the square of every element and the product c·r are the cost. c has [`NORM`]'s 7 fraction bits in the squares (their
 //! rounding adds 2^−17 to a variance) and 11 in the product, whose result is bounded by √d whatever x is.
 
 use super::inverse::{inverse_root, inverse_root_cost};
@@ -10,16 +10,40 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::gadget::{Sign, mul_rows, mul_rows_cost, square, square_cost};
-use crate::share::{Ring, Share};
+use crate::share::Share;
 
-/// c in the squares: v < 2^18, so |c| < 512.
-const SQUARED: Format = Format::new(SUM_BITS + 1, 7);
-/// Bits of v with 2·7 fraction bits.
-const SUM_BITS: u32 = 32;
+/// How v and r are computed.
+#[derive(Clone, Copy, Debug)]
+struct Deviation {
+    /// c in the squares, in a ring of one bit more than v has.
+    squared: Format,
+    /// r, at most 2^6.
+    root: Format,
+}
+
+impl Deviation {
+    /// Bits of v, which has twice `squared`'s fraction bits.
+    const fn sum_bits(&self) -> u32 {
+        self.squared.ring.bits() - 1
+    }
+}
+
+/// Norms inside a model: v < 2^18, which at d = 384 is a variance of 682 and at d = 1024 one of 256.
+const NORM: Deviation = Deviation {
+    squared: Format::new(33, 7),
+    root: Format::new(PRODUCT_BITS, 14),
+};
 /// c in the product.
 const CENTRED: Format = Format::new(PRODUCT_BITS, 11);
-/// r, at most 2^6.
-const ROOT: Format = Format::new(PRODUCT_BITS, 14);
+/// Answers: v < 2^14, a length of 128.
+const UNIT: Deviation = Deviation {
+    squared: Format::new(35, 10),
+    root: Format::new(46, 16),
+};
+/// An answer's c in the product, |c·r| < 2^6 with 36 fraction bits.
+const UNIT_CENTRED: Format = Format::new(46, 20);
+/// That product before its factor 1/√d.
+const UNIT_PRODUCT: Format = Format::new(48, 20);
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
 
@@ -28,7 +52,7 @@ const PRODUCT_BITS: u32 = 33;
 pub struct NormShape {
     /// Rows.
     pub rows: usize,
-    /// Columns d, at most 2048.
+    /// Columns d, at most 2048, with Σ c² < 2^18.
     pub width: usize,
     /// Subtract the mean of a row (LayerNorm) or not (RMSNorm).
     pub centre: bool,
@@ -51,7 +75,7 @@ pub fn normalise_rows(
     } else {
         x.clone()
     };
-    let r = inverse_deviation(ctx, &c, from, shape)?;
+    let r = inverse_deviation(ctx, &c, from, shape, &NORM)?;
     let c = rescale(
         ctx,
         &c,
@@ -60,7 +84,7 @@ pub fn normalise_rows(
         CENTRED.ring,
     )?;
     let y = mul_rows(ctx, &c, rows, width, &r)?;
-    let frac = CENTRED.frac + ROOT.frac;
+    let frac = CENTRED.frac + NORM.root.frac;
     rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
 }
 
@@ -70,9 +94,9 @@ pub fn normalise_rows_cost(shape: NormShape, from: Format, to: Format) -> Cost {
     let mean =
         rescale_cost(rows, from.ring, 12, from.ring) + rescale_cost(rows, from.ring, 8, from.ring);
     let n = rows * width;
-    let frac = CENTRED.frac + ROOT.frac;
+    let frac = CENTRED.frac + NORM.root.frac;
     (if shape.centre { mean } else { Cost::ZERO })
-        + inverse_deviation_cost(shape, from)
+        + inverse_deviation_cost(shape, from, &NORM)
         + rescale_cost(n, from.ring, from.frac - CENTRED.frac, CENTRED.ring)
         + mul_rows_cost(rows, width, CENTRED.ring)
         + rescale_cost(n, CENTRED.ring, frac - to.frac, to.ring)
@@ -80,26 +104,44 @@ pub fn normalise_rows_cost(shape: NormShape, from: Format, to: Format) -> Cost {
 
 /// What [`unit_rows`] sends.
 pub fn unit_rows_cost(rows: usize, width: usize, from: Format, to: Format) -> Cost {
-    let shape = NormShape {
+    let n = rows * width;
+    let product = UNIT_CENTRED.frac + UNIT.root.frac;
+    inverse_deviation_cost(unit_shape(rows, width), from, &UNIT)
+        + rescale_cost(
+            n,
+            from.ring,
+            from.frac - UNIT_CENTRED.frac,
+            UNIT_CENTRED.ring,
+        )
+        + mul_rows_cost(rows, width, UNIT_CENTRED.ring)
+        + rescale_cost(
+            n,
+            UNIT_CENTRED.ring,
+            product - UNIT_PRODUCT.frac,
+            UNIT_PRODUCT.ring,
+        )
+        + rescale_cost(
+            n,
+            UNIT_PRODUCT.ring,
+            UNIT_PRODUCT.frac + 16 - to.frac,
+            to.ring,
+        )
+}
+
+fn inverse_deviation_cost(shape: NormShape, from: Format, how: &Deviation) -> Cost {
+    let n = shape.rows * shape.width;
+    rescale_cost(n, from.ring, from.frac - how.squared.frac, how.squared.ring)
+        + square_cost(n, how.squared.ring)
+        + inverse_root_cost(shape.rows, how.sum_bits(), how.root.ring)
+}
+
+fn unit_shape(rows: usize, width: usize) -> NormShape {
+    NormShape {
         rows,
         width,
         centre: false,
         epsilon: 0.0,
-    };
-    let n = rows * width;
-    let wide = Ring::new(48);
-    inverse_deviation_cost(shape, from)
-        + rescale_cost(n, from.ring, from.frac - CENTRED.frac, CENTRED.ring)
-        + mul_rows_cost(rows, width, CENTRED.ring)
-        + rescale_cost(n, CENTRED.ring, CENTRED.frac + ROOT.frac - 20, wide)
-        + rescale_cost(n, wide, 36 - to.frac, to.ring)
-}
-
-fn inverse_deviation_cost(shape: NormShape, from: Format) -> Cost {
-    let n = shape.rows * shape.width;
-    rescale_cost(n, from.ring, from.frac - SQUARED.frac, SQUARED.ring)
-        + square_cost(n, SQUARED.ring)
-        + inverse_root_cost(shape.rows, SUM_BITS, ROOT.ring)
+    }
 }
 
 /// Row means, in the format of `x`: the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for d = 384
@@ -119,30 +161,29 @@ fn mean(
     rescale(ctx, &mean, 8, Sign::Bounded, from.ring)
 }
 
-/// √d/√(Σ c² + d·ε), one a row, in [`ROOT`].
+/// √d/√(Σ c² + d·ε), one a row, in the format that `how` says.
 fn inverse_deviation(
     ctx: &mut Ctx,
     c: &Share,
     from: Format,
     shape: NormShape,
+    how: &Deviation,
 ) -> Result<Share, TwopcError> {
     let NormShape { rows, width, .. } = shape;
-    let small = rescale(
-        ctx,
-        c,
-        from.frac - SQUARED.frac,
-        Sign::Bounded,
-        SQUARED.ring,
-    )?;
+    let Format { ring, frac } = how.squared;
+    let small = rescale(ctx, c, from.frac - frac, Sign::Bounded, ring)?;
     let v = square(ctx, &small)?.sum_rows(rows, width);
-    let unit = f64::from(2 * SQUARED.frac).exp2();
+    let unit = f64::from(2 * frac).exp2();
     let epsilon = (shape.epsilon * width as f64 * unit).round() as i64;
     let v = v.add_public(ctx.party(), epsilon.max(1));
     let scale = (width as f64 * unit).sqrt();
-    inverse_root(ctx, &v, SUM_BITS, scale, ROOT.frac, ROOT.ring)
+    inverse_root(ctx, &v, how.sum_bits(), scale, how.root.frac, how.root.ring)
 }
 
-/// A row's vector divided by its length, for sentence embeddings: RMSNorm with another constant. `x` in `from`, result in `to`.
+/// A row's vector divided by its length, for sentence embeddings. `x` in `from`, result in `to`.
+///
+/// This is what a client gets to see, so it is not enough that it is near: a vector of multiples of r would show r, the length. c keeps
+/// [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few bits of `to` that are opened.
 pub fn unit_rows(
     ctx: &mut Ctx,
     x: &Share,
@@ -151,33 +192,21 @@ pub fn unit_rows(
     width: usize,
     to: Format,
 ) -> Result<Share, TwopcError> {
-    let shape = NormShape {
-        rows,
-        width,
-        centre: false,
-        epsilon: 0.0,
-    };
-    let r = inverse_deviation(ctx, x, from, shape)?;
-    let c = rescale(
-        ctx,
-        x,
-        from.frac - CENTRED.frac,
-        Sign::Bounded,
-        CENTRED.ring,
-    )?;
+    let r = inverse_deviation(ctx, x, from, unit_shape(rows, width), &UNIT)?;
+    let shift = from.frac - UNIT_CENTRED.frac;
+    let c = rescale(ctx, x, shift, Sign::Bounded, UNIT_CENTRED.ring)?;
     let y = mul_rows(ctx, &c, rows, width, &r)?;
-    // y/√d, with |y| ≤ √d: 12 fraction bits of the constant, in the full ring so that the product has room.
-    let wide = Ring::new(48);
-    let frac = CENTRED.frac + ROOT.frac;
-    let y = rescale(ctx, &y, frac - 20, Sign::Bounded, wide)?;
+    let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
+    let y = rescale(ctx, &y, shift, Sign::Bounded, UNIT_PRODUCT.ring)?;
+    // y/√d with 16 fraction bits of the constant: below 1, so the ring has room for the product.
     let factor = (f64::from(1u32 << 16) / (width as f64).sqrt()).round() as i64;
-    rescale(
-        ctx,
-        &y.mul_public(factor),
-        36 - to.frac,
-        Sign::Bounded,
-        to.ring,
-    )
+    let shift = UNIT_PRODUCT.frac + 16 - to.frac;
+    rescale(ctx, &y.mul_public(factor), shift, Sign::Bounded, to.ring)
+}
+
+/// The constants on which both parties must agree, as text.
+pub fn describe() -> String {
+    format!("norm {NORM:?} {CENTRED:?} {UNIT:?} {UNIT_CENTRED:?} {UNIT_PRODUCT:?}")
 }
 
 #[cfg(test)]
@@ -192,10 +221,11 @@ mod tests {
     /// What the formats allow for a row of `width` with the factor r = √d/‖c‖ and the exact result y: c off by a unit; r by a unit, by
     /// the Newton step's 2·10^−5, and by the roundings in the squares, which add up like 2·‖c‖·unit/√6 (five times that here); the
     /// result by two units.
-    fn bound(width: usize, r: f64, y: f64) -> f64 {
+    fn bound(how: &Deviation, centred: Format, width: usize, r: f64, y: f64) -> f64 {
         let unit = |f: Format| (-f64::from(f.frac)).exp2();
-        let squares = 2.1 * unit(SQUARED) * r / (width as f64).sqrt();
-        unit(CENTRED) * r + y.abs() * (unit(ROOT) / r + squares + 1e-4) + 2.0 * unit(TO)
+        let squares = 2.1 * unit(how.squared) * r / (width as f64).sqrt();
+        let root = unit(how.root) / r + squares + 1e-4;
+        unit(centred) * r + y.abs() * root + 2.0 * unit(TO)
     }
 
     fn rows() -> (usize, usize, Vec<f64>) {
@@ -234,7 +264,7 @@ mod tests {
             for (v, y) in row.iter().zip(&y[r * width..]) {
                 let want = (v - mean) / var.sqrt();
                 let got = TO.decode(*y);
-                let bound = bound(width, 1.0 / var.sqrt(), want);
+                let bound = bound(&NORM, CENTRED, width, 1.0 / var.sqrt(), want);
                 assert!((want - got).abs() < bound, "row {r}: {got} for {want}");
             }
         }
@@ -242,7 +272,8 @@ mod tests {
 
     #[test]
     fn unit_rows_have_length_one() {
-        let (n, width, x) = rows();
+        let (n, width, mut x) = rows();
+        x[17] = 90.0; // within a length of 128
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
         let (client, server) = share(FROM.ring, &words, 4);
         let (a, b, stats) = run_counted(
@@ -256,7 +287,9 @@ mod tests {
             let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
             for (v, y) in row.iter().zip(&y[r * width..]) {
                 let root = (width as f64).sqrt();
-                let bound = bound(width, root / length, v / length * root) / root + 2e-5;
+                let bound = bound(&UNIT, UNIT_CENTRED, width, root / length, v / length * root)
+                    / root
+                    + 2e-5;
                 assert!((v / length - TO.decode(*y)).abs() < bound, "row {r}");
             }
         }

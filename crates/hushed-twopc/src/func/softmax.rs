@@ -62,6 +62,18 @@ pub fn exponentials(
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
 
+/// What the protocol computes instead of softmax, in the clear and without its roundings: exponentials below 2^−14.4 of the row's
+/// largest count as zero. `row` are scores in natural units.
+pub fn approximation(row: &mut [f64]) {
+    let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    for s in row.iter_mut() {
+        let y = (top - *s) * std::f64::consts::LOG2_E + OFFSET;
+        *s = if y < CLIP { (-y).exp2() } else { 0.0 };
+    }
+    let sum: f64 = row.iter().sum();
+    row.iter_mut().for_each(|e| *e /= sum);
+}
+
 /// What [`exponentials`] send.
 pub fn exponentials_cost(rows: usize, cols: usize, to: Format) -> Cost {
     let n = rows * cols;
@@ -71,6 +83,11 @@ pub fn exponentials_cost(rows: usize, cols: usize, to: Format) -> Cost {
         + mux_cost(n, Y.ring)
         + exp2_negative_cost(n)
         + truncate_cost(n, OUT.ring, OUT.frac - to.frac, to.ring)
+}
+
+/// The constants on which both parties must agree, as text.
+pub fn describe() -> String {
+    format!("softmax {SCORES:?} {COARSE:?} {CLIP} {CLIP_DROP}")
 }
 
 #[cfg(test)]

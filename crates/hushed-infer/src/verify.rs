@@ -1,0 +1,238 @@
+//! Where accuracy goes: the same texts in the clear, with approximated functions, and privately, compared after every stage.
+//!
+//! Both parties run here, in two threads on fresh keys, and their shares are put together: a tool for whoever holds the weights, never
+//! part of a session with somebody else.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use hushed_model::plain::{Plain, PlainActs};
+use hushed_model::tokens::TokenIds;
+use hushed_model::{Backend, Model};
+use hushed_net::memory_pair;
+use hushed_twopc::share::Share;
+use serde::Serialize;
+
+use crate::approx::Approx;
+use crate::twopc::{Acts, Input, Layers, RunError, TwopcBackend};
+
+/// Errors of one stage over all texts, relative to the root mean square of the clear values there.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stage {
+    /// `start`, `layer.i`, `pool`.
+    pub stage: String,
+    /// Clear to approximated functions.
+    pub approximation: f64,
+    /// Approximated functions to the private run: fixed point and protocols.
+    pub protocol: f64,
+    /// Clear to private.
+    pub total: f64,
+    /// Largest single difference, clear to private, in the values' own units.
+    pub worst: f64,
+}
+
+/// One text's answers.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// In the clear.
+    pub clear: Vec<f64>,
+    /// As the approximated functions give it.
+    pub approximated: Vec<f64>,
+    /// As the protocols give it.
+    pub private: Vec<f64>,
+}
+
+/// What [`verify`] finds.
+pub struct Report {
+    /// Stage by stage.
+    pub stages: Vec<Stage>,
+    /// Text by text.
+    pub answers: Vec<Answer>,
+}
+
+impl Report {
+    /// The stage whose error grew most over the one before it.
+    pub fn worst_stage(&self) -> Option<&Stage> {
+        let before = std::iter::once(0.0).chain(self.stages.iter().map(|s| s.total));
+        let grown = self.stages.iter().zip(before);
+        grown
+            .max_by(|(a, x), (b, y)| (a.total - x).total_cmp(&(b.total - y)))
+            .map(|(stage, _)| stage)
+    }
+}
+
+/// Sums over the texts, one per stage.
+#[derive(Default)]
+struct Sums {
+    clear: f64,
+    approximation: f64,
+    protocol: f64,
+    total: f64,
+    worst: f64,
+}
+
+/// Runs the texts three ways. `progress` is called after every text.
+///
+/// # Errors
+/// Those of the runs; the first of either party.
+pub fn verify(
+    model: &Model,
+    texts: &[TokenIds],
+    mut progress: impl FnMut(usize),
+) -> Result<Report, RunError> {
+    let shapes = Model::shapes_only(&model.public);
+    let (client, server) = memory_pair();
+    let (to_main, from_client) = channel();
+    let (server_to_main, from_server) = channel();
+    std::thread::scope(|scope| {
+        let lengths: Vec<Input> = texts
+            .iter()
+            .map(|t| Input::Lengths(vec![t.ids().len()]))
+            .collect();
+        let ids: Vec<Input> = texts
+            .iter()
+            .map(|t| Input::Ids(vec![t.ids().to_vec()]))
+            .collect();
+        let server = scope.spawn(move || {
+            let mut backend = TwopcBackend::establish(server, Arc::new(Layers::default()))?;
+            party(&mut backend, model, lengths, &server_to_main)
+        });
+        let client = scope.spawn(move || {
+            let mut backend = TwopcBackend::establish(client, Arc::new(Layers::default()))?;
+            party(&mut backend, &shapes, ids, &to_main)
+        });
+        let report = compare(model, texts, &from_client, &from_server, &mut progress);
+        // A party that stopped has closed its end, which ended `compare`; its error is the cause.
+        for done in [client.join(), server.join()] {
+            match done {
+                Ok(result) => result?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        report
+    })
+}
+
+/// One party's runs, with a copy of its share after every stage.
+fn party(
+    backend: &mut TwopcBackend,
+    model: &Model,
+    inputs: Vec<Input>,
+    out: &Sender<Acts>,
+) -> Result<(), RunError> {
+    for input in inputs {
+        // A closed channel means that the other side of `verify` has stopped: nothing is left to compare.
+        let mut x = model.bert.start(backend, input)?;
+        if out.send(x.copy()).is_err() {
+            return Ok(());
+        }
+        for i in 0..model.bert.layers.len() {
+            x = model.bert.layer(backend, i, x)?;
+            if out.send(x.copy()).is_err() {
+                return Ok(());
+            }
+        }
+        let pooled = model.bert.finish(backend, x)?;
+        if out.send(pooled).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn compare(
+    model: &Model,
+    texts: &[TokenIds],
+    client: &Receiver<Acts>,
+    server: &Receiver<Acts>,
+    progress: &mut impl FnMut(usize),
+) -> Result<Report, RunError> {
+    let names: Vec<String> = std::iter::once("start".to_owned())
+        .chain((0..model.bert.layers.len()).map(|i| format!("layer.{i}")))
+        .chain(std::iter::once("pool".to_owned()))
+        .collect();
+    let mut sums: Vec<Sums> = names.iter().map(|_| Sums::default()).collect();
+    let mut answers = Vec::with_capacity(texts.len());
+    for (done, text) in texts.iter().enumerate() {
+        let clear = stages(model, &mut Plain, text)?;
+        let approx = stages(model, &mut Approx, text)?;
+        let mut last = Vec::new();
+        for ((sum, clear), approx) in sums.iter_mut().zip(&clear).zip(&approx) {
+            let (Ok(a), Ok(b)) = (client.recv(), server.recv()) else {
+                return Ok(Report {
+                    stages: Vec::new(),
+                    answers,
+                });
+            };
+            last = opened(&a, &b);
+            sum.add(clear, approx, &last);
+        }
+        let end = |v: &[Vec<f64>]| model.public.finish(v.last().cloned().unwrap_or_default());
+        answers.push(Answer {
+            clear: end(&clear),
+            approximated: end(&approx),
+            private: model.public.finish(last),
+        });
+        progress(done + 1);
+    }
+    let stages = names.into_iter().zip(sums).map(|(n, s)| s.stage(n));
+    Ok(Report {
+        stages: stages.collect(),
+        answers,
+    })
+}
+
+/// The values after every stage of one text.
+fn stages<B>(model: &Model, backend: &mut B, text: &TokenIds) -> Result<Vec<Vec<f64>>, B::Error>
+where
+    B: Backend<Input = Vec<TokenIds>, Acts = PlainActs>,
+{
+    let mut out = Vec::with_capacity(model.bert.layers.len() + 2);
+    let mut x = model.bert.start(backend, vec![text.clone()])?;
+    out.push(x.values.data().to_vec());
+    for i in 0..model.bert.layers.len() {
+        x = model.bert.layer(backend, i, x)?;
+        out.push(x.values.data().to_vec());
+    }
+    let pooled = model.bert.finish(backend, x)?;
+    out.push(pooled.values.data().to_vec());
+    Ok(out)
+}
+
+/// The values that two parties' activations hold, after the norm that may be waiting.
+fn opened(client: &Acts, server: &Acts) -> Vec<f64> {
+    let ((a, format), (b, _)) = (client.share(), server.share());
+    let sum: Share = a.add(b);
+    let mut values: Vec<f64> = sum.words().iter().map(|&w| format.decode(w)).collect();
+    if let Some((gain, offset)) = server.waiting_norm() {
+        for row in values.chunks_exact_mut(gain.len()) {
+            for ((v, g), o) in row.iter_mut().zip(gain).zip(offset) {
+                *v = *v * f64::from(*g) + f64::from(*o);
+            }
+        }
+    }
+    values
+}
+
+impl Sums {
+    fn add(&mut self, clear: &[f64], approx: &[f64], private: &[f64]) {
+        for ((c, a), p) in clear.iter().zip(approx).zip(private) {
+            self.clear += c * c;
+            self.approximation += (a - c).powi(2);
+            self.protocol += (p - a).powi(2);
+            self.total += (p - c).powi(2);
+            self.worst = self.worst.max((p - c).abs());
+        }
+    }
+
+    fn stage(self, stage: String) -> Stage {
+        let relative = |x: f64| (x / self.clear.max(f64::MIN_POSITIVE)).sqrt();
+        Stage {
+            stage,
+            approximation: relative(self.approximation),
+            protocol: relative(self.protocol),
+            total: relative(self.total),
+            worst: self.worst,
+        }
+    }
+}
