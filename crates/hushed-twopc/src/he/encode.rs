@@ -8,8 +8,9 @@
 //! of mw exactly if j' = j, because |j' − j| < mw; they stay below kw·w ≤ N, and those that wrap are −1 … −(mw−1), no
 //! multiples of mw either.
 //!
-//! Interleaving puts coefficient t·mw of leaf j at t·mw + j. [`wanted`] walks exactly those coefficients.
+//! Interleaving puts coefficient t·mw of leaf j at t·mw + slot(j). [`wanted`] walks exactly those coefficients.
 
+use super::interleave::slot;
 use super::window::{Encrypted, OltPlan, Packing, Window};
 
 /// A row-major matrix seen directly or transposed.
@@ -124,6 +125,7 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
         .response_leaves(index)
         .map(|leaf| plan.leaf(leaf))
         .collect();
+    let size = plan.tree_size(index);
     let mut out = Vec::with_capacity(leaves.len() * kw * nw);
     for t in 0..kw * nw {
         for (leaf, &(product, alpha, gamma)) in leaves.iter().enumerate() {
@@ -138,8 +140,8 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
             };
             let coefficient = t * mw;
             let position = match plan.packing() {
-                Packing::InterLeave | Packing::Krdy => coefficient + leaf,
-                Packing::PackLwes => out.len(),
+                Packing::InterLeave | Packing::Krdy => coefficient + slot(leaf, size),
+                Packing::PackLwes => slot(out.len(), size),
             };
             let cell = product * inner.k * inner.n + cell;
             out.push(Wanted {
@@ -150,6 +152,7 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
             });
         }
     }
+    out.sort_unstable_by_key(|w| w.position);
     out
 }
 
@@ -199,10 +202,14 @@ mod tests {
             .collect()
     }
 
-    /// InterLeave by its definition: c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r].
+    /// InterLeave by its definition: c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r], with leaf j as a_slot(j).
     fn interleave(leaves: &[Vec<u64>], size: usize) -> Vec<u64> {
         (0..DEGREE)
-            .map(|i| leaves.get(i % size).map_or(0, |leaf| leaf[i / size * size]))
+            .map(|i| {
+                leaves
+                    .get(slot(i % size, size))
+                    .map_or(0, |leaf| leaf[i / size * size])
+            })
             .collect()
     }
 

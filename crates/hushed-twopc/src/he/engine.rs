@@ -8,7 +8,7 @@
 use super::context::HeContext;
 use super::encode::{View, Wanted, encode_left, wanted};
 use super::error::HeError;
-use super::interleave::{Combine, interleave};
+use super::interleave::{Combine, interleave, slot};
 use super::layout::{Layout, input_bytes};
 use super::product::{Multiplier, leaves};
 use super::window::{Encrypted, Packing};
@@ -221,7 +221,9 @@ impl<'a> Tree<'a> {
                     leaf.mul_monomial_assign(-(w.coefficient as i64));
                     Ok(leaf)
                 };
-                interleave(self, cells.iter().collect(), size, &alone)?
+                let mut order: Vec<&Wanted> = cells.iter().collect();
+                order.sort_unstable_by_key(|w| slot(w.position, size));
+                interleave(self, order, size, &alone)?
             }
         };
         Ok(packed.unwrap_or_else(|| Ciphertext::zero(params, limbs)))

@@ -7,8 +7,10 @@
 //! operand's even multiples of h and moves the right operand's onto the odd ones, and what it leaves elsewhere is
 //! cancelled by a later step (automorphisms commute). 2^r − 1 automorphisms in all.
 //!
-//! Absent leaves count as zero: a node with an absent right child still needs its automorphism, to clean; one with two
-//! absent children stays absent.
+//! Leaves come in the order in which the tree meets them depth first: leaf i goes to the residue class [`slot`](i), its bits
+//! reversed. Absent leaves count as zero: a node with an absent right child still needs its automorphism, to clean; one with
+//! two absent children stays absent. In this order L leaves need Σ_k ⌈L/2^k⌉ automorphisms; in the natural one, 3·2^(r−2)
+//! leaves would need a third more.
 
 /// One node of the tree over some kind of polynomial or ciphertext.
 pub trait Combine: Sync {
@@ -29,8 +31,24 @@ pub trait Combine: Sync {
     ) -> Result<Self::Item, Self::Error>;
 }
 
-/// Interleaves what `lift` makes of `leaves`, padded with absent ones to `size`, a power of two. `None` if there are no
-/// leaves. Depth first: at most log2(size) nodes a thread are alive beside the leaves.
+/// Where leaf `i` of a tree of `size` slots goes: the coefficients at positions ≡ slot modulo size. Its own inverse.
+pub fn slot(i: usize, size: usize) -> usize {
+    debug_assert!(size.is_power_of_two() && i < size);
+    if size == 1 {
+        0
+    } else {
+        i.reverse_bits() >> (usize::BITS - size.ilog2())
+    }
+}
+
+/// Automorphisms of the tree over `leaves` leaves in ⌈leaves⌉₂ slots: its inner nodes.
+pub fn automorphisms(leaves: usize) -> u64 {
+    let levels = leaves.next_power_of_two().ilog2();
+    (1..=levels).map(|k| leaves.div_ceil(1 << k) as u64).sum()
+}
+
+/// Interleaves what `lift` makes of `leaves`, padded with absent ones to `size`, a power of two: leaf i goes to
+/// [`slot`](i). `None` if there are no leaves. At most log2(size) nodes a thread are alive beside the leaves.
 ///
 /// # Errors
 /// The first error of `lift` or [`Combine::combine`].
@@ -44,25 +62,18 @@ pub fn interleave<C: Combine, L: Send>(
     node(combiner, leaves, 1, size, lift)
 }
 
-/// The node over `leaves`, which are `h` apart among all: its children are the even and the odd ones.
+/// The node over `leaves`, which have `size`/`h` slots, `h` apart among all: even children first.
 fn node<C: Combine, L: Send>(
     combiner: &C,
-    leaves: Vec<L>,
+    mut even: Vec<L>,
     h: usize,
     size: usize,
     lift: &(impl Fn(L) -> Result<C::Item, C::Error> + Sync),
 ) -> Result<Option<C::Item>, C::Error> {
-    if leaves.is_empty() || h == size {
-        return leaves.into_iter().next().map(lift).transpose();
+    if even.is_empty() || h == size {
+        return even.into_iter().next().map(lift).transpose();
     }
-    let (mut even, mut odd) = (Vec::new(), Vec::new());
-    for (j, leaf) in leaves.into_iter().enumerate() {
-        if j % 2 == 0 {
-            even.push(leaf)
-        } else {
-            odd.push(leaf)
-        }
-    }
+    let odd = even.split_off(even.len().min(size / (2 * h)));
     let (even, odd) = rayon::join(
         || node(combiner, even, 2 * h, size, lift),
         || node(combiner, odd, 2 * h, size, lift),
@@ -152,13 +163,34 @@ mod tests {
                     let Ok(merged) = interleave(&Plain, scaled, size, &Ok);
                     let merged = merged.unwrap();
                     for (i, &c) in merged.iter().enumerate() {
-                        let expected = leaves.get(i % size).map_or(0, |leaf| leaf[i / size * size]);
+                        let leaf = leaves.get(slot(i % size, size));
+                        let expected = leaf.map_or(0, |leaf| leaf[i / size * size]);
                         assert_eq!(c, expected, "N={degree} size={size} count={count} i={i}");
                     }
                 }
                 size *= 2;
             }
         }
+    }
+
+    #[test]
+    fn automorphisms_are_counted() {
+        struct Count(std::sync::atomic::AtomicU64);
+        impl Combine for Count {
+            type Item = ();
+            type Error = std::convert::Infallible;
+            fn combine(&self, (): (), _: Option<()>, _: usize) -> Result<(), Self::Error> {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                Ok(())
+            }
+        }
+        for leaves in 0..70usize {
+            let count = Count(0.into());
+            let Ok(_) = interleave(&count, vec![(); leaves], leaves.next_power_of_two(), &Ok);
+            assert_eq!(count.0.into_inner(), automorphisms(leaves), "{leaves}");
+        }
+        assert_eq!(automorphisms(192), 96 + 48 + 24 + 12 + 6 + 3 + 2 + 1);
+        assert_eq!(automorphisms(64), 63);
     }
 
     #[test]

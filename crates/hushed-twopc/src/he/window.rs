@@ -17,6 +17,7 @@
 //!   automorphisms         Σ over responses of the tree's inner nodes (full trees: mw − 1)
 
 use super::error::HeError;
+use super::interleave::automorphisms;
 
 /// Shape of a product Q·V: Q is k×m, V is m×n, all row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -405,8 +406,8 @@ impl OltPlan {
         // All responses but the last are alike.
         let full_responses = (self.leaves() / full) as u64;
         let wanted = (self.batch * self.shape.k * self.shape.n) as u64;
-        let automorphisms = match self.packing {
-            Packing::InterLeave => full_responses * tree_nodes(full) + tree_nodes(rest),
+        let switched = match self.packing {
+            Packing::InterLeave => full_responses * automorphisms(full) + automorphisms(rest),
             Packing::Krdy => 0,
             // A tree over single coefficients.
             Packing::PackLwes => wanted,
@@ -425,7 +426,7 @@ impl OltPlan {
         let nanoseconds = (bytes_in + bytes_out)
             .saturating_mul(PRICES.byte_ns)
             .saturating_add(
-                automorphisms.saturating_mul(PRICES.automorphism_ns * wire.packing_limbs),
+                switched.saturating_mul(PRICES.automorphism_ns * wire.packing_limbs),
             )
             .saturating_add(
                 transforms.saturating_mul(layers * PRICES.layer_ns * wire.product_limbs),
@@ -436,7 +437,7 @@ impl OltPlan {
             inputs,
             transforms,
             products,
-            automorphisms,
+            automorphisms: switched,
             responses,
             bytes_in,
             bytes_out,
@@ -466,20 +467,6 @@ impl OltPlan {
         let Window { kw, nw, .. } = self.window;
         kw.min(self.shape.k - alpha * kw) * nw.min(self.shape.n - gamma * nw)
     }
-}
-
-/// Inner nodes of the interleaving tree over `leaves` ≥ 0 present leaves, padded with absent ones to a power of two.
-/// A node with one absent child still needs its automorphism; one with two absent children does not exist.
-fn tree_nodes(leaves: usize) -> u64 {
-    let mut size = leaves.next_power_of_two();
-    let mut present = leaves;
-    let mut nodes = 0;
-    while size > 1 {
-        size /= 2;
-        present = present.min(size);
-        nodes += present as u64;
-    }
-    nodes
 }
 
 fn check(shape: OltShape, batch: usize) -> Result<(), HeError> {
@@ -541,16 +528,6 @@ mod tests {
         );
         assert_eq!((cost.products, cost.transforms), (12 * 768, 12 * 768));
         assert_eq!(cost.bytes_out, 12 * (102_400 + 8192 * 66 / 8));
-    }
-
-    #[test]
-    fn a_short_response_gets_a_short_tree() {
-        assert_eq!(tree_nodes(0), 0);
-        assert_eq!(tree_nodes(1), 0);
-        assert_eq!(tree_nodes(2), 1);
-        assert_eq!(tree_nodes(3), 2 + 1);
-        assert_eq!(tree_nodes(5), 4 + 2 + 1);
-        assert_eq!(tree_nodes(64), 63);
     }
 
     #[test]
