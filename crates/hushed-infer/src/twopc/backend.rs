@@ -131,13 +131,16 @@ impl Layer {
     }
 }
 
+/// Told each step that has ended.
+type Observer = Box<dyn FnMut(&Site) + Send>;
+
 /// Runs a model as one of two parties.
 pub struct TwopcBackend {
     pub(super) ctx: Ctx,
     pub(super) he: HeContext,
     pub(super) layers: Arc<Layers>,
     costs: Vec<SiteCost>,
-    observer: Option<Box<dyn FnMut(&Site) + Send>>,
+    observer: Option<Observer>,
 }
 
 impl TwopcBackend {
