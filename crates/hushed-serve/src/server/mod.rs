@@ -91,6 +91,8 @@ impl Server {
         let tls = TlsServer::new(identity, authorities)?;
         let bundle = Bundle::from_folder(&config.model)?;
         let model = Model::load(&config.model)?;
+        let layers = Layers::default();
+        layers.prepare(&model)?;
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         Ok(Self {
             listener,
@@ -101,7 +103,7 @@ impl Server {
                 accepted,
                 max_tokens: max_tokens.min(model.public.max_tokens),
                 model,
-                layers: Arc::default(),
+                layers: Arc::new(layers),
                 bundle,
                 plan: bundle::plan()?,
                 max_sessions: config.max_sessions,
