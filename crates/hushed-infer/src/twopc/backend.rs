@@ -101,13 +101,6 @@ impl Layers {
         map.len()
     }
 
-    /// How many layers there are so far, the table apart.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        let map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
-        map.len()
-    }
-
     /// The server's table of token vectors as integers.
     pub(super) fn table(&self, e: &Embedding) -> Result<Arc<PreparedWeights>, RunError> {
         let mut slot = self.table.lock().unwrap_or_else(PoisonError::into_inner);
