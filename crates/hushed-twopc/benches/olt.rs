@@ -5,11 +5,12 @@
 //! are exchanged before.
 
 use hushed_twopc::he::{
-    HeContext, LinearShape, MatmulShape, OltShape, PreparedWeights, linear_client, linear_server,
-    matmul_shared,
+    Encrypted, HeContext, LinearShape, MatmulShape, OltShape, OltSpec, Packing, PreparedWeights,
+    linear_client, linear_server, linear_server_alone, matmul_shared, olt_encrypted,
+    olt_multiplying,
 };
 use hushed_twopc::testing::{run_pair, share};
-use hushed_twopc::{Ctx, Ring};
+use hushed_twopc::{Ctx, Ring, Share};
 
 const REPEATS: usize = 3;
 
@@ -32,6 +33,25 @@ fn main() {
         let name = format!("linear {k}x{m}x{n}");
         if wanted(&name) {
             linear(&name, OltShape { k, m, n }, bits);
+        }
+    }
+    for rows in [16, 128] {
+        let name = format!("lookup {rows} of 30522x384");
+        if wanted(&name) {
+            lookup(
+                &name,
+                OltShape {
+                    k: rows,
+                    m: 30522,
+                    n: 384,
+                },
+            );
+        }
+    }
+    for packing in [Packing::InterLeave, Packing::Krdy, Packing::PackLwes] {
+        let name = format!("{packing:?} 16x768x768");
+        if wanted(&name) {
+            packed(&name, packing);
         }
     }
     for (k, m, n, batch) in [
@@ -73,6 +93,59 @@ fn linear(name: &str, shape: OltShape, bits: u32) {
         },
         |ctx, he| linear_client(ctx, he, &xc, &public).map(drop).unwrap(),
         |ctx, he| linear_server(ctx, he, &xs, &weights).map(drop).unwrap(),
+    );
+}
+
+fn lookup(name: &str, shape: OltShape) {
+    let table: Vec<i32> = words(shape.m * shape.n)
+        .iter()
+        .map(|&w| (w as i32) >> 11)
+        .collect();
+    let table = PreparedWeights::new(shape.m, shape.n, 20, table).unwrap();
+    let public = table.shape(shape.k);
+    let mut hot = vec![0u64; shape.k * shape.m];
+    hot.chunks_mut(shape.m)
+        .enumerate()
+        .for_each(|(i, row)| row[97 * i] = 1);
+    let hot = Share::new(Ring::Z64, hot);
+    report(
+        name,
+        |he| {
+            he.layout(&public.spec(Ring::Z64))
+                .map(|l| format!("{:?}", l.plan.window()))
+                .unwrap()
+        },
+        |ctx, he| linear_client(ctx, he, &hot, &public).map(drop).unwrap(),
+        |ctx, he| {
+            linear_server_alone(ctx, he, Ring::Z64, shape.k, &table)
+                .map(drop)
+                .unwrap()
+        },
+    );
+}
+
+fn packed(name: &str, packing: Packing) {
+    let (k, m, n) = (16, 768, 768);
+    let spec = OltSpec {
+        shape: OltShape { k, m, n },
+        batch: 1,
+        ring_bits: 64,
+        multiplier_bits: 20,
+        encrypted: Encrypted::Left,
+        packing,
+        window: None,
+    };
+    let x = words(k * m);
+    let v: Vec<i64> = words(m * n).iter().map(|&w| (w as i64) >> 43).collect();
+    report(
+        name,
+        |he| {
+            he.layout(&spec)
+                .map(|l| format!("{:?}", l.plan.window()))
+                .unwrap()
+        },
+        |ctx, he| olt_encrypted(ctx, he, &spec, &x).map(drop).unwrap(),
+        |ctx, he| olt_multiplying(ctx, he, &spec, &v).map(drop).unwrap(),
     );
 }
 
