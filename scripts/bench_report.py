@@ -14,8 +14,8 @@ MIB, GIB = 1.048576, 1073.741824
 PAPER = [
     ("olt", {"k": 1, "m": 50257, "n": 768}, 1.38 * MIB, 0.46),
     ("olt", {"k": 128, "m": 768, "n": 768}, 5.02 * MIB, 0.51),
-    ("ole", {"count": 1 << 15, "bits": 64}, 3.61 * MIB, 0.05),
-    ("ole", {"count": 1 << 20, "bits": 64}, 105.93 * MIB, 1.71),
+    ("ole", {"count": 1 << 15, "factors": "private"}, 3.61 * MIB, 0.05),
+    ("ole", {"count": 1 << 20, "factors": "private"}, 105.93 * MIB, 1.71),
     ("gelu", {"count": 1 << 20}, 0.40 * GIB, 3.95),
     ("softmax", {"rows": 960, "columns": 180}, 0.27 * GIB, 3.03),
     ("model", {"model": "bert-base", "tokens": 128}, 6.40 * GIB, 2.55 * 60),

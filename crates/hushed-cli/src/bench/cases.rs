@@ -9,10 +9,6 @@ use hushed_twopc::func::norm::{NormShape, normalise_rows};
 use hushed_twopc::func::softmax::{SCORES, exponentials};
 use hushed_twopc::func::{Format, rescale};
 use hushed_twopc::gadget::{self, Sign, mul_rows};
-use hushed_twopc::he::{
-    LinearShape, MatmulShape, OltShape, PreparedWeights, linear_client, linear_server,
-    matmul_shared,
-};
 use hushed_twopc::{BitShare, Ring, Share, TwopcError};
 use serde_json::{Value, json};
 
@@ -24,7 +20,7 @@ type Clear = Box<dyn Fn(&[Vec<f64>]) -> Vec<f64>>;
 type Protocol = Box<dyn Fn(&mut Peer, &[Share]) -> Result<Share, BenchError>>;
 
 /// A protocol from shared numbers to a shared number each, and the same in the clear.
-struct Numbers {
+pub struct Numbers {
     params: Value,
     inputs: Vec<(Vec<f64>, Format)>,
     protocol: Protocol,
@@ -36,7 +32,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn case(
+    pub fn case(
         params: Value,
         inputs: Vec<(Vec<f64>, Format)>,
         frac: u32,
@@ -62,8 +58,7 @@ impl Case for Numbers {
 
     fn prepare(&mut self, peer: &mut Peer) -> Result<(), BenchError> {
         for (values, format) in &self.inputs {
-            let words = values.iter().map(|x| format.ring.encode(format.signed(*x)));
-            let words: Vec<u64> = words.collect();
+            let words = encoded(values, *format);
             let share = peer
                 .ctx
                 .share_input(Party::Client, format.ring, &words, words.len())?;
@@ -133,128 +128,6 @@ impl Case for Cot {
 
 pub fn cot() -> Vec<Box<dyn Case>> {
     vec![Box::new(Cot { count: 1 << 24 })]
-}
-
-pub fn products() -> Vec<Box<dyn Case>> {
-    let mut cases = Vec::new();
-    for (log_count, bits) in [(15, 32), (20, 32), (15, 64), (20, 64)] {
-        let format = Format::new(bits, if bits == 32 { 12 } else { 18 });
-        let n = 1 << log_count;
-        let scale = if bits == 32 { 8.0 } else { 1000.0 };
-        cases.push(Numbers::case(
-            json!({ "count": n, "bits": bits, "method": "gilboa" }),
-            vec![(spread(n, scale, 1), format), (spread(n, scale, 2), format)],
-            2 * format.frac,
-            move |x| {
-                let rounded = |x: f64| format.signed(x) as f64 / f64::from(format.frac).exp2();
-                let pairs = x[0].iter().zip(&x[1]);
-                pairs.map(|(a, b)| rounded(*a) * rounded(*b)).collect()
-            },
-            |peer, x| Ok(gadget::mul(&mut peer.ctx, &x[0], &x[1])?),
-        ));
-    }
-    cases
-}
-
-pub fn linear() -> Vec<Box<dyn Case>> {
-    let weights = [
-        (128, 768, 768),
-        (128, 768, 3072),
-        (128, 3072, 768),
-        (1, 50257, 768),
-        (128, 384, 1536),
-    ];
-    let shared = [(12, 128, 64, 128), (12, 128, 128, 64)];
-    let weights = weights.map(|(k, m, n)| by_weights(OltShape { k, m, n }));
-    let shared = shared.map(|(batch, k, m, n)| {
-        let shape = OltShape { k, m, n };
-        by_shares(MatmulShape { shape, batch })
-    });
-    weights.into_iter().chain(shared).collect()
-}
-
-fn by_weights(shape: OltShape) -> Box<dyn Case> {
-    const FRAC: u32 = 18;
-    const BITS: u32 = 20;
-    let OltShape { k, m, n } = shape;
-    // |w| < 0.1: a trained layer's range, as integers of 18 fraction bits.
-    let weights: Vec<i32> = spread(m * n, 0.1, 3)
-        .iter()
-        .map(|w| (w * f64::from(1 << FRAC)).round() as i32)
-        .collect();
-    let public = LinearShape {
-        shape,
-        weight_bits: BITS,
-    };
-    let clear = weights.clone();
-    let mut prepared = PreparedWeights::new(m, n, BITS, weights).ok();
-    let held = std::cell::RefCell::new(prepared.take());
-    Numbers::case(
-        json!({ "k": k, "m": m, "n": n, "bits": 64, "weights": "server" }),
-        vec![(spread(k * m, 4.0, 4), Format::new(64, FRAC))],
-        2 * FRAC,
-        move |x| {
-            let unit = f64::from(1 << FRAC);
-            let mut y = vec![0.0; k * n];
-            for (row, out) in x[0].chunks(m).zip(y.chunks_mut(n)) {
-                for (x, w) in row.iter().zip(clear.chunks(n)) {
-                    let x = (x * unit).round() / unit;
-                    out.iter_mut()
-                        .zip(w)
-                        .for_each(|(y, w)| *y += x * f64::from(*w) / unit);
-                }
-            }
-            y
-        },
-        move |peer, x| {
-            if peer.is_client() {
-                return Ok(linear_client(&mut peer.ctx, &peer.he, &x[0], &public)?);
-            }
-            let weights = held.borrow();
-            let weights = weights.as_ref().ok_or(BenchError::NoTransform)?;
-            Ok(linear_server(&mut peer.ctx, &peer.he, &x[0], weights)?)
-        },
-    )
-}
-
-fn by_shares(shape: MatmulShape) -> Box<dyn Case> {
-    const FRAC: u32 = 18;
-    let OltShape { k, m, n } = shape.shape;
-    let format = Format::new(64, FRAC);
-    Numbers::case(
-        json!({ "batch": shape.batch, "k": k, "m": m, "n": n, "bits": 64 }),
-        vec![
-            (spread(shape.batch * k * m, 4.0, 5), format),
-            (spread(shape.batch * m * n, 4.0, 6), format),
-        ],
-        2 * FRAC,
-        move |x| {
-            let unit = f64::from(1 << FRAC);
-            let rounded = |x: &f64| (x * unit).round() / unit;
-            let mut y = vec![0.0; shape.batch * k * n];
-            let operands = x[0].chunks(k * m).zip(x[1].chunks(m * n));
-            for ((a, b), y) in operands.zip(y.chunks_mut(k * n)) {
-                for (row, out) in a.chunks(m).zip(y.chunks_mut(n)) {
-                    for (a, b) in row.iter().zip(b.chunks(n)) {
-                        let a = rounded(a);
-                        out.iter_mut()
-                            .zip(b)
-                            .for_each(|(y, b)| *y += a * rounded(b));
-                    }
-                }
-            }
-            y
-        },
-        move |peer, x| {
-            Ok(matmul_shared(
-                &mut peer.ctx,
-                &peer.he,
-                &x[0],
-                &x[1],
-                &shape,
-            )?)
-        },
-    )
 }
 
 pub fn compare() -> Vec<Box<dyn Case>> {
@@ -383,7 +256,7 @@ pub fn norm() -> Vec<Box<dyn Case>> {
 }
 
 /// Numbers between −scale and scale, the same for the same seed (SplitMix64).
-fn spread(count: usize, scale: f64, seed: u64) -> Vec<f64> {
+pub fn spread(count: usize, scale: f64, seed: u64) -> Vec<f64> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -414,4 +287,9 @@ fn clear_norm(row: &[f64]) -> Vec<f64> {
     let mean = row.iter().sum::<f64>() / n;
     let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
     row.iter().map(|x| (x - mean) / variance.sqrt()).collect()
+}
+
+/// As words of the format's ring.
+pub fn encoded(values: &[f64], format: Format) -> Vec<u64> {
+    values.iter().map(|x| format.encode(*x)).collect()
 }

@@ -8,6 +8,7 @@ mod local;
 mod model;
 mod pair;
 mod party;
+mod products;
 
 use hushed_infer::twopc::RunError;
 use hushed_model::ModelError;
@@ -43,6 +44,8 @@ pub enum BenchError {
     Garbled { party: &'static str },
     #[error("the parameters of this measurement have no transform")]
     NoTransform,
+    #[error("the weights of this measurement are out of their range")]
+    BadWeights,
 }
 
 /// The network between the parties.
@@ -118,12 +121,17 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "ole",
         about: "element-wise products of shares",
-        kind: Kind::Pair(cases::products),
+        kind: Kind::Pair(products::products),
     },
     Suite {
         name: "olt",
         about: "shared matrix times the server's weights, and shared times shared",
-        kind: Kind::Pair(cases::linear),
+        kind: Kind::Pair(products::linear),
+    },
+    Suite {
+        name: "packing",
+        about: "how the products of a matrix are packed into responses (InterLeave, KRDY, PackLWEs)",
+        kind: Kind::Pair(products::packing),
     },
     Suite {
         name: "compare",

@@ -7,7 +7,7 @@ use hushed_math::rng::SecretRng;
 use hushed_net::channel::tcp::{self, Listener};
 use hushed_net::{Expect, Limits, NetError, Party, Session, Stats};
 use hushed_twopc::Ctx;
-use hushed_twopc::he::HeContext;
+use hushed_twopc::he::{HeContext, OleContext};
 use hushed_twopc::ot::ferret::FerretOt;
 use serde_json::{Value, json};
 
@@ -19,6 +19,7 @@ use crate::machine;
 pub struct Peer {
     pub ctx: Ctx,
     pub he: HeContext,
+    ole: Option<OleContext>,
     setup: Duration,
     setup_stats: Stats,
 }
@@ -45,7 +46,17 @@ impl Peer {
             setup_stats: ctx.session.stats(),
             ctx,
             he,
+            ole: None,
         })
+    }
+
+    /// With keys for element-wise products, which only their measurements need; made at first use.
+    pub fn with_ole(&mut self) -> Result<(&mut Ctx, &OleContext), BenchError> {
+        let ole = match self.ole.take() {
+            Some(ole) => ole,
+            None => OleContext::exchange(&mut self.ctx.session, &mut self.ctx.rng)?,
+        };
+        Ok((&mut self.ctx, self.ole.insert(ole)))
     }
 
     pub fn is_client(&self) -> bool {
