@@ -197,7 +197,7 @@ fn header(plan: &Digest, length: usize) -> Vec<u8> {
 }
 
 /// The files in a bundle, by name. Their number is bounded by the names that a model may have, their bytes by the input.
-fn decode(bytes: &[u8], plan: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
+pub(crate) fn decode(bytes: &[u8], plan: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
     let bad = |fault| ServeError::BadBundle { fault };
     let other = decode_header(bytes).map_err(bad)?;
     if !plan.0.starts_with(&other) {

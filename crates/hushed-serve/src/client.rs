@@ -2,6 +2,7 @@
 //!
 //! A [`Client`] is one session: keys and correlations are made once, then texts are run one by one. What leaves this process about a text
 //! is the number of its tokens, and messages that are masked or encrypted.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod cache;
 
@@ -494,4 +495,56 @@ fn accept(bytes: Vec<u8>, welcome: &Welcome, config: &ClientConfig) -> Result<Bu
 
 fn malformed(message: &'static str, fault: wire::WireFault) -> ServeError {
     ServeError::Malformed { message, fault }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use hushed_model::testing::tiny_folder;
+
+    use super::*;
+    use crate::{Server, ServerConfig};
+
+    /// A client that ignores what the welcome said.
+    #[test]
+    fn the_server_holds_its_limits_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        config.max_tokens = Some(8);
+        config.max_texts = 1;
+        let server = Server::bind(&config).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let pin = ServerTrust::Pin(server.fingerprint().to_string());
+            let config = ClientConfig::new(server.local_addr().to_string(), pin);
+            let unbridled = || {
+                let mut client = Client::connect(&config).unwrap();
+                client.welcome.max_tokens = u32::MAX;
+                client.welcome.max_texts = u32::MAX;
+                client
+            };
+            let refused = |result: Result<Vec<Embedding>, ServeError>| match result.err() {
+                Some(ServeError::Refused(refusal)) => refusal,
+                _ => panic!("the server must refuse"),
+            };
+            let long = unbridled().embed(&["a b c d e f g h"], TooLong::Refuse, None);
+            assert_eq!(refused(long), Refusal::TooLong { limit: 8 });
+            let many = unbridled().embed(&["a", "b"], TooLong::Refuse, None);
+            assert_eq!(refused(many), Refusal::TooManyTexts { limit: 1 });
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+
+    #[test]
+    fn hosts_of_addresses() {
+        assert_eq!(host("localhost:80").unwrap(), "localhost");
+        assert_eq!(host("127.0.0.1:1").unwrap(), "127.0.0.1");
+        assert_eq!(host("[::1]:443").unwrap(), "::1");
+        for wrong in ["", ":1", "a", "a:", "a:b", "a:65536", "a:-1"] {
+            assert!(host(wrong).is_err(), "{wrong}");
+        }
+    }
 }

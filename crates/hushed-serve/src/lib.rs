@@ -29,6 +29,8 @@ pub mod client;
 pub mod deadlines;
 pub mod error;
 mod files;
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(feature = "logging")]
 pub mod logging;
 mod metrics;

@@ -1,0 +1,191 @@
+//! Every decoder of foreign bytes on seeds and seeded mutations of them, and the edges by hand.
+
+use hushed_model::testing::{mutations, tiny_folder};
+use hushed_serve::wire::{
+    Answer, Confirm, Hello, MAX_GREETING, Reply, Request, VERSION, Welcome, WireFault,
+};
+use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
+
+fn hello() -> Hello {
+    Hello {
+        nonce: [1; 32],
+        plan: Digest([2; 32]),
+        pinned: Some(Digest([3; 32])),
+        token: Token::from_bytes(b"token"),
+    }
+}
+
+fn welcome() -> Welcome {
+    Welcome {
+        nonce: [4; 32],
+        plan: Digest([5; 32]),
+        bundle: Digest([6; 32]),
+        bundle_bytes: 7,
+        max_tokens: 8,
+        max_texts: 9,
+    }
+}
+
+fn refusals() -> Vec<Refusal> {
+    vec![
+        Refusal::OtherVersion { server: 3 },
+        Refusal::OtherPlan {
+            server: Digest([1; 32]),
+        },
+        Refusal::OtherBundle {
+            server: Digest([2; 32]),
+        },
+        Refusal::NoToken,
+        Refusal::BadToken,
+        Refusal::TooManySessions { limit: 4 },
+        Refusal::TooLong { limit: 5 },
+        Refusal::TooManyTexts { limit: 6 },
+        Refusal::Stopping,
+        Refusal::Unknown { code: 999 },
+    ]
+}
+
+fn corpus() -> Vec<Vec<u8>> {
+    let bare = Hello {
+        pinned: None,
+        token: None,
+        ..hello()
+    };
+    let confirm = Confirm {
+        tag: [7; 32],
+        wants_bundle: true,
+    };
+    let mut all = vec![
+        vec![],
+        hello().encode(),
+        bare.encode(),
+        Reply::Welcome(welcome()).encode(),
+        confirm.encode(),
+        Request::End.encode(),
+        Request::Embed { tokens: 16 }.encode(),
+        Answer::Go.encode(),
+    ];
+    all.extend(refusals().iter().map(|r| Reply::Refused(*r).encode()));
+    all.extend(refusals().iter().map(|r| Answer::Refused(*r).encode()));
+    all
+}
+
+#[test]
+fn control_messages_come_back() {
+    assert!(Hello::decode(&hello().encode()) == Ok(hello()));
+    assert_eq!(
+        Reply::decode(&Reply::Welcome(welcome()).encode()),
+        Ok(Reply::Welcome(welcome()))
+    );
+    for refusal in refusals() {
+        let reply = Reply::Refused(refusal);
+        assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+        let answer = Answer::Refused(refusal);
+        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+    }
+    let longest = Hello {
+        token: Token::from_bytes(&[b'x'; 256]),
+        ..hello()
+    };
+    assert!(longest.encode().len() <= MAX_GREETING);
+    assert!(Hello::decode(&longest.encode()) == Ok(longest));
+    for bytes in corpus() {
+        for cut in 0..bytes.len() {
+            assert!(Hello::decode(&bytes[..cut]).is_err());
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        fuzz::control(&longer);
+    }
+}
+
+#[test]
+fn impossible_fields_are_refused() {
+    let fault = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = hello().encode();
+        change(&mut bytes);
+        Hello::decode(&bytes).err()
+    };
+    assert_eq!(fault(&|b| b[0] = b'h'), Some(WireFault::Magic));
+    let got = VERSION + 1;
+    assert_eq!(fault(&|b| b[4] = 2), Some(WireFault::Version { got }));
+    let flags = WireFault::Undefined { field: "flags" };
+    assert_eq!(fault(&|b| b[70] = 4), Some(flags));
+    let token = Some(WireFault::Undefined { field: "token" });
+    // A token of no bytes, of too many, of other characters than visible ones.
+    assert_eq!(fault(&|b| b[103] = 0), token);
+    assert_eq!(fault(&|b| b[104] = 2), token);
+    assert_eq!(fault(&|b| b[105] = b' '), token);
+    assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
+
+    let tokens = WireFault::Undefined {
+        field: "number of tokens",
+    };
+    assert_eq!(Request::decode(&[1, 0, 0, 0, 0]), Err(tokens));
+    assert_eq!(Request::decode(&[0, 1, 0, 0, 0]), Err(tokens));
+    assert!(Request::decode(&[2, 1, 0, 0, 0]).is_err());
+    assert!(Confirm::decode(&[2; 33]).is_err());
+    assert!(Answer::decode(&[]).is_err());
+}
+
+#[test]
+fn mutated_control_messages() {
+    mutations(&corpus(), 10_000, 1, fuzz::control);
+}
+
+#[test]
+fn bundles() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_folder(folder.path()).unwrap();
+    let bundle = Bundle::from_folder(folder.path()).unwrap();
+    let again = Bundle::from_bytes(bundle.bytes().to_vec()).unwrap();
+    assert_eq!(again.hash(), bundle.hash());
+    assert_eq!(again.public().max_tokens, 48);
+    let file = folder.path().join("a.bundle");
+    bundle.write(&file).unwrap();
+    assert!(Bundle::read(&file).unwrap().bytes() == bundle.bytes());
+    assert!(matches!(
+        bundle.write(&folder.path().join("no/such/folder")),
+        Err(ServeError::File { .. })
+    ));
+
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = bundle.bytes().to_vec();
+        change(&mut bytes);
+        Bundle::from_bytes(bytes).err().unwrap()
+    };
+    let bad = |error| matches!(error, ServeError::BadBundle { .. });
+    assert!(bad(with(&|b| b[0] = 0)));
+    assert!(bad(with(&|b| b[4] = 0)));
+    assert!(bad(with(&|b| b[6] = 9)));
+    assert!(matches!(
+        with(&|b| b[8] ^= 1),
+        ServeError::BundleOfOtherPlan
+    ));
+    assert!(bad(with(&|b| b[24] ^= 1)));
+    assert!(bad(with(&|b| b.truncate(b.len() - 1))));
+    assert!(bad(with(&|b| b.push(0))));
+    assert!(bad(with(&|b| b.clear())));
+    // A name that no model has.
+    assert!(matches!(with(&|b| b[33] = b'0'), ServeError::Model(_)));
+
+    // Around the tokenizer's bulk, where the structure is.
+    let head = bundle.bytes()[..400].to_vec();
+    mutations(&[head, bundle.bytes().to_vec()], 10_000, 2, fuzz::bundle);
+}
+
+#[test]
+fn digests_are_read_as_they_are_written() {
+    let digest = Digest(std::array::from_fn(|i| i as u8 * 7));
+    assert_eq!(digest.to_string().parse(), Ok(digest));
+    assert_eq!(digest.to_string().to_uppercase().parse(), Ok(digest));
+    for wrong in [
+        "",
+        "0",
+        &"0".repeat(63),
+        &"0".repeat(65),
+        &"g".repeat(64),
+        &"é".repeat(32),
+    ] {
+        assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
+    }
+}
