@@ -107,12 +107,10 @@ impl Workspace {
         let basis = self.params.basis();
         for id in self.params.extended_ids(limbs) {
             let factors: Vec<&[u64]> = self.digits.iter().take(limbs).map(|d| d.limb(id)).collect();
-            let keys: Vec<&[u64]> = key
-                .digits
-                .iter()
-                .take(limbs)
-                .map(|d| part(d).limb(id))
-                .collect();
+            // A key for k primes has those and then P.
+            let place = id.min(key.digits.len());
+            let digits = key.digits.iter().take(limbs);
+            let keys: Vec<&[u64]> = digits.map(|d| part(d).limb(place)).collect();
             let sum = self.sum.limb_mut(id);
             sum.fill(0);
             basis.plan(id).pointwise().dot_assign(sum, &factors, &keys);
@@ -164,6 +162,12 @@ pub fn add_automorphism(
 ) -> Result<(), RlweError> {
     let key = keys.get(g)?;
     ct.check(keys.params())?;
+    if ct.limbs() > keys.limbs() {
+        return Err(RlweError::LimbCount {
+            given: ct.limbs(),
+            available: keys.limbs(),
+        });
+    }
     check_limbs(keys.params(), &acc.b, ct.limbs())?;
     check_limbs(keys.params(), &acc.a, ct.limbs())?;
     keys.with_workspace(|workspace| workspace.add_automorphism(acc, ct, key))

@@ -118,13 +118,13 @@ impl PublicKey {
     }
 }
 
-/// One digit of a Galois key, over all primes.
+/// One digit of a Galois key, over the primes that the key is for, then P.
 pub(crate) struct KeyDigit {
     pub(crate) b: RnsPoly<Eval>,
     pub(crate) a: RnsPoly<Eval>,
 }
 
-/// The key of one automorphism: one digit for every ciphertext prime.
+/// The key of one automorphism: one digit for every ciphertext prime that it is for.
 pub(crate) struct GaloisKey {
     /// Value k of m(X^g) is value `permutation[k]` of m(X).
     pub(crate) permutation: Vec<u32>,
@@ -134,6 +134,8 @@ pub(crate) struct GaloisKey {
 /// Galois keys by element, expanded.
 pub struct GaloisKeys {
     params: Arc<RlweParams>,
+    /// Ciphertexts of at most so many primes.
+    limbs: usize,
     seed: PublicSeed,
     keys: BTreeMap<usize, GaloisKey>,
     /// Memory of key switches that are not running now.
@@ -141,7 +143,7 @@ pub struct GaloisKeys {
 }
 
 impl GaloisKeys {
-    /// Keys for the automorphisms X → X^g, g in `elements` (duplicates are ignored).
+    /// Keys for the automorphisms X → X^g, g in `elements` (duplicates are ignored), of ciphertexts of any length.
     ///
     /// # Errors
     /// [`RlweError::NoSpecialPrime`], [`RlweError::NotAGaloisElement`].
@@ -150,8 +152,22 @@ impl GaloisKeys {
         elements: &[usize],
         rng: &mut SecretRng,
     ) -> Result<Self, RlweError> {
+        Self::generate_for(sk, elements, sk.params().q_len(), rng)
+    }
+
+    /// As [`GaloisKeys::generate`] for ciphertexts of at most `limbs` primes: shorter keys.
+    ///
+    /// # Errors
+    /// As there, and [`RlweError::LimbCount`].
+    pub fn generate_for(
+        sk: &SecretKey,
+        elements: &[usize],
+        limbs: usize,
+        rng: &mut SecretRng,
+    ) -> Result<Self, RlweError> {
         let params = sk.params().clone();
         check_elements(&params, elements)?;
+        check_count(&params, limbs)?;
         let seed = rng.public_seed();
         let mut keys = BTreeMap::new();
         for &g in elements {
@@ -159,11 +175,11 @@ impl GaloisKeys {
                 continue;
             }
             let turned = SecretPoly::new(sk.s().automorphism(g));
-            let digits = (0..params.q_len())
+            let digits = (0..limbs)
                 .map(|i| {
-                    let a = digit_uniform(&params, &seed, g, i);
+                    let a = digit_uniform(&params, &seed, g, i, limbs);
                     let mut b = sk.mask(&a, rng);
-                    // Limb i of all primes is prime q_i.
+                    // Limb i is prime q_i.
                     let p = params.special_prime().unwrap_or(0);
                     let weight = params.basis().modulus(i).reduce(p);
                     let pointwise = params.basis().plan(i).pointwise();
@@ -183,6 +199,7 @@ impl GaloisKeys {
         }
         Ok(Self {
             params,
+            limbs,
             seed,
             keys,
             idle: Mutex::default(),
@@ -192,6 +209,11 @@ impl GaloisKeys {
     /// The parameters of these keys.
     pub fn params(&self) -> &Arc<RlweParams> {
         &self.params
+    }
+
+    /// Most primes of a ciphertext that these keys are for.
+    pub fn limbs(&self) -> usize {
+        self.limbs
     }
 
     /// The elements, ascending.
@@ -220,13 +242,9 @@ impl GaloisKeys {
         self.keys.iter().map(|(&g, key)| (g, key))
     }
 
-    fn payload_bytes(params: &RlweParams, elements: usize) -> usize {
-        let digit = poly_bytes(params.basis(), &params.extended_ids(params.q_len()));
-        SEED_BYTES.saturating_add(
-            elements
-                .saturating_mul(params.q_len())
-                .saturating_mul(digit),
-        )
+    fn payload_bytes(params: &RlweParams, elements: usize, limbs: usize) -> usize {
+        let digit = poly_bytes(params.basis(), &params.extended_ids(limbs));
+        SEED_BYTES.saturating_add(elements.saturating_mul(limbs).saturating_mul(digit))
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -239,18 +257,19 @@ impl GaloisKeys {
     fn read(
         params: &Arc<RlweParams>,
         elements: &[usize],
+        limbs: usize,
         reader: &mut Reader<'_>,
     ) -> Result<Self, CodecError> {
         let seed = reader.seed()?;
-        let ids = params.extended_ids(params.q_len());
+        let ids = params.extended_ids(limbs);
         let mut keys = BTreeMap::new();
         for &g in elements {
-            let digits = (0..params.q_len())
+            let digits = (0..limbs)
                 .map(|i| {
                     let b = reader.poly(params.basis(), &ids)?;
                     Ok(KeyDigit {
                         b,
-                        a: digit_uniform(params, &seed, g, i),
+                        a: digit_uniform(params, &seed, g, i, limbs),
                     })
                 })
                 .collect::<Result<_, CodecError>>()?;
@@ -264,6 +283,7 @@ impl GaloisKeys {
         }
         Ok(Self {
             params: params.clone(),
+            limbs,
             seed,
             keys,
             idle: Mutex::default(),
@@ -289,16 +309,34 @@ impl KeySet {
         elements: &[usize],
         rng: &mut SecretRng,
     ) -> Result<Self, RlweError> {
+        Self::generate_for(sk, elements, sk.params().q_len(), rng)
+    }
+
+    /// As [`KeySet::generate`] with Galois keys for ciphertexts of at most `limbs` primes.
+    ///
+    /// # Errors
+    /// As [`GaloisKeys::generate_for`].
+    pub fn generate_for(
+        sk: &SecretKey,
+        elements: &[usize],
+        limbs: usize,
+        rng: &mut SecretRng,
+    ) -> Result<Self, RlweError> {
         let public = PublicKey::generate(sk, rng);
         Ok(Self {
             public,
-            galois: GaloisKeys::generate(sk, elements, rng)?,
+            galois: GaloisKeys::generate_for(sk, elements, limbs, rng)?,
         })
     }
 
     /// Bytes of a key set for that many distinct elements.
     pub fn bytes(params: &RlweParams, elements: usize) -> usize {
-        let galois = GaloisKeys::payload_bytes(params, elements);
+        Self::bytes_for(params, elements, params.q_len())
+    }
+
+    /// As [`KeySet::bytes`] with Galois keys for ciphertexts of at most `limbs` primes.
+    pub fn bytes_for(params: &RlweParams, elements: usize, limbs: usize) -> usize {
+        let galois = GaloisKeys::payload_bytes(params, elements, limbs);
         crate::codec::HEADER_BYTES
             .saturating_add(PublicKey::payload_bytes(params))
             .saturating_add(galois)
@@ -307,7 +345,7 @@ impl KeySet {
     /// Encodes the key set.
     pub fn to_bytes(&self) -> Vec<u8> {
         let params = self.public.params();
-        let total = Self::bytes(params, self.galois.keys.len());
+        let total = Self::bytes_for(params, self.galois.keys.len(), self.galois.limbs);
         let mut out = Vec::with_capacity(total);
         write_header(
             &mut out,
@@ -329,15 +367,32 @@ impl KeySet {
         elements: &[usize],
         bytes: &[u8],
     ) -> Result<Self, RlweError> {
+        Self::from_bytes_for(params, elements, params.q_len(), bytes)
+    }
+
+    /// As [`KeySet::from_bytes`] with Galois keys for ciphertexts of at most `limbs` primes.
+    ///
+    /// # Errors
+    /// As there, and [`RlweError::LimbCount`].
+    pub fn from_bytes_for(
+        params: &Arc<RlweParams>,
+        elements: &[usize],
+        limbs: usize,
+        bytes: &[u8],
+    ) -> Result<Self, RlweError> {
         check_elements(params, elements)?;
+        check_count(params, limbs)?;
         let mut sorted = elements.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
-        let payload = PublicKey::payload_bytes(params)
-            .saturating_add(GaloisKeys::payload_bytes(params, sorted.len()));
+        let payload = PublicKey::payload_bytes(params).saturating_add(GaloisKeys::payload_bytes(
+            params,
+            sorted.len(),
+            limbs,
+        ));
         let mut reader = open_artefact(bytes, Kind::KeySet, params, payload)?;
         let public = PublicKey::read(params, &mut reader)?;
-        let galois = GaloisKeys::read(params, &sorted, &mut reader)?;
+        let galois = GaloisKeys::read(params, &sorted, limbs, &mut reader)?;
         reader.finish()?;
         Ok(Self { public, galois })
     }
@@ -358,8 +413,9 @@ fn digit_uniform(
     seed: &PublicSeed,
     element: usize,
     digit: usize,
+    limbs: usize,
 ) -> RnsPoly<Eval> {
-    let ids = params.extended_ids(params.q_len());
+    let ids = params.extended_ids(limbs);
     uniform(
         seed,
         StreamDomain::Galois { element, digit },
@@ -376,5 +432,16 @@ fn check_elements(params: &RlweParams, elements: &[usize]) -> Result<(), RlweErr
     let bad = elements.iter().find(|&&g| g % 2 == 0 || g >= 2 * n);
     bad.map_or(Ok(()), |&element| {
         Err(RlweError::NotAGaloisElement { element, n })
+    })
+}
+
+fn check_count(params: &RlweParams, limbs: usize) -> Result<(), RlweError> {
+    let available = params.q_len();
+    if (1..=available).contains(&limbs) {
+        return Ok(());
+    }
+    Err(RlweError::LimbCount {
+        given: limbs,
+        available,
     })
 }

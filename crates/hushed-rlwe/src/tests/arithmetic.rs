@@ -187,6 +187,40 @@ fn keys_serve_every_prefix_of_the_primes() {
     s.noise(&turned, &clear_automorphism(&x, 257, 64), 64);
 }
 
+/// Keys for two of three primes, after their bytes: shorter, equal in use, refused beyond.
+#[test]
+fn keys_for_short_ciphertexts() {
+    let mut s = setting(tiny(), 8);
+    let elements = [129, 257];
+    let set = KeySet::generate_for(&s.sk, &elements, 2, &mut s.rng).unwrap();
+    let bytes = set.to_bytes();
+    assert_eq!(bytes.len(), KeySet::bytes_for(&s.params, 2, 2));
+    assert!(bytes.len() < KeySet::bytes(&s.params, 2));
+    assert!(KeySet::from_bytes(&s.params, &elements, &bytes).is_err());
+    let read = KeySet::from_bytes_for(&s.params, &elements, 2, &bytes).unwrap();
+    assert_eq!(read.to_bytes(), bytes);
+    for limbs in [1, 2] {
+        let ell = if limbs == 1 { 24 } else { 64 };
+        let x = shares(&mut s.rng, 256, ell);
+        let ct = s.encrypt(&x, limbs, ell).expand();
+        let turned = automorphism(&ct, 257, &read.galois).unwrap();
+        let noise = s.noise(&turned, &clear_automorphism(&x, 257, ell), ell);
+        let bound = NoiseBound::fresh_secret().add(&NoiseBound::key_switch(&s.params, limbs));
+        assert!(noise <= bound.value(), "{noise} {bound:?}");
+    }
+    let x = shares(&mut s.rng, 256, 64);
+    let long = s.encrypt(&x, 3, 64).expand();
+    assert!(matches!(
+        automorphism(&long, 257, &read.galois),
+        Err(RlweError::LimbCount {
+            given: 3,
+            available: 2
+        })
+    ));
+    assert!(GaloisKeys::generate_for(&s.sk, &[5], 0, &mut s.rng).is_err());
+    assert!(GaloisKeys::generate_for(&s.sk, &[5], 4, &mut s.rng).is_err());
+}
+
 #[test]
 fn interleaving_noise_is_what_the_formula_says() {
     // One path through Figure 6 for a single ciphertext: b + Auto(b, N/h + 1), h = N/2 … 1, after 2^-8.

@@ -55,12 +55,12 @@ impl HeContext {
         let mut rng = rng.fork("session keys");
         let elements = params.interleave_elements(levels);
         let own = SecretKey::generate(&params, &mut rng);
-        let published = KeySet::generate(&own, &elements, &mut rng)?;
+        let published = KeySet::generate_for(&own, &elements, packing_limbs(&params), &mut rng)?;
         let bytes = Self::exchange_bytes(&params, levels);
         session.send_vec(KEYS, published.to_bytes())?;
         drop(published);
         let received = session.recv(KEYS, Expect::Exactly(bytes))?;
-        let peer = KeySet::from_bytes(&params, &elements, &received)?;
+        let peer = KeySet::from_bytes_for(&params, &elements, packing_limbs(&params), &received)?;
         Ok(Self {
             params,
             own,
@@ -72,7 +72,8 @@ impl HeContext {
 
     /// Payload bytes that each party sends in the exchange.
     pub fn exchange_bytes(params: &RlweParams, levels: u32) -> usize {
-        KeySet::bytes(params, params.interleave_elements(levels).len())
+        let elements = params.interleave_elements(levels).len();
+        KeySet::bytes_for(params, elements, packing_limbs(params))
     }
 
     /// The parameters.
@@ -107,4 +108,10 @@ impl HeContext {
     pub(crate) fn peer(&self) -> &KeySet {
         &self.peer
     }
+}
+
+/// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are for
+/// these alone, half the bytes of keys for three.
+pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
+    params.q_len().min(2)
 }

@@ -9,6 +9,7 @@
 //! Noise: a fresh error times a multiplier of at most m·nw non-zero coefficients a leaf, the switch of the modulus, the
 //! key switching of the interleaving tree; the response format adds its own and keeps the error of the shares within one.
 
+use super::context::packing_limbs;
 use super::error::HeError;
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, Wire};
 use crate::error::TwopcError;
@@ -60,7 +61,7 @@ impl Layout {
             ell: spec.ring_bits,
         };
         for product_limbs in 1..=params.q_len() {
-            for packing_limbs in 1..=product_limbs.min(2) {
+            for packing_limbs in 1..=product_limbs.min(packing_limbs(params)) {
                 match Self::with_limbs(params, spec, product_limbs, packing_limbs) {
                     Err(TwopcError::Rlwe(why @ RlweError::NoRoomForResponse { .. })) => {
                         refused = why
