@@ -124,3 +124,10 @@ pub fn holdings() -> (usize, usize) {
     let entries = |path| std::fs::read_dir(path).unwrap().count();
     (entries("/proc/self/fd"), entries("/proc/self/task"))
 }
+
+/// Memory of this process, in MiB.
+pub fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    (pages * 4096) >> 20
+}
