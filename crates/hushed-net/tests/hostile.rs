@@ -273,6 +273,32 @@ fn read_ahead_is_bounded_and_a_pause_of_our_own_is_not_silence() {
     drop(peer);
 }
 
+/// A frame costs memory also where it has no payload.
+#[test]
+fn empty_frames_fill_the_read_ahead_by_what_they_cost() {
+    const FRAMES: u32 = 60_000;
+    let limits = Limits {
+        read_ahead: 1 << 20,
+        ..patient(GENEROUS)
+    };
+    let (mut peer, mut session) = bare(limits);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for step in 0..FRAMES {
+                peer.write_all(&header(1, 0, 7, step, 0)).unwrap();
+            }
+        });
+        thread::sleep(SOON);
+        // 2^20 / 128 frames of 20 bytes, and the reader's buffer of 64 KiB.
+        let most = (1 << 20) / 128 * 20 + (1 << 16);
+        assert!(session.stats().wire_bytes_received <= most);
+        for _ in 0..FRAMES {
+            session.recv(K, Expect::Exactly(0)).unwrap();
+        }
+    });
+    drop(peer);
+}
+
 #[test]
 fn both_parties_waiting_in_memory_is_noticed_at_once() {
     let wait = |mut s: Session| s.recv(K, Expect::AtMost(1));

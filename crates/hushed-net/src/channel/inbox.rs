@@ -14,6 +14,17 @@ use super::Limits;
 use crate::frame::Frame;
 use crate::{NetError, PeerFault};
 
+/// What a queued frame costs beside its payload: its entry, in a queue that may be half empty after it has grown, and what the
+/// allocator adds to a small payload. More than a header has on the wire, so that a peer's many empty frames are
+/// bounded in memory and not in traffic.
+const FRAME_COST: u64 = 128;
+const _: () = assert!(FRAME_COST >= 2 * size_of::<Frame>() as u64 + 32);
+
+/// The memory that a frame with `length` payload bytes counts for.
+fn cost(length: u64) -> u64 {
+    FRAME_COST.saturating_add(length)
+}
+
 /// A queue bounded in bytes, with one reader at its entry and one session at its exit.
 pub(super) struct Inbox {
     state: Mutex<State>,
@@ -25,7 +36,7 @@ pub(super) struct Inbox {
 
 struct State {
     frames: VecDeque<Frame>,
-    /// Bytes of queued frames and of the one being read, unless it was asked for.
+    /// What the queued frames and the one being read cost.
     bytes: u64,
     /// The session waits for a frame, which may have so many payload bytes.
     wanted: Option<u64>,
@@ -76,8 +87,8 @@ impl Inbox {
         let mut state = self.lock();
         let result = loop {
             if let Some(frame) = state.frames.pop_front() {
-                state.bytes = state.bytes.saturating_sub(frame.wire_bytes());
                 let length = frame.payload.len() as u64;
+                state.bytes = state.bytes.saturating_sub(cost(length));
                 break if length > max {
                     Err(PeerFault::FrameTooLong { length, limit: max }.into())
                 } else {
@@ -161,14 +172,14 @@ impl Inbox {
         self.heard.store(micros, Ordering::Relaxed);
     }
 
-    /// For the reader: waits until a frame of `length` payload bytes may be read, and reserves its bytes.
+    /// For the reader: waits until a frame of `length` payload bytes may be read, and reserves what it costs.
     pub(super) fn admit(&self, length: u64) -> Result<(), NetError> {
         let mut state = self.lock();
         loop {
             if state.abandoned {
                 return Err(NetError::Closed);
             }
-            let bytes = state.bytes.saturating_add(length);
+            let bytes = state.bytes.saturating_add(cost(length));
             let asked = state.wanted.filter(|_| state.frames.is_empty());
             match asked {
                 Some(limit) if length > limit => {
@@ -185,17 +196,13 @@ impl Inbox {
             state.paused = false;
             self.hear();
         }
-        state.bytes = state.bytes.saturating_add(length);
+        state.bytes = state.bytes.saturating_add(cost(length));
         Ok(())
     }
 
     /// For the reader: an admitted frame is here.
     pub(super) fn push(&self, frame: Frame) {
         let mut state = self.lock();
-        // Admission counted the payload; the header is counted here so that many empty frames count as well.
-        state.bytes = state
-            .bytes
-            .saturating_add(frame.wire_bytes() - frame.payload.len() as u64);
         state.frames.push_back(frame);
         self.changed.notify_all();
     }

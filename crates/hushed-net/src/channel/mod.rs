@@ -87,7 +87,7 @@ pub struct Limits {
     pub until: Option<Instant>,
     /// Bytes of frames that may wait to be written. One frame is admitted however long it is.
     pub send_queue: usize,
-    /// Bytes of frames that may be read before a step asks for them. A longer frame waits for its step, which
+    /// Memory of frames that may be read before a step asks for them, an empty one counting as 128 bytes. A longer frame waits for its step, which
     /// says how long it may be.
     pub read_ahead: usize,
 }
