@@ -134,6 +134,7 @@ pub(crate) fn respond(
         let own = layout
             .format
             .answer(&packed, &he.peer().public, &used, rng, &mut frame)?;
+        let own = Zeroizing::new(own);
         session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);
     }
@@ -153,7 +154,7 @@ pub(crate) fn collect(
         let cells = wanted(plan, index);
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
         let bytes = session.recv(RESPONSE, Expect::Exactly(layout.format.bytes(used.len())))?;
-        let own = layout.format.open(&bytes, he.own(), &used)?;
+        let own = Zeroizing::new(layout.format.open(&bytes, he.own(), &used)?);
         scatter(&mut share, &cells, &own);
     }
     Ok(share)

@@ -18,6 +18,7 @@ use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// `batch` products of k×m by m×n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,9 +90,10 @@ pub fn matmul_shared(
         .chunks_exact(k * m)
         .zip(y.words().chunks_exact(m * n));
     for ((x, y), sum) in operands.zip(sum.chunks_exact_mut(k * n)) {
-        add(sum, &product(x, y, k, m, n));
+        add(sum, &Zeroizing::new(product(x, y, k, m, n)));
     }
-    add(&mut sum, &collect(&mut ctx.session, he, &layout)?);
+    let opened = Zeroizing::new(collect(&mut ctx.session, he, &layout)?);
+    add(&mut sum, &opened);
     Ok(Share::new(ring, sum))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | windows and counts from shapes | `window` |
+//! | windows and counts from shapes, and their cost | `window`, `price` |
 //! | matrices as polynomials and back | `encode` |
 //! | moduli, noise, formats | `layout` |
 //! | keys of a session | `context` |
@@ -22,6 +22,7 @@ pub mod linear;
 pub mod local;
 pub mod matmul;
 pub mod olt;
+pub mod price;
 mod product;
 pub mod window;
 

@@ -246,6 +246,7 @@ pub fn answer_products(
             let share = channel
                 .format
                 .answer(&product, &ole.peer.public, &mut rng, &mut frame)?;
+            let share = Zeroizing::new(share);
             slots.expose_mut().limb_mut(i).copy_from_slice(&share);
         }
         Ok((frame, ole.down(&lift, slots, y.len())?))
@@ -293,7 +294,7 @@ pub fn open_products(
             slots
                 .expose_mut()
                 .limb_mut(i)
-                .copy_from_slice(&channel.format.open(part, &ole.own)?);
+                .copy_from_slice(&Zeroizing::new(channel.format.open(part, &ole.own)?));
         }
         let count = ole.slots().min(n - block * ole.slots());
         words.extend_from_slice(&ole.down(&lift, slots, count)?);

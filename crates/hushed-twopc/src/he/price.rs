@@ -1,0 +1,120 @@
+//! What a plan costs: work and traffic, and the prices that steer the choice of windows.
+
+use super::interleave::automorphisms;
+use super::window::{OltPlan, OltShape, Packing, Window};
+
+/// What a ciphertext costs on the wire and which work a leaf means; fixed by the parameter preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Ring degree N.
+    pub degree: usize,
+    /// Bytes of one seeded input ciphertext.
+    pub input_bytes: u64,
+    /// Bytes of a response without its b coefficients.
+    pub response_bytes: u64,
+    /// Bits of one b coefficient in a response.
+    pub response_bits: u64,
+    /// Primes of the multiplication modulus.
+    pub product_limbs: u64,
+    /// Primes of the modulus in which leaves are interleaved.
+    pub packing_limbs: u64,
+}
+
+/// Prices in nanoseconds, measured on one core with the IFMA kernels. They only steer the choice of windows; both
+/// parties must use the same ones, so they belong to the protocol's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// One byte on the wire.
+    pub byte_ns: u64,
+    /// One automorphism with key switching, per packing prime.
+    pub automorphism_ns: u64,
+    /// One layer of a multiplier's transform, per product prime: ⌈log2(mw·nw)⌉ layers, the others are copies.
+    pub layer_ns: u64,
+    /// One ciphertext × plaintext product and accumulation, per product prime.
+    pub product_ns: u64,
+    /// One leaf's move from the product to the packing modulus, per dropped prime.
+    pub rescale_ns: u64,
+}
+
+/// The prices used by both parties: 200 Mbit/s, one core.
+pub const PRICES: Prices = Prices {
+    byte_ns: 40,
+    automorphism_ns: 85_000,
+    layer_ns: 700,
+    product_ns: 3_500,
+    rescale_ns: 85_000,
+};
+
+/// Work and traffic of a plan, exact except for time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanCost {
+    /// Ciphertexts sent by the owner of the encrypted operand.
+    pub inputs: u64,
+    /// Multiplier polynomials transformed.
+    pub transforms: u64,
+    /// Ciphertext × plaintext products.
+    pub products: u64,
+    /// Automorphisms with key switching.
+    pub automorphisms: u64,
+    /// Ciphertexts sent back.
+    pub responses: u64,
+    /// Bytes of all inputs.
+    pub bytes_in: u64,
+    /// Bytes of all responses.
+    pub bytes_out: u64,
+    /// Estimated time at [`PRICES`], nanoseconds.
+    pub nanoseconds: u64,
+}
+
+/// Everything in closed form; `bytes_out` without the rounding of each response to whole bytes.
+pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
+    let (OltShape { k, n, .. }, Window { mw, nw, .. }) = (plan.inner_shape(), plan.window());
+    let (_, mb, nb) = plan.blocks();
+    let leaves = plan.leaves() as u64;
+    let inputs = plan.inputs() as u64;
+    let responses = plan.responses() as u64;
+    let full = plan.leaves_per_response();
+    let rest = plan.leaves() % full;
+    // All responses but the last are alike.
+    let full_responses = (plan.leaves() / full) as u64;
+    let wanted = (plan.batch() * k * n) as u64;
+    let switched = match plan.packing() {
+        Packing::InterLeave => full_responses * automorphisms(full) + automorphisms(rest),
+        Packing::Krdy => 0,
+        // A tree over single coefficients.
+        Packing::PackLwes => wanted,
+    };
+    let products = leaves * mb as u64;
+    let transforms = (plan.batch() * mb * nb) as u64;
+    let bytes_in = inputs * wire.input_bytes;
+    let bytes_out = responses * wire.response_bytes + (wanted * wire.response_bits).div_ceil(8);
+    let layers = u64::from((mw * nw).next_power_of_two().ilog2()).max(5);
+    let dropped = wire.product_limbs - wire.packing_limbs;
+    let nanoseconds = (bytes_in + bytes_out)
+        .saturating_mul(PRICES.byte_ns)
+        .saturating_add(switched.saturating_mul(PRICES.automorphism_ns * wire.packing_limbs))
+        .saturating_add(transforms.saturating_mul(layers * PRICES.layer_ns * wire.product_limbs))
+        .saturating_add(products.saturating_mul(PRICES.product_ns * wire.product_limbs))
+        .saturating_add(leaves.saturating_mul(PRICES.rescale_ns * dropped));
+    PlanCost {
+        inputs,
+        transforms,
+        products,
+        automorphisms: switched,
+        responses,
+        bytes_in,
+        bytes_out,
+        nanoseconds,
+    }
+}
+
+/// Bytes of all responses: a header and the a part each, and b at the wanted coefficients, each response padded to
+/// whole bytes.
+pub(super) fn bytes_out(plan: &OltPlan, wire: &Wire) -> u64 {
+    (0..plan.responses())
+        .map(|index| {
+            let wanted = plan.wanted_in_response(index) as u64;
+            wire.response_bytes + (wanted * wire.response_bits).div_ceil(8)
+        })
+        .sum()
+}
