@@ -73,7 +73,7 @@ impl Metrics {
     }
 
     /// In the text format of Prometheus, version 0.0.4.
-    fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mut out = String::new();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut single = |name: &str, kind: &str, help: &str, value: String| {

@@ -4,8 +4,8 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -106,6 +106,10 @@ fn greetings_that_are_none() {
 
 /// A server of the test's own making: what a client says to it.
 fn against(play: impl FnOnce(&mut Session) + Send + 'static) -> ServeError {
+    against_with(|_, session| play(session))
+}
+
+fn against_with(play: impl FnOnce(&[u8], &mut Session) + Send + 'static) -> ServeError {
     let folder = tempfile::tempdir().unwrap();
     let identity = tls::load_or_create_dev_certificate(folder.path()).unwrap();
     let pin = Digest(identity.fingerprint()).to_string();
@@ -117,8 +121,8 @@ fn against(play: impl FnOnce(&mut Session) + Send + 'static) -> ServeError {
         let (socket, _) = listener.accept(|| false).unwrap().unwrap();
         let channel = server.accept(socket, Limits::session()).unwrap();
         let mut session = Session::new(Party::Server, Box::new(channel));
-        session.recv(wire::HELLO, Expect::AtMost(1024)).unwrap();
-        play(&mut session);
+        let hello = session.recv(wire::HELLO, Expect::AtMost(1024)).unwrap();
+        play(&hello, &mut session);
     });
     let error = refused(&config);
     thread.join().unwrap();
@@ -179,10 +183,33 @@ fn servers_that_are_none() {
     assert!(matches!(error, ServeError::WrongConfirmation), "{error}");
 }
 
+/// Somebody whom the client trusts passes its frames on to the server over a TLS connection of their own.
+#[test]
+fn a_relay_between_two_tls_connections_is_noticed() {
+    let server = Running::start(|_| ());
+    let mut far = raw(&server);
+    let (told, hear) = mpsc::channel();
+    let error = against_with(move |hello, near| {
+        far.send(wire::HELLO, hello).unwrap();
+        let reply = far.recv(wire::REPLY, Expect::AtMost(1024)).unwrap();
+        near.send(wire::REPLY, &reply).unwrap();
+        let confirm = near.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
+        far.send(wire::CONFIRM, &confirm).unwrap();
+        told.send(far.recv(wire::BUNDLE, Expect::AtMost(16 << 20)))
+            .unwrap();
+    });
+    assert_eq!(error.category(), Category::Network);
+    assert!(matches!(
+        hear.recv().unwrap(),
+        Err(NetError::PeerAborted { .. })
+    ));
+}
+
 /// Relays one connection to the server, but only so many bytes each way; then it breaks off, or falls silent.
 struct Cut {
     address: SocketAddr,
     up: Arc<AtomicU64>,
+    down: Arc<AtomicU64>,
     silent: Arc<AtomicBool>,
 }
 
@@ -190,32 +217,23 @@ impl Cut {
     fn before(server: SocketAddr, up: u64, down: u64, falls_silent: bool) -> Cut {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (counted, silent) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (up_count, hush) = (Arc::clone(&counted), Arc::clone(&silent));
+        let cut = Cut {
+            address,
+            up: Arc::default(),
+            down: Arc::default(),
+            silent: Arc::default(),
+        };
+        let (up_count, down_count) = (Arc::clone(&cut.up), Arc::clone(&cut.down));
+        let hush = Arc::clone(&cut.silent);
         thread::spawn(move || {
             let (near, _) = listener.accept().unwrap();
             let far = TcpStream::connect(server).unwrap();
-            let ends = (near.try_clone().unwrap(), far.try_clone().unwrap());
-            let other = (ends.1.try_clone().unwrap(), ends.0.try_clone().unwrap());
-            let silent = Arc::clone(&hush);
-            let back = thread::spawn(move || {
-                relay(
-                    &other.0,
-                    &other.1,
-                    down,
-                    falls_silent,
-                    &AtomicU64::new(0),
-                    &silent,
-                );
+            thread::scope(|scope| {
+                scope.spawn(|| relay(&far, &near, down, falls_silent, &down_count, &hush));
+                relay(&near, &far, up, falls_silent, &up_count, &hush);
             });
-            relay(&near, &far, up, falls_silent, &up_count, &hush);
-            back.join().unwrap();
         });
-        Cut {
-            address,
-            up: counted,
-            silent,
-        }
+        cut
     }
 }
 
@@ -257,57 +275,56 @@ fn relay(
     }
 }
 
-fn through(server: &Running, cut: &Cut) -> Result<(), ServeError> {
-    let mut config = server.client();
+fn through(config: &ClientConfig, cut: &Cut) -> Result<(), ServeError> {
+    let mut config = config.clone();
     config.server = cut.address.to_string();
     let mut client = Client::connect(&config)?;
     client.embed(&["hello private world"], TooLong::Refuse, None)?;
     client.close().map(drop)
 }
 
+/// Bytes of a whole session of one text: those that the client sends, those that it receives.
+fn whole(server: &Running) -> (u64, u64) {
+    let cut = Cut::before(server.address, u64::MAX, u64::MAX, false);
+    through(&server.client(), &cut).unwrap();
+    let read = |count: &AtomicU64| count.load(Ordering::SeqCst);
+    (read(&cut.up), read(&cut.down))
+}
+
+/// Tries until the server's only place is free: whoever had it before has just ended.
+fn once_admitted<T>(mut attempt: impl FnMut() -> Result<T, ServeError>) -> Result<T, ServeError> {
+    let mut result = attempt();
+    eventually("the place is free", || match result {
+        Err(ServeError::Refused(Refusal::TooManySessions { .. })) => {
+            result = attempt();
+            false
+        }
+        _ => true,
+    });
+    result
+}
+
 #[test]
 fn a_peer_that_breaks_off_anywhere_is_noticed_by_the_other() {
     let server = Running::start(|c| c.max_sessions = 1);
-    let whole = Cut::before(server.address, u64::MAX, u64::MAX, false);
-    eventually("a whole session", || through(&server, &whole).is_ok());
-    let total = whole.up.load(Ordering::SeqCst);
-    assert!(total > 5_000_000);
-    // In the TLS handshake, in the greeting, in keys, in correlations, in the text, in the last words.
+    let (all_up, all_down) = whole(&server);
+    // In the TLS handshake, in the greeting, in keys, in correlations, in the text.
     let early = [0, 1, 700, 1500, 2000, 2200, 2400, 10_000, 500_000];
-    let late = [8, 9, 12, 14, 15].map(|part| total / 16 * part);
-    for (index, up) in early
-        .into_iter()
-        .chain(late)
-        .chain([total - 200])
-        .enumerate()
-    {
-        // Every third time it is the server's bytes that end.
-        let (up, down) = if index % 3 == 2 {
-            (u64::MAX, up)
-        } else {
-            (up, u64::MAX)
-        };
-        let error = loop {
+    let late = |all: u64| [8, 9, 12, 14, 15].map(|part| all / 16 * part);
+    let up = early.into_iter().chain(late(all_up));
+    let down = early.into_iter().chain(late(all_down));
+    let cuts = up
+        .map(|up| (up, u64::MAX))
+        .chain(down.map(|down| (u64::MAX, down)));
+    for (up, down) in cuts {
+        let ended = once_admitted(|| {
             let cut = Cut::before(server.address, up, down, false);
-            match through(&server, &cut) {
-                Err(ServeError::Refused(Refusal::TooManySessions { .. })) => {
-                    // The one before has not quite ended: at most a moment.
-                    thread::sleep(Duration::from_millis(20));
-                }
-                other => break other.err(),
-            }
-        };
-        if let Some(error) = error {
-            assert_eq!(error.category(), Category::Network, "{up} {down}: {error}");
-        } else {
-            assert!(
-                up.min(down) + 400 >= total,
-                "{up} {down} of {total}: no error"
-            );
-        }
+            through(&server.client(), &cut)
+        });
+        let error = ended.expect_err("a session that was cut off");
+        assert_eq!(error.category(), Category::Network, "{up} {down}: {error}");
     }
-    // The only place is free again.
-    eventually("it serves", || server.connect().is_ok());
+    once_admitted(|| server.connect()).map(drop).unwrap();
 }
 
 #[test]
@@ -317,19 +334,25 @@ fn a_peer_that_falls_silent_is_given_up() {
         c.deadlines.silence = Duration::from_secs(2);
         c.deadlines.handshake = Duration::from_secs(2);
     });
-    for up in [1000, 1_000_000, 8_600_000] {
-        let cut = Cut::before(server.address, up, u64::MAX, true);
-        let mut config = server.client();
-        config.server = cut.address.to_string();
-        config.deadlines.silence = Duration::from_secs(2);
-        config.deadlines.handshake = Duration::from_secs(2);
-        let ended = Client::connect(&config)
-            .and_then(|mut client| client.embed(&["hello private world"], TooLong::Refuse, None));
-        let error = ended.err().unwrap();
+    let mut config = server.client();
+    config.deadlines.silence = Duration::from_secs(2);
+    config.deadlines.handshake = Duration::from_secs(2);
+    let (all, _) = whole(&server);
+    // In the handshake, in the keys, in the text.
+    for up in [1000, all / 4, all / 10 * 9] {
+        let ended = once_admitted(|| {
+            let cut = Cut::before(server.address, up, u64::MAX, true);
+            let ended = through(&config, &cut);
+            assert_eq!(
+                cut.silent.load(Ordering::SeqCst),
+                !matches!(ended, Err(ServeError::Refused(_))),
+            );
+            ended
+        });
+        let error = ended.expect_err("a session that fell silent");
         assert_eq!(error.category(), Category::Network, "{up}: {error}");
-        assert!(cut.silent.load(Ordering::SeqCst));
-        eventually("its place is free again", || server.connect().is_ok());
     }
+    once_admitted(|| server.connect()).map(drop).unwrap();
 }
 
 #[test]

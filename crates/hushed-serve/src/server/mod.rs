@@ -243,3 +243,44 @@ impl Shared {
         }
     }
 }
+
+#[cfg(all(test, feature = "client"))]
+mod tests {
+    use hushed_model::Matrix;
+    use hushed_model::testing::tiny_folder;
+
+    use super::*;
+    use crate::{Client, ClientConfig, ServerTrust, TooLong};
+
+    /// A defect is imitated by a matrix that is smaller than its layer says.
+    #[test]
+    fn a_panic_ends_one_session_and_not_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        let mut server = Server::bind(&config).unwrap();
+        let wrong = Arc::new(Matrix::zero(1, 32));
+        server.shared.layers = Arc::default();
+        server.shared.model.bert.layers[0].attention.query.weights = Some(wrong);
+        let pin = ServerTrust::Pin(server.fingerprint().to_string());
+        let client = ClientConfig::new(server.local_addr().to_string(), pin);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            for _ in 0..2 {
+                let mut client = Client::connect(&client).unwrap();
+                let error = client.embed(&["hello"], TooLong::Refuse, None).err();
+                assert_eq!(error.unwrap().name(), "peer-gone");
+            }
+            while server.shared.registry.len() > 0 {
+                thread::sleep(POLL);
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
+        let metrics = server.shared.metrics.render();
+        assert!(
+            metrics.contains("hushed_sessions_total{end=\"panic\"} 2"),
+            "{metrics}"
+        );
+    }
+}
