@@ -1,8 +1,9 @@
 //! The fixed-point formats of a two-party run, in one place, with the bounds that they rest on.
 //!
 //! BumbleBee (NDSS 2025) keeps 64-bit shares with 18 fraction bits throughout. Here the main ring has 48 bits and activations 16
-//! fraction bits: a linear layer's result then fits a response modulus of one 50-bit prime (half the bytes), and needs no truncation of
-//! its own, because whatever reads it wants fewer bits and going down is free. What overflows: |x| ≥ 2^13 in a residual or linear
+//! fraction bits: a response coefficient of a linear layer, over two 50-bit primes, is cut to 58 bits of a and 48 of b instead of
+//! 74 and 64 (one prime alone carries rings of at most 37 bits), and the result needs no truncation of its own, because whatever
+//! reads it wants fewer bits and going down is free. What overflows: |x| ≥ 2^13 in a residual or linear
 //! result; the largest that MiniLM shows is 223.
 
 use hushed_twopc::func::Format;
@@ -23,7 +24,7 @@ pub const EMBEDDING: Format = Format::new(48, 24);
 pub const TABLE_BITS: u32 = 28;
 /// Queries and keys in the product that gives scores: 24 fraction bits and |score·log₂e| < 2^9.
 pub const QUERY: Format = Format::new(35, 12);
-/// Exponentials, below 1.04, in the product with V.
+/// Exponentials, at most 1.012, in the product with V.
 pub const WEIGHED: Format = Format::new(40, 13);
 /// V in that product: |v| < 2^4·2^f holds sums over 256 keys in 38 bits.
 pub const VALUE: Format = Format::new(40, 12);
@@ -31,7 +32,7 @@ pub const VALUE: Format = Format::new(40, 12);
 pub const ATTENDED: Format = Format::new(33, 10);
 /// 1 / the row's sum.
 pub const INVERSE: Format = Format::new(33, 16);
-/// Bits of a row sum of exponentials: 256 keys of at most 1.04, with 13 fraction bits.
+/// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
 /// The answer where the folder asks for vectors of length one: their certified precision, and no bit more. Finer bits would show the
 /// grid of the fixed-point numbers behind it, and so the model.
