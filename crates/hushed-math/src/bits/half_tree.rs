@@ -21,8 +21,8 @@ const GROUP: usize = 32;
 /// Deepest tree; keeps positions well inside a word and trees inside the cache.
 pub const MAX_DEPTH: usize = 24;
 
-/// The tree expander; holds the expanded public permutation.
-pub struct HalfTree(AesKey);
+/// The tree expander over the public permutation.
+pub struct HalfTree(&'static AesKey);
 
 impl Default for HalfTree {
     fn default() -> Self {

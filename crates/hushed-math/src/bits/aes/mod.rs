@@ -1,10 +1,17 @@
 //! AES-128 on blocks: the cipher, the fixed-key correlation-robust hash, and one level of the
 //! half-tree, each in three kernels that give the same bytes.
 //!
-//! Hash (Guo, Katz, Wang, Yu, S&P 2020, the MMO construction over a linear orthomorphism):
-//! `H(i, x) = π(σ(x) ⊕ i) ⊕ σ(x) ⊕ i`, `σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi`, π = AES-128 under a public
-//! key. With inputs that are themselves blocks of correlated OTs (uniform up to `delta`) this is
-//! circular correlation robust, which is what semi-honest OT extension and the half-tree need.
+//! Hash: `H(i, x) = π(σ(x) ⊕ i) ⊕ σ(x) ⊕ i`, `σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi`, π = AES-128 under a
+//! public key. This is the circular correlation robust `MMO(x) = π(σ(x)) ⊕ σ(x)` of Guo, Katz, Wang
+//! and Yu (S&P 2020; one permutation, σ a linear orthomorphism) at a relabelled input:
+//! `H(i, x) = MMO(x ⊕ σ⁻¹(i))`. The tweak makes equal blocks at different indices hash differently and
+//! does no more.
+//!
+//! It is *not* that paper's tweakable hash `π(π(x) ⊕ i) ⊕ π(x)`, which takes two permutations and stands
+//! inputs that an adversary chooses: here `H(i, x) = H(j, x ⊕ σ⁻¹(i ⊕ j))` for everybody to see. What
+//! makes one permutation enough is where inputs come from: blocks of correlated OTs and nodes of trees
+//! made by semi-honest parties, pseudo-random (up to `delta`) and chosen by nobody, so that two inputs of π
+//! meet only by chance, among 2^128. Parties that could choose their blocks would need the other hash.
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
@@ -14,6 +21,7 @@ mod vaes;
 
 use super::Block;
 use crate::cpu::Cpu;
+use std::sync::LazyLock;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Key of the public permutation: the first 128 fraction bits of π, big-endian as read.
@@ -49,9 +57,10 @@ impl AesKey {
         Self::with_cpu(key, Cpu::get())
     }
 
-    /// The public permutation π of the hash.
-    pub(crate) fn fixed() -> Self {
-        Self::new(FIXED_KEY)
+    /// The public permutation π of the hash, expanded once a process.
+    pub(crate) fn fixed() -> &'static Self {
+        static FIXED: LazyLock<AesKey> = LazyLock::new(|| AesKey::new(FIXED_KEY));
+        &FIXED
     }
 
     /// Expands `key` for the best kernel that `cpu` allows: one block an instruction (AES-NI), four
