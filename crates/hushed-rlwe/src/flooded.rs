@@ -150,7 +150,7 @@ impl FloodedFormat {
         }
         let (mut b, mut a) = key.add_zero(ct.clone(), rng)?;
         let t = self.masked.modulus();
-        let mut share = vec![0; self.params.n()];
+        let mut share = Zeroizing::new(vec![0; self.params.n()]);
         sample::uniform(rng, t, &mut share);
         let mask = SecretPoly::new(self.masked.scale_up(&share)?);
         b.add_assign(mask.expose());
@@ -161,7 +161,7 @@ impl FloodedFormat {
             a = a.divide_by_last_and_round();
         }
         self.truncation.write(&b, &a, &self.used, out)?;
-        Ok(share)
+        Ok(std::mem::take(&mut *share))
     }
 
     /// Opens one response of exactly [`FloodedFormat::bytes`] bytes: the opener's share of all coefficients, modulo t.
@@ -170,7 +170,8 @@ impl FloodedFormat {
     /// [`RlweError::Codec`] for bytes of another length or with values out of range.
     pub fn open(&self, bytes: &[u8], key: &SecretKey) -> Result<Vec<u64>, RlweError> {
         let (b, a) = self.truncation.read(bytes, &self.used)?;
-        self.opened.scale_down(&key.phase(b, a)?)
+        let phase = SecretPoly::new(key.phase(b, a)?);
+        self.opened.scale_down(phase.expose())
     }
 
     /// Uniform integers in [−2^F, 2^F) under all primes.

@@ -34,7 +34,8 @@
 use std::sync::Arc;
 
 use hushed_math::rng::SecretRng;
-use hushed_math::{Coeff, RnsPoly};
+use hushed_math::{Coeff, RnsPoly, SecretPoly};
+use zeroize::Zeroizing;
 
 use crate::ciphertext::Ciphertext;
 use crate::error::RlweError;
@@ -199,15 +200,16 @@ impl ResponseFormat {
                 available: self.input_limbs,
             });
         }
+        // Both parts are switched, hidden and masked where they lie: no memory keeps them unmasked.
         let switched = modulus_switch(&self.params, ct.clone(), self.limbs())?;
         let (mut b, a) = key.add_zero(switched, rng)?;
         let mask = self.mask(rng);
-        b.add_assign(&mask);
-        let mut share = self.scale.scale_down_at(&mask, used.as_slice())?;
+        b.add_assign(mask.expose());
+        let mut share = Zeroizing::new(self.scale.scale_down_at(mask.expose(), used.as_slice())?);
         let ring = u64::MAX >> (64 - self.ell());
         share.iter_mut().for_each(|v| *v = v.wrapping_neg() & ring);
         self.truncation.write(&b, &a, used.as_slice(), out)?;
-        Ok(share)
+        Ok(std::mem::take(&mut *share))
     }
 
     /// Opens one response of exactly [`ResponseFormat::bytes`] bytes: the opener's share of the coefficients at `used`.
@@ -221,16 +223,17 @@ impl ResponseFormat {
         used: &Positions,
     ) -> Result<Vec<u64>, RlweError> {
         let (b, a) = self.truncation.read(bytes, used.as_slice())?;
-        let phase = key.phase(b, a)?;
-        self.scale.scale_down_at(&phase, used.as_slice())
+        let phase = SecretPoly::new(key.phase(b, a)?);
+        self.scale.scale_down_at(phase.expose(), used.as_slice())
     }
 
     /// Uniform on R_Q'.
-    fn mask(&self, rng: &mut SecretRng) -> RnsPoly<Coeff> {
+    fn mask(&self, rng: &mut SecretRng) -> SecretPoly<Coeff> {
         let ids = self.params.ciphertext_ids(self.limbs());
-        let mut mask = RnsPoly::zero(self.params.basis(), &ids);
+        let mut mask = SecretPoly::new(RnsPoly::zero(self.params.basis(), &ids));
         for &id in &ids {
-            hushed_math::sample::uniform(rng, self.params.basis().modulus(id), mask.limb_mut(id));
+            let limb = mask.expose_mut().limb_mut(id);
+            hushed_math::sample::uniform(rng, self.params.basis().modulus(id), limb);
         }
         mask
     }
