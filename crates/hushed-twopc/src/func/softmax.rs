@@ -25,11 +25,11 @@ pub const SCORES: Format = Format::new(23, Y.frac);
 const COARSE: Format = Format::new(17, 6);
 /// Above this, 2^−y counts as zero.
 const CLIP: f64 = 15.5;
-/// Low bits that the comparison with [`CLIP`] ignores: it is exact to 1/8, and CLIP + 1/8 < 16.
+/// Low bits that the comparison with [`CLIP`] ignores: it is exact to half their weight, 1/16, and CLIP + 1/16 < 16.
 const CLIP_DROP: u32 = 9;
 
-/// 2^(s − max) of every element of `rows` × `cols` scores in [`SCORES`], up to one common factor a row between 1/2 and 1; result in
-/// `to`, not negative, at most 1.03.
+/// 2^(s − max) of every element of `rows` × `cols` scores in [`SCORES`], up to one common factor a row between
+/// 2^(−1/64) and 2^(1/64), as the maximum is off by less than 1/64; result in `to`, not negative, at most 1.012.
 pub fn exponentials(
     ctx: &mut Ctx,
     scores: &Share,
@@ -95,6 +95,25 @@ mod tests {
     use super::*;
     use crate::testing::{assert_cost, reveal, run_counted, share};
     use hushed_math::rng::SecretRng;
+
+    #[test]
+    fn no_result_is_far_above_one() {
+        // Scores so close that any of a row may win, each under its own sharing: every rounding of the maximum occurs.
+        let (rows, cols) = (1500, 4);
+        let mut next = SecretRng::insecure_from_seed(12);
+        let words: Vec<u64> = (0..rows * cols)
+            .map(|_| SCORES.ring.reduce(next.next_u64() % 256))
+            .collect();
+        let to = Format::new(40, 14);
+        let (client, server) = share(SCORES.ring, &words, 5);
+        let (a, b, _) = run_counted(
+            move |ctx| exponentials(ctx, &client, rows, cols, to),
+            move |ctx| exponentials(ctx, &server, rows, cols, to),
+        );
+        let e = reveal(&a.unwrap(), &b.unwrap());
+        let largest = e.iter().map(|&w| to.decode(w)).fold(0.0, f64::max);
+        assert!(largest <= 1.012, "{largest}");
+    }
 
     #[test]
     fn rows_against_the_clear() {
