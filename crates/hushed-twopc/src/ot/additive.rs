@@ -312,8 +312,12 @@ fn make_choice(
     if count == 0 {
         return Ok(kept);
     }
+    // Whole at once: growing would leave choices behind.
+    let words = choice.shape.planes() as usize * choice.shape.words();
+    kept.c.reserve_exact(words);
+    kept.e.reserve_exact(words);
     let rows = rows_a_chunk(messages);
-    let mut pads = vec![0u64; rows * messages];
+    let mut pads = SecretWords::from(vec![0u64; rows * messages]);
     let mut hashed = [Block::ZERO; CHUNK];
     let planes = choice.planes.chunks_exact(choice.shape.words());
     for (j, x) in (0..choice.shape.planes()).zip(planes) {
@@ -336,7 +340,6 @@ fn make_choice(
         kept.c.extend_from_slice(&c);
         kept.e.extend_from_slice(&e);
     }
-    wipe(&mut pads);
     Block::wipe(&mut hashed);
     Ok(kept)
 }

@@ -67,7 +67,7 @@ impl BaseSender {
     }
 }
 
-/// The receiver's whole part: `choices` in, (one key a transfer, its message of 32 bytes a transfer)
+/// The receiver's whole part: `count` choices in, one after the other so that no list of them stays in memory; (one key a transfer, its message of 32 bytes a transfer)
 /// out.
 ///
 /// # Errors
@@ -76,7 +76,8 @@ impl BaseSender {
 pub fn receive(
     id: SessionId,
     sender_message: &[u8],
-    choices: &[Choice],
+    choices: impl Iterator<Item = Choice>,
+    count: usize,
     rng: &mut SecretRng,
 ) -> Result<(Zeroizing<Vec<Block>>, Vec<u8>), TwopcError> {
     let sender_message: [u8; POINT_BYTES] = sender_message.try_into().map_err(|_| BAD_POINT)?;
@@ -84,11 +85,11 @@ pub fn receive(
     if a == RistrettoPoint::identity() {
         return Err(BAD_POINT);
     }
-    let mut keys = Zeroizing::new(Vec::with_capacity(choices.len()));
-    let mut message = Vec::with_capacity(choices.len() * POINT_BYTES);
-    for (index, choice) in choices.iter().enumerate() {
+    let mut keys = Zeroizing::new(Vec::with_capacity(count));
+    let mut message = Vec::with_capacity(count * POINT_BYTES);
+    for (index, choice) in choices.take(count).enumerate() {
         let mut b = random_scalar(rng);
-        let shift = RistrettoPoint::conditional_select(&RistrettoPoint::identity(), &a, *choice);
+        let shift = RistrettoPoint::conditional_select(&RistrettoPoint::identity(), &a, choice);
         let point = (RISTRETTO_BASEPOINT_TABLE * &b + shift)
             .compress()
             .to_bytes();
@@ -141,9 +142,9 @@ mod tests {
         let mut rng = SecretRng::insecure_from_seed(5);
         let mut rng_r = SecretRng::insecure_from_seed(6);
         let choices: Vec<bool> = (0..20).map(|i| i * 7 % 3 == 1).collect();
-        let bits: Vec<Choice> = choices.iter().map(|c| Choice::from(*c as u8)).collect();
+        let bits = choices.iter().map(|c| Choice::from(*c as u8));
         let sender = BaseSender::new(id_s, &mut rng);
-        let (got, message) = receive(id_r, sender.message(), &bits, &mut rng_r).unwrap();
+        let (got, message) = receive(id_r, sender.message(), bits, 20, &mut rng_r).unwrap();
         assert_eq!(message.len(), 20 * POINT_BYTES);
         let keys = sender.finish(&message).unwrap();
         (keys.to_vec(), got.to_vec(), choices)
@@ -173,9 +174,8 @@ mod tests {
     #[test]
     fn foreign_points_are_checked() {
         let mut rng = SecretRng::insecure_from_seed(7);
-        let c = [Choice::from(0)];
         for bad in [&[0xff; 32][..], &[0; 32], &[1; 31], &[]] {
-            assert!(receive([0; 32], bad, &c, &mut rng).is_err());
+            assert!(receive([0; 32], bad, [Choice::from(0)].into_iter(), 1, &mut rng).is_err());
         }
         for bad in [&[0xff; 32][..], &[0; 33]] {
             assert!(BaseSender::new([0; 32], &mut rng).finish(bad).is_err());

@@ -89,6 +89,36 @@ impl Drop for CotRecv {
     }
 }
 
+/// Blocks that are wiped when dropped, as fast as they are made.
+pub(crate) struct SecretBlocks(Vec<Block>);
+
+impl SecretBlocks {
+    /// `n` zeros.
+    pub(crate) fn zero(n: usize) -> SecretBlocks {
+        SecretBlocks(vec![Block::ZERO; n])
+    }
+}
+
+impl core::ops::Deref for SecretBlocks {
+    type Target = [Block];
+
+    fn deref(&self) -> &[Block] {
+        &self.0
+    }
+}
+
+impl core::ops::DerefMut for SecretBlocks {
+    fn deref_mut(&mut self) -> &mut [Block] {
+        &mut self.0
+    }
+}
+
+impl Drop for SecretBlocks {
+    fn drop(&mut self) {
+        Block::wipe(&mut self.0);
+    }
+}
+
 /// Checks the correlation of both halves in the clear; the one oracle of every source's tests.
 ///
 /// # Panics

@@ -15,14 +15,16 @@
 //!
 //! Bytes: chooser 4·⌈n/8⌉, holder ⌈15·n·ℓ/8⌉. Two messages in sequence.
 
+use super::SecretBlocks;
 use super::additive::low_bits;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::share::{Ring, wipe};
+use crate::share::{Ring, SecretWords, wipe};
 use crate::wire;
 use hushed_math::bits::{Block, hash_blocks};
 use hushed_net::{Kind, Party};
+use zeroize::Zeroizing;
 
 const CHOICE: Kind = Kind(0x0330);
 const ENTRIES: Kind = Kind(0x0331);
@@ -51,8 +53,8 @@ pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>
     if n == 0 {
         return Ok(Vec::new());
     }
-    let mut place = vec![0u8; n];
-    let mut folded = vec![Block::ZERO; n];
+    let mut place = Zeroizing::new(vec![0u8; n]);
+    let mut folded = SecretBlocks::zero(n);
     let mut message = Vec::with_capacity(4 * n.div_ceil(8));
     let mut first = 0;
     for k in 0..4 {
@@ -73,7 +75,7 @@ pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>
         }
     }
     ctx.session.send_vec(CHOICE, message)?;
-    let mut pads = vec![Block::ZERO; n];
+    let mut pads = SecretBlocks::zero(n);
     hash_blocks(first, &folded, &mut pads);
 
     let len = wire::packed_len(15 * n, ring.bits());
@@ -87,12 +89,8 @@ pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>
         });
         own.fold(pad.low_u64(), u64::wrapping_add)
     };
-    let rows = entries.chunks_exact(15).zip(&place).zip(&pads);
-    let out = rows.map(pick).collect();
-    place.fill(0);
-    Block::wipe(&mut folded);
-    Block::wipe(&mut pads);
-    Ok(out)
+    let rows = entries.chunks_exact(15).zip(place.iter()).zip(pads.iter());
+    Ok(rows.map(pick).collect())
 }
 
 /// The holder's shares; `entries` holds sixteen words an element.
@@ -101,7 +99,7 @@ pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u6
     if n == 0 {
         return Ok(Vec::new());
     }
-    let mut folded = vec![Block::ZERO; n];
+    let mut folded = SecretBlocks::zero(n);
     let mut first = 0;
     for k in 0..4 {
         let cot = ctx.ot.send(&mut ctx.session, n)?;
@@ -112,7 +110,7 @@ pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u6
             *f ^= times_x(*b, k);
         }
     }
-    let offsets = multiples(ctx.ot.delta());
+    let offsets = Zeroizing::new(multiples(ctx.ot.delta()));
     let choice = wire::recv_exactly(&mut ctx.session, CHOICE, 4 * n.div_ceil(8))?;
     let mut choice = choice.as_slice();
     let mut e = Vec::with_capacity(4);
@@ -120,13 +118,13 @@ pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u6
         e.push(wire::bits_from(wire::take(&mut choice, n.div_ceil(8))?, n));
     }
 
-    let mut shares = Vec::with_capacity(n);
+    let mut shares = SecretWords::with_room(n);
     let mut masked = vec![0u64; 15 * n];
     let mut inputs = [Block::ZERO; CHUNK];
     let mut pads = vec![[Block::ZERO; CHUNK]; PLACES];
     for (k, chunk) in folded.chunks(CHUNK).enumerate() {
         let start = k * CHUNK;
-        for (pads, offset) in pads.iter_mut().zip(&offsets) {
+        for (pads, offset) in pads.iter_mut().zip(offsets.iter()) {
             for (x, b) in inputs.iter_mut().zip(chunk) {
                 *x = *b ^ *offset;
             }
@@ -152,11 +150,11 @@ pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u6
         }
     }
     let message = wire::pack(&masked, ring.bits());
-    ctx.session.send_vec(ENTRIES, message)?;
-    Block::wipe(&mut folded);
+    // The pads first: sending may fail.
     Block::wipe(&mut inputs);
     pads.iter_mut().for_each(|p| Block::wipe(p));
-    Ok(shares)
+    ctx.session.send_vec(ENTRIES, message)?;
+    Ok(shares.into_words())
 }
 
 /// row\[j\] ↔ row\[j ⊕ 2^bit\] if `swap` is 1.

@@ -29,6 +29,7 @@ use hushed_math::rng::SecretRng;
 use hushed_net::{Expect, Kind, Party, Session};
 use sha2::{Digest, Sha256};
 use start::{StartReceiver, StartSender};
+use zeroize::Zeroizing;
 
 const HELLO: Kind = Kind(0x0340);
 const BASE: Kind = Kind(0x0341);
@@ -338,7 +339,7 @@ impl Stock {
     /// The next `n` OTs and the tweak of the first.
     fn hand_out(&mut self, n: usize, end: &mut impl End) -> Result<(Vec<Block>, u64), TwopcError> {
         let first_index = self.handed_out;
-        let mut out = Vec::with_capacity(n);
+        let mut out = Zeroizing::new(Vec::with_capacity(n));
         while out.len() < n {
             if self.next == self.outputs.len() {
                 self.refill(end)?;
@@ -352,7 +353,7 @@ impl Stock {
             self.next += take;
         }
         self.handed_out += n as u64;
-        Ok((out, first_index))
+        Ok((core::mem::take(&mut *out), first_index))
     }
 }
 

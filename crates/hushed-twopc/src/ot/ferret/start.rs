@@ -59,7 +59,7 @@ pub(super) const POINTS_BYTES: usize = BASE * POINT_BYTES;
 
 /// The COT sender after its only message, waiting for the columns.
 pub(super) struct StartSender {
-    delta: Block,
+    delta: Zeroizing<Block>,
     keys: Zeroizing<Vec<Block>>,
 }
 
@@ -72,10 +72,10 @@ impl StartSender {
         rng: &mut SecretRng,
     ) -> Result<(Self, Vec<u8>), TwopcError> {
         // The key of the side that is *not* on the path to the punctured seed, level by level.
-        let choices: Vec<Choice> = levels()
-            .map(|(d, level)| Choice::from(u8::from(!delta_bit(delta, d, level))))
-            .collect();
-        let (keys, message) = base::receive(id, first, &choices, rng)?;
+        let delta = Zeroizing::new(delta);
+        let choices =
+            levels().map(|(d, level)| Choice::from(u8::from(!delta_bit(*delta, d, level))));
+        let (keys, message) = base::receive(id, first, choices, BASE, rng)?;
         Ok((StartSender { delta, keys }, message))
     }
 
@@ -91,7 +91,7 @@ impl StartSender {
         let mut stream = Zeroizing::new(vec![Block::ZERO; stride]);
         let (mut keys, mut trees) = (self.keys.as_slice(), trees.as_slice());
         for d in 0..DIGITS {
-            let (h, digit) = (width(d), digit(self.delta, d));
+            let (h, digit) = (width(d), digit(*self.delta, d));
             let (own_keys, own_trees);
             (own_keys, keys) = keys.split_at(h);
             (own_trees, trees) = trees.split_at(2 * h);
@@ -204,6 +204,8 @@ fn add_by_bits(out: &mut [Block], stream: &[Block], bits: u64) {
 fn rows(matrix: &[Block], n: usize) -> Vec<Block> {
     let mut out = vec![Block::ZERO; matrix.len()];
     transpose_columns(matrix, &mut out);
+    // The rows beyond n are as secret, and truncation leaves them in memory.
+    Block::wipe(&mut out[n..]);
     out.truncate(n);
     out
 }
