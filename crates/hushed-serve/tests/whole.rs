@@ -103,3 +103,24 @@ fn a_bundle_is_fetched_once_and_can_be_pinned() {
     config.bundle = Some(BundlePin::Hash(hash));
     assert_eq!(received(&config), (first, hash));
 }
+
+#[test]
+fn several_clients_at_once_get_each_their_own_answer() {
+    let server = Running::start(|c| c.max_sessions = 3);
+    let model = Model::load(&server.folder.path().join("model")).unwrap();
+    std::thread::scope(|scope| {
+        for text in TEXTS {
+            let (server, model) = (&server, &model);
+            scope.spawn(move || {
+                let mut client = server.connect().unwrap();
+                for text in [text, "and one more"] {
+                    let answer = client.embed(&[text], TooLong::Refuse, None).unwrap();
+                    let ids = model.tokens(text, TooLong::Refuse).unwrap();
+                    let clear = model.embed(vec![ids]).unwrap().remove(0);
+                    assert!(cosine(&clear, &answer[0].values) > 0.999);
+                }
+                client.close().unwrap();
+            });
+        }
+    });
+}

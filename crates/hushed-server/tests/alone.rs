@@ -4,8 +4,12 @@
 //! Built alone, because cargo unites the features of everything that one command builds: `cargo test --workspace` makes a server with the
 //! client's code in it, which nobody installs.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+
+use hushed_model::testing::tiny_folder;
+use hushed_serve::{Client, ClientConfig, ServerTrust, TooLong};
 
 /// What `hushed-serve/src/client.rs` leaves in every program that links it.
 const MARKER: &str = "hushed-serve client is here";
@@ -62,4 +66,34 @@ fn built_alone_it_serves_and_has_no_client_code() {
     let (code, message) = run(&binary, &["/nonexistent/model", "--listen", "0.0.0.0:0"]);
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("token file"), "{message}");
+    serves(&binary);
+}
+
+/// Starts it as an operator would, asks it one text, and ends it by SIGTERM.
+fn serves(binary: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_folder(folder.path()).unwrap();
+    let mut server = Command::new(binary)
+        .arg(folder.path())
+        .args(["--listen", "127.0.0.1:0", "--cert-dir"])
+        .arg(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut last_word = || {
+        let line = lines.next().unwrap().unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
+    };
+    let (address, pin, bundle) = (last_word(), last_word(), last_word());
+    let config = ClientConfig::new(address, ServerTrust::Pin(pin));
+    let mut client = Client::connect(&config).unwrap();
+    assert_eq!(client.bundle_hash().to_string(), bundle);
+    let answers = client.embed(&["hello"], TooLong::Refuse, None).unwrap();
+    assert_eq!(answers[0].values.len(), 32);
+    client.close().unwrap();
+    let killed = Command::new("kill").arg(server.id().to_string()).status();
+    assert!(killed.unwrap().success());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }
