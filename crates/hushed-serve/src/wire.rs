@@ -4,10 +4,15 @@
 //! [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can tell each other so.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod refusal;
+
 use hushed_net::Kind;
 
 use crate::bundle::Digest;
 use crate::token::{MAX_TOKEN_BYTES, Token};
+
+pub use refusal::Refusal;
+pub(crate) use refusal::{ABORT, ABORT_STOPPING};
 
 /// The version of these messages and of their order.
 pub const VERSION: u16 = 1;
@@ -31,12 +36,11 @@ pub const ANSWER: Kind = Kind(0x0106);
 /// Most bytes of any hello or reply, of this version or a later one.
 pub const MAX_GREETING: usize = 1024;
 /// Most bytes of an answer.
-pub const MAX_ANSWER: usize = 1 + REFUSAL_BYTES;
+pub const MAX_ANSWER: usize = 1 + refusal::BYTES;
 /// Bytes of a request.
 pub const REQUEST_BYTES: usize = 5;
 /// Bytes of a client's confirmation.
 pub const CONFIRM_BYTES: usize = 33;
-const REFUSAL_BYTES: usize = 2 + 4 + 32;
 
 /// Why bytes are not the message that was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,122 +70,6 @@ pub enum WireFault {
         /// The field.
         field: &'static str,
     },
-}
-
-/// Why a server will not go on. The client shows it; it says nothing about any text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The ends speak different versions of these messages.
-    #[error(
-        "it speaks version {server} and this client version {VERSION}; use the same release on both sides"
-    )]
-    OtherVersion {
-        /// The server's.
-        server: u16,
-    },
-    /// The ends disagree on formats or cryptographic parameters.
-    #[error("its plan is {server}, not this client's; use the same release on both sides")]
-    OtherPlan {
-        /// The server's.
-        server: Digest,
-    },
-    /// The client insists on another model.
-    #[error(
-        "it offers the bundle {server}, not the pinned one; fetch the new bundle from its operator if the change is meant"
-    )]
-    OtherBundle {
-        /// The server's.
-        server: Digest,
-    },
-    /// It lets in nobody without a token.
-    #[error("it asks for a bearer token; give the one that its operator issued")]
-    NoToken,
-    /// The token is not on its list.
-    #[error("it does not know this bearer token; check it with the server's operator")]
-    BadToken,
-    /// It serves as many sessions as it may.
-    #[error("it already serves {limit} session(s), its limit; try again later")]
-    TooManySessions {
-        /// Its limit.
-        limit: u32,
-    },
-    /// The text has more tokens than it takes.
-    #[error("it takes texts of at most {limit} tokens; shorten the text or split it")]
-    TooLong {
-        /// Its limit.
-        limit: u32,
-    },
-    /// The session has had all its texts.
-    #[error("it takes at most {limit} texts a session; start another session for the rest")]
-    TooManyTexts {
-        /// Its limit.
-        limit: u32,
-    },
-    /// It is shutting down.
-    #[error("it is shutting down; try again later")]
-    Stopping,
-    /// A reason that this release does not know.
-    #[error("it gave the unknown reason {code}; is it of a later release?")]
-    Unknown {
-        /// The number.
-        code: u16,
-    },
-}
-
-/// The code with which a stopping server aborts a session between two texts.
-pub(crate) const ABORT_STOPPING: u16 = 9;
-/// The code with which either side aborts when it cannot go on and the other need not know why.
-pub(crate) const ABORT: u16 = 1;
-
-impl Refusal {
-    /// Code, number, digest: whatever a reason does not use is zero.
-    fn parts(&self) -> (u16, u32, Digest) {
-        let none = Digest::ZERO;
-        match *self {
-            Self::OtherVersion { server } => (1, server.into(), none),
-            Self::OtherPlan { server } => (2, 0, server),
-            Self::OtherBundle { server } => (3, 0, server),
-            Self::NoToken => (4, 0, none),
-            Self::BadToken => (5, 0, none),
-            Self::TooManySessions { limit } => (6, limit, none),
-            Self::TooLong { limit } => (7, limit, none),
-            Self::TooManyTexts { limit } => (8, limit, none),
-            Self::Stopping => (ABORT_STOPPING, 0, none),
-            Self::Unknown { code } => (code, 0, none),
-        }
-    }
-
-    fn from_parts(code: u16, number: u32, digest: Digest) -> Self {
-        match code {
-            1 => Self::OtherVersion {
-                server: u16::try_from(number).unwrap_or(u16::MAX),
-            },
-            2 => Self::OtherPlan { server: digest },
-            3 => Self::OtherBundle { server: digest },
-            4 => Self::NoToken,
-            5 => Self::BadToken,
-            6 => Self::TooManySessions { limit: number },
-            7 => Self::TooLong { limit: number },
-            8 => Self::TooManyTexts { limit: number },
-            ABORT_STOPPING => Self::Stopping,
-            code => Self::Unknown { code },
-        }
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        let (code, number, digest) = self.parts();
-        out.extend_from_slice(&code.to_le_bytes());
-        out.extend_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(&digest.0);
-    }
-
-    fn read(reader: &mut Reader<'_>) -> Result<Self, WireFault> {
-        let code = u16::from_le_bytes(reader.array("code")?);
-        let number = u32::from_le_bytes(reader.array("number")?);
-        let digest = Digest(reader.array("digest")?);
-        Ok(Self::from_parts(code, number, digest))
-    }
 }
 
 /// The client's first message. No `Debug`: it carries the token.
