@@ -1,10 +1,13 @@
 //! `hushed doctor`: can this machine run Hushed, and how fast will it be?
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use hushed_math::cpu::Cpu;
+use hushed_net::channel::tcp;
+use hushed_net::channel::tls::load_or_create_dev_certificate;
+use hushed_net::{Expect, Kind, Limits, Listener, NetError, Party, Session};
+use hushed_net::{TlsClient, TlsServer, Trust};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -15,7 +18,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// A server of the reference model needs about this much.
 const ENOUGH_MEMORY: u64 = 2 << 30;
 
-/// Test this machine: processor kernels, cores, memory, loopback network
+/// Test this machine: processor kernels, cores, memory, a TLS session over loopback
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hushed doctor\n  hushed doctor --json")]
 pub struct Args {}
@@ -29,7 +32,7 @@ struct Finding {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let findings = [kernels(), cores(), memory(), loopback()];
+        let findings = [kernels(), cores(), memory(), session()];
         for finding in &findings {
             let object =
                 json!({ "check": finding.name, "ok": finding.good, "detail": finding.detail });
@@ -48,29 +51,20 @@ impl Args {
     }
 }
 
-/// Which instruction sets are here. Their absence costs time and nothing else.
+/// Which kernels run. The portable ones cost time and nothing else.
 fn kernels() -> Finding {
-    #[cfg(target_arch = "x86_64")]
-    let (fast, missing) = {
-        let wanted = [
-            ("avx512f", is_x86_feature_detected!("avx512f")),
-            ("avx512ifma", is_x86_feature_detected!("avx512ifma")),
-            ("avx512vbmi", is_x86_feature_detected!("avx512vbmi")),
-            ("vaes", is_x86_feature_detected!("vaes")),
-        ];
-        let missing: Vec<&str> = wanted
-            .iter()
-            .filter(|(_, here)| !here)
-            .map(|(name, _)| *name)
-            .collect();
-        (missing.is_empty(), missing.join(", "))
+    let cpu = Cpu::get();
+    let aes = match (cpu.vaes(), cpu.aesni()) {
+        (Some(_), _) => "vaes",
+        (None, Some(_)) => "aes-ni",
+        (None, None) => "portable aes",
     };
-    #[cfg(not(target_arch = "x86_64"))]
-    let (fast, missing) = (false, "AVX-512");
-    let detail = match fast {
-        true => "AVX-512 IFMA and VAES: the fast kernels run".to_owned(),
-        false => format!("without {missing}: the portable kernels run, several times slower"),
+    let slow = if cpu.ifma().is_some() {
+        ""
+    } else {
+        ": several times slower than AVX-512 IFMA"
     };
+    let detail = format!("{}, {aes}{slow}", cpu.kernel_name());
     Finding {
         name: "kernels",
         good: true,
@@ -118,35 +112,56 @@ fn memory() -> Finding {
     }
 }
 
-/// A port can be opened, and bytes go both ways.
-fn loopback() -> Finding {
-    let (good, detail) = match echo() {
-        Ok(port) => (true, format!("127.0.0.1:{port} answers")),
-        Err(error) => (false, format!("no connection over 127.0.0.1: {error}")),
+/// A port can be opened, a certificate made, and a TLS session run over loopback.
+fn session() -> Finding {
+    let folder = std::env::temp_dir().join(format!("hushed-doctor-{}", std::process::id()));
+    let result = echo(&folder);
+    // The folder is this process's own; if it stays, the system cleans it up one day.
+    let _ = std::fs::remove_dir_all(&folder);
+    let (good, detail) = match result {
+        Ok(port) => (
+            true,
+            format!("TLS 1.3 over 127.0.0.1:{port}, certificate pinned"),
+        ),
+        Err(problem) => (false, problem),
     };
     Finding {
-        name: "loopback",
+        name: "session",
         good,
         detail,
     }
 }
 
-fn echo() -> std::io::Result<u16> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    let server = thread::spawn(move || {
-        let (mut stream, _) = listener.accept()?;
-        let mut byte = [0];
-        stream.read_exact(&mut byte)?;
-        stream.write_all(&byte)
+/// One frame each way between two threads, as `serve` and `embed` do it.
+fn echo(folder: &std::path::Path) -> Result<u16, String> {
+    const PING: Kind = Kind(0x0701);
+    let text = |error: NetError| error.to_string();
+    let limits = Limits::before_authentication();
+    let identity = load_or_create_dev_certificate(folder).map_err(|e| e.to_string())?;
+    let client = TlsClient::new(Trust::Pin(identity.fingerprint()), None).map_err(text)?;
+    let server = TlsServer::new(identity, None).map_err(text)?;
+    let listener = Listener::bind("127.0.0.1:0").map_err(text)?;
+    let address = listener.local_addr();
+
+    let answering = thread::spawn(move || {
+        let (socket, _) = listener.accept(|| false)?.ok_or(NetError::Closed)?;
+        let mut session = Session::new(Party::Server, Box::new(server.accept(socket, limits)?));
+        let ping = session.recv(PING, Expect::AtMost(16))?;
+        session.send(PING, &ping)?;
+        session.close()
     });
-    let wait = Duration::from_secs(5);
-    let mut stream = TcpStream::connect_timeout(&address, wait)?;
-    stream.set_read_timeout(Some(wait))?;
-    stream.write_all(&[42])?;
-    stream.read_exact(&mut [0])?;
-    server
+    let asking = || {
+        let socket = tcp::connect(&address.to_string(), Duration::from_secs(5))?;
+        let channel = client.connect(socket, "127.0.0.1", limits)?;
+        let mut session = Session::new(Party::Client, Box::new(channel));
+        session.send(PING, b"hushed")?;
+        session.recv(PING, Expect::Exactly(6))?;
+        session.close()
+    };
+    asking().map_err(text)?;
+    let answered = answering
         .join()
-        .map_err(|_| std::io::Error::other("the answering thread panicked"))??;
+        .map_err(|_| "the answering thread panicked".to_owned())?;
+    answered.map_err(text)?;
     Ok(address.port())
 }
