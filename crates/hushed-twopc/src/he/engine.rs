@@ -13,6 +13,7 @@ use super::layout::{Layout, input_bytes};
 use super::product::{Multiplier, leaves};
 use super::window::{Encrypted, Packing};
 use crate::error::TwopcError;
+use crate::share::SecretWords;
 use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, Eval, RnsPoly};
 use hushed_net::{Expect, Kind, Session};
@@ -77,7 +78,8 @@ pub(crate) fn send_inputs(
     Ok(())
 }
 
-/// Receives the ciphertexts of the other party, times the inverse of the largest interleaving tree.
+/// Receives the ciphertexts of the other party, times the inverse of the largest interleaving tree if
+/// [`Layout::scales_inputs`].
 pub(crate) fn receive_inputs(
     session: &mut Session,
     he: &HeContext,
@@ -86,7 +88,9 @@ pub(crate) fn receive_inputs(
     let plan = &layout.plan;
     let limbs = layout.product_limbs;
     let length = Expect::Exactly(input_bytes(he.params(), limbs));
-    let inverse = inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2());
+    let inverse = layout
+        .scales_inputs()
+        .then(|| inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2()));
     (0..plan.inputs())
         .map(|_| {
             let bytes = session.recv(INPUT, length)?;
@@ -97,7 +101,9 @@ pub(crate) fn receive_inputs(
                     what: "list of ciphertexts",
                 })?
                 .expand();
-            scale(&mut ct, &inverse);
+            if let Some(inverse) = &inverse {
+                scale(&mut ct, inverse);
+            }
             Ok(ct)
         })
         .collect()
@@ -115,8 +121,8 @@ pub(crate) fn respond(
 ) -> Result<Vec<u64>, TwopcError> {
     let plan = &layout.plan;
     let inner = plan.inner_shape();
-    let mut share = vec![0u64; plan.batch() * inner.k * inner.n];
-    let tree = Tree::new(he, layout);
+    let mut share = SecretWords::from(vec![0u64; plan.batch() * inner.k * inner.n]);
+    let tree = Tree::new(he, layout, plan.largest_tree());
     for index in 0..plan.responses() {
         let range = plan.response_leaves(index);
         let sums = leaves(
@@ -138,7 +144,7 @@ pub(crate) fn respond(
         session.send_vec(RESPONSE, frame)?;
         scatter(&mut share, &cells, &own);
     }
-    Ok(share)
+    Ok(share.into_words())
 }
 
 /// Opens the responses; returns this party's share of the products, as [`respond`] does.
@@ -149,7 +155,7 @@ pub(crate) fn collect(
 ) -> Result<Vec<u64>, TwopcError> {
     let plan = &layout.plan;
     let inner = plan.inner_shape();
-    let mut share = vec![0u64; plan.batch() * inner.k * inner.n];
+    let mut share = SecretWords::from(vec![0u64; plan.batch() * inner.k * inner.n]);
     for index in 0..plan.responses() {
         let cells = wanted(plan, index);
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
@@ -157,7 +163,7 @@ pub(crate) fn collect(
         let own = Zeroizing::new(layout.format.open(&bytes, he.own(), &used)?);
         scatter(&mut share, &cells, &own);
     }
-    Ok(share)
+    Ok(share.into_words())
 }
 
 /// Interleaving of ciphertexts under the other party's Galois keys.
@@ -169,10 +175,11 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn new(he: &'a HeContext, layout: &'a Layout) -> Self {
+    /// Trees of up to `largest` leaves.
+    fn new(he: &'a HeContext, layout: &'a Layout, largest: usize) -> Self {
         let params = he.params();
         let ids = params.ciphertext_ids(layout.packing_limbs);
-        let monomials = (0..layout.plan.largest_tree().ilog2())
+        let monomials = (0..largest.ilog2())
             .map(|level| {
                 let mut monomial = RnsPoly::<Coeff>::zero(params.basis(), &ids);
                 for limb in 0..ids.len() {
@@ -190,6 +197,24 @@ impl<'a> Tree<'a> {
         }
     }
 
+    /// A leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose multiple the tree makes
+    /// of all that is in it.
+    fn lift(&self, leaf: Ciphertext, size: usize) -> Result<Ciphertext, TwopcError> {
+        let params = self.he.params();
+        let limbs = self.layout.packing_limbs;
+        let mut leaf = modulus_switch(params, leaf, limbs)?;
+        if self.layout.scales_inputs() {
+            // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
+            let excess = (self.layout.plan.largest_tree() / size) as u64;
+            if excess > 1 {
+                scale(&mut leaf, &vec![excess; limbs]);
+            }
+        } else {
+            scale(&mut leaf, &inverse_of_two_to(params, limbs, size.ilog2()));
+        }
+        Ok(leaf)
+    }
+
     /// The leaves of response `index` as one ciphertext over the packing primes.
     fn pack(
         &self,
@@ -200,22 +225,13 @@ impl<'a> Tree<'a> {
         let (params, plan) = (self.he.params(), &self.layout.plan);
         let limbs = self.layout.packing_limbs;
         let size = plan.tree_size(index);
-        // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
-        let excess = (plan.largest_tree() / size) as u64;
-        let factor: Vec<u64> = params.q().iter().take(limbs).map(|&q| excess % q).collect();
-        let switch = |leaf: Ciphertext| -> Result<Ciphertext, TwopcError> {
-            let mut leaf = modulus_switch(params, leaf, limbs)?;
-            if excess > 1 {
-                scale(&mut leaf, &factor);
-            }
-            Ok(leaf)
-        };
+        let lift = |leaf| self.lift(leaf, size);
         let packed = match plan.packing() {
-            Packing::InterLeave | Packing::Krdy => interleave(self, leaves, size, &switch)?,
+            Packing::InterLeave | Packing::Krdy => interleave(self, leaves, size, &lift)?,
             Packing::PackLwes => {
                 let leaves = leaves
                     .into_iter()
-                    .map(switch)
+                    .map(lift)
                     .collect::<Result<Vec<_>, _>>()?;
                 let alone = |w: &Wanted| {
                     let mut leaf = leaves[w.leaf].clone();
@@ -307,3 +323,6 @@ impl<'a, T: Copy> View<'a, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

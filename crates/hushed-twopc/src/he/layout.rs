@@ -73,6 +73,13 @@ impl Layout {
         Err(refused.into())
     }
 
+    /// Whether inputs are multiplied by the inverse of the largest tree at once, rather than the more numerous leaves. Not
+    /// where the modulus shrinks in between: the rounding of the switch would come after the inverse, and the tree would
+    /// make 2^levels times it.
+    pub(super) fn scales_inputs(&self) -> bool {
+        self.packing_limbs == self.product_limbs
+    }
+
     fn with_limbs(
         params: &Arc<RlweParams>,
         spec: &OltSpec,

@@ -1,0 +1,114 @@
+//! The noise of packing against its bound, where the modulus shrinks between product and interleaving.
+
+use super::*;
+use crate::ctx::Ctx;
+use crate::he::window::{OltShape, Window};
+use crate::he::{OltSpec, PreparedWeights};
+use crate::testing::run_pair;
+use hushed_rlwe::NoiseBound;
+
+/// Coefficients of a polynomial that is small under all its primes.
+fn small(poly: &RnsPoly<Coeff>) -> Vec<i64> {
+    let centred = |limb: usize| -> Vec<i64> {
+        let q = poly.basis().modulus(poly.ids()[limb]).value() as i64;
+        let sign = |c: &u64| (*c as i64 > q / 2).then_some(q).unwrap_or(0);
+        poly.limb(limb)
+            .iter()
+            .map(|c| *c as i64 - sign(c))
+            .collect()
+    };
+    let first = centred(0);
+    for limb in 1..poly.ids().len() {
+        assert!(centred(limb) == first, "larger than a prime");
+    }
+    first
+}
+
+fn largest(values: impl Iterator<Item = i64>) -> f64 {
+    values.map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64
+}
+
+#[test]
+fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
+    const LEAVES: usize = 32;
+    // One set of tables for both parties, so that their polynomials can be compared.
+    let params = &RlweParams::olt_full().unwrap();
+    let exchange = |ctx: &mut Ctx| {
+        let all = HeContext::ALL_LEVELS;
+        HeContext::exchange_with(params.clone(), all, &mut ctx.session, &mut ctx.rng).unwrap()
+    };
+    let (owner, answerer) = run_pair(exchange, exchange);
+    let (n, levels) = (params.n(), params.log_n());
+    let shape = OltShape {
+        k: 1,
+        m: n,
+        n: LEAVES,
+    };
+    let window = Window {
+        kw: 1,
+        mw: n,
+        nw: 1,
+    };
+    let spec = OltSpec {
+        multiplier_bits: 63,
+        window: Some(window),
+        ..PreparedWeights::new(n, LEAVES, 30, vec![0; n * LEAVES])
+            .unwrap()
+            .shape(1)
+            .spec(crate::share::Ring::Z64)
+    };
+    assert_eq!(spec.shape, shape);
+    let layout = owner.layout(&spec).unwrap();
+    assert_eq!((layout.product_limbs, layout.packing_limbs), (3, 2));
+
+    let mut rng = SecretRng::insecure_from_seed(21);
+    let mut random = |count: usize| -> Vec<u64> { (0..count).map(|_| rng.next_u64()).collect() };
+    let message = layout.scale.scale_up(&random(n)).unwrap();
+    let weights = random(n * LEAVES).iter().map(|&w| w as i32 >> 1).collect();
+    let weights = PreparedWeights::new(n, LEAVES, 30, weights).unwrap();
+    let ct = owner.own().encrypt_seeded(message, &mut rng).unwrap();
+    let inputs = [ct.expand()];
+    let source = weights.block_source(&layout.plan);
+    let leaves = leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
+
+    // What a leaf holds, noise of the product and all, divided by the dropped prime: what is left to compare is the noise
+    // that switching and packing add.
+    let reference: Vec<RnsPoly<Coeff>> = leaves
+        .iter()
+        .map(|leaf| {
+            let phase = owner.own().decrypt_phase(leaf).unwrap();
+            phase.divide_by_last_and_round()
+        })
+        .collect();
+    let own_rounding = NoiseBound {
+        bounded: 0.5,
+        variance: 0.0,
+    };
+    let switch = NoiseBound::ZERO
+        .modulus_switch(params, 3, 2)
+        .add(&own_rounding);
+
+    // A tree of all levels: every leaf counts 2^13 times.
+    let tree = Tree::new(&answerer, &layout, n);
+    let size: Vec<u64> = vec![n as u64; 2];
+    let mut lifted = tree.lift(leaves[0].clone(), n).unwrap();
+    scale(&mut lifted, &size);
+    let mut off = owner.own().decrypt_phase(&lifted).unwrap();
+    off.sub_assign(&reference[0]);
+    let off = largest(small(&off).into_iter());
+    assert!(off <= switch.value(), "{off} of {}", switch.value());
+
+    let packed = interleave(&tree, leaves, n, &|leaf| tree.lift(leaf, n));
+    let packed = packed.unwrap().unwrap();
+    let mut expected = RnsPoly::<Coeff>::zero(params.basis(), reference[0].ids());
+    for (i, leaf) in reference.iter().enumerate() {
+        for limb in 0..2 {
+            expected.limb_mut(limb)[slot(i, n)] = leaf.limb(limb)[0];
+        }
+    }
+    let mut off = owner.own().decrypt_phase(&packed).unwrap();
+    off.sub_assign(&expected);
+    let off = largest(small(&off).into_iter());
+    let bound = switch.interleave(params, 2, levels).value();
+    assert!(off <= bound, "{off} of {bound}");
+}
