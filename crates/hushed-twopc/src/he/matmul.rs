@@ -16,7 +16,7 @@ use super::window::{Encrypted, OltPlan, OltShape, Packing};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::share::{Ring, Share};
+use crate::share::{Ring, SecretWords, Share};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -76,14 +76,14 @@ pub fn matmul_shared(
     };
     send_inputs(&mut ctx.session, &mut ctx.rng, he, &layout, travelling)?;
     let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
-    let mut sum = respond(
+    let mut sum = SecretWords::from(respond(
         &mut ctx.session,
         &mut ctx.rng,
         he,
         &layout,
         &inputs,
         &source,
-    )?;
+    )?);
     drop(inputs);
     let operands = x
         .words()
@@ -94,7 +94,7 @@ pub fn matmul_shared(
     }
     let opened = Zeroizing::new(collect(&mut ctx.session, he, &layout)?);
     add(&mut sum, &opened);
-    Ok(Share::new(ring, sum))
+    Ok(Share::new(ring, sum.into_words()))
 }
 
 /// What a product of shared matrices sends.

@@ -20,7 +20,7 @@ mod tests;
 use super::engine::expect_words;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::share::{Ring, Share};
+use crate::share::{Ring, SecretWords, Share};
 use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, RnsPoly, SecretPoly};
 use hushed_net::{Expect, Kind, Session};
@@ -236,7 +236,7 @@ pub fn answer_products(
 ) -> Result<Share, TwopcError> {
     expect_words(y, sent.len)?;
     let lift = ole.lift(sent.ring)?;
-    let mut words = Vec::with_capacity(sent.len);
+    let mut words = SecretWords::with_room(sent.len);
     let answer = |cts: &[Ciphertext], y: &[u64], mut rng: SecretRng| -> Result<_, TwopcError> {
         let mut frame = Vec::with_capacity(ole.response_bytes(cts.len()));
         let mut slots = ole.zero_slots(sent.ring);
@@ -267,7 +267,7 @@ pub fn answer_products(
             words.extend_from_slice(&share);
         }
     }
-    Ok(Share::new(sent.ring, words))
+    Ok(Share::new(sent.ring, words.into_words()))
 }
 
 /// Opens the answers to this party's vector of `n` elements; returns this party's share of x ⊙ y.
@@ -282,7 +282,7 @@ pub fn open_products(
 ) -> Result<Share, TwopcError> {
     let lift = ole.lift(ring)?;
     let primes = primes(ring);
-    let mut words = Vec::with_capacity(n);
+    let mut words = SecretWords::with_room(n);
     for block in 0..ole.blocks(n) {
         let bytes = ctx
             .session
@@ -299,7 +299,7 @@ pub fn open_products(
         let count = ole.slots().min(n - block * ole.slots());
         words.extend_from_slice(&ole.down(&lift, slots, count)?);
     }
-    Ok(Share::new(ring, words))
+    Ok(Share::new(ring, words.into_words()))
 }
 
 impl OleContext {
