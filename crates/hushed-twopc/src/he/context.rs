@@ -115,3 +115,29 @@ impl HeContext {
 pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
     params.q_len().min(2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::run_pair;
+    use hushed_rlwe::audit::{Source, audit};
+
+    /// The key set that a session really sends, as the peer has read it.
+    #[test]
+    fn exchanged_keys_are_within_the_security_table() {
+        let exchange = |ctx: &mut crate::ctx::Ctx| {
+            let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
+            he.peer().published()
+        };
+        let (client, server) = run_pair(exchange, exchange);
+        let params = RlweParams::olt_full().unwrap();
+        for samples in [&client, &server] {
+            let galois = |s: &Source| matches!(s, Source::GaloisKey { .. });
+            let digits = samples.iter().filter(|s| galois(&s.source)).count();
+            assert_eq!(digits, 13 * packing_limbs(&params));
+            assert_eq!(samples.len(), digits + 1);
+        }
+        // Together: no uniform part is shared by the parties either.
+        audit(&[client, server].concat()).unwrap();
+    }
+}
