@@ -4,6 +4,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test accuracy bench check peers fuzz audit clean
 SHELL := /bin/sh
+# The question of `make run` reaches the script as it is, whatever characters it has.
+export QUERY
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,7 +18,7 @@ build: setup ## the release binary
 	@cargo build --release --locked -p hushed-cli
 
 run: build ## a private semantic search between two processes; QUERY="…" asks another question
-	@python3 scripts/demo.py $(QUERY)
+	@python3 scripts/demo.py
 
 test: setup ## every check and every test; the last line counts them
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test

@@ -1,4 +1,5 @@
 """A private semantic search: public documents, a private query, two processes. What `make run` shows."""
+import os
 import sys
 import time
 
@@ -16,7 +17,7 @@ def heading(text):
 
 def main():
     documents = read("documents.txt")
-    query = " ".join(sys.argv[1:]) or read("queries.txt")[0]
+    query = os.environ.get("QUERY", "").strip() or read("queries.txt")[0]
     model = model_folder()
 
     heading(f"{len(documents)} public documents, embedded in the clear")

@@ -12,6 +12,7 @@ use crate::output::{Output, preview};
 
 /// Embed texts in the clear, with the weights of a model folder
 #[derive(clap::Args)]
+#[command(override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>>")]
 #[command(after_help = "Examples:
   hushed clear models/all-MiniLM-L6-v2 \"a small test\"
   hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json")]
