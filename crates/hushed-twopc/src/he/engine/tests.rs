@@ -11,7 +11,7 @@ use hushed_rlwe::NoiseBound;
 fn small(poly: &RnsPoly<Coeff>) -> Vec<i64> {
     let centred = |limb: usize| -> Vec<i64> {
         let q = poly.basis().modulus(poly.ids()[limb]).value() as i64;
-        let sign = |c: &u64| (*c as i64 > q / 2).then_some(q).unwrap_or(0);
+        let sign = |c: &u64| if *c as i64 > q / 2 { q } else { 0 };
         poly.limb(limb)
             .iter()
             .map(|c| *c as i64 - sign(c))
