@@ -39,7 +39,7 @@ impl Texts {
 #[derive(clap::Args)]
 pub struct Truncate {
     /// Cut a text that is too long for the model instead of refusing it
-    #[arg(long, env = "HUSHED_TRUNCATE")]
+    #[arg(long, env = "HUSHED_TRUNCATE", value_parser = clap::builder::FalseyValueParser::new())]
     truncate: bool,
 }
 

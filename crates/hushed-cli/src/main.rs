@@ -26,11 +26,11 @@ use crate::verbs::Verb;
 )]
 struct Cli {
     /// Print JSON, one object a line, and no progress
-    #[arg(long, global = true, env = "HUSHED_JSON")]
+    #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     json: bool,
 
     /// Print results only
-    #[arg(long, short, global = true, env = "HUSHED_QUIET")]
+    #[arg(long, short, global = true, env = "HUSHED_QUIET", value_parser = clap::builder::FalseyValueParser::new())]
     quiet: bool,
 
     #[command(subcommand)]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{cosine, embeddings, hushed, json_lines, model};
+use common::{command, cosine, embeddings, hushed, json_lines, model};
 
 #[test]
 fn help_and_version_say_what_they_should() {
@@ -29,6 +29,21 @@ fn doctor_reports_one_object_a_check() {
         checks.contains(&"kernels") && checks.contains(&"memory"),
         "{checks:?}"
     );
+}
+
+#[test]
+fn a_variable_stands_for_a_flag() {
+    for (value, json) in [
+        ("1", true),
+        ("true", true),
+        ("", false),
+        ("0", false),
+        ("no", false),
+    ] {
+        let output = command(&["doctor"]).env("HUSHED_JSON", value).output();
+        let output = output.expect("the binary starts");
+        assert_eq!(output.stdout.starts_with(b"{"), json, "{value:?}");
+    }
 }
 
 #[test]

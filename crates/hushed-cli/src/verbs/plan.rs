@@ -39,7 +39,7 @@ pub struct Args {
     tokens: Vec<usize>,
 
     /// Show every step of the model
-    #[arg(long, env = "HUSHED_STEPS")]
+    #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
     steps: bool,
 }
 

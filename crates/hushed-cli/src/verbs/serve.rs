@@ -86,7 +86,7 @@ pub struct Args {
     metrics: Option<String>,
 
     /// Also log one line a text (its number of tokens and its time, never what it says)
-    #[arg(long, env = "HUSHED_DEBUG")]
+    #[arg(long, env = "HUSHED_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
     debug: bool,
 }
 
