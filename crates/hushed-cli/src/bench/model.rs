@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{BenchError, median};
 use crate::machine;
+use crate::vectors::cosine;
 
 /// What to run.
 pub struct ModelCase {
@@ -186,10 +187,8 @@ fn compare(bert: &Bert, case: &ModelCase, answer: &[f64]) -> Result<(f64, f64), 
     let text = TokenIds::new(ids(case));
     let clear = bert.forward(&mut Plain, vec![text])?;
     let clear = clear.values.data();
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let differences = answer.iter().zip(clear).map(|(a, b)| (a - b).abs());
-    let cosine = dot(answer, clear) / (dot(answer, answer) * dot(clear, clear)).sqrt();
-    Ok((differences.fold(0.0, f64::max), cosine))
+    Ok((differences.fold(0.0, f64::max), cosine(answer, clear)))
 }
 
 fn total(costs: &[SiteCost]) -> (Duration, u64, u64, u64) {

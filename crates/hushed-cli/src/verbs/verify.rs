@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::input::{self, Truncate};
 use crate::output::Output;
+use crate::vectors::cosine;
 
 /// Compare the private run with the clear one, stage by stage: both parties on this machine
 #[derive(clap::Args)]
@@ -128,11 +129,6 @@ fn pairs(lines: &[String]) -> Result<(Vec<String>, Vec<f64>), CliError> {
         scores.push(score);
     }
     Ok((texts, scores))
-}
-
-fn cosine(a: &[f64], b: &[f64]) -> f64 {
-    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
 /// Spearman's: the correlation of the ranks, equal values sharing theirs.
