@@ -29,8 +29,10 @@ struct State {
     closing: bool,
     /// Nobody cares about the queue any more.
     abandoned: bool,
-    /// The writer has left, and why.
+    /// Nothing goes out any more, and why.
     end: Option<NetError>,
+    /// The writer has left.
+    left: bool,
 }
 
 /// What the writer has to do.
@@ -55,6 +57,7 @@ impl Outbox {
                 closing: false,
                 abandoned: false,
                 end: None,
+                left: false,
             }),
             changed: Condvar::new(),
         }
@@ -111,7 +114,7 @@ impl Outbox {
         let mut state = self.lock();
         state.closing = true;
         self.changed.notify_all();
-        while state.end.is_none() {
+        while !state.left {
             let left = give_up.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -199,12 +202,23 @@ impl Outbox {
         }
     }
 
+    /// For the reader: the peer has stopped and reads no more. Whoever waits for room learns it now, not when the
+    /// transport notices.
+    pub(super) fn refused(&self, why: NetError) {
+        let mut state = self.lock();
+        state.items.clear();
+        state.closing = true;
+        state.end.get_or_insert(why);
+        self.changed.notify_all();
+    }
+
     /// For the writer: it leaves.
     pub(super) fn ended(&self, why: NetError) {
         let mut state = self.lock();
         state.items.clear();
         state.writing = false;
-        state.end = Some(why);
+        state.left = true;
+        state.end.get_or_insert(why);
         self.changed.notify_all();
     }
 }

@@ -295,6 +295,9 @@ fn read_loop(shared: &Shared, source: impl Read) {
             break why;
         }
     };
+    if matches!(why, NetError::PeerAborted { .. }) {
+        shared.outbox.refused(why.clone());
+    }
     shared.inbox.ended(why);
     // Whatever still comes is thrown away, until the peer has ended its direction or the socket is shut down.
     let _ = io::copy(&mut source, &mut io::sink());
