@@ -68,6 +68,15 @@ impl<D: Domain> RnsPoly<D> {
         RnsPoly::with_words(basis, ids, Words::zero(ids.len() * basis.n()))
     }
 
+    /// A polynomial of any residues, to be overwritten limb by limb: memory without the cost of clearing it.
+    ///
+    /// # Panics
+    /// As [`RnsPoly::zero`].
+    pub fn scratch(basis: &Arc<RnsBasis>, ids: &[usize]) -> RnsPoly<D> {
+        check_ids(basis, ids);
+        RnsPoly::with_words(basis, ids, Words::scratch(ids.len() * basis.n()))
+    }
+
     /// The polynomial with these residues, limb after limb in the order of `ids`.
     ///
     /// # Errors
@@ -103,7 +112,7 @@ impl<D: Domain> RnsPoly<D> {
     /// # Panics
     /// As [`RnsPoly::zero`].
     pub fn uniform(basis: &Arc<RnsBasis>, ids: &[usize], stream: &mut PublicStream) -> RnsPoly<D> {
-        let mut poly = RnsPoly::zero(basis, ids);
+        let mut poly = RnsPoly::scratch(basis, ids);
         poly.each(|plan, limb| stream.uniform_mod(plan.modulus(), limb));
         poly
     }
@@ -117,8 +126,10 @@ impl<D: Domain> RnsPoly<D> {
         }
     }
 
-    /// The same words read in the other domain: what the transforms end with.
-    fn relabel<E: Domain>(self) -> RnsPoly<E> {
+    /// The same words read in the other domain: what the transforms end with, and for callers that transform limb by
+    /// limb on several threads. It changes no residue.
+    #[must_use]
+    pub fn relabel<E: Domain>(self) -> RnsPoly<E> {
         RnsPoly {
             basis: self.basis,
             ids: self.ids,
@@ -158,6 +169,31 @@ impl<D: Domain> RnsPoly<D> {
     pub fn limb_mut(&mut self, j: usize) -> &mut [u64] {
         let n = self.n();
         &mut self.data[j * n..(j + 1) * n]
+    }
+
+    /// The index of its modulus and the residues of each limb, to be written; limbs may go to several threads.
+    pub fn limbs_mut(&mut self) -> impl ExactSizeIterator<Item = (usize, &mut [u64])> + Send {
+        let n = self.basis.n();
+        let ids = self.ids.iter().copied();
+        ids.zip(self.data.chunks_exact_mut(n))
+    }
+
+    /// The index of its modulus and the residues of each limb.
+    pub fn limbs(&self) -> impl ExactSizeIterator<Item = (usize, &[u64])> + Send {
+        let n = self.basis.n();
+        self.ids.iter().copied().zip(self.data.chunks_exact(n))
+    }
+
+    /// The first `count` limbs; the others are forgotten, nothing is copied.
+    ///
+    /// # Panics
+    /// Unless 1 ≤ `count` ≤ the number of limbs.
+    #[must_use]
+    pub fn truncate_limbs(mut self, count: usize) -> RnsPoly<D> {
+        assert!((1..=self.ids.len()).contains(&count), "limbs to keep");
+        self.ids = self.ids[..count].into();
+        self.data.truncate(count * self.basis.n());
+        self
     }
 
     /// All residues, limb after limb.
@@ -205,7 +241,7 @@ impl<D: Domain> RnsPoly<D> {
     /// # Panics
     /// If this polynomial lacks one of them, or as [`RnsPoly::zero`].
     pub fn keep_limbs(&self, ids: &[usize]) -> RnsPoly<D> {
-        let mut kept = RnsPoly::zero(&self.basis, ids);
+        let mut kept = RnsPoly::scratch(&self.basis, ids);
         for (j, id) in ids.iter().enumerate() {
             let source = self.ids.iter().position(|have| have == id);
             let Some(source) = source else {

@@ -16,7 +16,7 @@ impl RnsPoly<Coeff> {
         coefficients: &[i64],
     ) -> RnsPoly<Coeff> {
         assert_eq!(coefficients.len(), basis.n(), "one integer a coefficient");
-        let mut poly = RnsPoly::zero(basis, ids);
+        let mut poly = RnsPoly::scratch(basis, ids);
         poly.each(|plan, limb| plan.pointwise().reduce_signed(limb, coefficients));
         poly
     }
@@ -72,7 +72,7 @@ impl RnsPoly<Coeff> {
     /// If there is no such limb, or as [`RnsPoly::zero`].
     pub fn lift_limb(&self, j: usize, ids: &[usize]) -> RnsPoly<Coeff> {
         let from = *self.basis.modulus(self.ids[j]);
-        let mut lifted = RnsPoly::zero(&self.basis, ids);
+        let mut lifted = RnsPoly::scratch(&self.basis, ids);
         lifted.each(|plan, limb| plan.pointwise().lift_centred(limb, self.limb(j), &from));
         lifted
     }

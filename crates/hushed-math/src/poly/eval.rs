@@ -35,7 +35,7 @@ impl RnsPoly<Eval> {
     pub fn automorphism(&self, g: usize) -> RnsPoly<Eval> {
         assert!(g % 2 == 1, "Galois elements are odd");
         let table = self.basis.permutation(g % (2 * self.n()));
-        let mut image = RnsPoly::zero(&self.basis, &self.ids);
+        let mut image = RnsPoly::scratch(&self.basis, &self.ids);
         for j in 0..self.ids.len() {
             let source = self.limb(j);
             for (value, &from) in image.limb_mut(j).iter_mut().zip(table.iter()) {
@@ -49,7 +49,7 @@ impl RnsPoly<Eval> {
     pub fn mul_monomial_assign(&mut self, k: i64) {
         let n = self.n();
         let exponent = k.rem_euclid(2 * n as i64) as usize;
-        let mut monomial = vec![0; n];
+        let mut monomial = crate::words::Words::scratch(n);
         self.each(|plan, limb| {
             plan.monomial(exponent, &mut monomial);
             plan.pointwise().mul_assign(limb, &monomial);
@@ -68,7 +68,7 @@ impl RnsPoly<Eval> {
         let basis = std::sync::Arc::clone(&self.basis);
         basis.plan(id).inverse(self.limb_mut(last));
         let mut inverses = inverses.into_iter();
-        let mut lifted = crate::words::Words::zero(self.n());
+        let mut lifted = crate::words::Words::scratch(self.n());
         quotient.each(|plan, limb| {
             plan.pointwise()
                 .lift_centred(&mut lifted, self.limb(last), &p);

@@ -231,6 +231,24 @@ fn lazy_inner_products_equal_repeated_ones() {
 }
 
 #[test]
+fn limbs_are_written_one_by_one_and_cut() {
+    let basis = basis(64);
+    let a: RnsPoly<Coeff> = random(&basis, &[2, 0, 1], 3);
+    let mut copy: RnsPoly<Coeff> = RnsPoly::scratch(&basis, a.ids());
+    for ((id, out), (from, limb)) in copy.limbs_mut().zip(a.limbs()) {
+        assert_eq!(id, from);
+        out.copy_from_slice(limb);
+    }
+    assert_eq!(copy, a);
+    // Transforms limb by limb are the transform.
+    for (id, limb) in copy.limbs_mut() {
+        basis.plan(id).forward(limb);
+    }
+    assert_eq!(copy.relabel::<Eval>(), a.clone().into_eval());
+    assert_eq!(a.clone().truncate_limbs(2), a.keep_limbs(&[2, 0]));
+}
+
+#[test]
 fn data_from_outside_is_checked() {
     let basis = basis(8);
     let q = basis.modulus(1).value();
