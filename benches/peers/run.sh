@@ -60,15 +60,15 @@ if [[ $which == all || $which == poulpy ]]; then
 fi
 
 if [[ $which == all || $which == openfhe ]]; then
-    if command -v python3.10 >/dev/null && python3.10 --version >/dev/null 2>&1; then
+    if "${PYTHON310:-python3.10}" --version >/dev/null 2>&1; then
         venv=.venv/openfhe
-        [[ -x $venv/bin/python ]] || python3.10 -m venv "$venv"
+        [[ -x $venv/bin/python ]] || "${PYTHON310:-python3.10}" -m venv "$venv"
         "$venv/bin/python" -m pip install --quiet -r benches/peers/openfhe/requirements.txt
         for mode in ops boot; do
             OMP_NUM_THREADS=1 taskset -c 0 "$venv/bin/python" benches/peers/openfhe/bench.py $mode | tee -a "$results"
         done
     else
-        lacks openfhe "Python 3.10"
+        lacks openfhe "Python 3.10 (PYTHON310 may point to it)"
     fi
 fi
 echo "peers: results are in $results"

@@ -2,3 +2,5 @@
 //!
 //! In: vectors, ciphertexts. Out: ciphertexts with a level and a scale. Never: matrices of a model, packings, files, sockets.
 #![forbid(unsafe_code)]
+
+pub mod lintrans;

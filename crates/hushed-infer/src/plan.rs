@@ -24,7 +24,7 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use crate::twopc::RunError;
+use crate::twopc::{RunError, groups};
 use crate::twopc::formats::{
     ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, QUERY, RAW_ANSWER, SUM_BITS,
     TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS,
@@ -248,20 +248,22 @@ impl PlanBackend {
         Ok(())
     }
 
-    /// Products of every text's heads: `each` gives their shape, and what else it costs, by the text's number of rows.
-    fn texts(
+    /// Products of all heads: `each` gives their shape, and what else a group of texts of one length costs, by its number of matrices and
+    /// their rows.
+    fn heads(
         &mut self,
         at: Site,
         rows: &Rows,
         before: Cost,
         heads: Heads,
         ring: Ring,
-        each: impl Fn(usize) -> (OltShape, Cost),
+        each: impl Fn(usize, usize) -> (OltShape, Cost),
     ) -> Result<(), RunError> {
         let (mut cost, mut work) = (before, Work::default());
-        for text in rows.texts() {
-            let (shape, around) = each(text.total);
-            let (c, w) = self.matmul_work(heads.count, shape, ring)?;
+        for group in groups(rows) {
+            let batch = group.texts.len() * heads.count;
+            let (shape, around) = each(batch, group.rows);
+            let (c, w) = self.matmul_work(batch, shape, ring)?;
             cost = cost + c + around;
             work.add(w);
         }
@@ -442,8 +444,8 @@ impl Backend for PlanBackend {
             m: h.width,
             n: m,
         };
-        let each = |m| (shape(m), Cost::ZERO);
-        self.texts(at, &q.rows, cut.repeated(2), *h, QUERY.ring, each)?;
+        let each = |_, m| (shape(m), Cost::ZERO);
+        self.heads(at, &q.rows, cut.repeated(2), *h, QUERY.ring, each)?;
         Ok((q.rows.clone(), *h))
     }
 
@@ -454,9 +456,11 @@ impl Backend for PlanBackend {
         _: Weigh,
         _: &Mask,
     ) -> Result<(Rows, Heads), RunError> {
-        let texts = s.0.texts().iter();
-        let cost = texts.map(|t| exponentials_cost(s.1.count * t.total, t.total, WEIGHED));
-        self.record(at, cost.sum());
+        let each = groups(&s.0).into_iter().map(|group| {
+            let matrices = group.texts.len() * s.1.count;
+            exponentials_cost(matrices * group.rows, group.rows, WEIGHED)
+        });
+        self.record(at, each.sum());
         Ok(s)
     }
 
@@ -474,8 +478,8 @@ impl Backend for PlanBackend {
             m,
             n: h.width,
         };
-        let divide = |m: usize| {
-            let (rows, n) = (h.count * m, h.count * m * h.width);
+        let divide = |batch: usize, m: usize| {
+            let (rows, n) = (batch * m, batch * m * h.width);
             let shift = WEIGHED.frac + VALUE.frac - ATTENDED.frac;
             let last = ATTENDED.frac + INVERSE.frac - ACTIVATION.frac;
             reciprocal_cost(rows, SUM_BITS, INVERSE.ring)
@@ -483,8 +487,8 @@ impl Backend for PlanBackend {
                 + mul_rows_cost(rows, h.width, ATTENDED.ring)
                 + rescale_cost(n, ATTENDED.ring, last, MAIN)
         };
-        let each = |m| (shape(m), divide(m));
-        self.texts(at, &v.rows, cut, *h, VALUE.ring, each)?;
+        let each = |batch, m| (shape(m), divide(batch, m));
+        self.heads(at, &v.rows, cut, *h, VALUE.ring, each)?;
         Ok(Shape::new(v.rows.clone(), v.width, ACTIVATION))
     }
 

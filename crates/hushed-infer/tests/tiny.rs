@@ -35,6 +35,8 @@ fn embeddings_agree_with_the_clear_model() {
         "a",
         "the quick brown fox",
         "private questions, 123 answers!",
+        "a third of one length",
+        "b",
     ];
     let ids: Vec<Vec<u32>> = texts
         .iter()

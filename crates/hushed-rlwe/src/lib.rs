@@ -18,6 +18,7 @@ pub mod evaluator;
 pub mod flooded;
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 pub mod fuzz;
+pub mod hybrid;
 pub mod keys;
 pub mod message;
 pub mod noise;

@@ -17,6 +17,7 @@ use hushed_math::primes::is_prime;
 use sha2::{Digest, Sha256};
 
 use crate::error::ParamsError;
+use crate::hybrid;
 
 /// Largest log2(QP) for 128 bits with dense ternary secrets, as `(log2 N, limit)`.
 pub const SECURITY_LIMITS: [(u32, f64); 5] = [
@@ -30,8 +31,8 @@ pub const SECURITY_LIMITS: [(u32, f64); 5] = [
 /// Most primes of a parameter set; bounds every allocation that a literal can cause.
 pub const MAX_PRIMES: usize = 40;
 
-/// Hybrid key switching is built for one digit a ciphertext prime, hence one special prime.
-const MAX_SPECIAL_PRIMES: usize = 1;
+/// Most special primes: with primes of 50 bits, digits of up to 600 bits.
+pub const MAX_SPECIAL_PRIMES: usize = 12;
 
 /// The table's limit on log2(QP) at ring degree 2^`log_n`, `None` outside the table.
 pub fn security_limit(log_n: u32) -> Option<f64> {
@@ -48,8 +49,8 @@ pub struct RlweLiteral {
     pub log_n: u32,
     /// Ciphertext primes, each ≡ 1 modulo 2N and below 2^50. Ciphertexts use prefixes of this list.
     pub q: Vec<u64>,
-    /// Special primes of hybrid key switching; a digit is as many ciphertext primes as there are special
-    /// ones. Empty: no key switching.
+    /// Special primes of hybrid key switching. [`crate::GaloisKeys`] use the first of them, [`crate::hybrid`] as many
+    /// as a gadget says. Empty: no key switching.
     pub p: Vec<u64>,
 }
 
@@ -58,6 +59,7 @@ pub struct RlweParams {
     literal: RlweLiteral,
     basis: Arc<RnsBasis>,
     hash: [u8; 16],
+    tables: hybrid::Tables,
 }
 
 impl RlweParams {
@@ -158,9 +160,14 @@ impl RlweParams {
         self.literal.q.len()
     }
 
-    /// The special prime of key switching, if any.
+    /// The first special prime of key switching, if any.
     pub fn special_prime(&self) -> Option<u64> {
         self.literal.p.first().copied()
+    }
+
+    /// Number of special primes.
+    pub fn p_len(&self) -> usize {
+        self.literal.p.len()
     }
 
     /// The RNS basis: the ciphertext primes, then the special ones.
@@ -173,9 +180,20 @@ impl RlweParams {
         (0..limbs).collect()
     }
 
-    /// Basis indices of key-switching keys, or of an extended digit of a ciphertext of `limbs` primes.
+    /// Basis indices of a digit of a ciphertext of `limbs` primes, extended by the first special prime, if there is one.
     pub fn extended_ids(&self, limbs: usize) -> Vec<usize> {
-        (0..limbs).chain(self.q_len()..self.basis.len()).collect()
+        self.extended_ids_with(limbs, self.p_len().min(1))
+    }
+
+    /// The first `limbs` ciphertext primes, then the first `special` special primes.
+    pub fn extended_ids_with(&self, limbs: usize, special: usize) -> Vec<usize> {
+        let q_len = self.q_len();
+        (0..limbs).chain(q_len..q_len + special).collect()
+    }
+
+    /// What hybrid key switching prepares once a shape.
+    pub(crate) fn tables(&self) -> &hybrid::Tables {
+        &self.tables
     }
 
     /// log2 of the modulus of a ciphertext of `limbs` primes.
@@ -240,6 +258,7 @@ impl RlweParams {
             literal,
             basis,
             hash,
+            tables: hybrid::Tables::default(),
         }))
     }
 }
@@ -346,10 +365,13 @@ mod tests {
         ));
         assert!(matches!(
             with(&|l| {
-                l.log_n = 14;
-                l.p = PRIMES_50[2..].to_vec();
+                l.log_n = 16;
+                l.p = hushed_math::primes::ntt_primes(49, 1 << 16, 13);
             }),
-            ParamsError::TooManySpecialPrimes { given: 2, limit: 1 }
+            ParamsError::TooManySpecialPrimes {
+                given: 13,
+                limit: MAX_SPECIAL_PRIMES
+            }
         ));
         assert!(matches!(
             RlweParams::insecure_for_tests(RlweLiteral { log_n: 40, ..good }),

@@ -1,6 +1,6 @@
-//! Scores, softmax and the product with V, text by text, all heads of a text together.
+//! Scores, softmax and the product with V: texts of equal length together, all heads of all of them as one batch.
 //!
-//! Shapes: Q, K, V are m × h·dh; scores and weights h × m × m; the result m × h·dh.
+//! Shapes: Q, K, V are rows × h·dh over all texts; of a group of t texts of m rows, scores and weights are t·h × m × m.
 
 use hushed_model::{Heads, Rows};
 use hushed_twopc::func::inverse::reciprocal;
@@ -14,9 +14,10 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::formats::{
     ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, QUERY, SUM_BITS, VALUE, WEIGHED,
 };
+use super::groups::{Group, groups};
 
-/// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one share a text, in
-/// [`SCORES`].
+/// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one share a group,
+/// in [`SCORES`].
 pub fn scores(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -29,24 +30,27 @@ pub fn scores(
     let q = rescale(ctx, q, shift, Sign::Bounded, QUERY.ring)?;
     let k = rescale(ctx, k, shift, Sign::Bounded, QUERY.ring)?;
     let party = ctx.party();
-    let width = heads.count * heads.width;
-    let mut out = Vec::with_capacity(rows.texts().len());
-    for (block, _) in rows.blocks() {
-        let m = block.len();
-        let q = by_heads(&q, block.start, m, width, heads);
-        let k = by_heads_transposed(&k, block.start, m, width, heads);
+    let product = |group: Group| {
+        let m = group.rows;
+        let q = by_heads(&q, &group, heads);
+        let k = by_heads_transposed(&k, &group, heads);
         let shape = MatmulShape {
             shape: OltShape {
                 k: m,
                 m: heads.width,
                 n: m,
             },
-            batch: heads.count,
+            batch: group.texts.len() * heads.count,
         };
         let s = matmul_shared(ctx, he, &q, &k, &shape)?;
-        out.push(narrow(party, &s, 2 * QUERY.frac - SCORES.frac, SCORES.ring));
-    }
-    Ok(out)
+        Ok(narrow(
+            party,
+            &s,
+            2 * QUERY.frac - SCORES.frac,
+            SCORES.ring,
+        ))
+    };
+    groups(rows).into_iter().map(product).collect()
 }
 
 /// Exponentials of scores, in [`WEIGHED`]: softmax without its division.
@@ -56,12 +60,11 @@ pub fn weigh(
     rows: &Rows,
     heads: usize,
 ) -> Result<Vec<Share>, TwopcError> {
-    let mut out = Vec::with_capacity(scores.len());
-    for (s, (block, _)) in scores.iter().zip(rows.blocks()) {
-        let m = block.len();
-        out.push(exponentials(ctx, s, heads * m, m, WEIGHED)?);
-    }
-    Ok(out)
+    let weights = |(s, group): (&Share, Group)| {
+        let m = group.rows;
+        exponentials(ctx, s, group.texts.len() * heads * m, m, WEIGHED)
+    };
+    scores.iter().zip(groups(rows)).map(weights).collect()
 }
 
 /// Σ_k e_ik·v_k / Σ_k e_ik for every head: `e` as [`weigh`] gives it, `v` in [`LINEAR`]; the result in [`ACTIVATION`].
@@ -73,25 +76,26 @@ pub fn attend(
     rows: &Rows,
     heads: Heads,
 ) -> Result<Share, TwopcError> {
-    let width = heads.count * heads.width;
     let v = rescale(ctx, v, LINEAR.frac - VALUE.frac, Sign::Bounded, VALUE.ring)?;
+    let groups = groups(rows);
     let mut done = Vec::with_capacity(e.len());
-    for (e, (block, _)) in e.iter().zip(rows.blocks()) {
-        let m = block.len();
-        let v = by_heads(&v, block.start, m, width, heads);
+    for (e, group) in e.iter().zip(&groups) {
+        let m = group.rows;
+        let v = by_heads(&v, group, heads);
+        let batch = group.texts.len() * heads.count;
         let shape = MatmulShape {
             shape: OltShape {
                 k: m,
                 m,
                 n: heads.width,
             },
-            batch: heads.count,
+            batch,
         };
         let o = matmul_shared(ctx, he, e, &v, &shape)?;
-        let o = divide(ctx, &o, e, heads.count * m, m, heads.width)?;
-        done.push(to_columns(&o, m, heads));
+        done.push(divide(ctx, &o, e, batch * m, m, heads.width)?);
     }
-    Ok(Share::concat(MAIN, &done.iter().collect::<Vec<_>>()))
+    let done = Share::concat(MAIN, &done.iter().collect::<Vec<_>>());
+    Ok(by_rows(&done, &groups, rows.total(), heads))
 }
 
 /// Rows of `o` (rows × width) divided by the row sums of `e` (rows × cols).
@@ -114,36 +118,50 @@ fn divide(
     rescale(ctx, &y, shift, Sign::Bounded, MAIN)
 }
 
-/// Rows start..start+m of an …×(h·dh) matrix as h matrices of m × dh.
-fn by_heads(x: &Share, start: usize, m: usize, width: usize, heads: Heads) -> Share {
-    let mut places = Vec::with_capacity(m * width);
-    for j in 0..heads.count {
-        for i in start..start + m {
-            let first = i * width + j * heads.width;
-            places.extend(first..first + heads.width);
-        }
-    }
-    x.gather(&places)
-}
-
-/// The same, each transposed: h matrices of dh × m.
-fn by_heads_transposed(x: &Share, start: usize, m: usize, width: usize, heads: Heads) -> Share {
-    let mut places = Vec::with_capacity(m * width);
-    for j in 0..heads.count {
-        for c in 0..heads.width {
-            places.extend((start..start + m).map(|i| i * width + j * heads.width + c));
-        }
-    }
-    x.gather(&places)
-}
-
-/// h matrices of m × dh side by side: m × h·dh.
-fn to_columns(x: &Share, m: usize, heads: Heads) -> Share {
-    let mut places = Vec::with_capacity(x.len());
-    for i in 0..m {
+/// A group's rows of an …×(h·dh) matrix as t·h matrices of m × dh.
+fn by_heads(x: &Share, group: &Group, heads: Heads) -> Share {
+    let width = heads.count * heads.width;
+    let mut places = Vec::with_capacity(group.texts.len() * group.rows * width);
+    for text in &group.texts {
         for j in 0..heads.count {
-            let first = (j * m + i) * heads.width;
-            places.extend(first..first + heads.width);
+            for i in text.start..text.start + group.rows {
+                let first = i * width + j * heads.width;
+                places.extend(first..first + heads.width);
+            }
+        }
+    }
+    x.gather(&places)
+}
+
+/// The same, each transposed: t·h matrices of dh × m.
+fn by_heads_transposed(x: &Share, group: &Group, heads: Heads) -> Share {
+    let width = heads.count * heads.width;
+    let mut places = Vec::with_capacity(group.texts.len() * group.rows * width);
+    for text in &group.texts {
+        for column in 0..width {
+            let rows = text.start..text.start + group.rows;
+            places.extend(rows.map(|i| i * width + column));
+        }
+    }
+    x.gather(&places)
+}
+
+/// The groups' t·h matrices of m × dh, one group after another, as the rows of the pass: total × h·dh.
+fn by_rows(x: &Share, groups: &[Group], total: usize, heads: Heads) -> Share {
+    let width = heads.count * heads.width;
+    let mut places = vec![0; total * width];
+    let mut from = 0;
+    for group in groups {
+        for text in &group.texts {
+            for j in 0..heads.count {
+                for i in text.start..text.start + group.rows {
+                    let to = i * width + j * heads.width;
+                    for place in &mut places[to..to + heads.width] {
+                        *place = from;
+                        from += 1;
+                    }
+                }
+            }
         }
     }
     x.gather(&places)

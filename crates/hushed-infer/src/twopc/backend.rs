@@ -46,9 +46,9 @@ pub struct Acts {
     residual: RefCell<Option<Share>>,
 }
 
-/// One party's share of attention scores or weights: per text, heads × m × m.
+/// One party's share of attention scores or weights: per group of texts of one length, texts × heads × m × m.
 pub struct Scores {
-    texts: Vec<Share>,
+    groups: Vec<Share>,
     rows: Rows,
     heads: Heads,
 }
@@ -378,7 +378,7 @@ impl Backend for TwopcBackend {
             )?)
         })?;
         let s = Scores {
-            texts: s,
+            groups: s,
             rows: rows.clone(),
             heads: a.heads,
         };
@@ -484,7 +484,7 @@ impl Backend for TwopcBackend {
             let scaled = scaled.shift_left(shift - 16);
             let s = attention::scores(&mut this.ctx, &this.he, &scaled, &k.share, &q.rows, *h)?;
             Ok(Scores {
-                texts: s,
+                groups: s,
                 rows: q.rows.clone(),
                 heads: *h,
             })
@@ -494,14 +494,14 @@ impl Backend for TwopcBackend {
     fn weigh(&mut self, at: Site, s: Scores, w: Weigh, mask: &Mask) -> Result<Scores, RunError> {
         let (Weigh::Softmax, Mask::Full) = (w, *mask);
         self.measure(at, |this| {
-            let texts = attention::weigh(&mut this.ctx, &s.texts, &s.rows, s.heads.count)?;
-            Ok(Scores { texts, ..s })
+            let groups = attention::weigh(&mut this.ctx, &s.groups, &s.rows, s.heads.count)?;
+            Ok(Scores { groups, ..s })
         })
     }
 
     fn attend(&mut self, at: Site, p: &Scores, v: &Acts, h: &Heads) -> Result<Acts, RunError> {
         self.measure(at, |this| {
-            let o = attention::attend(&mut this.ctx, &this.he, &p.texts, &v.share, &v.rows, *h)?;
+            let o = attention::attend(&mut this.ctx, &this.he, &p.groups, &v.share, &v.rows, *h)?;
             Ok(Acts::new(o, ACTIVATION, v.rows.clone(), v.width))
         })
     }

@@ -16,10 +16,12 @@ mod backend;
 mod embed;
 mod establish;
 pub mod formats;
+mod groups;
 pub mod layers;
 mod prepare;
 
 pub use answer::embeddings;
+pub(crate) use groups::groups;
 pub use backend::{Acts, Input, Layers, Scores, SiteCost, TwopcBackend};
 pub use establish::agreement;
 

@@ -220,15 +220,15 @@ unsafe fn lift_centred(c: &Constants, out: &mut [u64], x: &[u64], p: u64) {
 }
 
 /// Sums of products as two words: `low` + 2^52·`high`.
-struct Wide {
-    lanes: Lanes,
+pub(super) struct Wide {
+    pub(super) lanes: Lanes,
     powers: [Factor; 2],
 }
 
 impl Wide {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn new(limb: &Limb) -> Wide {
+    pub(super) fn new(limb: &Limb) -> Wide {
         let [[w0, s0], [w1, s1]] = limb.powers;
         Wide {
             lanes: Lanes::new(&limb.constants),
@@ -249,7 +249,7 @@ impl Wide {
     /// multiplied by 2^52 and 2^104 mod q. Each term is below 2q, and no sum of two of them exceeds 4q < 2^52.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn reduce(&self, low: __m512i, high: __m512i) -> __m512i {
+    pub(super) fn reduce(&self, low: __m512i, high: __m512i) -> __m512i {
         let l = &self.lanes;
         let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
         let top = _mm512_srli_epi64::<52>(high);
