@@ -4,6 +4,7 @@
 //! is for, scales, files, sockets. Everything here is a function of its arguments, except [`rng::SecretRng::from_os`].
 
 pub mod bits;
+mod convert;
 pub mod cpu;
 mod error;
 pub mod fit;
@@ -18,6 +19,7 @@ pub mod rns;
 pub mod sample;
 mod words;
 
+pub use convert::BaseConverter;
 pub use error::MathError;
 pub use kernels::Pointwise;
 pub use modulus::Modulus;

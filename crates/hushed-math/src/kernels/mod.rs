@@ -4,6 +4,7 @@
 //! kernels, on edges and on seeded random input, for exact equality.
 
 pub(crate) mod aes_ctr;
+pub(crate) mod convert;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ifma;
 mod pointwise;

@@ -11,11 +11,13 @@
 //!   than x/2^52 to μ and less than 1 to the floor; two multiply-adds, where a conditional subtraction would need a
 //!   clean word, hence three instructions.
 
+mod convert;
 mod forward;
 mod inverse;
 mod limb;
 mod tables;
 
+pub(crate) use convert::Converter;
 pub(crate) use limb::Limb;
 pub(crate) use tables::{MIN_N, Tables};
 

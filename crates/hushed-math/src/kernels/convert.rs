@@ -1,0 +1,106 @@
+//! Change of residue number system: what both kernels share, and the portable one.
+//!
+//! With F = Π f_i and y_i = x_i·(F/f_i)^−1 mod f_i, the numbers X with these residues are Σ y_i·F/f_i − v·F for integers
+//! v; the centred one has v = round(Σ y_i/f_i) (Shenoy and Kumaresan 1989 for the idea; here without an extra modulus,
+//! by an approximate quotient as in Halevi, Polyakov and Shoup 2019, §2.2). The quotient is taken in fixed point with 51
+//! bits after the point: no floating point, hence equal in every kernel by construction.
+
+use crate::modulus::Modulus;
+use zeroize::Zeroizing;
+
+/// Bits after the point of a quotient.
+pub(crate) const POINT: u32 = 51;
+
+/// One modulus f that is converted from.
+pub(crate) struct Source {
+    pub(crate) modulus: Modulus,
+    /// (F/f)^−1 mod f.
+    pub(crate) inverse: u64,
+    /// ⌊2^(51 + bits)/f⌋ < 2^52: y·ratio/2^bits is 2^51·y/f less an error below 2.
+    pub(crate) ratio: u64,
+}
+
+/// One modulus t that is converted to.
+pub(crate) struct Target {
+    pub(crate) modulus: Modulus,
+    /// F/f_i mod t for each source, then −F mod t, the factor of v.
+    pub(crate) factors: Box<[u64]>,
+}
+
+/// The constants of one conversion.
+pub(crate) struct Plan {
+    pub(crate) sources: Box<[Source]>,
+    pub(crate) targets: Box<[Target]>,
+}
+
+impl Plan {
+    /// Both lists of distinct primes; `from` is not empty.
+    pub(crate) fn new(from: &[Modulus], to: &[Modulus]) -> Plan {
+        // The product of all moduli of `from` but number `skip`.
+        let product = |t: &Modulus, skip: usize| {
+            from.iter()
+                .enumerate()
+                .filter(|&(i, _)| i != skip)
+                .fold(1, |product, (_, f)| t.mul(product, t.reduce(f.value())))
+        };
+        let source = |(i, f): (usize, &Modulus)| Source {
+            modulus: *f,
+            // By Fermat: the moduli are distinct primes.
+            inverse: f.pow(product(f, i), f.value() - 2),
+            ratio: ((1_u128 << (POINT + f.bits())) / u128::from(f.value())) as u64,
+        };
+        let target = |t: &Modulus| Target {
+            modulus: *t,
+            factors: (0..from.len())
+                .map(|i| product(t, i))
+                .chain([t.neg(product(t, from.len()))])
+                .collect(),
+        };
+        Plan {
+            sources: from.iter().enumerate().map(source).collect(),
+            targets: to.iter().map(target).collect(),
+        }
+    }
+
+    /// What is added to a sum of quotients before it is cut at the point: one half, and the middle of its error, as each of
+    /// the sources loses less than two units.
+    pub(crate) fn rounding(&self) -> u64 {
+        (1 << (POINT - 1)) + self.sources.len() as u64
+    }
+}
+
+/// Strips short enough for the y_i of a usual digit to stay in the first-level cache.
+const STRIP: usize = 128;
+
+/// [`crate::BaseConverter::convert`] on slices of one length.
+pub(crate) fn portable(plan: &Plan, src: &[&[u64]], out: &mut [&mut [u64]]) {
+    let length = src[0].len();
+    let mut y = Zeroizing::new(vec![[0_u64; STRIP]; plan.sources.len() + 1]);
+    for start in (0..length).step_by(STRIP) {
+        let end = length.min(start + STRIP);
+        if let Some((v, y)) = y.split_last_mut() {
+            v.fill(plan.rounding());
+            for ((y, source), x) in y.iter_mut().zip(&plan.sources).zip(src) {
+                let (f, shoup) = (&source.modulus, source.modulus.shoup(source.inverse));
+                for ((y, v), &x) in y.iter_mut().zip(v.iter_mut()).zip(&x[start..end]) {
+                    let lazy = f.mul_shoup_lazy(x, source.inverse, shoup);
+                    *y = crate::modulus::csub(lazy, f.value());
+                    *v += ((u128::from(*y) * u128::from(source.ratio)) >> f.bits()) as u64;
+                }
+            }
+            v.iter_mut().for_each(|v| *v >>= POINT);
+        }
+        for (target, out) in plan.targets.iter().zip(out.iter_mut()) {
+            // At most 129 terms below 2^100.
+            let mut sums = [0_u128; STRIP];
+            for (y, &factor) in y.iter().zip(&target.factors) {
+                for (sum, &y) in sums.iter_mut().zip(y) {
+                    *sum += u128::from(y) * u128::from(factor);
+                }
+            }
+            for (out, &sum) in out[start..end].iter_mut().zip(&sums) {
+                *out = target.modulus.reduce_u128(sum);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Change of residue number system: sums of products reduced once a target, by Montgomery's method.
+//!
+//! For one target t: S = Σ y_i·c_i with c_i = 2^52·(F/f_i) mod t is held as low + 2^52·high, each a sum of halves. With
+//! m = low·t^−1 mod 2^52 the low halves of S and m·t agree, so S − m·t is a multiple of 2^52, and
+//! r = high + ⌊low/2^52⌋ − ⌊m·t/2^52⌋ is S/2^52 modulo t: one multiply-add for m and one for its product, where
+//! Barrett's reduction of the two words took eight. As ⌊m·t/2^52⌋ < t, `high` begins at t, and
+//!
+//! ```text
+//! 0 < r ≤ t + Σ f_i·t/2^52 + the number of terms
+//! ```
+//!
+//! which is below 4t, what two conditional subtractions reduce, for 11 terms of 50 bits. More are cut into groups; a later
+//! group begins at t plus the residue of the groups before it.
+
+use super::{Factor, Lanes, MASK, csub, load, shoup52, splat, store};
+use crate::cpu::HaveIfma;
+use crate::kernels::convert::{POINT, Plan};
+use crate::words::Words;
+use std::arch::x86_64::*;
+use std::ops::Range;
+use zeroize::Zeroize;
+
+/// Words of a strip: the y_i and the quotients of ten sources stay in the first-level cache.
+const STRIP: usize = 256;
+
+/// Registers of a strip that share the factors: with two sums each, enough chains to fill the latency.
+const WIDTH: usize = 4;
+
+/// Constants of one conversion; its existence proves that the kernel may run.
+pub(crate) struct Converter {
+    sources: Box<[Source]>,
+    targets: Box<[Target]>,
+    rounding: u64,
+    /// Terms of one reduction, the quotient being the last term.
+    groups: Box<[Range<usize>]>,
+}
+
+struct Source {
+    constants: super::Constants,
+    /// (F/f)^−1 mod f and its w'.
+    inverse: [u64; 2],
+    /// 52 − the bits of f.
+    shift: u64,
+    ratio: u64,
+}
+
+struct Target {
+    constants: super::Constants,
+    /// t^−1 mod 2^52.
+    inverse: u64,
+    /// 2^52·(the factor of each term) mod t.
+    factors: Box<[u64]>,
+}
+
+impl Converter {
+    /// `_token`: `convert` relies on the instruction sets that it proves.
+    pub(crate) fn new(_token: HaveIfma, plan: &Plan) -> Converter {
+        let source = |source: &crate::kernels::convert::Source| Source {
+            constants: super::Constants::new(&source.modulus),
+            inverse: [
+                source.inverse,
+                shoup52(source.inverse, source.modulus.value()),
+            ],
+            shift: u64::from(52 - source.modulus.bits()),
+            ratio: source.ratio,
+        };
+        let target = |target: &crate::kernels::convert::Target| {
+            let t = &target.modulus;
+            let power = t.reduce(1 << 52);
+            Target {
+                constants: super::Constants::new(t),
+                inverse: inverse52(t.value()),
+                factors: target.factors.iter().map(|&c| t.mul(c, power)).collect(),
+            }
+        };
+        Converter {
+            sources: plan.sources.iter().map(source).collect(),
+            targets: plan.targets.iter().map(target).collect(),
+            rounding: plan.rounding(),
+            groups: groups(plan),
+        }
+    }
+
+    /// As the portable kernel; the length of the slices is a multiple of 8.
+    pub(crate) fn convert(&self, src: &[&[u64]], out: &mut [&mut [u64]]) {
+        let length = src[0].len();
+        assert!(length.is_multiple_of(8), "whole registers");
+        assert!(src.len() == self.sources.len() && out.len() == self.targets.len());
+        assert!(src.iter().all(|x| x.len() == length) && out.iter().all(|x| x.len() == length));
+        let mut terms = Words::zero((self.sources.len() + 1) * STRIP);
+        for start in (0..length).step_by(STRIP) {
+            let strip = STRIP.min(length - start);
+            // SAFETY: the token of `new` proves the instruction sets; all slices have words start .. start + strip, and
+            // `terms` has STRIP words for each source and the quotient.
+            unsafe {
+                self.prepare(src, start, strip, terms.as_mut_ptr());
+                for (target, out) in self.targets.iter().zip(out.iter_mut()) {
+                    let out = out.as_mut_ptr().add(start);
+                    let mut at = 0;
+                    while at + 8 * WIDTH <= strip {
+                        self.sum::<WIDTH>(target, terms.as_ptr().add(at), out.add(at));
+                        at += 8 * WIDTH;
+                    }
+                    while at < strip {
+                        self.sum::<1>(target, terms.as_ptr().add(at), out.add(at));
+                        at += 8;
+                    }
+                }
+            }
+        }
+        terms.zeroize();
+    }
+
+    /// Row i of `terms`: the y_i of a strip; the last row: the quotients.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip, `terms` STRIP words a row.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+    unsafe fn prepare(&self, src: &[&[u64]], start: usize, strip: usize, terms: *mut u64) {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            let quotients = terms.add(self.sources.len() * STRIP);
+            for at in (0..strip).step_by(8) {
+                store(quotients.add(at), splat(self.rounding));
+            }
+            for (i, (source, x)) in self.sources.iter().zip(src).enumerate() {
+                let lanes = Lanes::new(&source.constants);
+                let inverse = Factor {
+                    w: splat(source.inverse[0]),
+                    shoup: splat(source.inverse[1]),
+                };
+                let (shift, ratio) = (splat(source.shift), splat(source.ratio));
+                let (x, row) = (x.as_ptr().add(start), terms.add(i * STRIP));
+                for at in (0..strip).step_by(8) {
+                    let y = lanes.finish(lanes.mul(load(x.add(at)), inverse));
+                    store(row.add(at), y);
+                    let shifted = _mm512_sllv_epi64(y, shift);
+                    let sum = _mm512_madd52hi_epu64(load(quotients.add(at)), shifted, ratio);
+                    store(quotients.add(at), sum);
+                }
+            }
+            for at in (0..strip).step_by(8) {
+                let sum = load(quotients.add(at));
+                store(quotients.add(at), _mm512_srli_epi64::<POINT>(sum));
+            }
+        }
+    }
+
+    /// `8·WIDTH` residues of one target.
+    ///
+    /// # Safety
+    /// As `prepare`; the rows of `terms` and `out` have 8·WIDTH words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+    unsafe fn sum<const WIDTH: usize>(&self, target: &Target, terms: *const u64, out: *mut u64) {
+        let lanes = Lanes::new(&target.constants);
+        let inverse = splat(target.inverse);
+        let mut high = [lanes.q; WIDTH];
+        for (number, group) in self.groups.iter().enumerate() {
+            let mut low = [_mm512_setzero_si512(); WIDTH];
+            for (i, &factor) in group.clone().zip(&target.factors[group.clone()]) {
+                let c = splat(factor);
+                for k in 0..WIDTH {
+                    // SAFETY: groups are within the terms, which have a row each.
+                    let y = unsafe { load(terms.add(i * STRIP + 8 * k)) };
+                    low[k] = _mm512_madd52lo_epu64(low[k], y, c);
+                    high[k] = _mm512_madd52hi_epu64(high[k], y, c);
+                }
+            }
+            let last = number + 1 == self.groups.len();
+            for k in 0..WIDTH {
+                let zero = _mm512_setzero_si512();
+                let m = _mm512_madd52lo_epu64(zero, low[k], inverse);
+                let upper = _mm512_add_epi64(high[k], _mm512_srli_epi64::<52>(low[k]));
+                let r = _mm512_sub_epi64(upper, _mm512_madd52hi_epu64(zero, m, lanes.q));
+                let r = csub(csub(r, lanes.q2), lanes.q);
+                if last {
+                    // SAFETY: by the contract of this function.
+                    unsafe { store(out.add(8 * k), r) };
+                } else {
+                    high[k] = _mm512_add_epi64(r, lanes.q);
+                }
+            }
+        }
+    }
+}
+
+/// The terms cut so that every sum of every target stays below 4t; a group has at least one term.
+fn groups(plan: &Plan) -> Box<[Range<usize>]> {
+    let sources = plan.sources.len();
+    // Exclusive bounds of the terms: f_i, and one more than the quotient can be.
+    let bounds = plan.sources.iter().map(|s| s.modulus.value());
+    let bounds: Vec<u64> = bounds.chain([sources as u64 + 1]).collect();
+    // What terms add to one target beyond its start, at most.
+    let fits = |terms: &Range<usize>, start: u64| {
+        plan.targets.iter().all(|target| {
+            let t = u128::from(target.modulus.value());
+            let sum: u128 = bounds[terms.clone()].iter().map(|&f| u128::from(f)).sum();
+            u128::from(start) * t + ((sum * t) >> 52) + 2 + terms.len() as u128 <= 4 * t
+        })
+    };
+    let (mut groups, mut from) = (Vec::new(), 0);
+    while from <= sources {
+        let start = if from == 0 { 1 } else { 2 };
+        let mut to = from + 1;
+        while to <= sources && fits(&(from..to + 1), start) {
+            to += 1;
+        }
+        groups.push(from..to);
+        from = to;
+    }
+    groups.into()
+}
+
+/// t^−1 modulo 2^52 for odd t: each step of Newton doubles the bits that are right, from 3.
+fn inverse52(t: u64) -> u64 {
+    (0..5).fold(t, |x, _| {
+        x.wrapping_mul(2_u64.wrapping_sub(t.wrapping_mul(x)))
+    }) & MASK
+}
