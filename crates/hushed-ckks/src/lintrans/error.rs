@@ -1,0 +1,33 @@
+//! What can be wrong with a linear map or its input.
+
+use thiserror::Error;
+
+/// A linear map that cannot be built or applied.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum LinTransError {
+    /// Dimensions are powers of two, at most the number of slots.
+    #[error("a dimension of {given}: a power of two up to {limit} is needed")]
+    Dimension {
+        /// What was asked for.
+        given: usize,
+        /// Largest possible.
+        limit: usize,
+    },
+    /// A vector of another length than the matrix has columns, or a diagonal that does not divide it.
+    #[error("{found} values where {expected}, or for a diagonal a divisor of it, are needed")]
+    Length {
+        /// Entries of the matrix.
+        expected: usize,
+        /// Entries given.
+        found: usize,
+    },
+    /// A factorisation that does not cover each layer of butterflies once.
+    #[error("factors of {layers:?} layers for a transform of {total}")]
+    Layers {
+        /// Layers of each factor.
+        layers: Vec<usize>,
+        /// log2 of the number of slots.
+        total: usize,
+    },
+}
