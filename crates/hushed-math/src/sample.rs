@@ -3,6 +3,7 @@
 //! | function | distribution | bytes a sample |
 //! |---|---|---|
 //! | [`ternary`] | uniform on {−1, 0, 1}, exactly | 1, and more for each rejection |
+//! | [`sparse_ternary`] | a fixed number of ±1 at uniform places | 8 a nonzero value, and more for each rejection |
 //! | [`centred_binomial`] | difference of two sums of 21 coins: σ = √10.5 ≈ 3.24, within ±21 | 8 |
 //! | [`uniform`] | uniform on [0, q), exactly | 8, and more for each rejection |
 //!
@@ -31,6 +32,40 @@ pub fn ternary(rng: &mut SecretRng, n: usize) -> Zeroizing<Vec<i64>> {
             kept += usize::from(byte != 255);
         }
         done += kept;
+    }
+    out
+}
+
+/// `n` values, a uniformly chosen `weight` of which are ±1 with even odds and all others 0. n is a power of two.
+///
+/// Places are drawn together and redrawn while two are equal, which says nothing about the places that are kept; then every
+/// value is compared with every place.
+///
+/// # Panics
+/// If n is not a power of two, or `weight` above n/8, beyond which the redrawing would take long.
+pub fn sparse_ternary(rng: &mut SecretRng, n: usize, weight: usize) -> Zeroizing<Vec<i64>> {
+    assert!(n.is_power_of_two() && weight <= n / 8, "few of 2^k places");
+    let mut words = Zeroizing::new(vec![0_u64; weight]);
+    let mask = n as u64 - 1;
+    loop {
+        rng.fill_words(&mut words);
+        let repeats = |(i, word): (usize, &u64)| {
+            let same = |other: &u64| u64::from((other ^ word) & mask == 0);
+            words[..i].iter().map(same).sum::<u64>()
+        };
+        if words.iter().enumerate().map(repeats).sum::<u64>() == 0 {
+            break;
+        }
+    }
+    let mut out = Zeroizing::new(vec![0; n]);
+    for word in words.iter() {
+        let (place, sign) = (word & mask, (word >> 62 & 2) as i64 - 1);
+        for (i, value) in (0..).zip(out.iter_mut()) {
+            let difference: u64 = i ^ place;
+            // All ones where the difference is 0.
+            let hit = (difference.wrapping_sub(1) & !difference) as i64 >> 63;
+            *value |= sign & hit;
+        }
     }
     out
 }

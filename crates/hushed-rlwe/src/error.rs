@@ -3,6 +3,8 @@
 use hushed_math::MathError;
 use thiserror::Error;
 
+use crate::hybrid::KeyUse;
+
 /// Why a parameter literal was refused.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ParamsError {
@@ -161,6 +163,32 @@ pub enum RlweError {
     /// Key switching was asked of a parameter set without special prime.
     #[error("the parameter set has no special prime for key switching")]
     NoSpecialPrime,
+    /// No gadget with these special primes: there are not as many, or one of the primes is larger than they carry.
+    #[error("no gadget for {limbs} primes with {special} special primes")]
+    Gadget {
+        /// Ciphertext primes asked for.
+        limbs: usize,
+        /// Special primes asked for.
+        special: usize,
+    },
+    /// Digits made for one key are multiplied by another, or a key is used for what it is not for.
+    #[error("digits and key are not of one gadget, or the key is for another use")]
+    GadgetMismatch,
+    /// No evaluation key for ciphertexts of that length.
+    #[error("no key {key:?} for {limbs} primes (the longest is for {longest})")]
+    MissingKey {
+        /// What the key is for.
+        key: KeyUse,
+        /// Primes of the ciphertext.
+        limbs: usize,
+        /// Primes that the longest key of this use is for, 0 if there is none.
+        longest: usize,
+    },
+    /// The keys to and from the sparse secret come together, the first of them modulo q_0·p_0 only.
+    #[error(
+        "the keys of the sparse secret come in pairs, the one to it for one prime and one special prime"
+    )]
+    Encapsulation,
     /// Bits of a share outside 1..=64.
     #[error("shares of {ell} bits are not supported (1 to 64)")]
     RingBits {

@@ -1,0 +1,128 @@
+//! Which primes share a digit.
+
+use std::ops::Range;
+
+use crate::error::RlweError;
+use crate::noise::{ERROR_VARIANCE, NoiseBound};
+use crate::params::RlweParams;
+
+/// P is at least so many times a digit of several primes: switching noise then stays below the rounding by P.
+const MARGIN: f64 = 16.0;
+
+/// The shape of a key: for ciphertexts of at most `limbs` primes, with the first `special` special primes, and digits of
+/// consecutive ciphertext primes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Gadget {
+    limbs: usize,
+    special: usize,
+    digits: Vec<Range<usize>>,
+}
+
+impl Gadget {
+    /// The gadget of as few digits as possible, each at most 1/16 of P, the largest of them as small as possible. A digit of one
+    /// prime may be as large as 2·P: its noise is still that of one prime ([`Gadget::noise`]).
+    ///
+    /// Sizes are products of floating-point numbers, which IEEE 754 rounds alike everywhere: all parties cut alike.
+    ///
+    /// # Errors
+    /// [`RlweError::LimbCount`] for `limbs`, [`RlweError::Gadget`] if there are not as many special primes, none are asked
+    /// for, or a prime exceeds 2·P.
+    pub fn new(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
+        if limbs == 0 || limbs > params.q_len() {
+            return Err(RlweError::LimbCount {
+                given: limbs,
+                available: params.q_len(),
+            });
+        }
+        let refused = RlweError::Gadget { limbs, special };
+        if special == 0 || special > params.p_len() {
+            return Err(refused);
+        }
+        let q = &params.q()[..limbs];
+        let p = product(&params.literal().p[..special]);
+        if q.iter().any(|&q| q as f64 > 2.0 * p) {
+            return Err(refused);
+        }
+        let fewest = cut(q, p / MARGIN).len();
+        // The least size that needs no more digits is the product of some run of primes.
+        let sizes =
+            (0..limbs).flat_map(|from| (from + 1..=limbs).map(move |to| product(&q[from..to])));
+        let balanced = sizes
+            .filter(|&size| size <= p / MARGIN)
+            .map(|size| (size, cut(q, size)))
+            .filter(|(_, digits)| digits.len() == fewest)
+            .min_by(|left, right| left.0.total_cmp(&right.0));
+        let digits = balanced.map_or_else(|| cut(q, p / MARGIN), |(_, digits)| digits);
+        Ok(Self {
+            limbs,
+            special,
+            digits,
+        })
+    }
+
+    /// Most primes of a ciphertext.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Number of special primes.
+    pub fn special(&self) -> usize {
+        self.special
+    }
+
+    /// The primes of each digit.
+    pub fn digits(&self) -> &[Range<usize>] {
+        &self.digits
+    }
+
+    /// The primes of the digits of a ciphertext of `limbs` primes: the last one cut, those beyond it gone.
+    pub fn digits_for(&self, limbs: usize) -> impl ExactSizeIterator<Item = Range<usize>> + '_ {
+        let used = self.digits.iter().take_while(|d| d.start < limbs).count();
+        let digits = self.digits.iter().take(used);
+        digits.map(move |d| d.start..d.end.min(limbs))
+    }
+
+    /// Transforms of one key switch of `limbs` primes, the measure of its cost.
+    pub fn transforms(&self, limbs: usize) -> usize {
+        // All digits under all primes but their own; then both parts down.
+        self.digits_for(limbs).len() * (limbs + self.special) + 2 * (limbs + self.special)
+    }
+
+    /// Noise of one key switch of `limbs` primes: Σ_i d_i·e_i / P with |d_i| ≤ D_i/2, and the rounding of both parts by P.
+    pub fn noise(&self, params: &RlweParams, limbs: usize) -> NoiseBound {
+        let p = product(&params.literal().p[..self.special]);
+        let digits: f64 = self
+            .digits_for(limbs)
+            .map(|digit| product(&params.q()[digit]) / (2.0 * p))
+            .map(|ratio| ratio * ratio)
+            .sum();
+        let switched = NoiseBound {
+            bounded: 0.0,
+            variance: digits * params.n() as f64 * ERROR_VARIANCE,
+        };
+        switched.add(&NoiseBound::rounding(params))
+    }
+}
+
+/// Digits as long as `size` allows, at least one prime each.
+fn cut(q: &[u64], size: f64) -> Vec<Range<usize>> {
+    let mut digits: Vec<Range<usize>> = Vec::new();
+    let mut so_far = 0.0;
+    for (i, &q) in q.iter().enumerate() {
+        match digits.last_mut() {
+            Some(digit) if so_far * q as f64 <= size => {
+                digit.end = i + 1;
+                so_far *= q as f64;
+            }
+            _ => {
+                digits.push(i..i + 1);
+                so_far = q as f64;
+            }
+        }
+    }
+    digits
+}
+
+fn product(primes: &[u64]) -> f64 {
+    primes.iter().fold(1.0, |product, &p| product * p as f64)
+}

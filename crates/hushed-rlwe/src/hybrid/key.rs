@@ -1,0 +1,221 @@
+//! One switching key: the masked halves of its digits, and the seed of the uniform ones.
+
+use std::sync::Arc;
+
+use hushed_math::rng::{PublicSeed, PublicStream, SecretRng};
+use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
+use rayon::prelude::*;
+
+use super::decompose::Decomposed;
+use super::gadget::Gadget;
+use super::plan::{KeySpec, KeyUse};
+use crate::params::RlweParams;
+
+/// Words of a limb that are multiplied at a time: with four digits, their uniform halves and the two sums, what the
+/// second-level cache holds besides the transforms' tables.
+const STRIP: usize = 1 << 12;
+
+/// A key from one secret to another; see [`super`] for its digits.
+pub struct SwitchKey {
+    pub(super) params: Arc<RlweParams>,
+    pub(super) key: KeyUse,
+    pub(super) gadget: Gadget,
+    pub(super) seed: PublicSeed,
+    /// Digit by digit, over the primes of the gadget, then its special ones.
+    pub(super) b: Vec<RnsPoly<Eval>>,
+    /// The uniform halves, if they are kept.
+    a: Option<Vec<RnsPoly<Eval>>>,
+}
+
+impl SwitchKey {
+    /// The key of `spec` from the secret `from` to the secret `to`, both over all primes of `params`. Both must be kept secret
+    /// and erased by the caller.
+    pub(super) fn generate(
+        params: &Arc<RlweParams>,
+        key: KeyUse,
+        gadget: Gadget,
+        [from, to]: [&RnsPoly<Eval>; 2],
+        rng: &mut SecretRng,
+    ) -> Self {
+        let seed = rng.public_seed();
+        let basis = params.basis();
+        let ids = params.extended_ids_with(gadget.limbs(), gadget.special());
+        let digit = |(digit, range): (usize, &std::ops::Range<usize>)| {
+            // One error a digit, drawn here, so that the key does not depend on threads.
+            let error = sample::centred_binomial(rng, params.n());
+            let mut b = RnsPoly::scratch(basis, &ids);
+            let limbs: Vec<_> = b.limbs_mut().collect();
+            limbs.into_par_iter().for_each(|(id, b)| {
+                let plan = basis.plan(id);
+                plan.pointwise().reduce_signed(b, &error);
+                plan.forward(b);
+                if range.contains(&id) {
+                    let p = params.literal().p.iter().take(gadget.special());
+                    let q = plan.modulus();
+                    let weight = p.fold(1, |product, &p| q.mul(product, q.reduce(p)));
+                    let mut source = SecretPoly::new(from.keep_limbs(&[id]));
+                    let limb = source.expose_mut().limb_mut(0);
+                    plan.pointwise().mul_scalar_assign(limb, weight);
+                    plan.pointwise().add_assign(b, limb);
+                }
+                // −a·s + …: negate twice around the fused step.
+                plan.pointwise().neg_assign(b);
+                let mut stream = uniform(&seed, digit, id);
+                let mut a = vec![0; STRIP.min(b.len())];
+                for (b, s) in b.chunks_mut(a.len()).zip(to.limb(id).chunks(a.len())) {
+                    stream.uniform_mod(plan.modulus(), &mut a);
+                    plan.pointwise().mul_add_assign(b, &a, s);
+                }
+                plan.pointwise().neg_assign(b);
+            });
+            b
+        };
+        let b = gadget.digits().iter().enumerate().map(digit).collect();
+        Self {
+            params: params.clone(),
+            key,
+            gadget,
+            seed,
+            b,
+            a: None,
+        }
+    }
+
+    /// A key read from bytes: its masked halves over the primes of the gadget.
+    pub(super) fn from_parts(
+        params: &Arc<RlweParams>,
+        key: KeyUse,
+        gadget: Gadget,
+        seed: PublicSeed,
+        b: Vec<RnsPoly<Eval>>,
+    ) -> Self {
+        Self {
+            params: params.clone(),
+            key,
+            gadget,
+            seed,
+            b,
+            a: None,
+        }
+    }
+
+    /// The parameters of this key.
+    pub fn params(&self) -> &Arc<RlweParams> {
+        &self.params
+    }
+
+    /// What the key is for.
+    pub fn key_use(&self) -> KeyUse {
+        self.key
+    }
+
+    /// The shape of the key.
+    pub fn gadget(&self) -> &Gadget {
+        &self.gadget
+    }
+
+    /// Its line in a plan.
+    pub fn spec(&self) -> KeySpec {
+        KeySpec {
+            key: self.key,
+            limbs: self.gadget.limbs(),
+            special: self.gadget.special(),
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let polys = self.b.iter().chain(self.a.iter().flatten());
+        polys.map(|poly| 8 * poly.data().len()).sum()
+    }
+
+    /// Keeps the uniform halves in memory, or forgets them: twice the bytes against their expansion at each use. What key
+    /// switching computes is the same.
+    pub fn keep_uniform(&mut self, keep: bool) {
+        self.a = keep.then(|| {
+            (0..self.b.len())
+                .map(|digit| self.uniform_half(digit))
+                .collect()
+        });
+    }
+
+    /// The uniform half of a digit.
+    pub(super) fn uniform_half(&self, digit: usize) -> RnsPoly<Eval> {
+        let ids = self
+            .params
+            .extended_ids_with(self.gadget.limbs(), self.gadget.special());
+        let mut a = RnsPoly::scratch(self.params.basis(), &ids);
+        let limbs: Vec<_> = a.limbs_mut().collect();
+        limbs.into_par_iter().for_each(|(id, limb)| {
+            uniform(&self.seed, digit, id).uniform_mod(self.params.basis().modulus(id), limb);
+        });
+        a
+    }
+
+    /// For limb `j` of the digits of several polynomials: both inner products with the key, written to `sums`.
+    ///
+    /// The limb goes strip by strip: the uniform words of a strip are expanded once and used for every polynomial while
+    /// they are in the cache.
+    pub(super) fn multiply_limb(
+        &self,
+        many: &[&Decomposed],
+        j: usize,
+        sums: &mut [[&mut [u64]; 2]],
+    ) {
+        let Some(first) = many.first() else { return };
+        let ids = first.digits.first().map_or(&[][..], |digit| digit.ids());
+        let id = ids[j];
+        // The limbs of the ciphertext, then the special ones, which the key has after all of its own.
+        let place = if j < first.limbs {
+            j
+        } else {
+            self.gadget.limbs() + j - first.limbs
+        };
+        let plan = self.params.basis().plan(id);
+        let count = first.digits.len();
+        let strip = STRIP.min(self.params.n());
+        let mut streams: Vec<PublicStream> = Vec::new();
+        let mut expanded = Vec::new();
+        if self.a.is_none() {
+            streams.extend((0..count).map(|digit| uniform(&self.seed, digit, id)));
+            expanded.resize(count * strip, 0);
+        }
+        for start in (0..self.params.n()).step_by(strip) {
+            let range = start..start + strip;
+            for (stream, words) in streams.iter_mut().zip(expanded.chunks_mut(strip)) {
+                stream.uniform_mod(plan.modulus(), words);
+            }
+            let key_b: Vec<&[u64]> = self.b[..count]
+                .iter()
+                .map(|b| &b.limb(place)[range.clone()])
+                .collect();
+            let key_a: Vec<&[u64]> = match &self.a {
+                Some(a) => a[..count]
+                    .iter()
+                    .map(|a| &a.limb(place)[range.clone()])
+                    .collect(),
+                None => expanded.chunks(strip).collect(),
+            };
+            for (digits, [b, a]) in many.iter().zip(sums.iter_mut()) {
+                let words: Vec<&[u64]> = digits
+                    .digits
+                    .iter()
+                    .map(|digit| &digit.limb(j)[range.clone()])
+                    .collect();
+                for (sum, key) in [
+                    (&mut b[range.clone()], &key_b),
+                    (&mut a[range.clone()], &key_a),
+                ] {
+                    sum.fill(0);
+                    plan.pointwise().dot_assign(sum, &words, key);
+                }
+            }
+        }
+    }
+}
+
+/// The uniform words of one digit under one prime: a stream of its own, so that limbs can be expanded apart.
+fn uniform(seed: &PublicSeed, digit: usize, id: usize) -> PublicStream {
+    // Digits and primes are fewer than 2^8 (`MAX_PRIMES`); 4: see `StreamDomain`.
+    PublicStream::new(seed, 4 << 56 | (digit as u64) << 8 | id as u64)
+}

@@ -1,0 +1,39 @@
+//! Hybrid key switching: digits of several primes, several special primes (Han and Ki, CT-RSA 2020, §3; hoisting after
+//! Halevi and Shoup, CRYPTO 2018, §4, and Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021, §4).
+//!
+//! To switch a part `a`, which stands against s', to the secret s, modulo Q = q_0 … q_{L-1}, with special primes of
+//! product P:
+//!
+//! ```text
+//! decompose      d_i = a mod D_i as integers in (−D_i/2, D_i/2], under all of Q·P       D_i: a few consecutive primes
+//! inner product  Σ_i d_i·(b_i, a_i) modulo Q·P,  b_i = −a_i·s + e_i + w_i·s'            w_i: P under the primes of D_i,
+//! mod down       ⌊·/P⌉                                                                       0 under all others
+//! ```
+//!
+//! The key keeps the b_i only: the a_i are expanded from its seed where they are needed, which is faster than reading
+//! them from memory. A [`Gadget`] says which digits and how many special primes; a key serves every ciphertext that is
+//! no longer than its gadget, whose last digits are then cut off.
+//!
+//! *Galois keys* switch from s to s(X^(1/g)), so that digits are taken of `a` as it is (one decomposition serves many
+//! rotations) and the *result*, two polynomials, is permuted: phase (b + c_b) + c_a·s(X^(1/g)) → b(X^g) + ….
+//!
+//! Everything runs on the rayon pool of the caller, limb by limb; results do not depend on the number of threads.
+
+mod decompose;
+mod gadget;
+mod key;
+mod plan;
+mod set;
+mod switch;
+mod tables;
+
+pub use decompose::{Decomposed, decompose};
+pub use gadget::Gadget;
+pub use key::SwitchKey;
+pub use plan::{EvalKeyPlan, KeySpec, KeyUse};
+pub use set::{EvalKeys, SPARSE_WEIGHT};
+pub use switch::{
+    Extended, automorphism, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
+};
+
+pub(crate) use tables::Tables;
