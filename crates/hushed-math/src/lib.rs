@@ -21,7 +21,7 @@ mod words;
 
 pub use convert::BaseConverter;
 pub use error::MathError;
-pub use kernels::Pointwise;
+pub use kernels::{GemmMethod, GemmScratch, LimbGemm, PackedWeights, Pointwise};
 pub use modulus::Modulus;
 pub use ntt::NttPlan;
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};

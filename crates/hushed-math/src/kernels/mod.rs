@@ -5,11 +5,13 @@
 
 pub(crate) mod aes_ctr;
 pub(crate) mod convert;
+pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ifma;
 mod pointwise;
 pub(crate) mod portable;
 
+pub use gemm::{GemmScratch, LimbGemm, Method as GemmMethod, PackedWeights};
 pub use pointwise::Pointwise;
 
 #[cfg(test)]

@@ -1,0 +1,270 @@
+//! Products of a matrix of integers with limbs: out[o][c] += f·Σ_i w[o][i]·x[i][c] mod q.
+//!
+//! Rows o of w make outputs, its columns i meet inputs; c runs over the words of a limb, or a strip of them. Weights are
+//! secrets of who computes: each takes part in every product in the same way, whatever its value. There is no test for
+//! zero or sign, no list of indices, and running times depend on shapes alone.
+//!
+//! Two methods, both exact, chosen by the *declared* width of the weights:
+//!
+//! * [`Method::Full`]: weights as residues below q, products as two sums, of low and of high halves of 52 bits;
+//! * [`Method::Narrow`]: signed weights of b bits with (2^b − 1)·q < 2^52, ternary ones (b = 2) above all. Offset by 2^(b−1)
+//!   they are not negative, a product fits the low half, and 2^(b−1)·Σ_i x[i][c], the same for all outputs, is taken off
+//!   again. One multiply-add a term, where masks for zero and sign take two instructions (an AND-XOR and an addition).
+//!
+//! The work is cut into chunks of at most [`TERMS`] columns, which bounds the sums, and tiles of words, which keeps the
+//! inputs of a tile in the second-level cache while every row passes over them.
+
+mod portable;
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_arch = "x86_64")]
+use super::ifma;
+use crate::cpu::Cpu;
+use crate::modulus::Modulus;
+use crate::words::Words;
+use zeroize::Zeroize;
+
+/// Terms of a sum between reductions. Low halves, below 2^52 each, and one residue stay below 2^63.
+pub(crate) const TERMS: usize = 1024;
+
+/// Rows of a panel: outputs whose sums are in registers together.
+pub(crate) const ROWS: usize = 6;
+
+/// Words of inputs in a tile: half a megabyte, half of the smaller second-level caches.
+const TILE: usize = 1 << 16;
+
+/// Words of a limb in a tile are a multiple of this: the widest group of registers.
+pub(crate) const GROUP: usize = 32;
+
+/// How the weights of one packed matrix are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Residues below q: two multiply-adds a term.
+    Full,
+    /// Small integers, offset to be positive: one multiply-add a term.
+    Narrow,
+}
+
+/// Products of matrices with limbs modulo one q, with the kernel chosen at construction.
+pub struct LimbGemm {
+    modulus: Modulus,
+    #[cfg(target_arch = "x86_64")]
+    ifma: Option<ifma::Gemm>,
+}
+
+/// A matrix of weights under one modulus, in the kernel's order: panels of [`ROWS`] rows, in a panel column by column.
+pub struct PackedWeights {
+    modulus: Modulus,
+    rows: usize,
+    columns: usize,
+    method: Method,
+    /// ⌈rows/ROWS⌉·columns·ROWS words, zero-padded below: residues of f·w, or w + `offset`.
+    words: Words,
+    /// 2^(b−1) of the narrow method.
+    offset: u64,
+    /// f, where it is not in the words already.
+    factor: u64,
+}
+
+/// Working memory, kept between calls so that none allocates.
+#[derive(Default)]
+pub struct GemmScratch {
+    words: Option<Words>,
+}
+
+/// Columns of one chunk of a matrix, for the kernels.
+pub(crate) struct Chunk<'a> {
+    pub(crate) weights: &'a PackedWeights,
+    /// First column.
+    pub(crate) start: usize,
+    /// Number of columns, at most [`TERMS`].
+    pub(crate) terms: usize,
+}
+
+impl LimbGemm {
+    /// Products modulo q by the best kernel of this machine.
+    pub fn new(modulus: Modulus) -> LimbGemm {
+        LimbGemm::with_cpu(modulus, Cpu::get())
+    }
+
+    /// Products modulo q by the best kernel of `cpu`.
+    pub fn with_cpu(modulus: Modulus, cpu: Cpu) -> LimbGemm {
+        let _ = cpu;
+        LimbGemm {
+            #[cfg(target_arch = "x86_64")]
+            ifma: cpu.ifma().map(|token| ifma::Gemm::new(token, &modulus)),
+            modulus,
+        }
+    }
+
+    /// The modulus q.
+    pub fn modulus(&self) -> &Modulus {
+        &self.modulus
+    }
+
+    /// Prepares `weights` (rows × columns, row after row), signed integers of `bits` bits, for products f·w·x with
+    /// f = `factor` in [0, q). Constant time in the weights.
+    ///
+    /// # Panics
+    /// If the number of weights is not rows·columns, if `bits` is not in 2..=64, if f ≥ q, or if a weight is outside
+    /// [−2^(bits−1), 2^(bits−1)).
+    pub fn pack(
+        &self,
+        weights: &[i64],
+        rows: usize,
+        columns: usize,
+        bits: u32,
+        factor: u64,
+    ) -> PackedWeights {
+        assert_eq!(weights.len(), rows * columns, "rows times columns");
+        assert!((2..=64).contains(&bits), "signed weights of 2 to 64 bits");
+        assert!(factor < self.modulus.value(), "a factor below q");
+        let beyond = weights
+            .iter()
+            .fold(0, |bad, &w| bad | (w >> (bits - 1)) ^ (w >> 63));
+        assert!(beyond == 0, "weights of at most {bits} bits");
+        let method = if bits + self.modulus.bits() <= 52 {
+            Method::Narrow
+        } else {
+            Method::Full
+        };
+        let mut packed = PackedWeights {
+            modulus: self.modulus,
+            rows,
+            columns,
+            method,
+            words: Words::zero(rows.div_ceil(ROWS) * ROWS * columns),
+            offset: 1 << (bits - 1),
+            factor,
+        };
+        let panels = packed.words.chunks_exact_mut((ROWS * columns).max(1));
+        for (panel, rows) in panels.zip(weights.chunks((ROWS * columns).max(1))) {
+            for (r, row) in rows.chunks_exact(columns).enumerate() {
+                for (word, &w) in panel[r..].iter_mut().step_by(ROWS).zip(row) {
+                    *word = match method {
+                        Method::Full => self.modulus.mul(self.modulus.reduce_signed(w), factor),
+                        Method::Narrow => w.wrapping_add(1 << (bits - 1)) as u64,
+                    };
+                }
+            }
+        }
+        packed
+    }
+
+    /// out[o][c] ← out[o][c] + f·Σ_i w[o][i]·x[i][c] mod q, all residues in [0, q).
+    ///
+    /// # Panics
+    /// If there are not as many inputs as the weights have columns and outputs as they have rows, if their lengths differ,
+    /// or if the weights were packed under another modulus.
+    pub fn multiply_add(
+        &self,
+        weights: &PackedWeights,
+        x: &[&[u64]],
+        out: &mut [&mut [u64]],
+        scratch: &mut GemmScratch,
+    ) {
+        assert_eq!(weights.modulus, self.modulus, "weights under this modulus");
+        assert_eq!(x.len(), weights.columns, "an input a column");
+        assert_eq!(out.len(), weights.rows, "an output a row");
+        let length = out.first().map_or(0, |out| out.len());
+        assert!(
+            x.iter().all(|x| x.len() == length) && out.iter().all(|out| out.len() == length),
+            "strips of one length"
+        );
+        if length == 0 || x.is_empty() {
+            return;
+        }
+        // Chunks of nearly equal size, so that none is too short to pay for its reductions.
+        let terms = x.len().div_ceil(x.len().div_ceil(TERMS));
+        let tile = (TILE / terms / GROUP * GROUP).max(GROUP);
+        for start in (0..x.len()).step_by(terms) {
+            let x = &x[start..(start + terms).min(x.len())];
+            let chunk = Chunk {
+                weights,
+                start,
+                terms: x.len(),
+            };
+            for at in (0..length).step_by(tile) {
+                self.tile(&chunk, x, out, at, tile.min(length - at), scratch);
+            }
+        }
+    }
+
+    fn tile(
+        &self,
+        chunk: &Chunk,
+        x: &[&[u64]],
+        out: &mut [&mut [u64]],
+        at: usize,
+        length: usize,
+        scratch: &mut GemmScratch,
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(gemm) = &self.ifma {
+            return gemm.tile(chunk, x, out, at, length, scratch);
+        }
+        let _ = scratch;
+        portable::tile(&self.modulus, chunk, x, out, at, length);
+    }
+}
+
+impl PackedWeights {
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The method that its width allows.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+}
+
+impl Chunk<'_> {
+    /// The words of panel `p` in this chunk: ROWS for each column.
+    pub(crate) fn panel(&self, p: usize) -> &[u64] {
+        let first = (p * self.weights.columns + self.start) * ROWS;
+        &self.weights.words[first..first + self.terms * ROWS]
+    }
+
+    pub(crate) fn method(&self) -> Method {
+        self.weights.method
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.weights.offset
+    }
+
+    pub(crate) fn factor(&self) -> u64 {
+        self.weights.factor
+    }
+}
+
+impl GemmScratch {
+    /// Nothing yet: the first product allocates.
+    pub fn new() -> GemmScratch {
+        GemmScratch::default()
+    }
+
+    /// At least `length` words of any content.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn words(&mut self, length: usize) -> &mut [u64] {
+        if self.words.as_ref().is_none_or(|words| words.len() < length) {
+            self.words = None;
+        }
+        let words = self.words.get_or_insert_with(|| Words::scratch(length));
+        &mut words[..length]
+    }
+}
+
+impl Drop for PackedWeights {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
+}

@@ -1,0 +1,179 @@
+//! Products of matrices: 128-bit sums ← portable ← vector kernels, exact, for shapes around every block.
+
+use super::{GemmScratch, LimbGemm, Method, TERMS};
+use crate::cpu::Cpu;
+use crate::modulus::Modulus;
+use crate::rng::SecretRng;
+
+/// Values of [0, q), extremes among them.
+fn residues(length: usize, q: u64, rng: &mut SecretRng) -> Vec<u64> {
+    (0..length)
+        .map(|_| match rng.next_u64() % 4 {
+            0 => q - 1,
+            1 => 0,
+            _ => rng.next_u64() % q,
+        })
+        .collect()
+}
+
+/// Signed values of `bits` bits, extremes among them.
+fn signed(length: usize, bits: u32, rng: &mut SecretRng) -> Vec<i64> {
+    (0..length)
+        .map(|_| match rng.next_u64() % 4 {
+            0 => i64::MIN >> (64 - bits),
+            1 => i64::MAX >> (64 - bits),
+            2 => 0,
+            _ => rng.next_u64() as i64 >> (64 - bits),
+        })
+        .collect()
+}
+
+struct Case {
+    q: u64,
+    bits: u32,
+    factor: u64,
+    rows: usize,
+    columns: usize,
+    length: usize,
+}
+
+impl Case {
+    fn check(&self, rng: &mut SecretRng) -> Vec<Method> {
+        let Case {
+            q,
+            bits,
+            factor,
+            rows,
+            columns,
+            length,
+        } = *self;
+        let weights = signed(rows * columns, bits, rng);
+        let x: Vec<Vec<u64>> = (0..columns).map(|_| residues(length, q, rng)).collect();
+        let before: Vec<Vec<u64>> = (0..rows).map(|_| residues(length, q, rng)).collect();
+        let wide = i128::from(q);
+        let expected: Vec<Vec<u64>> = (0..rows)
+            .map(|o| {
+                (0..length)
+                    .map(|c| {
+                        let terms = weights[o * columns..][..columns].iter().zip(&x);
+                        let sum: i128 = terms
+                            .map(|(&w, x)| i128::from(w) * i128::from(x[c]) % wide)
+                            .sum();
+                        let sum = sum % wide * i128::from(factor);
+                        (i128::from(before[o][c]) + sum).rem_euclid(wide) as u64
+                    })
+                    .collect()
+            })
+            .collect();
+        let modulus = Modulus::new(q).unwrap();
+        let mut methods = Vec::new();
+        for cpu in Cpu::variants() {
+            let gemm = LimbGemm::with_cpu(modulus, cpu);
+            let packed = gemm.pack(&weights, rows, columns, bits, factor);
+            assert_eq!((packed.rows(), packed.columns()), (rows, columns));
+            methods.push(packed.method());
+            let mut out = before.clone();
+            let x: Vec<&[u64]> = x.iter().map(|x| &x[..]).collect();
+            let mut strips: Vec<&mut [u64]> = out.iter_mut().map(|out| &mut out[..]).collect();
+            gemm.multiply_add(&packed, &x, &mut strips, &mut GemmScratch::new());
+            assert!(
+                out == expected,
+                "q = {q}, {bits} bits, {rows} by {columns}, {length} words, {}",
+                cpu.kernel_name()
+            );
+        }
+        methods
+    }
+}
+
+#[test]
+fn products_equal_wide_integers_for_shapes_around_the_blocks() {
+    let mut rng = SecretRng::insecure_from_seed(1);
+    let moduli = [
+        3,
+        (1 << 40) - 87,
+        (1 << 40) + 15,
+        (1 << 46) - 21,
+        (1 << 50) - 27,
+    ];
+    for (number, (rows, columns)) in [(1, 1), (5, 3), (6, 8), (7, 64), (13, 65), (17, 129)]
+        .into_iter()
+        .enumerate()
+    {
+        for length in [1, 8, 15, 16, 31, 33, 72] {
+            for bits in [2, 8, 10, 24, 42, 63, 64] {
+                let q = moduli[(number + length + bits as usize) % moduli.len()];
+                let factor = rng.next_u64() % q;
+                Case {
+                    q,
+                    bits,
+                    factor,
+                    rows,
+                    columns,
+                    length,
+                }
+                .check(&mut rng);
+            }
+        }
+    }
+}
+
+#[test]
+fn ternary_weights_are_narrow_under_every_modulus() {
+    let mut rng = SecretRng::insecure_from_seed(2);
+    for q in [3, (1 << 41) - 21, (1 << 50) - 27, (1 << 50) - 1] {
+        let case = Case {
+            q,
+            bits: 2,
+            factor: 1,
+            rows: 9,
+            columns: 40,
+            length: 40,
+        };
+        assert!(
+            case.check(&mut rng)
+                .iter()
+                .all(|&method| method == Method::Narrow),
+            "q = {q}"
+        );
+    }
+}
+
+/// The greatest residues and weights, for as many terms as one chunk has, one more, and several chunks.
+#[test]
+fn sums_at_the_bound_do_not_overflow() {
+    for cpu in Cpu::variants() {
+        for (q, bits) in [
+            ((1 << 50) - 27, 64),
+            ((1 << 50) - 27, 2),
+            ((1 << 40) - 87, 12),
+            ((1 << 41) - 21, 11),
+        ] {
+            let modulus = Modulus::new(q).unwrap();
+            let gemm = LimbGemm::with_cpu(modulus, cpu);
+            for columns in [TERMS, TERMS + 1, 3 * TERMS + 1] {
+                for weight in [-1, i64::MAX >> (64 - bits), i64::MIN >> (64 - bits)] {
+                    let packed = gemm.pack(&vec![weight; columns], 1, columns, bits, q - 1);
+                    let x = vec![q - 1; 8];
+                    let mut out = x.clone();
+                    gemm.multiply_add(
+                        &packed,
+                        &vec![&x[..]; columns],
+                        &mut [&mut out],
+                        &mut GemmScratch::new(),
+                    );
+                    // (−1)·w·(−1) for each term, and −1 to begin with.
+                    let expected =
+                        (i128::from(weight) * columns as i128 - 1).rem_euclid(i128::from(q));
+                    assert_eq!(out, [expected as u64; 8], "q = {q}, {columns} of {weight}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "weights of at most 8 bits")]
+fn wider_weights_than_declared_are_refused() {
+    LimbGemm::new(Modulus::new(257).unwrap()).pack(&[0, 128], 1, 2, 8, 1);
+}

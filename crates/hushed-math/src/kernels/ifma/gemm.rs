@@ -1,0 +1,244 @@
+//! The tile of [`crate::kernels::gemm`] in registers: 6 rows by 16 or 32 words, two sums or one, 24 registers of sums.
+//!
+//! Inputs are first copied into groups of 16 (32) words, for a group the words of input 0, then of input 1, and so on, so that
+//! the inner loop reads them and the panel of weights one after the other. A step of it has 24 multiply-adds for 8 (10) loads:
+//! enough independent chains for their latency, and loads never limit it.
+
+use super::limb::Wide;
+use super::{Factor, Limb, csub, load, shoup52, splat, store};
+use crate::cpu::HaveIfma;
+use crate::kernels::gemm::{Chunk, GROUP, GemmScratch, Method, ROWS, TERMS};
+use crate::modulus::Modulus;
+use std::arch::x86_64::*;
+
+/// Registers of a group under the full method, which has two sums for each.
+const FULL: usize = 2;
+
+/// Registers of a group under the narrow method.
+const NARROW: usize = 4;
+
+/// Constants of one modulus; its existence proves that the kernel may run.
+pub(crate) struct Gemm {
+    modulus: Modulus,
+    limb: Limb,
+}
+
+/// The inputs of one tile, group after group, and where they come from.
+struct Tile<'a> {
+    chunk: &'a Chunk<'a>,
+    /// Groups of 8·V words: for each its inputs.
+    words: &'a [u64],
+    /// The words of the limbs.
+    at: usize,
+    length: usize,
+}
+
+impl Gemm {
+    /// `token`: every method relies on the instruction sets that it proves.
+    pub(crate) fn new(token: HaveIfma, modulus: &Modulus) -> Gemm {
+        Gemm {
+            modulus: *modulus,
+            limb: Limb::new(token, modulus),
+        }
+    }
+
+    /// out += f·w·x for the words `at .. at + length`.
+    pub(crate) fn tile(
+        &self,
+        chunk: &Chunk,
+        x: &[&[u64]],
+        out: &mut [&mut [u64]],
+        at: usize,
+        length: usize,
+        scratch: &mut GemmScratch,
+    ) {
+        assert!(x.len() == chunk.terms && chunk.terms <= TERMS);
+        assert!(x.iter().all(|x| at + length <= x.len()));
+        assert!(out.iter().all(|out| at + length <= out.len()));
+        let padded = length.next_multiple_of(GROUP);
+        let (words, begin) = scratch
+            .words((x.len() + 1) * padded)
+            .split_at_mut(x.len() * padded);
+        // SAFETY: the token of `new` proves the instruction sets; the assertions bound every slice.
+        unsafe {
+            match chunk.method() {
+                Method::Full => {
+                    gather::<FULL>(words, x, at, length);
+                    let tile = Tile {
+                        chunk,
+                        words,
+                        at,
+                        length,
+                    };
+                    full(self, &tile, out);
+                }
+                Method::Narrow => {
+                    gather::<NARROW>(words, x, at, length);
+                    corrections(self, chunk, words, begin);
+                    let tile = Tile {
+                        chunk,
+                        words,
+                        at,
+                        length,
+                    };
+                    narrow(self, &tile, begin, out);
+                }
+            }
+        }
+    }
+}
+
+/// Lanes `from ..` of a register that are words of a slice of `length`.
+fn ends(length: usize, from: usize) -> __mmask8 {
+    match length.saturating_sub(from) {
+        left @ 0..8 => (1 << left) - 1,
+        _ => 0xff,
+    }
+}
+
+/// Copies the words `at .. at + length` of each input into groups of 8·V words, zeros beyond the end.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn gather<const V: usize>(words: &mut [u64], x: &[&[u64]], at: usize, length: usize) {
+    let groups = words.len() / (8 * V * x.len());
+    let to = words.as_mut_ptr();
+    for (i, from) in x.iter().enumerate() {
+        for g in 0..groups {
+            for v in 0..V {
+                let first = 8 * (g * V + v);
+                // SAFETY: the mask keeps to the words of the input, at + length of them at least; group g has room for
+                // x.len() inputs of 8·V words.
+                unsafe {
+                    let lanes = ends(length, first);
+                    let word = _mm512_maskz_loadu_epi64(
+                        lanes,
+                        from.as_ptr().wrapping_add(at + first).cast(),
+                    );
+                    store(to.add((g * x.len() + i) * 8 * V + 8 * v), word);
+                }
+            }
+        }
+    }
+}
+
+/// For each word −offset·Σ_i x[i] mod q: where the sums of the narrow method begin.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn corrections(gemm: &Gemm, chunk: &Chunk, words: &[u64], begin: &mut [u64]) {
+    const WIDTH: usize = 8 * NARROW;
+    let wide = Wide::new(&gemm.limb);
+    let minus = gemm.modulus.neg(gemm.modulus.reduce(chunk.offset()));
+    let minus = factor(minus, &gemm.modulus);
+    let groups = words.chunks_exact(WIDTH * chunk.terms);
+    for (group, begin) in groups.zip(begin.chunks_exact_mut(WIDTH)) {
+        let mut sums = [_mm512_setzero_si512(); NARROW];
+        for x in group.chunks_exact(WIDTH) {
+            for (v, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: WIDTH words. The sums stay below 1024·2^50.
+                *sum = _mm512_add_epi64(*sum, unsafe { load(x.as_ptr().add(8 * v)) });
+            }
+        }
+        for (v, &sum) in sums.iter().enumerate() {
+            let sum = wide.reduce(sum, _mm512_setzero_si512());
+            let sum = wide.lanes.finish(wide.lanes.mul(sum, minus));
+            // SAFETY: WIDTH words.
+            unsafe { store(begin.as_mut_ptr().add(8 * v), sum) }
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn factor(w: u64, modulus: &Modulus) -> Factor {
+    Factor {
+        w: splat(w),
+        shoup: splat(shoup52(w, modulus.value())),
+    }
+}
+
+/// Low and high halves apart: below 2^50 + 1024·2^52 and 1024·2^48.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn full(gemm: &Gemm, tile: &Tile, out: &mut [&mut [u64]]) {
+    let wide = Wide::new(&gemm.limb);
+    let terms = tile.chunk.terms;
+    for (p, out) in out.chunks_mut(ROWS).enumerate() {
+        let panel = tile.chunk.panel(p);
+        for (g, group) in tile.words.chunks_exact(8 * FULL * terms).enumerate() {
+            let first = 8 * FULL * g;
+            let mut low = [[_mm512_setzero_si512(); FULL]; ROWS];
+            let mut high = [[_mm512_setzero_si512(); FULL]; ROWS];
+            let (mut w, mut x) = (panel.as_ptr(), group.as_ptr());
+            // SAFETY: the panel has ROWS words a term, the group 8·FULL.
+            unsafe {
+                for _ in 0..terms {
+                    let x0: [__m512i; FULL] = std::array::from_fn(|v| load(x.add(8 * v)));
+                    for r in 0..ROWS {
+                        let w = splat(*w.add(r));
+                        for v in 0..FULL {
+                            low[r][v] = _mm512_madd52lo_epu64(low[r][v], x0[v], w);
+                            high[r][v] = _mm512_madd52hi_epu64(high[r][v], x0[v], w);
+                        }
+                    }
+                    w = w.add(ROWS);
+                    x = x.add(8 * FULL);
+                }
+            }
+            for r in 0..ROWS.min(out.len()) {
+                for v in 0..FULL {
+                    let lanes = ends(tile.length, first + 8 * v);
+                    let to = out[r].as_mut_ptr().wrapping_add(tile.at + first + 8 * v);
+                    // SAFETY: the mask keeps to the words of the output.
+                    unsafe {
+                        let old = _mm512_maskz_loadu_epi64(lanes, to.cast());
+                        let sum = wide.reduce(_mm512_add_epi64(low[r][v], old), high[r][v]);
+                        _mm512_mask_storeu_epi64(to.cast(), lanes, sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Products below 2^52 in one sum: below 2^50 + 1024·2^52.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]) {
+    let wide = Wide::new(&gemm.limb);
+    let factor = factor(tile.chunk.factor(), &gemm.modulus);
+    let terms = tile.chunk.terms;
+    for (p, out) in out.chunks_mut(ROWS).enumerate() {
+        let panel = tile.chunk.panel(p);
+        let groups = tile.words.chunks_exact(8 * NARROW * terms);
+        for (g, (group, begin)) in groups.zip(begin.chunks_exact(8 * NARROW)).enumerate() {
+            let first = 8 * NARROW * g;
+            let mut sums = [[_mm512_setzero_si512(); NARROW]; ROWS];
+            let (mut w, mut x) = (panel.as_ptr(), group.as_ptr());
+            // SAFETY: the panel has ROWS words a term, the group 8·NARROW.
+            unsafe {
+                for _ in 0..terms {
+                    let x0: [__m512i; NARROW] = std::array::from_fn(|v| load(x.add(8 * v)));
+                    for r in 0..ROWS {
+                        let w = splat(*w.add(r));
+                        for v in 0..NARROW {
+                            sums[r][v] = _mm512_madd52lo_epu64(sums[r][v], x0[v], w);
+                        }
+                    }
+                    w = w.add(ROWS);
+                    x = x.add(8 * NARROW);
+                }
+            }
+            for r in 0..ROWS.min(out.len()) {
+                for v in 0..NARROW {
+                    let lanes = ends(tile.length, first + 8 * v);
+                    let to = out[r].as_mut_ptr().wrapping_add(tile.at + first + 8 * v);
+                    // SAFETY: the mask keeps to the words of the output; `begin` has the words of this group.
+                    unsafe {
+                        let old = _mm512_maskz_loadu_epi64(lanes, to.cast());
+                        let sum = _mm512_add_epi64(sums[r][v], load(begin.as_ptr().add(8 * v)));
+                        let sum = wide.reduce(sum, _mm512_setzero_si512());
+                        let sum = wide.lanes.finish(wide.lanes.mul(sum, factor));
+                        let sum = csub(_mm512_add_epi64(sum, old), wide.lanes.q);
+                        _mm512_mask_storeu_epi64(to.cast(), lanes, sum);
+                    }
+                }
+            }
+        }
+    }
+}
