@@ -17,12 +17,12 @@ pub struct Pointwise {
 
 /// Calls a function of the chosen kernel: all have the same names and arguments.
 macro_rules! run {
-    ($self:ident.$name:ident($($argument:expr),*)) => {{
+    ($self:ident.$name:ident $(::<$flag:literal>)? ($($argument:expr),*)) => {{
         #[cfg(target_arch = "x86_64")]
         if let Some(limb) = &$self.ifma {
-            return limb.$name($($argument),*);
+            return limb.$name$(::<$flag>)?($($argument),*);
         }
-        portable::$name(&$self.modulus, $($argument),*)
+        portable::$name$(::<$flag>)?(&$self.modulus, $($argument),*)
     }};
 }
 
@@ -74,7 +74,7 @@ impl Pointwise {
 
     /// a ← s·a for one residue s in [0, q).
     pub fn mul_scalar_assign(&self, a: &mut [u64], s: u64) {
-        assert!(s < self.modulus.value(), "a scalar below q");
+        self.check_scalar(s);
         run!(self.mul_scalar_assign(a, s))
     }
 
@@ -86,6 +86,121 @@ impl Pointwise {
         assert_eq!(a.len(), b.len(), "as many left as right factors");
         a.iter().chain(b).for_each(|x| same_length(acc, x));
         run!(self.dot_assign(acc, a, b))
+    }
+
+    /// out ← a + b.
+    pub fn add(&self, out: &mut [u64], a: &[u64], b: &[u64]) {
+        same_length(out, a);
+        same_length(out, b);
+        run!(self.add(out, a, b))
+    }
+
+    /// out ← a − b.
+    pub fn sub(&self, out: &mut [u64], a: &[u64], b: &[u64]) {
+        same_length(out, a);
+        same_length(out, b);
+        run!(self.sub(out, a, b))
+    }
+
+    /// out ← a·b.
+    pub fn mul(&self, out: &mut [u64], a: &[u64], b: &[u64]) {
+        same_length(out, a);
+        same_length(out, b);
+        run!(self.mul(out, a, b))
+    }
+
+    /// out ← s·a for one residue s in [0, q).
+    pub fn mul_scalar(&self, out: &mut [u64], a: &[u64], s: u64) {
+        same_length(out, a);
+        self.check_scalar(s);
+        run!(self.mul_scalar(out, a, s))
+    }
+
+    /// acc ← acc + s·a for one residue s in [0, q).
+    pub fn mul_scalar_add_assign(&self, acc: &mut [u64], a: &[u64], s: u64) {
+        same_length(acc, a);
+        self.check_scalar(s);
+        run!(self.mul_scalar_add_assign(acc, a, s))
+    }
+
+    /// a ← a + s, each word, for one residue s in [0, q).
+    pub fn add_scalar_assign(&self, a: &mut [u64], s: u64) {
+        self.check_scalar(s);
+        run!(self.add_scalar_assign(a, s))
+    }
+
+    /// a ← (a − b)·s for one residue s in [0, q).
+    pub fn sub_mul_scalar_assign(&self, a: &mut [u64], b: &[u64], s: u64) {
+        same_length(a, b);
+        self.check_scalar(s);
+        run!(self.sub_mul_scalar_assign(a, b, s))
+    }
+
+    /// out ← (sum − lifted)·inv for one residue `inv` in [0, q): the end of a division by other moduli, of which `lifted`
+    /// holds the remainder and `inv` the inverse.
+    pub fn mod_down_finish(&self, out: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
+        same_length(out, sum);
+        same_length(out, lifted);
+        self.check_scalar(inv);
+        run!(self.mod_down_finish(out, sum, lifted, inv))
+    }
+
+    /// acc ← acc + (sum − lifted)·inv, as [`Pointwise::mod_down_finish`].
+    pub fn mod_down_finish_add_assign(
+        &self,
+        acc: &mut [u64],
+        sum: &[u64],
+        lifted: &[u64],
+        inv: u64,
+    ) {
+        same_length(acc, sum);
+        same_length(acc, lifted);
+        self.check_scalar(inv);
+        run!(self.mod_down_finish_add_assign(acc, sum, lifted, inv))
+    }
+
+    /// acc ← acc + Σ s_i·a_i for residues s_i in [0, q), reduced as [`Pointwise::dot_assign`].
+    ///
+    /// # Panics
+    /// If there is not one scalar a slice, a scalar is not below q, or lengths differ.
+    pub fn dot_scalars_assign(&self, acc: &mut [u64], a: &[&[u64]], s: &[u64]) {
+        assert_eq!(a.len(), s.len(), "one scalar a slice");
+        a.iter().for_each(|x| same_length(acc, x));
+        s.iter().for_each(|&s| self.check_scalar(s));
+        run!(self.dot_scalars_assign(acc, a, s))
+    }
+
+    /// out[0] ← Σ d_i·keys[0]_i and out[1] ← Σ d_i·keys[1]_i: both halves of a key switch (or of a plaintext's products),
+    /// every digit read once. Reduced as [`Pointwise::dot_assign`]; zeros for no digits.
+    ///
+    /// # Panics
+    /// If the three lists or any of the slices differ in length.
+    pub fn dot_pair(&self, out: [&mut [u64]; 2], d: &[&[u64]], keys: [&[&[u64]]; 2]) {
+        check_pair(&out, d, keys);
+        run!(self.dot_pair::<false>(out, d, keys))
+    }
+
+    /// As [`Pointwise::dot_pair`], added to `acc`.
+    ///
+    /// # Panics
+    /// As [`Pointwise::dot_pair`].
+    pub fn dot_pair_assign(&self, acc: [&mut [u64]; 2], d: &[&[u64]], keys: [&[&[u64]]; 2]) {
+        check_pair(&acc, d, keys);
+        run!(self.dot_pair::<true>(acc, d, keys))
+    }
+
+    /// out ← (x_0·y_0, x_0·y_1 + x_1·y_0, x_1·y_1): the tensor product of two ciphertexts (b, a), in one pass.
+    pub fn tensor(&self, out: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) {
+        out.iter().for_each(|z| same_length(z, x[0]));
+        same_lengths(x[0], &[x[1], y[0], y[1]]);
+        run!(self.tensor::<false>(out, x, y))
+    }
+
+    /// acc ← acc + (x_0·y_0, x_0·y_1 + x_1·y_0, x_1·y_1).
+    pub fn tensor_add_assign(&self, acc: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) {
+        acc.iter().for_each(|z| same_length(z, x[0]));
+        same_lengths(x[0], &[x[1], y[0], y[1]]);
+        run!(self.tensor::<true>(acc, x, y))
     }
 
     /// out_i ← the integer of (−p/2, p/2) that x_i in [0, p) stands for, modulo q; p = `from`.
@@ -105,6 +220,23 @@ impl Pointwise {
         same_length(out, x);
         run!(self.reduce(out, x))
     }
+
+    fn check_scalar(&self, s: u64) {
+        assert!(s < self.modulus.value(), "a scalar below q");
+    }
+}
+
+fn check_pair(out: &[&mut [u64]; 2], d: &[&[u64]], keys: [&[&[u64]]; 2]) {
+    let counts = d.len() == keys[0].len() && d.len() == keys[1].len();
+    assert!(counts, "as many digits as parts of the keys");
+    same_length(out[0], out[1]);
+    [d, keys[0], keys[1]]
+        .iter()
+        .for_each(|list| same_lengths(out[0], list));
+}
+
+fn same_lengths(a: &[u64], others: &[&[u64]]) {
+    others.iter().for_each(|b| same_length(a, b));
 }
 
 fn same_length(a: &[u64], b: &[u64]) {

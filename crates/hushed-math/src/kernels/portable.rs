@@ -173,3 +173,153 @@ pub(crate) fn dot_assign(modulus: &Modulus, acc: &mut [u64], a: &[&[u64]], b: &[
         }
     }
 }
+
+pub(crate) fn add(modulus: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) {
+    for ((x, &a), &b) in out.iter_mut().zip(a).zip(b) {
+        *x = modulus.add(a, b);
+    }
+}
+
+pub(crate) fn sub(modulus: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) {
+    for ((x, &a), &b) in out.iter_mut().zip(a).zip(b) {
+        *x = modulus.sub(a, b);
+    }
+}
+
+pub(crate) fn mul(modulus: &Modulus, out: &mut [u64], a: &[u64], b: &[u64]) {
+    for ((x, &a), &b) in out.iter_mut().zip(a).zip(b) {
+        *x = modulus.mul(a, b);
+    }
+}
+
+pub(crate) fn mul_scalar(modulus: &Modulus, out: &mut [u64], a: &[u64], s: u64) {
+    let s_shoup = modulus.shoup(s);
+    for (x, &a) in out.iter_mut().zip(a) {
+        *x = csub(modulus.mul_shoup_lazy(a, s, s_shoup), modulus.value());
+    }
+}
+
+pub(crate) fn mul_scalar_add_assign(modulus: &Modulus, acc: &mut [u64], a: &[u64], s: u64) {
+    let s_shoup = modulus.shoup(s);
+    for (x, &a) in acc.iter_mut().zip(a) {
+        let product = csub(modulus.mul_shoup_lazy(a, s, s_shoup), modulus.value());
+        *x = modulus.add(*x, product);
+    }
+}
+
+pub(crate) fn add_scalar_assign(modulus: &Modulus, a: &mut [u64], s: u64) {
+    for x in a {
+        *x = modulus.add(*x, s);
+    }
+}
+
+pub(crate) fn sub_mul_scalar_assign(modulus: &Modulus, a: &mut [u64], b: &[u64], s: u64) {
+    let difference = DifferenceTimes::new(modulus, s);
+    for (x, &b) in a.iter_mut().zip(b) {
+        *x = difference.of(*x, b);
+    }
+}
+
+pub(crate) fn mod_down_finish(
+    modulus: &Modulus,
+    out: &mut [u64],
+    sum: &[u64],
+    lifted: &[u64],
+    inv: u64,
+) {
+    let difference = DifferenceTimes::new(modulus, inv);
+    for ((x, &a), &b) in out.iter_mut().zip(sum).zip(lifted) {
+        *x = difference.of(a, b);
+    }
+}
+
+pub(crate) fn mod_down_finish_add_assign(
+    modulus: &Modulus,
+    acc: &mut [u64],
+    sum: &[u64],
+    lifted: &[u64],
+    inv: u64,
+) {
+    let difference = DifferenceTimes::new(modulus, inv);
+    for ((x, &a), &b) in acc.iter_mut().zip(sum).zip(lifted) {
+        *x = modulus.add(*x, difference.of(a, b));
+    }
+}
+
+/// (a − b)·s for a constant s.
+struct DifferenceTimes<'a> {
+    modulus: &'a Modulus,
+    factor: Factor,
+}
+
+impl<'a> DifferenceTimes<'a> {
+    fn new(modulus: &'a Modulus, s: u64) -> DifferenceTimes<'a> {
+        let factor = [s, modulus.shoup(s)];
+        DifferenceTimes { modulus, factor }
+    }
+
+    #[inline(always)]
+    fn of(&self, a: u64, b: u64) -> u64 {
+        let (q, [s, s_shoup]) = (self.modulus.value(), self.factor);
+        csub(self.modulus.mul_shoup_lazy(a + q - b, s, s_shoup), q)
+    }
+}
+
+/// Bounds as in [`dot_assign`].
+pub(crate) fn dot_scalars_assign(modulus: &Modulus, acc: &mut [u64], a: &[&[u64]], s: &[u64]) {
+    const BLOCK: usize = 128;
+    assert!(a.len() < 1 << 27, "sums of 128 bits");
+    for (start, acc) in (0..).step_by(BLOCK).zip(acc.chunks_mut(BLOCK)) {
+        let mut sums = [0_u128; BLOCK];
+        for (a, &s) in a.iter().zip(s) {
+            for (sum, &a) in sums.iter_mut().zip(&a[start..start + acc.len()]) {
+                *sum += u128::from(a) * u128::from(s);
+            }
+        }
+        for (x, &sum) in acc.iter_mut().zip(&sums) {
+            *x = modulus.add(*x, modulus.reduce_u128(sum));
+        }
+    }
+}
+
+pub(crate) fn dot_pair<const ACCUMULATE: bool>(
+    modulus: &Modulus,
+    out: [&mut [u64]; 2],
+    d: &[&[u64]],
+    keys: [&[&[u64]]; 2],
+) {
+    for (out, key) in out.into_iter().zip(keys) {
+        if !ACCUMULATE {
+            out.fill(0);
+        }
+        dot_assign(modulus, out, d, key);
+    }
+}
+
+pub(crate) fn tensor<const ACCUMULATE: bool>(
+    modulus: &Modulus,
+    out: [&mut [u64]; 3],
+    x: [&[u64]; 2],
+    y: [&[u64]; 2],
+) {
+    let [out0, out1, out2] = out;
+    for i in 0..out0.len() {
+        let ([x0, x1], [y0, y1]) = ([x[0][i], x[1][i]], [y[0][i], y[1][i]]);
+        let middle = u128::from(x0) * u128::from(y1) + u128::from(x1) * u128::from(y0);
+        let products = [
+            modulus.mul(x0, y0),
+            modulus.reduce_u128(middle),
+            modulus.mul(x1, y1),
+        ];
+        for (out, product) in [&mut *out0, &mut *out1, &mut *out2]
+            .into_iter()
+            .zip(products)
+        {
+            out[i] = if ACCUMULATE {
+                modulus.add(out[i], product)
+            } else {
+                product
+            };
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Limb arithmetic: reference ← portable ← vector kernels, exact, for every length of the last, partial register.
 
+mod fused;
+
 use super::Pointwise;
 use crate::cpu::Cpu;
 use crate::modulus::Modulus;

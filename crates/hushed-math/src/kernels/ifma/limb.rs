@@ -6,11 +6,14 @@ use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 
 /// Terms of an inner product between reductions: the low halves, below 2^52 each, and one residue fit a word.
-const TERMS: usize = 4000;
+pub(super) const TERMS: usize = 4000;
+
+/// Terms of an inner product short enough for one digit less: 15·(2^48 + 1) + 1 < 2^52.
+pub(super) const SHORT: usize = 15;
 
 /// Constants of one modulus; its existence proves that the kernel may run.
 pub(crate) struct Limb {
-    constants: Constants,
+    pub(super) constants: Constants,
     /// Bits of q.
     bits: u32,
     /// ⌊2^(51 + bits)/q⌋ < 2^52, for products.
@@ -145,16 +148,17 @@ unsafe fn neg_assign(c: &Constants, a: &mut [u64]) {
 }
 
 /// What a product needs in registers.
-struct Product {
-    lanes: Lanes,
-    shift: __m512i,
+pub(super) struct Product {
+    pub(super) lanes: Lanes,
+    /// 52 − the bits k of q.
+    pub(super) shift: __m512i,
     mu: __m512i,
 }
 
 impl Product {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn new(limb: &Limb) -> Product {
+    pub(super) fn new(limb: &Limb) -> Product {
         Product {
             lanes: Lanes::new(&limb.constants),
             shift: splat(u64::from(52 - limb.bits)),
@@ -167,12 +171,19 @@ impl Product {
     /// 2^51, 1 from its own floor), so x + the remainder is below 3.5q < 2^52.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn mul_add(&self, x: __m512i, a: __m512i, b: __m512i) -> __m512i {
+    pub(super) fn mul_add(&self, x: __m512i, a: __m512i, b: __m512i) -> __m512i {
         let zero = _mm512_setzero_si512();
         let shifted = _mm512_sllv_epi64(a, self.shift);
         let high = _mm512_madd52hi_epu64(zero, shifted, _mm512_add_epi64(b, b));
-        let low = _mm512_madd52lo_epu64(x, a, b);
-        let quotient = _mm512_madd52hi_epu64(zero, high, self.mu);
+        self.reduce(_mm512_madd52lo_epu64(x, a, b), high)
+    }
+
+    /// z mod q, for the low half of z and `high` ≈ z/2^(k−1) < 2^52 of which the quotient is taken, if what is left stays
+    /// below 4q.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    pub(super) fn reduce(&self, low: __m512i, high: __m512i) -> __m512i {
+        let quotient = _mm512_madd52hi_epu64(_mm512_setzero_si512(), high, self.mu);
         let r = _mm512_madd52lo_epu64(low, quotient, self.lanes.minus_q);
         let r = _mm512_and_si512(r, self.lanes.mask);
         csub(csub(r, self.lanes.q2), self.lanes.q)
@@ -257,6 +268,17 @@ impl Wide {
         let sum = _mm512_add_epi64(l.shrink(upper), l.shrink(low));
         l.finish(l.shrink(sum))
     }
+
+    /// As `reduce`, for the sums of at most [`SHORT`] products and a residue: then `high` is below 2^52 with its carry, and
+    /// no third digit is left. Both terms are below 2q.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    pub(super) fn reduce_short(&self, low: __m512i, high: __m512i) -> __m512i {
+        let l = &self.lanes;
+        let high = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
+        let sum = _mm512_add_epi64(l.shrink(low), l.mul(high, self.powers[0]));
+        csub(csub(_mm512_and_si512(sum, l.mask), l.q2), l.q)
+    }
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
@@ -308,7 +330,12 @@ unsafe fn dot_assign(limb: &Limb, acc: &mut [u64], a: &[&[u64]], b: &[&[u64]]) {
                 }
             }
             for i in 0..WIDTH {
-                _mm512_storeu_si512(to.add(at + 8 * i).cast(), wide.reduce(low[i], high[i]));
+                let sum = if a.len() <= SHORT {
+                    wide.reduce_short(low[i], high[i])
+                } else {
+                    wide.reduce(low[i], high[i])
+                };
+                _mm512_storeu_si512(to.add(at + 8 * i).cast(), sum);
             }
         }
         at += 8 * WIDTH;
