@@ -13,12 +13,14 @@
 
 mod convert;
 mod forward;
+mod gemm;
 mod fused;
 mod inverse;
 mod limb;
 mod tables;
 
 pub(crate) use convert::Converter;
+pub(crate) use gemm::Gemm;
 pub(crate) use limb::Limb;
 pub(crate) use tables::{MIN_N, Tables};
 
