@@ -30,4 +30,18 @@ pub enum LinTransError {
         /// log2 of the number of slots.
         total: usize,
     },
+    /// An encoded diagonal beyond what integers of 63 bits hold.
+    #[error(
+        "a diagonal at the scale 2^{scale_bits:.1} has coefficients of 2^62 or more, or is not finite; lower the scale"
+    )]
+    Overflow {
+        /// log2 of the scale.
+        scale_bits: f64,
+    },
+    /// A matrix without diagonals.
+    #[error("a matrix without diagonals")]
+    Empty,
+    /// The arithmetic layer refused.
+    #[error(transparent)]
+    Math(#[from] hushed_math::MathError),
 }

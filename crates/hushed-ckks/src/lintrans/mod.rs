@@ -1,9 +1,13 @@
 //! Linear maps on slots: matrices by diagonals, the transforms of bootstrapping, and their products with ciphertexts.
 
+mod compact;
 mod dft;
 mod diagonals;
 mod error;
+mod split;
 
+pub use compact::{CompactEncoder, CompactPlain};
 pub use dft::{DftFactors, Direction};
 pub use diagonals::Diagonals;
 pub use error::LinTransError;
+pub use split::{CostModel, Giant, Split};
