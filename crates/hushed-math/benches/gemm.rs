@@ -1,0 +1,66 @@
+//! Modular multiply-adds a second of matrix products with limbs, one core: `cargo bench -p hushed-math --bench gemm`.
+//!
+//! 768 by 768 weights, 40 bits of prime and weight unless said otherwise, strips of 1024 words; the least of several runs. A
+//! report, not a test.
+
+use hushed_math::cpu::Cpu;
+use hushed_math::primes::ntt_primes;
+use hushed_math::rng::{PublicSeed, PublicStream};
+use hushed_math::{GemmScratch, LimbGemm, Modulus};
+use std::time::Instant;
+
+fn main() {
+    println!("kernel        prime  weights  values          method    G terms/s");
+    for cpu in [Cpu::get(), Cpu::portable()] {
+        for (prime, bits) in [(40, 41), (50, 51), (40, 24), (40, 12), (40, 2), (50, 2)] {
+            for values in ["random", "zero", "sparse"] {
+                row(cpu, prime, bits, values);
+            }
+        }
+        if cpu.ifma().is_none() {
+            break;
+        }
+    }
+}
+
+fn row(cpu: Cpu, prime: u32, bits: u32, values: &str) {
+    let (rows, columns, length) = match cpu.ifma() {
+        Some(_) => (768, 768, 1024),
+        None => (96, 768, 512),
+    };
+    let modulus = Modulus::new(ntt_primes(prime, 1 << 16, 1)[0]).expect("a prime below 2^50");
+    let gemm = LimbGemm::with_cpu(modulus, cpu);
+    let mut stream = PublicStream::new(&PublicSeed([1; 16]), 0);
+    let mut random = vec![0; rows * columns];
+    stream.uniform_mod(&Modulus::new((1 << 49) - 1).expect("odd"), &mut random);
+    let weights: Vec<i64> = (0..)
+        .zip(&random)
+        .map(|(i, &r)| {
+            let kept = values == "random" || values == "sparse" && i % 16 == 0;
+            if kept {
+                (r << 15) as i64 >> (64 - bits)
+            } else {
+                0
+            }
+        })
+        .collect();
+    let weights = gemm.pack(&weights, rows, columns, bits, 1);
+    let mut x = vec![0; columns * length];
+    stream.uniform_mod(&modulus, &mut x);
+    let x: Vec<&[u64]> = x.chunks_exact(length).collect();
+    let mut out = vec![0; rows * length];
+    let mut out: Vec<&mut [u64]> = out.chunks_exact_mut(length).collect();
+    let mut scratch = GemmScratch::new();
+    let mut best = f64::MAX;
+    for _ in 0..12 {
+        let start = Instant::now();
+        gemm.multiply_add(&weights, &x, &mut out, &mut scratch);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    println!(
+        "{:<13} {prime:>5}  {bits:>7}  {values:<8} {:>12}    {:>9.2}",
+        cpu.kernel_name(),
+        format!("{:?}", weights.method()),
+        (rows * columns * length) as f64 / best / 1e9
+    );
+}
