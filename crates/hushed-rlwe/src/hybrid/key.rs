@@ -156,7 +156,10 @@ impl SwitchKey {
     ///
     /// The limb goes strip by strip: the uniform words of a strip are expanded once and used for every polynomial while
     /// they are in the cache.
-    pub(super) fn multiply_limb(
+    ///
+    /// # Panics
+    /// If the digits are of another gadget or length, or `sums` has fewer pairs of limbs than there are polynomials.
+    pub fn multiply_limb(
         &self,
         many: &[&Decomposed],
         j: usize,
