@@ -3,6 +3,7 @@
 //! In: slices of words. Out: polynomials in a known domain, random streams, blocks of bits. Never: keys, what a sample
 //! is for, scales, files, sockets. Everything here is a function of its arguments, except [`rng::SecretRng::from_os`].
 
+mod automorphism;
 pub mod bits;
 mod convert;
 pub mod cpu;
@@ -19,6 +20,7 @@ pub mod rns;
 pub mod sample;
 mod words;
 
+pub use automorphism::Automorphism;
 pub use convert::BaseConverter;
 pub use error::MathError;
 pub use kernels::{GemmMethod, GemmScratch, LimbGemm, PackedWeights, Pointwise};

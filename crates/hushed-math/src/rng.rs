@@ -10,6 +10,8 @@
 //! The two never share a seed: a [`PublicSeed`] can be drawn from a `SecretRng` but not the other way round.
 
 use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels;
 use crate::kernels::aes_ctr::AesCtr;
 use crate::modulus::Modulus;
 use chacha20::ChaCha20;
@@ -144,6 +146,8 @@ pub struct PublicSeed(pub [u8; 16]);
 /// The stream of public uniform words under one seed and domain. Consumed word by word, so what a caller reads does not
 /// depend on how the calls are cut.
 pub struct PublicStream {
+    #[cfg(target_arch = "x86_64")]
+    ifma: Option<crate::cpu::HaveIfma>,
     cipher: AesCtr,
     domain: u64,
     /// Index of the next AES block.
@@ -163,6 +167,8 @@ impl PublicStream {
 
     fn with_cpu(seed: &PublicSeed, domain: u64, cpu: Cpu) -> PublicStream {
         PublicStream {
+            #[cfg(target_arch = "x86_64")]
+            ifma: cpu.ifma(),
             cipher: AesCtr::new(&seed.0, cpu),
             domain,
             next_block: 0,
@@ -189,6 +195,13 @@ impl PublicStream {
         while done < out.len() {
             if self.used == STREAM_WORDS {
                 self.refill();
+            }
+            #[cfg(target_arch = "x86_64")]
+            if let Some(token) = self.ifma {
+                let (words, rest) = (&self.words[self.used..], &mut out[done..]);
+                let (read, kept) = kernels::ifma::accept(token, q, mask, words, rest);
+                self.used += read;
+                done += kept;
             }
             let rest = &mut out[done..];
             // At most `rest.len()` words, so that every store has room and no accepted word is lost.
@@ -288,18 +301,21 @@ mod tests {
         // 3·2^40 + 1 rejects a quarter: both outcomes are frequent.
         let modulus = Modulus::new(3 << 40 | 1).unwrap();
         let seed = PublicSeed([9; 16]);
-        let mut expected = PublicStream::new(&seed, 0);
-        let mut stream = PublicStream::new(&seed, 0);
         let mut out = vec![0; 100_003];
-        let (head, tail) = out.split_at_mut(777);
-        stream.uniform_mod(&modulus, head);
-        stream.uniform_mod(&modulus, tail);
-        for &residue in &out {
-            let accepted = std::iter::repeat_with(|| expected.next_u64() & ((1 << 42) - 1))
-                .find(|&word| word < modulus.value());
-            assert_eq!(Some(residue), accepted);
+        for cpu in Cpu::variants() {
+            let mut expected = PublicStream::new(&seed, 0);
+            let mut stream = PublicStream::with_cpu(&seed, 0, cpu);
+            let (head, tail) = out.split_at_mut(777);
+            stream.uniform_mod(&modulus, head);
+            stream.uniform_mod(&modulus, &mut []);
+            stream.uniform_mod(&modulus, tail);
+            for &residue in &out {
+                let accepted = std::iter::repeat_with(|| expected.next_u64() & ((1 << 42) - 1))
+                    .find(|&word| word < modulus.value());
+                assert_eq!(Some(residue), accepted);
+            }
+            assert_eq!(stream.next_u64(), expected.next_u64());
         }
-        assert_eq!(stream.next_u64(), expected.next_u64());
         // Chi-square over 32 equal cells, 31 degrees of freedom: 80 is beyond the 1 - 10^-5 quantile.
         let mut cells = [0_f64; 32];
         for &residue in &out {

@@ -1,8 +1,9 @@
 //! A residue number system: one ring degree, several coprime moduli, and what is prepared for them.
 
+use crate::automorphism::Automorphism;
 use crate::error::MathError;
 use crate::modulus::Modulus;
-use crate::ntt::{NttPlan, reverse_bits};
+use crate::ntt::NttPlan;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -11,8 +12,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct RnsBasis {
     n: usize,
     plans: Vec<NttPlan>,
-    /// Per Galois element, where each value of the permuted transform comes from; filled on first use.
-    permutations: RwLock<HashMap<usize, Arc<[u32]>>>,
+    /// Per Galois element, filled on first use.
+    automorphisms: RwLock<HashMap<usize, Arc<Automorphism>>>,
 }
 
 impl RnsBasis {
@@ -41,7 +42,7 @@ impl RnsBasis {
         Ok(Arc::new(RnsBasis {
             n,
             plans,
-            permutations: RwLock::default(),
+            automorphisms: RwLock::default(),
         }))
     }
 
@@ -75,28 +76,26 @@ impl RnsBasis {
         &self.plans[i]
     }
 
-    /// The permutation of values under X → X^g (g odd, below 2n): value k of the image is value `table[k]` of the
-    /// original. It is the same for every modulus, as it permutes exponents of ψ only.
-    pub(crate) fn permutation(&self, g: usize) -> Arc<[u32]> {
-        if let Some(table) = self
-            .permutations
+    /// The permutation of values under X → X^g (g odd, taken modulo 2n), the same for every modulus; made on first use and
+    /// kept.
+    ///
+    /// # Panics
+    /// If g is even.
+    pub fn automorphism(&self, g: usize) -> Arc<Automorphism> {
+        let g = g % (2 * self.n);
+        if let Some(permutation) = self
+            .automorphisms
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&g)
         {
-            return Arc::clone(table);
+            return Arc::clone(permutation);
         }
-        let log_n = self.n.trailing_zeros();
-        let table: Arc<[u32]> = (0..self.n)
-            .map(|k| {
-                let exponent = (2 * reverse_bits(k, log_n) + 1) * g % (2 * self.n);
-                reverse_bits(exponent / 2, log_n) as u32
-            })
-            .collect();
-        let mut tables = self
-            .permutations
+        let permutation = Arc::new(Automorphism::new(self.n, g));
+        let mut all = self
+            .automorphisms
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(tables.entry(g).or_insert(table))
+        Arc::clone(all.entry(g).or_insert(permutation))
     }
 }

@@ -33,14 +33,10 @@ impl RnsPoly<Eval> {
     /// # Panics
     /// If g is even.
     pub fn automorphism(&self, g: usize) -> RnsPoly<Eval> {
-        assert!(g % 2 == 1, "Galois elements are odd");
-        let table = self.basis.permutation(g % (2 * self.n()));
+        let permutation = self.basis.automorphism(g);
         let mut image = RnsPoly::scratch(&self.basis, &self.ids);
         for j in 0..self.ids.len() {
-            let source = self.limb(j);
-            for (value, &from) in image.limb_mut(j).iter_mut().zip(table.iter()) {
-                *value = source[from as usize];
-            }
+            permutation.apply(self.limb(j), image.limb_mut(j));
         }
         image
     }

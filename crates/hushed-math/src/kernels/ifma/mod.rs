@@ -11,17 +11,21 @@
 //!   than x/2^52 to μ and less than 1 to the floor; two multiply-adds, where a conditional subtraction would need a
 //!   clean word, hence three instructions.
 
+mod accept;
 mod convert;
 mod forward;
 mod gemm;
 mod fused;
 mod inverse;
 mod limb;
+mod permute;
 mod tables;
 
+pub(crate) use accept::accept;
 pub(crate) use convert::Converter;
 pub(crate) use gemm::Gemm;
 pub(crate) use limb::Limb;
+pub(crate) use permute::{permute, permute_add};
 pub(crate) use tables::{MIN_N, Tables};
 
 use crate::cpu::HaveIfma;

@@ -1,0 +1,182 @@
+//! X → X^g on values: a permutation, the same for every modulus, at the speed of memory.
+//!
+//! Value k is the one at ψ^e with e = 2·rev(k) + 1; its image is the value at exponent g·e modulo 2n. With k = 8K + l, the
+//! low bits of e are those of 2·rev(K) + 1 and its three highest are rev(l): the low bits of g·e depend on K alone, and
+//! name the block the image of block K comes from; l only turns within a block. So blocks of eight values move whole, in
+//! one of eight orders, and no kernel gathers single words.
+
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::ifma;
+use crate::modulus::Modulus;
+use crate::ntt::reverse_bits;
+
+/// Values of a block, as a power of two; less for smaller degrees.
+const LOG_BLOCK: u32 = 3;
+
+/// The permutation of one Galois element for one degree.
+pub struct Automorphism {
+    n: usize,
+    g: usize,
+    /// For each block of the image: index of the first value of the source block, plus the order within (below a block).
+    moves: Box<[u32]>,
+    /// For each order, the position in the source block of each value.
+    orders: [[u64; 8]; 8],
+    #[cfg(target_arch = "x86_64")]
+    ifma: Option<crate::cpu::HaveIfma>,
+}
+
+impl Automorphism {
+    /// The permutation of values of degree `n` under X → X^g, g taken modulo 2n.
+    ///
+    /// # Panics
+    /// If g is even, or n is not a power of two up to 2^20.
+    pub fn new(n: usize, g: usize) -> Automorphism {
+        Automorphism::with_cpu(n, g, Cpu::get())
+    }
+
+    /// As [`Automorphism::new`], with the kernel that `cpu` allows: for tests and measurements.
+    ///
+    /// # Panics
+    /// As [`Automorphism::new`].
+    pub fn with_cpu(n: usize, g: usize, cpu: Cpu) -> Automorphism {
+        assert!(g % 2 == 1, "Galois elements are odd");
+        assert!(n.is_power_of_two() && n <= 1 << 20, "a ring degree");
+        let log_n = n.trailing_zeros();
+        let bits = LOG_BLOCK.min(log_n);
+        let (block, log_blocks) = (1 << bits, log_n - bits);
+        let g = g % (2 * n);
+        let moves = (0..n / block)
+            .map(|k| {
+                let exponent = (2 * reverse_bits(k, log_blocks) + 1) * g % (2 * n);
+                let low = exponent % (2 << log_blocks);
+                let order = exponent >> (log_blocks + 1);
+                (reverse_bits(low / 2, log_blocks) * block + order) as u32
+            })
+            .collect();
+        let mut orders = [[0; 8]; 8];
+        for (order, positions) in orders.iter_mut().enumerate().take(block) {
+            for (l, position) in positions.iter_mut().enumerate().take(block) {
+                let top = (order + g * reverse_bits(l, bits)) % block;
+                *position = reverse_bits(top, bits) as u64;
+            }
+        }
+        let _ = cpu;
+        Automorphism {
+            n,
+            g,
+            moves,
+            orders,
+            #[cfg(target_arch = "x86_64")]
+            ifma: cpu.ifma().filter(|_| bits == LOG_BLOCK),
+        }
+    }
+
+    /// The ring degree n.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// The Galois element g, below 2n.
+    pub fn element(&self) -> usize {
+        self.g
+    }
+
+    /// out ← the values of a(X^g), for the values `src` of a.
+    ///
+    /// # Panics
+    /// If one of the slices has not n words.
+    pub fn apply(&self, src: &[u64], out: &mut [u64]) {
+        self.check(src, out);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = self.ifma {
+            return ifma::permute(token, &self.moves, &self.orders, src, out);
+        }
+        self.each(src, out, |_, value| value);
+    }
+
+    /// acc ← acc + the values of a(X^g), all modulo q.
+    ///
+    /// # Panics
+    /// If one of the slices has not n words.
+    pub fn apply_add_assign(&self, modulus: &Modulus, src: &[u64], acc: &mut [u64]) {
+        self.check(src, acc);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = self.ifma {
+            return ifma::permute_add(token, modulus, &self.moves, &self.orders, src, acc);
+        }
+        self.each(src, acc, |sum, value| modulus.add(sum, value));
+    }
+
+    fn check(&self, src: &[u64], out: &[u64]) {
+        let whole = src.len() == self.n && out.len() == self.n;
+        assert!(whole, "one word a value");
+    }
+
+    fn each(&self, src: &[u64], out: &mut [u64], f: impl Fn(u64, u64) -> u64) {
+        let block = self.n.min(1 << LOG_BLOCK);
+        for (out, &from) in out.chunks_exact_mut(block).zip(&self.moves) {
+            let order = from as usize % block;
+            let source = &src[from as usize - order..][..block];
+            for (out, &position) in out.iter_mut().zip(&self.orders[order]) {
+                *out = f(*out, source[position as usize]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::primes::ntt_primes;
+    use crate::rng::SecretRng;
+    use crate::{Coeff, RnsBasis, RnsPoly};
+
+    #[test]
+    fn values_of_the_image_are_the_values_at_powers() {
+        let mut rng = SecretRng::insecure_from_seed(1);
+        for log_n in 0..10 {
+            let n: usize = 1 << log_n;
+            let q = ntt_primes(50, n, 1)[0];
+            let basis = RnsBasis::new(n, &[q]).unwrap();
+            let a: Vec<u64> = (0..n).map(|_| rng.next_u64() % q).collect();
+            let b: Vec<u64> = (0..n).map(|_| rng.next_u64() % q).collect();
+            let poly = RnsPoly::<Coeff>::from_data(&basis, &[0], &a).unwrap();
+            let values = poly.clone().into_eval();
+            for g in [1, 3, 5, 2 * n - 1, n + 1, 25, 2 * n + 5] {
+                let g = g | 1;
+                // On coefficients the definition is followed to the letter.
+                let expected = poly.automorphism(g).into_eval();
+                let sums: Vec<u64> = (expected.data().iter().zip(&b))
+                    .map(|(x, y)| (x + y) % q)
+                    .collect();
+                for cpu in Cpu::variants() {
+                    let automorphism = Automorphism::with_cpu(n, g, cpu);
+                    assert_eq!((automorphism.n(), automorphism.element()), (n, g % (2 * n)));
+                    let mut out = vec![u64::MAX; n];
+                    automorphism.apply(values.data(), &mut out);
+                    assert_eq!(out, expected.data(), "n = {n}, g = {g}");
+                    let mut sum = b.clone();
+                    automorphism.apply_add_assign(basis.modulus(0), values.data(), &mut sum);
+                    assert_eq!(sum, sums, "n = {n}, g = {g}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kernels_agree_on_a_large_degree() {
+        let n = 1 << 14;
+        let mut rng = SecretRng::insecure_from_seed(2);
+        let source: Vec<u64> = (0..n).map(|_| rng.next_u64()).collect();
+        for g in [5, 2 * n - 1, 3_usize.pow(7)] {
+            let mut results = Vec::new();
+            for cpu in Cpu::variants() {
+                let mut out = vec![0; n];
+                Automorphism::with_cpu(n, g, cpu).apply(&source, &mut out);
+                results.push(out);
+            }
+            assert!(results.iter().all(|out| *out == results[0]));
+        }
+    }
+}
