@@ -7,33 +7,55 @@
 use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_len};
+use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::ot::triple;
 use crate::share::{BitShare, SecretWords, Share};
 
-/// Nodes (i, j) of one level of Sklansky's tree over `places` places: prefix i takes in the finished prefix of j = the last
-/// place before i's block. First those whose own span does not reach place 0 yet.
-fn sklansky(places: usize, span: usize) -> (Vec<(usize, usize)>, usize) {
-    let node = |i: usize| (i, i / span * span - 1);
-    let active = (0..places).filter(|i| i & span != 0).map(node);
-    let (open, closed): (Vec<_>, Vec<_>) = active.partition(|(i, _)| *i >= 2 * span);
-    let count = open.len();
-    ([open, closed].concat(), count)
+/// One level of a prefix tree: nodes (i, j), in which place i takes in the span of place j; first the `open` ones, whose own span
+/// does not reach place 0 yet.
+struct Level {
+    nodes: Vec<(usize, usize)>,
+    open: usize,
 }
 
-fn levels(places: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(1), |s| Some(2 * s)).take_while(move |s| *s < places)
+/// Sklansky's tree over `places` places, without the nodes that none of the prefixes from place `first` on needs. At span s the
+/// places with bit s set take in the finished block before theirs.
+fn sklansky(places: usize, first: usize) -> Vec<Level> {
+    let spans = std::iter::successors(Some(1), |s| Some(2 * s)).take_while(|s| *s < places);
+    let mut needed: Vec<bool> = (0..places).map(|i| i >= first).collect();
+    let mut levels = Vec::new();
+    for span in spans.collect::<Vec<_>>().into_iter().rev() {
+        let active = (0..places).filter(|i| i & span != 0 && needed[*i]);
+        let nodes = active.map(|i| (i, i / span * span - 1));
+        let (open, closed): (Vec<_>, Vec<_>) = nodes.partition(|(i, _)| *i >= 2 * span);
+        let count = open.len();
+        let nodes = [open, closed].concat();
+        nodes.iter().for_each(|(_, j)| needed[*j] = true);
+        levels.push(Level { nodes, open: count });
+    }
+    levels.reverse();
+    levels
 }
 
 /// Cost of [`to_bits`] of `n` elements of `bits` bits.
 pub fn to_bits_cost(n: usize, bits: u32) -> Cost {
+    top_bits_cost(n, bits, bits)
+}
+
+/// Cost of [`top_bits`] of `n` elements of `bits` bits.
+pub fn top_bits_cost(n: usize, bits: u32, count: u32) -> Cost {
     let words = n.div_ceil(64);
     let places = bits as usize - 1;
-    let tree = levels(places).map(|span| {
-        let (nodes, open) = sklansky(places, span);
-        triple::and_words_cost(words * nodes.len(), words * open)
-    });
+    let tree = sklansky(places, first_carry(bits, count));
+    let tree = tree
+        .iter()
+        .map(|level| triple::and_words_cost(words * level.nodes.len(), words * level.open));
     triple::and_private_cost(words * places) + tree.sum()
+}
+
+/// The lowest place whose carry is needed for the `count` highest of `bits` bits.
+fn first_carry(bits: u32, count: u32) -> usize {
+    bits.saturating_sub(count).saturating_sub(1) as usize
 }
 
 /// The bits of x mod 2^ℓ, least significant first: ℓ vectors of n bits. Exact.
@@ -41,14 +63,24 @@ pub fn to_bits_cost(n: usize, bits: u32) -> Cost {
 /// # Errors
 /// If the session fails.
 pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
+    top_bits(ctx, x, x.ring().bits())
+}
+
+/// The `count` highest bits of x mod 2^ℓ, least significant first, so that the sign comes last. Exact.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless `count` is 1 to ℓ.
+pub fn top_bits(ctx: &mut Ctx, x: &Share, count: u32) -> Result<Vec<BitShare>, TwopcError> {
+    let bits = x.ring().bits();
+    expect_at_least("top_bits", "count", count.into(), 1)?;
+    expect_at_most("top_bits", "count", count.into(), bits.into())?;
     let (n, words) = (x.len(), x.len().div_ceil(64));
-    let own = bit_planes(x.words(), x.ring().bits());
-    let places = x.ring().bits() as usize - 1;
+    let own = bit_planes(x.words(), bits);
+    let places = bits as usize - 1;
     let low = &own[..places * words];
     let mut g = triple::and_private(ctx, low)?;
     let mut p = SecretWords::from(low.to_vec());
-    for span in levels(places) {
-        let (nodes, open) = sklansky(places, span);
+    for Level { nodes, open } in sklansky(places, first_carry(bits, count)) {
         let p_high = planes(&p, words, nodes.iter().map(|(i, _)| *i));
         let g_low = planes(&g, words, nodes.iter().map(|(_, j)| *j));
         let p_low = planes(&p, words, nodes[..open].iter().map(|(_, j)| *j));
@@ -69,16 +101,15 @@ pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
             _ => plane.xor(&plane_share(&g[(i - 1) * words..i * words], n)),
         }
     };
-    Ok((0..=places).map(bit).collect())
+    Ok(((bits - count) as usize..=places).map(bit).collect())
 }
 
 /// Cost of [`prefix_or`] of `places` vectors of `n` bits.
 pub fn prefix_or_cost(n: usize, places: usize) -> Cost {
     let words = n.div_ceil(64);
-    let nodes = |span| sklansky(places, span).0.len();
-    levels(places)
-        .map(|span| triple::and_words_cost(words * nodes(span), 0))
-        .sum()
+    let levels = sklansky(places, 0);
+    let nodes = levels.iter().map(|level| level.nodes.len());
+    nodes.map(|n| triple::and_words_cost(words * n, 0)).sum()
 }
 
 /// y_i = bits_i ∨ bits_{i+1} ∨ … ∨ the last: from the highest place down.
@@ -93,8 +124,7 @@ pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, Twop
     }
     // none[k]: no one at the k highest places so far.
     let mut none: Vec<BitShare> = bits.iter().rev().map(|b| b.not_by(me)).collect();
-    for span in levels(bits.len()) {
-        let (nodes, _) = sklansky(bits.len(), span);
+    for Level { nodes, .. } in sklansky(bits.len(), 0) {
         let side = |places: &mut dyn Iterator<Item = usize>| {
             let mut words = SecretWords::with_room(nodes.len() * n.div_ceil(64));
             places.for_each(|k| words.extend_from_slice(none[k].words()));
@@ -163,6 +193,19 @@ mod tests {
                 let want: Vec<u64> = x.iter().map(|x| (x >> j) & 1).collect();
                 assert_eq!(reveal_bits(b0, b1), want, "bit {j} of {bits}");
             }
+            for count in [1, bits.div_ceil(3), bits - bits / 4] {
+                let (t0, t1, stats) = run_counted(
+                    |ctx| top_bits(ctx, &x0, count).unwrap(),
+                    |ctx| top_bits(ctx, &x1, count).unwrap(),
+                );
+                assert_cost(&stats, top_bits_cost(x.len(), bits, count));
+                assert_eq!(t0.len(), count as usize);
+                let low = bits - count;
+                for (j, (t0, t1)) in t0.iter().zip(&t1).enumerate() {
+                    let want: Vec<u64> = x.iter().map(|x| (x >> low >> j) & 1).collect();
+                    assert_eq!(reveal_bits(t0, t1), want, "bit {j} of {count} of {bits}");
+                }
+            }
             let (h0, h1, stats) = run_counted(
                 |ctx| highest_one(ctx, &x0).unwrap(),
                 |ctx| highest_one(ctx, &x1).unwrap(),
@@ -173,6 +216,15 @@ mod tests {
                 assert_eq!(reveal_bits(h0, h1), x.iter().map(at).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn how_many_bits_is_checked() {
+        let x = Share::zero(Ring::new(8), 3);
+        run_counted(
+            |ctx| assert!(top_bits(ctx, &x, 0).is_err() && top_bits(ctx, &x, 9).is_err()),
+            |_| (),
+        );
     }
 
     #[test]

@@ -3,25 +3,18 @@
 //! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits ([`less_than_public`](super::less_than_public)): a match
 //! can be lost by less than 2^(drop_bits−1), so the winner of ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum,
 //! and is always one of the row's elements. That is all a softmax needs, which only wants its arguments not to be large.
+//! [`argmax_rows`] carries the column along: its multiplexer selects both in one message, so that it costs no further round.
 
 use super::compare::{coarse, msb, msb_cost};
 use super::select::{mux, mux_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_at_least, expect_len};
-use crate::share::{Ring, Share};
+use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
+use crate::share::{BitShare, Ring, Share};
 
 /// Cost of [`max_rows`].
 pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_bits: u32) -> Cost {
-    let compared = keep_bits.min(ring.bits() - drop_bits);
-    let mut cost = Cost::ZERO;
-    let mut left = cols;
-    while left > 1 {
-        let matches = rows * (left / 2);
-        cost = cost + msb_cost(matches, compared) + mux_cost(matches, ring);
-        left = left.div_ceil(2);
-    }
-    cost
+    tournament_cost(rows, cols, ring, drop_bits, keep_bits, 1)
 }
 
 /// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum. Differences
@@ -37,25 +30,100 @@ pub fn max_rows(
     drop_bits: u32,
     keep_bits: u32,
 ) -> Result<Share, TwopcError> {
-    expect_at_least("max_rows", "columns", cols as u64, 1)?;
-    expect_len("max_rows", "elements", x.len(), rows * cols)?;
-    let mut x = x.clone();
-    let mut cols = cols;
+    let shape = (rows, cols);
+    let [winners] = tournament(ctx, "max_rows", [x.clone()], shape, drop_bits, keep_bits)?;
+    Ok(winners)
+}
+
+/// Cost of [`argmax_rows`].
+pub fn argmax_rows_cost(
+    rows: usize,
+    cols: usize,
+    ring: Ring,
+    drop_bits: u32,
+    keep_bits: u32,
+) -> Cost {
+    tournament_cost(rows, cols, ring, drop_bits, keep_bits, 2)
+}
+
+/// As [`max_rows`], with the column of each winner: (elements, columns), one of each a row, in the ring of x. Of equal elements any
+/// one may win.
+///
+/// # Errors
+/// As [`max_rows`], or if the columns' numbers do not fit the ring.
+pub fn argmax_rows(
+    ctx: &mut Ctx,
+    x: &Share,
+    rows: usize,
+    cols: usize,
+    drop_bits: u32,
+    keep_bits: u32,
+) -> Result<(Share, Share), TwopcError> {
+    let largest = (cols as u64).saturating_sub(1);
+    expect_at_most("argmax_rows", "last column", largest, x.ring().mask())?;
+    let columns: Vec<i64> = (0..rows * cols).map(|i| (i % cols) as i64).collect();
+    let columns = Share::public(ctx.party(), x.ring(), &columns);
+    let all = [x.clone(), columns];
+    let [winners, columns] =
+        tournament(ctx, "argmax_rows", all, (rows, cols), drop_bits, keep_bits)?;
+    Ok((winners, columns))
+}
+
+/// The tournament over the first of `all`; the others go with it.
+fn tournament<const N: usize>(
+    ctx: &mut Ctx,
+    name: &'static str,
+    mut all: [Share; N],
+    (rows, mut cols): (usize, usize),
+    drop_bits: u32,
+    keep_bits: u32,
+) -> Result<[Share; N], TwopcError> {
+    expect_at_least(name, "columns", cols as u64, 1)?;
+    for x in &all {
+        expect_len(name, "elements", x.len(), rows * cols)?;
+    }
     while cols > 1 {
         let half = cols / 2;
         // Column j meets column j + half; with an odd number the last one rests.
         let part = |from: usize, to: usize| {
             let place = |r: usize| (from..to).map(move |j| r * cols + j);
-            let places: Vec<usize> = (0..rows).flat_map(place).collect();
-            x.gather(&places)
+            (0..rows).flat_map(place).collect::<Vec<_>>()
         };
         let (a, b, rest) = (part(0, half), part(half, 2 * half), part(2 * half, cols));
-        let less = msb(ctx, &coarse(ctx, &a.sub(&b), drop_bits, keep_bits)?)?;
-        let winners = a.add(&mux(ctx, &less, &b.sub(&a))?);
-        x = join_columns(&winners, &rest, rows);
+        let apart = all.each_ref().map(|x| x.gather(&b).sub(&x.gather(&a)));
+        let less = coarse(ctx, &apart[0].neg(), drop_bits, keep_bits)?;
+        let less = msb(ctx, &less)?;
+        let bits = BitShare::concat(&[&less; N]);
+        let moves = Share::concat(apart[0].ring(), &apart.each_ref());
+        let moves = mux(ctx, &bits, &moves)?;
+        for (k, x) in all.iter_mut().enumerate() {
+            let winners = x
+                .gather(&a)
+                .add(&moves.slice(k * less.len()..(k + 1) * less.len()));
+            *x = join_columns(&winners, &x.gather(&rest), rows);
+        }
         cols -= half;
     }
-    Ok(x)
+    Ok(all)
+}
+
+fn tournament_cost(
+    rows: usize,
+    cols: usize,
+    ring: Ring,
+    drop_bits: u32,
+    keep_bits: u32,
+    carried: usize,
+) -> Cost {
+    let compared = keep_bits.min(ring.bits() - drop_bits);
+    let mut cost = Cost::ZERO;
+    let mut left = cols;
+    while left > 1 {
+        let matches = rows * (left / 2);
+        cost = cost + msb_cost(matches, compared) + mux_cost(carried * matches, ring);
+        left = left.div_ceil(2);
+    }
+    cost
 }
 
 /// Two matrices of `rows` rows side by side.
@@ -110,5 +178,39 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_column_comes_along() {
+        let ring = Ring::new(24);
+        let mut rng = SecretRng::insecure_from_seed(3);
+        for (rows, cols) in [(1, 1), (2, 2), (3, 7), (2, 129)] {
+            let mut x: Vec<i64> = (0..rows * cols)
+                .map(|_| (rng.next_u64() % 8_001) as i64 - 4_000)
+                .collect();
+            x[..cols].fill(-5); // a row of equals
+            let (x0, x1) = share_signed(ring, &x, 4);
+            let (y0, y1, stats) = run_counted(
+                |ctx| argmax_rows(ctx, &x0, rows, cols, 0, 24).unwrap(),
+                |ctx| argmax_rows(ctx, &x1, rows, cols, 0, 24).unwrap(),
+            );
+            let cost = argmax_rows_cost(rows, cols, ring, 0, 24);
+            assert_cost(&stats, cost);
+            assert_eq!(stats.rounds, cost.rounds);
+            let (max, at) = (reveal_signed(&y0.0, &y1.0), reveal_signed(&y0.1, &y1.1));
+            for (r, row) in x.chunks(cols).enumerate() {
+                assert_eq!(max[r], *row.iter().max().unwrap());
+                assert_eq!(row[at[r] as usize], max[r]);
+            }
+        }
+    }
+
+    #[test]
+    fn columns_must_fit_the_ring() {
+        let x = Share::zero(Ring::new(2), 5);
+        run_counted(
+            |ctx| assert!(argmax_rows(ctx, &x, 1, 5, 0, 2).is_err()),
+            |_| (),
+        );
     }
 }

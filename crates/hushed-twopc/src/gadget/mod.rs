@@ -9,7 +9,8 @@
 //! | [`and`], [`or`] | 1 | 4 |
 //! | [`msb`] | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
 //! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], a threshold |
-//! | [`is_zero`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
+//! | [`is_zero`], [`equal`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
+//! | [`one_hot`] | [`to_bits`] and ⌈log₂ ℓ⌉ or one more | 4 an entry, and the shorter rows before |
 //! | [`mux`] | 1 | 2ℓ + 2 |
 //! | [`bit_to_arith`] | 1 | ℓ |
 //! | [`truncate`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
@@ -18,8 +19,8 @@
 //! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
 //! | [`ole`] | 1 | bits + Σ (ℓ−j) |
 //! | [`table_16`] | 2 | 4 + 15ℓ |
-//! | [`max_rows`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
-//! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
+//! | [`max_rows`], [`argmax_rows`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
+//! | [`to_bits`], [`top_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
 
 mod bits;
 mod boolean;
@@ -34,11 +35,14 @@ mod table;
 mod tests;
 mod truncate;
 
-pub use bits::{highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost};
+pub use bits::{
+    highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost, top_bits,
+    top_bits_cost,
+};
 pub use boolean::{and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
-pub use equal::{is_zero, is_zero_cost};
-pub use maximum::{max_rows, max_rows_cost};
+pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};
+pub use maximum::{argmax_rows, argmax_rows_cost, max_rows, max_rows_cost};
 pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
 };
