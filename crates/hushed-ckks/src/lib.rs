@@ -3,4 +3,22 @@
 //! In: vectors, ciphertexts. Out: ciphertexts with a level and a scale. Never: matrices of a model, packings, files, sockets.
 #![forbid(unsafe_code)]
 
+pub mod ciphertext;
+pub mod counters;
+pub mod encoding;
+mod error;
 pub mod lintrans;
+pub mod noise;
+pub mod params;
+pub mod plaintext;
+pub mod scale;
+
+pub use ciphertext::Ciphertext;
+pub use counters::{Counters, Counts};
+pub use encoding::Encoder;
+pub use error::{CkksError, CkksParamsError};
+pub use noise::Noise;
+pub use num_complex::Complex64;
+pub use params::{CkksLiteral, CkksParams, PRESETS, PrimeGroup};
+pub use plaintext::Plaintext;
+pub use scale::Scale;

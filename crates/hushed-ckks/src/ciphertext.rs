@@ -1,0 +1,130 @@
+//! Ciphertexts: b + a·s = scale·message + error, over the first primes of the chain, in evaluation form.
+
+use std::sync::Arc;
+
+use hushed_math::{Eval, RnsBasis, RnsPoly};
+use hushed_rlwe::RlweError;
+
+use crate::error::CkksError;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+/// An encrypted vector with its scale, its level and what is known of its error.
+#[derive(Clone)]
+pub struct Ciphertext {
+    pub(crate) b: RnsPoly<Eval>,
+    pub(crate) a: RnsPoly<Eval>,
+    pub(crate) scale: Scale,
+    pub(crate) noise: Noise,
+}
+
+impl Ciphertext {
+    /// The trivial encryption of zero over the first `limbs` primes.
+    ///
+    /// # Errors
+    /// [`CkksError::LimbCount`].
+    pub fn zero(params: &CkksParams, limbs: usize, scale: Scale) -> Result<Self, CkksError> {
+        check_limbs(params, "zero", limbs)?;
+        let ids = params.rlwe().ciphertext_ids(limbs);
+        Ok(Self {
+            b: RnsPoly::zero(params.rlwe().basis(), &ids),
+            a: RnsPoly::zero(params.rlwe().basis(), &ids),
+            scale,
+            noise: Noise::new(0.0, 0.0),
+        })
+    }
+
+    /// The ciphertext of these parts, both over the same prefix of the ciphertext primes. Its error is unknown until
+    /// [`Ciphertext::with_noise`] says what it is.
+    ///
+    /// # Errors
+    /// [`CkksError::Rlwe`] if the parts are over other primes than a prefix, or not over the same.
+    pub fn from_parts(b: RnsPoly<Eval>, a: RnsPoly<Eval>, scale: Scale) -> Result<Self, CkksError> {
+        let prefix = |poly: &RnsPoly<Eval>| poly.ids().iter().enumerate().all(|(j, &id)| j == id);
+        if !Arc::ptr_eq(b.basis(), a.basis()) {
+            return Err(RlweError::IncompatibleParameters.into());
+        }
+        if b.ids() != a.ids() || !prefix(&b) {
+            return Err(CkksError::LimbCount {
+                operation: "from_parts",
+                limbs: a.ids().len(),
+                available: b.ids().len(),
+            });
+        }
+        Ok(Self {
+            b,
+            a,
+            scale,
+            noise: Noise::UNKNOWN,
+        })
+    }
+
+    /// The same ciphertext, with what the caller knows of its error.
+    #[must_use]
+    pub fn with_noise(self, noise: Noise) -> Self {
+        Self { noise, ..self }
+    }
+
+    /// The masked message.
+    pub fn b(&self) -> &RnsPoly<Eval> {
+        &self.b
+    }
+
+    /// The uniform part.
+    pub fn a(&self) -> &RnsPoly<Eval> {
+        &self.a
+    }
+
+    /// Both parts, to be changed in place; (b, a).
+    pub fn parts_mut(&mut self) -> (&mut RnsPoly<Eval>, &mut RnsPoly<Eval>) {
+        (&mut self.b, &mut self.a)
+    }
+
+    /// Both parts; (b, a).
+    pub fn into_parts(self) -> (RnsPoly<Eval>, RnsPoly<Eval>) {
+        (self.b, self.a)
+    }
+
+    /// Number of primes.
+    pub fn limbs(&self) -> usize {
+        self.b.ids().len()
+    }
+
+    /// Rescales that are left: one less than the primes.
+    pub fn level(&self) -> usize {
+        self.limbs() - 1
+    }
+
+    /// The factor between message and integers.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// What is known of the message's size and the error.
+    pub fn noise(&self) -> Noise {
+        self.noise
+    }
+
+    /// The basis of the parameter set that it was made under.
+    pub fn basis(&self) -> &Arc<RnsBasis> {
+        self.b.basis()
+    }
+}
+
+/// [`CkksError::LimbCount`] unless the chain has so many primes.
+pub(crate) fn check_limbs(
+    params: &CkksParams,
+    operation: &'static str,
+    limbs: usize,
+) -> Result<(), CkksError> {
+    let available = params.max_limbs();
+    if limbs == 0 || limbs > available {
+        return Err(CkksError::LimbCount {
+            operation,
+            limbs,
+            available,
+        });
+    }
+    Ok(())
+}

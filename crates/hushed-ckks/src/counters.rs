@@ -1,0 +1,123 @@
+//! How often each primitive ran: what cost formulas and the plan are checked against.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
+        /// Counters that threads share. Relaxed: each is a sum, and is read when the work is done.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)+
+        }
+
+        /// The values of all counters at one time.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// The values now.
+            pub fn snapshot(&self) -> Counts {
+                Counts { $($name: self.$name.get(),)+ }
+            }
+
+            /// All back to zero.
+            pub fn reset(&self) {
+                $(self.$name.0.store(0, Ordering::Relaxed);)+
+            }
+        }
+
+        impl Counts {
+            /// What happened since `earlier`.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.saturating_sub(earlier.$name),)+ }
+            }
+
+            /// Name and value of each counter, in the order of declaration.
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Transforms of one limb, either way.
+    ntt,
+    /// Inner products with a switching key, both parts.
+    key_switch,
+    /// Decompositions into digits.
+    mod_up,
+    /// Divisions by the special primes, a polynomial each.
+    mod_down,
+    /// Rotations and conjugations, hoisted ones included.
+    rotation,
+    /// Products of two ciphertexts, relinearised or not.
+    ct_mul,
+    /// Products with an encoded plaintext.
+    pt_mul,
+    /// Products with a constant.
+    scalar_mul,
+    /// Rescales of a ciphertext.
+    rescale,
+    /// Sums and differences of ciphertexts.
+    add,
+    /// Whole bootstraps.
+    bootstrap,
+}
+
+/// A count that threads share.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn one(&self) {
+        self.many(1);
+    }
+
+    /// `count` more.
+    pub fn many(&self, count: usize) {
+        self.0.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// The count.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (name, value)) in self.entries().into_iter().enumerate() {
+            let gap = if i == 0 { "" } else { ", " };
+            write!(f, "{gap}{name} {value}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_add_up_over_threads() {
+        let counters = Counters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| counters.ntt.many(3)));
+            }
+        });
+        let before = counters.snapshot();
+        assert_eq!(before.ntt, 12_000);
+        counters.rescale.one();
+        let since = counters.snapshot().since(&before);
+        assert_eq!((since.ntt, since.rescale), (0, 1));
+        counters.reset();
+        assert_eq!(counters.snapshot(), Counts::default());
+    }
+}

@@ -1,0 +1,313 @@
+//! Encoding: complex vectors to integer polynomials and back.
+//!
+//! A message z of n = N/2 slots becomes the integer polynomial nearest to scale·m, where m is the real polynomial with
+//! m(ζ^(5^j)) = z_j. Shorter messages are padded with zeros ([`Encoder::encode`]) or repeat over the slots
+//! ([`Encoder::encode_periodic`]: the integers then lie at multiples of X^(n/period), and the transform is as short as the
+//! period). Constants need no encoder: the evaluator takes them as they are.
+//!
+//! Values are used as they come: whether a coefficient reaches 2^62, which no message in the declared range of a preset does at a
+//! scale up to 2^50, decides the path and hence the time; nothing else of them does.
+
+mod constant;
+mod decode;
+mod fft;
+mod integers;
+mod roots;
+
+use std::sync::Arc;
+
+use hushed_math::{Coeff, Eval, RnsPoly};
+use num_complex::Complex64;
+use rayon::prelude::*;
+
+pub use constant::{Constant, ConstantResidue};
+pub use integers::Integers;
+
+use crate::ciphertext::check_limbs;
+use crate::error::CkksError;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::plaintext::Plaintext;
+use crate::scale::Scale;
+use fft::SlotTransform;
+
+/// Encoder and decoder of one parameter set; shared by threads.
+pub struct Encoder {
+    params: Arc<CkksParams>,
+    transform: SlotTransform,
+}
+
+impl Encoder {
+    /// The encoder of `params`.
+    pub fn new(params: &Arc<CkksParams>) -> Self {
+        Self {
+            params: params.clone(),
+            transform: SlotTransform::new(params.slots()),
+        }
+    }
+
+    /// The parameter set.
+    pub fn params(&self) -> &Arc<CkksParams> {
+        &self.params
+    }
+
+    /// Up to n complex values, slot 0 first, zeros after them, under the first `limbs` primes.
+    ///
+    /// # Errors
+    /// [`CkksError::TooManyValues`], [`CkksError::ValueOutOfRange`], [`CkksError::LimbCount`],
+    /// [`CkksError::ScaleTooLarge`] if an integer would not fit the modulus.
+    pub fn encode(
+        &self,
+        values: &[Complex64],
+        limbs: usize,
+        scale: Scale,
+    ) -> Result<Plaintext, CkksError> {
+        let integers = self.integers(values, scale)?;
+        self.plaintext(&integers, limbs, scale, magnitude(values))
+    }
+
+    /// As [`Encoder::encode`] for real values.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_real(
+        &self,
+        values: &[f64],
+        limbs: usize,
+        scale: Scale,
+    ) -> Result<Plaintext, CkksError> {
+        let values: Vec<Complex64> = values.iter().map(|&x| x.into()).collect();
+        self.encode(&values, limbs, scale)
+    }
+
+    /// A message that repeats: slot j holds value j modulo the number of values, a power of two.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`], and [`CkksError::NotPeriodic`].
+    pub fn encode_periodic(
+        &self,
+        values: &[Complex64],
+        limbs: usize,
+        scale: Scale,
+    ) -> Result<Plaintext, CkksError> {
+        let integers = self.periodic_integers(values, scale)?;
+        self.plaintext(&integers, limbs, scale, magnitude(values))
+    }
+
+    /// As [`Encoder::encode`] under any moduli of the basis, special primes among them.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    ///
+    /// # Panics
+    /// If `ids` is empty, repeats a modulus or names one that the basis has not.
+    pub fn encode_over(
+        &self,
+        values: &[Complex64],
+        ids: &[usize],
+        scale: Scale,
+    ) -> Result<RnsPoly<Eval>, CkksError> {
+        let integers = self.integers(values, scale)?;
+        self.check_room(&integers, ids, scale)?;
+        Ok(self.residues(&integers, ids))
+    }
+
+    /// Up to N real numbers as the coefficients themselves, constant term first.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_coefficients(
+        &self,
+        values: &[f64],
+        limbs: usize,
+        scale: Scale,
+    ) -> Result<Plaintext, CkksError> {
+        let n = self.params.n();
+        if values.len() > n {
+            return Err(CkksError::TooManyValues {
+                given: values.len(),
+                slots: n,
+            });
+        }
+        let mut coefficients = vec![0.0; n];
+        for (c, value) in coefficients.iter_mut().zip(values) {
+            *c = value * scale.value();
+        }
+        let integers = Integers::round(&coefficients, n, scale)?;
+        // |Σ c_k·ζ^k| ≤ Σ |c_k|.
+        let bound = values.iter().map(|x| x.abs()).sum();
+        self.plaintext(&integers, limbs, scale, bound)
+    }
+
+    /// The integers of up to n values, zeros after them: for encodings of another shape.
+    ///
+    /// # Errors
+    /// [`CkksError::TooManyValues`], [`CkksError::ValueOutOfRange`].
+    pub fn integers(&self, values: &[Complex64], scale: Scale) -> Result<Integers, CkksError> {
+        let slots = self.params.slots();
+        if values.len() > slots {
+            return Err(CkksError::TooManyValues {
+                given: values.len(),
+                slots,
+            });
+        }
+        let mut padded = vec![Complex64::new(0.0, 0.0); slots];
+        for (slot, value) in padded.iter_mut().zip(values) {
+            *slot = *value;
+        }
+        self.embed(padded, scale)
+    }
+
+    /// The integers of a message that repeats: as many as twice its period, at multiples of X^(n/period).
+    ///
+    /// # Errors
+    /// [`CkksError::NotPeriodic`], [`CkksError::ValueOutOfRange`].
+    pub fn periodic_integers(
+        &self,
+        values: &[Complex64],
+        scale: Scale,
+    ) -> Result<Integers, CkksError> {
+        let (given, slots) = (values.len(), self.params.slots());
+        if !given.is_power_of_two() || given > slots {
+            return Err(CkksError::NotPeriodic { given, slots });
+        }
+        self.embed(values.to_vec(), scale)
+    }
+
+    /// These integers under the moduli `ids`; limbs in parallel.
+    ///
+    /// # Panics
+    /// As [`Encoder::encode_over`].
+    pub fn residues(&self, integers: &Integers, ids: &[usize]) -> RnsPoly<Eval> {
+        let basis = self.params.rlwe().basis();
+        let mut poly = RnsPoly::<Coeff>::zero(basis, ids);
+        let limbs: Vec<_> = poly.limbs_mut().collect();
+        limbs.into_par_iter().for_each(|(id, limb)| {
+            let plan = basis.plan(id);
+            integers.reduce(plan.pointwise(), limb);
+            plan.forward(limb);
+        });
+        poly.relabel()
+    }
+
+    fn embed(&self, mut values: Vec<Complex64>, scale: Scale) -> Result<Integers, CkksError> {
+        self.transform.inverse(&mut values);
+        let s = scale.value();
+        // w_k = m_k + i·m_(k+n).
+        let real = values.iter().map(|w| w.re * s);
+        let coefficients: Vec<f64> = real.chain(values.iter().map(|w| w.im * s)).collect();
+        Integers::round(&coefficients, self.params.n(), scale)
+    }
+
+    fn plaintext(
+        &self,
+        integers: &Integers,
+        limbs: usize,
+        scale: Scale,
+        magnitude: f64,
+    ) -> Result<Plaintext, CkksError> {
+        check_limbs(&self.params, "encode", limbs)?;
+        let ids = self.params.rlwe().ciphertext_ids(limbs);
+        self.check_room(integers, &ids, scale)?;
+        let noise = Noise::encoded(self.params.n(), scale, magnitude);
+        Ok(Plaintext::new(self.residues(integers, &ids), scale, noise))
+    }
+
+    /// Whether the integers lie within (−Q/2, Q/2).
+    fn check_room(
+        &self,
+        integers: &Integers,
+        ids: &[usize],
+        scale: Scale,
+    ) -> Result<(), CkksError> {
+        let basis = self.params.rlwe().basis();
+        let modulus_bits: f64 = ids
+            .iter()
+            .map(|&id| (basis.modulus(id).value() as f64).log2())
+            .sum();
+        if integers.max_bits() + 1.0 < modulus_bits {
+            return Ok(());
+        }
+        Err(CkksError::ScaleTooLarge {
+            scale,
+            limbs: ids.len(),
+            modulus_bits,
+        })
+    }
+
+    /// The n slots of an opened polynomial.
+    pub fn decode(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<Complex64> {
+        self.decode_every(poly, scale, 1)
+    }
+
+    /// The first `period` slots of an opened polynomial whose message repeats with that period; coefficients elsewhere than
+    /// at multiples of X^(n/period), which hold error only, are left out.
+    ///
+    /// # Errors
+    /// [`CkksError::NotPeriodic`].
+    pub fn decode_periodic(
+        &self,
+        poly: &RnsPoly<Coeff>,
+        scale: Scale,
+        period: usize,
+    ) -> Result<Vec<Complex64>, CkksError> {
+        let slots = self.params.slots();
+        if !period.is_power_of_two() || period > slots {
+            return Err(CkksError::NotPeriodic {
+                given: period,
+                slots,
+            });
+        }
+        Ok(self.decode_every(poly, scale, slots / period))
+    }
+
+    /// The N coefficients of an opened polynomial, the scale divided out.
+    pub fn decode_coefficients(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<f64> {
+        decode::centred(poly, 1)
+            .into_iter()
+            .map(|c| c / scale.value())
+            .collect()
+    }
+
+    fn decode_every(&self, poly: &RnsPoly<Coeff>, scale: Scale, gap: usize) -> Vec<Complex64> {
+        let coefficients = decode::centred(poly, gap);
+        let (real, imaginary) = coefficients.split_at(coefficients.len() / 2);
+        let mut values: Vec<Complex64> = real
+            .iter()
+            .zip(imaginary)
+            .map(|(&re, &im)| Complex64::new(re / scale.value(), im / scale.value()))
+            .collect();
+        self.transform.forward(&mut values);
+        values
+    }
+
+    /// Slots of real coefficients, as [`Encoder::decode`] would give them: for errors that are known in the clear.
+    ///
+    /// # Errors
+    /// [`CkksError::TooManyValues`] unless there are N of them.
+    pub fn slots_of(&self, coefficients: &[f64]) -> Result<Vec<Complex64>, CkksError> {
+        let n = self.params.n();
+        if coefficients.len() != n {
+            return Err(CkksError::TooManyValues {
+                given: coefficients.len(),
+                slots: n,
+            });
+        }
+        let (real, imaginary) = coefficients.split_at(n / 2);
+        let pairs = real.iter().zip(imaginary);
+        let mut values: Vec<Complex64> = pairs.map(|(&re, &im)| Complex64::new(re, im)).collect();
+        self.transform.forward(&mut values);
+        Ok(values)
+    }
+}
+
+/// The largest modulus of `values`.
+fn magnitude(values: &[Complex64]) -> f64 {
+    values
+        .iter()
+        .fold(0.0, |largest: f64, z| largest.max(z.norm_sqr()))
+        .sqrt()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Errors of this crate. Each names the levels and scales it is about, and what to do.
+
+use hushed_math::MathError;
+use hushed_rlwe::{CodecError, ParamsError, RlweError};
+use thiserror::Error;
+
+use crate::scale::Scale;
+
+/// Why a parameter literal was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum CkksParamsError {
+    /// A group of primes of a size that the kernels or the ring do not have.
+    #[error(
+        "{count} primes of {bits} bits asked for: primes have 20 to 50 bits, and the ring must have that many"
+    )]
+    PrimeGroup {
+        /// Bits of each prime.
+        bits: u32,
+        /// How many.
+        count: usize,
+    },
+    /// Bootstrapping needs primes for all of SlotsToCoeffs, EvalMod and CoeffsToSlots; levels alone need none of them.
+    #[error("stc {stc}, eval_mod {eval_mod}, cts {cts} primes: either all of them or none")]
+    PartialBootstrap {
+        /// Primes of SlotsToCoeffs.
+        stc: usize,
+        /// Primes of EvalMod.
+        eval_mod: usize,
+        /// Primes of CoeffsToSlots.
+        cts: usize,
+    },
+    /// The ephemeral sparse key would see too large a modulus.
+    #[error("q0·p0 has {bits:.1} bits, the ephemeral key of weight 32 may see {limit}")]
+    EphemeralModulus {
+        /// log2 of q0·p0.
+        bits: f64,
+        /// The limit.
+        limit: f64,
+    },
+    /// Bootstrapping would wrap a coefficient too often.
+    #[error(
+        "range K = {range} at weight {weight} fails with probability 2^{log2_failure:.1} a bootstrap, 2^-100 is asked for"
+    )]
+    FailureBound {
+        /// K.
+        range: u32,
+        /// Hamming weight of the ephemeral secret.
+        weight: u32,
+        /// log2 of the failure probability.
+        log2_failure: f64,
+    },
+    /// No preset has this name.
+    #[error("no preset of this name; there are {available:?}")]
+    UnknownPreset {
+        /// The names.
+        available: &'static [&'static str],
+    },
+    /// The RLWE layer refused: security, degree, primes.
+    #[error(transparent)]
+    Rlwe(#[from] ParamsError),
+}
+
+/// Why an operation was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum CkksError {
+    /// Refused parameters.
+    #[error(transparent)]
+    Params(#[from] CkksParamsError),
+    /// Not a positive finite number.
+    #[error("a scale is a positive finite number, not {value}")]
+    InvalidScale {
+        /// The number.
+        value: f64,
+    },
+    /// Operands whose scales differ by more than 2^-40 of their size.
+    #[error(
+        "{operation}: scales {left} and {right} do not match; multiply one side by 1 at the scale that makes up the difference, then rescale"
+    )]
+    ScaleMismatch {
+        /// The operation.
+        operation: &'static str,
+        /// Scale of the left operand.
+        left: Scale,
+        /// Scale of the right operand.
+        right: Scale,
+    },
+    /// Too few primes left.
+    #[error(
+        "{operation}: a ciphertext of {limbs} primes, at least {needed} needed; bootstrap it first, or start at a higher level"
+    )]
+    LevelTooLow {
+        /// The operation.
+        operation: &'static str,
+        /// Primes that there are.
+        limbs: usize,
+        /// Primes that are needed.
+        needed: usize,
+    },
+    /// A level that does not exist, or more primes than there are.
+    #[error("{operation}: {limbs} primes asked for, 1 to {available} possible")]
+    LimbCount {
+        /// The operation.
+        operation: &'static str,
+        /// Primes asked for.
+        limbs: usize,
+        /// Primes that there are.
+        available: usize,
+    },
+    /// The message at this scale would not fit the modulus.
+    #[error(
+        "a scale of {scale} and {limbs} primes of {modulus_bits:.1} bits in all: no room for a message; drop the scale or take more primes"
+    )]
+    ScaleTooLarge {
+        /// The scale.
+        scale: Scale,
+        /// Primes.
+        limbs: usize,
+        /// log2 of their product.
+        modulus_bits: f64,
+    },
+    /// Made under another parameter set.
+    #[error("{operation}: operand made under another parameter set; encode and encrypt it anew")]
+    OtherParameters {
+        /// The operation.
+        operation: &'static str,
+    },
+    /// More values than slots or coefficients.
+    #[error("{given} values for {slots} places")]
+    TooManyValues {
+        /// Values given.
+        given: usize,
+        /// Slots or coefficients that there are.
+        slots: usize,
+    },
+    /// Values that repeat over the slots must be as many as a power of two.
+    #[error("{given} values cannot repeat over {slots} slots: give a power of two of them")]
+    NotPeriodic {
+        /// Values given.
+        given: usize,
+        /// Slots.
+        slots: usize,
+    },
+    /// A value that is not finite, or too large for the scale.
+    #[error("a value is not finite, or 2^120 or more at the scale {scale}")]
+    ValueOutOfRange {
+        /// The scale.
+        scale: Scale,
+    },
+    /// An operation that needs evaluation keys, on an evaluator without.
+    #[error("{operation} needs evaluation keys; make the evaluator with them")]
+    NoKeys {
+        /// The operation.
+        operation: &'static str,
+    },
+    /// The key owner's limit on decryptions is reached.
+    #[error(
+        "this key has decrypted {limit} times, its limit; make a new key: each published result says something about it"
+    )]
+    DecryptionsSpent {
+        /// The limit.
+        limit: u64,
+    },
+    /// Flooding that leaves no message.
+    #[error(
+        "flooding costs {cost_bits:.1} bits and leaves {left_bits:.1} of precision; ask for less or compute with more"
+    )]
+    FloodingTooLarge {
+        /// Bits that it costs.
+        cost_bits: f64,
+        /// Bits that would be left after the binary point.
+        left_bits: f64,
+    },
+    /// The error of this ciphertext is not known, and the operation asks for it.
+    #[error("{operation}: nothing is known of this ciphertext's error; state it first")]
+    UnknownError {
+        /// The operation.
+        operation: &'static str,
+    },
+    /// Keys, ciphertexts or key switching refused.
+    #[error(transparent)]
+    Rlwe(#[from] RlweError),
+    /// Bytes refused.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The arithmetic layer refused.
+    #[error(transparent)]
+    Math(#[from] MathError),
+}

@@ -1,0 +1,398 @@
+//! Parameter sets: a literal that says what each group of primes is for, parsed once into checked parameters.
+//!
+//! The chain of ciphertext primes, from the one that stays to the ones used first:
+//!
+//! ```text
+//! q0 | stc | levels | eval_mod | cts        and, for key switching, the special primes p
+//! ```
+//!
+//! Bootstrapping in the SlotsToCoeffs-first order brings a ciphertext of 1 + stc primes down to q0, raises it to all primes,
+//! and spends cts and eval_mod: it returns 1 + stc + levels primes. So the levels that a computation may use are
+//! `levels`, and the stc primes below them are what the next bootstrap starts with.
+//!
+//! Security: the secret is dense ternary and log2(QP) is checked against the table of [`hushed_rlwe::params`]. The ephemeral
+//! sparse secret of bootstrapping only sees q0·p0 (sparse-secret encapsulation, Bossuat, Troncoso-Pastoriza and
+//! Hubaux, ePrint 2022/024).
+
+mod failure;
+mod presets;
+mod primes;
+mod report;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hushed_rlwe::{RlweLiteral, RlweParams};
+
+pub use failure::log2_failure;
+pub use presets::PRESETS;
+pub use report::{ParamsReport, SwitchKeySize};
+
+use crate::error::CkksParamsError;
+use crate::scale::Scale;
+use primes::Chooser;
+
+/// Hamming weight of the ephemeral sparse secret.
+pub const EPHEMERAL_WEIGHT: u32 = 32;
+
+/// Largest log2(q0·p0) that a secret of that weight may see at N ≥ 2^15 (ePrint 2022/024).
+pub const EPHEMERAL_LIMIT: f64 = 121.0;
+
+/// EvalMod is made for |I| ≤ K: 2^-138 a bootstrap at weight 32 and 2^15 slots.
+pub const EVAL_MOD_RANGE: u32 = 16;
+
+/// A parameter set with a larger failure probability of one bootstrap is refused.
+const FAILURE_LIMIT: f64 = -100.0;
+
+/// Primes of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrimeGroup {
+    /// Bits of each.
+    pub bits: u32,
+    /// How many.
+    pub count: usize,
+}
+
+impl PrimeGroup {
+    /// No primes.
+    pub const NONE: Self = Self { bits: 40, count: 0 };
+
+    /// `count` primes of `bits` bits.
+    pub const fn new(count: usize, bits: u32) -> Self {
+        Self { bits, count }
+    }
+}
+
+/// A parameter set as written down; [`CkksParams::new`] checks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CkksLiteral {
+    /// A name for reports.
+    pub name: &'static str,
+    /// log2 of the ring degree N.
+    pub log_n: u32,
+    /// Bits of q0, which is never rescaled by.
+    pub q0_bits: u32,
+    /// Levels of SlotsToCoeffs.
+    pub stc: PrimeGroup,
+    /// Levels for computations.
+    pub levels: PrimeGroup,
+    /// Levels of EvalMod.
+    pub eval_mod: PrimeGroup,
+    /// Levels of CoeffsToSlots.
+    pub cts: PrimeGroup,
+    /// Special primes of key switching.
+    pub special: PrimeGroup,
+    /// log2 of the default scale.
+    pub log_scale: u32,
+    /// Bits after the binary point that a result is certified to when nothing else is known of it.
+    pub certified_bits: u32,
+}
+
+/// Where each group of primes lies in the chain, as indices of ciphertext primes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// SlotsToCoeffs.
+    pub stc: Range<usize>,
+    /// Computations.
+    pub levels: Range<usize>,
+    /// EvalMod.
+    pub eval_mod: Range<usize>,
+    /// CoeffsToSlots.
+    pub cts: Range<usize>,
+}
+
+/// Checked parameters, immutable and shared.
+pub struct CkksParams {
+    literal: CkksLiteral,
+    chain: Chain,
+    rlwe: Arc<RlweParams>,
+    /// ψ^(N/2) for each prime of the basis: the residue that X^(N/2), which is i in every slot, takes in the first half of
+    /// the values; in the second half it takes the negative.
+    imaginary: Box<[u64]>,
+}
+
+impl CkksParams {
+    /// Chooses the primes of a literal and checks it.
+    ///
+    /// # Errors
+    /// Every way in which a literal can be wrong has its own [`CkksParamsError`].
+    pub fn new(literal: CkksLiteral) -> Result<Arc<Self>, CkksParamsError> {
+        let (chain, rlwe) = choose(&literal)?;
+        let params = Self::with_rlwe(literal, chain, RlweParams::new(rlwe)?);
+        params.check_bootstrap()?;
+        Ok(Arc::new(params))
+    }
+
+    /// Parameters of a small ring, without the security checks. **Insecure.**
+    ///
+    /// # Errors
+    /// As [`CkksParams::new`], without those of security.
+    #[cfg(any(test, feature = "insecure-test-parameters"))]
+    pub fn insecure_for_tests(literal: CkksLiteral) -> Result<Arc<Self>, CkksParamsError> {
+        let (chain, rlwe) = choose(&literal)?;
+        let rlwe = RlweParams::insecure_for_tests(rlwe)?;
+        Ok(Arc::new(Self::with_rlwe(literal, chain, rlwe)))
+    }
+
+    fn with_rlwe(literal: CkksLiteral, chain: Chain, rlwe: Arc<RlweParams>) -> Self {
+        let basis = rlwe.basis();
+        let half = rlwe.n() as u64 / 2;
+        let imaginary = (0..basis.len())
+            .map(|id| basis.modulus(id).pow(basis.plan(id).psi(), half))
+            .collect();
+        Self {
+            literal,
+            chain,
+            rlwe,
+            imaginary,
+        }
+    }
+
+    fn check_bootstrap(&self) -> Result<(), CkksParamsError> {
+        if !self.can_bootstrap() {
+            return Ok(());
+        }
+        let bits = self.ephemeral_log2();
+        if bits > EPHEMERAL_LIMIT {
+            return Err(CkksParamsError::EphemeralModulus {
+                bits,
+                limit: EPHEMERAL_LIMIT,
+            });
+        }
+        let log2_failure = self.log2_bootstrap_failure();
+        if log2_failure > FAILURE_LIMIT {
+            return Err(CkksParamsError::FailureBound {
+                range: EVAL_MOD_RANGE,
+                weight: EPHEMERAL_WEIGHT,
+                log2_failure,
+            });
+        }
+        Ok(())
+    }
+
+    /// The name of the set.
+    pub fn name(&self) -> &'static str {
+        self.literal.name
+    }
+
+    /// The literal that these parameters were parsed from.
+    pub fn literal(&self) -> &CkksLiteral {
+        &self.literal
+    }
+
+    /// Ring, primes, basis.
+    pub fn rlwe(&self) -> &Arc<RlweParams> {
+        &self.rlwe
+    }
+
+    /// The ring degree N.
+    pub fn n(&self) -> usize {
+        self.rlwe.n()
+    }
+
+    /// Complex slots: N/2.
+    pub fn slots(&self) -> usize {
+        self.n() / 2
+    }
+
+    /// All ciphertext primes.
+    pub fn max_limbs(&self) -> usize {
+        self.rlwe.q_len()
+    }
+
+    /// Levels for computations, those of SlotsToCoeffs not counted.
+    pub fn levels(&self) -> usize {
+        self.literal.levels.count
+    }
+
+    /// Primes of a fresh ciphertext, and of one that comes from a bootstrap: 1 + stc + levels.
+    pub fn fresh_limbs(&self) -> usize {
+        self.chain.levels.end
+    }
+
+    /// Fewest primes that a bootstrap starts from: 1 + stc.
+    pub fn bootstrap_limbs(&self) -> usize {
+        self.chain.stc.end
+    }
+
+    /// Where each group of primes lies.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// Whether there are primes for a bootstrap.
+    pub fn can_bootstrap(&self) -> bool {
+        self.literal.eval_mod.count > 0
+    }
+
+    /// The scale that messages are encoded at unless told otherwise.
+    pub fn default_scale(&self) -> Scale {
+        Scale::from_bits(self.literal.log_scale)
+    }
+
+    /// Bits after the binary point that a result is certified to when nothing else is known of it.
+    pub fn certified_bits(&self) -> u32 {
+        self.literal.certified_bits
+    }
+
+    /// Ciphertext prime `i`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn prime(&self, i: usize) -> u64 {
+        self.rlwe.q()[i]
+    }
+
+    /// log2 of q0·p0, which the ephemeral secret sees.
+    pub fn ephemeral_log2(&self) -> f64 {
+        let p0 = self.rlwe.special_prime().unwrap_or(1);
+        (self.prime(0) as f64).log2() + (p0 as f64).log2()
+    }
+
+    /// log2 of the failure probability of one full-slot bootstrap.
+    pub fn log2_bootstrap_failure(&self) -> f64 {
+        log2_failure(EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, self.slots())
+    }
+
+    /// The Galois element of a rotation that brings slot j + `steps` to slot j: 5^steps modulo 2N.
+    pub fn rotation_element(&self, steps: i64) -> usize {
+        let mask = 2 * self.n() as u64 - 1;
+        let mut exponent = steps.rem_euclid(self.slots() as i64);
+        let (mut element, mut power) = (1u64, 5u64);
+        while exponent > 0 {
+            if exponent & 1 == 1 {
+                element = element * power & mask;
+            }
+            power = power * power & mask;
+            exponent >>= 1;
+        }
+        element as usize
+    }
+
+    /// The Galois element of complex conjugation: 2N − 1.
+    pub fn conjugation_element(&self) -> usize {
+        2 * self.n() - 1
+    }
+
+    /// The residue of i (X^(N/2)) in the first half of the values under prime `id` of the basis.
+    pub(crate) fn imaginary(&self, id: usize) -> u64 {
+        self.imaginary[id]
+    }
+
+    /// Whether `other` describes the same ring and primes. Parameter sets are shared, not rebuilt: pointers decide.
+    pub(crate) fn same_ring(&self, basis: &Arc<hushed_math::RnsBasis>) -> bool {
+        Arc::ptr_eq(self.rlwe.basis(), basis)
+    }
+}
+
+/// Chooses primes for a literal, checks the groups against each other.
+fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError> {
+    let (stc, eval_mod, cts) = (literal.stc, literal.eval_mod, literal.cts);
+    let given = [stc.count, eval_mod.count, cts.count];
+    if given.iter().any(|&c| c == 0) && given.iter().any(|&c| c > 0) {
+        return Err(CkksParamsError::PartialBootstrap {
+            stc: stc.count,
+            eval_mod: eval_mod.count,
+            cts: cts.count,
+        });
+    }
+    // The special primes come first: the larger they are, the more primes go into one digit of a key switch.
+    let mut chooser = Chooser::new(literal.log_n);
+    let p = chooser.below(literal.special)?;
+    let q0 = chooser.below(PrimeGroup::new(1, literal.q0_bits))?;
+    let cts_primes = chooser.below(cts)?;
+    let eval_mod_primes = chooser.below(eval_mod)?;
+    let levels = chooser.around(literal.levels)?;
+    let stc_primes = chooser.around(stc)?;
+    let mut end = 0;
+    let mut next = |count: usize| {
+        let start = end;
+        end += count;
+        start..end
+    };
+    next(1);
+    let chain = Chain {
+        stc: next(stc.count),
+        levels: next(literal.levels.count),
+        eval_mod: next(eval_mod.count),
+        cts: next(cts.count),
+    };
+    let rlwe = RlweLiteral {
+        log_n: literal.log_n,
+        q: [q0, stc_primes, levels, eval_mod_primes, cts_primes].concat(),
+        p,
+    };
+    Ok((chain, rlwe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_hold_the_table_and_what_they_promise() {
+        for (params, bits, levels) in [
+            (CkksParams::n16_boot().unwrap(), 1630.0, 14),
+            (CkksParams::n15_boot().unwrap(), 830.0, 3),
+            (CkksParams::n15_shallow().unwrap(), 840.0, 16),
+        ] {
+            let found = params.rlwe().log2_qp();
+            assert!((found - bits).abs() < 0.01, "{}: {found}", params.name());
+            assert_eq!(params.levels(), levels);
+            assert_eq!(params.fresh_limbs(), params.bootstrap_limbs() + levels);
+            assert!(params.rlwe().q().iter().all(|&q| q < 1 << 50));
+        }
+    }
+
+    #[test]
+    fn the_chain_is_in_the_order_of_use() {
+        let params = CkksParams::n16_boot().unwrap();
+        let chain = params.chain();
+        assert_eq!(
+            (chain.stc.clone(), chain.levels.clone()),
+            (1..4, 4..18),
+            "q0, then stc, then levels"
+        );
+        assert_eq!(
+            (chain.eval_mod.clone(), chain.cts.clone()),
+            (18..26, 26..29)
+        );
+        assert_eq!(params.max_limbs(), 29);
+        let ratio = params.prime(0) as f64 / params.default_scale().value();
+        assert!((ratio.log2() - 10.0).abs() < 1e-3);
+        assert!((params.log2_bootstrap_failure() + 138.7).abs() < 0.05);
+        assert!(params.ephemeral_log2() <= EPHEMERAL_LIMIT);
+    }
+
+    #[test]
+    fn refusals() {
+        let good = CkksParams::n16_boot().unwrap().literal().clone();
+        let with = |f: &dyn Fn(&mut CkksLiteral)| {
+            let mut literal = good.clone();
+            f(&mut literal);
+            CkksParams::new(literal).err().unwrap()
+        };
+        assert!(matches!(
+            with(&|l| l.levels.count = 16),
+            CkksParamsError::Rlwe(hushed_rlwe::ParamsError::Insecure { .. })
+        ));
+        assert!(matches!(
+            with(&|l| l.cts.count = 0),
+            CkksParamsError::PartialBootstrap { .. }
+        ));
+        assert!(matches!(
+            with(&|l| l.eval_mod.bits = 51),
+            CkksParamsError::PrimeGroup { .. }
+        ));
+    }
+
+    #[test]
+    fn rotation_elements_are_powers_of_five() {
+        let params = CkksParams::insecure_test(10, 2).unwrap();
+        assert_eq!(params.rotation_element(0), 1);
+        assert_eq!(params.rotation_element(3), 125);
+        let (one, back) = (params.rotation_element(1), params.rotation_element(-1));
+        assert_eq!(one * back % 2048, 1);
+        assert_eq!(params.rotation_element(512), 1);
+    }
+}

@@ -1,0 +1,132 @@
+//! Named parameter sets. A name says the ring degree, what the set is for, and its usable levels.
+//!
+//! log2(QP), group by group:
+//!
+//! | name | q0 | stc | levels | eval_mod | cts | p | sum | limit |
+//! |---|---|---|---|---|---|---|---|---|
+//! | `n16-boot-14x40` | 50 | 3×40 | 14×40 | 8×50 | 3×50 | 7×50 | 1630 | 1684 |
+//! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 2×50 | 830 | 841 |
+//! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
+//!
+//! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the 100 of
+//! P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision.
+
+use std::sync::Arc;
+
+use super::{CkksLiteral, CkksParams, PrimeGroup};
+use crate::error::CkksParamsError;
+
+/// Names of the presets, for [`CkksParams::preset`].
+pub const PRESETS: &[&str] = &["n16-boot-14x40", "n15-boot-3x40", "n15-shallow-16x40"];
+
+impl CkksParams {
+    /// The preset of this name, one of [`PRESETS`].
+    ///
+    /// # Errors
+    /// [`CkksParamsError::UnknownPreset`].
+    pub fn preset(name: &str) -> Result<Arc<Self>, CkksParamsError> {
+        match name {
+            "n16-boot-14x40" => Self::n16_boot(),
+            "n15-boot-3x40" => Self::n15_boot(),
+            "n15-shallow-16x40" => Self::n15_shallow(),
+            _ => Err(CkksParamsError::UnknownPreset { available: PRESETS }),
+        }
+    }
+
+    /// Inference: N = 2^16, 14 levels of 40 bits after a bootstrap.
+    ///
+    /// # Errors
+    /// None in practice: a test builds every preset.
+    pub fn n16_boot() -> Result<Arc<Self>, CkksParamsError> {
+        Self::new(CkksLiteral {
+            name: "n16-boot-14x40",
+            log_n: 16,
+            q0_bits: 50,
+            stc: PrimeGroup::new(3, 40),
+            levels: PrimeGroup::new(14, 40),
+            eval_mod: PrimeGroup::new(8, 50),
+            cts: PrimeGroup::new(3, 50),
+            special: PrimeGroup::new(7, 50),
+            log_scale: 40,
+            certified_bits: 14,
+        })
+    }
+
+    /// The whole path at real security and half the ring: N = 2^15, 3 levels after a bootstrap.
+    ///
+    /// # Errors
+    /// None in practice: a test builds every preset.
+    pub fn n15_boot() -> Result<Arc<Self>, CkksParamsError> {
+        Self::new(CkksLiteral {
+            name: "n15-boot-3x40",
+            log_n: 15,
+            q0_bits: 50,
+            stc: PrimeGroup::new(2, 40),
+            levels: PrimeGroup::new(3, 40),
+            eval_mod: PrimeGroup::new(8, 48),
+            cts: PrimeGroup::new(2, 48),
+            special: PrimeGroup::new(2, 50),
+            log_scale: 40,
+            certified_bits: 10,
+        })
+    }
+
+    /// Shallow circuits without bootstrapping: N = 2^15, 16 levels.
+    ///
+    /// # Errors
+    /// None in practice: a test builds every preset.
+    pub fn n15_shallow() -> Result<Arc<Self>, CkksParamsError> {
+        Self::new(CkksLiteral {
+            name: "n15-shallow-16x40",
+            log_n: 15,
+            q0_bits: 50,
+            stc: PrimeGroup::NONE,
+            levels: PrimeGroup::new(16, 40),
+            eval_mod: PrimeGroup::NONE,
+            cts: PrimeGroup::NONE,
+            special: PrimeGroup::new(3, 50),
+            log_scale: 40,
+            certified_bits: 18,
+        })
+    }
+
+    /// The chain of [`CkksParams::n16_boot`] with `levels` levels over a ring of degree 2^`log_n`. **Insecure.**
+    ///
+    /// # Errors
+    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.
+    #[cfg(any(test, feature = "insecure-test-parameters"))]
+    pub fn insecure_test(log_n: u32, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
+        Self::insecure_for_tests(CkksLiteral {
+            name: "insecure-test",
+            log_n,
+            q0_bits: 50,
+            stc: PrimeGroup::new(3, 40),
+            levels: PrimeGroup::new(levels, 40),
+            eval_mod: PrimeGroup::new(8, 50),
+            cts: PrimeGroup::new(3, 50),
+            special: PrimeGroup::new(7, 50),
+            log_scale: 40,
+            certified_bits: 14,
+        })
+    }
+
+    /// A chain of q0 and `levels` levels, three special primes, over a ring of degree 2^`log_n`. **Insecure.**
+    ///
+    /// # Errors
+    /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.
+    #[cfg(any(test, feature = "insecure-test-parameters"))]
+    pub fn insecure_shallow(log_n: u32, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
+        Self::insecure_for_tests(CkksLiteral {
+            name: "insecure-shallow",
+            log_n,
+            q0_bits: 50,
+            stc: PrimeGroup::NONE,
+            levels: PrimeGroup::new(levels, 40),
+            eval_mod: PrimeGroup::NONE,
+            cts: PrimeGroup::NONE,
+            special: PrimeGroup::new(3, 50),
+            log_scale: 40,
+            certified_bits: 18,
+        })
+    }
+}
