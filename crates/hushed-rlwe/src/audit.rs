@@ -9,8 +9,9 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::ciphertext::{Ciphertext, SeededCiphertext};
+use crate::hybrid::{EvalKeys, KeyUse};
 use crate::keys::KeySet;
-use crate::params::security_limit;
+use crate::params::{security_limit, sparse_security_limit};
 
 /// Where a sample comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,17 @@ pub enum Source {
     GaloisKey {
         /// Galois element.
         element: usize,
+        /// Index of the digit.
+        digit: usize,
+    },
+    /// One digit of an evaluation key.
+    EvalKey {
+        /// What the key is for.
+        key: KeyUse,
+        /// Ciphertext primes of the key.
+        limbs: usize,
+        /// Special primes of the key.
+        special: usize,
         /// Index of the digit.
         digit: usize,
     },
@@ -37,6 +49,8 @@ pub enum SecretDistribution {
     DenseTernaryKey,
     /// Uniform on {-1, 0, 1}, used for one encryption only.
     DenseTernaryOnce,
+    /// Ternary with [`crate::hybrid::SPARSE_WEIGHT`] nonzero coefficients, the ephemeral secret of bootstrapping.
+    Sparse,
 }
 
 /// One published RLWE sample.
@@ -82,8 +96,13 @@ pub enum AuditFailure {
 pub fn audit(samples: &[PublishedSample]) -> Result<(), AuditFailure> {
     let mut seen = std::collections::HashMap::new();
     for sample in samples {
-        // Both distributions are dense ternary: one column of the table.
-        let limit = security_limit(sample.log_n);
+        let limit = match sample.secret {
+            // One column of the table.
+            SecretDistribution::DenseTernaryKey | SecretDistribution::DenseTernaryOnce => {
+                security_limit(sample.log_n)
+            }
+            SecretDistribution::Sparse => sparse_security_limit(sample.log_n),
+        };
         if limit.is_none_or(|limit| sample.log2_modulus > limit) {
             return Err(AuditFailure::OverLimit {
                 sample: sample.clone(),
@@ -115,6 +134,31 @@ impl KeySet {
             })
         });
         std::iter::once(public).chain(galois).collect()
+    }
+}
+
+impl EvalKeys {
+    /// Every sample that publishing these keys publishes, one after the other: the uniform half of each is expanded for it.
+    pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
+        self.iter().flat_map(|key| {
+            let spec = key.spec();
+            // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.
+            let secret = match spec.key {
+                KeyUse::ToSparse => SecretDistribution::Sparse,
+                KeyUse::Relin | KeyUse::Galois(_) | KeyUse::FromSparse => {
+                    SecretDistribution::DenseTernaryKey
+                }
+            };
+            (0..key.gadget().digits().len()).map(move |digit| {
+                let source = Source::EvalKey {
+                    key: spec.key,
+                    limbs: spec.limbs,
+                    special: spec.special,
+                    digit,
+                };
+                sample(source, secret, &key.uniform_half(digit))
+            })
+        })
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Kind {
     KeySet = 1,
     /// A list of seeded ciphertexts.
     SeededCiphertexts = 2,
+    /// Evaluation keys of hybrid key switching.
+    EvalKeys = 3,
 }
 
 /// Appends the header of a payload of `length` bytes.
@@ -69,6 +71,23 @@ pub(crate) fn open_artefact<'a>(
         });
     }
     let mut reader = Reader::new(bytes);
+    let claimed = open_header(&mut reader, kind, params)?;
+    if claimed != length as u64 {
+        let given = usize::try_from(claimed).unwrap_or(usize::MAX);
+        return Err(CodecError::Length {
+            given,
+            expected: length,
+        });
+    }
+    Ok(reader)
+}
+
+/// Reads a header and returns the length of the payload that it claims.
+pub(crate) fn open_header(
+    reader: &mut Reader<'_>,
+    kind: Kind,
+    params: &RlweParams,
+) -> Result<u64, CodecError> {
     if reader.array::<4>()? != MAGIC {
         return Err(CodecError::Magic);
     }
@@ -89,15 +108,7 @@ pub(crate) fn open_artefact<'a>(
     if &reader.array::<16>()? != params.hash() {
         return Err(CodecError::Parameters);
     }
-    let claimed = u64::from_le_bytes(reader.array()?);
-    if claimed != length as u64 {
-        let given = usize::try_from(claimed).unwrap_or(usize::MAX);
-        return Err(CodecError::Length {
-            given,
-            expected: length,
-        });
-    }
-    Ok(reader)
+    Ok(u64::from_le_bytes(reader.array()?))
 }
 
 /// Bytes of a polynomial over the primes `ids`.
@@ -138,7 +149,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const K: usize>(&mut self) -> Result<[u8; K], CodecError> {
+    pub(crate) fn array<const K: usize>(&mut self) -> Result<[u8; K], CodecError> {
         let mut out = [0; K];
         out.copy_from_slice(self.take(K)?);
         Ok(out)

@@ -79,6 +79,23 @@ pub enum CodecError {
         /// Bytes implied by the parameters.
         expected: usize,
     },
+    /// The artefact, or a chunk of it, ends early.
+    #[error("truncated: {given} bytes, {expected} expected")]
+    Truncated {
+        /// Bytes received.
+        given: usize,
+        /// Bytes implied by the parameters.
+        expected: usize,
+    },
+    /// A chunk is not what its digest was made of.
+    #[error("chunk {chunk} is damaged")]
+    Damaged {
+        /// Number of the chunk, from 0.
+        chunk: usize,
+    },
+    /// The list of keys is invalid, or has keys that are not expected.
+    #[error("keys that are not expected")]
+    Keys,
     /// The artefact does not begin with this project's magic.
     #[error("not an artefact of this project")]
     Magic,

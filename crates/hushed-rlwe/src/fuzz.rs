@@ -8,6 +8,7 @@ use std::sync::Arc;
 use hushed_math::rng::SecretRng;
 
 use crate::ciphertext::SeededCiphertext;
+use crate::hybrid::{self, EvalKeyPlan, EvalKeys};
 use crate::keys::{KeySet, SecretKey};
 use crate::params::{RlweLiteral, RlweParams};
 use crate::response::{Positions, ResponseFormat};
@@ -36,6 +37,29 @@ pub fn params() -> Arc<RlweParams> {
 pub fn key_set(params: &Arc<RlweParams>, data: &[u8]) {
     if let Ok(set) = KeySet::from_bytes(params, &ELEMENTS, data) {
         assert_eq!(set.to_bytes(), data);
+    }
+}
+
+/// Evaluation keys: a long and a short one, and those of the sparse secret.
+pub fn plan() -> EvalKeyPlan {
+    let mut plan = EvalKeyPlan::new();
+    plan.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
+    plan
+}
+
+/// Evaluation keys of [`plan`], as they are and with their digests made good.
+///
+/// # Panics
+/// If accepted bytes are not what the keys encode to, or are not what the artefact says it holds.
+pub fn eval_keys(params: &Arc<RlweParams>, data: &[u8]) {
+    let mut sealed = data.to_vec();
+    assert_eq!(hybrid::reseal(params, &plan(), &mut sealed), Ok(()));
+    for data in [data, &sealed] {
+        let offered = EvalKeyPlan::offered(params, data);
+        if let Ok(keys) = EvalKeys::from_bytes(params, &plan(), data) {
+            assert_eq!(keys.to_bytes().as_deref(), Ok(data));
+            assert_eq!(offered, Ok(plan()));
+        }
     }
 }
 

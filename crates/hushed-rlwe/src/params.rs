@@ -2,7 +2,7 @@
 //!
 //! The ring is R = Z[X]/(X^N + 1). Ciphertexts live modulo Q = q_0·q_1·…, or modulo a prefix of
 //! that product; key-switching keys live modulo Q·P. Every secret is dense ternary (uniform on
-//! {-1, 0, 1}), every error centred binomial with variance 10.5.
+//! {-1, 0, 1}), but for the ephemeral one of bootstrapping ([`SPARSE_SECURITY_LIMITS`]), every error centred binomial with variance 10.5.
 //!
 //! 128-bit security: log2(QP) is held below the limits of the *Security Guidelines for
 //! Implementing Homomorphic Encryption* (Bossuat et al., IACR CiC 1(4):26, 2024, Table 5.2, ternary
@@ -37,6 +37,19 @@ pub const MAX_SPECIAL_PRIMES: usize = 12;
 /// The table's limit on log2(QP) at ring degree 2^`log_n`, `None` outside the table.
 pub fn security_limit(log_n: u32) -> Option<f64> {
     SECURITY_LIMITS
+        .iter()
+        .find(|(l, _)| *l == log_n)
+        .map(|(_, limit)| *limit)
+}
+
+/// Largest log2 of the modulus of a sample under a ternary secret of 32 nonzero coefficients: one 60-bit and one 61-bit prime
+/// is the largest modulus that published sets with such an ephemeral secret use at 128 bits (Lattigo v6, Bossuat,
+/// Troncoso-Pastoriza and Hubaux, ACNS 2022, §5). Smaller rings have no published figure.
+pub const SPARSE_SECURITY_LIMITS: [(u32, f64); 2] = [(15, 121.0), (16, 121.0)];
+
+/// The limit of [`SPARSE_SECURITY_LIMITS`] at ring degree 2^`log_n`, `None` where there is none.
+pub fn sparse_security_limit(log_n: u32) -> Option<f64> {
+    SPARSE_SECURITY_LIMITS
         .iter()
         .find(|(l, _)| *l == log_n)
         .map(|(_, limit)| *limit)

@@ -2,10 +2,12 @@
 //! held against the security table, and no uniform part occurs twice.
 
 use hushed_math::RnsPoly;
+use hushed_math::primes::ntt_primes;
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::audit::{AuditFailure, PublishedSample, SecretDistribution, Source, audit};
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
 use hushed_rlwe::params::security_limit;
-use hushed_rlwe::{KeySet, RlweParams, SecretKey};
+use hushed_rlwe::{KeySet, RlweLiteral, RlweParams, SecretKey};
 
 /// Everything that one party publishes in a session under one preset, ciphertexts in small numbers; Galois keys are for
 /// ciphertexts of at most `key_limbs` primes.
@@ -71,6 +73,68 @@ fn every_published_sample_is_within_the_table() {
             assert_eq!(once, sample.secret == SecretDistribution::DenseTernaryOnce);
         }
     }
+}
+
+#[test]
+fn evaluation_keys_are_within_the_table() {
+    let n = 1 << 15;
+    let fifty = ntt_primes(50, n, 6);
+    let params = RlweParams::new(RlweLiteral {
+        log_n: 15,
+        q: fifty[..4].to_vec(),
+        p: fifty[4..].to_vec(),
+    })
+    .unwrap();
+    let mut rng = SecretRng::from_os("key audit");
+    let sk = SecretKey::generate(&params, &mut rng);
+    let mut plan = EvalKeyPlan::new();
+    plan.relin(4, 2)
+        .galois(5, 4, 2)
+        .galois(5, 1, 1)
+        .encapsulation(4, 2);
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let samples: Vec<_> = keys.published().collect();
+    audit(&samples).unwrap();
+    // The list is complete: as many samples as keys have digits, each at the modulus of its key.
+    let gadgets = plan.gadgets(&params).unwrap();
+    let digits: usize = gadgets.iter().map(|gadget| gadget.digits().len()).sum();
+    assert_eq!(samples.len(), digits);
+    let mut sparse = 0;
+    for sample in &samples {
+        let Source::EvalKey {
+            key,
+            limbs,
+            special,
+            ..
+        } = sample.source
+        else {
+            panic!("{:?}", sample.source)
+        };
+        assert!((sample.log2_modulus - 50.0 * (limbs + special) as f64).abs() < 0.01);
+        let is_sparse = sample.secret == SecretDistribution::Sparse;
+        assert_eq!(is_sparse, key == KeyUse::ToSparse);
+        sparse += usize::from(is_sparse);
+        assert!(!is_sparse || sample.log2_modulus <= 121.0);
+    }
+    assert_eq!(sparse, 1);
+
+    // A sample under the sparse secret at the modulus of the others is found, and so is one in a smaller ring.
+    let place = samples
+        .iter()
+        .position(|s| s.secret == SecretDistribution::Sparse);
+    for (log_n, log2_modulus, limit) in [(15, 121.5, Some(121.0)), (14, 100.0, None)] {
+        let mut violated = samples.clone();
+        violated[place.unwrap()].log2_modulus = log2_modulus;
+        violated[place.unwrap()].log_n = log_n;
+        let found = audit(&violated);
+        assert!(matches!(found, Err(AuditFailure::OverLimit { limit: l, .. }) if l == limit));
+    }
+    let mut repeated = samples;
+    repeated[1].fingerprint = repeated[0].fingerprint;
+    assert!(matches!(
+        audit(&repeated),
+        Err(AuditFailure::Repeated { .. })
+    ));
 }
 
 #[test]

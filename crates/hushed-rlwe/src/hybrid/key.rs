@@ -140,7 +140,7 @@ impl SwitchKey {
     }
 
     /// The uniform half of a digit.
-    pub(super) fn uniform_half(&self, digit: usize) -> RnsPoly<Eval> {
+    pub(crate) fn uniform_half(&self, digit: usize) -> RnsPoly<Eval> {
         let ids = self
             .params
             .extended_ids_with(self.gadget.limbs(), self.gadget.special());
@@ -159,12 +159,7 @@ impl SwitchKey {
     ///
     /// # Panics
     /// If the digits are of another gadget or length, or `sums` has fewer pairs of limbs than there are polynomials.
-    pub fn multiply_limb(
-        &self,
-        many: &[&Decomposed],
-        j: usize,
-        sums: &mut [[&mut [u64]; 2]],
-    ) {
+    pub fn multiply_limb(&self, many: &[&Decomposed], j: usize, sums: &mut [[&mut [u64]; 2]]) {
         let Some(first) = many.first() else { return };
         let ids = first.digits.first().map_or(&[][..], |digit| digit.ids());
         let id = ids[j];

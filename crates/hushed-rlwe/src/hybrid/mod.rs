@@ -19,6 +19,7 @@
 //!
 //! Everything runs on the rayon pool of the caller, limb by limb; results do not depend on the number of threads.
 
+mod codec;
 mod decompose;
 mod gadget;
 mod key;
@@ -27,6 +28,7 @@ mod set;
 mod switch;
 mod tables;
 
+pub use codec::{EvalKeysReader, MAX_KEYS};
 pub use decompose::{Decomposed, decompose};
 pub use gadget::Gadget;
 pub use key::SwitchKey;
@@ -36,4 +38,6 @@ pub use switch::{
     Extended, automorphism, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
 };
 
+#[cfg(any(test, feature = "insecure-test-parameters"))]
+pub(crate) use codec::reseal;
 pub(crate) use tables::Tables;

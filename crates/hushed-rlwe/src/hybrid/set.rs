@@ -68,6 +68,11 @@ impl EvalKeys {
         })
     }
 
+    pub(super) fn from_parts(params: &Arc<RlweParams>, keys: BTreeMap<KeySpec, SwitchKey>) -> Self {
+        let params = params.clone();
+        Self { params, keys }
+    }
+
     /// The parameters of these keys.
     pub fn params(&self) -> &Arc<RlweParams> {
         &self.params

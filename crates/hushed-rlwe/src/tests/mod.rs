@@ -2,7 +2,9 @@
 
 mod arithmetic;
 mod bytes;
+mod eval_keys;
 mod flooded;
+mod hybrid;
 mod message;
 mod mutations;
 mod response;

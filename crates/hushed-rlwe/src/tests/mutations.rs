@@ -3,6 +3,7 @@
 use super::*;
 use crate::SeededCiphertext;
 use crate::fuzz;
+use crate::hybrid::EvalKeys;
 use crate::keys::{KeySet, SecretKey};
 use crate::response::{Positions, ResponseFormat};
 
@@ -35,6 +36,17 @@ fn key_sets() {
     let sk = SecretKey::generate(&params, &mut rng);
     let set = KeySet::generate(&sk, &fuzz::ELEMENTS, &mut rng).unwrap();
     replay(2, &set.to_bytes(), |data| fuzz::key_set(&params, data));
+}
+
+#[test]
+fn eval_keys() {
+    let params = fuzz::params();
+    let mut rng = rng(7);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let keys = EvalKeys::generate(&sk, &fuzz::plan(), &mut rng).unwrap();
+    let good = keys.to_bytes().unwrap();
+    assert!(EvalKeys::from_bytes(&params, &fuzz::plan(), &good).is_ok());
+    replay(8, &good, |data| fuzz::eval_keys(&params, data));
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! Milliseconds of a rotation and its parts on one thread, and the bytes of its key: `cargo bench -p hushed-rlwe --bench hybrid`.
+//!
+//! N = 2^16, q = 50 | 17×40 | 11×50, P of up to 7×50 bits: the chain of a bootstrapped parameter set. For each length the
+//! gadgets of one to seven special primes with the fewest transforms, or `LIMBS:SPECIAL …` as arguments. Prints the least of
+//! many rounds: what the code takes when nothing else runs. A report, not a test: it asserts nothing about time.
+
+use hushed_math::RnsPoly;
+use hushed_math::cpu::Cpu;
+use hushed_math::primes::ntt_primes;
+use hushed_math::rng::{PublicStream, SecretRng};
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, automorphism, decompose, inner_product};
+use hushed_rlwe::{RlweLiteral, RlweParams, SecretKey};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+const OK: &str = "shapes of the chain";
+
+fn main() {
+    println!("kernel {}", Cpu::get().kernel_name());
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads());
+    pool.build().expect("threads").install(|| {
+        let params = params();
+        let mut rng = SecretRng::from_os("benchmark");
+        let sk = SecretKey::generate(&params, &mut rng);
+        println!(
+            "{:>5} {:>7} {:>6} {:>10} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            "limbs",
+            "special",
+            "digits",
+            "transforms",
+            "decompose",
+            "product",
+            "down",
+            "rotation",
+            "hoisted",
+            "key MB"
+        );
+        for (limbs, special) in shapes(&params) {
+            row(&params, &sk, &mut rng, limbs, special);
+        }
+    });
+}
+
+/// One thread, or `THREADS`.
+fn threads() -> usize {
+    let given = std::env::var("THREADS").ok();
+    given.and_then(|t| t.parse().ok()).unwrap_or(1)
+}
+
+fn params() -> Arc<RlweParams> {
+    let n = 1 << 16;
+    let (fifty, forty) = (ntt_primes(50, n, 19), ntt_primes(40, n, 17));
+    RlweParams::new(RlweLiteral {
+        log_n: 16,
+        q: [&fifty[..1], &forty, &fifty[1..12]].concat(),
+        p: fifty[12..].to_vec(),
+    })
+    .expect("1630 bits")
+}
+
+fn shapes(params: &RlweParams) -> Vec<(usize, usize)> {
+    let given: Vec<(usize, usize)> = std::env::args()
+        .filter_map(|argument| {
+            let (limbs, special) = argument.split_once(':')?;
+            Some((limbs.parse().ok()?, special.parse().ok()?))
+        })
+        .collect();
+    if !given.is_empty() {
+        return given;
+    }
+    let best = |&limbs: &usize| {
+        let gadgets = (1..=params.p_len()).filter_map(|k| Gadget::new(params, limbs, k).ok());
+        let best = gadgets.min_by_key(|gadget| gadget.transforms(limbs));
+        (limbs, best.map_or(1, |gadget| gadget.special()))
+    };
+    [29, 20, 14, 5, 2].iter().map(best).collect()
+}
+
+fn row(
+    params: &Arc<RlweParams>,
+    sk: &SecretKey,
+    rng: &mut SecretRng,
+    limbs: usize,
+    special: usize,
+) {
+    let mut plan = EvalKeyPlan::new();
+    plan.galois(5, limbs, special);
+    let keys = EvalKeys::generate(sk, &plan, rng).expect(OK);
+    let key = keys.galois(5, limbs).expect(OK);
+    let mut random = || {
+        let mut stream = PublicStream::new(&rng.public_seed(), 0);
+        RnsPoly::uniform(params.basis(), &params.ciphertext_ids(limbs), &mut stream)
+    };
+    let (b, a) = (random(), random());
+    let digits = decompose(params, key.gadget(), &a).expect(OK);
+    let product = inner_product(&digits, key).expect(OK);
+    let times = [
+        least(|| drop(black_box(decompose(params, key.gadget(), &a)))),
+        least(|| drop(black_box(inner_product(&digits, key)))),
+        least(|| drop(black_box(product.clone().mod_down(params)))),
+        least(|| drop(black_box(automorphism(&b, &a, key)))),
+        least(|| {
+            let (sum, part) = inner_product(&digits, key)
+                .expect(OK)
+                .mod_down(params)
+                .expect(OK);
+            drop(black_box((sum.automorphism(5), part.automorphism(5))));
+        }),
+    ];
+    let shape = key.gadget();
+    print!(
+        "{limbs:>5} {special:>7} {:>6} {:>10}",
+        shape.digits().len(),
+        shape.transforms(limbs)
+    );
+    for (time, width) in times.iter().zip([9, 8, 8, 8, 8]) {
+        print!(" {time:>width$.2}");
+    }
+    println!(" {:>8.1}", key.memory_bytes() as f64 / 1e6);
+}
+
+/// Milliseconds.
+fn least(mut f: impl FnMut()) -> f64 {
+    let rounds = (0..15).map(|_| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64() * 1e3
+    });
+    rounds.fold(f64::INFINITY, f64::min)
+}

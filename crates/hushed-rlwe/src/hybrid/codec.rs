@@ -1,0 +1,464 @@
+//! Bytes of evaluation keys: one artefact, written and read key by key.
+//!
+//! | chunk | content |
+//! |---|---|
+//! | first | header of [`crate::codec`]; number of keys (4 bytes); for each key its use (1), special primes (1), primes (2), Galois element (4); digest |
+//! | one a key | seed (16), the masked halves digit by digit as [`crate::codec`] packs them, digest |
+//! | last | digest of the digests of all other chunks: what names the key set |
+//!
+//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that neither order nor origin can be mixed up. Keys
+//! are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in the bytes decides what is
+//! allocated: first the list of keys must be the one expected, then every chunk has one possible length.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hushed_math::RnsPoly;
+use hushed_math::bits::{pack_bits, packed_len, unpack_bits};
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::gadget::Gadget;
+use super::key::SwitchKey;
+use super::plan::{EvalKeyPlan, KeySpec, KeyUse};
+use super::set::EvalKeys;
+use crate::codec::{HEADER_BYTES, Kind, Reader, SEED_BYTES, open_header, write_header};
+use crate::error::{CodecError, RlweError};
+use crate::params::RlweParams;
+
+/// Bytes of a digest.
+const DIGEST: usize = 32;
+
+/// Bytes of a key's line in the list.
+const LINE: usize = 8;
+
+/// Most keys of an artefact.
+pub const MAX_KEYS: usize = 4096;
+
+type Hash = [u8; DIGEST];
+
+impl EvalKeyPlan {
+    /// Bytes of the artefact of these keys.
+    ///
+    /// # Errors
+    /// As [`EvalKeyPlan::gadgets`].
+    pub fn artefact_bytes(&self, params: &RlweParams) -> Result<usize, RlweError> {
+        let gadgets = self.gadgets(params)?;
+        Ok(self.first_bytes() + payload(params, &gadgets) + DIGEST)
+    }
+
+    /// The keys that an artefact holds, from its beginning: for a reader that wants to know what is offered before it says
+    /// what it takes.
+    ///
+    /// # Errors
+    /// [`RlweError::Codec`] for bytes that do not begin an artefact of these parameters, or end within its list of keys.
+    pub fn offered(params: &RlweParams, bytes: &[u8]) -> Result<Self, RlweError> {
+        let mut reader = Reader::new(bytes);
+        let claimed = open_header(&mut reader, Kind::EvalKeys, params)?;
+        let count = u32::from_le_bytes(reader.array()?) as usize;
+        if count > MAX_KEYS {
+            return Err(CodecError::Keys.into());
+        }
+        let mut plan = Self::new();
+        let mut last = None;
+        for _ in 0..count {
+            let spec = read_line(reader.array()?)?;
+            // Ascending, hence distinct: each plan has one encoding.
+            if last.is_some_and(|last| last >= spec) {
+                return Err(CodecError::Keys.into());
+            }
+            last = Some(spec);
+            plan.insert(spec.key, spec.limbs, spec.special);
+        }
+        let length = plan.artefact_bytes(params)? - HEADER_BYTES;
+        if claimed != length as u64 {
+            return Err(CodecError::Length {
+                given: usize::try_from(claimed).unwrap_or(usize::MAX),
+                expected: length,
+            }
+            .into());
+        }
+        Ok(plan)
+    }
+
+    /// Whether all keys of this plan are among those of another.
+    ///
+    /// # Errors
+    /// [`RlweError::MissingKey`] that names the first that is not.
+    pub fn check_among(&self, offered: &Self) -> Result<(), RlweError> {
+        let missing = self.iter().find(|spec| !offered.iter().any(|o| o == *spec));
+        missing.map_or(Ok(()), |spec| {
+            let same = offered.iter().filter(|o| o.key == spec.key);
+            Err(RlweError::MissingKey {
+                key: spec.key,
+                limbs: spec.limbs,
+                longest: same.map(|o| o.limbs).max().unwrap_or(0),
+            })
+        })
+    }
+
+    fn first_bytes(&self) -> usize {
+        HEADER_BYTES + 4 + LINE * self.len() + DIGEST
+    }
+
+    /// The first chunk, without its digest.
+    fn first_chunk(&self, params: &RlweParams, gadgets: &[Gadget]) -> Vec<u8> {
+        let total = self.first_bytes() + payload(params, gadgets) + DIGEST;
+        let mut out = Vec::with_capacity(self.first_bytes());
+        write_header(&mut out, Kind::EvalKeys, params, total - HEADER_BYTES);
+        out.extend_from_slice(&(self.len() as u32).to_le_bytes());
+        for spec in self.iter() {
+            out.extend_from_slice(&line(spec));
+        }
+        out
+    }
+}
+
+impl EvalKeys {
+    /// The chunks of the artefact, made one at a time: the first, one a key, the last.
+    ///
+    /// # Errors
+    /// None for keys that were made or read: their plan is good.
+    pub fn chunks(&self) -> Result<impl Iterator<Item = Vec<u8>> + '_, RlweError> {
+        let plan = self.plan();
+        let gadgets = plan.gadgets(self.params())?;
+        let mut chain = [0; DIGEST];
+        let mut all = Sha256::new();
+        let mut keys = self.iter();
+        let mut first = Some(plan.first_chunk(self.params(), &gadgets));
+        let mut ended = false;
+        Ok(std::iter::from_fn(move || {
+            let body = first.take().or_else(|| keys.next().map(body));
+            if let Some(mut chunk) = body {
+                chain = digest(&chain, &chunk);
+                all.update(chain);
+                chunk.extend_from_slice(&chain);
+                return Some(chunk);
+            }
+            let name: Hash = all.clone().finalize().into();
+            (!std::mem::replace(&mut ended, true)).then(|| name.to_vec())
+        }))
+    }
+
+    /// The whole artefact.
+    ///
+    /// # Errors
+    /// As [`EvalKeys::chunks`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>, RlweError> {
+        Ok(self.chunks()?.flatten().collect())
+    }
+
+    /// Reads a whole artefact that must hold exactly the keys of `plan`.
+    ///
+    /// # Errors
+    /// As [`EvalKeysReader::push`], and [`CodecError::Truncated`] or [`CodecError::Length`] for bytes that end early or late.
+    pub fn from_bytes(
+        params: &Arc<RlweParams>,
+        plan: &EvalKeyPlan,
+        bytes: &[u8],
+    ) -> Result<Self, RlweError> {
+        let mut reader = EvalKeysReader::new(params, plan)?;
+        let used = reader.push_all(bytes)?;
+        if used != bytes.len() && reader.next_bytes().is_none() {
+            return Err(CodecError::Length {
+                given: bytes.len(),
+                expected: used,
+            }
+            .into());
+        }
+        reader.finish()
+    }
+}
+
+/// Reads an artefact chunk by chunk. A chunk that is refused changes nothing: the reader goes on where it was.
+pub struct EvalKeysReader {
+    params: Arc<RlweParams>,
+    plan: EvalKeyPlan,
+    /// What is still to come after the first chunk, in order.
+    gadgets: Vec<Gadget>,
+    keys: BTreeMap<KeySpec, SwitchKey>,
+    offset: u64,
+    chain: Hash,
+    all: Sha256,
+    name: Option<Hash>,
+}
+
+impl EvalKeysReader {
+    /// A reader that expects the keys of `plan`, all of them and no others.
+    ///
+    /// # Errors
+    /// As [`EvalKeyPlan::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
+    pub fn new(params: &Arc<RlweParams>, plan: &EvalKeyPlan) -> Result<Self, RlweError> {
+        if plan.len() > MAX_KEYS {
+            return Err(CodecError::Keys.into());
+        }
+        Ok(Self {
+            params: params.clone(),
+            plan: plan.clone(),
+            gadgets: plan.gadgets(params)?,
+            keys: BTreeMap::new(),
+            offset: 0,
+            chain: [0; DIGEST],
+            all: Sha256::new(),
+            name: None,
+        })
+    }
+
+    /// Bytes of the next chunk, none when all have been read.
+    pub fn next_bytes(&self) -> Option<usize> {
+        if self.offset == 0 {
+            return Some(self.plan.first_bytes());
+        }
+        let gadget = self.gadgets.get(self.keys.len());
+        match (gadget, self.name) {
+            (Some(gadget), _) => Some(key_bytes(&self.params, gadget) + DIGEST),
+            (None, None) => Some(DIGEST),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// Bytes read so far: where in the artefact the next chunk begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The keys that are complete.
+    pub fn complete(&self) -> impl ExactSizeIterator<Item = &KeySpec> {
+        self.keys.keys()
+    }
+
+    /// The keys that are still to come.
+    pub fn missing(&self) -> impl Iterator<Item = &KeySpec> {
+        self.plan.iter().skip(self.keys.len())
+    }
+
+    /// What names the key set, once all is read.
+    pub fn content_hash(&self) -> Option<[u8; 32]> {
+        self.name
+    }
+
+    /// Reads the next chunk, whole.
+    ///
+    /// # Errors
+    /// [`RlweError::MissingKey`] if the list lacks a key of the plan; [`RlweError::Codec`] with [`CodecError::Truncated`] or
+    /// [`CodecError::Length`] for another length, [`CodecError::Damaged`] for a digest that is not that of the chunk,
+    /// [`CodecError::Keys`] for keys that are not expected, or what the header or a residue has wrong.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<(), RlweError> {
+        let number = self.keys.len() + usize::from(self.offset != 0);
+        if self.offset == 0 {
+            // A list of other keys has another length: what is wrong with it says more.
+            let offered = EvalKeyPlan::offered(&self.params, chunk)?;
+            self.plan.check_among(&offered)?;
+            if offered.len() != self.plan.len() {
+                return Err(CodecError::Keys.into());
+            }
+        }
+        let expected = self.next_bytes().unwrap_or(0);
+        check_length(chunk.len(), expected)?;
+        let (body, digest_read) = chunk.split_at(expected.saturating_sub(DIGEST));
+        let done = self.offset != 0 && self.keys.len() == self.gadgets.len();
+        let found: Hash = if done {
+            self.all.clone().finalize().into()
+        } else {
+            digest(&self.chain, body)
+        };
+        if digest_read != found {
+            return Err(CodecError::Damaged { chunk: number }.into());
+        }
+        if done {
+            self.name = Some(found);
+        } else {
+            if self.offset != 0 {
+                self.read_key(body)?;
+            }
+            self.chain = found;
+            self.all.update(found);
+        }
+        self.offset += chunk.len() as u64;
+        Ok(())
+    }
+
+    /// Reads as many whole chunks as `bytes` begins with, and returns how many bytes they were: after an interruption, what was
+    /// stored is pushed again, and the artefact is asked for from [`EvalKeysReader::offset`] on.
+    ///
+    /// # Errors
+    /// As [`EvalKeysReader::push`] for the first chunk that is refused; those before it are read.
+    pub fn push_all(&mut self, bytes: &[u8]) -> Result<usize, RlweError> {
+        let mut rest = bytes;
+        while let Some(expected) = self.next_bytes() {
+            let Some((chunk, later)) = rest.split_at_checked(expected) else {
+                // A list that is short because it lacks keys is refused as that, not awaited.
+                if self.offset == 0
+                    && let Ok(offered) = EvalKeyPlan::offered(&self.params, rest)
+                {
+                    self.plan.check_among(&offered)?;
+                }
+                break;
+            };
+            self.push(chunk)?;
+            rest = later;
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The keys.
+    ///
+    /// # Errors
+    /// [`CodecError::Truncated`] unless all chunks have been read.
+    pub fn finish(self) -> Result<EvalKeys, RlweError> {
+        if self.next_bytes().is_some() {
+            return Err(CodecError::Truncated {
+                given: usize::try_from(self.offset).unwrap_or(usize::MAX),
+                expected: self.plan.artefact_bytes(&self.params)?,
+            }
+            .into());
+        }
+        Ok(EvalKeys::from_parts(&self.params, self.keys))
+    }
+
+    fn read_key(&mut self, body: &[u8]) -> Result<(), RlweError> {
+        let next = self.plan.iter().nth(self.keys.len());
+        let (Some(spec), Some(gadget)) = (next, self.gadgets.get(self.keys.len())) else {
+            return Err(CodecError::Keys.into());
+        };
+        let mut reader = Reader::new(body);
+        let seed = reader.seed()?;
+        let basis = self.params.basis();
+        let ids = self
+            .params
+            .extended_ids_with(gadget.limbs(), gadget.special());
+        let mut digits: Vec<_> = gadget
+            .digits()
+            .iter()
+            .map(|_| RnsPoly::scratch(basis, &ids))
+            .collect();
+        let mut work = Vec::new();
+        for digit in &mut digits {
+            for (limb, (id, words)) in digit.limbs_mut().enumerate() {
+                let packed = reader.take(limb_bytes(&self.params, id))?;
+                work.push((limb, id, words, packed));
+            }
+        }
+        reader.finish()?;
+        work.into_par_iter()
+            .try_for_each(|(limb, id, words, packed)| {
+                let m = basis.modulus(id);
+                let residues =
+                    unpack_bits(packed, m.bits(), words.len()).ok_or(CodecError::Padding)?;
+                if residues.iter().any(|&r| r >= m.value()) {
+                    return Err(CodecError::Residue { limb });
+                }
+                words.copy_from_slice(&residues);
+                Ok(())
+            })?;
+        let key = SwitchKey::from_parts(&self.params, spec.key, gadget.clone(), seed, digits);
+        self.keys.insert(*spec, key);
+        Ok(())
+    }
+}
+
+/// Replaces the digests of an artefact of `plan` by those of its chunks: what a sender who means harm does, and what takes tests
+/// past the digests. Bytes of another length are left as they are.
+#[cfg(any(test, feature = "insecure-test-parameters"))]
+pub(crate) fn reseal(
+    params: &RlweParams,
+    plan: &EvalKeyPlan,
+    bytes: &mut [u8],
+) -> Result<(), RlweError> {
+    let keys = plan.gadgets(params)?.into_iter();
+    let keys = keys.map(|gadget| key_bytes(params, &gadget));
+    let (mut chain, mut all, mut rest) = ([0; DIGEST], Sha256::new(), bytes);
+    for body in std::iter::once(plan.first_bytes() - DIGEST).chain(keys) {
+        let Some((chunk, later)) = rest.split_at_mut_checked(body + DIGEST) else {
+            return Ok(());
+        };
+        let (body, seal) = chunk.split_at_mut(body);
+        chain = digest(&chain, body);
+        seal.copy_from_slice(&chain);
+        all.update(chain);
+        rest = later;
+    }
+    if rest.len() == DIGEST {
+        rest.copy_from_slice(&all.finalize());
+    }
+    Ok(())
+}
+
+/// The chunk of a key, without its digest.
+fn body(key: &SwitchKey) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key_bytes(&key.params, &key.gadget) + DIGEST);
+    out.extend_from_slice(&key.seed.0);
+    let limbs: Vec<_> = key.b.iter().flat_map(|b| b.limbs()).collect();
+    let packed: Vec<Vec<u8>> = limbs
+        .into_par_iter()
+        .map(|(id, limb)| {
+            let mut packed = Vec::with_capacity(limb_bytes(&key.params, id));
+            pack_bits(limb, key.params.basis().modulus(id).bits(), &mut packed);
+            packed
+        })
+        .collect();
+    packed.iter().for_each(|limb| out.extend_from_slice(limb));
+    out
+}
+
+fn digest(before: &Hash, body: &[u8]) -> Hash {
+    let mut hash = Sha256::new();
+    hash.update(before);
+    hash.update(body);
+    hash.finalize().into()
+}
+
+/// Bytes of the chunks of all keys.
+fn payload(params: &RlweParams, gadgets: &[Gadget]) -> usize {
+    let keys = gadgets
+        .iter()
+        .map(|gadget| key_bytes(params, gadget) + DIGEST);
+    keys.sum()
+}
+
+fn key_bytes(params: &RlweParams, gadget: &Gadget) -> usize {
+    let ids = params.extended_ids_with(gadget.limbs(), gadget.special());
+    let digit: usize = ids.iter().map(|&id| limb_bytes(params, id)).sum();
+    SEED_BYTES + gadget.digits().len() * digit
+}
+
+fn limb_bytes(params: &RlweParams, id: usize) -> usize {
+    packed_len(params.n(), params.basis().modulus(id).bits()).unwrap_or(usize::MAX)
+}
+
+fn check_length(given: usize, expected: usize) -> Result<(), CodecError> {
+    match given.cmp(&expected) {
+        std::cmp::Ordering::Less => Err(CodecError::Truncated { given, expected }),
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(CodecError::Length { given, expected }),
+    }
+}
+
+fn line(spec: &KeySpec) -> [u8; LINE] {
+    let (tag, element) = match spec.key {
+        KeyUse::Relin => (0, 0),
+        KeyUse::Galois(element) => (1, element as u32),
+        KeyUse::ToSparse => (2, 0),
+        KeyUse::FromSparse => (3, 0),
+    };
+    let [l0, l1] = (spec.limbs as u16).to_le_bytes();
+    let [e0, e1, e2, e3] = element.to_le_bytes();
+    [tag, spec.special as u8, l0, l1, e0, e1, e2, e3]
+}
+
+fn read_line([tag, special, l0, l1, e0, e1, e2, e3]: [u8; LINE]) -> Result<KeySpec, CodecError> {
+    let element = u32::from_le_bytes([e0, e1, e2, e3]) as usize;
+    let key = match (tag, element) {
+        (0, 0) => KeyUse::Relin,
+        (1, element) => KeyUse::Galois(element),
+        (2, 0) => KeyUse::ToSparse,
+        (3, 0) => KeyUse::FromSparse,
+        _ => return Err(CodecError::Keys),
+    };
+    Ok(KeySpec {
+        key,
+        limbs: usize::from(u16::from_le_bytes([l0, l1])),
+        special: usize::from(special),
+    })
+}

@@ -1,0 +1,422 @@
+//! Hybrid key switching: against the secret, against integers, against itself.
+
+use hushed_math::Eval;
+use hushed_math::primes::ntt_primes;
+use hushed_math::rng::PublicStream;
+use num_bigint::{BigInt, Sign};
+
+use super::*;
+use crate::error::RlweError;
+use crate::hybrid::{
+    EvalKeyPlan, EvalKeys, Gadget, KeyUse, automorphism, decompose, inner_product,
+    inner_product_many, mod_down, mod_down_rescale, switch,
+};
+use crate::keys::SecretKey;
+use crate::noise::NoiseBound;
+
+/// 50 | 3×40 | 2×50 with P of 3×50 bits. Insecure below N = 2^14.
+fn literal(log_n: u32) -> RlweLiteral {
+    let (fifty, forty) = (ntt_primes(50, 1 << log_n, 6), ntt_primes(40, 1 << log_n, 3));
+    let q = [&fifty[..1], &forty, &fifty[1..3]].concat();
+    RlweLiteral {
+        log_n,
+        q,
+        p: fifty[3..].to_vec(),
+    }
+}
+
+fn params(log_n: u32) -> Arc<RlweParams> {
+    RlweParams::insecure_for_tests(literal(log_n)).unwrap()
+}
+
+fn random(params: &RlweParams, ids: &[usize], seed: u64) -> RnsPoly<Eval> {
+    let seed_bytes = hushed_math::rng::PublicSeed([3; 16]);
+    RnsPoly::uniform(
+        params.basis(),
+        ids,
+        &mut PublicStream::new(&seed_bytes, seed),
+    )
+}
+
+/// Σ parts·secrets − wanted, in coefficients.
+fn error(
+    sk: &SecretKey,
+    (b, a): &(RnsPoly<Eval>, RnsPoly<Eval>),
+    wanted: &RnsPoly<Eval>,
+) -> RnsPoly<Coeff> {
+    let mut phase = b.clone();
+    phase.mul_add_assign(a, &sk.s().keep_limbs(a.ids()));
+    phase.sub_assign(wanted);
+    phase.into_coeff()
+}
+
+fn assert_within(error: &RnsPoly<Coeff>, bound: &NoiseBound) {
+    let found = largest(error);
+    assert!(found <= bound.value(), "{found} > {}", bound.value());
+    // And not far below: a bound that says nothing would hide a wrong key.
+    let n = error.n() as f64;
+    let typical = bound.variance.sqrt();
+    assert!(found >= typical / 8.0 || n < 64.0, "{found} for {typical}");
+}
+
+#[test]
+fn switching_stays_within_its_bound_at_every_length() {
+    let params = params(8);
+    let mut rng = rng(1);
+    let sk = SecretKey::generate(&params, &mut rng);
+    for (limbs, special) in [(6, 3), (6, 2), (6, 1), (4, 2), (1, 1), (5, 3)] {
+        let mut plan = EvalKeyPlan::new();
+        plan.relin(limbs, special).galois(5, limbs, special);
+        let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+        for used in 1..=limbs {
+            let ids = params.ciphertext_ids(used);
+            let (a, b) = (random(&params, &ids, 1), random(&params, &ids, 2));
+            let relin = keys.relin(used).unwrap();
+            let bound = relin.gadget().noise(&params, used);
+            let s = sk.s().keep_limbs(&ids);
+            let mut wanted = a.clone();
+            wanted.mul_assign(&s);
+            wanted.mul_assign(&s);
+            assert_within(&error(&sk, &switch(&a, relin).unwrap(), &wanted), &bound);
+
+            let galois = keys.galois(5, used).unwrap();
+            let mut phase = b.clone();
+            phase.mul_add_assign(&a, &s);
+            let turned = automorphism(&b, &a, galois).unwrap();
+            assert_within(&error(&sk, &turned, &phase.automorphism(5)), &bound);
+        }
+    }
+}
+
+#[test]
+fn rotations_compose() {
+    let params = params(8);
+    let mut rng = rng(2);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let conjugation = 2 * params.n() - 1;
+    let mut plan = EvalKeyPlan::new();
+    for g in [5, 25, conjugation] {
+        plan.galois(g, 6, 3);
+    }
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let ids = params.ciphertext_ids(6);
+    let (b, a) = (random(&params, &ids, 1), random(&params, &ids, 2));
+    let turn = |(b, a): &(_, _), g| automorphism(b, a, keys.galois(g, 6).unwrap()).unwrap();
+    let once = turn(&(b.clone(), a.clone()), 5);
+    let twice = turn(&once, 5);
+    let direct = turn(&(b.clone(), a.clone()), 25);
+    let phase = |(b, a): &(RnsPoly<Eval>, RnsPoly<Eval>)| {
+        let mut phase = b.clone();
+        phase.mul_add_assign(a, &sk.s().keep_limbs(&ids));
+        phase
+    };
+    let noise = keys.galois(5, 6).unwrap().gadget().noise(&params, 6);
+    let three = noise.add(&noise).add(&noise);
+    assert_within(&error(&sk, &twice, &phase(&direct)), &three);
+    let there_and_back = turn(&turn(&(b.clone(), a.clone()), conjugation), conjugation);
+    assert_within(
+        &error(&sk, &there_and_back, &phase(&(b, a))),
+        &noise.add(&noise),
+    );
+}
+
+#[test]
+fn the_sparse_secret_is_passed_through() {
+    let params = params(8);
+    let mut rng = rng(3);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let mut plan = EvalKeyPlan::new();
+    plan.encapsulation(6, 3);
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let (to, from) = (
+        keys.get(KeyUse::ToSparse, 1).unwrap(),
+        keys.get(KeyUse::FromSparse, 1).unwrap(),
+    );
+    let (b, a) = (random(&params, &[0], 1), random(&params, &[0], 2));
+    let mut phase = b.clone();
+    phase.mul_add_assign(&a, &sk.s().keep_limbs(&[0]));
+    let (add, a) = switch(&a, to).unwrap();
+    let mut b = b;
+    b.add_assign(&add);
+    let (add, a) = switch(&a, from).unwrap();
+    b.add_assign(&add);
+    let bound = to
+        .gadget()
+        .noise(&params, 1)
+        .add(&from.gadget().noise(&params, 1));
+    assert_within(&error(&sk, &(b, a), &phase), &bound);
+    // Sparse it is: the weight is that of the sampler, and no two keys are equal.
+    let again = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    assert_ne!(again.to_bytes(), keys.to_bytes());
+}
+
+#[test]
+fn forms_agree_and_threads_do_not_matter() {
+    let params = params(8);
+    let sk = SecretKey::generate(&params, &mut rng(4));
+    let mut plan = EvalKeyPlan::new();
+    plan.relin(6, 2).galois(5, 6, 2);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let mut keys = EvalKeys::generate(&sk, &plan, &mut rng(5)).unwrap();
+            let ids = params.ciphertext_ids(5);
+            let (b, a) = (random(&params, &ids, 1), random(&params, &ids, 2));
+            let turned = automorphism(&b, &a, keys.galois(5, 5).unwrap()).unwrap();
+            let relin = keys.relin(5).unwrap();
+            let (first, second) = (
+                decompose(&params, relin.gadget(), &a).unwrap(),
+                decompose(&params, relin.gadget(), &b).unwrap(),
+            );
+            let one = inner_product(&first, relin).unwrap();
+            let many = inner_product_many(&[&second, &first], relin).unwrap();
+            assert!(many[1].b == one.b && many[1].a == one.a);
+            let down = one.clone().mod_down(&params).unwrap();
+            assert!(down == switch(&a, relin).unwrap());
+            let artefact = keys.to_bytes().unwrap();
+            keys.keep_uniform(true);
+            let kept = inner_product(&first, keys.relin(5).unwrap()).unwrap();
+            assert!(kept.b == one.b && kept.a == one.a);
+            let rescaled = one.mod_down_rescale(&params).unwrap();
+            let polys = [turned.0, turned.1, down.0, down.1, rescaled.0, rescaled.1];
+            (polys.map(|p| p.data().to_vec()), artefact)
+        })
+    };
+    let reference = run(1);
+    for threads in [2, 3, 8] {
+        assert!(run(threads) == reference, "{threads} threads");
+    }
+}
+
+/// The coefficients as integers of (−M/2, M/2), M the product of all moduli.
+fn integers(poly: RnsPoly<Eval>) -> (Vec<BigInt>, BigInt) {
+    let poly = poly.into_coeff();
+    let moduli: Vec<_> = poly
+        .ids()
+        .iter()
+        .map(|&id| *poly.basis().modulus(id))
+        .collect();
+    let product: BigInt = moduli.iter().map(|m| BigInt::from(m.value())).product();
+    let all = (0..poly.n()).map(|i| {
+        let mut sum = BigInt::ZERO;
+        for (j, m) in moduli.iter().enumerate() {
+            let others = &product / m.value();
+            let inverse = m.inv(u64::try_from(&others % m.value()).unwrap()).unwrap();
+            sum += others * m.mul(poly.limb(j)[i], inverse);
+        }
+        let value = sum % &product;
+        if &value * 2 > product {
+            value - &product
+        } else {
+            value
+        }
+    });
+    (all.collect(), product)
+}
+
+#[test]
+fn division_rounds_to_nearest() {
+    let params = params(8);
+    for (limbs, special) in [(6, 3), (2, 3), (3, 1), (1, 2)] {
+        let poly = random(&params, &params.extended_ids_with(limbs, special), 6);
+        let (values, _) = integers(poly.clone());
+        let p: BigInt = params.literal().p[..special]
+            .iter()
+            .map(|&p| BigInt::from(p))
+            .product();
+        let last = BigInt::from(params.q()[limbs - 1]);
+        let down = mod_down(&params, poly.clone(), special).unwrap();
+        let mut cases = vec![(p.clone(), down)];
+        match mod_down_rescale(&params, poly, special) {
+            Ok(rescaled) => cases.push((p * last, rescaled)),
+            Err(error) => assert!(limbs == 1 && matches!(error, RlweError::LimbCount { .. })),
+        }
+        for (divisor, quotient) in cases {
+            let (quotients, modulus) = integers(quotient);
+            for (value, found) in values.iter().zip(quotients) {
+                // |value − found·divisor| ≤ divisor/2, modulo the modulus of the quotient.
+                let mut off = (value - &found * &divisor) % (&modulus * &divisor);
+                let whole = &modulus * &divisor;
+                if off.sign() == Sign::Minus {
+                    off += &whole;
+                }
+                let off = std::cmp::min(off.clone(), whole - off);
+                assert!(off * 2 <= divisor);
+            }
+        }
+    }
+}
+
+#[test]
+fn gadgets_are_tight_and_balanced() {
+    let n = 1 << 16;
+    let (fifty, forty) = (ntt_primes(50, n, 19), ntt_primes(40, n, 17));
+    let literal = RlweLiteral {
+        log_n: 16,
+        q: [&fifty[..1], &forty, &fifty[1..12]].concat(),
+        p: fifty[12..].to_vec(),
+    };
+    let bits = |primes: &[u64]| primes.iter().map(|&p| (p as f64).log2()).sum::<f64>();
+    let params = RlweParams::new(literal.clone()).unwrap();
+    for (limbs, special, digits) in [
+        (29, 7, 4),
+        (20, 6, 3),
+        (14, 6, 2),
+        (5, 5, 1),
+        (2, 1, 2),
+        (1, 1, 1),
+    ] {
+        let gadget = Gadget::new(&params, limbs, special).unwrap();
+        assert_eq!(gadget.digits().len(), digits, "{limbs} {special}");
+        let p = bits(&literal.p[..special]);
+        let mut next = 0;
+        for digit in gadget.digits() {
+            assert!(digit.start == next && !digit.is_empty());
+            next = digit.end;
+            let size = bits(&literal.q[digit.clone()]);
+            assert!(size <= p - 3.99 || digit.len() == 1);
+        }
+        assert_eq!(next, limbs);
+        // Cut for a shorter ciphertext, the digits are the same up to its end.
+        for used in 1..=limbs {
+            let cut: Vec<_> = gadget.digits_for(used).collect();
+            assert_eq!(cut.last().unwrap().end, used);
+            assert_eq!(cut[..cut.len() - 1], gadget.digits()[..cut.len() - 1]);
+        }
+    }
+    for (limbs, special) in [(29, 0), (29, 8)] {
+        let refused = Gadget::new(&params, limbs, special).err();
+        assert_eq!(refused, Some(RlweError::Gadget { limbs, special }));
+    }
+    for limbs in [0, 30] {
+        assert!(matches!(
+            Gadget::new(&params, limbs, 1),
+            Err(RlweError::LimbCount { .. })
+        ));
+    }
+}
+
+#[test]
+fn the_cheapest_key_is_found_and_a_missing_one_named() {
+    let params = params(4);
+    let mut rng = rng(7);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let mut plan = EvalKeyPlan::new();
+    plan.galois(5, 6, 3)
+        .galois(5, 2, 1)
+        .galois(7, 3, 1)
+        .relin(6, 3);
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    assert_eq!(keys.plan(), plan);
+    let shape = |limbs| keys.galois(5, limbs).unwrap().spec();
+    assert_eq!((shape(2).limbs, shape(1).limbs, shape(3).limbs), (2, 2, 6));
+    let missing = |key, limbs, longest| RlweError::MissingKey {
+        key,
+        limbs,
+        longest,
+    };
+    let refused = |found: Result<_, _>| found.map(|_| ()).unwrap_err();
+    assert_eq!(refused(keys.galois(7, 4)), missing(KeyUse::Galois(7), 4, 3));
+    assert_eq!(refused(keys.galois(3, 1)), missing(KeyUse::Galois(3), 1, 0));
+    assert_eq!(refused(keys.relin(7)), missing(KeyUse::Relin, 7, 6));
+    assert_eq!(plan.memory_bytes(&params), Ok(keys.memory_bytes()));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let params = params(4);
+    let mut rng = rng(8);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let refused = |f: &dyn Fn(&mut EvalKeyPlan)| {
+        let mut plan = EvalKeyPlan::new();
+        f(&mut plan);
+        plan.gadgets(&params).unwrap_err()
+    };
+    assert_eq!(
+        refused(&|p| {
+            p.insert(KeyUse::ToSparse, 1, 1);
+        }),
+        RlweError::Encapsulation
+    );
+    assert_eq!(
+        refused(&|p| {
+            p.insert(KeyUse::FromSparse, 6, 3);
+        }),
+        RlweError::Encapsulation
+    );
+    // The sparse secret never sees more than q_0·p_0.
+    for (limbs, special) in [(2, 1), (1, 2)] {
+        let plan = |p: &mut EvalKeyPlan| {
+            p.encapsulation(6, 3)
+                .insert(KeyUse::ToSparse, limbs, special);
+        };
+        assert_eq!(refused(&plan), RlweError::Encapsulation);
+    }
+    for element in [2, 33] {
+        let error = refused(&|p| {
+            p.galois(element, 6, 3);
+        });
+        assert_eq!(error, RlweError::NotAGaloisElement { element, n: 16 });
+    }
+    let mut plan = EvalKeyPlan::new();
+    plan.relin(4, 2).galois(5, 4, 3);
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let a = random(&params, &params.ciphertext_ids(4), 1);
+    let (relin, galois) = (keys.relin(4).unwrap(), keys.galois(5, 4).unwrap());
+    let digits = decompose(&params, relin.gadget(), &a).unwrap();
+    assert_eq!(
+        inner_product(&digits, galois).err(),
+        Some(RlweError::GadgetMismatch)
+    );
+    assert_eq!(
+        automorphism(&a, &a, relin).err(),
+        Some(RlweError::GadgetMismatch)
+    );
+    let long = random(&params, &params.ciphertext_ids(5), 1);
+    assert!(matches!(
+        switch(&long, relin),
+        Err(RlweError::LimbCount {
+            given: 5,
+            available: 4
+        })
+    ));
+    let odd = random(&params, &[0, 2], 1);
+    assert!(matches!(switch(&odd, relin), Err(RlweError::Limbs { .. })));
+    assert!(matches!(
+        mod_down(&params, odd, 1),
+        Err(RlweError::Limbs { .. })
+    ));
+    let other = RlweParams::insecure_for_tests(params.literal().clone()).unwrap();
+    let foreign = random(&other, &other.ciphertext_ids(4), 1);
+    assert_eq!(
+        switch(&foreign, relin).err(),
+        Some(RlweError::IncompatibleParameters)
+    );
+    let digits = decompose(&other, relin.gadget(), &foreign).unwrap();
+    assert_eq!(
+        inner_product(&digits, relin).err(),
+        Some(RlweError::IncompatibleParameters)
+    );
+}
+
+/// Real degree and primes: one key, one switch.
+#[test]
+fn switching_at_a_secure_degree() {
+    let params = RlweParams::new(literal(15)).unwrap();
+    let mut rng = rng(9);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let mut plan = EvalKeyPlan::new();
+    plan.galois(3, 6, 3);
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let key = keys.galois(3, 6).unwrap();
+    let ids = params.ciphertext_ids(6);
+    let (b, a) = (random(&params, &ids, 1), random(&params, &ids, 2));
+    let mut phase = b.clone();
+    phase.mul_add_assign(&a, &sk.s().keep_limbs(&ids));
+    let turned = automorphism(&b, &a, key).unwrap();
+    let bound = key.gadget().noise(&params, 6);
+    assert_within(&error(&sk, &turned, &phase.automorphism(3)), &bound);
+}
