@@ -39,6 +39,17 @@ impl CompactPlain {
         &self.words[j * self.stored..(j + 1) * self.stored]
     }
 
+    /// Writes the values from number `start` on of limb `j` to `out`, repeated ones in full. `start` and the length of `out` are
+    /// multiples of [`CompactPlain::repeat`], or both within one run of equal values.
+    pub(crate) fn expand(&self, j: usize, start: usize, out: &mut [u64]) {
+        let first = start / self.repeat;
+        let run = self.repeat.min(out.len());
+        let words = &self.limb(j)[first..];
+        for (values, &word) in out.chunks_exact_mut(run).zip(words) {
+            values.fill(word);
+        }
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of_val(self.words.as_slice())

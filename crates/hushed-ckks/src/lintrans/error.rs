@@ -44,4 +44,25 @@ pub enum LinTransError {
     /// The arithmetic layer refused.
     #[error(transparent)]
     Math(#[from] hushed_math::MathError),
+    /// No number of special primes makes keys for this length: the parameters have none, or too small ones.
+    #[error("no keys for ciphertexts of {limbs} primes: the parameters lack special primes")]
+    NoGadget {
+        /// Primes of the ciphertext.
+        limbs: usize,
+    },
+    /// A ciphertext of another length than the map was prepared for, or a length that does not exist.
+    #[error(
+        "a ciphertext of {limbs} primes where {needed} are needed (the chain has {available}): drop it to that length, bootstrap it, or prepare the map for its length"
+    )]
+    Level {
+        /// Primes that there are.
+        limbs: usize,
+        /// Primes that are needed.
+        needed: usize,
+        /// Primes of the chain.
+        available: usize,
+    },
+    /// Keys or key switching refused.
+    #[error(transparent)]
+    Rlwe(#[from] hushed_rlwe::RlweError),
 }

@@ -4,10 +4,16 @@ mod compact;
 mod dft;
 mod diagonals;
 mod error;
+mod memory;
 mod split;
+mod transform;
 
 pub use compact::{CompactEncoder, CompactPlain};
 pub use dft::{DftFactors, Direction};
 pub use diagonals::Diagonals;
 pub use error::LinTransError;
 pub use split::{CostModel, Giant, Split};
+pub use transform::{LinearTransform, Method, Options, Parts};
+
+#[cfg(test)]
+mod tests;

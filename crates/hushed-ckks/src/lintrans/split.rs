@@ -153,6 +153,12 @@ impl Split {
         Self { babies, giants }
     }
 
+    /// Its cost by the model.
+    pub fn cost(&self, model: &CostModel) -> f64 {
+        let (babies, giants) = self.rotations();
+        model.total(babies.len(), giants.len())
+    }
+
     /// Rotations that need a key: of the input, then of sums; ascending within each, none twice within each.
     pub fn rotations(&self) -> (Vec<usize>, Vec<usize>) {
         let babies = self.babies.iter().copied().filter(|&k| k != 0).collect();
