@@ -24,11 +24,11 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use crate::twopc::{RunError, groups};
 use crate::twopc::formats::{
     ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, QUERY, RAW_ANSWER, SUM_BITS,
     TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS,
 };
+use crate::twopc::{RunError, SHARE_FRAC, Terms, groups, hidden_spec};
 
 /// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
 const COT_NANOSECONDS: f64 = 45.0;
@@ -95,9 +95,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of one batch of texts of these numbers of tokens. `unit`: the answer is scaled to length one.
-    pub fn twopc(bert: &Bert, tokens: &[usize], unit: bool) -> Result<Plan, RunError> {
-        let mut dry = PlanBackend::new()?;
+    /// The plan of one pass over texts of these numbers of rows, padding included. `unit`: the answer is scaled to length one.
+    pub fn twopc(
+        bert: &Bert,
+        tokens: &[usize],
+        terms: Terms,
+        unit: bool,
+    ) -> Result<Plan, RunError> {
+        let mut dry = PlanBackend::new(terms)?;
         let pooled = bert.forward(&mut dry, tokens.to_vec())?;
         if unit {
             let cost = unit_rows_cost(pooled.rows.total(), pooled.width, LINEAR, ANSWER);
@@ -120,6 +125,7 @@ impl Plan {
 /// The dry run. Its activations are shapes.
 pub struct PlanBackend {
     params: Arc<RlweParams>,
+    terms: Terms,
     steps: Vec<Entry>,
     cots: [u64; 2],
 }
@@ -148,10 +154,11 @@ impl Shape {
 }
 
 impl PlanBackend {
-    fn new() -> Result<PlanBackend, RunError> {
+    fn new(terms: Terms) -> Result<PlanBackend, RunError> {
         let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
         Ok(PlanBackend {
             params,
+            terms,
             steps: Vec::new(),
             cots: [0; 2],
         })
@@ -195,7 +202,12 @@ impl PlanBackend {
             },
             weight_bits: bits,
         };
-        let layout = Layout::new(&self.params, &shape.spec(MAIN))?;
+        self.one_way(&shape.spec(MAIN), rows * outputs)
+    }
+
+    /// A product whose encrypted operand is the client's.
+    fn one_way(&self, spec: &OltSpec, opened: usize) -> Result<(Cost, Work), RunError> {
+        let layout = Layout::new(&self.params, spec)?;
         let plan = layout.plan.cost();
         let cost = Cost {
             bytes_client: plan.bytes_in,
@@ -205,7 +217,7 @@ impl PlanBackend {
             rounds: 2,
             ..Cost::ZERO
         };
-        Ok((cost, Work::of(&layout, rows * outputs)))
+        Ok((cost, Work::of(&layout, opened)))
     }
 
     fn matmul_work(
@@ -296,7 +308,7 @@ impl PlanBackend {
             seconds: self.steps.iter().map(|e| e.seconds).sum(),
             failure_log2: opened.max(1.0).log2() + failure_log2(),
             hiding: "perfect: every opened polynomial is masked uniformly; keys, ciphertexts and OTs hide computationally (128 bits)",
-            exposures: exposures(tokens),
+            exposures: exposures(tokens, self.terms),
             steps: self.steps,
         })
     }
@@ -329,15 +341,18 @@ impl Work {
     }
 }
 
-fn exposures(tokens: &[usize]) -> Vec<Exposure> {
+fn exposures(tokens: &[usize], terms: Terms) -> Vec<Exposure> {
     let list = |who, sees: &[&str]| {
         let sees: Vec<String> = sees.iter().map(|s| (*s).to_owned()).collect();
         sees.into_iter().map(move |sees| Exposure { who, sees })
     };
-    let count = format!(
-        "the number of texts ({}) and of tokens in each ({tokens:?})",
-        tokens.len()
-    );
+    let texts = tokens.len();
+    let count = match terms.padded {
+        false => format!("the number of texts ({texts}) and of tokens in each ({tokens:?})"),
+        true => format!(
+            "the number of texts ({texts}) and the padded length of each ({tokens:?}); not how many of these are tokens"
+        ),
+    };
     let mut all = vec![Exposure {
         who: "server",
         sees: count,
@@ -355,7 +370,7 @@ fn exposures(tokens: &[usize]) -> Vec<Exposure> {
     ));
     all.extend(list(
         "network",
-        &["sizes and times of the messages, from which the number of tokens follows; all else is inside TLS"],
+        &["sizes and times of the messages, from which the number of tokens (padded where the server sees it padded) follows; all else is inside TLS"],
     ));
     all
 }
@@ -414,15 +429,28 @@ impl Backend for PlanBackend {
         Ok(Shape::new(a.rows.clone(), a.width, LINEAR))
     }
 
-    fn pool(&mut self, at: Site, x: Shape, _: &Pool) -> Result<Shape, RunError> {
+    fn pool(&mut self, at: Site, x: Shape, p: &Pool) -> Result<Shape, RunError> {
         let rows = x.rows.pooled();
-        let cut = rescale_cost(rows.total() * x.width, MAIN, 16, MAIN);
-        let mut mean = Shape::new(rows, x.width, LINEAR);
-        mean.waiting = x.waiting;
-        let (cost, work) = self.settle(&mean)?;
-        self.step(at, cut + cost, work);
-        mean.waiting = false;
-        Ok(mean)
+        let (mut cost, mut work) = (Cost::ZERO, Work::default());
+        if self.terms.padded && *p != Pool::First {
+            for group in groups(&x.rows) {
+                let texts = group.texts.len();
+                let spec = hidden_spec(texts, group.rows, x.width);
+                let (c, w) = self.one_way(&spec, texts * x.width)?;
+                cost = cost + c;
+                work.add(w);
+            }
+        }
+        if *p == Pool::Mean {
+            cost = cost + rescale_cost(rows.total() * x.width, MAIN, SHARE_FRAC, MAIN);
+        }
+        let mut pooled = Shape::new(rows, x.width, LINEAR);
+        pooled.waiting = x.waiting;
+        let (c, w) = self.settle(&pooled)?;
+        work.add(w);
+        self.step(at, cost + c, work);
+        pooled.waiting = false;
+        Ok(pooled)
     }
 
     fn linear(&mut self, at: Site, x: &Shape, w: &Linear) -> Result<Shape, RunError> {

@@ -14,7 +14,7 @@ use hushed_twopc::share::Share;
 use serde::Serialize;
 
 use crate::approx::Approx;
-use crate::twopc::{Acts, Input, Layers, RunError, TwopcBackend};
+use crate::twopc::{Acts, Input, Layers, RunError, Terms, TwopcBackend};
 
 /// Errors of one stage over all texts, relative to the root mean square of the clear values there.
 #[derive(Clone, Debug, Serialize)]
@@ -87,11 +87,11 @@ pub fn verify(
     std::thread::scope(|scope| {
         let lengths: Vec<Input> = texts
             .iter()
-            .map(|t| Input::Lengths(vec![t.ids().len()]))
+            .map(|t| Input::Lengths(vec![t.ids().len()], Terms::default()))
             .collect();
         let ids: Vec<Input> = texts
             .iter()
-            .map(|t| Input::Ids(vec![t.ids().to_vec()]))
+            .map(|t| Input::Texts(vec![t.clone()], Terms::default()))
             .collect();
         let server = scope.spawn(move || {
             let mut backend = TwopcBackend::establish(server, Arc::new(Layers::default()))?;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hushed_infer::twopc::{Input, Layers, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Layers, Terms, TwopcBackend, embeddings};
 use hushed_model::testing::{data_lines, model_folder};
-use hushed_model::{Model, TooLong};
+use hushed_model::{Model, TokenIds, TooLong};
 use hushed_net::memory_pair;
 
 /// Lines of data/sample.txt, from 0: three tokens, numbers, a command, German, and an ordinary question.
@@ -29,16 +29,21 @@ fn five_sentences_of_the_real_model() {
         let server = scope.spawn(|| {
             let mut server = TwopcBackend::establish(far, Arc::<Layers>::default()).unwrap();
             for m in lengths {
-                let seen = embeddings(&mut server, &model, Input::Lengths(vec![m])).unwrap();
+                let seen = embeddings(
+                    &mut server,
+                    &model,
+                    Input::Lengths(vec![m], Terms::default()),
+                )
+                .unwrap();
                 assert!(seen.is_none(), "the server gets no answer");
             }
         });
         let mut client = TwopcBackend::establish(near, Arc::<Layers>::default()).unwrap();
-        let mut run = |ids: &[u32]| {
-            let input = Input::Ids(vec![ids.to_vec()]);
+        let mut run = |text: &TokenIds| {
+            let input = Input::Texts(vec![text.clone()], Terms::default());
             embeddings(&mut client, &shapes, input).unwrap().unwrap()
         };
-        let answers = texts.iter().flat_map(|t| run(t.ids())).collect();
+        let answers = texts.iter().flat_map(&mut run).collect();
         server.join().unwrap();
         answers
     });

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use hushed_infer::plan::Plan;
-use hushed_infer::twopc::{Input, Layers, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Layers, RunError, SiteCost, Terms, TwopcBackend, embeddings};
 use hushed_math::rng::SecretRng;
-use hushed_model::Model;
 use hushed_model::testing::tiny_folder;
-use hushed_model::tokens::TooLong;
+use hushed_model::tokens::{TokenIds, TooLong};
+use hushed_model::{Model, Pool};
 use hushed_net::{Session, memory_pair};
 use hushed_twopc::Ctx;
 use hushed_twopc::cost::FRAME_BYTES;
@@ -26,48 +26,50 @@ fn cosine(a: &[f64], b: &[f64]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-#[test]
-fn embeddings_agree_with_the_clear_model() {
+const TEXTS: [&str; 5] = [
+    "a",
+    "the quick brown fox",
+    "private questions, 123 answers!",
+    "a third of one length",
+    "b",
+];
+
+fn tiny_model() -> Model {
     let folder = tempfile::tempdir().unwrap();
     tiny_folder(folder.path()).unwrap();
-    let model = Model::load(folder.path()).unwrap();
-    let texts = [
-        "a",
-        "the quick brown fox",
-        "private questions, 123 answers!",
-        "a third of one length",
-        "b",
-    ];
-    let ids: Vec<Vec<u32>> = texts
-        .iter()
-        .map(|t| model.tokens(t, TooLong::Refuse).unwrap().ids().to_vec())
-        .collect();
-    let lengths = ids.iter().map(Vec::len).collect::<Vec<_>>();
-    let clear = texts
-        .map(|t| model.tokens(t, TooLong::Refuse).unwrap())
-        .to_vec();
-    let clear = model.embed(clear).unwrap();
+    Model::load(folder.path()).unwrap()
+}
 
+fn tokens(model: &Model) -> Vec<TokenIds> {
+    let ids = TEXTS.map(|t| model.tokens(t, TooLong::Refuse).unwrap());
+    ids.to_vec()
+}
+
+/// One pass between two threads: the client's answers and the cost of its steps.
+fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<SiteCost>) {
     let shapes = Model::shapes_only(&model.public);
-    let plan = Plan::twopc(&shapes.bert, &lengths, model.public.normalise).unwrap();
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let (client_session, server_session) = memory_pair();
     let (client_ot, server_ot) = IdealPair::new();
-    let mut costs = Vec::new();
-    let (answer, nothing) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut b = backend(server_session, Box::new(server_ot), Arc::default());
-            embeddings(&mut b, &model, Input::Lengths(lengths.clone())).unwrap()
+            embeddings(&mut b, model, Input::Lengths(lengths, terms)).unwrap()
         });
         let mut b = backend(client_session, Box::new(client_ot), Arc::default());
-        let answer = embeddings(&mut b, &shapes, Input::Ids(ids)).unwrap();
-        costs = b.costs().to_vec();
-        (answer, server.join().unwrap())
-    });
-    assert!(nothing.is_none());
+        let answer = embeddings(&mut b, &shapes, Input::Texts(texts.to_vec(), terms)).unwrap();
+        assert!(server.join().unwrap().is_none());
+        (answer.unwrap(), b.costs().to_vec())
+    })
+}
 
-    // The plan is the run: payload bytes of every step, each way. Its last step, the opening, is not one of the model's.
+/// The plan is the run: payload bytes of every step, each way. Its last step, the opening, is not one of the model's.
+fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, costs: &[SiteCost]) {
+    let shapes = Model::shapes_only(&model.public);
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let plan = Plan::twopc(&shapes.bert, &lengths, terms, model.public.normalise).unwrap();
     assert_eq!(plan.steps.len(), costs.len() + 1);
-    for (step, cost) in plan.steps.iter().zip(&costs) {
+    for (step, cost) in plan.steps.iter().zip(costs) {
         let headers = |frames: u64| frames * FRAME_BYTES;
         let sent = cost.stats.bytes_sent - headers(cost.stats.frames_sent);
         let received = cost.stats.bytes_received - headers(cost.stats.frames_received);
@@ -75,11 +77,73 @@ fn embeddings_agree_with_the_clear_model() {
         assert_eq!(planned, (cost.site.path(), sent, received));
     }
     assert!(plan.failure_log2 < -40.0);
+}
 
-    let answer = answer.unwrap();
-    assert_eq!(answer.len(), texts.len());
-    for (private, clear) in answer.iter().zip(&clear) {
+fn assert_close(private: &[Vec<f64>], clear: &[Vec<f64>]) {
+    assert_eq!(private.len(), clear.len());
+    for (private, clear) in private.iter().zip(clear) {
         let c = cosine(private, clear);
         assert!(c > 0.999, "cosine {c}");
     }
+}
+
+#[test]
+fn embeddings_agree_with_the_clear_model() {
+    let model = tiny_model();
+    let texts = tokens(&model);
+    let clear = model.embed(texts.clone()).unwrap();
+    let (private, costs) = run(&model, &texts, Terms::default());
+    assert_planned(&model, &texts, Terms::default(), &costs);
+    assert_close(&private, &clear);
+}
+
+/// Whatever the padding says, the answer is that of the text alone.
+#[test]
+fn padding_leaves_no_trace_in_the_answer() {
+    let mut model = tiny_model();
+    let terms = Terms { padded: true };
+    let ids: Vec<Vec<u32>> = tokens(&model).iter().map(|t| t.ids().to_vec()).collect();
+    // The special tokens again, the text itself again, one token for ever.
+    let hostile: [fn(usize, &[u32]) -> u32; 3] = [
+        |i, _| [2, 3, 4][i % 3],
+        |i, text| text[i % text.len()],
+        |_, text| text[1],
+    ];
+    for pool in [Pool::Mean, Pool::Last, Pool::First] {
+        model.public.pool = pool;
+        model.bert.pool = pool;
+        let clear = model.embed(tokens(&model)).unwrap();
+        for padding in hostile {
+            let padded = |text: &Vec<u32>| {
+                let total = text.len().next_multiple_of(16);
+                let content: Vec<u32> = (0..total - text.len()).map(|i| padding(i, text)).collect();
+                TokenIds::with_padding(text.clone(), &content)
+            };
+            let texts: Vec<TokenIds> = ids.iter().map(padded).collect();
+            assert!(texts.iter().all(|t| t.rows().total % 16 == 0));
+            let (private, costs) = run(&model, &texts, terms);
+            assert_planned(&model, &texts, terms, &costs);
+            assert_close(&private, &clear);
+        }
+    }
+}
+
+#[test]
+fn padding_that_was_not_agreed_on_is_refused() {
+    let model = tiny_model();
+    let padded = tokens(&model).remove(0).pad_to(16, 0);
+    let (near, _far) = memory_pair();
+    let (ot, _) = IdealPair::new();
+    let he = hushed_twopc::he::HeContext::exchange;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut session, mut rng) = (_far, SecretRng::from_os("test"));
+            he(&mut session, &mut rng).unwrap();
+        });
+        let mut b = backend(near, Box::new(ot), Arc::default());
+        let shapes = Model::shapes_only(&model.public);
+        let input = Input::Texts(vec![padded], Terms::default());
+        let error = embeddings(&mut b, &shapes, input).err().unwrap();
+        assert!(matches!(error, RunError::WrongInput), "{error}");
+    });
 }

@@ -33,6 +33,13 @@ impl TokenIds {
         TokenIds { ids, real }
     }
 
+    /// A text and ids after it that are not part of it.
+    pub fn with_padding(mut text: Vec<u32>, padding: &[u32]) -> TokenIds {
+        let real = text.len();
+        text.extend_from_slice(padding);
+        TokenIds { ids: text, real }
+    }
+
     /// The ids, padding included.
     pub fn ids(&self) -> &[u32] {
         &self.ids

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let certificates = std::env::temp_dir().join("hushed-example");
     let embedding = embed(Path::new(&model), &certificates, &text)?;
     println!("{:?}", embedding.values);
-    println!("{} bytes sent", embedding.cost.stats.bytes_sent);
+    println!("{} bytes sent", embedding.pass.cost.stats.bytes_sent);
     Ok(())
 }
 

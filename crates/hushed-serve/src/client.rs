@@ -1,10 +1,12 @@
 //! The client: texts in, embeddings out, with a server that sees neither.
 //!
-//! A [`Client`] is one session: keys and correlations are made once, then texts are run one by one. What leaves this process about a text
-//! is the number of its tokens, and messages that are masked or encrypted.
+//! A [`Client`] is one session: keys and correlations are made once, then texts are run, one by one or several in a pass. What leaves this
+//! process about a text is the number of its tokens, rounded up where [`Options::bucket`] asks for it, and messages that are
+//! masked or encrypted.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod cache;
+mod options;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +26,8 @@ use crate::wire::{
     self, ANSWER, Answer, BUNDLE, CONFIRM, Confirm, HELLO, Hello, MAX_ANSWER, MAX_GREETING, READY,
     REPLY, REQUEST, Refusal, Reply, Request, Welcome,
 };
+
+pub use options::Options;
 
 /// Present in every binary that has the client: the build test of the server-only binary looks for it.
 #[used]
@@ -99,8 +103,21 @@ pub struct Cost {
 pub struct Embedding {
     /// The numbers; of unit length where the model says so.
     pub values: Vec<f64>,
-    /// Tokens of the text, which the server learned.
+    /// Tokens of the text.
     pub tokens: usize,
+    /// What the server learned of that: tokens and padding.
+    pub rows: usize,
+    /// The pass that gave it.
+    pub pass: Arc<Pass>,
+}
+
+/// What one pass over one or several texts cost.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    /// The first of its texts, by its index.
+    pub first: usize,
+    /// How many there were.
+    pub texts: usize,
     /// What it cost in all.
     pub cost: Cost,
     /// What each step cost, in order.
@@ -110,19 +127,21 @@ pub struct Embedding {
 /// How far a call has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Which text, from 0.
+    /// The first text of the pass under way, from 0.
     pub text: usize,
-    /// How many there are.
+    /// How many share that pass.
+    pub sharing: usize,
+    /// How many texts there are.
     pub texts: usize,
     /// The step that has ended.
     pub step: String,
-    /// Layers of this text that are behind, between 0 and `layers`.
+    /// Layers of this pass that are behind, between 0 and `layers`.
     pub layer: usize,
     /// Layers of the model.
     pub layers: usize,
 }
 
-/// Called after every step of every text.
+/// Called after every step of every pass.
 pub type OnProgress = Box<dyn FnMut(Progress) + Send>;
 
 /// A session with a server.
@@ -184,6 +203,12 @@ impl Client {
             .min(self.welcome.max_tokens as usize)
     }
 
+    /// Most tokens, padding included, that this server takes in all texts of a pass together.
+    #[must_use]
+    pub fn max_pass_tokens(&self) -> usize {
+        self.welcome.max_pass_tokens as usize
+    }
+
     /// Texts that this session may still run.
     #[must_use]
     pub fn texts_left(&self) -> usize {
@@ -202,18 +227,18 @@ impl Client {
     }
 
     /// The embeddings of the texts, in their order. All texts are looked at before the first is run, so that one that is refused costs
-    /// nothing.
+    /// nothing. `options` may be a [`TooLong`] alone.
     ///
     /// # Errors
     /// [`ServeError::Text`] and its like with the index of the text; after any other the session is over.
     pub fn embed<S: AsRef<str>>(
         &mut self,
         texts: &[S],
-        too_long: TooLong,
+        options: impl Into<Options>,
         progress: Option<OnProgress>,
     ) -> Result<Vec<Embedding>, ServeError> {
         let mut all = Vec::with_capacity(texts.len());
-        self.embed_each(texts, too_long, progress, |_, answer| all.push(answer))?;
+        self.embed_each(texts, options, progress, |_, answer| all.push(answer))?;
         Ok(all)
     }
 
@@ -224,23 +249,31 @@ impl Client {
     pub fn embed_each<S: AsRef<str>>(
         &mut self,
         texts: &[S],
-        too_long: TooLong,
+        options: impl Into<Options>,
         progress: Option<OnProgress>,
         mut each: impl FnMut(usize, Embedding),
     ) -> Result<(), ServeError> {
+        let options = options.into();
+        options.check()?;
         if texts.len() > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: texts.len(),
                 limit: self.texts_left(),
             });
         }
-        let ids = self.tokens(texts, too_long)?;
+        let ids = self.tokens(texts, &options)?;
         let progress = progress.map(|f| Arc::new(Mutex::new(f)));
-        for (index, ids) in ids.into_iter().enumerate() {
+        let mut first = 0;
+        while let Some(left) = ids.get(first..).filter(|left| !left.is_empty()) {
+            let sharing = options.next_pass(left, self.max_pass_tokens());
+            let pass = left.get(..sharing).unwrap_or(left);
             if let Some(progress) = &progress {
-                self.observe(index, texts.len(), Arc::clone(progress));
+                self.observe(first, sharing, texts.len(), Arc::clone(progress));
             }
-            each(index, self.run(&ids)?);
+            for (i, answer) in self.run(first, pass, &options)?.into_iter().enumerate() {
+                each(first + i, answer);
+            }
+            first += sharing;
         }
         self.backend.observe(|_| ());
         Ok(())
@@ -262,8 +295,9 @@ impl Client {
     fn tokens<S: AsRef<str>>(
         &self,
         texts: &[S],
-        too_long: TooLong,
+        options: &Options,
     ) -> Result<Vec<TokenIds>, ServeError> {
+        let too_long = options.too_long;
         let public = self.public();
         let limit = self.max_tokens();
         let one = |(index, text): (usize, &S)| {
@@ -283,12 +317,18 @@ impl Client {
                     limit,
                 });
             }
-            Ok(ids)
+            Ok(options.pad(ids, public.tokenizer.padding_id(), limit))
         };
         texts.iter().enumerate().map(one).collect()
     }
 
-    fn observe(&mut self, text: usize, texts: usize, progress: Arc<Mutex<OnProgress>>) {
+    fn observe(
+        &mut self,
+        text: usize,
+        sharing: usize,
+        texts: usize,
+        progress: Arc<Mutex<OnProgress>>,
+    ) {
         let layers = self.model.public.config.layers;
         let mut layer = 0;
         self.backend.observe(move |site| {
@@ -296,6 +336,7 @@ impl Client {
             let mut call = progress.lock().unwrap_or_else(PoisonError::into_inner);
             call(Progress {
                 text,
+                sharing,
                 texts,
                 step: site.path().to_owned(),
                 layer,
@@ -304,16 +345,24 @@ impl Client {
         });
     }
 
-    fn run(&mut self, ids: &TokenIds) -> Result<Embedding, ServeError> {
+    /// One pass over these texts, of which the first has the index `first`.
+    fn run(
+        &mut self,
+        first: usize,
+        texts: &[TokenIds],
+        options: &Options,
+    ) -> Result<Vec<Embedding>, ServeError> {
         let began = Instant::now();
-        let tokens = ids.rows().total;
+        let terms = options.terms();
         let sites_before = self.backend.costs().len();
         let limits = self.deadlines.within(self.deadlines.text);
         let session = &mut self.backend.ctx().session;
         let before = session.stats();
         session.set_limits(limits);
+        let rows = texts.iter().map(|t| t.rows().total);
         let request = Request::Embed {
-            tokens: u32::try_from(tokens).unwrap_or(u32::MAX),
+            rows: rows.map(|r| u32::try_from(r).unwrap_or(u32::MAX)).collect(),
+            padded: terms.padded,
         };
         session.send_vec(REQUEST, request.encode())?;
         let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
@@ -321,23 +370,28 @@ impl Client {
             Answer::Go => {}
             Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
         }
-        let input = Input::Ids(vec![ids.ids().to_vec()]);
+        let input = Input::Texts(texts.to_vec(), terms);
         let answers = embeddings(&mut self.backend, &self.model, input)?;
-        let values = answers
-            .and_then(|all| all.into_iter().next())
-            .ok_or(ServeError::NoAnswer)?;
-        self.texts += 1;
+        let answers = answers.ok_or(ServeError::NoAnswer)?;
+        self.texts += texts.len();
         let stats = self.stats().since(&before);
         let sites = self.backend.costs().iter().skip(sites_before).cloned();
-        Ok(Embedding {
-            values,
-            tokens,
+        let pass = Arc::new(Pass {
+            first,
+            texts: texts.len(),
             cost: Cost {
                 time: began.elapsed(),
                 stats,
             },
             sites: sites.collect(),
-        })
+        });
+        let answered = texts.iter().zip(answers).map(|(text, values)| Embedding {
+            values,
+            tokens: text.rows().real,
+            rows: text.rows().total,
+            pass: Arc::clone(&pass),
+        });
+        Ok(answered.collect())
     }
 }
 
@@ -513,6 +567,7 @@ mod tests {
         tiny_folder(folder.path()).unwrap();
         let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         config.max_tokens = Some(8);
+        config.max_pass_tokens = 8;
         config.max_texts = 1;
         let server = Server::bind(&config).unwrap();
         let stop = AtomicBool::new(false);
@@ -523,6 +578,7 @@ mod tests {
             let unbridled = || {
                 let mut client = Client::connect(&config).unwrap();
                 client.welcome.max_tokens = u32::MAX;
+                client.welcome.max_pass_tokens = u32::MAX;
                 client.welcome.max_texts = u32::MAX;
                 client
             };
@@ -534,6 +590,12 @@ mod tests {
             assert_eq!(refused(long), Refusal::TooLong { limit: 8 });
             let many = unbridled().embed(&["a", "b"], TooLong::Refuse, None);
             assert_eq!(refused(many), Refusal::TooManyTexts { limit: 1 });
+            let batch = Options {
+                batch: 4,
+                ..Options::default()
+            };
+            let together = unbridled().embed(&["a b c d", "a b c d"], batch, None);
+            assert_eq!(refused(together), Refusal::PassTooLarge { limit: 8 });
             stop.store(true, Ordering::SeqCst);
         });
     }

@@ -46,6 +46,12 @@ pub enum ServeError {
         /// The server's limit.
         limit: usize,
     },
+    /// A bucket or a batch of nothing.
+    #[error("{name} is 0; leave it out, or give at least 1")]
+    EmptyOption {
+        /// Which option.
+        name: &'static str,
+    },
     /// More texts than the server takes in a session.
     #[error(
         "{texts} texts were given and this server takes {limit} more in this session: start another session for the rest"
@@ -249,6 +255,7 @@ impl ServeError {
             Self::Certificate(CertificateError::BadPin)
             | Self::Address { .. }
             | Self::OpenToStrangers { .. }
+            | Self::EmptyOption { .. }
             | Self::NothingAllowed { .. } => Category::Usage,
             Self::Certificate(_)
             | Self::BadBundle { .. }
@@ -280,7 +287,7 @@ impl ServeError {
             Self::OpenToStrangers { .. } => "open-to-strangers",
             Self::TokenFile { .. } => "token-file",
             Self::Address { .. } => "address",
-            Self::NothingAllowed { .. } => "limit",
+            Self::NothingAllowed { .. } | Self::EmptyOption { .. } => "limit",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
@@ -315,6 +322,7 @@ impl Refusal {
             Self::BadToken => "bad-token",
             Self::TooManySessions { .. } => "too-many-sessions",
             Self::TooLong { .. } => "too-long",
+            Self::PassTooLarge { .. } => "pass-too-large",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Stopping => "stopping",
             Self::Unknown { .. } => "refused",

@@ -27,7 +27,7 @@ pub fn control(data: &[u8]) {
         same(confirm.encode(), crate::wire::CONFIRM_BYTES);
     }
     if let Ok(request) = Request::decode(data) {
-        same(request.encode(), crate::wire::REQUEST_BYTES);
+        same(request.encode(), crate::wire::MAX_REQUEST);
     }
     if let Ok(answer) = Answer::decode(data) {
         assert!(answer.encode().len() <= MAX_ANSWER);

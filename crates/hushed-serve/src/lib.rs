@@ -14,9 +14,9 @@
 //! server → client  bundle    if wanted
 //! server → client  ready     its own confirmation
 //!        ⇄         keys and correlations, once
-//! client → server  request   the number of tokens of a text
+//! client → server  request   the number of rows (tokens and padding) of each text of a pass
 //! server → client  answer    go, or a refusal
-//!        ⇄         the protocols of the text; then the next request, until the client ends the session
+//!        ⇄         the protocols of the pass; then the next request, until the client ends the session
 //! ```
 //!
 //! Nothing that depends on a text or a weight is sent before both confirmations have been compared.
@@ -41,7 +41,9 @@ pub mod wire;
 
 pub use bundle::{Bundle, Digest};
 #[cfg(feature = "client")]
-pub use client::{BundlePin, Client, ClientConfig, Cost, Embedding, Progress, ServerTrust};
+pub use client::{
+    BundlePin, Client, ClientConfig, Cost, Embedding, Options, Pass, Progress, ServerTrust,
+};
 pub use deadlines::Deadlines;
 pub use error::{Category, ServeError};
 pub use server::{ClientAccess, Server, ServerConfig, ServerIdentity};

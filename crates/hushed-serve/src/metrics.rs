@@ -59,10 +59,10 @@ impl Metrics {
         count(&self.ended, how);
     }
 
-    pub(crate) fn text(&self, tokens: usize, spent: Duration, stats: &Stats) {
+    pub(crate) fn pass(&self, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {
         let micros = u64::try_from(spent.as_micros()).unwrap_or(u64::MAX);
         for (counter, by) in [
-            (&self.texts, 1),
+            (&self.texts, texts as u64),
             (&self.tokens, tokens as u64),
             (&self.micros, micros),
             (&self.sent, stats.bytes_sent),

@@ -5,6 +5,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod refusal;
+mod request;
 
 use hushed_net::Kind;
 
@@ -13,9 +14,10 @@ use crate::token::{MAX_TOKEN_BYTES, Token};
 
 pub use refusal::Refusal;
 pub(crate) use refusal::{ABORT, ABORT_STOPPING};
+pub use request::{MAX_PASS_TEXTS, MAX_REQUEST, Request};
 
 /// The version of these messages and of their order.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 const MAGIC: [u8; 4] = *b"HSHC";
 
 /// [`Hello`], client to server.
@@ -37,8 +39,6 @@ pub const ANSWER: Kind = Kind(0x0106);
 pub const MAX_GREETING: usize = 1024;
 /// Most bytes of an answer.
 pub const MAX_ANSWER: usize = 1 + refusal::BYTES;
-/// Bytes of a request.
-pub const REQUEST_BYTES: usize = 5;
 /// Bytes of a client's confirmation.
 pub const CONFIRM_BYTES: usize = 33;
 
@@ -153,8 +153,10 @@ pub struct Welcome {
     pub bundle: Digest,
     /// Bytes of the bundle.
     pub bundle_bytes: u32,
-    /// Most tokens of a text.
+    /// Most rows of a text, padding included.
     pub max_tokens: u32,
+    /// Most rows of all texts of a pass together.
+    pub max_pass_tokens: u32,
     /// Most texts of a session.
     pub max_texts: u32,
 }
@@ -183,7 +185,8 @@ impl Reply {
                 out.extend_from_slice(&w.nonce);
                 out.extend_from_slice(&w.plan.0);
                 out.extend_from_slice(&w.bundle.0);
-                for number in [w.bundle_bytes, w.max_tokens, w.max_texts] {
+                let limits = [w.max_tokens, w.max_pass_tokens, w.max_texts];
+                for number in std::iter::once(w.bundle_bytes).chain(limits) {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
             }
@@ -206,6 +209,7 @@ impl Reply {
                 bundle: Digest(reader.array("bundle")?),
                 bundle_bytes: u32::from_le_bytes(reader.array("length of the bundle")?),
                 max_tokens: u32::from_le_bytes(reader.array("limit of tokens")?),
+                max_pass_tokens: u32::from_le_bytes(reader.array("limit of tokens of a pass")?),
                 max_texts: u32::from_le_bytes(reader.array("limit of texts")?),
             }),
             [1] => return Err(WireFault::Version { got: version }),
@@ -248,51 +252,6 @@ impl Confirm {
         };
         reader.finish()?;
         Ok(Self { tag, wants_bundle })
-    }
-}
-
-/// What a client asks for between texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// The session is over.
-    End,
-    /// A text of so many tokens, the special ones counted.
-    Embed {
-        /// The number, which is public.
-        tokens: u32,
-    },
-}
-
-impl Request {
-    /// Its [`REQUEST_BYTES`] bytes.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let (tag, tokens) = match *self {
-            Self::End => (0, 0),
-            Self::Embed { tokens } => (1, tokens),
-        };
-        let mut out = vec![tag];
-        out.extend_from_slice(&tokens.to_le_bytes());
-        out
-    }
-
-    /// The request that these bytes stand for.
-    ///
-    /// # Errors
-    /// A [`WireFault`].
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
-        let mut reader = Reader(bytes);
-        let [tag] = reader.array("tag")?;
-        let tokens = u32::from_le_bytes(reader.array("number of tokens")?);
-        reader.finish()?;
-        match (tag, tokens) {
-            (0, 0) => Ok(Self::End),
-            (1, 1..) => Ok(Self::Embed { tokens }),
-            (0 | 1, _) => Err(WireFault::Undefined {
-                field: "number of tokens",
-            }),
-            _ => Err(WireFault::Undefined { field: "tag" }),
-        }
     }
 }
 

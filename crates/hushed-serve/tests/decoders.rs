@@ -2,7 +2,8 @@
 
 use hushed_model::testing::{mutations, tiny_folder};
 use hushed_serve::wire::{
-    Answer, Confirm, Hello, MAX_GREETING, Reply, Request, VERSION, Welcome, WireFault,
+    Answer, Confirm, Hello, MAX_GREETING, MAX_PASS_TEXTS, MAX_REQUEST, Reply, Request, VERSION,
+    Welcome, WireFault,
 };
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
@@ -22,6 +23,7 @@ fn welcome() -> Welcome {
         bundle: Digest([6; 32]),
         bundle_bytes: 7,
         max_tokens: 8,
+        max_pass_tokens: 10,
         max_texts: 9,
     }
 }
@@ -40,9 +42,17 @@ fn refusals() -> Vec<Refusal> {
         Refusal::TooManySessions { limit: 4 },
         Refusal::TooLong { limit: 5 },
         Refusal::TooManyTexts { limit: 6 },
+        Refusal::PassTooLarge { limit: 7 },
         Refusal::Stopping,
         Refusal::Unknown { code: 999 },
     ]
+}
+
+fn request(rows: &[u32], padded: bool) -> Request {
+    Request::Embed {
+        rows: rows.to_vec(),
+        padded,
+    }
 }
 
 fn corpus() -> Vec<Vec<u8>> {
@@ -62,7 +72,8 @@ fn corpus() -> Vec<Vec<u8>> {
         Reply::Welcome(welcome()).encode(),
         confirm.encode(),
         Request::End.encode(),
-        Request::Embed { tokens: 16 }.encode(),
+        request(&[16], false).encode(),
+        request(&[16, 1, 128], true).encode(),
         Answer::Go.encode(),
     ];
     all.extend(refusals().iter().map(|r| Reply::Refused(*r).encode()));
@@ -107,7 +118,7 @@ fn impossible_fields_are_refused() {
     };
     assert_eq!(fault(&|b| b[0] = b'h'), Some(WireFault::Magic));
     let got = VERSION + 1;
-    assert_eq!(fault(&|b| b[4] = 2), Some(WireFault::Version { got }));
+    assert_eq!(fault(&|b| b[4] += 1), Some(WireFault::Version { got }));
     let flags = WireFault::Undefined { field: "flags" };
     assert_eq!(fault(&|b| b[70] = 4), Some(flags));
     let token = Some(WireFault::Undefined { field: "token" });
@@ -117,12 +128,18 @@ fn impossible_fields_are_refused() {
     assert_eq!(fault(&|b| b[105] = b' '), token);
     assert_eq!(fault(&|b| b.push(0)), Some(WireFault::Trailing));
 
-    let tokens = WireFault::Undefined {
-        field: "number of tokens",
-    };
-    assert_eq!(Request::decode(&[1, 0, 0, 0, 0]), Err(tokens));
-    assert_eq!(Request::decode(&[0, 1, 0, 0, 0]), Err(tokens));
-    assert!(Request::decode(&[2, 1, 0, 0, 0]).is_err());
+    let undefined = |field| Err(WireFault::Undefined { field });
+    let decode = |bytes: &[u8]| Request::decode(bytes);
+    assert_eq!(decode(&[2]), undefined("tag"));
+    assert_eq!(decode(&[1, 2, 1, 0, 1, 0, 0, 0]), undefined("flags"));
+    assert_eq!(decode(&[1, 0, 0, 0]), undefined("number of texts"));
+    assert_eq!(decode(&[1, 0, 1, 1]), undefined("number of texts"));
+    let zero = [1, 0, 1, 0, 0, 0, 0, 0];
+    assert_eq!(decode(&zero), undefined("number of tokens"));
+    assert_eq!(decode(&[0, 0]), Err(WireFault::Trailing));
+    let longest = request(&[7; MAX_PASS_TEXTS], true);
+    assert_eq!(longest.encode().len(), MAX_REQUEST);
+    assert_eq!(decode(&longest.encode()), Ok(longest));
     assert!(Confirm::decode(&[2; 33]).is_err());
     assert!(Answer::decode(&[]).is_err());
 }

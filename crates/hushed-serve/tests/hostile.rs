@@ -138,6 +138,7 @@ fn servers_that_are_none() {
             bundle: Digest([3; 32]),
             bundle_bytes,
             max_tokens: 8,
+            max_pass_tokens: 256,
             max_texts: 8,
         })
         .encode()

@@ -60,7 +60,7 @@ fn logs_say_what_happened_and_nothing_of_the_texts() {
         "session ended",
         "no-token",
         "texts=1",
-        "text done",
+        "pass done",
         "stopped",
     ] {
         assert!(log.contains(said), "{said:?} in {log}");

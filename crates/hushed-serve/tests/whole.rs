@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Running, cosine};
 use hushed_model::Model;
-use hushed_serve::{Bundle, BundlePin, Progress, TooLong};
+use hushed_serve::{Bundle, BundlePin, Options, Progress, TooLong};
 
 const TEXTS: [&str; 3] = [
     "a",
@@ -36,15 +36,15 @@ fn embeddings_are_those_of_the_clear_model() {
         let c = cosine(&clear, &answer.values);
         assert!(c > 0.999, "cosine {c}");
         // The steps are all that a text costs, but for its request and the opening of the answer.
-        let steps: u64 = answer.sites.iter().map(|s| s.stats.bytes_sent).sum();
-        assert!(steps > 0 && steps <= answer.cost.stats.bytes_sent);
+        let steps: u64 = answer.pass.sites.iter().map(|s| s.stats.bytes_sent).sum();
+        assert!(steps > 0 && steps <= answer.pass.cost.stats.bytes_sent);
         println!(
             "{:2} tokens: {:.3} s, {} up, {} down, {} rounds",
             answer.tokens,
-            answer.cost.time.as_secs_f64(),
-            answer.cost.stats.bytes_sent,
-            answer.cost.stats.bytes_received,
-            answer.cost.stats.rounds
+            answer.pass.cost.time.as_secs_f64(),
+            answer.pass.cost.stats.bytes_sent,
+            answer.pass.cost.stats.bytes_received,
+            answer.pass.cost.stats.rounds
         );
     }
     let setup = client.setup();
@@ -58,7 +58,7 @@ fn embeddings_are_those_of_the_clear_model() {
     let seen = seen.lock().unwrap();
     assert_eq!(
         seen.iter().filter(|p| p.text == 2).count(),
-        answers[2].sites.len()
+        answers[2].pass.sites.len()
     );
     assert!(
         seen.iter()
@@ -123,4 +123,36 @@ fn several_clients_at_once_get_each_their_own_answer() {
             });
         }
     });
+}
+
+/// In batches and padded to a bucket, several texts a pass and one alone, the answers are the same.
+#[test]
+fn batches_and_buckets_change_no_answer() {
+    let server = Running::start(|c| c.max_pass_tokens = 48);
+    let model = Model::load(&server.folder.path().join("model")).unwrap();
+    let texts: Vec<&str> = TEXTS.into_iter().chain(["b", "another one"]).collect();
+    let mut client = server.connect().unwrap();
+    for (bucket, batch, passes) in [(None, 8, 2), (Some(16), 2, 3), (Some(1000), 8, 5)] {
+        let options = Options {
+            bucket,
+            batch,
+            ..Options::default()
+        };
+        let answers = client.embed(&texts, options, None).unwrap();
+        let mut firsts: Vec<usize> = answers.iter().map(|a| a.pass.first).collect();
+        firsts.dedup();
+        assert_eq!(firsts.len(), passes, "{firsts:?}");
+        for (text, answer) in texts.iter().zip(&answers) {
+            let ids = model.tokens(text, TooLong::Refuse).unwrap();
+            assert_eq!(answer.tokens, ids.rows().total);
+            match bucket {
+                None => assert_eq!(answer.rows, answer.tokens),
+                Some(n) => assert_eq!(answer.rows, answer.tokens.next_multiple_of(n).min(48)),
+            }
+            let clear = model.embed(vec![ids]).unwrap().remove(0);
+            let c = cosine(&clear, &answer.values);
+            assert!(c > 0.999, "cosine {c}");
+        }
+    }
+    client.close().unwrap();
 }

@@ -64,6 +64,14 @@ struct Arguments {
     /// Most tokens of a text, below the model's own limit.
     #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
     max_tokens: Option<usize>,
+    /// Most tokens of all texts of one pass together; a single text is bounded by --max-tokens alone.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 256,
+        env = "HUSHED_MAX_PASS_TOKENS"
+    )]
+    max_pass_tokens: usize,
     /// Most texts of a session.
     #[arg(
         long,
@@ -134,6 +142,7 @@ impl Arguments {
             access: ClientAccess::new(self.tokens, self.client_ca),
             max_sessions: self.max_sessions,
             max_tokens: self.max_tokens,
+            max_pass_tokens: self.max_pass_tokens,
             max_texts: self.max_texts,
             deadlines: Deadlines {
                 silence: Duration::from_secs(self.silence),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_infer::twopc::{Input, Layers, SiteCost, TwopcBackend};
+use hushed_infer::twopc::{Input, Layers, SiteCost, Terms, TwopcBackend};
 use hushed_math::cpu::Cpu;
 use hushed_model::{Activation, Bert, BertConfig, Plain, Pool, TokenIds, bert_random, bert_shapes};
 use hushed_net::{Party, Session};
@@ -164,9 +164,9 @@ fn forward(
 ) -> Result<Option<Vec<f64>>, BenchError> {
     let client = backend.ctx().is_client();
     let input = if client {
-        Input::Ids(vec![ids(case)])
+        Input::Texts(vec![TokenIds::new(ids(case))], Terms::default())
     } else {
-        Input::Lengths(vec![case.tokens])
+        Input::Lengths(vec![case.tokens], Terms::default())
     };
     let pooled = bert.forward(backend, input)?;
     let (share, format) = pooled.share();

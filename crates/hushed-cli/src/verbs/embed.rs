@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hushed_serve::{
-    BundlePin, Client, ClientConfig, Embedding, ServerTrust, SiteCost, Stats, Token,
+    BundlePin, Client, ClientConfig, Embedding, Options, ServerTrust, SiteCost, Stats, Token,
 };
 use serde_json::{Value, json};
 
@@ -17,8 +17,13 @@ use crate::output::{Output, preview};
 #[command(
     after_help = "The server prints the SHA-256 of its certificate when it starts: give it by --pin, or the file of an authority by --ca.
 
+The server learns how many tokens each text has, and nothing else about it. With --bucket N it learns that number rounded up to a
+multiple of N, and a text costs what one of the padded length costs. With --batch N up to N texts go through the model
+together, which saves rounds and ciphertexts that would be part empty; texts of one padded length share most.
+
 Examples:
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"
+  hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8
   hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt --json"
 )]
 pub struct Args {
@@ -64,6 +69,22 @@ pub struct Args {
 
     #[command(flatten)]
     too_long: Truncate,
+
+    /// Pad texts to a multiple of N tokens: all that the server then learns of their lengths
+    #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
+    bucket: Option<usize>,
+
+    /// Texts that go through the model together, at most (fewer where the server's --max-pass-tokens says so)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_BATCH")]
+    batch: usize,
+}
+
+/// A number of tokens or texts.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a whole number from 1".to_owned()),
+        Ok(n) => Ok(n),
+    }
 }
 
 /// How the server's certificate is known. Verification cannot be switched off.
@@ -95,16 +116,16 @@ impl Args {
         let bar = out.progress(texts.len() as u64 * layers, "embedding");
         let shown = bar.clone();
         let advance = move |p: hushed_serve::Progress| {
-            shown.set_position(p.text as u64 * layers + p.layer as u64);
+            shown.set_position(p.text as u64 * layers + (p.layer * p.sharing) as u64);
         };
         let mut sum = Sum::default();
         let mut written = Ok(());
         client.embed_each(
             &texts,
-            self.too_long.choice(),
+            self.options(),
             Some(Box::new(advance)),
             |index, answer| {
-                sum.add(&answer);
+                sum.add(index, &answer);
                 // The session goes on to its end even if nobody reads: the server is not left waiting.
                 if written.is_ok() {
                     written = show(out, index, &answer);
@@ -116,6 +137,14 @@ impl Args {
         written?;
         let setup = setup.time.as_secs_f64();
         out.summary(sum.json(setup, &stats), &sum.text(setup, &stats))
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            too_long: self.too_long.choice(),
+            bucket: self.bucket,
+            batch: self.batch,
+        }
     }
 
     fn config(&self) -> Result<ClientConfig, CliError> {
@@ -141,8 +170,10 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
     let object = json!({
         "text_index": index,
         "tokens": answer.tokens,
+        "padded_tokens": answer.rows,
         "embedding": answer.values,
-        "seconds": answer.cost.time.as_secs_f64(),
+        "seconds": answer.pass.cost.time.as_secs_f64(),
+        "texts_in_pass": answer.pass.texts,
     });
     out.result(object, || {
         format!(
@@ -157,15 +188,21 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
 #[derive(Default)]
 struct Sum {
     tokens: Vec<usize>,
+    /// What the server learned of the above.
+    rows: Vec<usize>,
     seconds: f64,
     phases: Vec<(&'static str, f64)>,
 }
 
 impl Sum {
-    fn add(&mut self, answer: &Embedding) {
+    fn add(&mut self, index: usize, answer: &Embedding) {
         self.tokens.push(answer.tokens);
-        self.seconds += answer.cost.time.as_secs_f64();
-        for cost in &answer.sites {
+        self.rows.push(answer.rows);
+        if index != answer.pass.first {
+            return;
+        }
+        self.seconds += answer.pass.cost.time.as_secs_f64();
+        for cost in &answer.pass.sites {
             let (name, seconds) = (phase(cost), cost.time.as_secs_f64());
             match self.phases.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += seconds,
@@ -183,6 +220,7 @@ impl Sum {
         json!({
             "texts": self.tokens.len(),
             "tokens": self.tokens,
+            "padded_tokens": self.rows,
             "seconds": self.seconds,
             "setup_seconds": setup,
             "phases": phases,
@@ -197,13 +235,18 @@ impl Sum {
     fn text(&self, setup: f64, stats: &Stats) -> String {
         format!(
             "{} text(s) in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
-             the server learned the number of texts and of tokens: {:?}",
+             the server learned the number of texts and of tokens{}: {:?}",
             self.tokens.len(),
             self.seconds,
             stats.bytes_sent as f64 / 1e6,
             stats.bytes_received as f64 / 1e6,
             stats.rounds,
-            self.tokens,
+            if self.rows == self.tokens {
+                ""
+            } else {
+                ", rounded up"
+            },
+            self.rows,
         )
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use hushed_infer::plan::{Entry, Plan};
+use hushed_infer::twopc::Terms;
 use hushed_model::{Model, PublicFiles};
 use serde_json::json;
 
@@ -14,9 +15,11 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network.
+Several numbers of tokens are one pass over several texts: what `embed --batch` runs.
 
 Examples:
   hushed plan models/all-MiniLM-L6-v2 --protocol 2pc --tokens 16
+  hushed plan models/all-MiniLM-L6-v2 --tokens 9,14,30 --bucket 16
   hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json"
 )]
 pub struct Args {
@@ -28,7 +31,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
-    /// Tokens of each text of a batch, the two special ones counted
+    /// Tokens of each text of a pass, the two special ones counted
     #[arg(
         long,
         value_name = "N,…",
@@ -37,6 +40,10 @@ pub struct Args {
         env = "HUSHED_TOKENS"
     )]
     tokens: Vec<usize>,
+
+    /// Texts are padded to a multiple of N tokens, as by `embed --bucket N`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_BUCKET")]
+    bucket: Option<u32>,
 
     /// Show every step of the model
     #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
@@ -68,7 +75,11 @@ impl Args {
         }
         let model = Model::shapes_only(&public);
         let Protocol::TwoPc = self.protocol;
-        let plan = Plan::twopc(&model.bert, &self.tokens, public.normalise)?;
+        let terms = Terms {
+            padded: self.bucket.is_some(),
+        };
+        let rows = self.rows(public.max_tokens);
+        let plan = Plan::twopc(&model.bert, &rows, terms, public.normalise)?;
 
         if self.steps {
             for step in &plan.steps {
@@ -80,6 +91,13 @@ impl Args {
             fields.remove("steps");
         }
         out.result(json!({ "plan": object }), || summary(&plan))
+    }
+
+    /// The lengths that the server sees.
+    fn rows(&self, limit: usize) -> Vec<usize> {
+        let bucket = self.bucket.map_or(1, |n| n as usize);
+        let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
+        self.tokens.iter().map(up).collect()
     }
 }
 

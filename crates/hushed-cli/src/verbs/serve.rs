@@ -72,6 +72,15 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
     max_tokens: Option<usize>,
 
+    /// Most tokens of all texts of one pass together (`embed --batch`); a single text is bounded by --max-tokens alone
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 256,
+        env = "HUSHED_MAX_PASS_TOKENS"
+    )]
+    max_pass_tokens: usize,
+
     /// Most texts of a session
     #[arg(
         long,
@@ -137,6 +146,7 @@ impl Args {
         config.access = ClientAccess::new(self.tokens.clone(), self.client_ca.clone());
         config.max_sessions = self.max_sessions;
         config.max_tokens = self.max_tokens;
+        config.max_pass_tokens = self.max_pass_tokens;
         config.max_texts = self.max_texts;
         config.metrics_listen.clone_from(&self.metrics);
         Ok(config)

@@ -4,9 +4,9 @@ use hushed_model::{Model, Site};
 use hushed_net::Party;
 use hushed_twopc::func::{Format, narrow};
 
-use super::RunError;
-use super::backend::{Acts, Input, TwopcBackend};
+use super::backend::{Acts, TwopcBackend};
 use super::formats::{ANSWER, RAW_ANSWER};
+use super::{Input, RunError};
 
 /// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has shapes only).
 /// The client gets one embedding a text, the server `None`.

@@ -12,7 +12,7 @@ use hushed_twopc::share::Share;
 use hushed_twopc::{Ctx, TwopcError};
 
 use super::formats::{
-    ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, QUERY, SUM_BITS, VALUE, WEIGHED,
+    ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, QUERY, SUM_BITS, VALUE, WEIGHED,
 };
 use super::groups::{Group, groups};
 
@@ -43,28 +43,43 @@ pub fn scores(
             batch: group.texts.len() * heads.count,
         };
         let s = matmul_shared(ctx, he, &q, &k, &shape)?;
-        Ok(narrow(
-            party,
-            &s,
-            2 * QUERY.frac - SCORES.frac,
-            SCORES.ring,
-        ))
+        Ok(narrow(party, &s, 2 * QUERY.frac - SCORES.frac, SCORES.ring))
     };
     groups(rows).into_iter().map(product).collect()
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division.
+/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Rows that the client knows for padding get none, if `padded`.
 pub fn weigh(
     ctx: &mut Ctx,
     scores: &[Share],
     rows: &Rows,
     heads: usize,
+    padded: bool,
 ) -> Result<Vec<Share>, TwopcError> {
     let weights = |(s, group): (&Share, Group)| {
         let m = group.rows;
-        exponentials(ctx, s, group.texts.len() * heads * m, m, WEIGHED)
+        let matrices = group.texts.len() * heads;
+        match padded {
+            true => {
+                let s = s.add_public_each(ctx.party(), &mask(&group, heads));
+                exponentials(ctx, &s, matrices * m, m, WEIGHED)
+            }
+            false => exponentials(ctx, s, matrices * m, m, WEIGHED),
+        }
     };
     scores.iter().zip(groups(rows)).map(weights).collect()
+}
+
+/// [`MASKED`] in the columns of padding, 0 elsewhere: the client's secret, which it adds to its own share; the server knows of no
+/// padding and its part is zero.
+fn mask(group: &Group, heads: usize) -> Vec<i64> {
+    let masked = SCORES.signed(MASKED);
+    let text = |real: usize| {
+        let row = (0..group.rows).map(move |j| i64::from(j >= real) * masked);
+        let row: Vec<i64> = row.collect();
+        row.repeat(heads * group.rows)
+    };
+    group.texts.iter().flat_map(|t| text(t.real)).collect()
 }
 
 /// Σ_k e_ik·v_k / Σ_k e_ik for every head: `e` as [`weigh`] gives it, `v` in [`LINEAR`]; the result in [`ACTIVATION`].

@@ -24,15 +24,8 @@ use super::formats::{
     ACTIVATION, ANSWER, LINEAR, MAIN, MAX_TOKENS, QUERY, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use super::layers::{self, Fused};
-use super::{RunError, attention, embed};
-
-/// What each party brings.
-pub enum Input {
-    /// The client: the token ids of every text.
-    Ids(Vec<Vec<u32>>),
-    /// The server: how many tokens each text has.
-    Lengths(Vec<usize>),
-}
+use super::pool::pool;
+use super::{Input, RunError, Terms, attention, embed};
 
 /// One party's share of a batch of texts: rows × width.
 pub struct Acts {
@@ -139,6 +132,8 @@ pub struct TwopcBackend {
     pub(super) ctx: Ctx,
     pub(super) he: HeContext,
     pub(super) layers: Arc<Layers>,
+    /// Of the pass under way.
+    terms: Terms,
     costs: Vec<SiteCost>,
     observer: Option<Observer>,
 }
@@ -150,6 +145,7 @@ impl TwopcBackend {
             ctx,
             he,
             layers,
+            terms: Terms::default(),
             costs: Vec::new(),
             observer: None,
         }
@@ -333,10 +329,11 @@ impl Backend for TwopcBackend {
     type Error = RunError;
 
     fn embed(&mut self, at: Site, x: Input, e: &Embedding) -> Result<Acts, RunError> {
-        let lengths: Vec<usize> = match &x {
-            Input::Ids(texts) => texts.iter().map(Vec::len).collect(),
-            Input::Lengths(lengths) => lengths.clone(),
-        };
+        if x.breaks_its_terms() {
+            return Err(RunError::WrongInput);
+        }
+        self.terms = x.terms();
+        let (lengths, rows) = (x.lengths(), x.rows());
         if lengths
             .iter()
             .any(|&m| m == 0 || m > MAX_TOKENS.min(e.positions))
@@ -348,7 +345,6 @@ impl Backend for TwopcBackend {
         }
         self.measure(at, |this| {
             let share = embed::lookup(this, x, e, &lengths)?;
-            let rows = Rows::unpadded(&lengths);
             Ok(Acts::new(share, super::formats::EMBEDDING, rows, e.width))
         })
     }
@@ -435,27 +431,22 @@ impl Backend for TwopcBackend {
     }
 
     fn pool(&mut self, at: Site, x: Acts, p: &Pool) -> Result<Acts, RunError> {
-        if *p != Pool::Mean {
-            return Err(unsupported(&at, "this pooling"));
-        }
         self.measure(at.clone(), |this| {
-            // The mean of y first: γ∘mean(y) + β is the mean of γ∘y + β.
-            let mut pooled = Vec::with_capacity(x.rows.texts().len());
-            for (block, _) in x.rows.blocks() {
-                let m = block.len();
-                let mut sum = Share::zero(MAIN, x.width);
-                for r in block {
-                    sum.add_assign(&x.share.slice(r * x.width..(r + 1) * x.width));
-                }
-                let factor = f64::from(1u32 << 16) / m as f64;
-                pooled.push(sum.mul_public(factor.round() as i64));
-            }
-            let mean = Share::concat(MAIN, &pooled.iter().collect::<Vec<_>>());
-            let mean = rescale(&mut this.ctx, &mean, 16, Sign::Bounded, MAIN)?;
-            let mut mean = Acts::new(mean, x.format, x.rows.pooled(), x.width);
-            mean.norm = x.norm;
-            let y = this.settled(&at, &mean)?;
-            Ok(Acts::new(y, LINEAR, mean.rows, mean.width))
+            // Before the norm's gain and offset: γ∘mean(y) + β is the mean of γ∘y + β.
+            let padded = this.terms.padded;
+            let y = pool(
+                &mut this.ctx,
+                &this.he,
+                &x.share,
+                &x.rows,
+                x.width,
+                *p,
+                padded,
+            )?;
+            let mut pooled = Acts::new(y, x.format, x.rows.pooled(), x.width);
+            pooled.norm = x.norm;
+            let y = this.settled(&at, &pooled)?;
+            Ok(Acts::new(y, LINEAR, pooled.rows, pooled.width))
         })
     }
 
@@ -494,7 +485,13 @@ impl Backend for TwopcBackend {
     fn weigh(&mut self, at: Site, s: Scores, w: Weigh, mask: &Mask) -> Result<Scores, RunError> {
         let (Weigh::Softmax, Mask::Full) = (w, *mask);
         self.measure(at, |this| {
-            let groups = attention::weigh(&mut this.ctx, &s.groups, &s.rows, s.heads.count)?;
+            let groups = attention::weigh(
+                &mut this.ctx,
+                &s.groups,
+                &s.rows,
+                s.heads.count,
+                this.terms.padded,
+            )?;
             Ok(Scores { groups, ..s })
         })
     }

@@ -12,9 +12,9 @@ use hushed_twopc::he::{
 };
 use hushed_twopc::share::Share;
 
-use super::RunError;
-use super::backend::{Input, TwopcBackend};
+use super::backend::TwopcBackend;
 use super::formats::{EMBEDDING, MAIN, TABLE_BITS};
+use super::{Input, RunError};
 
 /// Token vectors plus positions, in [`EMBEDDING`]: all texts' rows × width.
 pub fn lookup(
@@ -33,9 +33,9 @@ pub fn lookup(
         weight_bits: TABLE_BITS,
     };
     match (this.ctx.party(), x) {
-        (Party::Client, Input::Ids(texts)) => {
+        (Party::Client, Input::Texts(texts, _)) => {
             let mut hot = vec![0u64; rows * e.vocabulary];
-            for (row, &id) in texts.iter().flatten().enumerate() {
+            for (row, &id) in texts.iter().flat_map(|t| t.ids()).enumerate() {
                 let id = id as usize;
                 if id >= e.vocabulary {
                     return Err(ModelError::TokenOutOfRange {
@@ -48,7 +48,7 @@ pub fn lookup(
             let hot = Share::new(MAIN, hot);
             Ok(linear_client(&mut this.ctx, &this.he, &hot, &shape)?)
         }
-        (Party::Server, Input::Lengths(_)) => {
+        (Party::Server, Input::Lengths(..)) => {
             let table = this.layers.table(e)?;
             let y = linear_server_alone(&mut this.ctx, &this.he, MAIN, rows, &table)?;
             let mut words = y.into_words();

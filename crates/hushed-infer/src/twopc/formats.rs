@@ -24,6 +24,10 @@ pub const EMBEDDING: Format = Format::new(48, 24);
 pub const TABLE_BITS: u32 = 28;
 /// Queries and keys in the product that gives scores: 24 fraction bits and |score·log₂e| < 2^9.
 pub const QUERY: Format = Format::new(35, 12);
+/// What the client adds to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for every token, and any
+/// token may serve as padding, a masked score is at least 16 below its row's maximum, where the exponential is cut off, and a difference of
+/// two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in rows of [PAD].
+pub const MASKED: f64 = -512.0;
 /// Exponentials, at most 1.012, in the product with V.
 pub const WEIGHED: Format = Format::new(40, 13);
 /// V in that product: |v| < 2^4·2^f holds sums over 256 keys in 38 bits.
@@ -57,7 +61,9 @@ pub fn describe() -> String {
         show("inverse", INVERSE),
         show("answer", ANSWER),
         show("raw", RAW_ANSWER),
-        format!("weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS}"),
+        format!(
+            "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED}"
+        ),
         hushed_twopc::func::describe(),
         format!(
             "{:?} {:?}",

@@ -17,13 +17,17 @@ mod embed;
 mod establish;
 pub mod formats;
 mod groups;
+mod input;
 pub mod layers;
+mod pool;
 mod prepare;
 
 pub use answer::embeddings;
-pub(crate) use groups::groups;
-pub use backend::{Acts, Input, Layers, Scores, SiteCost, TwopcBackend};
+pub use backend::{Acts, Layers, Scores, SiteCost, TwopcBackend};
 pub use establish::agreement;
+pub(crate) use groups::groups;
+pub use input::{Input, Terms};
+pub(crate) use pool::{SHARE_FRAC, hidden_spec};
 
 use hushed_model::ModelError;
 use hushed_net::NetError;
@@ -47,9 +51,10 @@ pub enum RunError {
         /// What it asks for.
         what: &'static str,
     },
-    /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens.
+    /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens; or it has padding that was
+    /// not agreed on.
     #[error(
-        "the client gives token ids and the server their numbers; this party was given the other"
+        "the client gives token ids and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]
     WrongInput,
 }

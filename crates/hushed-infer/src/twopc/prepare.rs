@@ -51,7 +51,7 @@ mod tests {
     use hushed_twopc::ot::Correlations;
     use hushed_twopc::ot::ideal::IdealPair;
 
-    use super::super::{Input, Layers, TwopcBackend, embeddings};
+    use super::super::{Input, Layers, Terms, TwopcBackend, embeddings};
 
     #[test]
     fn a_run_asks_for_nothing_else() {
@@ -72,14 +72,19 @@ mod tests {
         };
         let (near, far) = memory_pair();
         let (near_ot, far_ot) = IdealPair::new();
-        let lengths = Input::Lengths(vec![ids.rows().total]);
+        let lengths = Input::Lengths(vec![ids.rows().total], Terms::default());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut server = backend(far, Box::new(far_ot), Arc::clone(&layers));
                 embeddings(&mut server, &model, lengths).unwrap();
             });
             let mut client = backend(near, Box::new(near_ot), Arc::default());
-            embeddings(&mut client, &shapes, Input::Ids(vec![ids.ids().to_vec()])).unwrap();
+            embeddings(
+                &mut client,
+                &shapes,
+                Input::Texts(vec![ids], Terms::default()),
+            )
+            .unwrap();
         });
         assert_eq!(layers.len(), before);
         assert!(Layers::default().prepare(&shapes).is_err());

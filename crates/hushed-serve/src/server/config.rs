@@ -69,6 +69,8 @@ pub struct ServerConfig {
     pub max_sessions: usize,
     /// Most tokens of a text, below the model's own limit.
     pub max_tokens: Option<usize>,
+    /// Most tokens of all texts of a pass together; a single text is bounded by `max_tokens` alone.
+    pub max_pass_tokens: usize,
     /// Most texts of a session.
     pub max_texts: usize,
     /// How long to wait for what.
@@ -88,6 +90,7 @@ impl ServerConfig {
             access: ClientAccess::Anyone,
             max_sessions: 4,
             max_tokens: None,
+            max_pass_tokens: 256,
             max_texts: 1000,
             deadlines: Deadlines::default(),
             metrics_listen: None,
@@ -98,6 +101,7 @@ impl ServerConfig {
         let limits = [
             ("the number of sessions", self.max_sessions),
             ("the number of tokens", self.max_tokens.unwrap_or(1)),
+            ("the number of tokens of a pass", self.max_pass_tokens),
             ("the number of texts", self.max_texts),
         ];
         match limits.into_iter().find(|(_, limit)| *limit == 0) {

@@ -51,6 +51,7 @@ struct Shared {
     plan: Digest,
     max_sessions: usize,
     max_tokens: usize,
+    max_pass_tokens: usize,
     max_texts: usize,
     deadlines: Deadlines,
     registry: Registry,
@@ -94,6 +95,7 @@ impl Server {
         let layers = Layers::default();
         layers.prepare(&model)?;
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
+        let max_tokens = max_tokens.min(model.public.max_tokens);
         Ok(Self {
             listener,
             metrics_listener,
@@ -101,7 +103,8 @@ impl Server {
             shared: Shared {
                 tls,
                 accepted,
-                max_tokens: max_tokens.min(model.public.max_tokens),
+                max_tokens,
+                max_pass_tokens: config.max_pass_tokens.max(max_tokens),
                 model,
                 layers: Arc::new(layers),
                 bundle,

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_infer::twopc::{Input, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Terms, TwopcBackend, embeddings};
 use hushed_net::{Expect, Party, Session, Stats};
 
 use super::Shared;
@@ -18,7 +18,7 @@ use crate::error::ServeError;
 use crate::metrics::Metrics;
 use crate::wire::{
     self, ABORT, ABORT_STOPPING, ANSWER, Answer, BUNDLE, CONFIRM, CONFIRM_BYTES, Confirm, HELLO,
-    Hello, MAX_GREETING, READY, REPLY, REQUEST, REQUEST_BYTES, Refusal, Reply, Request, Welcome,
+    Hello, MAX_GREETING, MAX_REQUEST, READY, REPLY, REQUEST, Refusal, Reply, Request, Welcome,
     WireFault,
 };
 
@@ -171,6 +171,7 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<()
         bundle: shared.bundle.hash(),
         bundle_bytes: narrow(shared.bundle.bytes().len()),
         max_tokens: narrow(shared.max_tokens),
+        max_pass_tokens: narrow(shared.max_pass_tokens),
         max_texts: narrow(shared.max_texts),
     };
     session.send_vec(REPLY, Reply::Welcome(welcome).encode())?;
@@ -223,7 +224,7 @@ fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Runs texts until the client has had enough.
+/// Runs passes until the client has had enough.
 fn texts(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -237,49 +238,57 @@ fn texts(
             return Err(Stop::Refuse(Refusal::Stopping));
         }
         session.set_limits(shared.deadlines.within(shared.deadlines.idle));
-        let request = session.recv(REQUEST, Expect::Exactly(REQUEST_BYTES))?;
+        let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
         let request = Request::decode(&request).map_err(|fault| malformed("request", fault))?;
-        let tokens = match request {
+        let (rows, terms) = match request {
             Request::End => return Ok(()),
-            Request::Embed { tokens } => tokens as usize,
+            Request::Embed { rows, padded } => (rows, Terms { padded }),
         };
-        if let Err(refusal) = allow(shared, entry, tokens, ended.texts) {
+        let rows: Vec<usize> = rows.into_iter().map(|r| r as usize).collect();
+        if let Err(refusal) = allow(shared, entry, &rows, ended.texts) {
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
         session.set_limits(shared.deadlines.within(shared.deadlines.text));
         session.send_vec(ANSWER, Answer::Go.encode())?;
         let (began, before) = (Instant::now(), session.stats());
-        embeddings(backend, &shared.model, Input::Lengths(vec![tokens]))?;
+        let (texts, tokens) = (rows.len(), rows.iter().sum());
+        embeddings(backend, &shared.model, Input::Lengths(rows, terms))?;
         let stats = backend.ctx().session.stats().since(&before);
         let spent = began.elapsed();
-        ended.texts += 1;
+        ended.texts += texts;
         ended.tokens += tokens;
-        shared.metrics.text(tokens, spent, &stats);
-        debug(entry, tokens, spent, &stats);
+        shared.metrics.pass(texts, tokens, spent, &stats);
+        debug(entry, texts, tokens, spent, &stats);
     }
 }
 
-fn debug(entry: &Entry<'_>, tokens: usize, spent: Duration, stats: &Stats) {
+fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {
     tracing::debug!(
         session = entry.number(),
+        texts,
         tokens,
         seconds = spent.as_secs_f64(),
         sent = stats.bytes_sent,
         received = stats.bytes_received,
         rounds = stats.rounds,
-        "text done"
+        "pass done"
     );
 }
 
-/// Whether a text of so many tokens may run now.
-fn allow(shared: &Shared, entry: &Entry<'_>, tokens: usize, done: usize) -> Result<(), Refusal> {
-    if tokens > shared.max_tokens {
+/// Whether texts of so many rows may run now.
+fn allow(shared: &Shared, entry: &Entry<'_>, rows: &[usize], done: usize) -> Result<(), Refusal> {
+    if rows.iter().any(|&r| r > shared.max_tokens) {
         return Err(Refusal::TooLong {
             limit: narrow(shared.max_tokens),
         });
     }
-    if done >= shared.max_texts {
+    if rows.iter().sum::<usize>() > shared.max_pass_tokens {
+        return Err(Refusal::PassTooLarge {
+            limit: narrow(shared.max_pass_tokens),
+        });
+    }
+    if done + rows.len() > shared.max_texts {
         return Err(Refusal::TooManyTexts {
             limit: narrow(shared.max_texts),
         });

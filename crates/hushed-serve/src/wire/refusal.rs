@@ -51,6 +51,12 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
+    /// The texts of a pass have more tokens together than it takes.
+    #[error("it takes passes of at most {limit} tokens; put fewer texts into one")]
+    PassTooLarge {
+        /// Its limit.
+        limit: u32,
+    },
     /// The session has had all its texts.
     #[error("it takes at most {limit} texts a session; start another session for the rest")]
     TooManyTexts {
@@ -87,6 +93,7 @@ impl Refusal {
             Self::TooLong { limit } => (7, limit, none),
             Self::TooManyTexts { limit } => (8, limit, none),
             Self::Stopping => (ABORT_STOPPING, 0, none),
+            Self::PassTooLarge { limit } => (10, limit, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -104,6 +111,7 @@ impl Refusal {
             7 => Self::TooLong { limit: number },
             8 => Self::TooManyTexts { limit: number },
             ABORT_STOPPING => Self::Stopping,
+            10 => Self::PassTooLarge { limit: number },
             code => Self::Unknown { code },
         }
     }

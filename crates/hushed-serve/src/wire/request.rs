@@ -1,0 +1,79 @@
+//! What a client asks for between passes: the public shape of the next texts.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use super::{Reader, WireFault};
+
+/// Most texts of one pass.
+pub const MAX_PASS_TEXTS: usize = 256;
+/// Most bytes of a request.
+pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
+
+const PADDED: u8 = 1;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The session is over.
+    End,
+    /// One pass over some texts.
+    Embed {
+        /// Rows of each: tokens, the special ones counted, and padding. From 1 to [`MAX_PASS_TEXTS`] numbers, none of them 0; public.
+        rows: Vec<u32>,
+        /// Whether some rows may be padding. The server never learns which.
+        padded: bool,
+    },
+}
+
+impl Request {
+    /// Its bytes, at most [`MAX_REQUEST`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::End => vec![0],
+            Self::Embed { rows, padded } => {
+                let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
+                let mut out = vec![1, if *padded { PADDED } else { 0 }];
+                out.extend_from_slice(&count.to_le_bytes());
+                rows.iter().for_each(|r| out.extend(r.to_le_bytes()));
+                out
+            }
+        }
+    }
+
+    /// The request that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let [tag] = reader.array("tag")?;
+        let request = match tag {
+            0 => Self::End,
+            1 => embed(&mut reader)?,
+            _ => return Err(WireFault::Undefined { field: "tag" }),
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+}
+
+fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
+    let [flags] = reader.array("flags")?;
+    if flags & !PADDED != 0 {
+        return Err(WireFault::Undefined { field: "flags" });
+    }
+    let count = usize::from(u16::from_le_bytes(reader.array("number of texts")?));
+    if !(1..=MAX_PASS_TEXTS).contains(&count) {
+        let field = "number of texts";
+        return Err(WireFault::Undefined { field });
+    }
+    let field = "number of tokens";
+    let row = |_| match u32::from_le_bytes(reader.array(field)?) {
+        0 => Err(WireFault::Undefined { field }),
+        rows => Ok(rows),
+    };
+    Ok(Request::Embed {
+        rows: (0..count).map(row).collect::<Result<_, _>>()?,
+        padded: flags & PADDED != 0,
+    })
+}
