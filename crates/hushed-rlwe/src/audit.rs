@@ -145,7 +145,7 @@ impl EvalKeys {
             // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.
             let secret = match spec.key {
                 KeyUse::ToSparse => SecretDistribution::Sparse,
-                KeyUse::Relin | KeyUse::Galois(_) | KeyUse::FromSparse => {
+                KeyUse::Relin | KeyUse::Galois(_) | KeyUse::FromSparse | KeyUse::Raised(_) => {
                     SecretDistribution::DenseTernaryKey
                 }
             };

@@ -441,6 +441,7 @@ fn line(spec: &KeySpec) -> [u8; LINE] {
         KeyUse::Galois(element) => (1, element as u32),
         KeyUse::ToSparse => (2, 0),
         KeyUse::FromSparse => (3, 0),
+        KeyUse::Raised(element) => (4, element as u32),
     };
     let [l0, l1] = (spec.limbs as u16).to_le_bytes();
     let [e0, e1, e2, e3] = element.to_le_bytes();
@@ -454,6 +455,7 @@ fn read_line([tag, special, l0, l1, e0, e1, e2, e3]: [u8; LINE]) -> Result<KeySp
         (1, element) => KeyUse::Galois(element),
         (2, 0) => KeyUse::ToSparse,
         (3, 0) => KeyUse::FromSparse,
+        (4, element) => KeyUse::Raised(element),
         _ => return Err(CodecError::Keys),
     };
     Ok(KeySpec {

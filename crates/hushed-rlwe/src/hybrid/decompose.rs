@@ -45,6 +45,9 @@ pub fn decompose(
         });
     }
     check_limbs(params, a, limbs)?;
+    if gadget.is_raised() {
+        return Err(RlweError::GadgetMismatch);
+    }
     let basis = params.basis();
     let coefficients = inverse(a);
     let ids = params.extended_ids_with(limbs, gadget.special());
@@ -85,6 +88,45 @@ pub fn decompose(
         gadget: gadget.clone(),
         limbs,
         digits,
+    })
+}
+
+/// `low`, residues modulo q_0 of coefficients, as the integers of (−q_0/2, q_0/2), under `limbs` ciphertext primes and the
+/// special ones of a raised gadget: ModRaise, and the only digit of the result.
+///
+/// # Errors
+/// [`RlweError::GadgetMismatch`] for another gadget; [`RlweError::LimbCount`], [`RlweError::Limbs`],
+/// [`RlweError::IncompatibleParameters`].
+pub fn decompose_raised(
+    params: &RlweParams,
+    gadget: &Gadget,
+    low: &RnsPoly<Coeff>,
+    limbs: usize,
+) -> Result<Decomposed, RlweError> {
+    if !gadget.is_raised() {
+        return Err(RlweError::GadgetMismatch);
+    }
+    if limbs == 0 || limbs > gadget.limbs() {
+        return Err(RlweError::LimbCount {
+            given: limbs,
+            available: gadget.limbs(),
+        });
+    }
+    check_limbs(params, low, 1)?;
+    let basis = params.basis();
+    let ids = params.extended_ids_with(limbs, gadget.special());
+    let mut digit = RnsPoly::scratch(basis, &ids);
+    let work: Vec<_> = digit.limbs_mut().collect();
+    work.into_par_iter().for_each(|(id, limb)| {
+        let plan = basis.plan(id);
+        plan.pointwise()
+            .lift_centred(limb, low.limb(0), basis.modulus(0));
+        plan.forward(limb);
+    });
+    Ok(Decomposed {
+        gadget: gadget.clone(),
+        limbs,
+        digits: vec![digit],
     })
 }
 

@@ -16,6 +16,8 @@ pub struct Gadget {
     limbs: usize,
     special: usize,
     digits: Vec<Range<usize>>,
+    /// The one digit is the integer itself, which is at most q_0/2.
+    raised: bool,
 }
 
 impl Gadget {
@@ -57,7 +59,35 @@ impl Gadget {
             limbs,
             special,
             digits,
+            raised: false,
         })
+    }
+
+    /// The gadget for polynomials that were raised from the modulus q_0 to `limbs` primes: as integers they are at most q_0/2,
+    /// so each is its own only digit, whatever the modulus.
+    ///
+    /// # Errors
+    /// As [`Gadget::new`], where of the primes only q_0 must not exceed 2·P.
+    pub fn raised(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
+        // The first prime alone decides.
+        let first = Self::new(params, 1, special)?;
+        if limbs == 0 || limbs > params.q_len() {
+            return Err(RlweError::LimbCount {
+                given: limbs,
+                available: params.q_len(),
+            });
+        }
+        Ok(Self {
+            limbs,
+            digits: vec![0..limbs],
+            raised: true,
+            ..first
+        })
+    }
+
+    /// Whether it is for polynomials raised from q_0.
+    pub fn is_raised(&self) -> bool {
+        self.raised
     }
 
     /// Most primes of a ciphertext.
@@ -93,6 +123,7 @@ impl Gadget {
         let p = product(&params.literal().p[..self.special]);
         let digits: f64 = self
             .digits_for(limbs)
+            .map(|digit| if self.raised { 0..1 } else { digit })
             .map(|digit| product(&params.q()[digit]) / (2.0 * p))
             .map(|ratio| ratio * ratio)
             .sum();

@@ -29,7 +29,7 @@ mod switch;
 mod tables;
 
 pub use codec::{EvalKeysReader, MAX_KEYS};
-pub use decompose::{Decomposed, decompose};
+pub use decompose::{Decomposed, decompose, decompose_raised};
 pub use gadget::Gadget;
 pub use key::SwitchKey;
 pub use plan::{EvalKeyPlan, KeySpec, KeyUse};

@@ -17,6 +17,9 @@ pub enum KeyUse {
     ToSparse,
     /// From the ephemeral sparse secret to s.
     FromSparse,
+    /// From the ephemeral sparse secret to s(X^(1/g)), the result to be permuted, for polynomials raised from q_0
+    /// ([`Gadget::raised`]): a rotation and the way back to s in one, with one digit.
+    Raised(usize),
 }
 
 /// One key: its use and its gadget.
@@ -56,6 +59,20 @@ impl EvalKeyPlan {
     pub fn encapsulation(&mut self, limbs: usize, special: usize) -> &mut Self {
         self.insert(KeyUse::ToSparse, 1, 1);
         self.insert(KeyUse::FromSparse, limbs, special)
+    }
+
+    /// Adds the key to the sparse secret, modulo q_0·p_0, and keys from it for X → X^g of raised polynomials, g in `elements`.
+    pub fn encapsulation_raised(
+        &mut self,
+        elements: impl IntoIterator<Item = usize>,
+        limbs: usize,
+        special: usize,
+    ) -> &mut Self {
+        self.insert(KeyUse::ToSparse, 1, 1);
+        for element in elements {
+            self.insert(KeyUse::Raised(element), limbs, special);
+        }
+        self
     }
 
     /// Adds a key; once is enough.
@@ -107,7 +124,9 @@ impl EvalKeyPlan {
         let (mut to_sparse, mut from_sparse) = (false, false);
         for spec in &self.keys {
             match spec.key {
-                KeyUse::Galois(element) if element % 2 == 0 || element >= 2 * params.n() => {
+                KeyUse::Galois(element) | KeyUse::Raised(element)
+                    if element % 2 == 0 || element >= 2 * params.n() =>
+                {
                     let n = params.n();
                     return Err(RlweError::NotAGaloisElement { element, n });
                 }
@@ -115,14 +134,17 @@ impl EvalKeyPlan {
                     return Err(RlweError::Encapsulation);
                 }
                 KeyUse::ToSparse => to_sparse = true,
-                KeyUse::FromSparse => from_sparse = true,
+                KeyUse::FromSparse | KeyUse::Raised(_) => from_sparse = true,
                 KeyUse::Galois(_) | KeyUse::Relin => {}
             }
         }
         if to_sparse != from_sparse {
             return Err(RlweError::Encapsulation);
         }
-        let gadget = |spec: &KeySpec| Gadget::new(params, spec.limbs, spec.special);
+        let gadget = |spec: &KeySpec| match spec.key {
+            KeyUse::Raised(_) => Gadget::raised(params, spec.limbs, spec.special),
+            _ => Gadget::new(params, spec.limbs, spec.special),
+        };
         self.keys.iter().map(gadget).collect()
     }
 }

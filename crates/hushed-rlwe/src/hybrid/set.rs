@@ -54,7 +54,13 @@ impl EvalKeys {
                 }
                 (KeyUse::ToSparse, Some(sparse)) => Ok(make(s, sparse.expose())),
                 (KeyUse::FromSparse, Some(sparse)) => Ok(make(sparse.expose(), s)),
-                (KeyUse::ToSparse | KeyUse::FromSparse, None) => Err(RlweError::Encapsulation),
+                (KeyUse::Raised(g), Some(sparse)) => {
+                    let turned = SecretPoly::new(s.automorphism(inverse(g, params.n())));
+                    Ok(make(sparse.expose(), turned.expose()))
+                }
+                (KeyUse::ToSparse | KeyUse::FromSparse | KeyUse::Raised(_), None) => {
+                    Err(RlweError::Encapsulation)
+                }
             }
         };
         let keys = plan

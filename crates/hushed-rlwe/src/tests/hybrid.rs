@@ -8,8 +8,8 @@ use num_bigint::{BigInt, Sign};
 use super::*;
 use crate::error::RlweError;
 use crate::hybrid::{
-    EvalKeyPlan, EvalKeys, Gadget, KeyUse, automorphism, decompose, inner_product,
-    inner_product_many, mod_down, mod_down_rescale, switch,
+    EvalKeyPlan, EvalKeys, Gadget, KeyUse, automorphism, decompose, decompose_raised,
+    inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
 };
 use crate::keys::SecretKey;
 use crate::noise::NoiseBound;
@@ -148,6 +148,46 @@ fn the_sparse_secret_is_passed_through() {
     // Sparse it is: the weight is that of the sampler, and no two keys are equal.
     let again = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
     assert_ne!(again.to_bytes(), keys.to_bytes());
+}
+
+#[test]
+fn raised_polynomials_come_back_rotated_with_one_digit() {
+    let params = params(8);
+    let mut rng = rng(3);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let mut plan = EvalKeyPlan::new();
+    plan.encapsulation_raised([1, 5], 6, 1);
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let to = keys.get(KeyUse::ToSparse, 1).unwrap();
+    let (b, a) = (random(&params, &[0], 1), random(&params, &[0], 2));
+    let mut phase = b.clone();
+    phase.mul_add_assign(&a, &sk.s().keep_limbs(&[0]));
+    let (add, a) = switch(&a, to).unwrap();
+    let mut b = b;
+    b.add_assign(&add);
+    for g in [1, 5] {
+        let key = keys.get(KeyUse::Raised(g), 6).unwrap();
+        assert_eq!(key.gadget(), &Gadget::raised(&params, 6, 1).unwrap());
+        for limbs in [6, 3] {
+            let low = a.clone().into_coeff();
+            let digits = decompose_raised(&params, key.gadget(), &low, limbs).unwrap();
+            let (sum, turned) = inner_product(&digits, key)
+                .unwrap()
+                .mod_down(&params)
+                .unwrap();
+            // Modulo q_0, where the raised b is b itself.
+            let mut sum = sum.keep_limbs(&[0]);
+            sum.add_assign(&b);
+            let result = (sum.automorphism(g), turned.keep_limbs(&[0]).automorphism(g));
+            let gadget = key.gadget();
+            let noise = gadget.noise(&params, limbs);
+            let bound = to.gadget().noise(&params, 1).add(&noise);
+            assert_within(&error(&sk, &result, &phase.automorphism(g)), &bound);
+        }
+        let long = random(&params, &[0, 1], 4);
+        assert!(decompose(&params, key.gadget(), &long).is_err());
+    }
+    assert!(decompose_raised(&params, to.gadget(), &a.into_coeff(), 1).is_err());
 }
 
 #[test]
