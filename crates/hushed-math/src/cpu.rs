@@ -2,13 +2,20 @@
 //!
 //! A kernel that uses an instruction set takes a token of it; only [`Cpu`] makes tokens, and only after detection. The
 //! environment variable `HUSHED_DENY_AVX512=1`, read once, denies every kernel on 512-bit registers, so that tests and
-//! reports can run the portable path on a machine that has more.
+//! reports can run the portable path on a machine that has more; `HUSHED_DENY_AMX=1` denies those on tiles only.
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
 
 use std::sync::OnceLock;
 
 /// Proof that AVX-512 F, DQ, VL, BW, IFMA and VBMI may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct HaveIfma(());
+
+/// Proof that AMX tiles of bytes may be used, the operating system having been asked for their state.
+#[derive(Clone, Copy, Debug)]
+pub struct HaveAmx(());
 
 /// Proof that VAES on 512-bit registers (with AVX-512 F, BW and AES-NI) may be used.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +29,7 @@ pub struct HaveAesni(());
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     ifma: Option<HaveIfma>,
+    amx: Option<HaveAmx>,
     vaes: Option<HaveVaes>,
     aesni: Option<HaveAesni>,
 }
@@ -31,10 +39,12 @@ impl Cpu {
     pub fn get() -> Cpu {
         static CPU: OnceLock<Cpu> = OnceLock::new();
         *CPU.get_or_init(|| {
-            let denied = std::env::var_os("HUSHED_DENY_AVX512").is_some_and(|value| value == "1");
+            let denied = |name| std::env::var_os(name).is_some_and(|value| value == "1");
             let found = Cpu::detect();
-            if denied {
+            if denied("HUSHED_DENY_AVX512") {
                 found.without_avx512()
+            } else if denied("HUSHED_DENY_AMX") {
+                found.without_amx()
             } else {
                 found
             }
@@ -45,6 +55,7 @@ impl Cpu {
     pub const fn portable() -> Cpu {
         Cpu {
             ifma: None,
+            amx: None,
             vaes: None,
             aesni: None,
         }
@@ -54,6 +65,7 @@ impl Cpu {
     pub fn without_avx512(self) -> Cpu {
         Cpu {
             ifma: None,
+            amx: None,
             vaes: None,
             ..self
         }
@@ -62,6 +74,16 @@ impl Cpu {
     /// Token for the 52-bit multiply-add kernels.
     pub fn ifma(self) -> Option<HaveIfma> {
         self.ifma
+    }
+
+    /// This processor with the kernels on tiles denied.
+    pub fn without_amx(self) -> Cpu {
+        Cpu { amx: None, ..self }
+    }
+
+    /// Token for the kernels on tiles of bytes; there is then one for IFMA too.
+    pub fn amx(self) -> Option<HaveAmx> {
+        self.amx
     }
 
     /// Token for the four-block AES kernels.
@@ -91,6 +113,9 @@ impl Cpu {
         if here.aesni.is_some() {
             all.push(here.without_avx512());
         }
+        if here.amx.is_some() {
+            all.push(here.without_amx());
+        }
         if here.ifma.is_some() || here.vaes.is_some() {
             all.push(here);
         } else {
@@ -108,9 +133,11 @@ impl Cpu {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512ifma")
             && is_x86_feature_detected!("avx512vbmi");
+        let amx = ifma && amx::permitted();
         let vaes = avx512 && aesni && is_x86_feature_detected!("vaes");
         Cpu {
             ifma: ifma.then_some(HaveIfma(())),
+            amx: amx.then_some(HaveAmx(())),
             vaes: vaes.then_some(HaveVaes(())),
             aesni: aesni.then_some(HaveAesni(())),
         }

@@ -23,7 +23,7 @@ mod words;
 pub use automorphism::Automorphism;
 pub use convert::BaseConverter;
 pub use error::MathError;
-pub use kernels::{GemmMethod, GemmScratch, LimbGemm, PackedWeights, Pointwise};
+pub use kernels::{GemmMethod, GemmScratch, LimbGemm, PackedWeights, Pointwise, digits_limit};
 pub use modulus::Modulus;
 pub use ntt::NttPlan;
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};

@@ -4,12 +4,14 @@
 //! secrets of who computes: each takes part in every product in the same way, whatever its value. There is no test for
 //! zero or sign, no list of indices, and running times depend on shapes alone.
 //!
-//! Two methods, both exact, chosen by the *declared* width of the weights:
+//! Three methods, all exact, chosen by the *declared* limit of the weights:
 //!
 //! * [`Method::Full`]: weights as residues below q, products as two sums, of low and of high halves of 52 bits;
-//! * [`Method::Narrow`]: signed weights of b bits with (2^b − 1)·q < 2^52, ternary ones (b = 2) above all. Offset by 2^(b−1)
-//!   they are not negative, a product fits the low half, and 2^(b−1)·Σ_i x[i][c], the same for all outputs, is taken off
-//!   again. One multiply-add a term, where masks for zero and sign take two instructions (an AND-XOR and an addition).
+//! * [`Method::Narrow`]: weights of at most l in size with 2l·q ≤ 2^52, ternary ones (l = 1) above all. Offset by l they are
+//!   not negative, a product fits the low half, and l·Σ_i x[i][c], the same for all outputs, is taken off again. One
+//!   multiply-add a term, where masks for zero and sign take two instructions (an AND-XOR and an addition);
+//! * [`Method::Planes`], where the processor multiplies tiles of bytes: weights as signed digits and residues as digits in
+//!   base 256, each pair of digits a product of byte matrices (`ifma/planes.rs`).
 //!
 //! The work is cut into chunks of at most [`TERMS`] columns, which bounds the sums, and tiles of words, which keeps the
 //! inputs of a tile in the second-level cache while every row passes over them.
@@ -25,11 +27,25 @@ use crate::modulus::Modulus;
 use crate::words::Words;
 use zeroize::Zeroize;
 
+/// Largest limit of the weights of `count` signed digits: 127·(256^count − 1)/255.
+pub const fn digits_limit(count: u32) -> u64 {
+    let mut limit = 0;
+    let mut digit = 0;
+    while digit < count {
+        limit = limit << 8 | 127;
+        digit += 1;
+    }
+    limit
+}
+
 /// Terms of a sum between reductions. Low halves, below 2^52 each, and one residue stay below 2^63.
 pub(crate) const TERMS: usize = 1024;
 
 /// Rows of a panel: outputs whose sums are in registers together.
 pub(crate) const ROWS: usize = 6;
+
+/// Chunks begin at a multiple of this many columns: those of one tile of bytes.
+pub(crate) const DEPTH: usize = 64;
 
 /// Words of inputs in a tile: half a megabyte, half of the smaller second-level caches.
 const TILE: usize = 1 << 16;
@@ -44,6 +60,8 @@ pub enum Method {
     Full,
     /// Small integers, offset to be positive: one multiply-add a term.
     Narrow,
+    /// Digits of bytes, this many a weight: as many products of byte tiles as digits of a weight times those of a residue.
+    Planes(usize),
 }
 
 /// Products of matrices with limbs modulo one q, with the kernel chosen at construction.
@@ -51,18 +69,20 @@ pub struct LimbGemm {
     modulus: Modulus,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Gemm>,
+    #[cfg(target_arch = "x86_64")]
+    planes: Option<ifma::Planes>,
 }
 
-/// A matrix of weights under one modulus, in the kernel's order: panels of [`ROWS`] rows, in a panel column by column.
+/// A matrix of weights under one modulus, in the kernel's order.
 pub struct PackedWeights {
     modulus: Modulus,
     rows: usize,
     columns: usize,
     method: Method,
-    /// ⌈rows/ROWS⌉·columns·ROWS words, zero-padded below: residues of f·w, or w + `offset`.
+    /// Panels of [`ROWS`] rows, zero-padded below, in a panel column by column: residues of f·w, or w + `limit`. Or tiles.
     words: Words,
-    /// 2^(b−1) of the narrow method.
-    offset: u64,
+    /// Largest size of a weight.
+    limit: u64,
     /// f, where it is not in the words already.
     factor: u64,
 }
@@ -94,6 +114,11 @@ impl LimbGemm {
         LimbGemm {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Gemm::new(token, &modulus)),
+            #[cfg(target_arch = "x86_64")]
+            planes: cpu
+                .amx()
+                .zip(cpu.ifma())
+                .map(|(amx, ifma)| ifma::Planes::new(amx, ifma, &modulus)),
             modulus,
         }
     }
@@ -103,60 +128,67 @@ impl LimbGemm {
         &self.modulus
     }
 
-    /// Prepares `weights` (rows × columns, row after row), signed integers of `bits` bits, for products f·w·x with
+    /// Prepares `weights` (rows × columns, row after row), integers of [−`limit`, `limit`], for products f·w·x with
     /// f = `factor` in [0, q). Constant time in the weights.
     ///
     /// # Panics
-    /// If the number of weights is not rows·columns, if `bits` is not in 2..=64, if f ≥ q, or if a weight is outside
-    /// [−2^(bits−1), 2^(bits−1)).
+    /// If the number of weights is not rows·columns, if the limit is 0 or not below 2^63, if f ≥ q, or if a weight is beyond
+    /// the limit.
     pub fn pack(
         &self,
         weights: &[i64],
         rows: usize,
         columns: usize,
-        bits: u32,
+        limit: u64,
         factor: u64,
     ) -> PackedWeights {
         assert_eq!(weights.len(), rows * columns, "rows times columns");
-        assert!((2..=64).contains(&bits), "signed weights of 2 to 64 bits");
+        assert!((1..1 << 63).contains(&limit), "a limit of 1 to 63 bits");
         assert!(factor < self.modulus.value(), "a factor below q");
         let beyond = weights
             .iter()
-            .fold(0, |bad, &w| bad | (w >> (bits - 1)) ^ (w >> 63));
-        assert!(beyond == 0, "weights of at most {bits} bits");
-        let method = if bits + self.modulus.bits() <= 52 {
-            Method::Narrow
-        } else {
-            Method::Full
-        };
-        let mut packed = PackedWeights {
+            .fold(0, |bad, w| bad | limit.wrapping_sub(w.unsigned_abs()) >> 63);
+        assert!(beyond == 0, "weights of at most {limit}");
+        let (method, words) = self.arrange(weights, rows, columns, limit, factor);
+        PackedWeights {
             modulus: self.modulus,
             rows,
             columns,
             method,
-            words: Words::zero(rows.div_ceil(ROWS) * ROWS * columns),
-            offset: 1 << (bits - 1),
+            words,
+            limit,
             factor,
-        };
-        let panels = packed.words.chunks_exact_mut((ROWS * columns).max(1));
-        for (panel, rows) in panels.zip(weights.chunks((ROWS * columns).max(1))) {
-            for (r, row) in rows.chunks_exact(columns).enumerate() {
-                for (word, &w) in panel[r..].iter_mut().step_by(ROWS).zip(row) {
-                    *word = match method {
-                        Method::Full => self.modulus.mul(self.modulus.reduce_signed(w), factor),
-                        Method::Narrow => w.wrapping_add(1 << (bits - 1)) as u64,
-                    };
-                }
-            }
         }
-        packed
+    }
+
+    fn arrange(
+        &self,
+        weights: &[i64],
+        rows: usize,
+        columns: usize,
+        limit: u64,
+        factor: u64,
+    ) -> (Method, Words) {
+        let q = &self.modulus;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(planes) = &self.planes {
+            let (digits, tiles) = planes.arrange(weights, rows, columns, limit);
+            return (Method::Planes(digits), tiles);
+        }
+        if u128::from(limit) * u128::from(q.value()) <= 1 << 51 {
+            let offset = |w: i64| w.wrapping_add(limit as i64) as u64;
+            (Method::Narrow, panels(weights, rows, columns, offset))
+        } else {
+            let residue = |w| q.mul(q.reduce_signed(w), factor);
+            (Method::Full, panels(weights, rows, columns, residue))
+        }
     }
 
     /// out[o][c] ← out[o][c] + f·Σ_i w[o][i]·x[i][c] mod q, all residues in [0, q).
     ///
     /// # Panics
     /// If there are not as many inputs as the weights have columns and outputs as they have rows, if their lengths differ,
-    /// or if the weights were packed under another modulus.
+    /// or if the weights were packed under another modulus or for a processor that this one is not.
     pub fn multiply_add(
         &self,
         weights: &PackedWeights,
@@ -165,6 +197,8 @@ impl LimbGemm {
         scratch: &mut GemmScratch,
     ) {
         assert_eq!(weights.modulus, self.modulus, "weights under this modulus");
+        let tiles = matches!(weights.method, Method::Planes(_));
+        assert!(!tiles || self.has_tiles(), "weights packed for this kernel");
         assert_eq!(x.len(), weights.columns, "an input a column");
         assert_eq!(out.len(), weights.rows, "an output a row");
         let length = out.first().map_or(0, |out| out.len());
@@ -177,6 +211,7 @@ impl LimbGemm {
         }
         // Chunks of nearly equal size, so that none is too short to pay for its reductions.
         let terms = x.len().div_ceil(x.len().div_ceil(TERMS));
+        let terms = terms.next_multiple_of(DEPTH);
         let tile = (TILE / terms / GROUP * GROUP).max(GROUP);
         for start in (0..x.len()).step_by(terms) {
             let x = &x[start..(start + terms).min(x.len())];
@@ -191,6 +226,13 @@ impl LimbGemm {
         }
     }
 
+    fn has_tiles(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.planes.is_some();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     fn tile(
         &self,
         chunk: &Chunk,
@@ -200,6 +242,10 @@ impl LimbGemm {
         length: usize,
         scratch: &mut GemmScratch,
     ) {
+        #[cfg(target_arch = "x86_64")]
+        if let (Some(planes), Method::Planes(_)) = (&self.planes, chunk.method()) {
+            return planes.tile(chunk, x, out, at, length, scratch);
+        }
         #[cfg(target_arch = "x86_64")]
         if let Some(gemm) = &self.ifma {
             return gemm.tile(chunk, x, out, at, length, scratch);
@@ -226,6 +272,20 @@ impl PackedWeights {
     }
 }
 
+/// The words of all weights in panels.
+fn panels(weights: &[i64], rows: usize, columns: usize, word: impl Fn(i64) -> u64) -> Words {
+    let mut words = Words::zero(rows.div_ceil(ROWS) * ROWS * columns);
+    let size = (ROWS * columns).max(1);
+    for (panel, rows) in words.chunks_exact_mut(size).zip(weights.chunks(size)) {
+        for (r, row) in rows.chunks_exact(columns).enumerate() {
+            for (to, &w) in panel[r..].iter_mut().step_by(ROWS).zip(row) {
+                *to = word(w);
+            }
+        }
+    }
+    words
+}
+
 impl Chunk<'_> {
     /// The words of panel `p` in this chunk: ROWS for each column.
     pub(crate) fn panel(&self, p: usize) -> &[u64] {
@@ -233,12 +293,25 @@ impl Chunk<'_> {
         &self.weights.words[first..first + self.terms * ROWS]
     }
 
+    /// The words of everything.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.weights.words
+    }
+
+    /// Columns of the matrix.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn columns(&self) -> usize {
+        self.weights.columns
+    }
+
     pub(crate) fn method(&self) -> Method {
         self.weights.method
     }
 
-    pub(crate) fn offset(&self) -> u64 {
-        self.weights.offset
+    /// Largest size of a weight, and the offset of the narrow method.
+    pub(crate) fn limit(&self) -> u64 {
+        self.weights.limit
     }
 
     pub(crate) fn factor(&self) -> u64 {

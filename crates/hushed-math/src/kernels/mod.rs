@@ -11,7 +11,7 @@ pub(crate) mod ifma;
 mod pointwise;
 pub(crate) mod portable;
 
-pub use gemm::{GemmScratch, LimbGemm, Method as GemmMethod, PackedWeights};
+pub use gemm::{GemmScratch, LimbGemm, Method as GemmMethod, PackedWeights, digits_limit};
 pub use pointwise::Pointwise;
 
 #[cfg(test)]

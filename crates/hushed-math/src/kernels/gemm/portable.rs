@@ -24,6 +24,7 @@ pub(super) fn tile(
                 let weights = chunk.panel(p)[r..].iter().step_by(ROWS);
                 let out = &mut out[range.clone()];
                 match chunk.method() {
+                    Method::Planes(_) => unreachable!("tiles have a kernel of their own"),
                     Method::Full => full(modulus, weights, &x, out),
                     Method::Narrow => narrow(modulus, chunk, weights, &x, &corrections, out),
                 }
@@ -70,7 +71,7 @@ fn narrow<'a>(
     }
 }
 
-/// −offset·Σ_i x[i][c] mod q.
+/// −limit·Σ_i x[i][c] mod q.
 fn corrections(modulus: &Modulus, chunk: &Chunk, x: &[&[u64]]) -> [u64; BLOCK] {
     let mut sums = [0; BLOCK];
     for x in x {
@@ -78,6 +79,6 @@ fn corrections(modulus: &Modulus, chunk: &Chunk, x: &[&[u64]]) -> [u64; BLOCK] {
             *sum += x; // below 1024·2^50
         }
     }
-    let minus = modulus.neg(modulus.reduce(chunk.offset()));
+    let minus = modulus.neg(modulus.reduce(chunk.limit()));
     sums.map(|sum| modulus.mul(minus, modulus.reduce(sum)))
 }

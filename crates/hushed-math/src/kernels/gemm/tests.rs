@@ -1,9 +1,23 @@
 //! Products of matrices: 128-bit sums ← portable ← vector kernels, exact, for shapes around every block.
 
-use super::{GemmScratch, LimbGemm, Method, TERMS};
+use super::{GemmScratch, LimbGemm, Method, TERMS, digits_limit};
 use crate::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::rng::SecretRng;
+
+/// Limits of the weights of one to five digits and one more, of small ones, and of words.
+const LIMITS: [u64; 10] = [
+    1,
+    127,
+    128,
+    600,
+    digits_limit(2),
+    digits_limit(3),
+    digits_limit(3) + 1,
+    digits_limit(4) + 1,
+    1 << 41,
+    (1 << 63) - 1,
+];
 
 /// Values of [0, q), extremes among them.
 fn residues(length: usize, q: u64, rng: &mut SecretRng) -> Vec<u64> {
@@ -16,21 +30,22 @@ fn residues(length: usize, q: u64, rng: &mut SecretRng) -> Vec<u64> {
         .collect()
 }
 
-/// Signed values of `bits` bits, extremes among them.
-fn signed(length: usize, bits: u32, rng: &mut SecretRng) -> Vec<i64> {
+/// Values of [−limit, limit], extremes among them.
+fn signed(length: usize, limit: u64, rng: &mut SecretRng) -> Vec<i64> {
+    let limit = limit as i64;
     (0..length)
         .map(|_| match rng.next_u64() % 4 {
-            0 => i64::MIN >> (64 - bits),
-            1 => i64::MAX >> (64 - bits),
+            0 => -limit,
+            1 => limit,
             2 => 0,
-            _ => rng.next_u64() as i64 >> (64 - bits),
+            _ => rng.next_u64() as i64 % limit,
         })
         .collect()
 }
 
 struct Case {
     q: u64,
-    bits: u32,
+    limit: u64,
     factor: u64,
     rows: usize,
     columns: usize,
@@ -41,13 +56,13 @@ impl Case {
     fn check(&self, rng: &mut SecretRng) -> Vec<Method> {
         let Case {
             q,
-            bits,
+            limit,
             factor,
             rows,
             columns,
             length,
         } = *self;
-        let weights = signed(rows * columns, bits, rng);
+        let weights = signed(rows * columns, limit, rng);
         let x: Vec<Vec<u64>> = (0..columns).map(|_| residues(length, q, rng)).collect();
         let before: Vec<Vec<u64>> = (0..rows).map(|_| residues(length, q, rng)).collect();
         let wide = i128::from(q);
@@ -69,7 +84,7 @@ impl Case {
         let mut methods = Vec::new();
         for cpu in Cpu::variants() {
             let gemm = LimbGemm::with_cpu(modulus, cpu);
-            let packed = gemm.pack(&weights, rows, columns, bits, factor);
+            let packed = gemm.pack(&weights, rows, columns, limit, factor);
             assert_eq!((packed.rows(), packed.columns()), (rows, columns));
             methods.push(packed.method());
             let mut out = before.clone();
@@ -78,7 +93,7 @@ impl Case {
             gemm.multiply_add(&packed, &x, &mut strips, &mut GemmScratch::new());
             assert!(
                 out == expected,
-                "q = {q}, {bits} bits, {rows} by {columns}, {length} words, {}",
+                "q = {q}, limit {limit}, {rows} by {columns}, {length} words, {}",
                 cpu.kernel_name()
             );
         }
@@ -101,12 +116,12 @@ fn products_equal_wide_integers_for_shapes_around_the_blocks() {
         .enumerate()
     {
         for length in [1, 8, 15, 16, 31, 33, 72] {
-            for bits in [2, 8, 10, 24, 42, 63, 64] {
-                let q = moduli[(number + length + bits as usize) % moduli.len()];
+            for limit in LIMITS {
+                let q = moduli[(number + length + limit.count_ones() as usize) % moduli.len()];
                 let factor = rng.next_u64() % q;
                 Case {
                     q,
-                    bits,
+                    limit,
                     factor,
                     rows,
                     columns,
@@ -119,12 +134,12 @@ fn products_equal_wide_integers_for_shapes_around_the_blocks() {
 }
 
 #[test]
-fn ternary_weights_are_narrow_under_every_modulus() {
+fn ternary_weights_take_one_product_under_every_modulus() {
     let mut rng = SecretRng::insecure_from_seed(2);
     for q in [3, (1 << 41) - 21, (1 << 50) - 27, (1 << 50) - 1] {
         let case = Case {
             q,
-            bits: 2,
+            limit: 1,
             factor: 1,
             rows: 9,
             columns: 40,
@@ -133,7 +148,7 @@ fn ternary_weights_are_narrow_under_every_modulus() {
         assert!(
             case.check(&mut rng)
                 .iter()
-                .all(|&method| method == Method::Narrow),
+                .all(|method| matches!(method, Method::Narrow | Method::Planes(1))),
             "q = {q}"
         );
     }
@@ -143,17 +158,19 @@ fn ternary_weights_are_narrow_under_every_modulus() {
 #[test]
 fn sums_at_the_bound_do_not_overflow() {
     for cpu in Cpu::variants() {
-        for (q, bits) in [
-            ((1 << 50) - 27, 64),
-            ((1 << 50) - 27, 2),
-            ((1 << 40) - 87, 12),
-            ((1 << 41) - 21, 11),
+        for (q, limit) in [
+            ((1 << 50) - 27, (1 << 63) - 1),
+            ((1 << 50) - 27, (1 << 50) - 29),
+            ((1 << 50) - 27, 127),
+            ((1 << 50) - 27, 1),
+            ((1 << 40) - 87, 1 << 11),
+            ((1 << 40) - 87, digits_limit(3)),
         ] {
             let modulus = Modulus::new(q).unwrap();
             let gemm = LimbGemm::with_cpu(modulus, cpu);
             for columns in [TERMS, TERMS + 1, 3 * TERMS + 1] {
-                for weight in [-1, i64::MAX >> (64 - bits), i64::MIN >> (64 - bits)] {
-                    let packed = gemm.pack(&vec![weight; columns], 1, columns, bits, q - 1);
+                for weight in [-1, limit as i64, -(limit as i64)] {
+                    let packed = gemm.pack(&vec![weight; columns], 1, columns, limit, q - 1);
                     let x = vec![q - 1; 8];
                     let mut out = x.clone();
                     gemm.multiply_add(
@@ -173,7 +190,7 @@ fn sums_at_the_bound_do_not_overflow() {
 }
 
 #[test]
-#[should_panic(expected = "weights of at most 8 bits")]
+#[should_panic(expected = "weights of at most 127")]
 fn wider_weights_than_declared_are_refused() {
-    LimbGemm::new(Modulus::new(257).unwrap()).pack(&[0, 128], 1, 2, 8, 1);
+    LimbGemm::new(Modulus::new(257).unwrap()).pack(&[0, 128], 1, 2, 127, 1);
 }

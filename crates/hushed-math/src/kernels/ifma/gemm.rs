@@ -62,6 +62,7 @@ impl Gemm {
         // SAFETY: the token of `new` proves the instruction sets; the assertions bound every slice.
         unsafe {
             match chunk.method() {
+                Method::Planes(_) => unreachable!("tiles have a kernel of their own"),
                 Method::Full => {
                     gather::<FULL>(words, x, at, length);
                     let tile = Tile {
@@ -89,7 +90,7 @@ impl Gemm {
 }
 
 /// Lanes `from ..` of a register that are words of a slice of `length`.
-fn ends(length: usize, from: usize) -> __mmask8 {
+pub(super) fn ends(length: usize, from: usize) -> __mmask8 {
     match length.saturating_sub(from) {
         left @ 0..8 => (1 << left) - 1,
         _ => 0xff,
@@ -120,12 +121,12 @@ unsafe fn gather<const V: usize>(words: &mut [u64], x: &[&[u64]], at: usize, len
     }
 }
 
-/// For each word −offset·Σ_i x[i] mod q: where the sums of the narrow method begin.
+/// For each word −limit·Σ_i x[i] mod q: where the sums of the narrow method begin.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn corrections(gemm: &Gemm, chunk: &Chunk, words: &[u64], begin: &mut [u64]) {
     const WIDTH: usize = 8 * NARROW;
     let wide = Wide::new(&gemm.limb);
-    let minus = gemm.modulus.neg(gemm.modulus.reduce(chunk.offset()));
+    let minus = gemm.modulus.neg(gemm.modulus.reduce(chunk.limit()));
     let minus = factor(minus, &gemm.modulus);
     let groups = words.chunks_exact(WIDTH * chunk.terms);
     for (group, begin) in groups.zip(begin.chunks_exact_mut(WIDTH)) {
