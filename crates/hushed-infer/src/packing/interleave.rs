@@ -1,0 +1,77 @@
+//! Interleaved batching (MOAI, §5, equation 2): entry t of text r lies in slot t·B + r, B = slots / rows.
+//!
+//! A rotation by j·B then rotates every text's vector by j (lemma 5.1), without the second rotation and the two masks that vectors
+//! lying one after the other would need.
+
+use super::PackingError;
+
+/// How many rows a text has, and how many texts share a vector of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interleave {
+    slots: usize,
+    rows: usize,
+}
+
+impl Interleave {
+    /// `rows` rows of each text in `slots` slots.
+    ///
+    /// # Errors
+    /// [`PackingError::Rows`] unless both are powers of two and `rows` ≤ `slots`.
+    pub fn new(slots: usize, rows: usize) -> Result<Interleave, PackingError> {
+        if slots.is_power_of_two() && rows.is_power_of_two() && rows <= slots {
+            Ok(Interleave { slots, rows })
+        } else {
+            Err(PackingError::Rows { rows, slots })
+        }
+    }
+
+    /// Slots of a vector.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Rows of a text, m.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Texts that share a vector, B.
+    pub fn texts(&self) -> usize {
+        self.slots / self.rows
+    }
+
+    /// The slot of row `row` of text `text`.
+    pub fn slot(&self, text: usize, row: usize) -> usize {
+        row * self.texts() + text
+    }
+
+    /// The rotation of the slots that rotates every text's vector by `rows` rows, `rows` taken modulo m.
+    pub fn rotation(&self, rows: usize) -> usize {
+        (rows % self.rows) * self.texts()
+    }
+
+    /// One vector of slots out of `entry(text, row)`, zero where there is no text.
+    pub fn vector(&self, texts: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+        let mut slots = vec![0.0; self.slots];
+        for (row, block) in slots.chunks_exact_mut(self.texts()).enumerate() {
+            for (text, slot) in block.iter_mut().enumerate().take(texts) {
+                *slot = entry(text, row);
+            }
+        }
+        slots
+    }
+
+    /// That `texts` texts fit.
+    pub(super) fn check(&self, texts: usize) -> Result<(), PackingError> {
+        let room = self.texts();
+        if texts <= room {
+            return Ok(());
+        }
+        Err(PackingError::TooMany {
+            texts,
+            room,
+            slots: self.slots,
+            rows: self.rows,
+        })
+    }
+}
