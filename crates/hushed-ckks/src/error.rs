@@ -4,6 +4,8 @@ use hushed_math::MathError;
 use hushed_rlwe::{CodecError, ParamsError, RlweError};
 use thiserror::Error;
 
+use crate::poly::PolyError;
+use crate::lintrans::LinTransError;
 use crate::scale::Scale;
 
 /// Why a parameter literal was refused.
@@ -178,6 +180,12 @@ pub enum CkksError {
         /// The operation.
         operation: &'static str,
     },
+    /// A polynomial, an iteration or its range refused.
+    #[error(transparent)]
+    Poly(#[from] PolyError),
+    /// A linear map refused its matrix or its input.
+    #[error(transparent)]
+    LinTrans(#[from] LinTransError),
     /// Keys, ciphertexts or key switching refused.
     #[error(transparent)]
     Rlwe(#[from] RlweError),

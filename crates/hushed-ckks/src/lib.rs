@@ -11,6 +11,7 @@ pub mod lintrans;
 pub mod noise;
 pub mod params;
 pub mod plaintext;
+pub mod poly;
 pub mod scale;
 
 pub use ciphertext::Ciphertext;

@@ -1,0 +1,226 @@
+//! What polynomial evaluation needs of whoever computes: products, multiples, sums that are rescaled once.
+
+use hushed_math::MathError;
+use thiserror::Error;
+
+use crate::scale::Scale;
+
+/// A factor of a product in two parts: the integers are multiplied by `integer`, and the message is read as `value` times
+/// itself. The second costs nothing: a message m at scale s is also the message c·m at scale s/c.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weight {
+    /// Factor of the integers, not 0.
+    pub integer: i64,
+    /// Factor of the message; of the sign of `integer`.
+    pub value: f64,
+}
+
+impl Weight {
+    /// The product as it is.
+    pub const ONE: Self = Self {
+        integer: 1,
+        value: 1.0,
+    };
+
+    /// The weight for `value` times a product whose scale is `product`, with the integer that brings the result nearest to the
+    /// scale `wanted`. Integers only multiply, so a scale above the one wanted stays above it.
+    pub fn towards(value: f64, product: Scale, wanted: Scale) -> Self {
+        let factor = wanted.over(product).value() * value.abs();
+        // 2^40 is more than any two primes below 2^50 can ask for where the operands carry a message at all.
+        let integer = factor.round().clamp(1.0, (1u64 << 40) as f64) as i64;
+        Self {
+            integer: if value < 0.0 { -integer } else { integer },
+            value,
+        }
+    }
+
+    /// The scale at which a product of scale `product` has this weight.
+    ///
+    /// # Errors
+    /// [`PolyError::Scale`] if that is no scale.
+    pub fn scale(self, product: Scale) -> Result<Scale, PolyError> {
+        scale(product.value() * self.integer as f64 / self.value)
+    }
+}
+
+/// Arithmetic on vectors, encrypted or not, each with a number of primes and a scale.
+///
+/// A level is one rescale; the implementation says how many primes it drops, so that a chain may give some levels two small primes
+/// instead of one.
+pub trait Arithmetic {
+    /// A vector.
+    type Value: Clone;
+    /// A sum of products and multiples at one level and scale, not yet relinearised or rescaled.
+    type Sum;
+    /// What can go wrong.
+    type Error: From<PolyError>;
+
+    /// Primes of a vector.
+    fn limbs(&self, x: &Self::Value) -> usize;
+
+    /// Scale of a vector.
+    fn scale(&self, x: &Self::Value) -> Scale;
+
+    /// Prime number `index` of the chain.
+    fn prime(&self, index: usize) -> u64;
+
+    /// How many primes a rescale drops from a vector of `limbs` primes.
+    fn level_primes(&self, limbs: usize) -> usize {
+        let _ = limbs;
+        1
+    }
+
+    /// The empty sum, over the first `limbs` primes, at `scale`.
+    fn sum(&self, limbs: usize, scale: Scale) -> Result<Self::Sum, Self::Error>;
+
+    /// Adds a·b with a weight; operands with more primes are cut to those of the sum.
+    ///
+    /// # Errors
+    /// Unless scale(a)·scale(b)·integer/value is the scale of the sum, or if an operand has fewer primes.
+    fn add_product(
+        &self,
+        sum: &mut Self::Sum,
+        a: &Self::Value,
+        b: &Self::Value,
+        weight: Weight,
+    ) -> Result<(), Self::Error>;
+
+    /// Adds `factor`·x: the factor is encoded at the scale that is missing.
+    ///
+    /// # Errors
+    /// If `x` has fewer primes than the sum.
+    fn add_multiple(
+        &self,
+        sum: &mut Self::Sum,
+        x: &Self::Value,
+        factor: f64,
+    ) -> Result<(), Self::Error>;
+
+    /// Relinearises, if there were products, and rescales by one level.
+    ///
+    /// # Errors
+    /// If there are no primes to drop.
+    fn finish(&self, sum: Self::Sum) -> Result<Self::Value, Self::Error>;
+
+    /// x + c in every slot.
+    fn add_constant(&self, x: Self::Value, c: f64) -> Result<Self::Value, Self::Error>;
+
+    /// The same integers, read as the message `factor`·x: the scale is divided by it.
+    ///
+    /// # Errors
+    /// If `factor` is not positive and finite.
+    fn read_as(&self, x: Self::Value, factor: f64) -> Result<Self::Value, Self::Error>;
+}
+
+/// Why a polynomial or an iteration was refused.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum PolyError {
+    /// A degree that makes no sense here.
+    #[error("degree {degree}: 1 to {limit} possible")]
+    Degree {
+        /// The degree.
+        degree: usize,
+        /// The largest.
+        limit: usize,
+    },
+    /// Coefficients that are not finite, or that a declared parity excludes.
+    #[error("coefficient {index} is {value}: not finite, or excluded by the declared parity")]
+    Coefficient {
+        /// Which.
+        index: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// An interval that is empty, not finite, or outside of what the method can do.
+    #[error("the range [{low}, {high}] is empty or outside of what this method converges on")]
+    Range {
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+    },
+    /// Another parameter out of its range.
+    #[error("{name} = {value}: {low} to {high} possible")]
+    Parameter {
+        /// Which.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+        /// Least.
+        low: f64,
+        /// Greatest.
+        high: f64,
+    },
+    /// Polynomials evaluated together must share basis and interval; there must be at least one.
+    #[error(
+        "polynomials on one input need one basis and one interval, and at least one polynomial"
+    )]
+    MixedBases,
+    /// Too few primes for the depth.
+    #[error(
+        "{needed} levels needed, but an operand of {limbs} primes has {available}; bootstrap it first, or start at a higher level"
+    )]
+    LevelsTooFew {
+        /// Levels that the evaluation needs.
+        needed: usize,
+        /// Levels that there are.
+        available: usize,
+        /// Primes of the operand.
+        limbs: usize,
+    },
+    /// Scales that are added and differ.
+    #[error("scales {left} and {right} do not match")]
+    ScaleMismatch {
+        /// Scale of the sum.
+        left: Scale,
+        /// Scale of the term.
+        right: Scale,
+    },
+    /// A factor would be encoded with too few bits.
+    #[error(
+        "a factor would be encoded at 2^{log2:.1}, too coarse: ask for a scale nearer to the primes, or bring the input's nearer to them"
+    )]
+    ScaleTooSmall {
+        /// log2 of the scale of the factor.
+        log2: f64,
+    },
+    /// A scale that is not positive and finite.
+    #[error("a scale is a positive finite number, not {value}")]
+    InvalidScale {
+        /// The number.
+        value: f64,
+    },
+    /// A message that would wrap around the modulus.
+    #[error("a message of 2^{bits:.1} at {limbs} primes of 2^{room:.1} in all wraps around")]
+    Overflow {
+        /// log2 of message times scale.
+        bits: f64,
+        /// Primes.
+        limbs: usize,
+        /// log2 of half their product.
+        room: f64,
+    },
+    /// The fit was refused.
+    #[error(transparent)]
+    Fit(#[from] MathError),
+}
+
+/// A computed scale.
+pub(crate) fn scale(value: f64) -> Result<Scale, PolyError> {
+    Scale::new(value).map_err(|_| PolyError::InvalidScale { value })
+}
+
+/// A factor with fewer bits than this would lose the message: 2^-20 is the coarsest that any of the functions asks for.
+const LEAST_FACTOR_BITS: f64 = 20.0;
+
+/// The scale at which a factor is encoded that brings a message from `from` to `to`.
+pub(crate) fn factor_scale(to: Scale, from: Scale) -> Result<f64, PolyError> {
+    let factor = to.over(from);
+    if factor.log2() < LEAST_FACTOR_BITS {
+        return Err(PolyError::ScaleTooSmall {
+            log2: factor.log2(),
+        });
+    }
+    Ok(factor.value())
+}

@@ -1,0 +1,346 @@
+//! EvalMod: the modular reduction of bootstrapping, as a polynomial of u/q0.
+//!
+//! After ModRaise a coefficient is u = m + q0·I, with |I| < K, and CoeffsToSlots brings x = u/q0 = I + m/q0 into the slots. Wanted is
+//! m, and m/q0 is small: sin(2πx) = sin(2π·m/q0) ≈ 2π·m/q0. With r doublings (Han and Ki, CT-RSA 2020; Bossuat, Mouchet,
+//! Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021):
+//!
+//! ```text
+//! c_0 = P(x) ≈ cos(2π(x − 1/4)/2^r),   c_(i+1) = 2·c_i² − 1,   c_r = cos(2π(x − 1/4)) = sin(2πx)
+//! ```
+//!
+//! *Input.* The slot of the input is x/K', K' = K − 3/4 + w ([`EvalMod::input_scaling`]): with the shift by 1/4, which costs nothing,
+//! the interval is [−1, 1] in t = (x − 1/4)/K', and the cosine is even in t. The even polynomial of degree 30 costs 9 products and
+//! 8 relinearisations on 5 levels; the 3 doublings cost one square and one level each: 11 relinearisations, 8 levels.
+//!
+//! *Fit.* Only x within w of an integer occur, w = 2^-9 unless said otherwise, so the fit is a best one over those pieces of |x − 1/4|
+//! alone, and the weight of an error at x is what the doublings make of it: |d c_r/d c_0| = 2^r·|sin 2^r θ|/|sin θ|,
+//! θ = 2π(x − 1/4)/2^r. Degree 30, K = 16, r = 3: error of the sine 2^-32.4, 25 bits below a message at ratio 2^10.
+//!
+//! *Errors*, in units of the message at full range, ratio ρ = q0/scale = 2^10, so that the sine is 2π/ρ = 2^-7.35:
+//! * the cubic term, (2π/ρ)²/6 = 2^-17.3 of the message at its bound. With [`Gain::Balanced`] the sine is multiplied by 1 + 3/4 of that, which
+//!   leaves a quarter of it, ±2^-19.3, at the bound and at half of it. An arcsine ([`EvalModLiteral::arcsine`]) removes it
+//!   for 2 levels (degree 3) or 3 (degree 5, 7);
+//! * rescaling errors, of deviation 2^13.4 in each part at N = 2^16, carried with scales of 2·q: on t they count
+//!   2πK' = 2^6.6; on T_2(t), the first square, 2πK'²/(4|x − 1/4|), because T_2 is flat at 0: 2^10.5 where I = 0, on T_4 a quarter of it, and so on;
+//!   on P, 2^r/|sin θ| ≤ 2^5.4. With primes of 50 bits the first square therefore decides: 2^(13.4 − 51 + 10.5 + 7.35) = 2^-19.7
+//!   at I = 0, a fourth of all slots. A chain whose second EvalMod level has 10 bits more (two primes of 30, see
+//!   [`EvalMod::input_scale`]) removes that.
+//!
+//! *Output.* The message m/scale, at the scale asked for ([`EvalMod::output_scaling`] is its ratio to the sine, applied by reading the
+//! same integers at another scale): the target scales of the doublings are worked out backwards.
+
+use std::f64::consts::PI;
+
+use hushed_math::fit::{minimax, minimax_over};
+
+use super::arithmetic::{Arithmetic, PolyError, Weight, scale};
+use super::chebyshev::{Parity, Polynomial};
+use super::paterson::evaluate;
+use super::schedule::{Cost, Ladder, Schedule};
+use crate::scale::Scale;
+
+/// How the sine is scaled to the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gain {
+    /// Exact slope at 0: least error for messages much smaller than the bound.
+    Tangent,
+    /// Least greatest error up to the bound: a quarter of the cubic term instead of all of it.
+    Balanced,
+}
+
+/// An EvalMod as written down; [`EvalMod::new`] checks it and fits its polynomials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EvalModLiteral {
+    /// K: |u/q0| < K. Default: 16, for an ephemeral secret of weight 32.
+    pub range: u32,
+    /// Degree of the cosine's polynomial in t, even. Default: 30.
+    pub degree: usize,
+    /// r. Default: 3.
+    pub doublings: u32,
+    /// ρ = q0/scale of the message. Default: 2^10.
+    pub ratio: f64,
+    /// Largest |real or imaginary part| of a coefficient of the message, in its units. Default: 1.
+    pub bound: f64,
+    /// Degree of the arcsine: 1 for none (default), 3, 5 or 7.
+    pub arcsine: usize,
+    /// How the sine is scaled; with an arcsine the gain is in its fit. Default: balanced.
+    pub gain: Gain,
+}
+
+impl Default for EvalModLiteral {
+    fn default() -> Self {
+        Self {
+            range: 16,
+            degree: 30,
+            doublings: 3,
+            ratio: 1024.0,
+            bound: 1.0,
+            arcsine: 1,
+            gain: Gain::Balanced,
+        }
+    }
+}
+
+/// What an EvalMod reaches and costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EvalModReport {
+    /// Greatest error of the polynomial and its doublings, in units of the message.
+    pub cosine_error: f64,
+    /// Greatest error of the sine (or arcsine) as a line, in units of the message.
+    pub sine_error: f64,
+    /// Products, relinearisations, levels.
+    pub cost: Cost,
+}
+
+/// The modular reduction, fitted.
+#[derive(Debug, Clone)]
+pub struct EvalMod {
+    literal: EvalModLiteral,
+    /// In t = (x − 1/4)/K', even.
+    cosine: Polynomial,
+    /// In the sine, odd; it returns the message divided by `output_scaling`.
+    arcsine: Option<Polynomial>,
+    /// K'.
+    reach: f64,
+    /// Message over sine, or over the arcsine's value.
+    output: f64,
+    report: EvalModReport,
+}
+
+impl EvalMod {
+    /// Fits the polynomials and measures their errors.
+    ///
+    /// # Errors
+    /// [`PolyError::Parameter`], [`PolyError::Fit`].
+    pub fn new(literal: EvalModLiteral) -> Result<Self, PolyError> {
+        check(&literal)?;
+        // Of the message; half as much again for messages that grew a little, and at least 2^-9 as the header says.
+        let width = (1.5 * literal.bound / literal.ratio).max(2f64.powi(-9));
+        let reach = f64::from(literal.range) - 0.75 + width;
+        let cosine = fit_cosine(&literal, reach, width)?;
+        let (arcsine, output, sine_error) = fit_arcsine(&literal)?;
+        let mut cost = Schedule::new(&[&cosine]).cost();
+        let squares = literal.doublings as usize;
+        cost.products += squares;
+        cost.relinearisations += squares;
+        cost.depth += squares;
+        if let Some(arcsine) = &arcsine {
+            let more = Schedule::new(&[arcsine]).cost();
+            cost.products += more.products;
+            cost.relinearisations += more.relinearisations;
+            cost.multiples += more.multiples;
+            cost.depth += more.depth;
+        }
+        let mut this = Self {
+            literal,
+            cosine,
+            arcsine,
+            reach,
+            output,
+            report: EvalModReport {
+                cosine_error: 0.0,
+                sine_error,
+                cost,
+            },
+        };
+        this.report.cosine_error = this.measure_cosine();
+        Ok(this)
+    }
+
+    /// What CoeffsToSlots must multiply x = u/q0 by: 1/K'.
+    pub fn input_scaling(&self) -> f64 {
+        1.0 / self.reach
+    }
+
+    /// The message over what the last product returns: about ρ/2π for the sine. [`EvalMod::evaluate`] applies it.
+    pub fn output_scaling(&self) -> f64 {
+        self.output
+    }
+
+    /// Levels that it uses.
+    pub fn levels(&self) -> usize {
+        self.report.cost.depth
+    }
+
+    /// Errors and cost.
+    pub fn report(&self) -> EvalModReport {
+        self.report
+    }
+
+    /// As written down.
+    pub fn literal(&self) -> &EvalModLiteral {
+        &self.literal
+    }
+
+    /// The scale that the input should have over `limbs` primes: the one from which squares land on scales that reproduce themselves.
+    /// With equal primes that is 2·q; a second level with more bits lets the first square carry half as many more, and
+    /// the input a quarter.
+    ///
+    /// # Errors
+    /// [`PolyError::LevelsTooFew`].
+    pub fn input_scale<A: Arithmetic>(&self, ar: &A, limbs: usize) -> Result<Scale, PolyError> {
+        let ladder = Ladder::new(ar, limbs, self.cosine.depth())?;
+        scale(ladder.power_scales(2.0)[0])
+    }
+
+    /// The message of each slot, at the scale `target`, for an input with slots x/K' and small imaginary parts; `levels()` levels
+    /// below it.
+    ///
+    /// # Errors
+    /// Too few levels, scales far from the primes, or what the arithmetic refuses.
+    pub fn evaluate<A: Arithmetic>(
+        &self,
+        ar: &A,
+        x: &A::Value,
+        target: Scale,
+    ) -> Result<A::Value, A::Error> {
+        let ladder = Ladder::new(ar, ar.limbs(x), self.levels())?;
+        let squares = self.literal.doublings as usize;
+        let first = self.cosine.depth();
+        // Scales of c_r, …, c_0: the last is such that the message comes out at the target.
+        let last = match self.arcsine {
+            None => target.value() * self.output,
+            Some(_) => 2.0 * ladder.divisor(first + squares),
+        };
+        let mut at = last;
+        for i in (0..squares).rev() {
+            at = (at * 2.0 * ladder.divisor(first + i)).sqrt();
+        }
+        let t = ar.add_constant(x.clone(), -0.25 / self.reach)?;
+        let mut c = evaluate(ar, &t, &self.cosine, scale(at)?)?;
+        for _ in 0..squares {
+            c = double_angle(ar, &c)?;
+        }
+        let Some(arcsine) = &self.arcsine else {
+            return ar.read_as(c, self.output);
+        };
+        let value = evaluate(ar, &c, arcsine, scale(target.value() * self.output)?)?;
+        ar.read_as(value, self.output)
+    }
+
+    /// What `evaluate` returns for one x = u/q0 without rescaling errors, in units of the message.
+    pub fn eval(&self, x: f64) -> f64 {
+        let mut c = self.cosine.eval((x - 0.25) / self.reach);
+        for _ in 0..self.literal.doublings {
+            c = 2.0 * c * c - 1.0;
+        }
+        self.output * self.arcsine.as_ref().map_or(c, |arcsine| arcsine.eval(c))
+    }
+
+    /// Against the sine itself, over all pieces.
+    fn measure_cosine(&self) -> f64 {
+        let width = self.literal.bound / self.literal.ratio;
+        let last = self.literal.range as i32 - 1;
+        let mut greatest = 0.0_f64;
+        for i in -last..=last {
+            for step in -32..=32 {
+                let offset = width * f64::from(step) / 32.0;
+                let sine = (2.0 * PI * offset).sin();
+                let exact = self
+                    .arcsine
+                    .as_ref()
+                    .map_or(sine, |arcsine| arcsine.eval(sine));
+                let error = self.eval(f64::from(i) + offset) - self.output * exact;
+                greatest = greatest.max(error.abs());
+            }
+        }
+        greatest
+    }
+}
+
+/// 2c² − 1, the 2 taken from the scale.
+fn double_angle<A: Arithmetic>(ar: &A, c: &A::Value) -> Result<A::Value, A::Error> {
+    let weight = Weight {
+        integer: 1,
+        value: 2.0,
+    };
+    let product = ar.scale(c).times(ar.scale(c));
+    let mut sum = ar.sum(ar.limbs(c), weight.scale(product)?)?;
+    ar.add_product(&mut sum, c, c, weight)?;
+    let square = ar.finish(sum)?;
+    ar.add_constant(square, -1.0)
+}
+
+fn check(literal: &EvalModLiteral) -> Result<(), PolyError> {
+    let within = |name, value: f64, low: f64, high: f64| {
+        if (low..=high).contains(&value) {
+            Ok(())
+        } else {
+            Err(PolyError::Parameter {
+                name,
+                value,
+                low,
+                high,
+            })
+        }
+    };
+    within("range", f64::from(literal.range), 2.0, 64.0)?;
+    within("degree", literal.degree as f64, 4.0, 62.0)?;
+    // An odd degree is the even one below it, at the same price.
+    within("degree modulo 2", (literal.degree % 2) as f64, 0.0, 0.0)?;
+    within("doublings", f64::from(literal.doublings), 1.0, 6.0)?;
+    within("ratio", literal.ratio, 16.0, (1u64 << 30) as f64)?;
+    // Messages further than 1/8 from an integer are no approximation of their sine.
+    within(
+        "bound",
+        literal.bound,
+        literal.ratio * 1e-9,
+        literal.ratio / 8.0,
+    )?;
+    within("arcsine", literal.arcsine as f64, 1.0, 7.0)?;
+    within("arcsine modulo 2", (literal.arcsine % 2) as f64, 1.0, 1.0)
+}
+
+/// The cosine as a polynomial of y = T_2(t), fitted over the images of the pieces, then written in t.
+fn fit_cosine(literal: &EvalModLiteral, reach: f64, width: f64) -> Result<Polynomial, PolyError> {
+    let turns = f64::from(1u32 << literal.doublings);
+    let distance = |y: f64| reach * ((1.0 + y) / 2.0).max(0.0).sqrt();
+    let cosine = |y: f64| (2.0 * PI * distance(y) / turns).cos();
+    // sin(2^r·θ) is near ±1 on every piece.
+    let weight = |y: f64| turns / (2.0 * PI * distance(y) / turns).sin().abs();
+    let image = |d: f64| (2.0 * (d / reach).powi(2) - 1.0).clamp(-1.0, 1.0);
+    // |I − 1/4|, ascending, for |I| < K: 1/4, 3/4, 5/4, …
+    let pieces: Vec<(f64, f64)> = (0..2 * literal.range - 1)
+        .map(|i| 0.25 + f64::from(i) / 2.0)
+        .map(|centre| (image(centre - width), image(centre + width)))
+        .collect();
+    let fit = minimax_over(cosine, weight, literal.degree / 2, (-1.0, 1.0), &pieces)?;
+    // T_k(T_2(t)) = T_2k(t).
+    let mut coeffs = vec![0.0; literal.degree + 1];
+    for (k, &c) in fit.chebyshev.iter().enumerate() {
+        coeffs[2 * k] = c;
+    }
+    Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Even)
+}
+
+/// The odd polynomial of the sine, if any; message over its value; and the greatest error in units of the message.
+fn fit_arcsine(literal: &EvalModLiteral) -> Result<(Option<Polynomial>, f64, f64), PolyError> {
+    let angle = 2.0 * PI * literal.bound / literal.ratio;
+    if literal.arcsine == 1 {
+        let gain = match literal.gain {
+            Gain::Tangent => 1.0,
+            Gain::Balanced => 1.0 + angle * angle / 8.0,
+        };
+        let output = gain * literal.ratio / (2.0 * PI);
+        let error = |v: f64| (output * (2.0 * PI * v / literal.ratio).sin() - v).abs();
+        let greatest = (0..=256)
+            .map(|i| error(literal.bound * f64::from(i) / 256.0))
+            .fold(0.0, f64::max);
+        return Ok((None, output, greatest));
+    }
+    // arcsin(s)/s as a polynomial of s², least greatest error of the product with s.
+    let (low, high) = (angle.sin().powi(2) * 1e-6, angle.sin().powi(2));
+    let ratio = |z: f64| z.sqrt().asin() / z.sqrt();
+    let fit = minimax(ratio, f64::sqrt, literal.arcsine / 2, low, high)?;
+    let mut coeffs = vec![0.0; literal.arcsine + 1];
+    for (k, &c) in fit.monomial.iter().enumerate() {
+        coeffs[2 * k + 1] = c;
+    }
+    let output = literal.ratio / (2.0 * PI);
+    let arcsine = Polynomial::monomial(coeffs)?.with_parity(Parity::Odd)?;
+    Ok((Some(arcsine), output, fit.max_weighted_error * output))
+}
+
+#[cfg(test)]
+#[path = "eval_mod_tests.rs"]
+mod tests;
