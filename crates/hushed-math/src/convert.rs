@@ -5,7 +5,7 @@
 
 use crate::cpu::Cpu;
 use crate::error::MathError;
-use crate::kernels::convert::{Plan, portable};
+use crate::kernels::convert::{Plan, combine, portable, prepare};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::ifma;
 use crate::rns::RnsBasis;
@@ -92,6 +92,47 @@ impl BaseConverter {
         }
         portable(&self.plan, src, out);
     }
+
+    /// What conversions from one set of primes to several others share: the terms of their sums, one row a prime and the
+    /// quotients in one more. The first rows hold the residues, as in [`BaseConverter::convert`], and are overwritten. Any of
+    /// the conversions may make them. They are as secret as the residues.
+    ///
+    /// # Panics
+    /// If there is not one row a prime converted from and one more, or their lengths differ.
+    pub fn prepare(&self, terms: &mut [&mut [u64]]) {
+        assert_eq!(terms.len(), self.sources() + 1, "a row a prime, and one");
+        let length = terms[0].len();
+        let same = terms.iter().all(|x| x.len() == length);
+        assert!(same, "slices of one length");
+        #[cfg(target_arch = "x86_64")]
+        if let Some(kernel) = &self.ifma
+            && length.is_multiple_of(8)
+        {
+            return kernel.prepare(terms);
+        }
+        prepare(&self.plan, terms);
+    }
+
+    /// What [`BaseConverter::convert`] computes, from the terms that [`BaseConverter::prepare`] made.
+    ///
+    /// # Panics
+    /// If there are not as many slices as primes, and one more in `terms`, or their lengths differ.
+    pub fn combine(&self, terms: &[&[u64]], out: &mut [&mut [u64]]) {
+        assert!(
+            terms.len() == self.sources() + 1 && out.len() == self.targets(),
+            "one slice a prime, and the quotients"
+        );
+        let length = terms[0].len();
+        let same = terms.iter().all(|x| x.len() == length) && out.iter().all(|x| x.len() == length);
+        assert!(same, "slices of one length");
+        #[cfg(target_arch = "x86_64")]
+        if let Some(kernel) = &self.ifma
+            && length.is_multiple_of(8)
+        {
+            return kernel.combine(terms, out);
+        }
+        combine(&self.plan, terms, out);
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +214,21 @@ mod tests {
                         out.iter_mut().map(Vec::as_mut_slice).collect();
                     converter.convert(&source, &mut slices);
                     assert!(out == expected, "{from:?} to {to:?}, {length} coefficients");
+                    // In two steps.
+                    let mut terms: Vec<Vec<u64>> = source.iter().map(|x| x.to_vec()).collect();
+                    terms.push(vec![u64::MAX; length]);
+                    let mut rows: Vec<&mut [u64]> =
+                        terms.iter_mut().map(Vec::as_mut_slice).collect();
+                    converter.prepare(&mut rows);
+                    let rows: Vec<&[u64]> = terms.iter().map(Vec::as_slice).collect();
+                    let mut again = vec![vec![u64::MAX; length]; to.len()];
+                    let mut slices: Vec<&mut [u64]> =
+                        again.iter_mut().map(Vec::as_mut_slice).collect();
+                    converter.combine(&rows, &mut slices);
+                    assert!(
+                        again == expected,
+                        "{from:?} to {to:?}, {length} coefficients"
+                    );
                 }
             }
         }

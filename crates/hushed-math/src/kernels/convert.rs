@@ -75,30 +75,52 @@ const STRIP: usize = 128;
 /// [`crate::BaseConverter::convert`] on slices of one length.
 pub(crate) fn portable(plan: &Plan, src: &[&[u64]], out: &mut [&mut [u64]]) {
     let length = src[0].len();
-    let mut y = Zeroizing::new(vec![[0_u64; STRIP]; plan.sources.len() + 1]);
+    let mut terms = Zeroizing::new(vec![[0_u64; STRIP]; plan.sources.len() + 1]);
     for start in (0..length).step_by(STRIP) {
         let end = length.min(start + STRIP);
-        if let Some((v, y)) = y.split_last_mut() {
-            v.fill(plan.rounding());
-            for ((y, source), x) in y.iter_mut().zip(&plan.sources).zip(src) {
-                let (f, shoup) = (&source.modulus, source.modulus.shoup(source.inverse));
-                for ((y, v), &x) in y.iter_mut().zip(v.iter_mut()).zip(&x[start..end]) {
-                    let lazy = f.mul_shoup_lazy(x, source.inverse, shoup);
-                    *y = crate::modulus::csub(lazy, f.value());
-                    *v += ((u128::from(*y) * u128::from(source.ratio)) >> f.bits()) as u64;
-                }
-            }
-            v.iter_mut().for_each(|v| *v >>= POINT);
+        let mut rows: Vec<&mut [u64]> = terms
+            .iter_mut()
+            .map(|row| &mut row[..end - start])
+            .collect();
+        for (row, x) in rows.iter_mut().zip(src) {
+            row.copy_from_slice(&x[start..end]);
         }
-        for (target, out) in plan.targets.iter().zip(out.iter_mut()) {
+        prepare(plan, &mut rows);
+        let rows: Vec<&[u64]> = rows.iter().map(|row| &**row).collect();
+        let mut out: Vec<&mut [u64]> = out.iter_mut().map(|out| &mut out[start..end]).collect();
+        combine(plan, &rows, &mut out);
+    }
+}
+
+/// The y_i in the place of the x_i, then the quotients v.
+pub(crate) fn prepare(plan: &Plan, terms: &mut [&mut [u64]]) {
+    let Some((v, y)) = terms.split_last_mut() else {
+        return;
+    };
+    v.fill(plan.rounding());
+    for (y, source) in y.iter_mut().zip(&plan.sources) {
+        let (f, shoup) = (&source.modulus, source.modulus.shoup(source.inverse));
+        for (y, v) in y.iter_mut().zip(v.iter_mut()) {
+            let lazy = f.mul_shoup_lazy(*y, source.inverse, shoup);
+            *y = crate::modulus::csub(lazy, f.value());
+            *v += ((u128::from(*y) * u128::from(source.ratio)) >> f.bits()) as u64;
+        }
+    }
+    v.iter_mut().for_each(|v| *v >>= POINT);
+}
+
+/// Σ terms·factors for each target.
+pub(crate) fn combine(plan: &Plan, terms: &[&[u64]], out: &mut [&mut [u64]]) {
+    for (target, out) in plan.targets.iter().zip(out.iter_mut()) {
+        for (start, out) in (0..).step_by(STRIP).zip(out.chunks_mut(STRIP)) {
             // At most 129 terms below 2^100.
             let mut sums = [0_u128; STRIP];
-            for (y, &factor) in y.iter().zip(&target.factors) {
-                for (sum, &y) in sums.iter_mut().zip(y) {
+            for (y, &factor) in terms.iter().zip(&target.factors) {
+                for (sum, &y) in sums.iter_mut().zip(&y[start..start + out.len()]) {
                     *sum += u128::from(y) * u128::from(factor);
                 }
             }
-            for (out, &sum) in out[start..end].iter_mut().zip(&sums) {
+            for (out, &sum) in out.iter_mut().zip(&sums) {
                 *out = target.modulus.reduce_u128(sum);
             }
         }

@@ -88,49 +88,86 @@ impl Converter {
         assert!(src.len() == self.sources.len() && out.len() == self.targets.len());
         assert!(src.iter().all(|x| x.len() == length) && out.iter().all(|x| x.len() == length));
         let mut terms = Words::zero((self.sources.len() + 1) * STRIP);
+        let rows: Vec<*mut u64> = terms
+            .chunks_exact_mut(STRIP)
+            .map(<[u64]>::as_mut_ptr)
+            .collect();
+        let src: Vec<*const u64> = src.iter().map(|x| x.as_ptr()).collect();
         for start in (0..length).step_by(STRIP) {
             let strip = STRIP.min(length - start);
             // SAFETY: the token of `new` proves the instruction sets; all slices have words start .. start + strip, and
             // `terms` has STRIP words for each source and the quotient.
             unsafe {
-                self.prepare(src, start, strip, terms.as_mut_ptr());
-                for (target, out) in self.targets.iter().zip(out.iter_mut()) {
-                    let out = out.as_mut_ptr().add(start);
-                    let mut at = 0;
-                    while at + 8 * WIDTH <= strip {
-                        self.sum::<WIDTH>(target, terms.as_ptr().add(at), out.add(at));
-                        at += 8 * WIDTH;
-                    }
-                    while at < strip {
-                        self.sum::<1>(target, terms.as_ptr().add(at), out.add(at));
-                        at += 8;
-                    }
-                }
+                self.prepare_strip(&src, start, strip, &rows, 0);
+                self.combine_strip(&rows, 0, strip, out, start);
             }
         }
         terms.zeroize();
     }
 
-    /// Row i of `terms`: the y_i of a strip; the last row: the quotients.
+    /// As the portable kernel; the length of the slices is a multiple of 8.
+    pub(crate) fn prepare(&self, terms: &mut [&mut [u64]]) {
+        let length = terms[0].len();
+        assert!(length.is_multiple_of(8), "whole registers");
+        assert!(terms.len() == self.sources.len() + 1);
+        assert!(terms.iter().all(|x| x.len() == length));
+        let rows: Vec<*mut u64> = terms.iter_mut().map(|row| row.as_mut_ptr()).collect();
+        let src: Vec<*const u64> = rows[..self.sources.len()]
+            .iter()
+            .map(|row| row.cast_const())
+            .collect();
+        for start in (0..length).step_by(STRIP) {
+            let strip = STRIP.min(length - start);
+            // SAFETY: the token of `new` proves the instruction sets; all slices have words start .. start + strip, and
+            // a word is read before it is written.
+            unsafe { self.prepare_strip(&src, start, strip, &rows, start) };
+        }
+    }
+
+    /// As the portable kernel; the length of the slices is a multiple of 8.
+    pub(crate) fn combine(&self, terms: &[&[u64]], out: &mut [&mut [u64]]) {
+        let length = terms[0].len();
+        assert!(length.is_multiple_of(8), "whole registers");
+        assert!(terms.len() == self.sources.len() + 1 && out.len() == self.targets.len());
+        assert!(terms.iter().all(|x| x.len() == length) && out.iter().all(|x| x.len() == length));
+        // Only read.
+        let rows: Vec<*mut u64> = terms.iter().map(|row| row.as_ptr().cast_mut()).collect();
+        for start in (0..length).step_by(STRIP) {
+            let strip = STRIP.min(length - start);
+            // SAFETY: the token of `new` proves the instruction sets; all slices have words start .. start + strip.
+            unsafe { self.combine_strip(&rows, start, strip, out, start) };
+        }
+    }
+
+    /// Row i of `rows`, from word `to` on: the y_i of a strip; the last row: the quotients.
     ///
     /// # Safety
-    /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip, `terms` STRIP words a row.
+    /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip, each of `rows` words to .. to +
+    /// strip, to be written, a row for each source and one more, in the
+    /// place of `src` or apart from it.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn prepare(&self, src: &[&[u64]], start: usize, strip: usize, terms: *mut u64) {
+    unsafe fn prepare_strip(
+        &self,
+        src: &[*const u64],
+        start: usize,
+        strip: usize,
+        rows: &[*mut u64],
+        to: usize,
+    ) {
         // SAFETY: by the contract of this function.
         unsafe {
-            let quotients = terms.add(self.sources.len() * STRIP);
+            let quotients = rows[self.sources.len()].add(to);
             for at in (0..strip).step_by(8) {
                 store(quotients.add(at), splat(self.rounding));
             }
-            for (i, (source, x)) in self.sources.iter().zip(src).enumerate() {
+            for ((source, x), row) in self.sources.iter().zip(src).zip(rows) {
                 let lanes = Lanes::new(&source.constants);
                 let inverse = Factor {
                     w: splat(source.inverse[0]),
                     shoup: splat(source.inverse[1]),
                 };
                 let (shift, ratio) = (splat(source.shift), splat(source.ratio));
-                let (x, row) = (x.as_ptr().add(start), terms.add(i * STRIP));
+                let (x, row) = (x.add(start), row.add(to));
                 for at in (0..strip).step_by(8) {
                     let y = lanes.finish(lanes.mul(load(x.add(at)), inverse));
                     store(row.add(at), y);
@@ -146,25 +183,64 @@ impl Converter {
         }
     }
 
-    /// `8·WIDTH` residues of one target.
+    /// The residues of all targets for a strip of terms.
     ///
     /// # Safety
-    /// As `prepare`; the rows of `terms` and `out` have 8·WIDTH words.
+    /// As `prepare_strip`, but that `rows` are only read; `out` has words to .. to + strip.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+    unsafe fn combine_strip(
+        &self,
+        rows: &[*mut u64],
+        start: usize,
+        strip: usize,
+        out: &mut [&mut [u64]],
+        to: usize,
+    ) {
+        for (target, out) in self.targets.iter().zip(out) {
+            // SAFETY: by the contract of this function.
+            unsafe {
+                let out = out.as_mut_ptr().add(to);
+                let mut at = 0;
+                while at + 8 * WIDTH <= strip {
+                    self.sum::<WIDTH>(target, rows, start + at, out.add(at));
+                    at += 8 * WIDTH;
+                }
+                while at < strip {
+                    self.sum::<1>(target, rows, start + at, out.add(at));
+                    at += 8;
+                }
+            }
+        }
+    }
+
+    /// `8·WIDTH` residues of one target, of the terms from word `at` of the rows on.
+    ///
+    /// # Safety
+    /// As `combine_strip`; the rows have words at .. at + 8·WIDTH and `out` 8·WIDTH words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn sum<const WIDTH: usize>(&self, target: &Target, terms: *const u64, out: *mut u64) {
+    unsafe fn sum<const WIDTH: usize>(
+        &self,
+        target: &Target,
+        rows: &[*mut u64],
+        at: usize,
+        out: *mut u64,
+    ) {
         let lanes = Lanes::new(&target.constants);
         let inverse = splat(target.inverse);
         let mut high = [lanes.q; WIDTH];
         for (number, group) in self.groups.iter().enumerate() {
             let mut low = [_mm512_setzero_si512(); WIDTH];
-            for (i, &factor) in group.clone().zip(&target.factors[group.clone()]) {
-                let c = splat(factor);
-                for k in 0..WIDTH {
-                    // SAFETY: groups are within the terms, which have a row each.
-                    let y = unsafe { load(terms.add(i * STRIP + 8 * k)) };
-                    low[k] = _mm512_madd52lo_epu64(low[k], y, c);
-                    high[k] = _mm512_madd52hi_epu64(high[k], y, c);
+            // SAFETY: groups are within the terms, which have a row and a factor each.
+            unsafe {
+                for i in group.clone() {
+                    let c = splat(*target.factors.get_unchecked(i));
+                    let row = rows.get_unchecked(i).add(at).cast_const();
+                    for k in 0..WIDTH {
+                        let y = load(row.add(8 * k));
+                        low[k] = _mm512_madd52lo_epu64(low[k], y, c);
+                        high[k] = _mm512_madd52hi_epu64(high[k], y, c);
+                    }
                 }
             }
             let last = number + 1 == self.groups.len();
