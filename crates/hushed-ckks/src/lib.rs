@@ -6,18 +6,26 @@
 pub mod ciphertext;
 pub mod counters;
 pub mod encoding;
+pub mod encrypt;
 mod error;
+pub mod evaluator;
+mod flood;
+pub mod keys;
 pub mod lintrans;
 pub mod noise;
 pub mod params;
 pub mod plaintext;
 pub mod poly;
 pub mod scale;
+#[cfg(test)]
+mod testing;
 
 pub use ciphertext::Ciphertext;
 pub use counters::{Counters, Counts};
 pub use encoding::Encoder;
+pub use encrypt::{Decryptor, Encryptor, Opened, Opening, PublicEncryptor, SeededCiphertext};
 pub use error::{CkksError, CkksParamsError};
+pub use evaluator::{Evaluator, Hoisted, Tensor};
 pub use noise::Noise;
 pub use num_complex::Complex64;
 pub use params::{CkksLiteral, CkksParams, PRESETS, PrimeGroup};

@@ -10,7 +10,7 @@
 //! | fresh error | 10.5 |
 //! | public-key encryption, u·e + e1 + e2·s | 10.5·(1 + 4N/3) |
 //! | rounding of both parts, r_b + r_a·s | (1 + 2N/3)/12 |
-//! | key switch of d digits below D, divided by P | 10.5·d·N·(D/P)²/12, and the rounding above |
+//! | key switch by digits below D_i, divided by P | 10.5·N·Σ (D_i/P)²/12, and the rounding above |
 //!
 //! Products add |m_1|·e_2 + |m_2|·e_1, with the bounds in place of the messages: the prediction is an estimate on the safe side, a
 //! few bits where messages are much below their bound. Independence is heuristic (CLT style, as in Costache, Curtis, Hales, Murphy,
@@ -32,15 +32,6 @@ const MEAN_BITS: f64 = 0.916_4;
 pub struct Noise {
     magnitude: f64,
     deviation: f64,
-}
-
-/// The key switch that an operation used, for its error.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SwitchShape {
-    /// Digits in use.
-    pub digits: usize,
-    /// log2 of the largest digit, minus log2 of the special primes in use.
-    pub log2_ratio: f64,
 }
 
 impl Noise {
@@ -102,9 +93,11 @@ impl Noise {
         self.is_known().then(|| MEAN_BITS - self.deviation.log2())
     }
 
-    /// Predicted −log2 of the largest error of 2·`slots` parts: a normal maximum, √(2·ln(4·slots)) deviations.
+    /// Predicted −log2 of the largest error of 2·`slots` parts, on the safe side. The errors of roundings and key switches are
+    /// products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier than a normal one: the
+    /// largest of n is near (ln 2n + 2)/√2 deviations of a part.
     pub fn min_bits(&self, slots: usize) -> Option<f64> {
-        let reach = (2.0 * (4.0 * slots.max(1) as f64).ln()).sqrt();
+        let reach = ((2.0 * slots.max(1) as f64).ln() + 2.0) / 2f64.sqrt();
         self.is_known().then(|| -(self.deviation * reach).log2())
     }
 
@@ -123,7 +116,8 @@ impl Noise {
         if !self.is_known() || !other.is_known() {
             return Self::UNKNOWN;
         }
-        let cross = (self.magnitude * other.deviation).hypot(other.magnitude * self.deviation);
+        // Added up, not in squares: the factors of a power have the same error.
+        let cross = self.magnitude * other.deviation + other.magnitude * self.deviation;
         Self {
             magnitude: self.magnitude * other.magnitude,
             deviation: cross.hypot(self.deviation * other.deviation),
@@ -149,12 +143,10 @@ impl Noise {
         self.plus(slots(n, variance, scale))
     }
 
-    /// After a key switch at `scale`, its rounding included.
+    /// After a key switch at `scale` by digits with Σ (D_i/P)² = `ratios`; the rounding is [`Noise::rounded`].
     #[must_use]
-    pub fn switched(self, n: usize, scale: Scale, shape: SwitchShape) -> Self {
-        let ratio = 2f64.powf(2.0 * shape.log2_ratio);
-        let variance = FRESH * shape.digits as f64 * n as f64 * ratio * ROUNDING;
-        self.plus(slots(n, variance, scale)).rounded(n, scale)
+    pub fn switched(self, n: usize, scale: Scale, ratios: f64) -> Self {
+        self.plus(slots(n, FRESH * n as f64 * ratios * ROUNDING, scale))
     }
 
     /// One more independent error.
@@ -182,7 +174,7 @@ mod tests {
         let sum = x.add(y);
         assert!((sum.deviation() - 5e-6).abs() < 1e-18 && sum.magnitude() == 7.0);
         let product = x.mul(y);
-        let expected = (15e-6f64).hypot(8e-6);
+        let expected = 8e-6 + 15e-6;
         assert!((product.deviation() / expected - 1.0).abs() < 1e-6);
         assert!(!x.mul(Noise::UNKNOWN).is_known() && !x.add(Noise::UNKNOWN).is_known());
         assert_eq!(Noise::UNKNOWN.mean_bits(), None);

@@ -30,7 +30,7 @@ use crate::params::RlweParams;
 pub const HEADER_BYTES: usize = 32;
 
 /// Bytes of a public seed.
-pub(crate) const SEED_BYTES: usize = 16;
+pub const SEED_BYTES: usize = 16;
 
 const MAGIC: [u8; 4] = *b"HSHD";
 const VERSION: u16 = 1;
@@ -45,10 +45,14 @@ pub enum Kind {
     SeededCiphertexts = 2,
     /// Evaluation keys of hybrid key switching.
     EvalKeys = 3,
+    /// A list of CKKS ciphertexts.
+    CkksCiphertexts = 4,
+    /// A list of seeded CKKS ciphertexts.
+    CkksSeeded = 5,
 }
 
 /// Appends the header of a payload of `length` bytes.
-pub(crate) fn write_header(out: &mut Vec<u8>, kind: Kind, params: &RlweParams, length: usize) {
+pub fn write_header(out: &mut Vec<u8>, kind: Kind, params: &RlweParams, length: usize) {
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&(kind as u16).to_le_bytes());
     out.extend_from_slice(&VERSION.to_le_bytes());
@@ -57,7 +61,10 @@ pub(crate) fn write_header(out: &mut Vec<u8>, kind: Kind, params: &RlweParams, l
 }
 
 /// A reader over the payload of an artefact that must have exactly `length` bytes of payload.
-pub(crate) fn open_artefact<'a>(
+///
+/// # Errors
+/// [`CodecError`]: another length, or a header that is not of this kind, version or parameter set.
+pub fn open_artefact<'a>(
     bytes: &'a [u8],
     kind: Kind,
     params: &RlweParams,
@@ -112,7 +119,7 @@ pub(crate) fn open_header(
 }
 
 /// Bytes of a polynomial over the primes `ids`.
-pub(crate) fn poly_bytes(basis: &RnsBasis, ids: &[usize]) -> usize {
+pub fn poly_bytes(basis: &RnsBasis, ids: &[usize]) -> usize {
     ids.iter().map(|&id| limb_bytes(basis, id)).sum()
 }
 
@@ -121,23 +128,28 @@ fn limb_bytes(basis: &RnsBasis, id: usize) -> usize {
 }
 
 /// Appends a polynomial.
-pub(crate) fn write_poly(out: &mut Vec<u8>, poly: &RnsPoly<Eval>) {
+pub fn write_poly(out: &mut Vec<u8>, poly: &RnsPoly<Eval>) {
     for (j, &id) in poly.ids().iter().enumerate() {
         pack_bits(poly.limb(j), poly.basis().modulus(id).bits(), out);
     }
 }
 
 /// Bytes not yet read; every step checks what is left.
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// A reader over `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
+    /// The next `count` bytes.
+    ///
+    /// # Errors
+    /// [`CodecError::Length`] if fewer are left.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
@@ -149,18 +161,29 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    pub(crate) fn array<const K: usize>(&mut self) -> Result<[u8; K], CodecError> {
+    /// The next `K` bytes.
+    ///
+    /// # Errors
+    /// [`CodecError::Length`] if fewer are left.
+    pub fn array<const K: usize>(&mut self) -> Result<[u8; K], CodecError> {
         let mut out = [0; K];
         out.copy_from_slice(self.take(K)?);
         Ok(out)
     }
 
-    pub(crate) fn seed(&mut self) -> Result<PublicSeed, CodecError> {
+    /// A public seed.
+    ///
+    /// # Errors
+    /// [`CodecError::Length`] if fewer bytes are left.
+    pub fn seed(&mut self) -> Result<PublicSeed, CodecError> {
         Ok(PublicSeed(self.array::<SEED_BYTES>()?))
     }
 
     /// A polynomial over the primes `ids`, residues checked.
-    pub(crate) fn poly(
+    ///
+    /// # Errors
+    /// [`CodecError::Length`], [`CodecError::Padding`], [`CodecError::Residue`].
+    pub fn poly(
         &mut self,
         basis: &Arc<RnsBasis>,
         ids: &[usize],
@@ -179,7 +202,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing may be left.
-    pub(crate) fn finish(self) -> Result<(), CodecError> {
+    ///
+    /// # Errors
+    /// [`CodecError::Length`] if something is.
+    pub fn finish(self) -> Result<(), CodecError> {
         if self.rest.is_empty() {
             return Ok(());
         }

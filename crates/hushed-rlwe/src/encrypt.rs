@@ -21,6 +21,19 @@ impl SecretKey {
         message: RnsPoly<Coeff>,
         rng: &mut SecretRng,
     ) -> Result<SeededCiphertext, RlweError> {
+        let message = SecretPoly::new(message.into_eval());
+        self.encrypt_seeded_eval(message.expose(), rng)
+    }
+
+    /// As [`SecretKey::encrypt_seeded`] for a message in evaluation form.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encrypt_seeded_eval(
+        &self,
+        message: &RnsPoly<Eval>,
+        rng: &mut SecretRng,
+    ) -> Result<SeededCiphertext, RlweError> {
         let params = self.params();
         let limbs = message.ids().len();
         if limbs == 0 || limbs > params.q_len() {
@@ -29,17 +42,16 @@ impl SecretKey {
                 available: params.q_len(),
             });
         }
-        check_limbs(params, &message, limbs)?;
-        let message = SecretPoly::new(message.into_eval());
+        check_limbs(params, message, limbs)?;
         let seed = rng.public_seed();
         let a = uniform(
             &seed,
             StreamDomain::Ciphertext,
             params.basis(),
-            message.expose().ids(),
+            message.ids(),
         );
         let mut b = self.mask(&a, rng);
-        b.add_assign(message.expose());
+        b.add_assign(message);
         Ok(SeededCiphertext { seed, b })
     }
 

@@ -56,6 +56,11 @@ impl Constant {
         }
     }
 
+    /// i.
+    pub fn imaginary_unit() -> Self {
+        Self { re: 0, im: 1 }
+    }
+
     /// Its residues under modulus `id` of the basis; constant time in the constant.
     ///
     /// # Panics

@@ -1,0 +1,341 @@
+//! Encryption under the secret key (seeded: half the bytes) or the public one, and decryption.
+//!
+//! A decrypted CKKS message carries its error, and the error with the ciphertext says something about the key (Li and Micciancio,
+//! EUROCRYPT 2021). So:
+//!
+//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error and promises nothing;
+//! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022): results may then be published, for
+//!   √(12·τ)·2^(s/2) of precision (s bits of security, τ decryptions);
+//! * [`Opening::Raw`] gives everything, for results that stay with the owner of the key;
+//! * every opening is counted, and there is a limit a key.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hushed_math::rng::SecretRng;
+use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly};
+use hushed_rlwe::{PublicKey, SecretKey};
+use num_complex::Complex64;
+
+use crate::ciphertext::Ciphertext;
+use crate::encoding::Encoder;
+use crate::error::CkksError;
+use crate::flood;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::plaintext::Plaintext;
+use crate::scale::Scale;
+
+/// Decryptions that one key may make unless told otherwise.
+pub const DECRYPTION_LIMIT: u64 = 1 << 20;
+
+/// Bits that a coefficient may have above the scale before decryption takes another prime to be sure of it.
+const HEADROOM_BITS: f64 = 44.0;
+
+/// Encryption under the secret key.
+pub struct Encryptor {
+    params: Arc<CkksParams>,
+    key: Arc<SecretKey>,
+}
+
+/// A fresh ciphertext whose uniform part is a seed.
+#[derive(Clone)]
+pub struct SeededCiphertext {
+    pub(crate) inner: hushed_rlwe::SeededCiphertext,
+    pub(crate) scale: Scale,
+    pub(crate) noise: Noise,
+}
+
+impl SeededCiphertext {
+    /// Expands the uniform part.
+    pub fn expand(self) -> Ciphertext {
+        let hushed_rlwe::Ciphertext { b, a } = self.inner.expand();
+        Ciphertext {
+            b,
+            a,
+            scale: self.scale,
+            noise: self.noise,
+        }
+    }
+
+    /// Number of primes.
+    pub fn limbs(&self) -> usize {
+        self.inner.b.ids().len()
+    }
+
+    /// The factor between message and integers.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// The sample that sending this ciphertext publishes, for the key audit.
+    pub fn published(&self) -> hushed_rlwe::audit::PublishedSample {
+        self.inner.published()
+    }
+}
+
+impl Encryptor {
+    /// Encryption under `key`.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
+    pub fn new(params: &Arc<CkksParams>, key: &Arc<SecretKey>) -> Result<Self, CkksError> {
+        check_basis(params, key.params().basis(), "encryptor")?;
+        Ok(Self {
+            params: params.clone(),
+            key: key.clone(),
+        })
+    }
+
+    /// Encrypts: half the bytes of a whole ciphertext.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`] if the message was encoded under another parameter set.
+    pub fn encrypt_seeded(
+        &self,
+        plain: &Plaintext,
+        rng: &mut SecretRng,
+    ) -> Result<SeededCiphertext, CkksError> {
+        check_basis(&self.params, plain.poly.basis(), "encrypt")?;
+        Ok(SeededCiphertext {
+            inner: self.key.encrypt_seeded_eval(&plain.poly, rng)?,
+            scale: plain.scale,
+            noise: plain.noise.encrypted(self.params.n(), plain.scale),
+        })
+    }
+
+    /// Encrypts.
+    ///
+    /// # Errors
+    /// As [`Encryptor::encrypt_seeded`].
+    pub fn encrypt(&self, plain: &Plaintext, rng: &mut SecretRng) -> Result<Ciphertext, CkksError> {
+        Ok(self.encrypt_seeded(plain, rng)?.expand())
+    }
+}
+
+/// Encryption under the public key.
+pub struct PublicEncryptor {
+    params: Arc<CkksParams>,
+    key: Arc<PublicKey>,
+}
+
+impl PublicEncryptor {
+    /// Encryption under `key`.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
+    pub fn new(params: &Arc<CkksParams>, key: &Arc<PublicKey>) -> Result<Self, CkksError> {
+        check_basis(params, key.params().basis(), "encryptor")?;
+        Ok(Self {
+            params: params.clone(),
+            key: key.clone(),
+        })
+    }
+
+    /// Encrypts: a fresh encryption of zero, plus the message.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`] if the message was encoded under another parameter set.
+    pub fn encrypt(&self, plain: &Plaintext, rng: &mut SecretRng) -> Result<Ciphertext, CkksError> {
+        check_basis(&self.params, plain.poly.basis(), "encrypt")?;
+        let hushed_rlwe::Ciphertext { mut b, a } = self.key.encrypt_zero(rng, plain.limbs())?;
+        b.add_assign(&plain.poly);
+        Ok(Ciphertext {
+            b,
+            a,
+            scale: plain.scale,
+            noise: plain.noise.encrypted_publicly(self.params.n(), plain.scale),
+        })
+    }
+}
+
+/// How much of a decrypted message is given out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Opening {
+    /// Rounded to the bits that the ciphertext's carried error certifies; to those of the parameter set if it carries none.
+    Certified,
+    /// Rounded to so many bits after the binary point.
+    Bits(u32),
+    /// As it is, error and all. Not to be published.
+    Raw,
+    /// With noise that hides the error to `security` bits over `decryptions` openings, then rounded to what is left.
+    Flooded {
+        /// s.
+        security: u32,
+        /// τ.
+        decryptions: u64,
+    },
+}
+
+/// What an opening gives.
+#[derive(Clone)]
+pub struct Opened {
+    /// The slots.
+    pub values: Vec<Complex64>,
+    /// Bits after the binary point that they were rounded to; `None` if raw.
+    pub bits: Option<i32>,
+    /// Bits of precision that flooding cost.
+    pub flooding_bits: f64,
+}
+
+/// Decryption. Holds the secret key; counts what it opens.
+pub struct Decryptor {
+    encoder: Arc<Encoder>,
+    key: Arc<SecretKey>,
+    opened: AtomicU64,
+    limit: u64,
+}
+
+impl Decryptor {
+    /// Decryption under `key`, at most [`DECRYPTION_LIMIT`] times.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
+    pub fn new(encoder: &Arc<Encoder>, key: &Arc<SecretKey>) -> Result<Self, CkksError> {
+        Self::with_limit(encoder, key, DECRYPTION_LIMIT)
+    }
+
+    /// As [`Decryptor::new`], at most `limit` times.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_limit(
+        encoder: &Arc<Encoder>,
+        key: &Arc<SecretKey>,
+        limit: u64,
+    ) -> Result<Self, CkksError> {
+        check_basis(encoder.params(), key.params().basis(), "decryptor")?;
+        Ok(Self {
+            encoder: encoder.clone(),
+            key: key.clone(),
+            opened: AtomicU64::new(0),
+            limit,
+        })
+    }
+
+    /// Decryptions so far.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// The slots, rounded to what is certified.
+    ///
+    /// # Errors
+    /// [`CkksError::DecryptionsSpent`], [`CkksError::OtherParameters`].
+    pub fn decrypt(&self, ct: &Ciphertext) -> Result<Vec<Complex64>, CkksError> {
+        Ok(self.open(ct, Opening::Certified)?.values)
+    }
+
+    /// The slots as they are, error and all: for results that the owner of the key keeps, and for tests.
+    ///
+    /// # Errors
+    /// As [`Decryptor::decrypt`].
+    pub fn decrypt_raw(&self, ct: &Ciphertext) -> Result<Vec<Complex64>, CkksError> {
+        Ok(self.open(ct, Opening::Raw)?.values)
+    }
+
+    /// The slots, opened as `opening` says.
+    ///
+    /// # Errors
+    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::UnknownError`] if the ciphertext carries no error
+    /// estimate, and [`CkksError::FloodingTooLarge`].
+    pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
+        let mut phase = self.phase(ct)?;
+        let params = self.encoder.params();
+        let certified = ct.noise.min_bits(params.slots());
+        let (bits, flooding_bits) = match opening {
+            // The error is below half a unit of the last bit that is kept.
+            Opening::Certified => {
+                let bits = certified.map_or(f64::from(params.certified_bits()), |b| b - 1.0);
+                (Some(bits.floor() as i32), 0.0)
+            }
+            Opening::Bits(bits) => (Some(bits.min(1000) as i32), 0.0),
+            Opening::Raw => (None, 0.0),
+            Opening::Flooded {
+                security,
+                decryptions,
+            } => {
+                let cost = flood::cost_bits(security, decryptions);
+                let left = certified.ok_or(CkksError::UnknownError {
+                    operation: "flooded decryption",
+                })? - cost;
+                let noise = flood::sample(params, ct, cost).ok_or(CkksError::FloodingTooLarge {
+                    cost_bits: cost,
+                    left_bits: left,
+                })?;
+                if left < 1.0 {
+                    return Err(CkksError::FloodingTooLarge {
+                        cost_bits: cost,
+                        left_bits: left,
+                    });
+                }
+                let ids = phase.expose().ids().to_vec();
+                let noise =
+                    SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
+                phase.expose_mut().add_assign(noise.expose());
+                (Some((left - 1.0).floor() as i32), cost)
+            }
+        };
+        let mut values = self.encoder.decode(phase.expose(), ct.scale);
+        if let Some(bits) = bits {
+            round_to(&mut values, bits);
+        }
+        Ok(Opened {
+            values,
+            bits,
+            flooding_bits,
+        })
+    }
+
+    /// The coefficients of the message, as they are: for messages encoded as coefficients, and for tests.
+    ///
+    /// # Errors
+    /// As [`Decryptor::decrypt`].
+    pub fn decrypt_coefficients(&self, ct: &Ciphertext) -> Result<Vec<f64>, CkksError> {
+        let phase = self.phase(ct)?;
+        Ok(self.encoder.decode_coefficients(phase.expose(), ct.scale))
+    }
+
+    /// b + a·s, counted, under as few primes as the scale and [`HEADROOM_BITS`] need: two for a rescaled ciphertext.
+    fn phase(&self, ct: &Ciphertext) -> Result<SecretPoly<Coeff>, CkksError> {
+        let params = self.encoder.params();
+        check_basis(params, ct.basis(), "decrypt")?;
+        // Counted before anything is computed: a refusal costs a decryption, an unrefused one is never free.
+        let before = self.opened.fetch_add(1, Ordering::Relaxed);
+        if before >= self.limit {
+            self.opened.fetch_sub(1, Ordering::Relaxed);
+            return Err(CkksError::DecryptionsSpent { limit: self.limit });
+        }
+        let wanted = ct.scale.log2() + HEADROOM_BITS;
+        let limbs = (1..ct.limbs())
+            .find(|&limbs| params.rlwe().log2_q(limbs) >= wanted)
+            .unwrap_or(ct.limbs());
+        let ids: Vec<usize> = (0..limbs).collect();
+        let short = |poly: &RnsPoly<Eval>| poly.keep_limbs(&ids);
+        let ct = hushed_rlwe::Ciphertext {
+            b: short(&ct.b),
+            a: short(&ct.a),
+        };
+        Ok(SecretPoly::new(self.key.decrypt_phase(&ct)?))
+    }
+}
+
+/// Rounds both parts of each value to multiples of 2^-bits.
+fn round_to(values: &mut [Complex64], bits: i32) {
+    let unit = 2f64.powi(bits.clamp(-1000, 1000));
+    for value in values {
+        value.re = (value.re * unit).round() / unit;
+        value.im = (value.im * unit).round() / unit;
+    }
+}
+
+fn check_basis(
+    params: &CkksParams,
+    basis: &Arc<hushed_math::RnsBasis>,
+    operation: &'static str,
+) -> Result<(), CkksError> {
+    if params.same_ring(basis) {
+        return Ok(());
+    }
+    Err(CkksError::OtherParameters { operation })
+}

@@ -1,0 +1,65 @@
+//! Loops over limbs, in parallel.
+
+use hushed_math::{Eval, NttPlan, RnsPoly};
+use rayon::prelude::*;
+
+use crate::ciphertext::Ciphertext;
+
+/// Which part of a ciphertext a limb belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    B,
+    A,
+}
+
+impl Part {
+    /// That part of `ct`.
+    pub(super) fn of(self, ct: &Ciphertext) -> &RnsPoly<Eval> {
+        match self {
+            Self::B => &ct.b,
+            Self::A => &ct.a,
+        }
+    }
+}
+
+/// Calls `f` with each limb of `poly`, its index and its plan. Ciphertexts are over prefixes: limb j is prime j.
+pub(super) fn each(poly: &mut RnsPoly<Eval>, f: impl Fn(usize, &NttPlan, &mut [u64]) + Sync) {
+    let basis = poly.basis().clone();
+    let limbs: Vec<_> = poly.limbs_mut().collect();
+    limbs
+        .into_par_iter()
+        .for_each(|(id, limb)| f(id, basis.plan(id), limb));
+}
+
+/// Calls `f` with each limb of both parts.
+pub(super) fn each_part(ct: &mut Ciphertext, f: impl Fn(Part, usize, &NttPlan, &mut [u64]) + Sync) {
+    let basis = ct.basis().clone();
+    let b = ct.b.limbs_mut().map(|(id, limb)| (Part::B, id, limb));
+    let a = ct.a.limbs_mut().map(|(id, limb)| (Part::A, id, limb));
+    let limbs: Vec<_> = b.chain(a).collect();
+    limbs
+        .into_par_iter()
+        .for_each(|(part, id, limb)| f(part, id, basis.plan(id), limb));
+}
+
+/// A ciphertext of `limbs` primes whose residues are still to be written, otherwise like `ct`.
+pub(super) fn blank(ct: &Ciphertext, limbs: usize) -> Ciphertext {
+    let ids: Vec<usize> = (0..limbs).collect();
+    Ciphertext {
+        b: RnsPoly::scratch(ct.basis(), &ids),
+        a: RnsPoly::scratch(ct.basis(), &ids),
+        scale: ct.scale,
+        noise: ct.noise,
+    }
+}
+
+/// Forgets all primes but the first `limbs`, in place.
+pub(super) fn truncate(ct: &mut Ciphertext, limbs: usize) {
+    if limbs == ct.limbs() {
+        return;
+    }
+    for part in [&mut ct.b, &mut ct.a] {
+        let stand_in = RnsPoly::scratch(part.basis(), &[0]);
+        *part = std::mem::replace(part, stand_in).truncate_limbs(limbs);
+    }
+}

@@ -1,0 +1,429 @@
+//! Sums, and products with plaintexts and constants: no keys, no transforms.
+
+use num_complex::Complex64;
+
+use super::Evaluator;
+use super::limbs::{blank, each, each_part, truncate};
+use crate::ciphertext::Ciphertext;
+use crate::encoding::Constant;
+use crate::error::CkksError;
+use crate::noise::Noise;
+use crate::plaintext::Plaintext;
+use crate::scale::Scale;
+
+impl Evaluator {
+    /// left + right.
+    ///
+    /// # Errors
+    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`].
+    pub fn add(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        let limbs = self.check_pair(left, right, "add")?;
+        left.scale.check(right.scale, "add")?;
+        self.counters.add.one();
+        let mut out = blank(left, limbs);
+        out.noise = left.noise.add(right.noise);
+        each_part(&mut out, |part, j, plan, out| {
+            let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
+            plan.pointwise().add(out, x, y);
+        });
+        Ok(out)
+    }
+
+    /// acc ← acc + other.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add`].
+    pub fn add_assign(&self, acc: &mut Ciphertext, other: &Ciphertext) -> Result<(), CkksError> {
+        let limbs = self.check_pair(acc, other, "add")?;
+        acc.scale.check(other.scale, "add")?;
+        self.counters.add.one();
+        truncate(acc, limbs);
+        acc.noise = acc.noise.add(other.noise);
+        each_part(acc, |part, j, plan, acc| {
+            plan.pointwise().add_assign(acc, part.of(other).limb(j));
+        });
+        Ok(())
+    }
+
+    /// left − right.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add`].
+    pub fn sub(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        let limbs = self.check_pair(left, right, "sub")?;
+        left.scale.check(right.scale, "sub")?;
+        self.counters.add.one();
+        let mut out = blank(left, limbs);
+        out.noise = left.noise.add(right.noise);
+        each_part(&mut out, |part, j, plan, out| {
+            let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
+            plan.pointwise().sub(out, x, y);
+        });
+        Ok(out)
+    }
+
+    /// acc ← acc − other.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add`].
+    pub fn sub_assign(&self, acc: &mut Ciphertext, other: &Ciphertext) -> Result<(), CkksError> {
+        let limbs = self.check_pair(acc, other, "sub")?;
+        acc.scale.check(other.scale, "sub")?;
+        self.counters.add.one();
+        truncate(acc, limbs);
+        acc.noise = acc.noise.add(other.noise);
+        each_part(acc, |part, j, plan, acc| {
+            plan.pointwise().sub_assign(acc, part.of(other).limb(j));
+        });
+        Ok(())
+    }
+
+    /// −ct.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`].
+    pub fn neg(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        let mut out = ct.clone();
+        self.neg_assign(&mut out)?;
+        Ok(out)
+    }
+
+    /// ct ← −ct.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`].
+    pub fn neg_assign(&self, ct: &mut Ciphertext) -> Result<(), CkksError> {
+        self.check(ct, "neg")?;
+        each_part(ct, |_, _, plan, limb| plan.pointwise().neg_assign(limb));
+        Ok(())
+    }
+
+    /// ct + plain.
+    ///
+    /// # Errors
+    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`].
+    pub fn add_plain(&self, ct: &Ciphertext, plain: &Plaintext) -> Result<Ciphertext, CkksError> {
+        let mut out = ct.clone();
+        self.add_plain_assign(&mut out, plain)?;
+        Ok(out)
+    }
+
+    /// ct ← ct + plain.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add_plain`].
+    pub fn add_plain_assign(
+        &self,
+        ct: &mut Ciphertext,
+        plain: &Plaintext,
+    ) -> Result<(), CkksError> {
+        self.meet_plain(ct, plain, "add_plain")?;
+        ct.scale.check(plain.scale, "add_plain")?;
+        ct.noise = ct.noise.add(plain.noise);
+        each(&mut ct.b, |j, plan, limb| {
+            plan.pointwise().add_assign(limb, plain.poly.limb(j));
+        });
+        Ok(())
+    }
+
+    /// ct − plain.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add_plain`].
+    pub fn sub_plain(&self, ct: &Ciphertext, plain: &Plaintext) -> Result<Ciphertext, CkksError> {
+        let mut out = ct.clone();
+        self.sub_plain_assign(&mut out, plain)?;
+        Ok(out)
+    }
+
+    /// ct ← ct − plain.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add_plain`].
+    pub fn sub_plain_assign(
+        &self,
+        ct: &mut Ciphertext,
+        plain: &Plaintext,
+    ) -> Result<(), CkksError> {
+        self.meet_plain(ct, plain, "sub_plain")?;
+        ct.scale.check(plain.scale, "sub_plain")?;
+        ct.noise = ct.noise.add(plain.noise);
+        each(&mut ct.b, |j, plan, limb| {
+            plan.pointwise().sub_assign(limb, plain.poly.limb(j));
+        });
+        Ok(())
+    }
+
+    /// ct·plain, not rescaled: the scale is the product.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`].
+    pub fn mul_plain(&self, ct: &Ciphertext, plain: &Plaintext) -> Result<Ciphertext, CkksError> {
+        self.check(ct, "mul_plain")?;
+        self.check_plain(plain, "mul_plain")?;
+        self.counters.pt_mul.one();
+        let mut out = blank(ct, ct.limbs().min(plain.limbs()));
+        out.scale = ct.scale.times(plain.scale);
+        out.noise = ct.noise.mul(plain.noise);
+        each_part(&mut out, |part, j, plan, out| {
+            plan.pointwise()
+                .mul(out, part.of(ct).limb(j), plain.poly.limb(j));
+        });
+        Ok(out)
+    }
+
+    /// ct ← ct·plain, not rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::mul_plain`].
+    pub fn mul_plain_assign(
+        &self,
+        ct: &mut Ciphertext,
+        plain: &Plaintext,
+    ) -> Result<(), CkksError> {
+        self.meet_plain(ct, plain, "mul_plain")?;
+        self.counters.pt_mul.one();
+        ct.scale = ct.scale.times(plain.scale);
+        ct.noise = ct.noise.mul(plain.noise);
+        each_part(ct, |_, j, plan, limb| {
+            plan.pointwise().mul_assign(limb, plain.poly.limb(j));
+        });
+        Ok(())
+    }
+
+    /// acc ← acc + ct·plain; the scale of `acc` must be that of the product.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add`]. [`CkksError::LevelTooLow`] if `ct` or `plain` has fewer primes than `acc`.
+    pub fn mul_plain_add_assign(
+        &self,
+        acc: &mut Ciphertext,
+        ct: &Ciphertext,
+        plain: &Plaintext,
+    ) -> Result<(), CkksError> {
+        let operation = "mul_plain_add";
+        self.check_pair(acc, ct, operation)?;
+        self.check_plain(plain, operation)?;
+        acc.scale.check(ct.scale.times(plain.scale), operation)?;
+        self.check_long(acc, ct.limbs().min(plain.limbs()), operation)?;
+        self.counters.pt_mul.one();
+        self.counters.add.one();
+        acc.noise = acc.noise.add(ct.noise.mul(plain.noise));
+        each_part(acc, |part, j, plan, acc| {
+            let (x, y) = (part.of(ct).limb(j), plain.poly.limb(j));
+            plan.pointwise().mul_add_assign(acc, x, y);
+        });
+        Ok(())
+    }
+
+    /// ct + value in every slot.
+    ///
+    /// # Errors
+    /// [`CkksError::ValueOutOfRange`], [`CkksError::OtherParameters`].
+    pub fn add_scalar(&self, ct: &Ciphertext, value: Complex64) -> Result<Ciphertext, CkksError> {
+        let mut out = ct.clone();
+        self.add_scalar_assign(&mut out, value)?;
+        Ok(out)
+    }
+
+    /// ct ← ct + value in every slot.
+    ///
+    /// # Errors
+    /// As [`Evaluator::add_scalar`].
+    pub fn add_scalar_assign(
+        &self,
+        ct: &mut Ciphertext,
+        value: Complex64,
+    ) -> Result<(), CkksError> {
+        self.check(ct, "add_scalar")?;
+        let constant = Constant::new(value, ct.scale)?;
+        let magnitude = ct.noise.magnitude() + value.norm();
+        ct.noise = ct.noise.within(magnitude);
+        each(&mut ct.b, |j, plan, limb| {
+            let residue = constant.residue(&self.params, j);
+            let (first, second) = limb.split_at_mut(limb.len() / 2);
+            plan.pointwise().add_scalar_assign(first, residue.first);
+            plan.pointwise().add_scalar_assign(second, residue.second);
+        });
+        Ok(())
+    }
+
+    /// ct·value with the constant at `scale`, not rescaled: the scale is the product.
+    ///
+    /// # Errors
+    /// [`CkksError::ValueOutOfRange`], [`CkksError::OtherParameters`].
+    pub fn mul_scalar(
+        &self,
+        ct: &Ciphertext,
+        value: Complex64,
+        scale: Scale,
+    ) -> Result<Ciphertext, CkksError> {
+        self.check(ct, "mul_scalar")?;
+        let constant = Constant::new(value, scale)?;
+        let mut out = blank(ct, ct.limbs());
+        self.scaled(&mut out, ct, value, scale);
+        each_part(&mut out, |part, j, plan, out| {
+            let residue = constant.residue(&self.params, j);
+            let half = out.len() / 2;
+            let (first, second) = out.split_at_mut(half);
+            let from = part.of(ct).limb(j);
+            let pointwise = plan.pointwise();
+            pointwise.mul_scalar(first, &from[..half], residue.first);
+            pointwise.mul_scalar(second, &from[half..], residue.second);
+        });
+        Ok(out)
+    }
+
+    /// ct ← ct·value with the constant at `scale`, not rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::mul_scalar`].
+    pub fn mul_scalar_assign(
+        &self,
+        ct: &mut Ciphertext,
+        value: Complex64,
+        scale: Scale,
+    ) -> Result<(), CkksError> {
+        self.check(ct, "mul_scalar")?;
+        let constant = Constant::new(value, scale)?;
+        let from = ct.noise;
+        ct.noise = times_constant(from, value, scale);
+        ct.scale = ct.scale.times(scale);
+        self.mul_constant(ct, constant);
+        Ok(())
+    }
+
+    /// acc ← acc + ct·value with the constant at `scale`; the scale of `acc` must be that of the product.
+    ///
+    /// # Errors
+    /// As [`Evaluator::mul_scalar`] and [`Evaluator::add`]; [`CkksError::LevelTooLow`] if `ct` has fewer primes than `acc`.
+    pub fn mul_scalar_add_assign(
+        &self,
+        acc: &mut Ciphertext,
+        ct: &Ciphertext,
+        value: Complex64,
+        scale: Scale,
+    ) -> Result<(), CkksError> {
+        let operation = "mul_scalar_add";
+        self.check_pair(acc, ct, operation)?;
+        acc.scale.check(ct.scale.times(scale), operation)?;
+        self.check_long(acc, ct.limbs(), operation)?;
+        let constant = Constant::new(value, scale)?;
+        self.counters.scalar_mul.one();
+        self.counters.add.one();
+        acc.noise = acc.noise.add(times_constant(ct.noise, value, scale));
+        each_part(acc, |part, j, plan, acc| {
+            let residue = constant.residue(&self.params, j);
+            let half = acc.len() / 2;
+            let (first, second) = acc.split_at_mut(half);
+            let from = part.of(ct).limb(j);
+            let pointwise = plan.pointwise();
+            pointwise.mul_scalar_add_assign(first, &from[..half], residue.first);
+            pointwise.mul_scalar_add_assign(second, &from[half..], residue.second);
+        });
+        Ok(())
+    }
+
+    /// ct times an integer: the scale stays, and so do all levels.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`].
+    pub fn mul_int(&self, ct: &Ciphertext, value: i64) -> Result<Ciphertext, CkksError> {
+        let mut out = ct.clone();
+        self.mul_int_assign(&mut out, value)?;
+        Ok(out)
+    }
+
+    /// ct ← ct times an integer.
+    ///
+    /// # Errors
+    /// As [`Evaluator::mul_int`].
+    pub fn mul_int_assign(&self, ct: &mut Ciphertext, value: i64) -> Result<(), CkksError> {
+        self.check(ct, "mul_int")?;
+        ct.noise = ct.noise.times(value.unsigned_abs() as f64);
+        self.mul_constant(ct, Constant::integer(value));
+        Ok(())
+    }
+
+    /// i·ct: X^(N/2) is i in every slot, so neither scale nor level nor error change.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`].
+    pub fn mul_i(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        let mut out = ct.clone();
+        self.mul_i_assign(&mut out)?;
+        Ok(out)
+    }
+
+    /// ct ← i·ct.
+    ///
+    /// # Errors
+    /// As [`Evaluator::mul_i`].
+    pub fn mul_i_assign(&self, ct: &mut Ciphertext) -> Result<(), CkksError> {
+        self.check(ct, "mul_i")?;
+        self.mul_constant(ct, Constant::imaginary_unit());
+        Ok(())
+    }
+
+    /// Multiplies the residues; the caller sees to scale and error.
+    fn mul_constant(&self, ct: &mut Ciphertext, constant: Constant) {
+        self.counters.scalar_mul.one();
+        each_part(ct, |_, j, plan, limb| {
+            let residue = constant.residue(&self.params, j);
+            let (first, second) = limb.split_at_mut(limb.len() / 2);
+            plan.pointwise().mul_scalar_assign(first, residue.first);
+            plan.pointwise().mul_scalar_assign(second, residue.second);
+        });
+    }
+
+    /// Scale and error of `out` = `ct`·value.
+    fn scaled(&self, out: &mut Ciphertext, ct: &Ciphertext, value: Complex64, scale: Scale) {
+        self.counters.scalar_mul.one();
+        out.scale = ct.scale.times(scale);
+        out.noise = times_constant(ct.noise, value, scale);
+    }
+
+    fn check_plain(&self, plain: &Plaintext, operation: &'static str) -> Result<(), CkksError> {
+        if self.params.same_ring(plain.poly.basis()) {
+            return Ok(());
+        }
+        Err(CkksError::OtherParameters { operation })
+    }
+
+    /// Checks both and drops the primes of `ct` that `plain` has not.
+    fn meet_plain(
+        &self,
+        ct: &mut Ciphertext,
+        plain: &Plaintext,
+        operation: &'static str,
+    ) -> Result<(), CkksError> {
+        self.check(ct, operation)?;
+        self.check_plain(plain, operation)?;
+        let limbs = ct.limbs().min(plain.limbs());
+        truncate(ct, limbs);
+        Ok(())
+    }
+
+    /// Whether an operand of `limbs` primes reaches all of `acc`.
+    fn check_long(
+        &self,
+        acc: &Ciphertext,
+        limbs: usize,
+        operation: &'static str,
+    ) -> Result<(), CkksError> {
+        if limbs >= acc.limbs() {
+            return Ok(());
+        }
+        Err(CkksError::LevelTooLow {
+            operation,
+            limbs,
+            needed: acc.limbs(),
+        })
+    }
+}
+
+/// Error of a product with a constant that is rounded to 1/scale: uniform in each part, deviation 1/(√12·scale).
+fn times_constant(noise: Noise, value: Complex64, scale: Scale) -> Noise {
+    let rounding = noise.magnitude() / (12f64.sqrt() * scale.value());
+    noise.times(value.norm()).plus(rounding)
+}

@@ -1,0 +1,258 @@
+//! Products of ciphertexts: tensors, their sums, and relinearisation.
+//!
+//! (b_1 + a_1·s)·(b_2 + a_2·s) = d_0 + d_1·s + d_2·s². A [`Tensor`] is (d_0, d_1, d_2): tensors of equal scale are
+//! added at the price of an addition, and relinearised once, which is where all the cost of a product lies. Relinearisation with a
+//! rescale behind it divides by P·q_last in one go: P·d_i joins the inner products modulo Q·P, and the transforms of one of
+//! the two divisions are saved.
+
+use hushed_math::{Eval, RnsPoly};
+use hushed_rlwe::hybrid::{SwitchKey, decompose, inner_product};
+use rayon::prelude::*;
+
+use super::Evaluator;
+use super::limbs::each;
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+use crate::noise::Noise;
+use crate::scale::Scale;
+
+/// A product that is not relinearised: d_0 + d_1·s + d_2·s² = scale·message + error.
+#[derive(Clone)]
+pub struct Tensor {
+    d: [RnsPoly<Eval>; 3],
+    scale: Scale,
+    noise: Noise,
+}
+
+impl Tensor {
+    /// Number of primes.
+    pub fn limbs(&self) -> usize {
+        self.d[0].ids().len()
+    }
+
+    /// The factor between message and integers.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// What is known of the message's size and the error.
+    pub fn noise(&self) -> Noise {
+        self.noise
+    }
+
+    /// d_0, d_1, d_2.
+    pub fn parts(&self) -> &[RnsPoly<Eval>; 3] {
+        &self.d
+    }
+}
+
+impl Evaluator {
+    /// The product, not relinearised.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`].
+    pub fn tensor(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Tensor, CkksError> {
+        let limbs = self.check_pair(left, right, "tensor")?;
+        self.counters.ct_mul.one();
+        let ids: Vec<usize> = (0..limbs).collect();
+        let mut out = Tensor {
+            d: [0; 3].map(|_| RnsPoly::scratch(left.basis(), &ids)),
+            scale: left.scale.times(right.scale),
+            noise: left.noise.mul(right.noise),
+        };
+        each_limb(&mut out, |j, d| {
+            let plan = left.basis().plan(j);
+            plan.pointwise().tensor(d, parts(left, j), parts(right, j));
+        });
+        Ok(out)
+    }
+
+    /// acc ← acc + left·right: the sum of products that is relinearised once.
+    ///
+    /// # Errors
+    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`]; [`CkksError::LevelTooLow`] if an operand has fewer primes
+    /// than `acc`.
+    pub fn tensor_add_assign(
+        &self,
+        acc: &mut Tensor,
+        left: &Ciphertext,
+        right: &Ciphertext,
+    ) -> Result<(), CkksError> {
+        let limbs = self.check_pair(left, right, "tensor_add")?;
+        self.check_tensor(acc, "tensor_add")?;
+        acc.scale
+            .check(left.scale.times(right.scale), "tensor_add")?;
+        if limbs < acc.limbs() {
+            return Err(CkksError::LevelTooLow {
+                operation: "tensor_add",
+                limbs,
+                needed: acc.limbs(),
+            });
+        }
+        self.counters.ct_mul.one();
+        acc.noise = acc.noise.add(left.noise.mul(right.noise));
+        each_limb(acc, |j, d| {
+            let plan = left.basis().plan(j);
+            plan.pointwise()
+                .tensor_add_assign(d, parts(left, j), parts(right, j));
+        });
+        Ok(())
+    }
+
+    /// acc ← acc + other, of equal length.
+    ///
+    /// # Errors
+    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`], [`CkksError::LevelTooLow`] if the lengths differ.
+    pub fn add_tensor(&self, acc: &mut Tensor, other: &Tensor) -> Result<(), CkksError> {
+        self.check_tensor(acc, "add_tensor")?;
+        self.check_tensor(other, "add_tensor")?;
+        acc.scale.check(other.scale, "add_tensor")?;
+        if acc.limbs() != other.limbs() {
+            return Err(CkksError::LevelTooLow {
+                operation: "add_tensor",
+                limbs: acc.limbs().min(other.limbs()),
+                needed: acc.limbs().max(other.limbs()),
+            });
+        }
+        self.counters.add.one();
+        acc.noise = acc.noise.add(other.noise);
+        for (acc, other) in acc.d.iter_mut().zip(&other.d) {
+            each(acc, |j, plan, limb| {
+                plan.pointwise().add_assign(limb, other.limb(j));
+            });
+        }
+        Ok(())
+    }
+
+    /// The ciphertext of a tensor, at its scale.
+    ///
+    /// # Errors
+    /// [`CkksError::NoKeys`], [`CkksError::Rlwe`] if no relinearisation key is long enough, [`CkksError::OtherParameters`].
+    pub fn relinearize(&self, tensor: &Tensor) -> Result<Ciphertext, CkksError> {
+        let (key, limbs) = self.relin_key(tensor, "relinearize")?;
+        let rlwe = self.params.rlwe();
+        let digits = decompose(rlwe, key.gadget(), &tensor.d[2])?;
+        let (mut b, mut a) = inner_product(&digits, key)?.mod_down(rlwe)?;
+        self.count_switch(key, limbs);
+        let [d0, d1, _] = &tensor.d;
+        each(&mut b, |j, plan, limb| {
+            plan.pointwise().add_assign(limb, d0.limb(j));
+        });
+        each(&mut a, |j, plan, limb| {
+            plan.pointwise().add_assign(limb, d1.limb(j));
+        });
+        let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, false);
+        Ok(Ciphertext::from_parts(b, a, tensor.scale)?.with_noise(noise))
+    }
+
+    /// The rescaled ciphertext of a tensor, by one division.
+    ///
+    /// # Errors
+    /// As [`Evaluator::relinearize`], and [`CkksError::LevelTooLow`] with one prime left.
+    pub fn relinearize_rescale(&self, tensor: &Tensor) -> Result<Ciphertext, CkksError> {
+        let (key, limbs) = self.relin_key(tensor, "relinearize_rescale")?;
+        let q = self.last_prime(limbs, "relinearize_rescale")?;
+        let rlwe = self.params.rlwe();
+        let digits = decompose(rlwe, key.gadget(), &tensor.d[2])?;
+        let mut sum = inner_product(&digits, key)?;
+        let p = rlwe.literal().p.iter().take(key.gadget().special());
+        let p: Vec<u64> = p.copied().collect();
+        let [d0, d1, _] = &tensor.d;
+        for (sum, d) in [(&mut sum.b, d0), (&mut sum.a, d1)] {
+            // P·d vanishes under the special primes.
+            each(sum, |id, plan, limb| {
+                if id < limbs {
+                    let m = plan.modulus();
+                    let p = p.iter().fold(1, |all, &p| m.mul(all, m.reduce(p)));
+                    plan.pointwise().mul_scalar_add_assign(limb, d.limb(id), p);
+                }
+            });
+        }
+        let (b, a) = sum.mod_down_rescale(rlwe)?;
+        self.count_switch(key, limbs);
+        self.counters.rescale.one();
+        let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, true);
+        Ok(Ciphertext::from_parts(b, a, tensor.scale.over_prime(q))?.with_noise(noise))
+    }
+
+    /// left·right, relinearised and not rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::relinearize`].
+    pub fn mul(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        self.relinearize(&self.tensor(left, right)?)
+    }
+
+    /// left·right, relinearised and rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::relinearize_rescale`].
+    pub fn mul_rescale(
+        &self,
+        left: &Ciphertext,
+        right: &Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        self.relinearize_rescale(&self.tensor(left, right)?)
+    }
+
+    /// ct², relinearised and not rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::relinearize`].
+    pub fn square(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        self.mul(ct, ct)
+    }
+
+    /// ct², relinearised and rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::relinearize_rescale`].
+    pub fn square_rescale(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        self.mul_rescale(ct, ct)
+    }
+
+    fn relin_key(
+        &self,
+        tensor: &Tensor,
+        operation: &'static str,
+    ) -> Result<(&SwitchKey, usize), CkksError> {
+        self.check_tensor(tensor, operation)?;
+        let limbs = tensor.limbs();
+        Ok((self.keys(operation)?.relin(limbs)?, limbs))
+    }
+
+    fn check_tensor(&self, tensor: &Tensor, operation: &'static str) -> Result<(), CkksError> {
+        if self.params.same_ring(tensor.d[0].basis()) {
+            return Ok(());
+        }
+        Err(CkksError::OtherParameters { operation })
+    }
+
+    /// Counts a key switch of `limbs` primes with its decomposition and both divisions. A prime that a division drops is
+    /// transformed back instead of forth: the count is the same.
+    pub(super) fn count_switch(&self, key: &SwitchKey, limbs: usize) {
+        let gadget = key.gadget();
+        let up = gadget.digits_for(limbs).len() * (limbs + gadget.special());
+        self.counters.mod_up.one();
+        self.counters.key_switch.one();
+        self.counters.mod_down.many(2);
+        self.counters.ntt.many(up + 2 * (limbs + gadget.special()));
+    }
+}
+
+/// Both parts of limb `j`.
+fn parts(ct: &Ciphertext, j: usize) -> [&[u64]; 2] {
+    [ct.b.limb(j), ct.a.limb(j)]
+}
+
+/// Calls `f` with limb j of all three parts.
+fn each_limb(tensor: &mut Tensor, f: impl Fn(usize, [&mut [u64]; 3]) + Sync) {
+    let [d0, d1, d2] = &mut tensor.d;
+    let limbs: Vec<_> = d0
+        .limbs_mut()
+        .zip(d1.limbs_mut())
+        .zip(d2.limbs_mut())
+        .map(|(((j, x), (_, y)), (_, z))| (j, [x, y, z]))
+        .collect();
+    limbs.into_par_iter().for_each(|(j, d)| f(j, d));
+}

@@ -1,0 +1,112 @@
+//! Rescaling and level drops.
+
+use hushed_math::{Eval, NttPlan, RnsPoly};
+use rayon::prelude::*;
+
+use super::Evaluator;
+use super::limbs::{blank, each_part, truncate};
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+
+impl Evaluator {
+    /// Divides by the last prime, with rounding: the scale is divided by it, and the prime is gone.
+    ///
+    /// One inverse transform a part, then one forward transform a prime that stays: (c_j − [c]_last)/q_last.
+    ///
+    /// # Errors
+    /// [`CkksError::LevelTooLow`] with one prime left, [`CkksError::OtherParameters`].
+    pub fn rescale(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        self.check(ct, "rescale")?;
+        let limbs = ct.limbs();
+        let q = self.last_prime(limbs, "rescale")?;
+        let basis = ct.basis();
+        let last = basis.plan(limbs - 1);
+        self.counters.rescale.one();
+        self.counters.ntt.many(2 * limbs);
+        let (mut b, mut a) = (last_limb(&ct.b), last_limb(&ct.a));
+        rayon::join(
+            || last.inverse(b.limb_mut(0)),
+            || last.inverse(a.limb_mut(0)),
+        );
+        let mut out = blank(ct, limbs - 1);
+        out.scale = ct.scale.over_prime(q);
+        out.noise = ct.noise.rounded(self.params.n(), out.scale);
+        let from = [(&ct.b, b), (&ct.a, a)];
+        let b = out.b.limbs_mut().map(|(id, limb)| (&from[0], id, limb));
+        let a = out.a.limbs_mut().map(|(id, limb)| (&from[1], id, limb));
+        let work: Vec<_> = b.chain(a).collect();
+        work.into_par_iter().for_each(|((from, dropped), id, out)| {
+            let plan = basis.plan(id);
+            plan.pointwise()
+                .lift_centred(out, dropped.limb(0), last.modulus());
+            plan.forward(out);
+            // (lifted − c)·(−1/q): the operand that is overwritten comes first.
+            plan.pointwise()
+                .sub_mul_scalar_assign(out, from.limb(id), negated_inverse(plan, q));
+        });
+        Ok(out)
+    }
+
+    /// ct ← ct rescaled.
+    ///
+    /// # Errors
+    /// As [`Evaluator::rescale`].
+    pub fn rescale_assign(&self, ct: &mut Ciphertext) -> Result<(), CkksError> {
+        *ct = self.rescale(ct)?;
+        Ok(())
+    }
+
+    /// The same message under the first `limbs` primes only.
+    ///
+    /// # Errors
+    /// [`CkksError::LevelTooLow`] if it has fewer, [`CkksError::LimbCount`] for none, [`CkksError::OtherParameters`].
+    pub fn drop_to(&self, ct: &Ciphertext, limbs: usize) -> Result<Ciphertext, CkksError> {
+        self.check_drop(ct, limbs)?;
+        let mut out = blank(ct, limbs);
+        each_part(&mut out, |part, j, _, out| {
+            out.copy_from_slice(part.of(ct).limb(j));
+        });
+        Ok(out)
+    }
+
+    /// As [`Evaluator::drop_to`], in place: nothing is copied.
+    ///
+    /// # Errors
+    /// As [`Evaluator::drop_to`].
+    pub fn drop_to_assign(&self, ct: &mut Ciphertext, limbs: usize) -> Result<(), CkksError> {
+        self.check_drop(ct, limbs)?;
+        truncate(ct, limbs);
+        Ok(())
+    }
+
+    fn check_drop(&self, ct: &Ciphertext, limbs: usize) -> Result<(), CkksError> {
+        self.check(ct, "drop_to")?;
+        if limbs == 0 {
+            return Err(CkksError::LimbCount {
+                operation: "drop_to",
+                limbs,
+                available: ct.limbs(),
+            });
+        }
+        if limbs > ct.limbs() {
+            return Err(CkksError::LevelTooLow {
+                operation: "drop_to",
+                limbs: ct.limbs(),
+                needed: limbs,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A copy of the last limb.
+fn last_limb(poly: &RnsPoly<Eval>) -> RnsPoly<Eval> {
+    let last = poly.ids().len() - 1;
+    poly.keep_limbs(&[last])
+}
+
+/// −1/p modulo the prime of `plan`; by Fermat.
+fn negated_inverse(plan: &NttPlan, p: u64) -> u64 {
+    let q = plan.modulus();
+    q.neg(q.pow(q.reduce(p), q.value() - 2))
+}

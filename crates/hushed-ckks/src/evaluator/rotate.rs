@@ -1,0 +1,169 @@
+//! Rotations and conjugation. Slot j + k of the input is slot j of the result of a rotation by k.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_math::{Eval, RnsPoly};
+use hushed_rlwe::hybrid::{Decomposed, Gadget, SwitchKey, automorphism, decompose, inner_product};
+
+use super::Evaluator;
+use super::limbs::each;
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+
+/// A ciphertext whose digits are kept, so that several rotations share one decomposition. Shared by threads.
+pub struct Hoisted<'a> {
+    ct: &'a Ciphertext,
+    /// Digits by gadget: the keys of different rotations may be of different shapes.
+    digits: Mutex<Vec<Arc<Decomposed>>>,
+}
+
+impl Hoisted<'_> {
+    /// The ciphertext.
+    pub fn ciphertext(&self) -> &Ciphertext {
+        self.ct
+    }
+}
+
+impl Evaluator {
+    /// Rotates by `steps`: slot j of the result is slot j + `steps` of `ct`.
+    ///
+    /// # Errors
+    /// [`CkksError::NoKeys`]; [`CkksError::Rlwe`] if the key of this rotation is missing or too short;
+    /// [`CkksError::OtherParameters`].
+    pub fn rotate(&self, ct: &Ciphertext, steps: i64) -> Result<Ciphertext, CkksError> {
+        self.automorphism(ct, self.params.rotation_element(steps), "rotate")
+    }
+
+    /// The complex conjugate of every slot.
+    ///
+    /// # Errors
+    /// As [`Evaluator::rotate`].
+    pub fn conjugate(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        self.automorphism(ct, self.params.conjugation_element(), "conjugate")
+    }
+
+    /// Prepares `ct` for several rotations: its digits are computed at the first, once for each shape of key.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`].
+    pub fn hoist<'a>(&self, ct: &'a Ciphertext) -> Result<Hoisted<'a>, CkksError> {
+        self.check(ct, "hoist")?;
+        Ok(Hoisted {
+            ct,
+            digits: Mutex::default(),
+        })
+    }
+
+    /// As [`Evaluator::rotate`], without a decomposition of its own.
+    ///
+    /// # Errors
+    /// As [`Evaluator::rotate`].
+    pub fn rotate_hoisted(&self, hoisted: &Hoisted, steps: i64) -> Result<Ciphertext, CkksError> {
+        self.turn_hoisted(
+            hoisted,
+            self.params.rotation_element(steps),
+            "rotate_hoisted",
+        )
+    }
+
+    /// As [`Evaluator::conjugate`], without a decomposition of its own.
+    ///
+    /// # Errors
+    /// As [`Evaluator::rotate`].
+    pub fn conjugate_hoisted(&self, hoisted: &Hoisted) -> Result<Ciphertext, CkksError> {
+        let element = self.params.conjugation_element();
+        self.turn_hoisted(hoisted, element, "conjugate_hoisted")
+    }
+
+    /// Rotations by each of `steps`, from one decomposition.
+    ///
+    /// # Errors
+    /// As [`Evaluator::rotate`].
+    pub fn rotate_many(
+        &self,
+        ct: &Ciphertext,
+        steps: &[i64],
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let hoisted = self.hoist(ct)?;
+        steps
+            .iter()
+            .map(|&k| self.rotate_hoisted(&hoisted, k))
+            .collect()
+    }
+
+    fn automorphism(
+        &self,
+        ct: &Ciphertext,
+        element: usize,
+        operation: &'static str,
+    ) -> Result<Ciphertext, CkksError> {
+        self.check(ct, operation)?;
+        if element == 1 {
+            return Ok(ct.clone());
+        }
+        let key = self.keys(operation)?.galois(element, ct.limbs())?;
+        let (b, a) = automorphism(&ct.b, &ct.a, key)?;
+        self.count_switch(key, ct.limbs());
+        self.counters.rotation.one();
+        self.turned(ct, b, a, key)
+    }
+
+    fn turn_hoisted(
+        &self,
+        hoisted: &Hoisted,
+        element: usize,
+        operation: &'static str,
+    ) -> Result<Ciphertext, CkksError> {
+        let ct = hoisted.ct;
+        self.check(ct, operation)?;
+        if element == 1 {
+            return Ok(ct.clone());
+        }
+        let limbs = ct.limbs();
+        let key = self.keys(operation)?.galois(element, limbs)?;
+        let digits = self.digits(hoisted, key.gadget())?;
+        let (mut b, a) = inner_product(&digits, key)?.mod_down(self.params.rlwe())?;
+        each(&mut b, |j, plan, limb| {
+            plan.pointwise().add_assign(limb, ct.b.limb(j));
+        });
+        self.counters.key_switch.one();
+        self.counters.rotation.one();
+        self.counters.mod_down.many(2);
+        self.counters.ntt.many(2 * (limbs + key.gadget().special()));
+        self.turned(ct, b.automorphism(element), a.automorphism(element), key)
+    }
+
+    /// The digits of a hoisted ciphertext for keys of this shape. No lock is held while they are computed: a thread that waits
+    /// for its part of the work may be given another rotation of the same ciphertext. Two threads may then both compute them,
+    /// to the same result.
+    fn digits(&self, hoisted: &Hoisted, gadget: &Gadget) -> Result<Arc<Decomposed>, CkksError> {
+        let known = || {
+            hoisted
+                .digits
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let found = known().iter().find(|d| d.gadget() == gadget).cloned();
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let made = Arc::new(decompose(self.params.rlwe(), gadget, &hoisted.ct.a)?);
+        let limbs = hoisted.ct.limbs();
+        let digits = gadget.digits_for(limbs).len();
+        self.counters.mod_up.one();
+        self.counters.ntt.many(digits * (limbs + gadget.special()));
+        known().push(made.clone());
+        Ok(made)
+    }
+
+    fn turned(
+        &self,
+        ct: &Ciphertext,
+        b: RnsPoly<Eval>,
+        a: RnsPoly<Eval>,
+        key: &SwitchKey,
+    ) -> Result<Ciphertext, CkksError> {
+        let noise = self.switched(ct.noise, key.gadget(), ct.limbs(), ct.scale, false);
+        Ok(Ciphertext::from_parts(b, a, ct.scale)?.with_noise(noise))
+    }
+}

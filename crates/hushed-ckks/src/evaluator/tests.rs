@@ -1,0 +1,440 @@
+use super::*;
+use crate::Complex64;
+use crate::keys::EvalKeyPlan;
+use crate::testing::{Fixture, map2, random};
+
+const ROTATIONS: [i64; 5] = [1, 2, 3, -7, 64];
+
+/// N = 2^11, the chain of the large preset with six levels; keys at the top and short ones for four primes.
+fn fixture(seed: u64) -> Fixture {
+    let params = CkksParams::insecure_test(11, 6).unwrap();
+    let limbs = params.fresh_limbs();
+    let mut plan = params.key_plan(limbs, true, &ROTATIONS, true).unwrap();
+    plan.merge(&params.key_plan(4, true, &[1], false).unwrap());
+    Fixture::new(&params, &plan, seed)
+}
+
+/// Precision that the noise estimate promises, met within `slack` bits on the low side and not beaten by much.
+fn check(f: &Fixture, ct: &Ciphertext, expected: &[Complex64], floor: f64) {
+    let (least, mean) = f.bits(ct, expected);
+    assert!(least >= floor, "least {least:.1}, mean {mean:.1}");
+    let (predicted, low) = (
+        ct.noise().mean_bits(),
+        ct.noise().min_bits(f.params.slots()),
+    );
+    let (predicted, low) = (predicted.unwrap(), low.unwrap());
+    assert!(
+        predicted <= mean + 0.5 && predicted >= mean - 4.0,
+        "mean: predicted {predicted:.2}, found {mean:.2}"
+    );
+    assert!(
+        low <= least + 1.0,
+        "least: predicted {low:.2}, found {least:.2}"
+    );
+}
+
+#[test]
+fn fresh_ciphertexts_of_either_key() {
+    let mut f = fixture(1);
+    let x = f.random();
+    let ct = f.encrypt(&x, f.params.fresh_limbs());
+    check(&f, &ct, &x, 25.0);
+    let public = Arc::new(hushed_rlwe::PublicKey::generate(&f.key, &mut f.rng));
+    let encryptor = crate::PublicEncryptor::new(&f.params, &public).unwrap();
+    let plain = f.encoder.encode(&x, 3, f.params.default_scale()).unwrap();
+    let ct = encryptor.encrypt(&plain, &mut f.rng).unwrap();
+    check(&f, &ct, &x, 19.0);
+}
+
+#[test]
+fn sums_constants_and_plaintexts() {
+    let mut f = fixture(2);
+    let (x, y) = (f.random(), f.random());
+    let (cx, cy) = (f.encrypt(&x, 6), f.encrypt(&y, 5));
+    let e = &f.evaluator;
+    check(
+        &f,
+        &e.add(&cx, &cy).unwrap(),
+        &map2(&x, &y, |x, y| x + y),
+        24.0,
+    );
+    check(
+        &f,
+        &e.sub(&cy, &cx).unwrap(),
+        &map2(&x, &y, |x, y| y - x),
+        24.0,
+    );
+    let minus: Vec<Complex64> = x.iter().map(|x| -x).collect();
+    check(&f, &e.neg(&cx).unwrap(), &minus, 24.0);
+    let turned: Vec<Complex64> = x.iter().map(|x| x * Complex64::i()).collect();
+    check(&f, &e.mul_i(&cx).unwrap(), &turned, 24.0);
+    let thrice: Vec<Complex64> = x.iter().map(|x| x * -3.0).collect();
+    check(&f, &e.mul_int(&cx, -3).unwrap(), &thrice, 22.0);
+
+    let c = Complex64::new(0.7, -1.3);
+    let moved: Vec<Complex64> = x.iter().map(|x| x + c).collect();
+    check(&f, &e.add_scalar(&cx, c).unwrap(), &moved, 24.0);
+    let scale = f.params.default_scale();
+    let product = e.mul_scalar(&cx, c, scale).unwrap();
+    assert_eq!(product.scale(), scale.times(scale));
+    let scaled: Vec<Complex64> = x.iter().map(|x| x * c).collect();
+    check(&f, &product, &scaled, 23.0);
+    let rescaled = e.rescale(&product).unwrap();
+    assert_eq!(rescaled.limbs(), 5);
+    check(&f, &rescaled, &scaled, 23.0);
+
+    let plain = f.encoder.encode(&y, 6, scale).unwrap();
+    check(
+        &f,
+        &e.add_plain(&cx, &plain).unwrap(),
+        &map2(&x, &y, |x, y| x + y),
+        24.0,
+    );
+    check(
+        &f,
+        &e.sub_plain(&cx, &plain).unwrap(),
+        &map2(&x, &y, |x, y| x - y),
+        24.0,
+    );
+    let product = e.rescale(&e.mul_plain(&cx, &plain).unwrap()).unwrap();
+    check(&f, &product, &map2(&x, &y, |x, y| x * y), 23.0);
+}
+
+#[test]
+fn in_place_forms_are_the_allocating_ones() {
+    let mut f = fixture(3);
+    let (x, y) = (f.random(), f.random());
+    let (cx, cy) = (f.encrypt(&x, 6), f.encrypt(&y, 4));
+    let e = &f.evaluator;
+    let scale = f.params.default_scale();
+    let plain = f.encoder.encode(&y, 5, scale).unwrap();
+    let c = Complex64::new(-0.4, 2.0);
+    let same = |left: &Ciphertext, right: &Ciphertext| {
+        assert!(left.b() == right.b() && left.a() == right.a());
+        assert_eq!(left.scale(), right.scale());
+        assert_eq!(left.noise(), right.noise());
+    };
+    type InPlace<'a> = &'a dyn Fn(&mut Ciphertext) -> Result<(), CkksError>;
+    let run = |f: InPlace| {
+        let mut ct = cx.clone();
+        f(&mut ct).unwrap();
+        ct
+    };
+    same(&e.add(&cx, &cy).unwrap(), &run(&|ct| e.add_assign(ct, &cy)));
+    same(&e.sub(&cx, &cy).unwrap(), &run(&|ct| e.sub_assign(ct, &cy)));
+    same(
+        &e.mul_plain(&cx, &plain).unwrap(),
+        &run(&|ct| e.mul_plain_assign(ct, &plain)),
+    );
+    same(
+        &e.mul_scalar(&cx, c, scale).unwrap(),
+        &run(&|ct| e.mul_scalar_assign(ct, c, scale)),
+    );
+    same(
+        &e.drop_to(&cx, 2).unwrap(),
+        &run(&|ct| e.drop_to_assign(ct, 2)),
+    );
+    same(&e.rescale(&cx).unwrap(), &run(&|ct| e.rescale_assign(ct)));
+
+    // acc + x·c and acc + x·plain in one pass.
+    let five = e.drop_to(&cx, 5).unwrap();
+    let mut acc = e.mul_scalar(&five, c, scale).unwrap();
+    e.mul_scalar_add_assign(&mut acc, &cx, c, scale).unwrap();
+    e.mul_plain_add_assign(&mut acc, &cx, &plain).unwrap();
+    let mut apart = e.mul_scalar(&five, c, scale).unwrap();
+    e.add_assign(&mut apart, &e.mul_scalar(&five, c, scale).unwrap())
+        .unwrap();
+    e.add_assign(&mut apart, &e.mul_plain(&cx, &plain).unwrap())
+        .unwrap();
+    same(&acc, &apart);
+}
+
+#[test]
+fn products_and_their_sums() {
+    let mut f = fixture(4);
+    let (x, y) = (f.random(), f.random());
+    let limbs = f.params.fresh_limbs();
+    let (cx, cy) = (f.encrypt(&x, limbs), f.encrypt(&y, limbs));
+    let e = &f.evaluator;
+    let xy = map2(&x, &y, |x, y| x * y);
+    check(&f, &e.mul(&cx, &cy).unwrap(), &xy, 23.0);
+    check(
+        &f,
+        &e.rescale(&e.mul(&cx, &cy).unwrap()).unwrap(),
+        &xy,
+        23.0,
+    );
+    let fused = e.mul_rescale(&cx, &cy).unwrap();
+    check(&f, &fused, &xy, 23.0);
+    assert_eq!(fused.limbs(), limbs - 1);
+    let square = map2(&x, &x, |x, y| x * y);
+    check(&f, &e.square(&cx).unwrap(), &square, 23.0);
+    check(&f, &e.square_rescale(&cx).unwrap(), &square, 23.0);
+
+    // x·y + x² + x·y, one relinearisation.
+    let before = e.counters().snapshot();
+    let mut sum = e.tensor(&cx, &cy).unwrap();
+    e.tensor_add_assign(&mut sum, &cx, &cx).unwrap();
+    e.add_tensor(&mut sum, &e.tensor(&cx, &cy).unwrap())
+        .unwrap();
+    let expected = map2(&x, &y, |x, y| 2.0 * x * y + x * x);
+    check(&f, &e.relinearize_rescale(&sum).unwrap(), &expected, 21.0);
+    let counts = e.counters().snapshot().since(&before);
+    assert_eq!(
+        (counts.ct_mul, counts.key_switch, counts.rescale),
+        (3, 1, 1)
+    );
+}
+
+#[test]
+fn a_product_at_every_level() {
+    let mut f = fixture(5);
+    let (x, y) = (f.random(), f.random());
+    for limbs in 2..=f.params.fresh_limbs() {
+        let (cx, cy) = (f.encrypt(&x, limbs), f.encrypt(&y, limbs));
+        let product = f.evaluator.mul_rescale(&cx, &cy).unwrap();
+        check(&f, &product, &map2(&x, &y, |x, y| x * y), 22.0);
+    }
+}
+
+#[test]
+fn powers_down_the_chain_keep_their_scale_and_precision() {
+    let mut f = fixture(6);
+    let x: Vec<Complex64> = f.random().iter().map(|x| x / x.norm()).collect();
+    let mut ct = f.encrypt(&x, f.params.fresh_limbs());
+    let mut expected = x;
+    for _ in 0..f.params.levels() {
+        ct = f.evaluator.square_rescale(&ct).unwrap();
+        expected = expected.iter().map(|x| x * x).collect();
+        check(&f, &ct, &expected, 16.0);
+    }
+    assert!((ct.scale().log2() - 40.0).abs() < 1e-2, "{}", ct.scale());
+}
+
+#[test]
+fn rotations_and_conjugation() {
+    let mut f = fixture(7);
+    let x = f.random();
+    let limbs = f.params.fresh_limbs();
+    let e = &f.evaluator;
+    let turned = |steps: i64| {
+        let mut x = x.clone();
+        let steps = steps.rem_euclid(x.len() as i64) as usize;
+        x.rotate_left(steps);
+        x
+    };
+    let plain = f
+        .encoder
+        .encode(&x, limbs, f.params.default_scale())
+        .unwrap();
+    let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
+    for steps in ROTATIONS {
+        check(&f, &e.rotate(&ct, steps).unwrap(), &turned(steps), 23.0);
+    }
+    let conjugated: Vec<Complex64> = x.iter().map(Complex64::conj).collect();
+    check(&f, &e.conjugate(&ct).unwrap(), &conjugated, 23.0);
+    // At three primes the short key of one step serves: it has fewer special primes.
+    let short = e.drop_to(&ct, 3).unwrap();
+    check(&f, &e.rotate(&short, 1).unwrap(), &turned(1), 23.0);
+    assert!(e.rotate(&ct, 0).unwrap().b() == ct.b());
+
+    let before = e.counters().snapshot();
+    let hoisted = e.hoist(&ct).unwrap();
+    for steps in ROTATIONS {
+        let one = e.rotate_hoisted(&hoisted, steps).unwrap();
+        let other = e.rotate(&ct, steps).unwrap();
+        assert!(one.b() == other.b() && one.a() == other.a(), "{steps}");
+    }
+    let one = e.conjugate_hoisted(&hoisted).unwrap();
+    assert!(one.b() == e.conjugate(&ct).unwrap().b());
+    let counts = e.counters().snapshot().since(&before);
+    assert_eq!((counts.rotation, counts.mod_up), (12, 7));
+    let many = e.rotate_many(&ct, &ROTATIONS).unwrap();
+    assert!(many[2].b() == e.rotate(&ct, 3).unwrap().b());
+}
+
+#[test]
+fn laws_that_hold_whatever_the_message() {
+    let mut f = fixture(8);
+    let (x, y) = (f.random(), f.random());
+    let (cx, cy) = (f.encrypt(&x, 5), f.encrypt(&y, 5));
+    let e = &f.evaluator;
+    let close = |left: &Ciphertext, right: &Ciphertext| {
+        let right = f.decryptor.decrypt_raw(right).unwrap();
+        let (least, _) = f.bits(left, &right);
+        assert!(least > 21.0, "{least}");
+    };
+    // Rotations add up; conjugation undoes itself; both are linear.
+    let once = e.rotate(&cx, 1).unwrap();
+    close(&e.rotate(&once, 2).unwrap(), &e.rotate(&cx, 3).unwrap());
+    close(&e.conjugate(&e.conjugate(&cx).unwrap()).unwrap(), &cx);
+    let sum = e.add(&cx, &cy).unwrap();
+    let turned = e.add(&once, &e.rotate(&cy, 1).unwrap()).unwrap();
+    close(&e.rotate(&sum, 1).unwrap(), &turned);
+    // i·i = −1; i turns with conjugation.
+    let twice = e.mul_i(&e.mul_i(&cx).unwrap()).unwrap();
+    close(&twice, &e.neg(&cx).unwrap());
+    let left = e.conjugate(&e.mul_i(&cx).unwrap()).unwrap();
+    let right = e
+        .neg(&e.mul_i(&e.conjugate(&cx).unwrap()).unwrap())
+        .unwrap();
+    close(&left, &right);
+    // Products commute exactly, and distribute over sums.
+    let (xy, yx) = (e.mul(&cx, &cy).unwrap(), e.mul(&cy, &cx).unwrap());
+    assert!(xy.b() == yx.b() && xy.a() == yx.a());
+    let left = e.mul_rescale(&sum, &cx).unwrap();
+    let right = e
+        .add(
+            &e.square_rescale(&cx).unwrap(),
+            &e.mul_rescale(&cx, &cy).unwrap(),
+        )
+        .unwrap();
+    close(&left, &right);
+}
+
+#[test]
+fn any_number_of_threads_makes_the_same_bytes() {
+    let results: Vec<_> = [1, 3]
+        .into_iter()
+        .map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            pool.install(|| {
+                let mut f = fixture(9);
+                let x = f.random();
+                let ct = f.encrypt(&x, 6);
+                let e = &f.evaluator;
+                let ct = e.mul_rescale(&ct, &ct).unwrap();
+                let ct = e.rotate(&ct, 3).unwrap();
+                e.rescale(
+                    &e.mul_scalar(&ct, 0.3.into(), f.params.default_scale())
+                        .unwrap(),
+                )
+                .unwrap()
+            })
+        })
+        .collect();
+    assert!(results[0].b().data() == results[1].b().data());
+    assert!(results[0].a().data() == results[1].a().data());
+}
+
+#[test]
+fn many_threads_share_one_evaluator() {
+    let mut f = fixture(10);
+    let x = f.random();
+    let ct = f.encrypt(&x, 5);
+    let e = &f.evaluator;
+    let hoisted = e.hoist(&ct).unwrap();
+    let expected = e.rotate(&ct, 2).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let found = e.rotate_hoisted(&hoisted, 2).unwrap();
+                assert!(found.b() == expected.b());
+            });
+        }
+    });
+}
+
+#[test]
+fn refusals_name_level_scale_and_remedy() {
+    let mut f = fixture(11);
+    let x = f.random();
+    let ct = f.encrypt(&x, 2);
+    let e = &f.evaluator;
+    let down = e.rescale(&ct).unwrap();
+    let error = e.add(&ct, &down).err().unwrap();
+    assert!(matches!(error, CkksError::ScaleMismatch { .. }));
+    assert!(error.to_string().contains("2^40"), "{error}");
+    assert!(matches!(
+        e.rescale(&down),
+        Err(CkksError::LevelTooLow {
+            limbs: 1,
+            needed: 2,
+            ..
+        })
+    ));
+    assert!(matches!(
+        e.mul_rescale(&down, &down),
+        Err(CkksError::LevelTooLow {
+            limbs: 1,
+            needed: 2,
+            ..
+        })
+    ));
+    assert!(matches!(
+        e.drop_to(&ct, 3),
+        Err(CkksError::LevelTooLow {
+            limbs: 2,
+            needed: 3,
+            ..
+        })
+    ));
+    assert!(matches!(
+        e.drop_to(&ct, 0),
+        Err(CkksError::LimbCount { .. })
+    ));
+    let error = e.rotate(&ct, 5).err().unwrap();
+    assert!(matches!(
+        error,
+        CkksError::Rlwe(hushed_rlwe::RlweError::MissingKey { limbs: 2, .. })
+    ));
+    let long = f.encrypt(&x, f.params.max_limbs());
+    assert!(matches!(
+        f.evaluator.rotate(&long, 1),
+        Err(CkksError::Rlwe(hushed_rlwe::RlweError::MissingKey { .. }))
+    ));
+    let keyless = Evaluator::without_keys(&f.params);
+    assert!(matches!(
+        keyless.rotate(&ct, 1),
+        Err(CkksError::NoKeys {
+            operation: "rotate"
+        })
+    ));
+
+    let other = CkksParams::insecure_test(11, 6).unwrap();
+    let plan = EvalKeyPlan::new();
+    let g = Fixture::new(&other, &plan, 1);
+    assert!(matches!(
+        g.evaluator.add(&ct, &ct),
+        Err(CkksError::OtherParameters { .. })
+    ));
+    assert!(matches!(
+        g.decryptor.decrypt(&ct),
+        Err(CkksError::OtherParameters { .. })
+    ));
+    let keys = f.evaluator.keys("test").unwrap().clone();
+    assert!(matches!(
+        Evaluator::new(&other, keys),
+        Err(CkksError::OtherParameters { .. })
+    ));
+}
+
+#[test]
+fn the_whole_declared_range_is_served() {
+    // Values up to 2^8, near q0/scale = 2^10, under one prime.
+    let mut f = fixture(12);
+    let x: Vec<Complex64> = random(&mut f.rng, f.params.slots())
+        .iter()
+        .map(|x| x * 180.0)
+        .collect();
+    let ct = f.encrypt(&x, 1);
+    let (least, _) = f.bits(&ct, &x);
+    assert!(least > 24.0, "{least}");
+}
+
+#[test]
+fn a_real_ring_multiplies_and_rotates() {
+    let params = CkksParams::n15_shallow().unwrap();
+    let plan = params.key_plan(3, true, &[1], false).unwrap();
+    let mut f = Fixture::new(&params, &plan, 13);
+    let (x, y) = (f.random(), f.random());
+    let (cx, cy) = (f.encrypt(&x, 3), f.encrypt(&y, 3));
+    let product = f.evaluator.mul_rescale(&cx, &cy).unwrap();
+    check(&f, &product, &map2(&x, &y, |x, y| x * y), 18.0);
+    let mut turned = x.clone();
+    turned.rotate_left(1);
+    check(&f, &f.evaluator.rotate(&cx, 1).unwrap(), &turned, 19.0);
+}

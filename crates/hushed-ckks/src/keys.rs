@@ -1,0 +1,128 @@
+//! Which evaluation keys a computation needs, in its own words: rotations and levels.
+//!
+//! The keys themselves are those of [`hushed_rlwe::hybrid`]. What is decided here is how many special primes a key for
+//! ciphertexts of a given length uses: as many as make its key switches cheapest, so that short ciphertexts have few.
+
+pub use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
+pub use hushed_rlwe::{KeySet, PublicKey, SecretKey};
+
+use hushed_rlwe::hybrid::Gadget;
+
+use crate::error::CkksError;
+use crate::params::{CkksParams, SwitchKeySize};
+
+impl CkksParams {
+    /// The number of special primes with which key switches of ciphertexts of `limbs` primes take the fewest transforms; of
+    /// equals the one with the smallest keys.
+    ///
+    /// # Errors
+    /// [`CkksError::Rlwe`] if there are no special primes or no such ciphertexts.
+    pub fn cheapest_special(&self, limbs: usize) -> Result<usize, CkksError> {
+        let rlwe = self.rlwe();
+        let gadgets =
+            (1..=rlwe.p_len()).filter_map(|special| Gadget::new(rlwe, limbs, special).ok());
+        let size = |g: &Gadget| g.digits().len() * (limbs + g.special());
+        let best = gadgets.min_by_key(|g| (g.transforms(limbs), size(g)));
+        match best {
+            Some(gadget) => Ok(gadget.special()),
+            None => Ok(Gadget::new(rlwe, limbs, rlwe.p_len())?.special()),
+        }
+    }
+
+    /// A plan of keys for ciphertexts of at most `limbs` primes: products if `relin`, these rotations, conjugation if asked for.
+    ///
+    /// # Errors
+    /// As [`CkksParams::cheapest_special`].
+    pub fn key_plan(
+        &self,
+        limbs: usize,
+        relin: bool,
+        rotations: &[i64],
+        conjugation: bool,
+    ) -> Result<EvalKeyPlan, CkksError> {
+        let special = self.cheapest_special(limbs)?;
+        let mut plan = EvalKeyPlan::new();
+        if relin {
+            plan.relin(limbs, special);
+        }
+        for &steps in rotations {
+            let element = self.rotation_element(steps);
+            if element != 1 {
+                plan.galois(element, limbs, special);
+            }
+        }
+        if conjugation {
+            plan.galois(self.conjugation_element(), limbs, special);
+        }
+        Ok(plan)
+    }
+
+    /// Sizes of the keys of a plan, by use.
+    ///
+    /// # Errors
+    /// [`CkksError::Rlwe`] if the plan is none for these parameters.
+    pub fn key_sizes(&self, plan: &EvalKeyPlan) -> Result<Vec<SwitchKeySize>, CkksError> {
+        let gadgets = plan.gadgets(self.rlwe())?;
+        let mut sizes: Vec<SwitchKeySize> = Vec::new();
+        for (spec, gadget) in plan.iter().zip(gadgets) {
+            let name = match spec.key {
+                KeyUse::Relin => "relinearisation",
+                KeyUse::Galois(_) => "rotation",
+                KeyUse::ToSparse | KeyUse::FromSparse | KeyUse::Raised(_) => "encapsulation",
+            };
+            let ids = self
+                .rlwe()
+                .extended_ids_with(gadget.limbs(), gadget.special());
+            let packed = hushed_rlwe::codec::poly_bytes(self.rlwe().basis(), &ids);
+            let digits = gadget.digits().len() as u64;
+            let memory = digits * (ids.len() * self.n() * 8) as u64;
+            let disk = digits * packed as u64;
+            match sizes.iter_mut().find(|size| size.name == name) {
+                Some(size) => {
+                    size.count += 1;
+                    size.memory_bytes += memory;
+                    size.disk_bytes += disk;
+                }
+                None => sizes.push(SwitchKeySize {
+                    name,
+                    count: 1,
+                    memory_bytes: memory,
+                    disk_bytes: disk,
+                }),
+            }
+        }
+        Ok(sizes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_primes_follow_the_level() {
+        let params = CkksParams::n16_boot().unwrap();
+        let at = |limbs| params.cheapest_special(limbs).unwrap();
+        assert_eq!(at(29), 7);
+        assert!(at(2) <= 3 && at(4) <= 4, "{} {}", at(2), at(4));
+        assert!(params.cheapest_special(0).is_err());
+    }
+
+    #[test]
+    fn a_plan_lists_what_is_asked_for_and_its_bytes() {
+        let params = CkksParams::n16_boot().unwrap();
+        let plan = params.key_plan(29, true, &[0, 1, 2, -1, 1], true).unwrap();
+        assert_eq!(plan.len(), 5);
+        let sizes = params.key_sizes(&plan).unwrap();
+        let total: u64 = sizes.iter().map(|size| size.memory_bytes).sum();
+        assert_eq!(total, plan.memory_bytes(params.rlwe()).unwrap() as u64);
+        // Four digits of 36 primes of half a mebibyte.
+        let relin = sizes.iter().find(|size| size.name == "relinearisation");
+        assert_eq!(relin.unwrap().memory_bytes, 4 * 36 << 19);
+        let report = params.report().with_keys(sizes).to_string();
+        assert!(
+            report.contains("4 × rotation: 288 MiB in memory"),
+            "{report}"
+        );
+    }
+}
