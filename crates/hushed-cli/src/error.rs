@@ -58,11 +58,6 @@ pub enum CliError {
     #[error("the system does not let this program handle signals: {0}")]
     Signals(#[source] io::Error),
 
-    #[error(
-        "there is no HOME to keep the development certificate in: give --cert-dir, or --cert and --key"
-    )]
-    NoStateFolder,
-
     #[error("give the server's certificate by --pin or --ca")]
     NoTrust,
 
@@ -93,7 +88,7 @@ impl CliError {
             },
             Self::Unsupported { .. } | Self::Calibration(_) => 4,
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
-            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoStateFolder => 2,
+            Self::NoSuchBench { .. } | Self::NoTrust => 2,
             Self::Serve(error) => error.category().exit_code(),
             Self::Bench(BenchError::Net(_)) => 5,
             Self::Bench(_) | Self::Run(_) => 70,
@@ -118,7 +113,7 @@ impl CliError {
             Self::Calibration(_) => "calibration",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
-            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoStateFolder => "usage",
+            Self::NoSuchBench { .. } | Self::NoTrust => "usage",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
             Self::Bench(_) => "bench",

@@ -159,6 +159,11 @@ pub enum ServeError {
         /// Which limit.
         name: &'static str,
     },
+    /// Neither HOME nor a folder for the development certificate.
+    #[error(
+        "there is no HOME to keep the development certificate in: give --cert-dir, or --cert and --key"
+    )]
+    NoStateFolder,
     /// The operating system refuses a file.
     #[error("could not {operation} {path:?}: {source}")]
     File {
@@ -256,6 +261,7 @@ impl ServeError {
             | Self::Address { .. }
             | Self::OpenToStrangers { .. }
             | Self::EmptyOption { .. }
+            | Self::NoStateFolder
             | Self::NothingAllowed { .. } => Category::Usage,
             Self::Certificate(_)
             | Self::BadBundle { .. }
@@ -288,6 +294,7 @@ impl ServeError {
             Self::TokenFile { .. } => "token-file",
             Self::Address { .. } => "address",
             Self::NothingAllowed { .. } | Self::EmptyOption { .. } => "limit",
+            Self::NoStateFolder => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",

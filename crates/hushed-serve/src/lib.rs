@@ -23,6 +23,8 @@
 #![forbid(unsafe_code)]
 
 mod agree;
+#[cfg(feature = "arguments")]
+mod arguments;
 pub mod bundle;
 #[cfg(feature = "client")]
 pub mod client;
@@ -39,6 +41,8 @@ pub mod signals;
 pub mod token;
 pub mod wire;
 
+#[cfg(feature = "arguments")]
+pub use arguments::ServeArguments;
 pub use bundle::{Bundle, Digest};
 #[cfg(feature = "client")]
 pub use client::{

@@ -1,0 +1,140 @@
+//! The command line of a server, once for every program that serves (feature `arguments`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::deadlines::Deadlines;
+use crate::error::ServeError;
+use crate::server::{ClientAccess, ServerConfig, ServerIdentity};
+
+/// What `hushed serve` and `hushed-server` take.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArguments {
+    /// The model folder (config.json, model.safetensors, tokenizer.json, …)
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+
+    /// Where to listen, HOST:PORT; port 0 takes any free one
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:0",
+        env = "HUSHED_LISTEN"
+    )]
+    pub listen: String,
+
+    /// The server's certificate chain (PEM)
+    #[arg(long, value_name = "FILE", requires = "key", env = "HUSHED_CERT")]
+    pub cert: Option<PathBuf>,
+
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert", env = "HUSHED_KEY")]
+    pub key: Option<PathBuf>,
+
+    /// Where the development certificate is kept; it is made on first use [default: ~/.local/state/hushed/certificate]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "cert",
+        env = "HUSHED_CERT_DIR"
+    )]
+    pub cert_dir: Option<PathBuf>,
+
+    /// Let in clients with a token of this file: one a line, or sha256: and its digest
+    #[arg(long, value_name = "FILE", env = "HUSHED_TOKENS_FILE")]
+    pub tokens: Option<PathBuf>,
+
+    /// Let in clients with a certificate that an authority of this PEM file has signed
+    #[arg(long, value_name = "FILE", env = "HUSHED_CLIENT_CA")]
+    pub client_ca: Option<PathBuf>,
+
+    /// Sessions at once; more are refused
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        env = "HUSHED_MAX_SESSIONS"
+    )]
+    pub max_sessions: usize,
+
+    /// Most tokens of a text, below the model's own limit
+    #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS")]
+    pub max_tokens: Option<usize>,
+
+    /// Most tokens of all texts of one pass together (`embed --batch`); a single text is bounded by --max-tokens alone
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 256,
+        env = "HUSHED_MAX_PASS_TOKENS"
+    )]
+    pub max_pass_tokens: usize,
+
+    /// Most texts of a session
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        env = "HUSHED_MAX_TEXTS"
+    )]
+    pub max_texts: usize,
+
+    /// Seconds without a sign of life after which a client counts as gone
+    #[arg(long, value_name = "S", default_value_t = 60, env = "HUSHED_SILENCE")]
+    pub silence: u64,
+
+    /// Seconds that texts under way get to end after SIGTERM
+    #[arg(long, value_name = "S", default_value_t = 120, env = "HUSHED_DRAIN")]
+    pub drain: u64,
+
+    /// Where /healthz, /readyz and /metrics are served over plain HTTP; never on a public address
+    #[arg(long, value_name = "ADDR", env = "HUSHED_METRICS")]
+    pub metrics: Option<String>,
+
+    /// Also log one line a pass (its numbers of tokens and its time, never what is in it)
+    #[arg(long, env = "HUSHED_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
+    pub debug: bool,
+}
+
+impl ServeArguments {
+    /// The server that they describe.
+    ///
+    /// # Errors
+    /// [`ServeError::NoStateFolder`] if the development certificate has nowhere to be.
+    pub fn config(&self) -> Result<ServerConfig, ServeError> {
+        let identity = match self.cert.clone().zip(self.key.clone()) {
+            Some((chain, key)) => ServerIdentity::Files { chain, key },
+            None => {
+                let dir = self.cert_dir.clone().or_else(certificates);
+                ServerIdentity::Development(dir.ok_or(ServeError::NoStateFolder)?)
+            }
+        };
+        Ok(ServerConfig {
+            model: self.dir.clone(),
+            listen: self.listen.clone(),
+            identity,
+            access: ClientAccess::new(self.tokens.clone(), self.client_ca.clone()),
+            max_sessions: self.max_sessions,
+            max_tokens: self.max_tokens,
+            max_pass_tokens: self.max_pass_tokens,
+            max_texts: self.max_texts,
+            deadlines: Deadlines {
+                silence: Duration::from_secs(self.silence),
+                drain: Duration::from_secs(self.drain),
+                ..Deadlines::default()
+            },
+            metrics_listen: self.metrics.clone(),
+        })
+    }
+}
+
+/// `$XDG_STATE_HOME/hushed/certificate`, or below `~/.local/state`.
+fn certificates() -> Option<PathBuf> {
+    let set = |name| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        // A relative path would mean another folder wherever the program is started.
+        value.filter(|path| path.is_absolute())
+    };
+    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    Some(base?.join("hushed/certificate"))
+}
