@@ -7,7 +7,6 @@ mod folders;
 mod input;
 mod machine;
 mod output;
-mod vectors;
 mod verbs;
 
 use std::process::ExitCode;

@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{command, cosine, embeddings, hushed, json_lines, model};
+use common::{command, embeddings, hushed, json_lines, model};
+use hushed_model::cosine;
 
 #[test]
 fn help_and_version_say_what_they_should() {

@@ -8,7 +8,8 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Server, command, cosine, embeddings, error, hushed, json_lines, model};
+use common::{Server, command, embeddings, error, hushed, json_lines, model};
+use hushed_model::cosine;
 
 const SENTENCES: &str = "Is it safe to take ibuprofen with a stomach ulcer?
 Yes.

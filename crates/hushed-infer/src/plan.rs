@@ -18,7 +18,7 @@ use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
 use hushed_twopc::func::rescale_cost;
 use hushed_twopc::func::softmax::exponentials_cost;
 use hushed_twopc::gadget::mul_rows_cost;
-use hushed_twopc::he::{Encrypted, HeContext, Layout, LinearShape, MatmulShape, OltShape, OltSpec};
+use hushed_twopc::he::{HeContext, Layout, LinearShape, MatmulShape, OltShape, OltSpec};
 use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
@@ -227,11 +227,7 @@ impl PlanBackend {
         ring: Ring,
     ) -> Result<(Cost, Work), RunError> {
         let matmul = MatmulShape { shape, batch };
-        let spec = |side| -> OltSpec { matmul.spec(ring, side) };
-        let left = Layout::new(&self.params, &spec(Encrypted::Left))?;
-        let right = Layout::new(&self.params, &spec(Encrypted::Right))?;
-        let cheaper = right.plan.cost().nanoseconds < left.plan.cost().nanoseconds;
-        let layout = if cheaper { right } else { left };
+        let layout = matmul.cheaper(ring, |spec| Layout::new(&self.params, spec))?;
         let plan = layout.plan.cost();
         let bytes = plan.bytes_in + plan.bytes_out;
         let frames = plan.inputs + plan.responses;

@@ -4,16 +4,11 @@ use std::sync::Arc;
 
 use hushed_infer::twopc::{Input, Layers, Terms, TwopcBackend, embeddings};
 use hushed_model::testing::{data_lines, model_folder};
-use hushed_model::{Model, TokenIds, TooLong};
+use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_net::memory_pair;
 
 /// Lines of data/sample.txt, from 0: three tokens, numbers, a command, German, and an ordinary question.
 const LINES: [usize; 5] = [0, 30, 61, 66, 98];
-
-fn cosine(a: &[f64], b: &[f64]) -> f64 {
-    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
-}
 
 #[test]
 fn five_sentences_of_the_real_model() {

@@ -7,7 +7,7 @@ use hushed_infer::twopc::{Input, Layers, RunError, SiteCost, Terms, TwopcBackend
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::tiny_folder;
 use hushed_model::tokens::{TokenIds, TooLong};
-use hushed_model::{Model, Pool};
+use hushed_model::{Model, Pool, cosine};
 use hushed_net::{Session, memory_pair};
 use hushed_twopc::Ctx;
 use hushed_twopc::cost::FRAME_BYTES;
@@ -19,11 +19,6 @@ fn backend(mut session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>)
     let mut rng = SecretRng::from_os("test");
     let he = HeContext::exchange(&mut session, &mut rng).unwrap();
     TwopcBackend::new(Ctx::new(session, rng, ot), he, layers)
-}
-
-fn cosine(a: &[f64], b: &[f64]) -> f64 {
-    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
 const TEXTS: [&str; 5] = [

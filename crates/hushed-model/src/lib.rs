@@ -22,6 +22,7 @@ mod synthetic;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tokens;
+pub mod vectors;
 
 pub use backend::{
     Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
@@ -37,3 +38,4 @@ pub use plain::{Plain, PlainActs, PlainScores};
 pub use rows::{Rows, TextRows};
 pub use site::Site;
 pub use tokens::{TokenIds, Tokenizer, TooLong};
+pub use vectors::cosine;

@@ -4,8 +4,8 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Running, cosine};
-use hushed_model::Model;
+use common::Running;
+use hushed_model::{Model, cosine};
 use hushed_serve::{Bundle, BundlePin, Options, Progress, TooLong};
 
 const TEXTS: [&str; 3] = [

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use hushed_infer::twopc::{Input, Layers, SiteCost, Terms, TwopcBackend};
 use hushed_math::cpu::Cpu;
-use hushed_model::{Activation, Bert, BertConfig, Plain, Pool, TokenIds, bert_random, bert_shapes};
+use hushed_model::{
+    Activation, Bert, BertConfig, Plain, Pool, TokenIds, bert_random, bert_shapes, cosine,
+};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
 use super::{BenchError, median};
 use crate::machine;
-use crate::vectors::cosine;
 
 /// What to run.
 pub struct ModelCase {

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use hushed_infer::verify::{Answer, Report, verify};
-use hushed_model::Model;
+use hushed_model::{Model, cosine};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::input::{self, Truncate};
 use crate::output::Output;
-use crate::vectors::cosine;
 
 /// Compare the private run with the clear one, stage by stage: both parties on this machine
 #[derive(clap::Args)]

@@ -52,11 +52,6 @@ pub fn embeddings(rows: &[Value]) -> Vec<Vec<f64>> {
         .collect()
 }
 
-pub fn cosine(a: &[f64], b: &[f64]) -> f64 {
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
-}
-
 /// The reference model, or `None` with a line that the test runner counts.
 pub fn model() -> Option<String> {
     let fetched = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.models/all-MiniLM-L6-v2");

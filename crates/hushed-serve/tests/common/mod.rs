@@ -90,11 +90,6 @@ impl Drop for Running {
     }
 }
 
-pub fn cosine(a: &[f64], b: &[f64]) -> f64 {
-    let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
-}
-
 /// The error of a session that must not come to be.
 pub fn refused(config: &ClientConfig) -> ServeError {
     Client::connect(config)

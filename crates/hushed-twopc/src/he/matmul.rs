@@ -17,7 +17,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, SecretWords, Share};
-use std::sync::Arc;
+use std::borrow::Borrow;
 use zeroize::Zeroizing;
 
 /// `batch` products of k×m by m×n.
@@ -43,6 +43,26 @@ impl MatmulShape {
             window: None,
         }
     }
+
+    /// The layout of both directions, by the cheaper operand to encrypt: the same one for both parties. `layout` gives the layout of
+    /// a transformation.
+    ///
+    /// # Errors
+    /// Those of `layout`.
+    pub fn cheaper<L: Borrow<Layout>>(
+        &self,
+        ring: Ring,
+        layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+    ) -> Result<L, TwopcError> {
+        let left = layout(&self.spec(ring, Encrypted::Left))?;
+        let right = layout(&self.spec(ring, Encrypted::Right))?;
+        let nanoseconds = |l: &L| l.borrow().plan.cost().nanoseconds;
+        Ok(if nanoseconds(&right) < nanoseconds(&left) {
+            right
+        } else {
+            left
+        })
+    }
 }
 
 /// Both parties' part: shares of X (batch×k×m) and Y (batch×m×n); returns the share of X·Y (batch×k×n).
@@ -62,7 +82,7 @@ pub fn matmul_shared(
     assert!(x.ring() == y.ring(), "both operands in one ring");
     let ring = x.ring();
     let OltShape { k, m, n } = shape.shape;
-    let layout = layout(he, shape, ring)?;
+    let layout = shape.cheaper(ring, |spec| he.layout(spec))?;
     expect_words(x.words(), shape.batch * k * m)?;
     expect_words(y.words(), shape.batch * m * n)?;
     let (travelling, multiplying) = match layout.plan.encrypted() {
@@ -102,7 +122,7 @@ pub fn matmul_shared(
 /// # Errors
 /// As [`Layout::new`].
 pub fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
-    let cost = layout(he, shape, ring)?.plan.cost();
+    let cost = shape.cheaper(ring, |spec| he.layout(spec))?.plan.cost();
     let bytes = cost.bytes_in + cost.bytes_out;
     let frames = cost.inputs + cost.responses;
     Ok(Cost {
@@ -113,13 +133,6 @@ pub fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Co
         rounds: 2,
         ..Cost::ZERO
     })
-}
-
-fn layout(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Arc<Layout>, TwopcError> {
-    let left = he.layout(&shape.spec(ring, Encrypted::Left))?;
-    let right = he.layout(&shape.spec(ring, Encrypted::Right))?;
-    let cheaper = right.plan.cost().nanoseconds < left.plan.cost().nanoseconds;
-    Ok(if cheaper { right } else { left })
 }
 
 /// A share as multiplier: signed representatives.
