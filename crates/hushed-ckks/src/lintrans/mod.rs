@@ -1,5 +1,6 @@
 //! Linear maps on slots: matrices by diagonals, the transforms of bootstrapping, and their products with ciphertexts.
 
+mod apply;
 mod compact;
 mod dft;
 mod diagonals;
@@ -8,6 +9,7 @@ mod memory;
 mod split;
 mod transform;
 
+pub(crate) use apply::mod_raise;
 pub use compact::{CompactEncoder, CompactPlain};
 pub use dft::{DftFactors, Direction};
 pub use diagonals::Diagonals;

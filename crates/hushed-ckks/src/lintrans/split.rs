@@ -14,6 +14,8 @@ pub struct CostModel {
     pub baby: f64,
     /// A giant step: division by P of one polynomial, decomposition, inner product.
     pub giant: f64,
+    /// What every product has: the first decomposition and the last divisions.
+    pub fixed: f64,
     /// Bytes of one key in memory.
     pub key_bytes: f64,
     /// Nanoseconds that a byte of keys is worth.
@@ -39,13 +41,15 @@ impl CostModel {
         Self {
             baby: inner,
             giant: inner + divide + decompose,
+            fixed: decompose + 2.0 * divide,
             key_bytes: d * (q + p) * n * 8.0,
             per_key_byte: MEMORY,
         }
     }
 
     fn total(&self, babies: usize, giants: usize) -> f64 {
-        babies as f64 * self.baby
+        self.fixed
+            + babies as f64 * self.baby
             + giants as f64 * self.giant
             + (babies + giants) as f64 * self.key_bytes * self.per_key_byte
     }

@@ -1,38 +1,19 @@
-//! A matrix prepared for ciphertexts of one length: split, encoded at its level over Q·P, and its product with ciphertexts.
+//! A matrix prepared for ciphertexts of one length: split into rotations, encoded at its level over Q·P.
 //!
-//! Double-hoisted baby-step giant-step (Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021, Algorithm 6), with
-//! Galois keys whose result is permuted (`hushed_rlwe::hybrid`):
-//!
-//! ```text
-//! digits of a, once                              [decompose]
-//! for each prime of Q·P:
-//!   for each baby k:   r_k = φ_k(P·(b, 0) + Σ digits·key_k)           one pass, no transform
-//!   for each giant G:  u_G = Σ_k d'_(G+k) ⊙ r_k                        lazily, one reduction
-//! for each giant G ≠ 0: digits of ⌊a part of u_G / P⌉, times key_G, plus the b part, all permuted by φ_G; summed in Q·P
-//! divide by P and by the last prime                                    [mod_down_rescale]
-//! ```
-//!
-//! The diagonals carry the scale of the prime that is dropped, so the scale of a ciphertext is exactly what it was. Several
-//! ciphertexts go together: keys and diagonals are read, and uniform halves of keys expanded, once for all.
+//! The diagonals carry the scale of the prime that is dropped (or the one asked for), so that the scale of a ciphertext is exactly
+//! what it was. [`super::apply`] has the products.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hushed_math::{Automorphism, Eval, RnsPoly};
 use hushed_rlwe::RlweError;
-use hushed_rlwe::hybrid::{
-    Decomposed, EvalKeyPlan, EvalKeys, Extended, Gadget, KeySpec, KeyUse, SwitchKey, decompose,
-    mod_down, mod_down_rescale,
-};
-use rayon::prelude::*;
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
 
-use crate::lintrans::memory::Pair;
 use crate::lintrans::{CompactEncoder, CompactPlain, CostModel, Diagonals, LinTransError, Split};
+use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::scale::Scale;
-
-/// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
-/// cache holds.
-const STRIP: usize = 1 << 10;
 
 /// Both parts of a ciphertext, (b, a), over the same first primes.
 pub type Parts = (RnsPoly<Eval>, RnsPoly<Eval>);
@@ -62,20 +43,22 @@ pub struct Options {
 }
 
 /// One giant step: its rotation and its encoded diagonals.
-struct EncodedGiant {
-    rotation: usize,
+pub(super) struct EncodedGiant {
+    pub(super) rotation: usize,
     /// (index of the baby, diagonal rotated back by the giant's rotation).
-    terms: Vec<(usize, CompactPlain)>,
+    pub(super) terms: Vec<(usize, CompactPlain)>,
 }
 
 /// A matrix for ciphertexts of `limbs` primes.
 pub struct LinearTransform {
-    params: Arc<CkksParams>,
-    gadget: Gadget,
+    pub(super) params: Arc<CkksParams>,
+    pub(super) gadget: Gadget,
     plain_scale: Scale,
     dim: usize,
-    babies: Vec<usize>,
-    giants: Vec<EncodedGiant>,
+    pub(super) babies: Vec<usize>,
+    pub(super) giants: Vec<EncodedGiant>,
+    /// Largest sum of moduli, and of their squares, in a row.
+    row_sums: [f64; 2],
 }
 
 impl LinearTransform {
@@ -124,6 +107,24 @@ impl LinearTransform {
         Self::with_split(params, matrix, gadget, &split, options.plain_scale)
     }
 
+    /// Prepares `matrix` for ciphertexts under the ephemeral sparse secret that were raised from q_0 to `limbs` primes: the
+    /// product leads back to the main secret. Every diagonal is a rotation of the input, as keys of one digit are small and
+    /// need no decomposition.
+    ///
+    /// # Errors
+    /// As [`LinearTransform::new`].
+    pub fn raised(
+        params: &Arc<CkksParams>,
+        matrix: &Diagonals,
+        limbs: usize,
+        special: usize,
+        plain_scale: Option<Scale>,
+    ) -> Result<Self, LinTransError> {
+        let gadget = Gadget::raised(params.rlwe(), limbs, special)?;
+        let split = Split::diagonal(matrix, params.slots())?;
+        Self::with_split(params, matrix, gadget, &split, plain_scale)
+    }
+
     /// Prepares `matrix` in this split, for keys of this gadget.
     ///
     /// # Errors
@@ -136,12 +137,19 @@ impl LinearTransform {
         plain_scale: Option<Scale>,
     ) -> Result<Self, LinTransError> {
         let limbs = gadget.limbs();
+        if limbs < 2 {
+            return Err(LinTransError::Level {
+                limbs,
+                needed: 2,
+                available: params.max_limbs(),
+            });
+        }
         let rlwe = params.rlwe();
         let ids = rlwe.extended_ids_with(limbs, gadget.special());
         let dropped = params.prime(limbs - 1);
         let plain_scale = plain_scale.unwrap_or(Scale::ONE.times_prime(dropped));
         let mut encoder = CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
-        let diagonals: std::collections::BTreeMap<_, _> = matrix.iter().collect();
+        let diagonals: BTreeMap<_, _> = matrix.iter().collect();
         let mut giants = Vec::with_capacity(split.giants.len());
         for giant in &split.giants {
             let mut terms = Vec::with_capacity(giant.terms.len());
@@ -164,6 +172,7 @@ impl LinearTransform {
             dim: matrix.dim(),
             babies: split.babies.clone(),
             giants,
+            row_sums: row_sums(matrix),
         })
     }
 
@@ -194,13 +203,18 @@ impl LinearTransform {
         let mut all: Vec<usize> = self.babies.iter().copied().chain(giants).collect();
         all.sort_unstable();
         all.dedup();
-        all.retain(|&k| k != 0);
+        all.retain(|&k| self.needs_key(k));
         all
+    }
+
+    /// Rotation by 0 is free, unless it leads from one secret to another.
+    pub(super) fn needs_key(&self, rotation: usize) -> bool {
+        rotation != 0 || self.gadget.is_raised()
     }
 
     /// Key switches of one product: hoisted ones, then those with a decomposition of their own.
     pub fn key_switches(&self) -> (usize, usize) {
-        let babies = self.babies.iter().filter(|&&k| k != 0).count();
+        let babies = self.babies.iter().filter(|&&k| self.needs_key(k)).count();
         let giants = self.giants.iter().filter(|giant| giant.rotation != 0);
         (babies, giants.count())
     }
@@ -213,7 +227,7 @@ impl LinearTransform {
     /// Adds the keys that it needs, with exactly its gadget.
     pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
         for k in self.rotations() {
-            plan.galois(self.element(k), self.gadget.limbs(), self.gadget.special());
+            plan.insert(self.key_use(k), self.gadget.limbs(), self.gadget.special());
         }
     }
 
@@ -227,53 +241,43 @@ impl LinearTransform {
         self.params.rotation_element(rotation as i64)
     }
 
-    fn permutation(&self, rotation: usize) -> Arc<Automorphism> {
+    fn key_use(&self, rotation: usize) -> KeyUse {
+        let element = self.element(rotation);
+        if self.gadget.is_raised() {
+            KeyUse::Raised(element)
+        } else {
+            KeyUse::Galois(element)
+        }
+    }
+
+    /// What is known of the error of a product with a ciphertext of this noise and scale.
+    pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
+        let n = self.params.n();
+        let [l1, l2] = self.row_sums;
+        // Each product with a diagonal has the error of its encoding.
+        let encoding = Noise::encoded(n, self.plain_scale, 0.0).deviation();
+        let products = (self.products() as f64).sqrt() * encoding * input.magnitude();
+        if !input.is_known() {
+            return Noise::UNKNOWN;
+        }
+        Noise::new(input.magnitude() * l1, input.deviation() * l2.sqrt())
+            .plus(products)
+            .rounded(n, self.output_scale(scale))
+    }
+
+    pub(super) fn permutation(&self, rotation: usize) -> Arc<Automorphism> {
         let basis = self.params.rlwe().basis();
         basis.automorphism(self.element(rotation))
     }
 
-    /// The matrix times each of `inputs`: one prime less, the same scale.
-    ///
-    /// # Errors
-    /// [`LinTransError::Level`] for an input of another length than [`LinearTransform::limbs`], [`LinTransError::Rlwe`] with
-    /// `MissingKey` for a key that is not there.
-    pub fn apply_parts(
+    /// The key of a rotation, of exactly the gadget of this map.
+    pub(super) fn key<'k>(
         &self,
-        keys: &EvalKeys,
-        inputs: &[(&RnsPoly<Eval>, &RnsPoly<Eval>)],
-    ) -> Result<Vec<Parts>, LinTransError> {
-        let limbs = self.limbs();
-        for (b, a) in inputs {
-            let found = b.ids().len();
-            if found != limbs || a.ids() != b.ids() {
-                return Err(LinTransError::Level {
-                    limbs: found,
-                    needed: limbs,
-                    available: self.params.max_limbs(),
-                });
-            }
-        }
-        if inputs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let sums = self.inner_sums(keys, inputs)?;
-        let totals = self.giant_steps(keys, sums)?;
-        totals
-            .into_iter()
-            .map(|total| {
-                let special = total.special;
-                let (b, a) = rayon::join(
-                    || mod_down_rescale(self.params.rlwe(), total.b, special),
-                    || mod_down_rescale(self.params.rlwe(), total.a, special),
-                );
-                Ok((b?, a?))
-            })
-            .collect()
-    }
-
-    fn key<'k>(&self, keys: &'k EvalKeys, rotation: usize) -> Result<&'k SwitchKey, LinTransError> {
+        keys: &'k EvalKeys,
+        rotation: usize,
+    ) -> Result<&'k SwitchKey, LinTransError> {
         let spec = KeySpec {
-            key: KeyUse::Galois(self.element(rotation)),
+            key: self.key_use(rotation),
             limbs: self.gadget.limbs(),
             special: self.gadget.special(),
         };
@@ -286,203 +290,18 @@ impl LinearTransform {
             })
         })
     }
-
-    /// P modulo each ciphertext prime, zero modulo the special ones.
-    fn weights(&self) -> Vec<u64> {
-        let basis = self.params.rlwe().basis();
-        let special = &self.params.rlwe().literal().p[..self.gadget.special()];
-        let weight = |id: usize| {
-            let q = basis.modulus(id);
-            special.iter().fold(1, |w, &p| q.mul(w, q.reduce(p)))
-        };
-        let extended = std::iter::repeat_n(0, special.len());
-        (0..self.limbs()).map(weight).chain(extended).collect()
-    }
-
-    /// For each giant, for each input: Σ d ⊙ rotated inputs, over Q·P.
-    fn inner_sums(
-        &self,
-        keys: &EvalKeys,
-        inputs: &[(&RnsPoly<Eval>, &RnsPoly<Eval>)],
-    ) -> Result<Vec<Vec<Extended>>, LinTransError> {
-        let params = self.params.rlwe();
-        let special = self.gadget.special();
-        let babies: Vec<Option<(&SwitchKey, Arc<Automorphism>)>> = self
-            .babies
-            .iter()
-            .map(|&k| match k {
-                0 => Ok(None),
-                k => Ok(Some((self.key(keys, k)?, self.permutation(k)))),
-            })
-            .collect::<Result<_, LinTransError>>()?;
-        let digits: Vec<Decomposed> = if babies.iter().any(Option::is_some) {
-            let each = |(_, a): &(_, &RnsPoly<Eval>)| decompose(params, &self.gadget, a);
-            inputs.iter().map(each).collect::<Result<_, _>>()?
-        } else {
-            Vec::new()
-        };
-        let digits: Vec<&Decomposed> = digits.iter().collect();
-        let ids = params.extended_ids_with(self.limbs(), special);
-        let scratch = || Extended {
-            special,
-            b: RnsPoly::scratch(params.basis(), &ids),
-            a: RnsPoly::scratch(params.basis(), &ids),
-        };
-        let mut sums: Vec<Vec<Extended>> = self
-            .giants
-            .iter()
-            .map(|_| inputs.iter().map(|_| scratch()).collect())
-            .collect();
-        let weights = self.weights();
-        by_limb(sums.iter_mut().flatten(), ids.len())
-            .into_par_iter()
-            .enumerate()
-            .for_each(|(j, mut out)| {
-                // rotated[baby·inputs + c]: input c rotated by a baby, under this prime.
-                let mut rotated = Pair::many(params.basis(), babies.len() * inputs.len());
-                let mut work = Pair::many(params.basis(), inputs.len());
-                let pointwise = params.basis().plan(ids[j]).pointwise();
-                for (baby, turned) in babies.iter().zip(rotated.chunks_mut(inputs.len())) {
-                    let Some((key, permutation)) = baby else {
-                        for ((b, a), pair) in inputs.iter().zip(turned) {
-                            for (part, out) in [b, a].into_iter().zip(pair.parts()) {
-                                match weights[j] {
-                                    0 => out.fill(0),
-                                    w => pointwise.mul_scalar(out, part.limb(j), w),
-                                }
-                            }
-                        }
-                        continue;
-                    };
-                    let mut sums: Vec<_> = work.iter_mut().map(Pair::parts).collect();
-                    key.multiply_limb(&digits, j, &mut sums);
-                    for (((b, _), [sum_b, sum_a]), pair) in inputs.iter().zip(sums).zip(turned) {
-                        if weights[j] != 0 {
-                            pointwise.mul_scalar_add_assign(sum_b, b.limb(j), weights[j]);
-                        }
-                        let [out_b, out_a] = pair.parts();
-                        permutation.apply(sum_b, out_b);
-                        permutation.apply(sum_a, out_a);
-                    }
-                }
-                for (giant, outs) in self.giants.iter().zip(out.chunks_mut(inputs.len())) {
-                    giant.multiply(j, pointwise, &rotated, outs);
-                }
-            });
-        Ok(sums)
-    }
-
-    /// Rotates the sums and adds them up, over Q·P: one total an input.
-    fn giant_steps(
-        &self,
-        keys: &EvalKeys,
-        sums: Vec<Vec<Extended>>,
-    ) -> Result<Vec<Extended>, LinTransError> {
-        let params = self.params.rlwe();
-        let ids = params.extended_ids_with(self.limbs(), self.gadget.special());
-        let mut totals: Option<Vec<Extended>> = None;
-        // The giant by 0, where there is one, is the first.
-        for (giant, sums) in self.giants.iter().zip(sums) {
-            if giant.rotation == 0 {
-                totals = Some(sums);
-                continue;
-            }
-            let key = self.key(keys, giant.rotation)?;
-            let permutation = self.permutation(giant.rotation);
-            let special = self.gadget.special();
-            let (mut b_parts, mut digits) = (Vec::new(), Vec::new());
-            for sum in sums {
-                let a = mod_down(params, sum.a, special)?;
-                digits.push(decompose(params, &self.gadget, &a)?);
-                b_parts.push(sum.b);
-            }
-            let digits: Vec<&Decomposed> = digits.iter().collect();
-            let fresh = totals.is_none();
-            let totals = totals.get_or_insert_with(|| {
-                let zero = |_| Extended::zero(params, self.limbs(), special);
-                (0..b_parts.len()).map(zero).collect()
-            });
-            let limbs = by_limb(totals.iter_mut(), self.limbs() + special);
-            limbs.into_par_iter().enumerate().for_each(|(j, out)| {
-                let mut work = Pair::many(params.basis(), out.len());
-                let mut products: Vec<_> = work.iter_mut().map(Pair::parts).collect();
-                let pointwise = params.basis().plan(ids[j]).pointwise();
-                key.multiply_limb(&digits, j, &mut products);
-                for (([sum_b, sum_a], b), [total_b, total_a]) in
-                    products.into_iter().zip(&b_parts).zip(out)
-                {
-                    pointwise.add_assign(sum_b, b.limb(j));
-                    for (sum, total) in [(sum_b, total_b), (sum_a, total_a)] {
-                        if fresh {
-                            permutation.apply(sum, total);
-                        } else {
-                            permutation.apply_add_assign(pointwise.modulus(), sum, total);
-                        }
-                    }
-                }
-            });
-        }
-        totals.ok_or(LinTransError::Empty)
-    }
 }
 
-impl EncodedGiant {
-    /// outs[c] ← Σ terms d ⊙ rotated[baby][c] for limb `j`, strip by strip.
-    fn multiply(
-        &self,
-        j: usize,
-        pointwise: &hushed_math::Pointwise,
-        rotated: &[Pair],
-        outs: &mut [[&mut [u64]; 2]],
-    ) {
-        let Some(n) = outs.first().map(|[b, _]| b.len()) else {
-            return;
-        };
-        let (inputs, strip) = (outs.len(), STRIP.min(n));
-        let mut wide = vec![0; self.terms.len() * strip];
-        for start in (0..n).step_by(strip) {
-            for ((_, plain), room) in self.terms.iter().zip(wide.chunks_exact_mut(strip)) {
-                plain.expand(j, start, room);
-            }
-            let diagonals: Vec<&[u64]> = self
-                .terms
-                .iter()
-                .zip(wide.chunks_exact(strip))
-                .map(|((_, plain), room)| match plain.repeat() {
-                    1 => &plain.limb(j)[start..start + strip],
-                    _ => room,
-                })
-                .collect();
-            for (c, [out_b, out_a]) in outs.iter_mut().enumerate() {
-                let range = start..start + strip;
-                let part = |index: usize| -> Vec<&[u64]> {
-                    let pairs = self
-                        .terms
-                        .iter()
-                        .map(|&(baby, _)| &rotated[baby * inputs + c]);
-                    pairs.map(|pair| &pair.part(index)[range.clone()]).collect()
-                };
-                pointwise.dot_pair(
-                    [&mut out_b[range.clone()], &mut out_a[range.clone()]],
-                    &diagonals,
-                    [&part(0), &part(1)],
-                );
-            }
+/// Largest sum of moduli, and of squares of moduli, in a row.
+fn row_sums(matrix: &Diagonals) -> [f64; 2] {
+    let period = matrix.period();
+    let mut sums = vec![[0.0; 2]; period];
+    for (_, values) in matrix.iter() {
+        for (sum, value) in sums.iter_mut().zip(values.iter().cycle()) {
+            *sum = [sum[0] + value.norm(), sum[1] + value.norm_sqr()];
         }
     }
-}
-
-/// Limb j of both parts of each polynomial, for each j.
-fn by_limb<'a>(
-    polys: impl Iterator<Item = &'a mut Extended>,
-    limbs: usize,
-) -> Vec<Vec<[&'a mut [u64]; 2]>> {
-    let mut out: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::new()).collect();
-    for Extended { b, a, .. } in polys {
-        let both = b.limbs_mut().zip(a.limbs_mut());
-        for (limb, ((_, b), (_, a))) in out.iter_mut().zip(both) {
-            limb.push([b, a]);
-        }
-    }
-    out
+    sums.iter().fold([0.0; 2], |most: [f64; 2], sum| {
+        [most[0].max(sum[0]), most[1].max(sum[1])]
+    })
 }

@@ -1,0 +1,398 @@
+//! Products of prepared matrices with ciphertexts.
+//!
+//! Double-hoisted baby-step giant-step (Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021, Algorithm 6), with
+//! Galois keys whose result is permuted (`hushed_rlwe::hybrid`):
+//!
+//! ```text
+//! digits of a, once                                                      [decompose]
+//! for each prime of Q·P:
+//!   for each baby k:   r_k = φ_k(P·(b, 0) + Σ digits·key_k)              no transform
+//!   for each giant G:  u_G = Σ_k d_(G+k) ⊙ r_k                           one reduction
+//! for each giant G ≠ 0: digits of ⌊a part of u_G / P⌉, times key_G, plus the b part, all permuted by φ_G; summed over Q·P
+//! divide by P and by the last prime                                      [mod_down_rescale]
+//! ```
+//!
+//! Several ciphertexts go together: keys and diagonals are read, and uniform halves of keys expanded, once for all.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use hushed_math::{Automorphism, Coeff, Eval, RnsPoly};
+use hushed_rlwe::hybrid::{
+    Decomposed, EvalKeys, Extended, SwitchKey, decompose, decompose_raised, mod_down,
+    mod_down_rescale,
+};
+use hushed_rlwe::{RlweError, RlweParams};
+use rayon::prelude::*;
+
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+use crate::evaluator::Evaluator;
+use crate::lintrans::memory::Pair;
+use crate::lintrans::transform::EncodedGiant;
+use crate::lintrans::{LinTransError, LinearTransform, Parts};
+
+/// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
+/// cache holds.
+const STRIP: usize = 1 << 10;
+
+impl LinearTransform {
+    /// The matrix times each ciphertext: one prime less, scale and error as [`LinearTransform::output_scale`] and the noise model
+    /// say. All go through in one pass over keys and diagonals.
+    ///
+    /// # Errors
+    /// [`CkksError::LinTrans`] with [`LinTransError::Level`] for a ciphertext with fewer primes than [`LinearTransform::limbs`]
+    /// (longer ones are cut), or with `MissingKey`; [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
+    pub fn apply_many(
+        &self,
+        evaluator: &Evaluator,
+        inputs: &[&Ciphertext],
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let operation = "linear transform";
+        let keys = evaluator.keys(operation)?;
+        let mut shorter = Vec::new();
+        for ct in inputs {
+            if !self.params.same_ring(ct.basis()) {
+                return Err(CkksError::OtherParameters { operation });
+            }
+            self.check_limbs(ct.limbs().min(self.limbs()))?;
+            shorter.push(if ct.limbs() > self.limbs() {
+                Cow::Owned(evaluator.drop_to(ct, self.limbs())?)
+            } else {
+                Cow::Borrowed(*ct)
+            });
+        }
+        let parts: Vec<_> = shorter.iter().map(|ct| (ct.b(), ct.a())).collect();
+        let products = self.apply_parts(keys, &parts)?;
+        self.count(evaluator, inputs.len());
+        let both = products.into_iter().zip(inputs);
+        both.map(|((b, a), ct)| {
+            let noise = self.noise(ct.noise(), ct.scale());
+            let product = Ciphertext::from_parts(b, a, self.output_scale(ct.scale()))?;
+            Ok(product.with_noise(noise))
+        })
+        .collect()
+    }
+
+    /// As [`LinearTransform::apply_many`] for one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
+        let mut products = self.apply_many(evaluator, &[ct])?;
+        products
+            .pop()
+            .ok_or(CkksError::LinTrans(LinTransError::Empty))
+    }
+
+    /// The matrix times each of `inputs`, parts only.
+    ///
+    /// # Errors
+    /// [`LinTransError::Level`] for an input of another length than [`LinearTransform::limbs`], [`LinTransError::Rlwe`] with
+    /// `MissingKey` for a key that is not there, or `GadgetMismatch` for a map of raised ciphertexts.
+    pub fn apply_parts(
+        &self,
+        keys: &EvalKeys,
+        inputs: &[(&RnsPoly<Eval>, &RnsPoly<Eval>)],
+    ) -> Result<Vec<Parts>, LinTransError> {
+        let mut digits = Vec::new();
+        for (b, a) in inputs {
+            let differ = a.ids() != b.ids();
+            self.check_limbs(if differ { 0 } else { b.ids().len() })?;
+            digits.push(decompose(self.params.rlwe(), &self.gadget, a)?);
+        }
+        let b: Vec<_> = inputs.iter().map(|&(b, _)| b).collect();
+        let a: Vec<_> = inputs.iter().map(|&(_, a)| a).collect();
+        self.product(keys, &b, &a, &digits)
+    }
+
+    /// The matrix times each raised input: both parts modulo q_0 under the sparse secret, as coefficients. The results are under
+    /// the main secret, modulo all primes but the last, and their phase is that of the raised input, times the matrix.
+    ///
+    /// # Errors
+    /// As [`LinearTransform::apply_parts`], with `GadgetMismatch` for a map that is not [`LinearTransform::raised`].
+    pub fn apply_raised(
+        &self,
+        keys: &EvalKeys,
+        inputs: &[(RnsPoly<Coeff>, RnsPoly<Coeff>)],
+    ) -> Result<Vec<Parts>, LinTransError> {
+        let params = self.params.rlwe();
+        let (mut raised, mut digits) = (Vec::new(), Vec::new());
+        for (b, a) in inputs {
+            digits.push(decompose_raised(params, &self.gadget, a, self.limbs())?);
+            raised.push(mod_raise(params, b, self.limbs())?);
+        }
+        let b: Vec<_> = raised.iter().collect();
+        self.product(keys, &b, &[], &digits)
+    }
+
+    fn check_limbs(&self, found: usize) -> Result<(), LinTransError> {
+        if found == self.limbs() {
+            return Ok(());
+        }
+        Err(LinTransError::Level {
+            limbs: found,
+            needed: self.limbs(),
+            available: self.params.max_limbs(),
+        })
+    }
+
+    /// `a` is needed for rotations by 0 that need no key.
+    fn product(
+        &self,
+        keys: &EvalKeys,
+        b: &[&RnsPoly<Eval>],
+        a: &[&RnsPoly<Eval>],
+        digits: &[Decomposed],
+    ) -> Result<Vec<Parts>, LinTransError> {
+        if b.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sums = self.inner_sums(keys, b, a, digits)?;
+        let totals = self.giant_steps(keys, sums)?;
+        totals
+            .into_iter()
+            .map(|total| {
+                let (params, special) = (self.params.rlwe(), total.special);
+                let (b, a) = rayon::join(
+                    || mod_down_rescale(params, total.b, special),
+                    || mod_down_rescale(params, total.a, special),
+                );
+                Ok((b?, a?))
+            })
+            .collect()
+    }
+
+    /// P modulo each ciphertext prime, zero modulo the special ones.
+    fn weights(&self) -> Vec<u64> {
+        let basis = self.params.rlwe().basis();
+        let special = &self.params.rlwe().literal().p[..self.gadget.special()];
+        let weight = |id: usize| {
+            let q = basis.modulus(id);
+            special.iter().fold(1, |w, &p| q.mul(w, q.reduce(p)))
+        };
+        let extended = std::iter::repeat_n(0, special.len());
+        (0..self.limbs()).map(weight).chain(extended).collect()
+    }
+
+    /// For each giant, for each input: Σ d ⊙ rotated inputs, over Q·P.
+    fn inner_sums(
+        &self,
+        keys: &EvalKeys,
+        b: &[&RnsPoly<Eval>],
+        a: &[&RnsPoly<Eval>],
+        digits: &[Decomposed],
+    ) -> Result<Vec<Vec<Extended>>, LinTransError> {
+        let params = self.params.rlwe();
+        let special = self.gadget.special();
+        let babies: Vec<Option<(&SwitchKey, Arc<Automorphism>)>> = self
+            .babies
+            .iter()
+            .map(|&k| match self.needs_key(k) {
+                false => Ok(None),
+                true => Ok(Some((self.key(keys, k)?, self.permutation(k)))),
+            })
+            .collect::<Result<_, LinTransError>>()?;
+        let digits: Vec<&Decomposed> = digits.iter().collect();
+        let ids = params.extended_ids_with(self.limbs(), special);
+        let scratch = || Extended {
+            special,
+            b: RnsPoly::scratch(params.basis(), &ids),
+            a: RnsPoly::scratch(params.basis(), &ids),
+        };
+        let mut sums: Vec<Vec<Extended>> = self
+            .giants
+            .iter()
+            .map(|_| b.iter().map(|_| scratch()).collect())
+            .collect();
+        let weights = self.weights();
+        by_limb(sums.iter_mut().flatten(), ids.len())
+            .into_par_iter()
+            .enumerate()
+            .for_each(|(j, mut out)| {
+                // rotated[baby·inputs + c]: input c rotated by a baby, under this prime.
+                let mut rotated = Pair::many(params.basis(), babies.len() * b.len());
+                let mut work = Pair::many(params.basis(), b.len());
+                let pointwise = params.basis().plan(ids[j]).pointwise();
+                for (baby, turned) in babies.iter().zip(rotated.chunks_mut(b.len())) {
+                    let Some((key, permutation)) = baby else {
+                        for ((b, a), pair) in b.iter().zip(a).zip(turned) {
+                            for (part, out) in [b, a].into_iter().zip(pair.parts()) {
+                                match weights[j] {
+                                    0 => out.fill(0),
+                                    w => pointwise.mul_scalar(out, part.limb(j), w),
+                                }
+                            }
+                        }
+                        continue;
+                    };
+                    let mut sums: Vec<_> = work.iter_mut().map(Pair::parts).collect();
+                    key.multiply_limb(&digits, j, &mut sums);
+                    for ((b, [sum_b, sum_a]), pair) in b.iter().zip(sums).zip(turned) {
+                        if weights[j] != 0 {
+                            pointwise.mul_scalar_add_assign(sum_b, b.limb(j), weights[j]);
+                        }
+                        let [out_b, out_a] = pair.parts();
+                        permutation.apply(sum_b, out_b);
+                        permutation.apply(sum_a, out_a);
+                    }
+                }
+                for (giant, outs) in self.giants.iter().zip(out.chunks_mut(b.len())) {
+                    giant.multiply(j, pointwise, &rotated, outs);
+                }
+            });
+        Ok(sums)
+    }
+
+    /// Rotates the sums and adds them up, over Q·P: one total an input.
+    fn giant_steps(
+        &self,
+        keys: &EvalKeys,
+        sums: Vec<Vec<Extended>>,
+    ) -> Result<Vec<Extended>, LinTransError> {
+        let params = self.params.rlwe();
+        let ids = params.extended_ids_with(self.limbs(), self.gadget.special());
+        let mut totals: Option<Vec<Extended>> = None;
+        // The giant by 0, where there is one, is the first.
+        for (giant, sums) in self.giants.iter().zip(sums) {
+            if giant.rotation == 0 {
+                totals = Some(sums);
+                continue;
+            }
+            let key = self.key(keys, giant.rotation)?;
+            let permutation = self.permutation(giant.rotation);
+            let special = self.gadget.special();
+            let (mut b_parts, mut digits) = (Vec::new(), Vec::new());
+            for sum in sums {
+                let a = mod_down(params, sum.a, special)?;
+                digits.push(decompose(params, &self.gadget, &a)?);
+                b_parts.push(sum.b);
+            }
+            let digits: Vec<&Decomposed> = digits.iter().collect();
+            let fresh = totals.is_none();
+            let totals = totals.get_or_insert_with(|| {
+                let zero = |_| Extended::zero(params, self.limbs(), special);
+                (0..b_parts.len()).map(zero).collect()
+            });
+            let limbs = by_limb(totals.iter_mut(), self.limbs() + special);
+            limbs.into_par_iter().enumerate().for_each(|(j, out)| {
+                let mut work = Pair::many(params.basis(), out.len());
+                let mut products: Vec<_> = work.iter_mut().map(Pair::parts).collect();
+                let pointwise = params.basis().plan(ids[j]).pointwise();
+                key.multiply_limb(&digits, j, &mut products);
+                for (([sum_b, sum_a], b), [total_b, total_a]) in
+                    products.into_iter().zip(&b_parts).zip(out)
+                {
+                    pointwise.add_assign(sum_b, b.limb(j));
+                    for (sum, total) in [(sum_b, total_b), (sum_a, total_a)] {
+                        if fresh {
+                            permutation.apply(sum, total);
+                        } else {
+                            permutation.apply_add_assign(pointwise.modulus(), sum, total);
+                        }
+                    }
+                }
+            });
+        }
+        totals.ok_or(LinTransError::Empty)
+    }
+
+    fn count(&self, evaluator: &Evaluator, inputs: usize) {
+        let (counters, gadget) = (evaluator.counters(), &self.gadget);
+        let (babies, giants) = self.key_switches();
+        let (limbs, special) = (self.limbs(), gadget.special());
+        let up = gadget.digits().len() * (limbs + special);
+        counters.key_switch.many(inputs * (babies + giants));
+        counters.rotation.many(inputs * (babies + giants));
+        counters.mod_up.many(inputs * (1 + giants));
+        counters.mod_down.many(inputs * (2 + giants));
+        counters.pt_mul.many(inputs * self.products());
+        counters.rescale.many(inputs);
+        let down = limbs + special;
+        counters
+            .ntt
+            .many(inputs * ((1 + giants) * up + (2 + giants) * down));
+    }
+}
+
+/// `low`, coefficients modulo q_0, as the integers of (−q_0/2, q_0/2) under `limbs` primes: ModRaise of one part.
+pub(crate) fn mod_raise(
+    params: &RlweParams,
+    low: &RnsPoly<Coeff>,
+    limbs: usize,
+) -> Result<RnsPoly<Eval>, LinTransError> {
+    if low.ids() != [0] || !Arc::ptr_eq(low.basis(), params.basis()) {
+        return Err(RlweError::IncompatibleParameters.into());
+    }
+    let basis = params.basis();
+    let mut raised = RnsPoly::scratch(basis, &params.ciphertext_ids(limbs));
+    let work: Vec<_> = raised.limbs_mut().collect();
+    work.into_par_iter().for_each(|(id, limb)| {
+        let plan = basis.plan(id);
+        plan.pointwise()
+            .lift_centred(limb, low.limb(0), basis.modulus(0));
+        plan.forward(limb);
+    });
+    Ok(raised)
+}
+
+impl EncodedGiant {
+    /// outs[c] ← Σ terms d ⊙ rotated[baby][c] for limb `j`, strip by strip.
+    fn multiply(
+        &self,
+        j: usize,
+        pointwise: &hushed_math::Pointwise,
+        rotated: &[Pair],
+        outs: &mut [[&mut [u64]; 2]],
+    ) {
+        let Some(n) = outs.first().map(|[b, _]| b.len()) else {
+            return;
+        };
+        let (inputs, strip) = (outs.len(), STRIP.min(n));
+        let mut wide = vec![0; self.terms.len() * strip];
+        for start in (0..n).step_by(strip) {
+            for ((_, plain), room) in self.terms.iter().zip(wide.chunks_exact_mut(strip)) {
+                plain.expand(j, start, room);
+            }
+            let diagonals: Vec<&[u64]> = self
+                .terms
+                .iter()
+                .zip(wide.chunks_exact(strip))
+                .map(|((_, plain), room)| match plain.repeat() {
+                    1 => &plain.limb(j)[start..start + strip],
+                    _ => room,
+                })
+                .collect();
+            for (c, [out_b, out_a]) in outs.iter_mut().enumerate() {
+                let range = start..start + strip;
+                let part = |index: usize| -> Vec<&[u64]> {
+                    let pairs = self
+                        .terms
+                        .iter()
+                        .map(|&(baby, _)| &rotated[baby * inputs + c]);
+                    pairs.map(|pair| &pair.part(index)[range.clone()]).collect()
+                };
+                pointwise.dot_pair(
+                    [&mut out_b[range.clone()], &mut out_a[range.clone()]],
+                    &diagonals,
+                    [&part(0), &part(1)],
+                );
+            }
+        }
+    }
+}
+
+/// Limb j of both parts of each polynomial, for each j.
+fn by_limb<'a>(
+    polys: impl Iterator<Item = &'a mut Extended>,
+    limbs: usize,
+) -> Vec<Vec<[&'a mut [u64]; 2]>> {
+    let mut out: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::new()).collect();
+    for Extended { b, a, .. } in polys {
+        let both = b.limbs_mut().zip(a.limbs_mut());
+        for (limb, ((_, b), (_, a))) in out.iter_mut().zip(both) {
+            limb.push([b, a]);
+        }
+    }
+    out
+}
