@@ -1,4 +1,4 @@
-//! Cooley–Tukey, two layers a pass over memory, the last three or four in registers.
+//! Cooley–Tukey, two layers a pass over memory, the last five or six in registers.
 //!
 //! Bounds: a butterfly adds 2q to the bound of its first input, and takes any second input below 2^52. `ROOM` is the
 //! multiple of q below 2^52:
@@ -7,17 +7,18 @@
 //! * 8: in every other layer, the first of a pass: (6q →) 2q → 4q → 6q;
 //! * 64: never: q + 2·20·q over the at most 20 layers.
 //!
-//! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]).
+//! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]), three
+//! more for the second factor in the layers of strides 4, 2 and 1.
 
-use super::tables::{CACHED, RECORD, Tables};
+use super::tables::{CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
 /// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks.
 ///
 /// # Safety
-/// The processor has AVX-512 F, DQ and IFMA; a block of that layer has at least 32 words, `a` points to those of all
-/// `count` blocks and nothing else uses them; `first` + `count` ≤ 4^`skipped`.
+/// The processor has AVX-512 F, DQ and IFMA; a block of that layer has at least one group of words, `a` points to those of
+/// all `count` blocks and nothing else uses them; `first` + `count` ≤ 4^`skipped`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 pub(super) unsafe fn transform<const ROOM: u8>(
     tables: &Tables,
@@ -28,11 +29,11 @@ pub(super) unsafe fn transform<const ROOM: u8>(
 ) {
     let lanes = Lanes::new(&tables.constants);
     let pairs = tables.forward.pairs.as_ptr();
-    let tail = 1 << tables.tail;
+    let (group, length) = (tables.group(), tables.record());
     let (mut size, mut blocks) = (tables.n >> (2 * skipped), 1 << (2 * skipped));
     let (mut first, mut count) = (first, count);
     // SAFETY: count·size words throughout, and blocks·size = n; a layer with `blocks` blocks reads the pairs
-    // `blocks..2·blocks`, the one below twice as many, up to pair n/8 at the least tail; records and words are cut in 16.
+    // `blocks..2·blocks`, the one below twice as many, up to pair n/group; words are cut in groups, one record each.
     unsafe {
         while size > CACHED {
             for k in 0..count {
@@ -45,7 +46,7 @@ pub(super) unsafe fn transform<const ROOM: u8>(
         for k in 0..count {
             let block = a.add(k * size);
             let (mut inner_size, mut inner) = (size, 1);
-            while inner_size > tail {
+            while inner_size > group {
                 for i in 0..inner {
                     let index = (blocks + first + k) * inner + i;
                     pass::<ROOM>(&lanes, block.add(i * inner_size), inner_size, pairs, index);
@@ -53,14 +54,15 @@ pub(super) unsafe fn transform<const ROOM: u8>(
                 inner_size /= 4;
                 inner *= 4;
             }
+            let constants = tables.forward.constants.as_ptr();
             let records = tables.forward.records.as_ptr();
-            let records = records.add((first + k) * size / 16 * RECORD);
-            for g in 0..size / 16 {
-                let (block, record) = (block.add(16 * g), records.add(RECORD * g));
-                if tables.tail == 4 {
-                    tail16::<ROOM, true>(&lanes, block, record);
+            let records = records.add((first + k) * size / group * length);
+            for g in 0..size / group {
+                let (block, record) = (block.add(group * g), records.add(length * g));
+                if tables.tail == 6 {
+                    tail64::<ROOM>(&lanes, block, record, constants);
                 } else {
-                    tail16::<ROOM, false>(&lanes, block, record);
+                    tail32::<ROOM>(&lanes, block, record, constants);
                 }
             }
         }
@@ -100,51 +102,116 @@ unsafe fn pass<const ROOM: u8>(
     }
 }
 
-/// The layers of strides (8,) 4, 2, 1 of 16 words, ending in [0, q).
+/// The layers of strides 32 to 1 of 64 words, ending in [0, q).
 ///
 /// # Safety
-/// As [`transform`]; `block` has 16 words, `record` 32.
+/// As [`transform`]; `block` has 64 words, `record` 20, `constants` four sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn tail16<const ROOM: u8, const EIGHT: bool>(
+unsafe fn tail64<const ROOM: u8>(
     l: &Lanes,
     block: *mut u64,
     record: *const u64,
+    constants: *const u64,
 ) {
     // SAFETY: by the contract of this function.
     unsafe {
-        let (mut a, mut b) = (load(block), load(block.add(8)));
-        if EIGHT {
-            (a, b) = butterfly::<ROOM, 1>(l, a, b, load_factor(record.add(28)));
+        let f = |i: usize| load_factor(record.add(6 + 2 * i));
+        let [x0, x1, x2, x3, x4, x5, x6, x7] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|i| load(block.add(8 * i)));
+        let (x0, x4) = butterfly::<ROOM, 0>(l, x0, x4, f(0));
+        let (x1, x5) = butterfly::<ROOM, 0>(l, x1, x5, f(0));
+        let (x2, x6) = butterfly::<ROOM, 0>(l, x2, x6, f(0));
+        let (x3, x7) = butterfly::<ROOM, 0>(l, x3, x7, f(0));
+        let (x0, x2) = butterfly::<ROOM, 1>(l, x0, x2, f(1));
+        let (x1, x3) = butterfly::<ROOM, 1>(l, x1, x3, f(1));
+        let (x4, x6) = butterfly::<ROOM, 1>(l, x4, x6, f(2));
+        let (x5, x7) = butterfly::<ROOM, 1>(l, x5, x7, f(2));
+        let (x0, x1) = butterfly::<ROOM, 0>(l, x0, x1, f(3));
+        let (x2, x3) = butterfly::<ROOM, 0>(l, x2, x3, f(4));
+        let (x4, x5) = butterfly::<ROOM, 0>(l, x4, x5, f(5));
+        let (x6, x7) = butterfly::<ROOM, 0>(l, x6, x7, f(6));
+        let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
+        for (i, (a, b)) in [(x0, x1), (x2, x3), (x4, x5), (x6, x7)]
+            .into_iter()
+            .enumerate()
+        {
+            let constants = constants.add(CONSTANTS * i);
+            fine::<ROOM, 1, 0>(l, a, b, bases, constants, block.add(16 * i));
         }
+    }
+}
+
+/// The layers of strides 16 to 1 of 32 words, ending in [0, q).
+///
+/// # Safety
+/// As [`transform`]; `block` has 32 words, `record` 12, `constants` two sets.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn tail32<const ROOM: u8>(
+    l: &Lanes,
+    block: *mut u64,
+    record: *const u64,
+    constants: *const u64,
+) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let f = |i: usize| load_factor(record.add(6 + 2 * i));
+        let [x0, x1, x2, x3] = [0, 1, 2, 3].map(|i| load(block.add(8 * i)));
+        let (x0, x2) = butterfly::<ROOM, 0>(l, x0, x2, f(0));
+        let (x1, x3) = butterfly::<ROOM, 0>(l, x1, x3, f(0));
+        let (x0, x1) = butterfly::<ROOM, 1>(l, x0, x1, f(1));
+        let (x2, x3) = butterfly::<ROOM, 1>(l, x2, x3, f(2));
+        let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
+        fine::<ROOM, 0, 1>(l, x0, x1, bases, constants, block);
+        fine::<ROOM, 0, 1>(l, x2, x3, bases, constants.add(CONSTANTS), block.add(16));
+    }
+}
+
+/// The layers of strides 4, 2, 1 of 16 words, stored in [0, q); the first and the last have parity `ODD`, the other `EVEN`.
+///
+/// # Safety
+/// As [`transform`]; `block` has 16 words, `constants` one set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn fine<const ROOM: u8, const ODD: u8, const EVEN: u8>(
+    l: &Lanes,
+    a: __m512i,
+    b: __m512i,
+    bases: [Factor; 3],
+    constants: *const u64,
+    block: *mut u64,
+) {
+    // SAFETY: by the contract of this function.
+    unsafe {
         // Lanes alternate between a and b, so that twiddles repeat with a period that a load can broadcast.
         // x = a0 b0 a1 b1 a2 b2 a3 b3, y the same of 4 to 7.
-        let f = load_pair(record.add(24));
+        let f = load_pair(constants.add(24));
         let (low, high) = ([0, 8, 1, 9, 2, 10, 3, 11], [4, 12, 5, 13, 6, 14, 7, 15]);
         let (x, y) = (pick(a, b, low), pick(a, b, high));
-        let (x, y) = butterfly::<ROOM, 0>(l, x, y, f);
+        let (x, y) = butterfly::<ROOM, ODD>(l, x, l.mul(y, bases[0]), f);
         // x = a0 b0 a4 b4 a1 b1 a5 b5, y the same plus 2.
-        let f = load_four(record.add(16));
+        let f = load_four(constants.add(16));
         let (low, high) = ([0, 1, 8, 9, 2, 3, 10, 11], [4, 5, 12, 13, 6, 7, 14, 15]);
         let (x, y) = (pick(x, y, low), pick(x, y, high));
-        let (x, y) = butterfly::<ROOM, 1>(l, x, y, f);
+        let (x, y) = butterfly::<ROOM, EVEN>(l, x, l.mul(y, bases[1]), f);
         // x = a0 b0 a4 b4 a2 b2 a6 b6, y the same plus 1.
         let f = Factor {
-            w: load(record),
-            shoup: load(record.add(8)),
+            w: load(constants),
+            shoup: load(constants.add(8)),
         };
         let (x, y) = (
             _mm512_shuffle_i64x2::<0x44>(x, y),
             _mm512_shuffle_i64x2::<0xee>(x, y),
         );
-        let (x, y) = butterfly::<ROOM, 0>(l, x, y, f);
+        let (x, y) = butterfly::<ROOM, ODD>(l, x, l.mul(y, bases[2]), f);
         let (x, y) = (l.finish(l.shrink(x)), l.finish(l.shrink(y)));
         store(block, pick(x, y, [0, 8, 4, 12, 2, 10, 6, 14]));
         store(block.add(8), pick(x, y, [1, 9, 5, 13, 3, 11, 7, 15]));
     }
 }
 
-/// One butterfly in a layer of this parity, counted so that a pass has the layers 0, 1 and the tail (1,) 0, 1, 0.
+/// One butterfly in a layer of this parity: a pass has the layers 0, 1, and the tail goes on in turn.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 fn butterfly<const ROOM: u8, const PARITY: u8>(

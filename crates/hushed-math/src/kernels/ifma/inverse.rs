@@ -1,11 +1,11 @@
-//! Gentleman–Sande: the forward transform backwards, (x, y) → (x + y, w·(x − y)); the first three or four layers in
+//! Gentleman–Sande: the forward transform backwards, (x, y) → (x + y, w·(x − y)); the first five or six layers in
 //! registers, then two a pass; n^−1 is in the twiddles of the last layer.
 //!
 //! Bounds: products are below 2q whatever goes in. With `ROOM` = 4 a sum of two words below 2q is below 4q and reduced
 //! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. A difference is
 //! x − y + (the bound of y), below 4q or 8q.
 
-use super::tables::{CACHED, RECORD, Tables};
+use super::tables::{CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
@@ -26,7 +26,7 @@ enum Layer {
 pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
     let lanes = Lanes::new(&tables.constants);
     let pairs = tables.inverse.pairs.as_ptr();
-    let tail = 1 << tables.tail;
+    let (group, length) = (tables.group(), tables.record());
     // The blocks that fit the cache, as the forward transform cuts them; at least one pass stays for the last.
     let (mut cached, mut blocks) = (tables.n, 1);
     while cached > CACHED {
@@ -35,22 +35,20 @@ pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
     }
     // SAFETY: as in the forward transform.
     unsafe {
+        let constants = tables.inverse.constants.as_ptr();
         for k in 0..blocks {
             let block = a.add(k * cached);
-            let records = tables
-                .inverse
-                .records
-                .as_ptr()
-                .add(k * cached / 16 * RECORD);
-            for g in 0..cached / 16 {
-                let (block, record) = (block.add(16 * g), records.add(RECORD * g));
-                if tables.tail == 4 {
-                    tail16::<ROOM, true>(&lanes, block, record);
+            let records = tables.inverse.records.as_ptr();
+            let records = records.add(k * cached / group * length);
+            for g in 0..cached / group {
+                let (block, record) = (block.add(group * g), records.add(length * g));
+                if tables.tail == 6 {
+                    tail64::<ROOM>(&lanes, block, record, constants);
                 } else {
-                    tail16::<ROOM, false>(&lanes, block, record);
+                    tail32::<ROOM>(&lanes, block, record, constants);
                 }
             }
-            let (mut size, mut inner) = (4 * tail, cached / (4 * tail));
+            let (mut size, mut inner) = (4 * group, cached / (4 * group));
             while size <= cached && size < tables.n {
                 for i in 0..inner {
                     pass::<ROOM>(
@@ -137,47 +135,116 @@ unsafe fn last<const ROOM: u8>(l: &Lanes, a: *mut u64, tables: &Tables, pairs: *
     }
 }
 
-/// The layers of strides 1, 2, 4 (, 8) of 16 words in [0, q), ending below 2q.
+/// The layers of strides 1 to 32 of 64 words in [0, q), ending below 2q.
 ///
 /// # Safety
-/// As [`transform`]; `block` has 16 words, `record` 32.
+/// As [`transform`]; `block` has 64 words, `record` 20, `constants` four sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn tail16<const ROOM: u8, const EIGHT: bool>(
+unsafe fn tail64<const ROOM: u8>(
     l: &Lanes,
     block: *mut u64,
     record: *const u64,
+    constants: *const u64,
 ) {
+    const IN_TURN: [Layer; 3] = [Layer::Wait, Layer::Reduce, Layer::Wait];
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let f = |i: usize| load_factor(record.add(6 + 2 * i));
+        let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
+        let [(x0, x1), (x2, x3), (x4, x5), (x6, x7)] = [0, 1, 2, 3].map(|i| {
+            let constants = constants.add(CONSTANTS * i);
+            fine::<ROOM>(l, block.add(16 * i), bases, constants, IN_TURN)
+        });
+        let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(3), Layer::Reduce);
+        let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(4), Layer::Reduce);
+        let (x4, x5) = butterfly::<ROOM>(l, x4, x5, f(5), Layer::Reduce);
+        let (x6, x7) = butterfly::<ROOM>(l, x6, x7, f(6), Layer::Reduce);
+        let (x0, x2) = butterfly::<ROOM>(l, x0, x2, f(1), Layer::Wait);
+        let (x1, x3) = butterfly::<ROOM>(l, x1, x3, f(1), Layer::Wait);
+        let (x4, x6) = butterfly::<ROOM>(l, x4, x6, f(2), Layer::Wait);
+        let (x5, x7) = butterfly::<ROOM>(l, x5, x7, f(2), Layer::Wait);
+        for (i, x, y) in [(0, x0, x4), (1, x1, x5), (2, x2, x6), (3, x3, x7)] {
+            let (x, y) = butterfly::<ROOM>(l, x, y, f(0), Layer::Reduce);
+            store(block.add(8 * i), x);
+            store(block.add(8 * i + 32), y);
+        }
+    }
+}
+
+/// The layers of strides 1 to 16 of 32 words in [0, q), ending below 2q.
+///
+/// # Safety
+/// As [`transform`]; `block` has 32 words, `record` 12, `constants` two sets.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn tail32<const ROOM: u8>(
+    l: &Lanes,
+    block: *mut u64,
+    record: *const u64,
+    constants: *const u64,
+) {
+    const IN_TURN: [Layer; 3] = [Layer::Reduce, Layer::Wait, Layer::Reduce];
+    // SAFETY: by the contract of this function.
+    unsafe {
+        let f = |i: usize| load_factor(record.add(6 + 2 * i));
+        let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
+        let (x0, x1) = fine::<ROOM>(l, block, bases, constants, IN_TURN);
+        let second = constants.add(CONSTANTS);
+        let (x2, x3) = fine::<ROOM>(l, block.add(16), bases, second, IN_TURN);
+        let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(1), Layer::Wait);
+        let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(2), Layer::Wait);
+        for (i, x, y) in [(0, x0, x2), (1, x1, x3)] {
+            let (x, y) = butterfly::<ROOM>(l, x, y, f(0), Layer::Reduce);
+            store(block.add(8 * i), x);
+            store(block.add(8 * i + 16), y);
+        }
+    }
+}
+
+/// The layers of strides 1, 2, 4 of 16 words, as registers of the first and the last eight.
+///
+/// # Safety
+/// As [`transform`]; `block` has 16 words, `constants` one set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn fine<const ROOM: u8>(
+    l: &Lanes,
+    block: *const u64,
+    bases: [Factor; 3],
+    constants: *const u64,
+    layers: [Layer; 3],
+) -> (__m512i, __m512i) {
     // SAFETY: by the contract of this function.
     unsafe {
         let (a, b) = (load(block), load(block.add(8)));
         // The lanes of the forward transform, backwards: x = a0 b0 a4 b4 a2 b2 a6 b6, y the same plus 1.
         let f = Factor {
-            w: load(record),
-            shoup: load(record.add(8)),
+            w: load(constants),
+            shoup: load(constants.add(8)),
         };
         let (low, high) = ([0, 8, 4, 12, 2, 10, 6, 14], [1, 9, 5, 13, 3, 11, 7, 15]);
         let (x, y) = (pick(a, b, low), pick(a, b, high));
-        let (x, y) = butterfly::<ROOM>(l, x, y, f, Layer::Wait);
+        let (x, y) = butterfly::<ROOM>(l, x, y, f, layers[0]);
+        let y = l.mul(y, bases[2]);
         // x = a0 b0 a4 b4 a1 b1 a5 b5, y the same plus 2.
-        let f = load_four(record.add(16));
+        let f = load_four(constants.add(16));
         let (x, y) = (
             _mm512_shuffle_i64x2::<0x44>(x, y),
             _mm512_shuffle_i64x2::<0xee>(x, y),
         );
-        let (x, y) = butterfly::<ROOM>(l, x, y, f, Layer::Reduce);
+        let (x, y) = butterfly::<ROOM>(l, x, y, f, layers[1]);
+        let y = l.mul(y, bases[1]);
         // x = a0 b0 a1 b1 a2 b2 a3 b3, y the same of 4 to 7.
-        let f = load_pair(record.add(24));
+        let f = load_pair(constants.add(24));
         let (low, high) = ([0, 1, 4, 5, 8, 9, 12, 13], [2, 3, 6, 7, 10, 11, 14, 15]);
         let (x, y) = (pick(x, y, low), pick(x, y, high));
-        let (x, y) = butterfly::<ROOM>(l, x, y, f, if EIGHT { Layer::Wait } else { Layer::Reduce });
-        let mut a = pick(x, y, [0, 2, 4, 6, 8, 10, 12, 14]);
-        let mut b = pick(x, y, [1, 3, 5, 7, 9, 11, 13, 15]);
-        if EIGHT {
-            (a, b) = butterfly::<ROOM>(l, a, b, load_factor(record.add(28)), Layer::Reduce);
-        }
-        store(block, a);
-        store(block.add(8), b);
+        let (x, y) = butterfly::<ROOM>(l, x, y, f, layers[2]);
+        let y = l.mul(y, bases[0]);
+        (
+            pick(x, y, [0, 2, 4, 6, 8, 10, 12, 14]),
+            pick(x, y, [1, 3, 5, 7, 9, 11, 13, 15]),
+        )
     }
 }
 

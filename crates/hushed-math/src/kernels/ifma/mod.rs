@@ -14,20 +14,20 @@
 mod accept;
 mod convert;
 mod forward;
-mod gemm;
 mod fused;
+mod gemm;
 mod inverse;
-mod planes;
 mod limb;
 mod permute;
+mod planes;
 mod tables;
 
 pub(crate) use accept::accept;
 pub(crate) use convert::Converter;
 pub(crate) use gemm::Gemm;
 pub(crate) use limb::Limb;
-pub(crate) use planes::Planes;
 pub(crate) use permute::{permute, permute_add};
+pub(crate) use planes::Planes;
 pub(crate) use tables::{MIN_N, Tables};
 
 use crate::cpu::HaveIfma;
@@ -268,7 +268,7 @@ fn pick(a: __m512i, b: __m512i, lanes: [i64; 8]) -> __m512i {
 pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32, first: usize) {
     let size = tables.n >> (2 * skipped);
     assert!(
-        size >= MIN_N && a.len().is_multiple_of(size),
+        size >= tables.group() && a.len().is_multiple_of(size),
         "whole blocks"
     );
     let count = a.len() / size;
