@@ -4,6 +4,7 @@ use hushed_math::{Coeff, Eval, RnsPoly};
 use rayon::prelude::*;
 
 use super::gadget::Gadget;
+use super::raise::Raised;
 use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
@@ -37,53 +38,34 @@ pub fn decompose(
     gadget: &Gadget,
     a: &RnsPoly<Eval>,
 ) -> Result<Decomposed, RlweError> {
+    let raised = Raised::new(params, gadget, a)?;
     let limbs = a.ids().len();
-    if limbs > gadget.limbs() {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: gadget.limbs(),
-        });
-    }
-    check_limbs(params, a, limbs)?;
-    if gadget.is_raised() {
-        return Err(RlweError::GadgetMismatch);
-    }
-    let basis = params.basis();
-    let coefficients = inverse(a);
     let ids = params.extended_ids_with(limbs, gadget.special());
-    let ranges: Vec<_> = gadget.digits_for(limbs).collect();
-    let mut digits: Vec<RnsPoly<Eval>> = ranges
-        .iter()
-        .map(|_| RnsPoly::scratch(basis, &ids))
+    let scratch = |_| RnsPoly::scratch(params.basis(), &ids);
+    let mut digits: Vec<RnsPoly<Eval>> = raised.ranges().iter().map(scratch).collect();
+    let mut rows: Vec<_> = digits.iter_mut().map(RnsPoly::limbs_mut).collect();
+    let [_, special] = raised.tiles();
+    let work: Vec<(usize, Vec<Vec<&mut [u64]>>)> = (0..special.end)
+        .map(|tile| {
+            let count = raised.ids(tile).len();
+            let limbs = rows
+                .iter_mut()
+                .map(|row| row.by_ref().take(count).map(|(_, limb)| limb).collect());
+            (tile, limbs.collect())
+        })
         .collect();
-    let lifts: Vec<_> = ranges
-        .iter()
-        .map(|range| params.tables().up(params, range, limbs, gadget.special()))
-        .collect::<Result<_, _>>()?;
-
-    let (mut own, mut tiles) = (Vec::new(), Vec::new());
-    for ((range, lift), digit) in ranges.iter().zip(&lifts).zip(&mut digits) {
-        let (inside, mut outside): (Vec<_>, Vec<_>) =
-            digit.limbs_mut().partition(|(id, _)| range.contains(id));
-        own.extend(inside);
-        for (ids, converter) in &lift.tiles {
-            let targets: Vec<&mut [u64]> =
-                outside.drain(..ids.len()).map(|(_, limb)| limb).collect();
-            tiles.push((range, ids, converter, targets));
-        }
-    }
-    // Under its own primes a digit is `a` itself.
-    own.into_par_iter()
-        .for_each(|(id, limb)| limb.copy_from_slice(a.limb(id)));
-    tiles
-        .into_par_iter()
-        .for_each(|(range, ids, converter, mut targets)| {
-            let sources: Vec<&[u64]> = range.clone().map(|j| coefficients.limb(j)).collect();
-            converter.convert(&sources, &mut targets);
-            for (&id, limb) in ids.iter().zip(targets) {
-                basis.plan(id).forward(limb);
+    drop(rows);
+    work.into_par_iter().for_each(|(tile, mut limbs)| {
+        raised.write(tile, &mut limbs);
+        // Under its own primes a digit is `a` itself.
+        for (range, limbs) in raised.ranges().iter().zip(&mut limbs) {
+            for (id, limb) in raised.ids(tile).iter().zip(limbs) {
+                if range.contains(id) {
+                    limb.copy_from_slice(a.limb(*id));
+                }
             }
-        });
+        }
+    });
     Ok(Decomposed {
         gadget: gadget.clone(),
         limbs,
@@ -128,15 +110,4 @@ pub fn decompose_raised(
         limbs,
         digits: vec![digit],
     })
-}
-
-/// Coefficients, limb by limb in parallel.
-pub(super) fn inverse(poly: &RnsPoly<Eval>) -> RnsPoly<Coeff> {
-    let mut out = RnsPoly::scratch(poly.basis(), poly.ids());
-    let limbs: Vec<_> = out.limbs_mut().zip(poly.limbs()).collect();
-    limbs.into_par_iter().for_each(|((id, out), (_, from))| {
-        out.copy_from_slice(from);
-        poly.basis().plan(id).inverse(out);
-    });
-    out
 }

@@ -11,9 +11,9 @@ use super::gadget::Gadget;
 use super::plan::{KeySpec, KeyUse};
 use crate::params::RlweParams;
 
-/// Words of a limb that are multiplied at a time: with four digits, their uniform halves and the two sums, what the
-/// second-level cache holds besides the transforms' tables.
-const STRIP: usize = 1 << 12;
+/// Words of a limb that are multiplied at a time: the uniform words of four digits stay in the first-level cache until they
+/// are used.
+const STRIP: usize = 1 << 10;
 
 /// A key from one secret to another; see [`super`] for its digits.
 pub struct SwitchKey {
@@ -163,14 +163,18 @@ impl SwitchKey {
         let Some(first) = many.first() else { return };
         let ids = first.digits.first().map_or(&[][..], |digit| digit.ids());
         let id = ids[j];
-        // The limbs of the ciphertext, then the special ones, which the key has after all of its own.
-        let place = if j < first.limbs {
-            j
-        } else {
-            self.gadget.limbs() + j - first.limbs
-        };
-        let plan = self.params.basis().plan(id);
-        let count = first.digits.len();
+        let many: Vec<Vec<&[u64]>> = many
+            .iter()
+            .map(|digits| digits.digits.iter().map(|digit| digit.limb(j)).collect())
+            .collect();
+        self.multiply(id, &many, sums);
+    }
+
+    /// Both inner products of the key with digits under prime `id`: `many[m][i]` is digit i of polynomial m, `sums[m]` where its
+    /// products go.
+    pub(super) fn multiply(&self, id: usize, many: &[Vec<&[u64]>], sums: &mut [[&mut [u64]; 2]]) {
+        let (plan, place) = (self.params.basis().plan(id), self.place(id));
+        let count = many.first().map_or(0, Vec::len);
         let strip = STRIP.min(self.params.n());
         let mut streams: Vec<PublicStream> = Vec::new();
         let mut expanded = Vec::new();
@@ -178,36 +182,41 @@ impl SwitchKey {
             streams.extend((0..count).map(|digit| uniform(&self.seed, digit, id)));
             expanded.resize(count * strip, 0);
         }
+        let (mut key_b, mut words) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for start in (0..self.params.n()).step_by(strip) {
             let range = start..start + strip;
             for (stream, words) in streams.iter_mut().zip(expanded.chunks_mut(strip)) {
                 stream.uniform_mod(plan.modulus(), words);
             }
-            let key_b: Vec<&[u64]> = self.b[..count]
-                .iter()
-                .map(|b| &b.limb(place)[range.clone()])
-                .collect();
-            let key_a: Vec<&[u64]> = match &self.a {
-                Some(a) => a[..count]
+            key_b.clear();
+            key_b.extend(
+                self.b[..count]
                     .iter()
-                    .map(|a| &a.limb(place)[range.clone()])
-                    .collect(),
+                    .map(|b| &b.limb(place)[range.clone()]),
+            );
+            let key_a: Vec<&[u64]> = match &self.a {
+                Some(a) => {
+                    let limbs = a[..count].iter().map(|a| a.limb(place));
+                    limbs.map(|limb| &limb[range.clone()]).collect()
+                }
                 None => expanded.chunks(strip).collect(),
             };
-            for (digits, [b, a]) in many.iter().zip(sums.iter_mut()) {
-                let words: Vec<&[u64]> = digits
-                    .digits
-                    .iter()
-                    .map(|digit| &digit.limb(j)[range.clone()])
-                    .collect();
-                for (sum, key) in [
-                    (&mut b[range.clone()], &key_b),
-                    (&mut a[range.clone()], &key_a),
-                ] {
-                    sum.fill(0);
-                    plan.pointwise().dot_assign(sum, &words, key);
-                }
+            for (digits, [b, a]) in many.iter().zip(&mut *sums) {
+                words.clear();
+                words.extend(digits.iter().map(|digit| &digit[range.clone()]));
+                let out = [&mut b[range.clone()], &mut a[range.clone()]];
+                plan.pointwise().dot_pair(out, &words, [&key_b, &key_a]);
             }
+        }
+    }
+
+    /// Where the key has its limb of a prime.
+    pub(super) fn place(&self, id: usize) -> usize {
+        let q_len = self.params.q_len();
+        if id < q_len {
+            id
+        } else {
+            self.gadget.limbs() + id - q_len
         }
     }
 }

@@ -23,7 +23,9 @@ mod codec;
 mod decompose;
 mod gadget;
 mod key;
+mod pass;
 mod plan;
+mod raise;
 mod set;
 mod switch;
 mod tables;
@@ -35,7 +37,8 @@ pub use key::SwitchKey;
 pub use plan::{EvalKeyPlan, KeySpec, KeyUse};
 pub use set::{EvalKeys, SPARSE_WEIGHT};
 pub use switch::{
-    Extended, automorphism, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
+    Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down,
+    mod_down_rescale, switch, switch_add, switch_add_rescale,
 };
 
 #[cfg(any(test, feature = "insecure-test-parameters"))]

@@ -1,14 +1,20 @@
 //! Inner products of digits with keys, division by the special primes, and what is made of the two.
 
-use hushed_math::{Coeff, Eval, RnsPoly};
+use std::sync::Arc;
+
+use hushed_math::{Automorphism, Eval, RnsPoly};
 use rayon::prelude::*;
 
-use super::decompose::{Decomposed, decompose};
+use super::decompose::Decomposed;
 use super::key::SwitchKey;
+use super::pass::{Parts, Pass, Step};
 use super::plan::KeyUse;
+use super::raise::{prepare, terms};
 use crate::error::RlweError;
-use crate::message::check_limbs;
 use crate::params::RlweParams;
+
+/// Limbs of a division that are converted together.
+const TILE: usize = 4;
 
 /// Both parts of a ciphertext modulo Q·P, its phase P times the message.
 #[derive(Clone)]
@@ -178,37 +184,36 @@ fn divide(
         });
     }
     let basis = params.basis();
-    if !std::sync::Arc::ptr_eq(poly.basis(), basis) {
+    if !Arc::ptr_eq(poly.basis(), basis) {
         return Err(RlweError::IncompatibleParameters);
     }
     let stay = limbs - rescaled;
-    let down = params.tables().down(params, limbs, special, rescaled)?;
-    let mut dropped: RnsPoly<Coeff> = RnsPoly::scratch(basis, &expected[stay..]);
-    let work: Vec<_> = dropped.limbs_mut().enumerate().collect();
-    work.into_par_iter().for_each(|(k, (id, limb))| {
-        limb.copy_from_slice(poly.limb(stay + k));
+    let down = params
+        .tables()
+        .down(params, [limbs, special, rescaled, TILE])?;
+    let mut dropped = terms(params, expected[stay..].iter().copied());
+    let work: Vec<_> = dropped.limbs_mut().zip(stay..expected.len()).collect();
+    work.into_par_iter().for_each(|((id, limb), place)| {
+        limb.copy_from_slice(poly.limb(place));
         basis.plan(id).inverse(limb);
     });
-    let sources: Vec<&[u64]> = dropped.limbs().map(|(_, limb)| limb).collect();
+    prepare(std::iter::once((&down.lift, &mut dropped)));
+    let rows: Vec<&[u64]> = dropped.limbs().map(|(_, row)| row).collect();
     let mut out: RnsPoly<Eval> = RnsPoly::scratch(basis, &expected[..stay]);
-    let mut limbs = out.limbs_mut();
-    let tiles: Vec<(&_, Vec<_>)> = down
-        .lift
-        .tiles
-        .iter()
-        .map(|(ids, converter)| (converter, limbs.by_ref().take(ids.len()).collect()))
-        .collect();
-    drop(limbs);
-    tiles.into_par_iter().for_each(|(converter, mut tile)| {
+    let mut limbs: Vec<_> = out.limbs_mut().collect();
+    let tiles = limbs.par_chunks_mut(TILE).zip(&down.lift.tiles);
+    tiles.for_each(|(tile, converter)| {
         let mut targets: Vec<&mut [u64]> = tile.iter_mut().map(|(_, limb)| &mut **limb).collect();
-        converter.convert(&sources, &mut targets);
+        if let Some(converter) = converter {
+            converter.combine(&rows, &mut targets);
+        }
         for (id, limb) in tile {
-            let plan = basis.plan(id);
+            let plan = basis.plan(*id);
             plan.forward(limb);
             // (lifted − sum)·(−1/P).
-            plan.pointwise().sub_assign(limb, poly.limb(id));
+            let negated = plan.modulus().neg(down.inverses[*id]);
             plan.pointwise()
-                .mul_scalar_assign(limb, down.negated_inverses[id]);
+                .sub_mul_scalar_assign(limb, poly.limb(*id), negated);
         }
     });
     Ok(out)
@@ -217,13 +222,53 @@ fn divide(
 /// Switches `a`, which stands against the key's source, to its target: what is added to b, and the new a.
 ///
 /// # Errors
-/// As [`decompose`] and [`inner_product`].
-pub fn switch(
-    a: &RnsPoly<Eval>,
+/// As [`decompose`](super::decompose()) and [`inner_product`].
+pub fn switch(a: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
+    one(a, [None, None], false, key, None)
+}
+
+/// (b, a) + what `c` becomes, which stands against the key's source: relinearisation.
+///
+/// # Errors
+/// As [`switch`].
+pub fn switch_add(
+    [b, a]: [&RnsPoly<Eval>; 2],
+    c: &RnsPoly<Eval>,
     key: &SwitchKey,
-) -> Result<(RnsPoly<Eval>, RnsPoly<Eval>), RlweError> {
-    let digits = decompose(key.params(), key.gadget(), a)?;
-    inner_product(&digits, key)?.mod_down(key.params())
+) -> Result<Parts, RlweError> {
+    one(c, [Some(b), Some(a)], false, key, None)
+}
+
+/// As [`switch_add`], divided by the last prime with rounding: one division does for both.
+///
+/// # Errors
+/// As [`switch`], and [`RlweError::LimbCount`] if there is but one prime.
+pub fn switch_add_rescale(
+    [b, a]: [&RnsPoly<Eval>; 2],
+    c: &RnsPoly<Eval>,
+    key: &SwitchKey,
+) -> Result<Parts, RlweError> {
+    one(c, [Some(b), Some(a)], true, key, None)
+}
+
+fn one(
+    switched: &RnsPoly<Eval>,
+    added: [Option<&RnsPoly<Eval>>; 2],
+    rescale: bool,
+    key: &SwitchKey,
+    turn: Option<Arc<Automorphism>>,
+) -> Result<Parts, RlweError> {
+    let pass = Pass {
+        params: key.params(),
+        switched,
+        added,
+        rescale,
+    };
+    let mut results = pass.run(&[Step { key, turn }])?;
+    results.pop().ok_or(RlweError::Count {
+        given: 0,
+        expected: 1,
+    })
 }
 
 /// The ciphertext of m(X^g) from the one (b, a) of m, with the Galois key of g.
@@ -234,12 +279,42 @@ pub fn automorphism(
     b: &RnsPoly<Eval>,
     a: &RnsPoly<Eval>,
     key: &SwitchKey,
-) -> Result<(RnsPoly<Eval>, RnsPoly<Eval>), RlweError> {
+) -> Result<Parts, RlweError> {
+    one(a, [Some(b), None], false, key, Some(turn(key)?))
+}
+
+/// [`automorphism`] with each of several keys of one gadget, whose digits are made once (hoisting).
+///
+/// # Errors
+/// As [`automorphism`], and [`RlweError::GadgetMismatch`] if gadgets differ.
+pub fn automorphisms(
+    b: &RnsPoly<Eval>,
+    a: &RnsPoly<Eval>,
+    keys: &[&SwitchKey],
+) -> Result<Vec<Parts>, RlweError> {
+    let Some(first) = keys.first() else {
+        return Ok(Vec::new());
+    };
+    let step = |key: &&'_ SwitchKey| turn(key).map(Some);
+    let turns = keys.iter().map(step).collect::<Result<Vec<_>, _>>()?;
+    let steps: Vec<Step<'_>> = keys
+        .iter()
+        .zip(turns)
+        .map(|(key, turn)| Step { key, turn })
+        .collect();
+    let pass = Pass {
+        params: first.params(),
+        switched: a,
+        added: [Some(b), None],
+        rescale: false,
+    };
+    pass.run(&steps)
+}
+
+/// The permutation of a Galois key.
+fn turn(key: &SwitchKey) -> Result<Arc<Automorphism>, RlweError> {
     let KeyUse::Galois(g) = key.key_use() else {
         return Err(RlweError::GadgetMismatch);
     };
-    check_limbs(key.params(), b, a.ids().len())?;
-    let (mut sum, part) = switch(a, key)?;
-    sum.add_assign(b);
-    Ok((sum.automorphism(g), part.automorphism(g)))
+    Ok(key.params().basis().automorphism(g))
 }

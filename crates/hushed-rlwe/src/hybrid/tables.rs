@@ -9,85 +9,99 @@ use hushed_math::{BaseConverter, MathError};
 
 use crate::params::RlweParams;
 
-/// Targets converted at a time: enough for the sources, read once a tile, not to be what is waited for, and few enough
-/// for the tile to stay in the second-level cache until its transforms.
-pub(crate) const TILE: usize = 4;
-
 /// The conversions of all shapes used so far.
 #[derive(Default)]
 pub(crate) struct Tables {
-    up: Cache<(Range<usize>, usize, usize), Lift>,
-    down: Cache<(usize, usize, usize), Down>,
+    up: Cache<(Range<usize>, usize, usize, usize), Lift>,
+    down: Cache<(usize, usize, usize, usize), Down>,
 }
 
-/// From the primes of one digit to all others of an extended ciphertext, or from the dropped primes to those that stay.
+/// From some primes to others, a tile of targets at a time.
 pub(crate) struct Lift {
-    /// Basis indices of the targets, a tile at a time.
-    pub(crate) tiles: Vec<(Vec<usize>, BaseConverter)>,
+    /// For each tile its conversion, to those of its primes that are not converted from; none if there are none.
+    pub(crate) tiles: Vec<Option<BaseConverter>>,
 }
 
 /// Division by some primes.
 pub(crate) struct Down {
     pub(crate) lift: Lift,
-    /// −1 over the product of the dropped primes, for each prime that stays.
-    pub(crate) negated_inverses: Vec<u64>,
+    /// 1 over the product of the dropped primes, for each prime that stays.
+    pub(crate) inverses: Vec<u64>,
+}
+
+/// How the primes of an extended polynomial are worked on: ciphertext primes a tile at a time, then special primes.
+pub(super) fn tiles(
+    params: &RlweParams,
+    limbs: usize,
+    special: usize,
+    tile: usize,
+) -> Vec<Vec<usize>> {
+    let ids = params.extended_ids_with(limbs, special);
+    let (ciphertext, special) = ids.split_at(limbs);
+    let parts = ciphertext.chunks(tile).chain(special.chunks(tile));
+    parts.map(<[usize]>::to_vec).collect()
 }
 
 impl Tables {
-    /// For the digit of the primes `digit` of a ciphertext of `limbs` primes, extended by `special` special primes.
+    /// For the digit of the primes `digit` of a ciphertext of `limbs` primes, extended by `special` special primes, in
+    /// [`tiles`] of `tile` primes.
     pub(crate) fn up(
         &self,
         params: &RlweParams,
         digit: &Range<usize>,
-        limbs: usize,
-        special: usize,
+        [limbs, special, tile]: [usize; 3],
     ) -> Result<Arc<Lift>, MathError> {
-        self.up.get((digit.clone(), limbs, special), || {
+        self.up.get((digit.clone(), limbs, special, tile), || {
             let from: Vec<usize> = digit.clone().collect();
-            let mut to = params.extended_ids_with(limbs, special);
-            to.retain(|id| !digit.contains(id));
-            Lift::new(params, &from, &to)
+            Lift::new(params, &from, tiles(params, limbs, special, tile))
         })
     }
 
-    /// For dividing by the first `special` special primes and the last `rescaled` of `limbs` primes.
+    /// For dividing by the first `special` special primes and the last `rescaled` of `limbs` primes, in tiles of `tile`
+    /// primes.
     pub(crate) fn down(
         &self,
         params: &RlweParams,
-        limbs: usize,
-        special: usize,
-        rescaled: usize,
+        [limbs, special, rescaled, tile]: [usize; 4],
     ) -> Result<Arc<Down>, MathError> {
-        self.down.get((limbs, special, rescaled), || {
+        self.down.get((limbs, special, rescaled, tile), || {
             let stay = limbs - rescaled;
             let mut from = params.extended_ids_with(limbs, special);
             let to: Vec<usize> = from.drain(..stay).collect();
             let basis = params.basis();
-            let negated_inverse = |&id: &usize| {
+            let inverse = |&id: &usize| {
                 let q = basis.modulus(id);
                 let product = from.iter().fold(1, |product, &p| {
                     q.mul(product, q.reduce(basis.modulus(p).value()))
                 });
                 // By Fermat: the primes are distinct.
-                q.neg(q.pow(product, q.value() - 2))
+                q.pow(product, q.value() - 2)
             };
+            let tiles = to.chunks(tile).map(<[usize]>::to_vec).collect();
             Ok(Down {
-                lift: Lift::new(params, &from, &to)?,
-                negated_inverses: to.iter().map(negated_inverse).collect(),
+                lift: Lift::new(params, &from, tiles)?,
+                inverses: to.iter().map(inverse).collect(),
             })
         })
     }
 }
 
 impl Lift {
-    fn new(params: &RlweParams, from: &[usize], to: &[usize]) -> Result<Self, MathError> {
-        let tile =
-            |ids: &[usize]| Ok((ids.to_vec(), BaseConverter::new(params.basis(), from, ids)?));
-        let tiles = to
-            .chunks(TILE)
-            .map(tile)
-            .collect::<Result<_, MathError>>()?;
+    fn new(params: &RlweParams, from: &[usize], tiles: Vec<Vec<usize>>) -> Result<Self, MathError> {
+        let converter = |mut ids: Vec<usize>| {
+            ids.retain(|id| !from.contains(id));
+            let made = BaseConverter::new(params.basis(), from, &ids);
+            (!ids.is_empty()).then_some(made).transpose()
+        };
+        let tiles = tiles.into_iter().map(converter).collect::<Result<_, _>>()?;
         Ok(Self { tiles })
+    }
+
+    /// Makes the terms of the conversion in place; see [`BaseConverter::prepare`]. Strips may go to several threads.
+    pub(super) fn prepare(&self, terms: &mut [&mut [u64]]) {
+        if let Some(converter) = self.tiles.iter().flatten().next() {
+            converter.prepare(terms);
+        }
     }
 }
 

@@ -8,8 +8,9 @@ use num_bigint::{BigInt, Sign};
 use super::*;
 use crate::error::RlweError;
 use crate::hybrid::{
-    EvalKeyPlan, EvalKeys, Gadget, KeyUse, automorphism, decompose, decompose_raised,
-    inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
+    EvalKeyPlan, EvalKeys, Gadget, KeyUse, automorphism, automorphisms, decompose,
+    decompose_raised, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
+    switch_add, switch_add_rescale,
 };
 use crate::keys::SecretKey;
 use crate::noise::NoiseBound;
@@ -195,7 +196,7 @@ fn forms_agree_and_threads_do_not_matter() {
     let params = params(8);
     let sk = SecretKey::generate(&params, &mut rng(4));
     let mut plan = EvalKeyPlan::new();
-    plan.relin(6, 2).galois(5, 6, 2);
+    plan.relin(6, 2).galois(5, 6, 2).galois(25, 6, 2);
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -216,6 +217,28 @@ fn forms_agree_and_threads_do_not_matter() {
             assert!(many[1].b == one.b && many[1].a == one.a);
             let down = one.clone().mod_down(&params).unwrap();
             assert!(down == switch(&a, relin).unwrap());
+            // The fused forms: the same bytes as their parts.
+            let mut sum = down.clone();
+            sum.0.add_assign(&b);
+            sum.1.add_assign(&a);
+            assert!(sum == switch_add([&b, &a], &a, relin).unwrap());
+            let mut lifted = one.clone();
+            for (part, added) in [(&mut lifted.b, &b), (&mut lifted.a, &a)] {
+                for (id, limb) in part.limbs_mut().take(5) {
+                    let q = params.basis().modulus(id);
+                    let p = params.literal().p[..2].iter();
+                    let p = p.fold(1, |product, &p| q.mul(product, q.reduce(p)));
+                    let pointwise = params.basis().plan(id).pointwise();
+                    pointwise.mul_scalar_add_assign(limb, added.limb(id), p);
+                }
+            }
+            let rescaled = lifted.mod_down_rescale(&params).unwrap();
+            assert!(rescaled == switch_add_rescale([&b, &a], &a, relin).unwrap());
+            let galois = [5, 25].map(|g| keys.galois(g, 5).unwrap());
+            let hoisted = automorphisms(&b, &a, &galois).unwrap();
+            for (one, key) in hoisted.iter().zip(galois) {
+                assert!(*one == automorphism(&b, &a, key).unwrap());
+            }
             let artefact = keys.to_bytes().unwrap();
             keys.keep_uniform(true);
             let kept = inner_product(&first, keys.relin(5).unwrap()).unwrap();

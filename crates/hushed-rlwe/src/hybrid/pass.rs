@@ -1,0 +1,239 @@
+//! A whole key switch in one pass over the primes: digits, products, division and what is added stay in the cache.
+//!
+//! The special primes go first, as all others need the products under them; then each ciphertext prime is finished before the
+//! next is begun. Neither the digits nor the products modulo Q·P are ever whole in memory: of the 60 megabytes that they take
+//! at N = 2^16 and a thousand bits, nothing is written or read. Several keys for one polynomial share its digits (hoisting).
+
+use std::sync::Arc;
+
+use hushed_math::{Automorphism, Coeff, Eval, RnsPoly};
+use rayon::prelude::*;
+
+use super::key::SwitchKey;
+use super::raise::{Raised, TileDigits, prepare, terms};
+use super::tables::Down;
+use crate::error::RlweError;
+use crate::message::check_limbs;
+use crate::params::RlweParams;
+
+/// Both parts of a ciphertext.
+pub(super) type Parts = (RnsPoly<Eval>, RnsPoly<Eval>);
+
+/// What is done with the digits of one polynomial.
+pub(super) struct Pass<'a> {
+    pub(super) params: &'a RlweParams,
+    /// The polynomial that stands against another secret.
+    pub(super) switched: &'a RnsPoly<Eval>,
+    /// What is added to each result.
+    pub(super) added: [Option<&'a RnsPoly<Eval>>; 2],
+    /// Whether the results are divided by the last prime as well.
+    pub(super) rescale: bool,
+}
+
+/// One result: its key, and how it is permuted.
+pub(super) struct Step<'a> {
+    pub(super) key: &'a SwitchKey,
+    pub(super) turn: Option<Arc<Automorphism>>,
+}
+
+impl Pass<'_> {
+    /// A result for each step; the keys have one gadget.
+    ///
+    /// # Errors
+    /// [`RlweError::GadgetMismatch`], [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`].
+    pub(super) fn run(&self, steps: &[Step<'_>]) -> Result<Vec<Parts>, RlweError> {
+        let Some(first) = steps.first() else {
+            return Ok(Vec::new());
+        };
+        let (params, limbs) = (self.params, self.switched.ids().len());
+        let gadget = first.key.gadget();
+        for step in steps {
+            if step.key.gadget() != gadget {
+                return Err(RlweError::GadgetMismatch);
+            }
+            if !std::ptr::eq(step.key.params().as_ref(), params) {
+                return Err(RlweError::IncompatibleParameters);
+            }
+        }
+        for added in self.added.into_iter().flatten() {
+            check_limbs(params, added, limbs)?;
+        }
+        let rescaled = usize::from(self.rescale);
+        if limbs <= rescaled {
+            return Err(RlweError::LimbCount {
+                given: limbs,
+                available: params.q_len(),
+            });
+        }
+        let raised = Raised::new(params, gadget, self.switched)?;
+        let stay = limbs - rescaled;
+        let special = gadget.special();
+        let down = params
+            .tables()
+            .down(params, [limbs, special, rescaled, 1])?;
+        let work = Work {
+            pass: self,
+            steps,
+            raised: &raised,
+            down: &down,
+            stay,
+            weights: (0..limbs).map(|id| weight(params, special, id)).collect(),
+        };
+        let dropped = work.dropped(&params.extended_ids_with(limbs, special)[stay..]);
+        Ok(work.kept(&dropped))
+    }
+}
+
+/// P modulo prime `id`.
+fn weight(params: &RlweParams, special: usize, id: usize) -> u64 {
+    let q = params.basis().modulus(id);
+    let special = params.literal().p.iter().take(special);
+    special.fold(1, |product, &p| q.mul(product, q.reduce(p)))
+}
+
+struct Work<'a> {
+    pass: &'a Pass<'a>,
+    steps: &'a [Step<'a>],
+    raised: &'a Raised<'a>,
+    down: &'a Down,
+    /// Ciphertext primes of the results.
+    stay: usize,
+    /// P modulo each ciphertext prime.
+    weights: Vec<u64>,
+}
+
+impl Work<'_> {
+    /// The terms of the division: products under the primes that are divided by, two polynomials a step.
+    fn dropped(&self, ids: &[usize]) -> Vec<RnsPoly<Coeff>> {
+        let params = self.pass.params;
+        let mut dropped: Vec<RnsPoly<Coeff>> = (0..2 * self.steps.len())
+            .map(|_| terms(params, ids.iter().copied()))
+            .collect();
+        let mut limbs = by_limb(&mut dropped, ids.len());
+        let [ciphertext, special] = self.raised.tiles();
+        let last = ciphertext.end - 1;
+        // With rescaling the last ciphertext prime, which is in the last of their tiles, is divided by as well.
+        let tiles = if self.pass.rescale {
+            last
+        } else {
+            special.start
+        }..special.end;
+        let mut work = Vec::new();
+        for tile in tiles {
+            let mine = self.raised.ids(tile).iter().filter(|id| ids.contains(id));
+            let count = mine.count();
+            work.push((tile, limbs.drain(..count).collect::<Vec<_>>()));
+        }
+        work.into_par_iter().for_each(|(tile, mut limbs)| {
+            let digits = self.raised.digits(tile);
+            let places = self.raised.ids(tile).iter().enumerate();
+            let places = places.filter(|(_, id)| ids.contains(id));
+            for ((k, &id), limbs) in places.zip(&mut limbs) {
+                self.products(&digits, k, id, limbs);
+                for limb in limbs {
+                    params.basis().plan(id).inverse(limb);
+                }
+            }
+        });
+        prepare(dropped.iter_mut().map(|terms| (&self.down.lift, terms)));
+        dropped
+    }
+
+    /// The results under the primes that stay.
+    fn kept(&self, dropped: &[RnsPoly<Coeff>]) -> Vec<Parts> {
+        let params = self.pass.params;
+        let ids: Vec<usize> = (0..self.stay).collect();
+        let mut out: Vec<RnsPoly<Eval>> = (0..2 * self.steps.len())
+            .map(|_| RnsPoly::scratch(params.basis(), &ids))
+            .collect();
+        let mut limbs = by_limb(&mut out, self.stay);
+        let [tiles, _] = self.raised.tiles();
+        let mut work = Vec::new();
+        for tile in tiles {
+            let mine = self.raised.ids(tile).iter().filter(|&&id| id < self.stay);
+            let count = mine.count();
+            work.push((tile, limbs.drain(..count).collect::<Vec<_>>()));
+        }
+        let rows: Vec<Vec<&[u64]>> = dropped
+            .iter()
+            .map(|terms| terms.limbs().map(|(_, row)| row).collect())
+            .collect();
+        work.into_par_iter().for_each(|(tile, mut limbs)| {
+            if limbs.is_empty() {
+                return;
+            }
+            let digits = self.raised.digits(tile);
+            for (k, (&id, out)) in self.raised.ids(tile).iter().zip(&mut limbs).enumerate() {
+                self.finish(&digits, k, id, &rows, out);
+            }
+        });
+        let mut out = out.into_iter();
+        std::iter::from_fn(|| Some((out.next()?, out.next()?))).collect()
+    }
+
+    /// The results under one prime that stays.
+    fn finish(
+        &self,
+        digits: &TileDigits<'_>,
+        k: usize,
+        id: usize,
+        rows: &[Vec<&[u64]>],
+        out: &mut [&mut [u64]],
+    ) {
+        let basis = self.pass.params.basis();
+        let (plan, pointwise) = (basis.plan(id), basis.plan(id).pointwise());
+        let mut lifted = RnsPoly::<Eval>::scratch(basis, &[id]);
+        let lifted = lifted.limb_mut(0);
+        let mut turned = RnsPoly::<Eval>::scratch(basis, &[id]);
+        self.products(digits, k, id, out);
+        let turns = self.steps.iter().flat_map(|step| [&step.turn; 2]);
+        for ((out, rows), turn) in out.iter_mut().zip(rows).zip(turns) {
+            if let Some(converter) = &self.down.lift.tiles[id] {
+                converter.combine(rows, &mut [&mut *lifted]);
+            }
+            plan.forward(lifted);
+            let inverse = self.down.inverses[id];
+            match turn {
+                None => pointwise.sub_mul_scalar_assign(out, lifted, inverse),
+                Some(turn) => {
+                    let turned = turned.limb_mut(0);
+                    pointwise.mod_down_finish(turned, out, lifted, inverse);
+                    turn.apply(turned, out);
+                }
+            }
+        }
+    }
+
+    /// Both inner products of each step under one prime, and P times what is added: `limbs` has two a step.
+    fn products(&self, digits: &TileDigits<'_>, k: usize, id: usize, limbs: &mut [&mut [u64]]) {
+        let digits = [digits.under(k)];
+        let pointwise = self.pass.params.basis().plan(id).pointwise();
+        for (step, limbs) in self.steps.iter().zip(limbs.chunks_exact_mut(2)) {
+            if let [b, a] = limbs {
+                step.key.multiply(id, &digits, &mut [[b, a]]);
+            }
+            // P is zero under the special primes.
+            if let Some(&weight) = self.weights.get(id) {
+                for (limb, added) in limbs.iter_mut().zip(self.pass.added) {
+                    if let Some(added) = added {
+                        pointwise.mul_scalar_add_assign(limb, added.limb(id), weight);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Transposed: for each of the first `count` limbs, that limb of all polynomials.
+fn by_limb<D: hushed_math::poly::Domain>(
+    polys: &mut [RnsPoly<D>],
+    count: usize,
+) -> Vec<Vec<&mut [u64]>> {
+    let mut limbs: Vec<Vec<&mut [u64]>> = (0..count).map(|_| Vec::new()).collect();
+    for poly in polys {
+        for (limbs, (_, limb)) in limbs.iter_mut().zip(poly.limbs_mut()) {
+            limbs.push(limb);
+        }
+    }
+    limbs
+}
