@@ -66,6 +66,20 @@ impl Ciphertext {
         Self { noise, ..self }
     }
 
+    /// The same integers, read as the message `factor` times itself: the scale is divided by it. Free, exact, and the
+    /// only way to a scale other than arithmetic.
+    ///
+    /// # Errors
+    /// [`CkksError::InvalidScale`] unless the new scale is positive and finite.
+    pub fn read_as(self, factor: f64) -> Result<Self, CkksError> {
+        let scale = Scale::new(self.scale.value() / factor)?;
+        Ok(Self {
+            scale,
+            noise: self.noise.times(factor),
+            ..self
+        })
+    }
+
     /// The masked message.
     pub fn b(&self) -> &RnsPoly<Eval> {
         &self.b

@@ -4,6 +4,7 @@ use hushed_math::{Eval, NttPlan, RnsPoly};
 use rayon::prelude::*;
 
 use crate::ciphertext::Ciphertext;
+use crate::encoding::ConstantResidue;
 
 /// Which part of a ciphertext a limb belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,4 +63,14 @@ pub(super) fn truncate(ct: &mut Ciphertext, limbs: usize) {
         let stand_in = RnsPoly::scratch(part.basis(), &[0]);
         *part = std::mem::replace(part, stand_in).truncate_limbs(limbs);
     }
+}
+
+/// acc ← acc + constant·from, one residue a half-limb.
+pub(super) fn add_multiple(plan: &NttPlan, acc: &mut [u64], from: &[u64], c: ConstantResidue) {
+    let half = acc.len() / 2;
+    let (first, second) = acc.split_at_mut(half);
+    plan.pointwise()
+        .mul_scalar_add_assign(first, &from[..half], c.first);
+    plan.pointwise()
+        .mul_scalar_add_assign(second, &from[half..], c.second);
 }

@@ -3,7 +3,7 @@
 use num_complex::Complex64;
 
 use super::Evaluator;
-use super::limbs::{blank, each, each_part, truncate};
+use super::limbs::{add_multiple, blank, each, each_part, truncate};
 use crate::ciphertext::Ciphertext;
 use crate::encoding::Constant;
 use crate::error::CkksError;
@@ -314,12 +314,7 @@ impl Evaluator {
         acc.noise = acc.noise.add(times_constant(ct.noise, value, scale));
         each_part(acc, |part, j, plan, acc| {
             let residue = constant.residue(&self.params, j);
-            let half = acc.len() / 2;
-            let (first, second) = acc.split_at_mut(half);
-            let from = part.of(ct).limb(j);
-            let pointwise = plan.pointwise();
-            pointwise.mul_scalar_add_assign(first, &from[..half], residue.first);
-            pointwise.mul_scalar_add_assign(second, &from[half..], residue.second);
+            add_multiple(plan, acc, part.of(ct).limb(j), residue);
         });
         Ok(())
     }
@@ -423,7 +418,7 @@ impl Evaluator {
 }
 
 /// Error of a product with a constant that is rounded to 1/scale: uniform in each part, deviation 1/(√12·scale).
-fn times_constant(noise: Noise, value: Complex64, scale: Scale) -> Noise {
+pub(super) fn times_constant(noise: Noise, value: Complex64, scale: Scale) -> Noise {
     let rounding = noise.magnitude() / (12f64.sqrt() * scale.value());
     noise.times(value.norm()).plus(rounding)
 }

@@ -7,21 +7,26 @@
 
 use hushed_math::{Eval, RnsPoly};
 use hushed_rlwe::hybrid::{SwitchKey, decompose, inner_product};
+use num_complex::Complex64;
 use rayon::prelude::*;
 
 use super::Evaluator;
-use super::limbs::each;
-use crate::ciphertext::Ciphertext;
+use super::limbs::{add_multiple, each};
+use super::linear::times_constant;
+use crate::ciphertext::{Ciphertext, check_limbs};
+use crate::encoding::Constant;
 use crate::error::CkksError;
 use crate::noise::Noise;
 use crate::scale::Scale;
 
-/// A product that is not relinearised: d_0 + d_1·s + d_2·s² = scale·message + error.
+/// A sum of products that is not relinearised: d_0 + d_1·s + d_2·s² = scale·message + error.
 #[derive(Clone)]
 pub struct Tensor {
     d: [RnsPoly<Eval>; 3],
     scale: Scale,
     noise: Noise,
+    /// Whether d_2 is more than zero.
+    quadratic: bool,
 }
 
 impl Tensor {
@@ -44,9 +49,29 @@ impl Tensor {
     pub fn parts(&self) -> &[RnsPoly<Eval>; 3] {
         &self.d
     }
+
+    /// Whether there is a product in the sum, which [`Evaluator::relinearize`] is needed for.
+    pub fn is_quadratic(&self) -> bool {
+        self.quadratic
+    }
 }
 
 impl Evaluator {
+    /// The empty sum over the first `limbs` primes, for products and multiples at `scale`.
+    ///
+    /// # Errors
+    /// [`CkksError::LimbCount`].
+    pub fn empty_tensor(&self, limbs: usize, scale: Scale) -> Result<Tensor, CkksError> {
+        check_limbs(&self.params, "empty_tensor", limbs)?;
+        let ids = self.params.rlwe().ciphertext_ids(limbs);
+        Ok(Tensor {
+            d: [0; 3].map(|_| RnsPoly::zero(self.params.rlwe().basis(), &ids)),
+            scale,
+            noise: Noise::new(0.0, 0.0),
+            quadratic: false,
+        })
+    }
+
     /// The product, not relinearised.
     ///
     /// # Errors
@@ -59,6 +84,7 @@ impl Evaluator {
             d: [0; 3].map(|_| RnsPoly::scratch(left.basis(), &ids)),
             scale: left.scale.times(right.scale),
             noise: left.noise.mul(right.noise),
+            quadratic: true,
         };
         each_limb(&mut out, |j, d| {
             let plan = left.basis().plan(j);
@@ -90,6 +116,7 @@ impl Evaluator {
             });
         }
         self.counters.ct_mul.one();
+        acc.quadratic = true;
         acc.noise = acc.noise.add(left.noise.mul(right.noise));
         each_limb(acc, |j, d| {
             let plan = left.basis().plan(j);
@@ -97,6 +124,71 @@ impl Evaluator {
                 .tensor_add_assign(d, parts(left, j), parts(right, j));
         });
         Ok(())
+    }
+
+    /// acc ← acc + integer·left·right: a factor at no level and no scale.
+    ///
+    /// # Errors
+    /// As [`Evaluator::tensor_add_assign`].
+    pub fn tensor_add_times(
+        &self,
+        acc: &mut Tensor,
+        left: &Ciphertext,
+        right: &Ciphertext,
+        integer: i64,
+    ) -> Result<(), CkksError> {
+        let mut short = self.drop_to(left, left.limbs().min(acc.limbs()))?;
+        self.mul_int_assign(&mut short, integer)?;
+        self.tensor_add_assign(acc, &short, right)
+    }
+
+    /// acc ← acc + value·ct, the constant encoded at the scale that `ct` lacks.
+    ///
+    /// # Errors
+    /// [`CkksError::LevelTooLow`] if `ct` has fewer primes than `acc`, [`CkksError::ValueOutOfRange`],
+    /// [`CkksError::OtherParameters`].
+    pub fn tensor_add_multiple(
+        &self,
+        acc: &mut Tensor,
+        ct: &Ciphertext,
+        value: Complex64,
+    ) -> Result<(), CkksError> {
+        let operation = "tensor_add_multiple";
+        self.check(ct, operation)?;
+        self.check_tensor(acc, operation)?;
+        if ct.limbs() < acc.limbs() {
+            return Err(CkksError::LevelTooLow {
+                operation,
+                limbs: ct.limbs(),
+                needed: acc.limbs(),
+            });
+        }
+        let scale = acc.scale.over(ct.scale);
+        let constant = Constant::new(value, scale)?;
+        self.counters.scalar_mul.one();
+        self.counters.add.one();
+        acc.noise = acc.noise.add(times_constant(ct.noise, value, scale));
+        let [d0, d1, _] = &mut acc.d;
+        for (d, from) in [(d0, &ct.b), (d1, &ct.a)] {
+            each(d, |j, plan, limb| {
+                let residue = constant.residue(&self.params, j);
+                add_multiple(plan, limb, from.limb(j), residue);
+            });
+        }
+        Ok(())
+    }
+
+    /// The rescaled ciphertext of a sum of products and multiples; without products there is nothing to relinearise.
+    ///
+    /// # Errors
+    /// As [`Evaluator::relinearize_rescale`].
+    pub fn finish_tensor(&self, tensor: Tensor) -> Result<Ciphertext, CkksError> {
+        if tensor.quadratic {
+            return self.relinearize_rescale(&tensor);
+        }
+        let [b, a, _] = tensor.d;
+        let ct = Ciphertext::from_parts(b, a, tensor.scale)?.with_noise(tensor.noise);
+        self.rescale(&ct)
     }
 
     /// acc ← acc + other, of equal length.
@@ -115,6 +207,7 @@ impl Evaluator {
             });
         }
         self.counters.add.one();
+        acc.quadratic |= other.quadratic;
         acc.noise = acc.noise.add(other.noise);
         for (acc, other) in acc.d.iter_mut().zip(&other.d) {
             each(acc, |j, plan, limb| {

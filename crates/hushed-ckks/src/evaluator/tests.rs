@@ -187,6 +187,32 @@ fn products_and_their_sums() {
 }
 
 #[test]
+fn sums_of_products_and_multiples_are_relinearised_and_rescaled_once() {
+    let mut f = fixture(14);
+    let (x, y) = (f.random(), f.random());
+    let (cx, cy) = (f.encrypt(&x, 6), f.encrypt(&y, 5));
+    let e = &f.evaluator;
+    let scale = cx.scale().times(cy.scale());
+    let c = Complex64::new(0.3, -1.1);
+    let mut sum = e.empty_tensor(4, scale).unwrap();
+    e.tensor_add_multiple(&mut sum, &cx, c).unwrap();
+    assert!(!sum.is_quadratic());
+    let linear = e.finish_tensor(sum.clone()).unwrap();
+    let expected: Vec<Complex64> = x.iter().map(|x| c * x).collect();
+    check(&f, &linear, &expected, 23.0);
+    e.tensor_add_times(&mut sum, &cx, &cy, -5).unwrap();
+    let expected = map2(&x, &y, |x, y| c * x - 5.0 * x * y);
+    let all = e.finish_tensor(sum).unwrap();
+    assert_eq!(all.limbs(), 3);
+    check(&f, &all, &expected, 20.0);
+    // Read as another message: nothing but the scale changes.
+    let half = all.clone().read_as(0.5).unwrap();
+    let expected: Vec<Complex64> = expected.iter().map(|x| 0.5 * x).collect();
+    check(&f, &half, &expected, 21.0);
+    assert!(half.b() == all.b() && all.read_as(0.0).is_err());
+}
+
+#[test]
 fn a_product_at_every_level() {
     let mut f = fixture(5);
     let (x, y) = (f.random(), f.random());
