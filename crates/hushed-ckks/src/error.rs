@@ -183,6 +183,28 @@ pub enum CkksError {
     /// A polynomial, an iteration or its range refused.
     #[error(transparent)]
     Poly(#[from] PolyError),
+    /// A chain without primes for a bootstrap, or with fewer or more for EvalMod than its polynomial needs.
+    #[error(
+        "EvalMod needs {needed} levels, the chain has {available} for it: take parameters made for bootstrapping, or another degree, number of doublings or arcsine"
+    )]
+    BootstrapLevels {
+        /// Levels of the polynomial.
+        needed: usize,
+        /// Primes that the chain has for it.
+        available: usize,
+    },
+    /// A message beyond what a bootstrap can carry at this scale.
+    #[error(
+        "a message of up to {magnitude:.3} at the scale {scale}: a bootstrap carries real and imaginary parts up to {limit:.3} there; lower the scale, divide the message, or state its true range"
+    )]
+    BootstrapRange {
+        /// Bound on the modulus of the slots.
+        magnitude: f64,
+        /// Largest part that fits.
+        limit: f64,
+        /// Scale of the message.
+        scale: Scale,
+    },
     /// A linear map refused its matrix or its input.
     #[error(transparent)]
     LinTrans(#[from] LinTransError),

@@ -297,7 +297,7 @@ impl LinearTransform {
         totals.ok_or(LinTransError::Empty)
     }
 
-    fn count(&self, evaluator: &Evaluator, inputs: usize) {
+    pub(crate) fn count(&self, evaluator: &Evaluator, inputs: usize) {
         let (counters, gadget) = (evaluator.counters(), &self.gadget);
         let (babies, giants) = self.key_switches();
         let (limbs, special) = (self.limbs(), gadget.special());
@@ -316,7 +316,7 @@ impl LinearTransform {
 }
 
 /// `low`, coefficients modulo q_0, as the integers of (−q_0/2, q_0/2) under `limbs` primes: ModRaise of one part.
-pub(crate) fn mod_raise(
+fn mod_raise(
     params: &RlweParams,
     low: &RnsPoly<Coeff>,
     limbs: usize,

@@ -9,7 +9,6 @@ mod memory;
 mod split;
 mod transform;
 
-pub(crate) use apply::mod_raise;
 pub use compact::{CompactEncoder, CompactPlain};
 pub use dft::{DftFactors, Direction};
 pub use diagonals::Diagonals;

@@ -1,0 +1,338 @@
+//! Bootstrapping: a ciphertext at the bottom of the chain becomes one of the same message near its top.
+//!
+//! SlotsToCoeffs first (as in poulpy's presets), so that this map runs on four primes and the message leaves EvalMod in the slots:
+//!
+//! ```text
+//! 1  slots_to_coeffs   slots z at the lowest 1 + stc primes  →  coefficients Δ·z modulo q_0
+//! 2  encapsulate       to the ephemeral secret of weight 32
+//! 3  ModRaise          the same integers modulo all primes: Δ·z + q_0·I, |I| < K     } coeffs_to_slots, whose first
+//! 4  coeffs_to_slots   coefficients over q_0 into slots, real and imaginary parts     } factor does both
+//! 5  EvalMod           I goes: sin(2πx)/2π for x = I + Δ·z/q_0, on each part          poly::EvalMod
+//! ```
+//!
+//! The two parts are put together again, or returned as they are: two real columns u + i·v share one bootstrap, and an overflow
+//! of one does not reach the other.
+//!
+//! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod: 1 at the scale
+//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
+
+mod coeffs_to_slots;
+mod encapsulate;
+mod slots_to_coeffs;
+
+use std::sync::Arc;
+
+use hushed_rlwe::hybrid::{EvalKeyPlan, KeyUse};
+use rayon::prelude::*;
+
+pub use coeffs_to_slots::CoeffsToSlots;
+pub use encapsulate::{Encapsulated, encapsulate};
+pub use slots_to_coeffs::SlotsToCoeffs;
+
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+use crate::evaluator::Evaluator;
+use crate::lintrans::LinearTransform;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::poly::{EvalMod, EvalModLiteral};
+use crate::scale::Scale;
+
+/// How a bootstrap is done, as written down.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BootstrapLiteral {
+    /// The modular reduction; its ratio is q_0 over the scale at which messages are within its bound.
+    pub eval_mod: EvalModLiteral,
+    /// Scale of the results; the default scale of the parameters unless told otherwise.
+    pub output_scale: Option<Scale>,
+}
+
+impl Default for BootstrapLiteral {
+    fn default() -> Self {
+        Self {
+            eval_mod: EvalModLiteral::default(),
+            output_scale: None,
+        }
+    }
+}
+
+/// A bootstrap prepared for one parameter set: its matrices are encoded, its polynomial is fitted. Shared by threads.
+pub struct Bootstrapper {
+    params: Arc<CkksParams>,
+    literal: BootstrapLiteral,
+    output_scale: Scale,
+    eval_mod: EvalMod,
+    slots_to_coeffs: SlotsToCoeffs,
+    coeffs_to_slots: CoeffsToSlots,
+}
+
+impl Bootstrapper {
+    /// Prepares a bootstrap.
+    ///
+    /// # Errors
+    /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
+    /// [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
+    pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
+        let eval_mod = EvalMod::new(literal.eval_mod)?;
+        let available = params.chain().eval_mod.len();
+        if !params.can_bootstrap() || eval_mod.levels() != available {
+            return Err(CkksError::BootstrapLevels {
+                needed: eval_mod.levels(),
+                available,
+            });
+        }
+        // Only its primes are asked for.
+        let chain = Evaluator::without_keys(params);
+        let input = eval_mod.input_scale(&chain, params.chain().eval_mod.end)?;
+        Ok(Self {
+            slots_to_coeffs: SlotsToCoeffs::new(params)?,
+            coeffs_to_slots: CoeffsToSlots::new(params, eval_mod.input_scaling(), input)?,
+            output_scale: literal.output_scale.unwrap_or(params.default_scale()),
+            params: Arc::clone(params),
+            literal,
+            eval_mod,
+        })
+    }
+
+    /// The parameter set.
+    pub fn params(&self) -> &Arc<CkksParams> {
+        &self.params
+    }
+
+    /// As written down.
+    pub fn literal(&self) -> &BootstrapLiteral {
+        &self.literal
+    }
+
+    /// The modular reduction, with what it reaches.
+    pub fn eval_mod(&self) -> &EvalMod {
+        &self.eval_mod
+    }
+
+    /// Primes of the results.
+    pub fn output_limbs(&self) -> usize {
+        self.coeffs_to_slots.limbs() - self.eval_mod.levels()
+    }
+
+    /// The maps, first applied first: SlotsToCoeffs, then CoeffsToSlots.
+    pub fn maps(&self) -> impl Iterator<Item = &LinearTransform> {
+        let first = self.slots_to_coeffs.factors().iter();
+        first.chain(self.coeffs_to_slots.factors())
+    }
+
+    /// All keys that a bootstrap needs.
+    ///
+    /// # Errors
+    /// [`CkksError::Rlwe`].
+    pub fn key_plan(&self) -> Result<EvalKeyPlan, CkksError> {
+        let mut plan = EvalKeyPlan::new();
+        plan.insert(KeyUse::ToSparse, 1, 1);
+        self.slots_to_coeffs.add_keys(&mut plan);
+        self.coeffs_to_slots.add_keys(&mut plan)?;
+        let limbs = self.coeffs_to_slots.limbs();
+        plan.relin(limbs, self.params.cheapest_special(limbs)?);
+        Ok(plan)
+    }
+
+    /// Bytes of the encoded matrices.
+    pub fn plaintext_bytes(&self) -> usize {
+        self.maps().map(LinearTransform::plaintext_bytes).sum()
+    }
+
+    /// The same message with [`Bootstrapper::output_limbs`] primes, at the scale of the literal.
+    ///
+    /// # Errors
+    /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message that is, at its scale, beyond the
+    /// range; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
+    /// [`CkksError::OtherParameters`].
+    pub fn bootstrap(
+        &self,
+        evaluator: &Evaluator,
+        ct: &Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        let mut all = self.bootstrap_many(evaluator, &[ct])?;
+        all.pop().ok_or(CkksError::BootstrapLevels {
+            needed: 0,
+            available: 0,
+        })
+    }
+
+    /// As [`Bootstrapper::bootstrap`] for several: keys and matrices are read once for all.
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap`].
+    pub fn bootstrap_many(
+        &self,
+        evaluator: &Evaluator,
+        cts: &[&Ciphertext],
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let halves = self.refresh(evaluator, cts)?;
+        halves
+            .into_iter()
+            .map(|[real, imaginary]| {
+                let mut out = real;
+                evaluator.add_assign(&mut out, &evaluator.mul_i(&imaginary)?)?;
+                Ok(out)
+            })
+            .collect()
+    }
+
+    /// Two real vectors in one bootstrap: u + i·v goes in, and what comes out is u and v.
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap`], and [`CkksError::ScaleMismatch`] if the two have different scales.
+    pub fn bootstrap_pair(
+        &self,
+        evaluator: &Evaluator,
+        u: &Ciphertext,
+        v: &Ciphertext,
+    ) -> Result<[Ciphertext; 2], CkksError> {
+        let mut pairs = self.bootstrap_pairs(evaluator, &[(u, v)])?;
+        pairs.pop().ok_or(CkksError::BootstrapLevels {
+            needed: 0,
+            available: 0,
+        })
+    }
+
+    /// As [`Bootstrapper::bootstrap_pair`] for several pairs at once.
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap_pair`].
+    pub fn bootstrap_pairs(
+        &self,
+        evaluator: &Evaluator,
+        pairs: &[(&Ciphertext, &Ciphertext)],
+    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+        let packed = pairs
+            .iter()
+            .map(|(u, v)| {
+                let limbs = self.params.bootstrap_limbs();
+                let mut sum = self.lowered(evaluator, v, limbs)?;
+                evaluator.mul_i_assign(&mut sum)?;
+                evaluator.add_assign(&mut sum, &self.lowered(evaluator, u, limbs)?)?;
+                // The parts are bounded each for itself.
+                let magnitude = u.noise().magnitude().max(v.noise().magnitude());
+                let noise = sum.noise().within(magnitude);
+                Ok(sum.with_noise(noise))
+            })
+            .collect::<Result<Vec<_>, CkksError>>()?;
+        self.refresh(evaluator, &packed.iter().collect::<Vec<_>>())
+    }
+
+    /// Steps 1 to 5: real and imaginary part of each message.
+    fn refresh(
+        &self,
+        evaluator: &Evaluator,
+        cts: &[&Ciphertext],
+    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+        let limbs = self.params.bootstrap_limbs();
+        let mut low = Vec::with_capacity(cts.len());
+        for ct in cts {
+            self.check_range(ct)?;
+            low.push(self.lowered(evaluator, ct, limbs)?);
+        }
+        let low = self.slots_to_coeffs.apply(evaluator, low)?;
+        let low = low
+            .into_iter()
+            .map(|ct| encapsulate(evaluator, ct))
+            .collect::<Result<Vec<_>, _>>()?;
+        let parts = self.coeffs_to_slots.apply(evaluator, &low)?;
+        let work: Vec<_> = parts.into_iter().zip(cts).collect();
+        let done = work.into_par_iter().map(|(parts, ct)| {
+            let [real, imaginary] = parts;
+            let (real, imaginary) = rayon::join(
+                || self.reduce(evaluator, &real, ct),
+                || self.reduce(evaluator, &imaginary, ct),
+            );
+            evaluator.counters().bootstrap.one();
+            Ok([real?, imaginary?])
+        });
+        done.collect()
+    }
+
+    /// EvalMod, and back to the message of `ct`: x = m·Δ/q_0 comes out as x·ratio.
+    fn reduce(
+        &self,
+        evaluator: &Evaluator,
+        x: &Ciphertext,
+        ct: &Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        let factor = self.factor(ct.scale());
+        let target = Scale::new(self.output_scale.value() * factor)?;
+        let value = self.eval_mod.evaluate(evaluator, x, target)?;
+        let message = value.read_as(factor)?;
+        Ok(message.with_noise(self.noise(ct)))
+    }
+
+    /// Message over what EvalMod returns, for a message of this scale: 1 at the scale q_0/ratio.
+    fn factor(&self, scale: Scale) -> f64 {
+        self.params.prime(0) as f64 / (scale.value() * self.eval_mod.literal().ratio)
+    }
+
+    /// What is known of the result: EvalMod's own error, uniform at worst, and the input's error.
+    fn noise(&self, ct: &Ciphertext) -> Noise {
+        let report = self.eval_mod.report();
+        let factor = self.factor(ct.scale());
+        let n = self.params.n();
+        // Rescaling errors count most on the first square, where they are multiplied by K'² and the ratio for the quarter of the slots
+        // with I = 0 (`poly::eval_mod`).
+        let top = self.params.prime(self.params.chain().eval_mod.end - 1);
+        let scale = Scale::ONE.times_prime(top).times_prime(2);
+        let step = Noise::new(0.0, 0.0).rounded(n, scale).deviation();
+        let gain = self.eval_mod.literal().ratio / self.eval_mod.input_scaling().powi(2);
+        let own = (report.cosine_error + report.sine_error).hypot(step * gain);
+        let input = if ct.noise().is_known() {
+            ct.noise().deviation()
+        } else {
+            0.0
+        };
+        let magnitude = if ct.noise().magnitude().is_finite() {
+            ct.noise().magnitude()
+        } else {
+            self.eval_mod.literal().bound * factor
+        };
+        Noise::new(magnitude, input.hypot(own * factor))
+    }
+
+    /// A message that is known to be too large at its scale, or a scale at which one of modulus 1 would be.
+    fn check_range(&self, ct: &Ciphertext) -> Result<(), CkksError> {
+        let literal = self.eval_mod.literal();
+        let limit = literal.bound * self.factor(ct.scale());
+        let magnitude = ct.noise().magnitude();
+        // Unknown magnitudes are taken for 1. The slots' parts are bounded, their modulus is √2 of it; one part in a hundred is
+        // what scales near the default may be off.
+        let magnitude = if magnitude.is_finite() {
+            magnitude
+        } else {
+            1.0
+        };
+        let room = limit * std::f64::consts::SQRT_2 * 1.01;
+        if magnitude <= room {
+            return Ok(());
+        }
+        Err(CkksError::BootstrapRange {
+            magnitude,
+            limit,
+            scale: ct.scale(),
+        })
+    }
+
+    fn lowered(
+        &self,
+        evaluator: &Evaluator,
+        ct: &Ciphertext,
+        limbs: usize,
+    ) -> Result<Ciphertext, CkksError> {
+        if ct.limbs() < limbs {
+            return Err(CkksError::LevelTooLow {
+                operation: "bootstrap",
+                limbs: ct.limbs(),
+                needed: limbs,
+            });
+        }
+        evaluator.drop_to(ct, limbs)
+    }
+}
+
+#[cfg(test)]
+mod tests;

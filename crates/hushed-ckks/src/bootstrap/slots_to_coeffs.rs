@@ -1,0 +1,62 @@
+//! Step 1: the message moves from the slots to the coefficients, at the bottom of the chain where everything is cheap.
+//!
+//! In: a ciphertext of 1 + stc primes with slots z. Out: one of q_0 alone whose coefficients are scale·z, real parts first, in
+//! bit-reversed order (the order that step 4 reverses), at the same scale.
+
+use std::sync::Arc;
+
+use hushed_rlwe::hybrid::EvalKeyPlan;
+
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+use crate::evaluator::Evaluator;
+use crate::lintrans::{DftFactors, Direction, LinearTransform, Options};
+use crate::params::CkksParams;
+
+/// SlotsToCoeffs in as many factors as the chain has primes for it.
+pub struct SlotsToCoeffs {
+    factors: Vec<LinearTransform>,
+}
+
+impl SlotsToCoeffs {
+    /// Prepares the map for the lowest primes of the chain.
+    ///
+    /// # Errors
+    /// [`CkksError::LinTrans`].
+    pub fn new(params: &Arc<CkksParams>) -> Result<Self, CkksError> {
+        let count = params.chain().stc.len();
+        let direction = Direction::SlotsToCoeffs;
+        let layers = DftFactors::even_layers(direction, params.slots(), count);
+        let map = DftFactors::new(direction, params.slots(), &layers, 1.0)?;
+        let limbs = (2..=params.bootstrap_limbs()).rev();
+        let factors = limbs
+            .zip(map.factors())
+            .map(|(limbs, m)| LinearTransform::new(params, m, limbs, Options::default()))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { factors })
+    }
+
+    /// The factors, first applied first.
+    pub fn factors(&self) -> &[LinearTransform] {
+        &self.factors
+    }
+
+    /// Adds the keys of all factors.
+    pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
+        self.factors.iter().for_each(|map| map.add_keys(plan));
+    }
+
+    /// Applies the map to each ciphertext.
+    ///
+    /// # Errors
+    /// As [`LinearTransform::apply_many`].
+    pub fn apply(
+        &self,
+        evaluator: &Evaluator,
+        cts: Vec<Ciphertext>,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        self.factors.iter().try_fold(cts, |cts, map| {
+            map.apply_many(evaluator, &cts.iter().collect::<Vec<_>>())
+        })
+    }
+}
