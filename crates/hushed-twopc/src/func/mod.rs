@@ -9,14 +9,17 @@
 //! |---|---|---|
 //! | exp2 of a negative number | one 1-of-16 OT and one 13-bit product an element | [`exp2`] |
 //! | softmax without its division | row maxima, clipping, exp2 | [`softmax`] |
-//! | GELU | two squares and two comparisons | [`gelu`] |
+//! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-16 OT each way | [`curve`], [`gelu`] |
+//! | ReLU | one comparison and one multiplexer | [`relu`] |
 //! | 1/x and 1/√x of one number a row | highest bit, quadratic start, one Newton step | [`inverse`] |
 //! | LayerNorm, RMSNorm without gain and offset | one square an element, one 1/√x a row | [`norm`] |
 
+pub mod curve;
 pub mod exp2;
 pub mod gelu;
 pub mod inverse;
 pub mod norm;
+pub mod relu;
 pub mod softmax;
 
 use crate::cost::Cost;
@@ -105,7 +108,9 @@ pub fn describe() -> String {
     [
         exp2::describe(),
         softmax::describe(),
+        curve::describe(),
         gelu::describe(),
+        relu::describe(),
         inverse::describe(),
         norm::describe(),
     ]

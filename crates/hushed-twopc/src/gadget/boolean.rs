@@ -1,10 +1,11 @@
-//! AND and OR of shared bits.
+//! AND and OR of shared bits, of two or of many.
 
+use super::planes::plane_share;
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_len};
+use crate::error::{TwopcError, expect_at_least, expect_len};
 use crate::ot::triple;
-use crate::share::BitShare;
+use crate::share::{BitShare, SecretWords};
 
 /// Cost of [`and`] and [`or`] of `n` bits.
 pub fn and_cost(n: usize) -> Cost {
@@ -28,6 +29,39 @@ pub fn and(ctx: &mut Ctx, a: &BitShare, b: &BitShare) -> Result<BitShare, TwopcE
 pub fn or(ctx: &mut Ctx, a: &BitShare, b: &BitShare) -> Result<BitShare, TwopcError> {
     let me = ctx.party();
     Ok(and(ctx, &a.not_by(me), &b.not_by(me))?.not_by(me))
+}
+
+/// Cost of [`all`] of `places` vectors of `n` bits.
+pub fn all_cost(n: usize, places: usize) -> Cost {
+    let (words, mut left, mut cost) = (n.div_ceil(64), places, Cost::ZERO);
+    while left > 1 {
+        cost = cost + triple::and_words_cost(words * (left / 2), 0);
+        left = left.div_ceil(2);
+    }
+    cost
+}
+
+/// The AND of all vectors, in a tree of depth ⌈log₂⌉ of their number.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless there is one and all have one length.
+pub fn all(ctx: &mut Ctx, bits: &[BitShare]) -> Result<BitShare, TwopcError> {
+    expect_at_least("all", "vectors", bits.len() as u64, 1)?;
+    let n = bits[0].len();
+    for b in bits {
+        expect_len("all", "bits", b.len(), n)?;
+    }
+    let words = n.div_ceil(64);
+    let mut left = SecretWords::with_room(words * bits.len());
+    bits.iter().for_each(|b| left.extend_from_slice(b.words()));
+    while left.len() > words {
+        let half = left.len() / words / 2 * words;
+        let (a, rest) = left.split_at(half);
+        let (b, odd) = rest.split_at(half);
+        let (both, _) = triple::and_words(ctx, a, b, &[])?;
+        left = SecretWords::from([both.as_slice(), odd].concat());
+    }
+    Ok(plane_share(&left, n))
 }
 
 #[cfg(test)]
@@ -54,5 +88,24 @@ mod tests {
             let want: Vec<u64> = both.map(|(a, b)| a | b).collect();
             assert_eq!(reveal_bits(&z0.1, &z1.1), want);
         }
+    }
+
+    #[test]
+    fn all_of_any_number() {
+        for places in [1, 2, 5, 8] {
+            let bit = |k: usize| (0..90).map(move |i: u64| u64::from(i % 7 != k as u64));
+            let shares = (0..places).map(|k| share_bits(&bit(k).collect::<Vec<_>>(), k as u64));
+            let (b0, b1): (Vec<_>, Vec<_>) = shares.unzip();
+            let (z0, z1, stats) =
+                run_counted(|ctx| all(ctx, &b0).unwrap(), |ctx| all(ctx, &b1).unwrap());
+            let cost = all_cost(90, places);
+            assert_cost(&stats, cost);
+            assert_eq!(stats.rounds, cost.rounds);
+            let want: Vec<u64> = (0..90)
+                .map(|i| u64::from(i % 7 >= places.min(7) as u64))
+                .collect();
+            assert_eq!(reveal_bits(&z0, &z1), want, "{places}");
+        }
+        run_counted(|ctx| assert!(all(ctx, &[]).is_err()), |_| ());
     }
 }

@@ -7,11 +7,13 @@
 //! | gadget | rounds | bits sent by both, an element of ℓ bits |
 //! |---|---|---|
 //! | [`and`], [`or`] | 1 | 4 |
+//! | [`all`] of k bits | ⌈log₂ k⌉ | 4(k−1) |
 //! | [`msb`] | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
 //! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], a threshold |
 //! | [`is_zero`], [`equal`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
 //! | [`one_hot`] | [`to_bits`] and ⌈log₂ ℓ⌉ or one more | 4 an entry, and the shorter rows before |
 //! | [`mux`] | 1 | 2ℓ + 2 |
+//! | [`select`] of N values | 2 | 2(N−1)ℓ + 2·log₂ N |
 //! | [`bit_to_arith`] | 1 | ℓ |
 //! | [`truncate`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
 //! | [`square`] | 1 | (ℓ−1)(ℓ+2)/2 |
@@ -39,13 +41,13 @@ pub use bits::{
     highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost, top_bits,
     top_bits_cost,
 };
-pub use boolean::{and, and_cost, or};
+pub use boolean::{all, all_cost, and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
 pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};
 pub use maximum::{argmax_rows, argmax_rows_cost, max_rows, max_rows_cost};
 pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
 };
-pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost};
+pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost};
 pub use table::{Table, table_16, table_16_cost};
 pub use truncate::{Sign, truncate, truncate_cost};

@@ -2,13 +2,20 @@
 //!
 //! With b = b_c ⊕ b_s and x = x_c + x_s, a party's part x_own·b = x_own·b_own + b_other·x_own·(1 − 2·b_own): the other
 //! party's bit chooses, this party's x_own·(1 − 2·b_own) is the value. Both directions in one exchange.
+//!
+//! [`select`] is the same for more than two values: each party offers its shares of all of them, moved by its part of the index, and
+//! the other's part of the index chooses (1-of-N OT in both directions at once). It costs the bits of N − 1 multiplexers, but two
+//! rounds whatever N is and log₂ N OTs instead of N − 1.
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_len};
+use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::ot::additive::{self, Choice, Offer, Shape, additive};
+use crate::ot::one_of_n::{Batch, CHOICE, Chooser, ENTRIES, Holder};
 use crate::share::{BitShare, Ring, Share};
+use crate::wire;
 use hushed_net::Party;
+use zeroize::Zeroizing;
 
 /// Cost of [`mux`] of `n` elements of `ring`.
 pub fn mux_cost(n: usize, ring: Ring) -> Cost {
@@ -46,6 +53,70 @@ pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> 
             .wrapping_add(*c)
     });
     Ok(Share::new(x.ring(), sum.collect()))
+}
+
+/// Cost of [`select`] for `n` elements of `ring`, each one of 2^bits.
+pub fn select_cost(n: usize, bits: u32, ring: Ring) -> Cost {
+    let batch = Batch { n, bits, ring };
+    let both = |bytes: usize| Cost::exchange(bytes as u64, bytes as u64);
+    let cots = u64::from(bits) * n as u64;
+    both(batch.choice_len()) + both(batch.entries_len()).with_cots(cots, cots)
+}
+
+/// values\[k_i\]\[i\] for the number k_i whose bits are `index`\[j\]\[i\], least significant first. Exact.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless there are 1 to 4 vectors of bits, 2^bits of values, and all have one length and one ring.
+pub fn select(ctx: &mut Ctx, index: &[BitShare], values: &[Share]) -> Result<Share, TwopcError> {
+    let bits = index.len() as u64;
+    expect_at_least("select", "bits", bits, 1)?;
+    expect_at_most("select", "bits", bits, 4)?;
+    expect_len("select", "values", values.len(), 1 << bits)?;
+    let (n, ring) = (values[0].len(), values[0].ring());
+    for plane in index {
+        expect_len("select", "index bits", plane.len(), n)?;
+    }
+    for v in values {
+        expect_len("select", "elements", v.len(), n)?;
+        expect_len(
+            "select",
+            "ring bits",
+            v.ring().bits() as usize,
+            ring.bits() as usize,
+        )?;
+    }
+    if n == 0 {
+        return Ok(Share::zero(ring, 0));
+    }
+    let batch = Batch {
+        n,
+        bits: index.len() as u32,
+        ring,
+    };
+    let place = |i: usize| (index.iter().rev()).fold(0, |k, plane| 2 * k + plane.bit(i) as u8);
+    let own = Zeroizing::new((0..n).map(place).collect::<Vec<u8>>());
+    // The client's values first, on both sides.
+    let (holder, chooser, message) = match ctx.party() {
+        Party::Client => {
+            let holder = Holder::draw(ctx, batch)?;
+            let (chooser, message) = Chooser::draw(ctx, batch, &own)?;
+            (holder, chooser, message)
+        }
+        Party::Server => {
+            let (chooser, message) = Chooser::draw(ctx, batch, &own)?;
+            (Holder::draw(ctx, batch)?, chooser, message)
+        }
+    };
+    let choice = wire::exchange(&mut ctx.session, CHOICE, message, batch.choice_len())?;
+    let planes: Vec<&[u64]> = index.iter().map(BitShare::words).collect();
+    let table = |i: usize, row: &mut [u64]| {
+        let entries = row.iter_mut().zip(values);
+        entries.for_each(|(entry, v)| *entry = v.words()[i]);
+    };
+    let (message, offered) = holder.answer(&choice, Some(&planes), table)?;
+    let offered = Share::new(ring, offered.into_words());
+    let reply = wire::exchange(&mut ctx.session, ENTRIES, message, batch.entries_len())?;
+    Ok(offered.add(&Share::new(ring, chooser.read(&reply)?)))
 }
 
 /// Cost of [`bit_to_arith`] of `n` bits into `ring`.
@@ -164,5 +235,55 @@ mod tests {
             assert_cost(&stats, bit_to_arith_cost(n, ring));
             assert_eq!(reveal(&y0, &y1), b);
         }
+    }
+
+    #[test]
+    fn one_of_many_is_selected() {
+        for (n, index_bits, bits) in [
+            (1, 1, 64),
+            (70, 2, 5),
+            (300, 3, 10),
+            (129, 4, 33),
+            (0, 3, 8),
+        ] {
+            let ring = Ring::new(bits);
+            let mut rng = SecretRng::insecure_from_seed(n as u64 + 1);
+            let places = 1usize << index_bits;
+            let values: Vec<Vec<u64>> = (0..places)
+                .map(|_| (0..n).map(|_| ring.reduce(rng.next_u64())).collect())
+                .collect();
+            let at: Vec<usize> = (0..n).map(|i| (i * 7 + i / 16) % places).collect();
+            let shares = values.iter().zip(1..).map(|(v, seed)| share(ring, v, seed));
+            let (v0, v1): (Vec<_>, Vec<_>) = shares.unzip();
+            let planes = (0..index_bits).map(|k| {
+                let plane: Vec<u64> = at.iter().map(|a| (*a as u64 >> k) & 1).collect();
+                share_bits(&plane, 50 + k)
+            });
+            let (k0, k1): (Vec<_>, Vec<_>) = planes.unzip();
+            let (y0, y1, stats) = run_counted(
+                |ctx| select(ctx, &k0, &v0).unwrap(),
+                |ctx| select(ctx, &k1, &v1).unwrap(),
+            );
+            let cost = select_cost(n, index_bits as u32, ring);
+            assert_cost(&stats, cost);
+            assert_eq!(stats.rounds, cost.rounds);
+            let want: Vec<u64> = at.iter().enumerate().map(|(i, a)| values[*a][i]).collect();
+            assert_eq!(reveal(&y0, &y1), want, "{n} {index_bits} {bits}");
+        }
+    }
+
+    #[test]
+    fn what_is_selected_from_is_checked() {
+        let (x, y) = (Share::zero(Ring::new(8), 4), Share::zero(Ring::new(9), 4));
+        let b = BitShare::zero(4);
+        run_counted(
+            |ctx| {
+                assert!(select(ctx, &[], &[]).is_err());
+                assert!(select(ctx, &[b.clone()], &[x.clone()]).is_err());
+                assert!(select(ctx, &[b.clone()], &[x.clone(), y.clone()]).is_err());
+                assert!(select(ctx, &[b.clone()], &[x.clone(), x.slice(0..3)]).is_err());
+            },
+            |_| (),
+        );
     }
 }

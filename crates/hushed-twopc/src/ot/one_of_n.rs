@@ -1,19 +1,20 @@
-//! One-of-sixteen OT from four correlated OTs, delivering additive shares.
+//! One-of-N OT, N = 2^b ≤ 16, from b correlated OTs, delivering additive shares.
 //!
-//! The holder of the tables has blocks b₀ … b₃, the chooser b_k ⊕ c_k·Δ. With X the generator of GF(2^128) they fold them to
+//! The holder of the tables has blocks b₀ … b_{b−1}, the chooser b_k ⊕ c_k·Δ. With X the generator of GF(2^128) they fold them to
 //! B = Σ X^k·b_k and M = Σ X^k·(b_k ⊕ c_k·Δ) = B ⊕ c(X)·Δ, where c(X) = Σ c_k·X^k. The pad of place j is P_j = H(i, B ⊕ j(X)·Δ), of
 //! which the chooser knows P_c = H(i, M) and no other: the other inputs are M ⊕ (c ⊕ j)(X)·Δ, and multiplication by a
 //! non-zero field element maps the uniform Δ one to one. (Subspace form of OT extension: Kolesnikov–Kumaresan, CRYPTO 2013; Roy,
 //! CRYPTO 2022. XORing four hashed pads instead would leak: the XOR of the pads of places 0, 1, 2, 3 is zero.)
 //!
-//! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so that place 0 needs no message; for j = 1 … 15 it sends
+//! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so that place 0 needs no message; for j = 1 … N − 1 it sends
 //!
 //! > m_j = T(j ⊕ e) − s − P_j mod 2^ℓ,
 //!
-//! and the chooser's share is P_c + m_c (with m₀ = 0), which is T(c ⊕ e) − s = T(x) − s. The chooser reads all fifteen messages under
-//! masks, the holder finds T(j ⊕ e) by swaps under masks: e is public, c is not.
+//! and the chooser's share is P_c + m_c (with m₀ = 0), which is T(c ⊕ e) − s = T(x) − s. The chooser reads all messages under
+//! masks, the holder finds T(j ⊕ e) by swaps under masks: e is public, c is not. A holder that has a secret r of its own may offer
+//! the table T(j ⊕ r): it swaps by e ⊕ r.
 //!
-//! Bytes: chooser 4·⌈n/8⌉, holder ⌈15·n·ℓ/8⌉. Two messages in sequence.
+//! Bytes: chooser b·⌈n/8⌉, holder ⌈(N − 1)·n·ℓ/8⌉. Two messages in sequence.
 
 use super::SecretBlocks;
 use super::additive::low_bits;
@@ -26,16 +27,45 @@ use hushed_math::bits::{Block, hash_blocks};
 use hushed_net::{Kind, Party};
 use zeroize::Zeroizing;
 
-const CHOICE: Kind = Kind(0x0330);
-const ENTRIES: Kind = Kind(0x0331);
+pub(crate) const CHOICE: Kind = Kind(0x0330);
+pub(crate) const ENTRIES: Kind = Kind(0x0331);
+/// The most places.
 const PLACES: usize = 16;
 /// Elements hashed at a time.
 const CHUNK: usize = 256;
 
-/// Cost of `n` transfers of entries of `ring`.
+/// What both parties know of a batch of transfers.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch {
+    /// Transfers.
+    pub n: usize,
+    /// b: 1 to 4 bits choose.
+    pub bits: u32,
+    /// Of the entries.
+    pub ring: Ring,
+}
+
+impl Batch {
+    /// N, the places of a table.
+    pub fn places(&self) -> usize {
+        1 << self.bits
+    }
+
+    /// Bytes of the chooser's message.
+    pub fn choice_len(&self) -> usize {
+        self.bits as usize * self.n.div_ceil(8)
+    }
+
+    /// Bytes of the holder's message.
+    pub fn entries_len(&self) -> usize {
+        wire::packed_len((self.places() - 1) * self.n, self.ring.bits())
+    }
+}
+
+/// Cost of `n` transfers of sixteen entries of `ring`.
 pub fn cost(n: usize, chooser: Party, ring: Ring) -> Cost {
-    let choice = 4 * n.div_ceil(8) as u64;
-    let entries = wire::packed_len(15 * n, ring.bits()) as u64;
+    let batch = Batch { n, bits: 4, ring };
+    let (choice, entries) = (batch.choice_len() as u64, batch.entries_len() as u64);
     let cots = 4 * n as u64;
     let sent = |client, server| Cost {
         rounds: 2 * u64::from(n > 0),
@@ -49,118 +79,200 @@ pub fn cost(n: usize, chooser: Party, ring: Ring) -> Cost {
 
 /// The chooser's shares; `index` holds values 0 to 15.
 pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>, TwopcError> {
-    let n = index.len();
-    if n == 0 {
+    let batch = Batch {
+        n: index.len(),
+        bits: 4,
+        ring,
+    };
+    if batch.n == 0 {
         return Ok(Vec::new());
     }
-    let mut place = Zeroizing::new(vec![0u8; n]);
-    let mut folded = SecretBlocks::zero(n);
-    let mut message = Vec::with_capacity(4 * n.div_ceil(8));
-    let mut first = 0;
-    for k in 0..4 {
-        let cot = ctx.ot.recv(&mut ctx.session, n)?;
-        if k == 0 {
-            first = cot.first_index;
-        }
-        let c = low_bits(&cot.blocks);
-        let mut e = vec![0u64; c.len()];
-        for (i, (place, x)) in place.iter_mut().zip(index).enumerate() {
-            let bit = (c[i / 64] >> (i % 64)) & 1;
-            *place |= (bit as u8) << k;
-            e[i / 64] |= (bit ^ u64::from((x >> k) & 1)) << (i % 64);
-        }
-        wire::bits_into(&e, n, &mut message);
-        for (f, b) in folded.iter_mut().zip(&cot.blocks) {
-            *f ^= times_x(*b, k);
-        }
-    }
+    let (chooser, message) = Chooser::draw(ctx, batch, index)?;
     ctx.session.send_vec(CHOICE, message)?;
-    let mut pads = SecretBlocks::zero(n);
-    hash_blocks(first, &folded, &mut pads);
-
-    let len = wire::packed_len(15 * n, ring.bits());
-    let reply = wire::recv_exactly(&mut ctx.session, ENTRIES, len)?;
-    let entries = wire::unpack(&reply, ring.bits(), 15 * n)?;
-    let pick = |((entries, place), pad): ((&[u64], &u8), &Block)| {
-        let own = entries.iter().zip(1u8..).map(|(m, j)| {
-            let differs = u64::from(j ^ place);
-            // 0 < differs < 16, or 0 at the place sought: then and only then the subtraction borrows.
-            m & ((differs.wrapping_sub(1) >> 63).wrapping_neg())
-        });
-        own.fold(pad.low_u64(), u64::wrapping_add)
-    };
-    let rows = entries.chunks_exact(15).zip(place.iter()).zip(pads.iter());
-    Ok(rows.map(pick).collect())
+    let reply = wire::recv_exactly(&mut ctx.session, ENTRIES, batch.entries_len())?;
+    chooser.read(&reply)
 }
 
 /// The holder's shares; `entries` holds sixteen words an element.
 pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u64>, TwopcError> {
-    let n = entries.len() / PLACES;
-    if n == 0 {
+    let batch = Batch {
+        n: entries.len() / PLACES,
+        bits: 4,
+        ring,
+    };
+    if batch.n == 0 {
         return Ok(Vec::new());
     }
-    let mut folded = SecretBlocks::zero(n);
-    let mut first = 0;
-    for k in 0..4 {
-        let cot = ctx.ot.send(&mut ctx.session, n)?;
-        if k == 0 {
-            first = cot.first_index;
-        }
-        for (f, b) in folded.iter_mut().zip(&cot.blocks) {
-            *f ^= times_x(*b, k);
-        }
-    }
-    let offsets = Zeroizing::new(multiples(ctx.ot.delta()));
-    let choice = wire::recv_exactly(&mut ctx.session, CHOICE, 4 * n.div_ceil(8))?;
-    let mut choice = choice.as_slice();
-    let mut e = Vec::with_capacity(4);
-    for _ in 0..4 {
-        e.push(wire::bits_from(wire::take(&mut choice, n.div_ceil(8))?, n));
-    }
-
-    let mut shares = SecretWords::with_room(n);
-    let mut masked = vec![0u64; 15 * n];
-    let mut inputs = [Block::ZERO; CHUNK];
-    let mut pads = vec![[Block::ZERO; CHUNK]; PLACES];
-    for (k, chunk) in folded.chunks(CHUNK).enumerate() {
-        let start = k * CHUNK;
-        for (pads, offset) in pads.iter_mut().zip(offsets.iter()) {
-            for (x, b) in inputs.iter_mut().zip(chunk) {
-                *x = *b ^ *offset;
-            }
-            let (inputs, pads) = (&inputs[..chunk.len()], &mut pads[..chunk.len()]);
-            hash_blocks(first + start as u64, inputs, pads);
-        }
-        let tables = entries[PLACES * start..].chunks_exact(PLACES);
-        let messages = masked[15 * start..].chunks_exact_mut(15);
-        for (i, (table, out)) in tables.zip(messages).take(chunk.len()).enumerate() {
-            let mut row = [0u64; PLACES];
-            row.copy_from_slice(table);
-            let at = start + i;
-            for (bit, plane) in e.iter().enumerate() {
-                swap_places(&mut row, bit, (plane[at / 64] >> (at % 64)) & 1);
-            }
-            let share = row[0].wrapping_sub(pads[0][i].low_u64());
-            shares.push(share);
-            let places = row.iter().zip(&pads).skip(1);
-            for (m, (entry, pads)) in out.iter_mut().zip(places) {
-                *m = entry.wrapping_sub(share).wrapping_sub(pads[i].low_u64());
-            }
-            wipe(&mut row);
-        }
-    }
-    let message = wire::pack(&masked, ring.bits());
-    // The pads first: sending may fail.
-    Block::wipe(&mut inputs);
-    pads.iter_mut().for_each(|p| Block::wipe(p));
+    let holder = Holder::draw(ctx, batch)?;
+    let choice = wire::recv_exactly(&mut ctx.session, CHOICE, batch.choice_len())?;
+    let table = |i: usize, row: &mut [u64]| row.copy_from_slice(&entries[PLACES * i..][..PLACES]);
+    let (message, shares) = holder.answer(&choice, None, table)?;
     ctx.session.send_vec(ENTRIES, message)?;
     Ok(shares.into_words())
 }
 
+/// A chooser that has sent its choice, or is about to.
+pub(crate) struct Chooser {
+    batch: Batch,
+    /// c, the place that it can read.
+    place: Zeroizing<Vec<u8>>,
+    folded: SecretBlocks,
+    first: u64,
+}
+
+impl Chooser {
+    /// Takes its OTs and says what to send for `index`, one of each table's places an element.
+    pub fn draw(
+        ctx: &mut Ctx,
+        batch: Batch,
+        index: &[u8],
+    ) -> Result<(Chooser, Vec<u8>), TwopcError> {
+        let n = batch.n;
+        let mut place = Zeroizing::new(vec![0u8; n]);
+        let mut folded = SecretBlocks::zero(n);
+        let mut message = Vec::with_capacity(batch.choice_len());
+        let mut first = 0;
+        for k in 0..batch.bits {
+            let cot = ctx.ot.recv(&mut ctx.session, n)?;
+            if k == 0 {
+                first = cot.first_index;
+            }
+            let c = low_bits(&cot.blocks);
+            let mut e = vec![0u64; c.len()];
+            for (i, (place, x)) in place.iter_mut().zip(index).enumerate() {
+                let bit = (c[i / 64] >> (i % 64)) & 1;
+                *place |= (bit as u8) << k;
+                e[i / 64] |= (bit ^ u64::from((x >> k) & 1)) << (i % 64);
+            }
+            wire::bits_into(&e, n, &mut message);
+            for (f, b) in folded.iter_mut().zip(&cot.blocks) {
+                *f ^= times_x(*b, k);
+            }
+        }
+        let chooser = Chooser {
+            batch,
+            place,
+            folded,
+            first,
+        };
+        Ok((chooser, message))
+    }
+
+    /// The shares, from the holder's message of the batch's length.
+    pub fn read(self, reply: &[u8]) -> Result<Vec<u64>, TwopcError> {
+        let Batch { n, ring, .. } = self.batch;
+        let sent = self.batch.places() - 1;
+        let mut pads = SecretBlocks::zero(n);
+        hash_blocks(self.first, &self.folded, &mut pads);
+        let entries = wire::unpack(reply, ring.bits(), sent * n)?;
+        let pick = |((entries, place), pad): ((&[u64], &u8), &Block)| {
+            let own = entries.iter().zip(1u8..).map(|(m, j)| {
+                let differs = u64::from(j ^ place);
+                // 0 < differs < 16, or 0 at the place sought: then and only then the subtraction borrows.
+                m & ((differs.wrapping_sub(1) >> 63).wrapping_neg())
+            });
+            own.fold(pad.low_u64(), u64::wrapping_add)
+        };
+        let rows = entries.chunks_exact(sent).zip(self.place.iter());
+        Ok(rows.zip(pads.iter()).map(pick).collect())
+    }
+}
+
+/// A holder that waits for the choice.
+pub(crate) struct Holder {
+    batch: Batch,
+    folded: SecretBlocks,
+    /// j(X)·Δ for every place j.
+    offsets: Zeroizing<[Block; PLACES]>,
+    first: u64,
+}
+
+impl Holder {
+    /// Takes its OTs.
+    pub fn draw(ctx: &mut Ctx, batch: Batch) -> Result<Holder, TwopcError> {
+        let mut folded = SecretBlocks::zero(batch.n);
+        let mut first = 0;
+        for k in 0..batch.bits {
+            let cot = ctx.ot.send(&mut ctx.session, batch.n)?;
+            if k == 0 {
+                first = cot.first_index;
+            }
+            for (f, b) in folded.iter_mut().zip(&cot.blocks) {
+                *f ^= times_x(*b, k);
+            }
+        }
+        Ok(Holder {
+            batch,
+            folded,
+            offsets: Zeroizing::new(multiples(ctx.ot.delta())),
+            first,
+        })
+    }
+
+    /// What to send back for the chooser's message, and this party's shares. `table` writes an element's table; `rotate` holds b planes
+    /// of bits by which each table's places are XORed first.
+    pub fn answer(
+        self,
+        choice: &[u8],
+        rotate: Option<&[&[u64]]>,
+        table: impl Fn(usize, &mut [u64]),
+    ) -> Result<(Vec<u8>, SecretWords), TwopcError> {
+        let Batch { n, ring, .. } = self.batch;
+        let places = self.batch.places();
+        let mut choice = choice;
+        // e ⊕ r: r is secret, so this is too.
+        let mut swaps = Vec::with_capacity(self.batch.bits as usize);
+        for k in 0..self.batch.bits as usize {
+            let e = wire::bits_from(wire::take(&mut choice, n.div_ceil(8))?, n);
+            let r = rotate.and_then(|planes| planes.get(k));
+            let plane: SecretWords = match r {
+                Some(r) => e.iter().zip(*r).map(|(e, r)| e ^ r).collect(),
+                None => e.into(),
+            };
+            swaps.push(plane);
+        }
+        let mut shares = SecretWords::with_room(n);
+        let mut masked = vec![0u64; (places - 1) * n];
+        let mut inputs = [Block::ZERO; CHUNK];
+        let mut pads = vec![[Block::ZERO; CHUNK]; places];
+        let mut row = [0u64; PLACES];
+        for (k, chunk) in self.folded.chunks(CHUNK).enumerate() {
+            let start = k * CHUNK;
+            for (pads, offset) in pads.iter_mut().zip(self.offsets.iter()) {
+                for (x, b) in inputs.iter_mut().zip(chunk) {
+                    *x = *b ^ *offset;
+                }
+                let (inputs, pads) = (&inputs[..chunk.len()], &mut pads[..chunk.len()]);
+                hash_blocks(self.first + start as u64, inputs, pads);
+            }
+            let messages = masked[(places - 1) * start..].chunks_exact_mut(places - 1);
+            for (i, out) in messages.take(chunk.len()).enumerate() {
+                let row = &mut row[..places];
+                let at = start + i;
+                table(at, row);
+                for (bit, plane) in swaps.iter().enumerate() {
+                    swap_places(row, bit, (plane[at / 64] >> (at % 64)) & 1);
+                }
+                let share = row[0].wrapping_sub(pads[0][i].low_u64());
+                shares.push(share);
+                let rest = row.iter().zip(&pads).skip(1);
+                for (m, (entry, pads)) in out.iter_mut().zip(rest) {
+                    *m = entry.wrapping_sub(share).wrapping_sub(pads[i].low_u64());
+                }
+            }
+        }
+        let message = wire::pack(&masked, ring.bits());
+        wipe(&mut row);
+        Block::wipe(&mut inputs);
+        pads.iter_mut().for_each(|p| Block::wipe(p));
+        Ok((message, shares))
+    }
+}
+
 /// row\[j\] ↔ row\[j ⊕ 2^bit\] if `swap` is 1.
-fn swap_places(row: &mut [u64; PLACES], bit: usize, swap: u64) {
+fn swap_places(row: &mut [u64], bit: usize, swap: u64) {
     let (step, mask) = (1 << bit, swap.wrapping_neg());
-    for j in (0..PLACES).filter(|j| j & step == 0) {
+    for j in (0..row.len()).filter(|j| j & step == 0) {
         let t = (row[j] ^ row[j | step]) & mask;
         row[j] ^= t;
         row[j | step] ^= t;
@@ -168,7 +280,7 @@ fn swap_places(row: &mut [u64; PLACES], bit: usize, swap: u64) {
 }
 
 /// X^k·b in GF(2^128) modulo X^128 + X^7 + X^2 + X + 1.
-fn times_x(b: Block, k: usize) -> Block {
+fn times_x(b: Block, k: u32) -> Block {
     (0..k).fold(b, |b, _| {
         let carry = (b.0 >> 127).wrapping_neg();
         Block((b.0 << 1) ^ (carry & 0x87))
@@ -178,7 +290,7 @@ fn times_x(b: Block, k: usize) -> Block {
 /// j(X)·delta for all places j.
 fn multiples(delta: Block) -> [Block; PLACES] {
     std::array::from_fn(|j| {
-        let taken = (0..4).filter(|k| j >> k & 1 == 1);
+        let taken = (0..4).filter(|k| (j >> k) & 1 == 1);
         taken.fold(Block::ZERO, |sum, k| sum ^ times_x(delta, k))
     })
 }

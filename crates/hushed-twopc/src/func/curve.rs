@@ -1,0 +1,342 @@
+//! Functions that are smooth near zero and straight beyond: GELU, SiLU, ELU, tanh, by quadratics on equal segments.
+//!
+//! With z = |x| and L the limit beyond which the function is straight,
+//!
+//! > GELU, SiLU: max(x, 0) + b(z) · ELU: max(x, 0) + \[x < 0\]·b(z) · tanh: sign(x)·b(z),
+//!
+//! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is folded into the linear
+//! layers before and after), so that the bits of |v| say it all: those of weight 1 and more whether z < L, the next 3 or 4 the segment.
+//! They are *added up once*, with the sign, from coarse shares: one carry look-ahead instead of a comparison for the sign and one for each
+//! threshold. Then t = z − (middle of the segment) is short, so its square is: one square of 18 to 20 bits is the only product. Each party
+//! evaluates its share of all segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
+//!
+//! A segment picked wrongly by the coarse bits is a neighbour, at most 1/32 of a segment away, where its quadratic still holds: the tables are
+//! fitted that much wider, and t is computed from the segment that was picked. Likewise a sign that was missed: both sides of zero continue each other.
+//!
+//! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic of |x| by two squares
+//! (120 bytes an element, 1.9·10^−3), GELU takes 96 bytes at 10^−4, or 81 at 5·10^−4 with eight segments.
+//!
+//! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the quadratic's, half of one for
+//! its terms, all at random and right on average.
+
+mod tables;
+
+pub use tables::{ELU, GELU, GELU_EIGHT, SILU, TANH};
+
+use super::{Format, narrow};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::gadget::{
+    Sign, all, all_cost, bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost,
+    square, square_cost, top_bits, top_bits_cost, truncate, truncate_cost,
+};
+use crate::share::{BitShare, Ring, Share};
+
+/// How b makes the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// max(x, 0) + b(|x|)
+    Rectified,
+    /// sign(x)·b(|x|)
+    Odd,
+    /// max(x, 0) + \[x < 0\]·b(|x|)
+    Negative,
+}
+
+/// A function, its segments and its formats.
+#[derive(Clone, Copy, Debug)]
+pub struct Curve {
+    name: &'static str,
+    kind: Kind,
+    /// L, in units of x.
+    limit: f64,
+    /// f: fraction bits of v = x/L.
+    frac: u32,
+    /// Bits of the ring of b: 2^(small−1) is more than b's range and two units either side, and four times |b| for an odd function.
+    small: u32,
+    /// b beyond the limit, with `frac` fraction bits.
+    tail: i32,
+    /// Greatest error of the approximation, in units of x, roundings not counted.
+    error: f64,
+    /// γ, β, α of every segment: 8 or 16 rows.
+    segments: &'static [[i32; 3]],
+}
+
+/// |v| < 2^INTEGER: the function's domain is 32 limits to either side.
+const INTEGER: u32 = 5;
+/// Bits of the coarse argument below those that name the segment: it is exact to half of their last.
+const BELOW: u32 = 4;
+/// Fraction bits of β, and what the quadratic has beyond f.
+const SLOPE_FRAC: u32 = 12;
+/// Fraction bits of α; t² has [`SLOPE_FRAC`] − this many beyond f.
+const BEND_FRAC: u32 = 8;
+/// What b is shifted by, beyond its least value, so that no rounding makes it negative.
+const MARGIN: i64 = 8;
+
+impl Curve {
+    /// What to call it.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// κ = 1/L: what the argument and the result are multiplied by.
+    pub const fn kappa(&self) -> f64 {
+        1.0 / self.limit
+    }
+
+    /// Largest |x| that the rings hold.
+    pub const fn range(&self) -> f64 {
+        self.limit * ((1 << INTEGER) - 1) as f64
+    }
+
+    /// Greatest difference from the function, without roundings.
+    pub const fn error(&self) -> f64 {
+        self.error
+    }
+
+    /// What one unit of the roundings is worth: L·2^−f.
+    pub fn unit(&self) -> f64 {
+        self.limit / f64::from(1u32 << self.frac)
+    }
+
+    /// What the protocol computes, in the clear and without its roundings.
+    pub fn approximation(&self, x: f64) -> f64 {
+        let z = x.abs() / self.limit;
+        let b = if z < 1.0 {
+            let place = z * self.segments.len() as f64;
+            let k = (place as usize).min(self.segments.len() - 1);
+            let t = z - (k as f64 + 0.5) / self.segments.len() as f64;
+            let [c, s, q] = self.segments[k].map(f64::from);
+            let scaled = |v: f64, bits: u32| v / f64::from(bits).exp2();
+            scaled(c, self.frac + SLOPE_FRAC)
+                + scaled(s, SLOPE_FRAC) * t
+                + scaled(q, BEND_FRAC) * t * t
+        } else {
+            f64::from(self.tail) / f64::from(self.frac).exp2()
+        };
+        let b = b * self.limit;
+        match self.kind {
+            Kind::Rectified => x.max(0.0) + b,
+            Kind::Odd => b.copysign(b * x),
+            Kind::Negative if x < 0.0 => b,
+            Kind::Negative => x,
+        }
+    }
+
+    /// s: 2^s segments.
+    const fn index_bits(&self) -> u32 {
+        self.segments.len().ilog2()
+    }
+
+    /// v, its absolute value, and the quadratics before their last bits are cut.
+    fn wide(&self) -> Ring {
+        Ring::new(
+            self.squares()
+                .bits()
+                .max(self.small + SLOPE_FRAC)
+                .max(self.sum().bits()),
+        )
+    }
+
+    /// t² has 2f fraction bits and is below (0.54·2^−s)²: six tenths of the ring's half.
+    fn squares(&self) -> Ring {
+        Ring::new(2 * (self.frac - self.index_bits()))
+    }
+
+    /// The quadratics.
+    fn terms(&self) -> Ring {
+        Ring::new(self.small + SLOPE_FRAC)
+    }
+
+    /// The function, |κ·f| < 2^INTEGER.
+    fn sum(&self) -> Ring {
+        Ring::new(self.frac + INTEGER + 2)
+    }
+
+    fn small(&self) -> Ring {
+        Ring::new(self.small)
+    }
+
+    /// Bits that the coarse argument loses.
+    fn coarse_drop(&self) -> u32 {
+        self.frac - self.index_bits() - BELOW
+    }
+
+    fn coarse(&self) -> Ring {
+        Ring::new(1 + INTEGER + self.index_bits() + BELOW)
+    }
+
+    /// Bits that are read off the coarse argument.
+    fn read(&self) -> u32 {
+        1 + INTEGER + self.index_bits()
+    }
+
+    /// The ring in which the segment's bits are needed: those above are cut off by their weights.
+    fn index_ring(&self) -> Ring {
+        Ring::new(self.wide().bits() - (self.frac - self.index_bits()))
+    }
+
+    /// −(least value of b) and a margin: with it b is not negative.
+    fn lift(&self) -> i64 {
+        let ends = self.segments.iter().flat_map(|row| {
+            let [c, slope, bend] = row.map(i64::from);
+            let reach = self.frac - self.index_bits() - 1;
+            let bend = (bend.min(0) << (2 * reach)) >> (self.frac + BEND_FRAC - SLOPE_FRAC);
+            let least = (c - (slope.abs() << reach) + bend) >> SLOPE_FRAC;
+            [least, i64::from(self.tail)]
+        });
+        MARGIN - ends.min().unwrap_or(0).min(0)
+    }
+
+    /// The constants on which both parties must agree, as text.
+    fn describe(&self) -> String {
+        format!(
+            "{} {:?} {} {} {} {} {:?}",
+            self.name, self.kind, self.limit, self.frac, self.small, self.tail, self.segments
+        )
+    }
+}
+
+/// κ·f(x) of κx (κ = [`Curve::kappa`]): the argument with `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12 bits, |x| at most
+/// [`Curve::range`]; the result in `to`, which has at least 14 fraction bits.
+pub fn curve_scaled(
+    ctx: &mut Ctx,
+    curve: &Curve,
+    x: &Share,
+    frac: u32,
+    to: Format,
+) -> Result<Share, TwopcError> {
+    let party = ctx.party();
+    let x = narrow(party, x, frac - curve.frac, curve.wide());
+
+    // Half a coarse unit off: the random rounding is then as far from the floor on either side.
+    let drop = curve.coarse_drop();
+    let coarse = x.add_public(party, -(1 << (drop - 1)));
+    let bits = top_bits(
+        ctx,
+        &narrow(party, &coarse, drop, curve.coarse()),
+        curve.read(),
+    )?;
+    let (sign, bits) = split_sign(&bits);
+    let (index, integer) = bits.split_at(curve.index_bits() as usize);
+    let integer: Vec<BitShare> = integer.iter().map(|b| b.not_by(party)).collect();
+
+    // z = |x| = x − 2·[x < 0]·x
+    let folded = mux(ctx, sign, &x)?;
+    let z = x.sub(&folded.shift_left(1));
+    let values = quadratics(ctx, curve, &z, index)?;
+    let b = select(ctx, index, &values)?;
+    let inside = all(ctx, &integer)?;
+    let tail = i64::from(curve.tail);
+    let b = mux(ctx, &inside, &b.add_public(party, -tail))?.add_public(party, tail);
+
+    let sum = match curve.kind {
+        Kind::Odd => {
+            let turned = mux(ctx, sign, &b)?;
+            let b = b.sub(&turned.shift_left(1));
+            truncate(ctx, &b, 0, Sign::Bounded, curve.sum())?
+        }
+        Kind::Rectified => widen(ctx, curve, &b)?.add(&rectified(curve, &x, &folded)),
+        Kind::Negative => {
+            let b = mux(ctx, sign, &b)?;
+            widen(ctx, curve, &b)?.add(&rectified(curve, &x, &folded))
+        }
+    };
+    let up = to.frac - curve.frac;
+    let ring = Ring::new(to.ring.bits() - up);
+    let sum = truncate(ctx, &sum, 0, Sign::Bounded, ring)?;
+    Ok(Share::new(to.ring, sum.into_words()).shift_left(up))
+}
+
+/// What [`curve_scaled`] of `n` elements sends.
+pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
+    let (small, sum) = (curve.small(), curve.sum());
+    let turned = match curve.kind {
+        Kind::Rectified => Cost::ZERO,
+        Kind::Odd | Kind::Negative => mux_cost(n, small),
+    };
+    let ring = Ring::new(to.ring.bits() - (to.frac - curve.frac));
+    top_bits_cost(n, curve.coarse().bits(), curve.read())
+        + mux_cost(n, curve.wide())
+        + bit_to_arith_cost(n * curve.index_bits() as usize, curve.index_ring())
+        + square_cost(n, curve.squares())
+        + truncate_cost(n, curve.squares(), square_drop(curve), curve.terms())
+        + select_cost(n, curve.index_bits(), small)
+        + all_cost(n, INTEGER as usize)
+        + mux_cost(n, small)
+        + turned
+        + truncate_cost(n, small, 0, sum)
+        + truncate_cost(n, sum, 0, ring)
+}
+
+/// The sign, which comes last, and the bits of |x| below it: of −1 − x where x is negative, a unit of the coarse argument less.
+fn split_sign(bits: &[BitShare]) -> (&BitShare, Vec<BitShare>) {
+    let (sign, below) = (&bits[bits.len() - 1], &bits[..bits.len() - 1]);
+    (sign, below.iter().map(|b| b.xor(sign)).collect())
+}
+
+/// Each segment's quadratic of z in the small ring, to be read where the segment's number has the bits `index`.
+fn quadratics(
+    ctx: &mut Ctx,
+    curve: &Curve,
+    z: &Share,
+    index: &[BitShare],
+) -> Result<Vec<Share>, TwopcError> {
+    let (party, n) = (ctx.party(), z.len());
+    // t = z − (k + 1/2)·2^−s
+    let width = curve.frac - curve.index_bits();
+    let bits = BitShare::concat(&index.iter().collect::<Vec<_>>());
+    let bits = bit_to_arith(ctx, &bits, curve.index_ring())?;
+    let mut t = z.add_public(party, -(1 << (width - 1)));
+    for j in 0..index.len() {
+        let bit = Share::new(z.ring(), bits.words()[j * n..(j + 1) * n].to_vec());
+        t.sub_assign(&bit.shift_left(width + j as u32));
+    }
+    let t2 = square(ctx, &t.reduce_to(curve.squares()))?;
+    let t2 = truncate(
+        ctx,
+        &t2,
+        square_drop(curve),
+        Sign::NonNegative,
+        curve.terms(),
+    )?;
+    let t = t.reduce_to(curve.terms());
+    let value = |[c, slope, bend]: &[i32; 3]| {
+        let sum = t2
+            .mul_public((*bend).into())
+            .add(&t.mul_public((*slope).into()))
+            .add_public(party, (*c).into());
+        narrow(party, &sum, SLOPE_FRAC, curve.small())
+    };
+    Ok(curve.segments.iter().map(value).collect())
+}
+
+/// Bits that t² loses.
+fn square_drop(curve: &Curve) -> u32 {
+    2 * curve.frac - (curve.frac + SLOPE_FRAC - BEND_FRAC)
+}
+
+/// b in the ring of the sum.
+fn widen(ctx: &mut Ctx, curve: &Curve, b: &Share) -> Result<Share, TwopcError> {
+    let (party, lift) = (ctx.party(), curve.lift());
+    let b = b.add_public(party, lift);
+    Ok(truncate(ctx, &b, 0, Sign::NonNegative, curve.sum())?.add_public(party, -lift))
+}
+
+/// max(x, 0) in the ring of the sum.
+fn rectified(curve: &Curve, x: &Share, folded: &Share) -> Share {
+    x.sub(folded).reduce_to(curve.sum())
+}
+
+/// The constants on which both parties must agree, as text.
+pub fn describe() -> String {
+    let curves = [GELU, GELU_EIGHT, SILU, TANH, ELU].map(|c| c.describe());
+    format!(
+        "{} {INTEGER} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
+        curves.join(" ")
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! ReLU: max(x, 0) = x − \[x < 0\]·x, one comparison (DReLU) and one multiplexer.
+//!
+//! The sign is taken of x without its last [`SIGN_DROP`] bits. It can be missed where |x| is below half the weight of those, where x and 0
+//! are that near each other: four units of the result at most, one more by the rounding of x.
+
+use super::{Format, narrow};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::TwopcError;
+use crate::gadget::{
+    Sign, less_than_public, less_than_public_cost, mux, mux_cost, truncate, truncate_cost,
+};
+use crate::share::{Ring, Share};
+
+/// Bits of the result's precision that the comparison leaves out.
+const SIGN_DROP: u32 = 3;
+
+/// max(x, 0) in `to`: `x` in `from`, which has at least `to`'s fraction bits, and |x| < 2^(from.ring − from.frac − 2).
+///
+/// # Errors
+/// If the session fails.
+pub fn relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share, TwopcError> {
+    let ring = cut(from, to);
+    let x = narrow(ctx.party(), x, from.frac - to.frac, ring);
+    let negative = less_than_public(ctx, &x, &[0], SIGN_DROP, ring.bits())?;
+    let y = x.sub(&mux(ctx, &negative[0], &x)?);
+    truncate(ctx, &y, 0, Sign::Bounded, to.ring)
+}
+
+/// What [`relu`] of `n` elements sends.
+pub fn relu_cost(n: usize, from: Format, to: Format) -> Cost {
+    let ring = cut(from, to);
+    less_than_public_cost(n, ring, 1, SIGN_DROP, ring.bits())
+        + mux_cost(n, ring)
+        + truncate_cost(n, ring, 0, to.ring)
+}
+
+/// x at the result's precision: what going down leaves, and not more than the result has.
+fn cut(from: Format, to: Format) -> Ring {
+    let left = from.ring.bits() - (from.frac - to.frac);
+    Ring::new(left.min(to.ring.bits()))
+}
+
+/// The constants on which both parties must agree, as text.
+pub fn describe() -> String {
+    format!("relu {SIGN_DROP}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_cost, reveal, run_counted, share};
+    use hushed_math::rng::SecretRng;
+
+    #[test]
+    fn negative_numbers_are_cut_off() {
+        let mut rng = SecretRng::insecure_from_seed(6);
+        for (from, to) in [
+            (Format::new(48, 32), Format::new(48, 16)),
+            (Format::new(48, 16), Format::new(48, 16)),
+            (Format::new(64, 18), Format::new(32, 12)),
+        ] {
+            let unit = (-f64::from(to.frac)).exp2();
+            let small = to.ring.bits().min(from.ring.bits() - from.frac + to.frac);
+            let largest = f64::from(small - to.frac - 2).exp2() * 0.999;
+            let random = (0..500)
+                .map(|i| (rng.next_u64() as f64 / 1.9e19 - 0.5) * largest / f64::from(1 + i % 40));
+            let near = (-20..=20).map(|i| f64::from(i) * unit);
+            let edges = [largest, -largest];
+            let x: Vec<f64> = random.chain(near).chain(edges).collect();
+            let words: Vec<u64> = x.iter().map(|&x| from.encode(x)).collect();
+            let (client, server) = share(from.ring, &words, 8);
+            let (a, b, stats) = run_counted(
+                |ctx| relu(ctx, &client, from, to).unwrap(),
+                |ctx| relu(ctx, &server, from, to).unwrap(),
+            );
+            let cost = relu_cost(x.len(), from, to);
+            assert_cost(&stats, cost);
+            assert_eq!(stats.rounds, cost.rounds);
+            for (x, y) in x.iter().zip(reveal(&a, &b)) {
+                let error = (to.decode(y) - x.max(0.0)).abs();
+                let bound = if x.abs() < 6.0 * unit { 5.5 } else { 1.5 };
+                assert!(error <= bound * unit, "{x}: {}", to.decode(y));
+            }
+        }
+    }
+}
