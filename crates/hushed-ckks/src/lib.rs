@@ -11,6 +11,7 @@ mod error;
 pub mod evaluator;
 mod flood;
 pub mod keys;
+pub mod gemm;
 pub mod lintrans;
 pub mod noise;
 pub mod params;

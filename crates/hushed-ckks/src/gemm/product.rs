@@ -1,0 +1,306 @@
+//! The product, limb by limb and strip by strip.
+
+use std::sync::Arc;
+
+use hushed_math::cpu::Cpu;
+use hushed_math::{GemmScratch, LimbGemm, PackedWeights};
+use num_complex::Complex64;
+use rayon::prelude::*;
+
+use super::error::GemmError;
+use super::stream::{MemorySource, Part, Shape, Sink, Source, Strip, common};
+use super::weights::GemmWeights;
+use crate::ciphertext::Ciphertext;
+use crate::counters::Counters;
+use crate::encoding::Constant;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+/// Words of a strip: short enough to divide the limbs of a small ring among threads, long enough that the weights, which every
+/// strip passes over, come from memory seldom.
+const STRIP: usize = 1 << 13;
+
+/// Fewest strips of a limb part, for rings so small that one strip would hold it.
+const LEAST_STRIPS: usize = 4;
+
+/// Matrix products over the ciphertext primes of one parameter set. Shared by threads; strips go to the rayon pool of the
+/// caller, and results do not depend on how many threads that has.
+pub struct ModularGemm {
+    params: Arc<CkksParams>,
+    /// One for each ciphertext prime.
+    kernels: Vec<LimbGemm>,
+    counters: Counters,
+}
+
+impl ModularGemm {
+    /// Products by the best kernel of this machine.
+    pub fn new(params: &Arc<CkksParams>) -> Self {
+        Self::with_cpu(params, Cpu::get())
+    }
+
+    /// Products by the best kernel of `cpu`.
+    pub fn with_cpu(params: &Arc<CkksParams>, cpu: Cpu) -> Self {
+        let basis = params.rlwe().basis();
+        Self {
+            params: params.clone(),
+            kernels: (0..params.max_limbs())
+                .map(|limb| LimbGemm::with_cpu(*basis.modulus(limb), cpu))
+                .collect(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The parameter set.
+    pub fn params(&self) -> &Arc<CkksParams> {
+        &self.params
+    }
+
+    /// Products with constants and sums so far: each term counts as one of either.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The scale for weights on ciphertexts of `limbs` primes: the prime that the next rescale drops.
+    ///
+    /// # Panics
+    /// If the chain has not so many primes, or `limbs` is 0.
+    pub fn weight_scale(&self, limbs: usize) -> Scale {
+        Scale::ONE.times_prime(self.params.prime(limbs - 1))
+    }
+
+    /// Σ_i w[o][i]·ct_i + bias_o for each row o, at the product of the scales, not rescaled. The bias is the same in every slot.
+    ///
+    /// # Errors
+    /// [`GemmError::Count`] unless there is an input a column, and a bias a row or none at all; [`GemmError::Lengths`];
+    /// [`GemmError::Ckks`] if inputs differ in scale or parameters, or a bias is too large.
+    pub fn multiply_all(
+        &self,
+        weights: &GemmWeights,
+        inputs: &[Ciphertext],
+        bias: Option<&[f64]>,
+    ) -> Result<Vec<Ciphertext>, GemmError> {
+        let source = MemorySource::new(&self.params, inputs)?;
+        let (shape, bias) = self.check(weights, source.shape(), bias)?;
+        let mut outputs = Vec::with_capacity(shape.count);
+        for o in 0..shape.count {
+            let zero = Ciphertext::zero(&self.params, shape.limbs, shape.scale)?;
+            let mut ct = zero.with_noise(shape.noise);
+            for limb in 0..shape.limbs {
+                let residue = bias.residue(&self.params, o, limb);
+                ct.parts_mut().0.limb_mut(limb).fill(residue);
+            }
+            outputs.push(ct);
+        }
+        self.run(weights, &source, &mut outputs)?;
+        Ok(outputs)
+    }
+
+    /// out_o ← out_o + Σ_i w[o][i]·ct_i: for inputs that come in blocks, with the columns of the weights that they meet
+    /// ([`GemmWeights::column_block`]).
+    ///
+    /// # Errors
+    /// As [`ModularGemm::multiply_all`]; [`GemmError::Ckks`] if the outputs are at another scale than the product.
+    pub fn multiply_add(
+        &self,
+        weights: &GemmWeights,
+        inputs: &[Ciphertext],
+        outputs: &mut [Ciphertext],
+    ) -> Result<(), GemmError> {
+        let source = MemorySource::new(&self.params, inputs)?;
+        let (shape, _) = self.check(weights, source.shape(), None)?;
+        let before = common(&self.params, outputs)?;
+        check_count("outputs", shape.count, before.count)?;
+        if before.limbs != shape.limbs {
+            return Err(GemmError::Lengths {
+                expected: shape.limbs,
+                found: before.limbs,
+            });
+        }
+        before.scale.check(shape.scale, "gemm")?;
+        self.run(weights, &source, outputs)?;
+        for ct in outputs {
+            ct.noise = ct.noise.add(shape.noise);
+        }
+        Ok(())
+    }
+
+    /// As [`ModularGemm::multiply_all`] from a source to a sink: a strip of all inputs and one of all outputs for each thread are in
+    /// memory, whatever the ciphertexts need.
+    ///
+    /// # Errors
+    /// As [`ModularGemm::multiply_all`], and those of source and sink.
+    pub fn multiply(
+        &self,
+        weights: &GemmWeights,
+        source: &dyn Source,
+        sink: &dyn Sink,
+        bias: Option<&[f64]>,
+    ) -> Result<(), GemmError> {
+        let (shape, bias) = self.check(weights, source.shape(), bias)?;
+        sink.begin(shape)?;
+        for limb in 0..shape.limbs {
+            let packed = self.pack(weights, limb);
+            let biases: Vec<u64> = (0..shape.count)
+                .map(|o| bias.residue(&self.params, o, limb))
+                .collect();
+            self.strips(limb).into_par_iter().try_for_each_init(
+                Buffers::default,
+                |buffers, strip| {
+                    let width = strip.words.len();
+                    let x = source.strip(&strip, &mut buffers.inputs)?;
+                    buffers.outputs.resize(shape.count * width, 0);
+                    let outputs = buffers.outputs.chunks_exact_mut(width);
+                    let mut out: Vec<&mut [u64]> = outputs.collect();
+                    for (out, &bias) in out.iter_mut().zip(&biases) {
+                        out.fill(if strip.part == Part::B { bias } else { 0 });
+                    }
+                    self.kernels[limb].multiply_add(&packed, &x, &mut out, &mut buffers.scratch);
+                    let done: Vec<&[u64]> = out.iter().map(|out| &**out).collect();
+                    sink.put(&strip, &done)
+                },
+            )?;
+        }
+        self.count(weights);
+        Ok(())
+    }
+
+    /// Adds the product to `outputs`, in place.
+    fn run(
+        &self,
+        weights: &GemmWeights,
+        source: &MemorySource,
+        outputs: &mut [Ciphertext],
+    ) -> Result<(), GemmError> {
+        for limb in 0..source.shape().limbs {
+            let packed = self.pack(weights, limb);
+            let strips = self.strips(limb);
+            // Strips of all outputs, in the order of `strips`: part after part.
+            let mut targets: Vec<Vec<&mut [u64]>> = strips.iter().map(|_| Vec::new()).collect();
+            let width = strips.first().map_or(1, |strip| strip.words.len());
+            for ct in outputs.iter_mut() {
+                let (b, a) = ct.parts_mut();
+                let words = b.limb_mut(limb).chunks_mut(width);
+                let words = words.chain(a.limb_mut(limb).chunks_mut(width));
+                for (target, words) in targets.iter_mut().zip(words) {
+                    target.push(words);
+                }
+            }
+            strips.par_iter().zip(targets).try_for_each_init(
+                Buffers::default,
+                |buffers, (strip, mut out)| {
+                    let x = source.strip(strip, &mut buffers.inputs)?;
+                    self.kernels[limb].multiply_add(&packed, &x, &mut out, &mut buffers.scratch);
+                    Ok::<_, GemmError>(())
+                },
+            )?;
+        }
+        self.count(weights);
+        Ok(())
+    }
+
+    /// The strips of both parts of a limb, all of one width.
+    fn strips(&self, limb: usize) -> Vec<Strip> {
+        let n = self.params.n();
+        let width = STRIP.min(n.div_ceil(LEAST_STRIPS));
+        let of = |part| {
+            (0..n).step_by(width).map(move |start| Strip {
+                part,
+                limb,
+                words: start..(start + width).min(n),
+            })
+        };
+        Part::BOTH.into_iter().flat_map(of).collect()
+    }
+
+    fn pack(&self, weights: &GemmWeights, limb: usize) -> PackedWeights {
+        let kernel = &self.kernels[limb];
+        kernel.pack(
+            weights.values(),
+            weights.rows(),
+            weights.columns(),
+            weights.limit(),
+            kernel.modulus().reduce(weights.factor()),
+        )
+    }
+
+    /// The shape of the outputs and the bias at their scale.
+    fn check(
+        &self,
+        weights: &GemmWeights,
+        inputs: Shape,
+        bias: Option<&[f64]>,
+    ) -> Result<(Shape, Bias), GemmError> {
+        check_count("inputs", weights.columns(), inputs.count)?;
+        crate::ciphertext::check_limbs(&self.params, "gemm", inputs.limbs)?;
+        let scale = inputs.scale.times(weights.scale());
+        let mut magnitude = 0.0_f64;
+        let constants = match bias {
+            None => Vec::new(),
+            Some(bias) => {
+                check_count("biases", weights.rows(), bias.len())?;
+                magnitude = bias.iter().fold(0.0, |most, b| b.abs().max(most));
+                bias.iter()
+                    .map(|&b| Constant::new(Complex64::new(b, 0.0), scale))
+                    .collect::<Result<_, _>>()?
+            }
+        };
+        let shape = Shape {
+            count: weights.rows(),
+            limbs: inputs.limbs,
+            scale,
+            noise: noise(weights, inputs.noise).add(Noise::new(magnitude, 0.0)),
+        };
+        Ok((shape, Bias(constants)))
+    }
+
+    fn count(&self, weights: &GemmWeights) {
+        let terms = weights.rows() * weights.columns();
+        self.counters.scalar_mul.many(terms);
+        self.counters.add.many(terms);
+    }
+}
+
+/// The error of Σ_i w_i·ct_i for any weights within the bound: independent errors, and roundings of weights that add up.
+fn noise(weights: &GemmWeights, input: Noise) -> Noise {
+    if !input.is_known() {
+        return Noise::UNKNOWN;
+    }
+    let terms = weights.columns() as f64;
+    let bound = weights.bound();
+    Noise::new(
+        terms * bound * input.magnitude(),
+        terms.sqrt() * bound * input.deviation(),
+    )
+    .plus(terms.sqrt() * weights.rounding() * input.magnitude())
+}
+
+/// The biases as integers at the scale of the outputs; none if there is no bias.
+struct Bias(Vec<Constant>);
+
+impl Bias {
+    /// What every value of limb `limb` of output `o` begins with.
+    fn residue(&self, params: &CkksParams, o: usize, limb: usize) -> u64 {
+        let real = |constant: &Constant| constant.residue(params, limb).first;
+        self.0.get(o).map_or(0, real)
+    }
+}
+
+/// Working memory of one thread.
+#[derive(Default)]
+struct Buffers {
+    inputs: Vec<u64>,
+    outputs: Vec<u64>,
+    scratch: GemmScratch,
+}
+
+fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), GemmError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(GemmError::Count {
+        what,
+        expected,
+        found,
+    })
+}

@@ -1,0 +1,214 @@
+//! Where the inputs of a product come from and its outputs go, a strip of one limb at a time.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use hushed_math::{Eval, RnsPoly};
+
+use super::error::GemmError;
+use crate::ciphertext::Ciphertext;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+/// The two parts of a ciphertext.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The masked message.
+    B,
+    /// The uniform part.
+    A,
+}
+
+impl Part {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::B, Self::A];
+
+    /// This part of a ciphertext.
+    pub fn of(self, ct: &Ciphertext) -> &RnsPoly<Eval> {
+        match self {
+            Self::B => ct.b(),
+            Self::A => ct.a(),
+        }
+    }
+}
+
+/// A strip: these words of one limb of one part of every ciphertext.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strip {
+    /// Which part.
+    pub part: Part,
+    /// The prime, as its index in the chain.
+    pub limb: usize,
+    /// Words of the limb.
+    pub words: Range<usize>,
+}
+
+/// What the ciphertexts of one side have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// How many there are.
+    pub count: usize,
+    /// Primes of each.
+    pub limbs: usize,
+    /// Their scale.
+    pub scale: Scale,
+    /// What is known of their errors: the worst.
+    pub noise: Noise,
+}
+
+/// Inputs of a product. Threads read different strips at the same time.
+pub trait Source: Sync {
+    /// What they have in common.
+    fn shape(&self) -> Shape;
+
+    /// The words of a strip, input after input: borrowed from memory, or read into `buffer`, which keeps its room for the
+    /// next call.
+    ///
+    /// # Errors
+    /// [`GemmError::Store`] or [`GemmError::Residue`], from sources outside memory.
+    fn strip<'a>(
+        &'a self,
+        strip: &Strip,
+        buffer: &'a mut Vec<u64>,
+    ) -> Result<Vec<&'a [u64]>, GemmError>;
+}
+
+/// Outputs of a product. Threads deliver different strips at the same time, each once, in no order.
+pub trait Sink: Sync {
+    /// Says, before the first strip, what the outputs will have in common.
+    ///
+    /// # Errors
+    /// Of making room for them.
+    fn begin(&self, shape: Shape) -> Result<(), GemmError>;
+
+    /// Takes the words of a strip, output after output.
+    ///
+    /// # Errors
+    /// Of storing them.
+    fn put(&self, strip: &Strip, words: &[&[u64]]) -> Result<(), GemmError>;
+}
+
+/// Ciphertexts in memory.
+pub struct MemorySource<'a> {
+    ciphertexts: &'a [Ciphertext],
+    shape: Shape,
+}
+
+impl<'a> MemorySource<'a> {
+    /// These inputs, all of one scale and length.
+    ///
+    /// # Errors
+    /// [`GemmError::Count`] if there are none; [`GemmError::Lengths`]; [`GemmError::Ckks`] for scales that do not match or
+    /// parameters that are not the same.
+    pub fn new(params: &CkksParams, ciphertexts: &'a [Ciphertext]) -> Result<Self, GemmError> {
+        let shape = common(params, ciphertexts)?;
+        Ok(Self { ciphertexts, shape })
+    }
+}
+
+impl Source for MemorySource<'_> {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn strip<'a>(
+        &'a self,
+        strip: &Strip,
+        _: &'a mut Vec<u64>,
+    ) -> Result<Vec<&'a [u64]>, GemmError> {
+        let words = |ct| &strip.part.of(ct).limb(strip.limb)[strip.words.clone()];
+        Ok(self.ciphertexts.iter().map(words).collect())
+    }
+}
+
+/// Outputs in memory.
+pub struct MemorySink<'a> {
+    params: &'a CkksParams,
+    ciphertexts: Mutex<Vec<Ciphertext>>,
+}
+
+impl<'a> MemorySink<'a> {
+    /// No outputs yet.
+    pub fn new(params: &'a CkksParams) -> Self {
+        Self {
+            params,
+            ciphertexts: Mutex::default(),
+        }
+    }
+
+    /// The outputs, after the product.
+    pub fn into_ciphertexts(self) -> Vec<Ciphertext> {
+        self.ciphertexts
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for MemorySink<'_> {
+    fn begin(&self, shape: Shape) -> Result<(), GemmError> {
+        let zero = || {
+            let zero = Ciphertext::zero(self.params, shape.limbs, shape.scale)?;
+            Ok(zero.with_noise(shape.noise))
+        };
+        let zeros: Result<_, GemmError> = (0..shape.count).map(|_| zero()).collect();
+        *self
+            .ciphertexts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = zeros?;
+        Ok(())
+    }
+
+    fn put(&self, strip: &Strip, words: &[&[u64]]) -> Result<(), GemmError> {
+        // Only whole words are copied under the lock: a panic elsewhere leaves nothing half done.
+        let mut ciphertexts = self
+            .ciphertexts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (ct, words) in ciphertexts.iter_mut().zip(words) {
+            let (b, a) = ct.parts_mut();
+            let part = if strip.part == Part::B { b } else { a };
+            part.limb_mut(strip.limb)[strip.words.clone()].copy_from_slice(words);
+        }
+        Ok(())
+    }
+}
+
+/// What `ciphertexts` have in common.
+pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<Shape, GemmError> {
+    let Some(first) = ciphertexts.first() else {
+        return Err(GemmError::Count {
+            what: "ciphertexts",
+            expected: 1,
+            found: 0,
+        });
+    };
+    let mut noise = first.noise();
+    for ct in ciphertexts {
+        if !params.same_ring(ct.basis()) {
+            return Err(crate::CkksError::OtherParameters { operation: "gemm" }.into());
+        }
+        if ct.limbs() != first.limbs() {
+            return Err(GemmError::Lengths {
+                expected: first.limbs(),
+                found: ct.limbs(),
+            });
+        }
+        first.scale().check(ct.scale(), "gemm")?;
+        noise = worst(noise, ct.noise());
+    }
+    Ok(Shape {
+        count: ciphertexts.len(),
+        limbs: first.limbs(),
+        scale: first.scale(),
+        noise,
+    })
+}
+
+/// A statement that holds for both.
+fn worst(left: Noise, right: Noise) -> Noise {
+    Noise::new(
+        left.magnitude().max(right.magnitude()),
+        left.deviation().max(right.deviation()),
+    )
+}

@@ -1,0 +1,169 @@
+//! Against the clear, in bits, and against the baselines.
+
+use crate::gemm::{GemmWeights, ModularGemm, naive, outer};
+use crate::testing::{Fixture, bits};
+use crate::{Ciphertext, CkksParams, Complex64};
+
+const ROWS: usize = 12;
+const COLUMNS: usize = 40;
+
+fn fixture(rotations: &[i64]) -> Fixture {
+    let params = CkksParams::insecure_test(9, 2).unwrap();
+    let plan = params.key_plan(4, true, rotations, false).unwrap();
+    Fixture::new(&params, &plan, 11)
+}
+
+struct Case {
+    f: Fixture,
+    x: Vec<Vec<Complex64>>,
+    inputs: Vec<Ciphertext>,
+    weights: Vec<f64>,
+    bias: Vec<f64>,
+}
+
+impl Case {
+    fn new() -> Self {
+        let mut f = fixture(&[]);
+        let x: Vec<_> = (0..COLUMNS).map(|_| f.random()).collect();
+        let inputs = x.iter().map(|x| f.encrypt(x, 3)).collect();
+        let weights: Vec<f64> = f.random().iter().flat_map(|z| [z.re, z.im]).collect();
+        Self {
+            bias: f.random().iter().take(ROWS).map(|z| z.re).collect(),
+            weights: weights[..ROWS * COLUMNS].to_vec(),
+            f,
+            x,
+            inputs,
+        }
+    }
+
+    /// What output `o` should be, for these weights.
+    fn expected(&self, weights: &[f64], o: usize) -> Vec<Complex64> {
+        let row = &weights[o * COLUMNS..][..COLUMNS];
+        let sum = |slot: usize| -> Complex64 {
+            let terms = row.iter().zip(&self.x).map(|(&w, x)| x[slot] * w);
+            terms.sum::<Complex64>() + self.bias[o]
+        };
+        (0..self.f.params.slots()).map(sum).collect()
+    }
+}
+
+#[test]
+fn products_are_those_of_the_naive_loop_and_of_the_clear() {
+    let case = Case::new();
+    let f = &case.f;
+    let gemm = ModularGemm::new(&f.params);
+    let scale = gemm.weight_scale(3);
+    let weights = GemmWeights::from_f64(&case.weights, ROWS, COLUMNS, 1.0, scale).unwrap();
+    let bias = Some(&case.bias[..]);
+    let fast = gemm.multiply_all(&weights, &case.inputs, bias).unwrap();
+    let slow = naive::multiply(
+        &f.evaluator,
+        &case.weights,
+        COLUMNS,
+        scale,
+        &case.inputs,
+        0..ROWS,
+        bias,
+    )
+    .unwrap();
+    for (o, (fast, slow)) in fast.iter().zip(&slow).enumerate() {
+        // The same integers, so the same residues.
+        assert!(fast.b() == slow.b() && fast.a() == slow.a());
+        assert_eq!(fast.scale(), slow.scale());
+        let fast = f.evaluator.rescale(fast).unwrap();
+        assert_eq!(fast.scale(), f.params.default_scale());
+        let (least, mean) = f.bits(&fast, &case.expected(&case.weights, o));
+        assert!(least > 20.0, "output {o}: least {least:.1}, mean {mean:.1}");
+        let predicted = fast.noise().mean_bits().unwrap();
+        assert!(
+            predicted <= mean + 0.5 && predicted >= mean - 6.0,
+            "predicted {predicted:.1}, found {mean:.1}"
+        );
+    }
+    let counts = f.evaluator.counters().snapshot();
+    assert_eq!(counts.scalar_mul, gemm.counters().snapshot().scalar_mul);
+}
+
+#[test]
+fn weights_of_three_digits_cost_no_precision() {
+    let case = Case::new();
+    let f = &case.f;
+    let gemm = ModularGemm::new(&f.params);
+    let scale = gemm.weight_scale(3);
+    for (digits, floor) in [(3, 20.0), (2, 12.0)] {
+        let weights =
+            GemmWeights::with_digits(&case.weights, ROWS, COLUMNS, 1.0, scale, digits).unwrap();
+        let outputs = gemm
+            .multiply_all(&weights, &case.inputs, Some(&case.bias))
+            .unwrap();
+        for (o, ct) in outputs.iter().enumerate() {
+            let ct = f.evaluator.rescale(ct).unwrap();
+            let (least, mean) = f.bits(&ct, &case.expected(&case.weights, o));
+            assert!(
+                least > floor,
+                "{digits} digits, output {o}: least {least:.1}, mean {mean:.1}"
+            );
+        }
+    }
+}
+
+#[test]
+fn ternary_products_cost_no_level_and_add_no_rounding() {
+    let case = Case::new();
+    let f = &case.f;
+    let gemm = ModularGemm::new(&f.params);
+    let signs: Vec<i8> = (0..ROWS * COLUMNS).map(|i| (i * 7 % 3) as i8 - 1).collect();
+    let weights = GemmWeights::ternary(&signs, ROWS, COLUMNS).unwrap();
+    let outputs = gemm
+        .multiply_all(&weights, &case.inputs, Some(&case.bias))
+        .unwrap();
+    let signs: Vec<f64> = signs.iter().map(|&s| s.into()).collect();
+    for (o, ct) in outputs.iter().enumerate() {
+        assert_eq!((ct.limbs(), ct.scale()), (3, f.params.default_scale()));
+        let expected = case.expected(&signs, o);
+        // Exactly the sum of what the inputs decrypt to, but for the bias' own rounding.
+        let opened: Vec<_> = case
+            .inputs
+            .iter()
+            .map(|ct| f.decryptor.decrypt_raw(ct).unwrap())
+            .collect();
+        let sums: Vec<Complex64> = (0..expected.len())
+            .map(|slot| {
+                let row = &signs[o * COLUMNS..][..COLUMNS];
+                let sum: Complex64 = row.iter().zip(&opened).map(|(&s, x)| x[slot] * s).sum();
+                sum + case.bias[o]
+            })
+            .collect();
+        let (exact, _) = bits(&f.decryptor.decrypt_raw(ct).unwrap(), &sums);
+        assert!(exact > 39.0, "{exact:.1}");
+        let (least, _) = f.bits(ct, &expected);
+        assert!(least > 22.0, "output {o}: {least:.1}");
+    }
+}
+
+#[test]
+fn outer_products_multiply_encrypted_matrices() {
+    let d = 8;
+    let mut f = fixture(&outer::rotations(d));
+    let (x, y) = (f.random(), f.random());
+    let (x, y) = (&x[..d * d], &y[..d * d]);
+    let (a, b) = (f.encrypt(x, 4), f.encrypt(y, 4));
+    let before = f.evaluator.counters().snapshot();
+    let product = outer::multiply(&f.evaluator, &f.encoder, &a, &b, d).unwrap();
+    let counts = f.evaluator.counters().snapshot().since(&before);
+    assert_eq!(
+        (counts.pt_mul, counts.ct_mul, counts.rotation),
+        (16, 8, 2 * 8 * (1 + 3) - 2)
+    );
+    assert_eq!(product.limbs(), 2);
+    let found = f.decryptor.decrypt_raw(&product).unwrap();
+    let expected: Vec<Complex64> = (0..d * d)
+        .map(|slot| {
+            (0..d)
+                .map(|j| x[slot / d * d + j] * y[j * d + slot % d])
+                .sum()
+        })
+        .collect();
+    let (least, mean) = bits(&found[..d * d], &expected);
+    assert!(least > 16.0, "least {least:.1}, mean {mean:.1}");
+}

@@ -1,0 +1,254 @@
+//! Matrices of scalars as integers: what a product multiplies by, and at which scale.
+
+use std::ops::Range;
+
+use hushed_math::digits_limit;
+use zeroize::Zeroize;
+
+use super::error::GemmError;
+use crate::scale::Scale;
+
+/// Largest integer weight.
+const MAX_LIMIT: f64 = (1u64 << 62) as f64;
+
+/// rows × columns weights, row after row: row o makes output o of inputs 0, 1, …
+///
+/// Weight w is the integer `factor`·v with |v| ≤ `limit`, near scale·w. All of these numbers but v are declared, not found: they
+/// follow from the bound, the scale and the number of digits, and say nothing about single weights.
+pub struct GemmWeights {
+    rows: usize,
+    columns: usize,
+    /// v, secret.
+    values: Vec<i64>,
+    limit: u64,
+    factor: u64,
+    scale: Scale,
+    bound: f64,
+}
+
+impl GemmWeights {
+    /// Integers nearest to `scale`·w for weights of at most `bound` in size. With the prime that a later rescale drops as
+    /// scale, the product has the scale of its inputs after that rescale.
+    ///
+    /// # Errors
+    /// [`GemmError::Shape`], [`GemmError::Bound`].
+    pub fn from_f64(
+        values: &[f64],
+        rows: usize,
+        columns: usize,
+        bound: f64,
+        scale: Scale,
+    ) -> Result<Self, GemmError> {
+        Self::rounded(values, rows, columns, bound, scale, u64::MAX)
+    }
+
+    /// As [`GemmWeights::from_f64`], rounded to `digits` digits in base 256: a whole factor f is taken out of the scale, so that
+    /// the integers are at most 127·(256^digits − 1)/255 in size. The scale stays what it is, exactly; a weight is off by at
+    /// most bound·2^(1 − 8·digits), and half an integer of the scale. Three digits hold what an f32 of a weight near the bound does, and cost less than half of a
+    /// weight of 40 bits where the processor multiplies bytes.
+    ///
+    /// # Errors
+    /// As [`GemmWeights::from_f64`], and [`GemmError::Digits`].
+    pub fn with_digits(
+        values: &[f64],
+        rows: usize,
+        columns: usize,
+        bound: f64,
+        scale: Scale,
+        digits: u32,
+    ) -> Result<Self, GemmError> {
+        if !(1..=7).contains(&digits) {
+            return Err(GemmError::Digits { digits });
+        }
+        Self::rounded(values, rows, columns, bound, scale, digits_limit(digits))
+    }
+
+    fn rounded(
+        values: &[f64],
+        rows: usize,
+        columns: usize,
+        bound: f64,
+        scale: Scale,
+        most: u64,
+    ) -> Result<Self, GemmError> {
+        check_shape(rows, columns, values.len())?;
+        let whole = (bound * scale.value()).ceil();
+        let refused = GemmError::Bound {
+            bound,
+            limit_bits: whole.log2(),
+        };
+        if !(1.0..=MAX_LIMIT).contains(&whole) {
+            return Err(refused);
+        }
+        let factor = (whole / most as f64).ceil().max(1.0);
+        let limit = ((whole / factor).ceil() as u64).min(most);
+        let step = scale.value() / factor;
+        let mut beyond = false;
+        let values = values
+            .iter()
+            .map(|&w| {
+                // NaN is beyond every bound.
+                beyond |= !(w.abs() <= bound);
+                // Nothing to clamp but for the rounding of f64.
+                ((w * step).round() as i64).clamp(-(limit as i64), limit as i64)
+            })
+            .collect();
+        let weights = Self {
+            rows,
+            columns,
+            values,
+            limit,
+            factor: factor as u64,
+            scale,
+            bound,
+        };
+        if beyond { Err(refused) } else { Ok(weights) }
+    }
+
+    /// Weights −1, 0 and 1: exact, at scale 1, so that a product costs no level and adds no rounding.
+    ///
+    /// # Errors
+    /// [`GemmError::Shape`]; [`GemmError::Bound`] for any other weight.
+    pub fn ternary(values: &[i8], rows: usize, columns: usize) -> Result<Self, GemmError> {
+        let values: Vec<i64> = values.iter().map(|&v| v.into()).collect();
+        Self::integers(values, rows, columns, 1)
+    }
+
+    /// Integers of at most `limit` in size, at scale 1.
+    ///
+    /// # Errors
+    /// [`GemmError::Shape`], [`GemmError::Bound`].
+    pub fn integers(
+        values: Vec<i64>,
+        rows: usize,
+        columns: usize,
+        limit: u64,
+    ) -> Result<Self, GemmError> {
+        check_shape(rows, columns, values.len())?;
+        let weights = Self {
+            rows,
+            columns,
+            values,
+            limit,
+            factor: 1,
+            scale: Scale::ONE,
+            bound: limit as f64,
+        };
+        let beyond = |bad: bool, v: &i64| bad | (v.unsigned_abs() > limit);
+        if limit == 0 || limit as f64 > MAX_LIMIT || weights.values.iter().fold(false, beyond) {
+            return Err(GemmError::Bound {
+                bound: limit as f64,
+                limit_bits: (limit as f64).log2(),
+            });
+        }
+        Ok(weights)
+    }
+
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// The factor between weights and integers.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// The declared bound of a weight.
+    pub fn bound(&self) -> f64 {
+        self.bound
+    }
+
+    /// Largest error of a weight by its rounding to an integer.
+    pub fn rounding(&self) -> f64 {
+        let exact = self.scale == Scale::ONE && self.factor == 1;
+        if exact {
+            0.0
+        } else {
+            0.5 * self.factor as f64 / self.scale.value()
+        }
+    }
+
+    /// The weights of some rows: outputs made a few at a time.
+    ///
+    /// # Errors
+    /// [`GemmError::Block`].
+    pub fn row_block(&self, range: Range<usize>) -> Result<Self, GemmError> {
+        let block = check_block(&range, self.rows)?;
+        Ok(self.block(block.len(), self.columns, |o, i| (block.start + o, i)))
+    }
+
+    /// The weights of some columns: inputs that come a few at a time, each block added to the same outputs.
+    ///
+    /// # Errors
+    /// [`GemmError::Block`].
+    pub fn column_block(&self, range: Range<usize>) -> Result<Self, GemmError> {
+        let block = check_block(&range, self.columns)?;
+        Ok(self.block(self.rows, block.len(), |o, i| (o, block.start + i)))
+    }
+
+    fn block(
+        &self,
+        rows: usize,
+        columns: usize,
+        place: impl Fn(usize, usize) -> (usize, usize),
+    ) -> Self {
+        let mut values = Vec::with_capacity(rows * columns);
+        for o in 0..rows {
+            let (row, first) = place(o, 0);
+            let start = row * self.columns + first;
+            values.extend_from_slice(&self.values[start..start + columns]);
+        }
+        Self {
+            rows,
+            columns,
+            values,
+            ..*self
+        }
+    }
+
+    pub(super) fn values(&self) -> &[i64] {
+        &self.values
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(super) fn factor(&self) -> u64 {
+        self.factor
+    }
+}
+
+impl Drop for GemmWeights {
+    fn drop(&mut self) {
+        self.values.zeroize();
+    }
+}
+
+fn check_shape(rows: usize, columns: usize, found: usize) -> Result<(), GemmError> {
+    if rows > 0 && columns > 0 && rows.checked_mul(columns) == Some(found) {
+        return Ok(());
+    }
+    Err(GemmError::Shape {
+        rows,
+        columns,
+        found,
+    })
+}
+
+fn check_block(range: &Range<usize>, available: usize) -> Result<Range<usize>, GemmError> {
+    if range.start < range.end && range.end <= available {
+        return Ok(range.clone());
+    }
+    Err(GemmError::Block {
+        start: range.start,
+        end: range.end,
+        available,
+    })
+}
