@@ -64,6 +64,15 @@ pub enum CliError {
     #[error("there is no measurement `{name}`: `hushed bench --list` names them")]
     NoSuchBench { name: String },
 
+    #[error("no parameter set `{name}`: {source}")]
+    Preset {
+        name: String,
+        source: hushed_ckks::CkksParamsError,
+    },
+
+    #[error(transparent)]
+    Ckks(#[from] hushed_ckks::CkksError),
+
     #[error(transparent)]
     Bench(#[from] BenchError),
 
@@ -88,10 +97,10 @@ impl CliError {
             },
             Self::Unsupported { .. } | Self::Calibration(_) => 4,
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
-            Self::NoSuchBench { .. } | Self::NoTrust => 2,
+            Self::NoSuchBench { .. } | Self::NoTrust | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
             Self::Bench(BenchError::Net(_)) => 5,
-            Self::Bench(_) | Self::Run(_) => 70,
+            Self::Bench(_) | Self::Ckks(_) | Self::Run(_) => 70,
             Self::Doctor { .. } => 1,
         }
     }
@@ -113,12 +122,12 @@ impl CliError {
             Self::Calibration(_) => "calibration",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
-            Self::NoSuchBench { .. } | Self::NoTrust => "usage",
+            Self::NoSuchBench { .. } | Self::NoTrust | Self::Preset { .. } => "usage",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
             Self::Bench(_) => "bench",
             Self::Tokens { .. } => "tokens",
-            Self::Run(_) => "internal",
+            Self::Run(_) | Self::Ckks(_) => "internal",
             Self::Doctor { .. } => "doctor",
         }
     }

@@ -4,12 +4,14 @@
 //! own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
 
 mod cases;
+mod ckks;
 mod local;
 mod model;
 mod pair;
 mod party;
 mod products;
 
+use hushed_ckks::{CkksError, CkksParamsError};
 use hushed_infer::twopc::RunError;
 use hushed_model::ModelError;
 use hushed_net::{NetError, Shape};
@@ -46,6 +48,12 @@ pub enum BenchError {
     NoTransform,
     #[error("the weights of this measurement are out of their range")]
     BadWeights,
+    #[error(transparent)]
+    Ckks(#[from] CkksError),
+    #[error(transparent)]
+    CkksParams(#[from] CkksParamsError),
+    #[error("{threads} threads could not be started")]
+    NoThreads { threads: usize },
 }
 
 /// The network between the parties.
@@ -94,7 +102,7 @@ pub trait Case {
 /// What a name stands for.
 pub enum Kind {
     /// One process.
-    Local(fn() -> Result<Vec<Value>, BenchError>),
+    Local(fn(How<'_>) -> Result<Vec<Value>, BenchError>),
     /// Two processes.
     Pair(fn() -> Vec<Box<dyn Case>>),
     /// Two processes that run encoder layers.
@@ -168,6 +176,16 @@ pub const SUITES: &[Suite] = &[
         about: "whole encoders with random weights, and their time and bytes by operation",
         kind: Kind::Model(model::models),
     },
+    Suite {
+        name: "ckks",
+        about: "CKKS operations one by one, at several levels",
+        kind: Kind::Local(ckks::operations),
+    },
+    Suite {
+        name: "lintrans",
+        about: "CKKS: a matrix of 768 × 768 times the slots",
+        kind: Kind::Local(ckks::transforms),
+    },
 ];
 
 /// How the sizes of a suite are run.
@@ -175,6 +193,8 @@ pub const SUITES: &[Suite] = &[
 pub struct How<'a> {
     pub net: Net,
     pub runs: usize,
+    /// Threads of a measurement in one process.
+    pub threads: usize,
     /// Only sizes whose parameters, as JSON, contain this.
     pub only: Option<&'a str>,
 }

@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::Output;
 
-/// Measure protocols on this machine, two processes with a core each
+/// Measure on this machine: protocols as two processes with a core each, the engine in one
 #[derive(clap::Args)]
 #[command(after_help = "Rows are described in docs/benchmarks.md.
 
@@ -16,6 +16,7 @@ Examples:
   hushed bench --list
   hushed bench softmax --net lan --json
   hushed bench layer --only bert-base --runs 1
+  hushed bench bootstrap --threads 2 --only n16
   hushed bench all --json > results.jsonl")]
 pub struct Args {
     /// What to measure; `all` for everything
@@ -33,6 +34,10 @@ pub struct Args {
     /// Runs of each size, of which the median counts; one more is thrown away
     #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
+
+    /// Threads of a measurement in one process (ckks, lintrans, bootstrap)
+    #[arg(long, default_value_t = 1, env = "HUSHED_BENCH_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
 
     /// Only sizes whose parameters contain this text, for example 768 or bert-base
     #[arg(long, value_name = "TEXT", env = "HUSHED_BENCH_ONLY")]
@@ -72,12 +77,13 @@ impl Args {
         let how = How {
             net: self.net,
             runs: self.runs.into(),
+            threads: self.threads.into(),
             only: self.only.as_deref(),
         };
         for suite in chosen {
             match (&suite.kind, self.party) {
                 (Kind::Local(measure), _) => {
-                    for row in measure()? {
+                    for row in measure(how)? {
                         show(out, &machine, row)?;
                     }
                 }
@@ -109,13 +115,20 @@ fn describe(row: &Value) -> String {
         s if s < 1.0 => format!("{:.1} ms", s * 1e3),
         s => format!("{s:.2} s"),
     });
-    let mut line = format!("{name:<9} {seconds:>10}");
+    let mut line = format!("{name:<20} {seconds:>10}");
     if let (Some(up), Some(down)) = (number("bytes_up"), number("bytes_down")) {
         line += &format!("  up {:8.3} MB  down {:8.3} MB", up / 1e6, down / 1e6);
         line += &format!("  rounds {:>4}", row["rounds"]);
     }
     if let Some(error) = number("error") {
         line += &format!("  error {error:.1e}");
+    }
+    if let (Some(worst), Some(mean)) = (number("precision_bits_min"), number("precision_bits_mean"))
+    {
+        line += &format!("  bits {worst:.1} worst, {mean:.1} mean");
+    }
+    if let Some(level) = number("level") {
+        line += &format!("  level {level}");
     }
     if let Some(cosine) = number("cosine") {
         line += &format!("  cosine {cosine:.6}");

@@ -7,6 +7,7 @@ mod check;
 mod clear;
 mod doctor;
 mod embed;
+mod params;
 mod plan;
 mod serve;
 mod verify;
@@ -25,6 +26,7 @@ pub enum Verb {
     Clear(clear::Args),
     Doctor(doctor::Args),
     Embed(embed::Args),
+    Params(params::Args),
     Plan(plan::Args),
     Serve(serve::Args),
     Verify(verify::Args),
@@ -40,6 +42,7 @@ impl Verb {
             Verb::Clear(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),
             Verb::Embed(args) => args.run(out),
+            Verb::Params(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
             Verb::Serve(args) => args.run(out),
             Verb::Verify(args) => args.run(out),

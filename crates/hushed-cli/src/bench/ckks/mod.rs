@@ -1,0 +1,124 @@
+//! Measurements of the CKKS engine: one process, as many threads as `--threads` says.
+//!
+//! Every set is one at 128 bits; keys are drawn as they are for use. Levels are rescales left.
+
+mod lintrans;
+mod ops;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use hushed_ckks::{
+    Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator,
+};
+use hushed_math::rng::SecretRng;
+use serde_json::{Value, json};
+
+use super::{BenchError, median};
+
+pub use lintrans::transforms;
+pub use ops::operations;
+
+/// Keys, encoder and evaluator of one set.
+struct Bench {
+    params: Arc<CkksParams>,
+    encoder: Arc<Encoder>,
+    evaluator: Evaluator,
+    encryptor: Encryptor,
+    decryptor: Decryptor,
+    rng: SecretRng,
+    key_seconds: f64,
+}
+
+impl Bench {
+    fn new(params: &Arc<CkksParams>, plan: &EvalKeyPlan) -> Result<Bench, CkksError> {
+        let mut rng = SecretRng::from_os("bench ckks");
+        let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+        let start = Instant::now();
+        let keys = Arc::new(EvalKeys::generate(&key, plan, &mut rng)?);
+        let key_seconds = start.elapsed().as_secs_f64();
+        let encoder = Arc::new(Encoder::new(params));
+        Ok(Bench {
+            evaluator: Evaluator::new(params, keys)?,
+            encryptor: Encryptor::new(params, &key)?,
+            decryptor: Decryptor::new(&encoder, &key)?,
+            params: Arc::clone(params),
+            encoder,
+            rng,
+            key_seconds,
+        })
+    }
+
+    /// Uniform in the unit square, every slot.
+    fn random(&mut self) -> Vec<Complex64> {
+        let mut part = || (self.rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        (0..self.params.slots())
+            .map(|_| Complex64::new(part(), part()))
+            .collect()
+    }
+
+    fn encrypt(&mut self, values: &[Complex64], limbs: usize) -> Result<Ciphertext, CkksError> {
+        let plain = self
+            .encoder
+            .encode(values, limbs, self.params.default_scale())?;
+        self.encryptor.encrypt(&plain, &mut self.rng)
+    }
+
+    /// Bits of the worst part of a slot, and the mean of the bits over all parts.
+    fn precision(&self, ct: &Ciphertext, expected: &[Complex64]) -> Result<(f64, f64), CkksError> {
+        let opened = self.decryptor.decrypt_raw(ct)?;
+        let parts = |(a, b): (&Complex64, &Complex64)| [a.re - b.re, a.im - b.im];
+        let bits: Vec<f64> = opened
+            .iter()
+            .zip(expected)
+            .flat_map(parts)
+            .map(|e| -e.abs().max(1e-30).log2())
+            .collect();
+        let worst = bits.iter().copied().fold(f64::INFINITY, f64::min);
+        Ok((worst, bits.iter().sum::<f64>() / bits.len().max(1) as f64))
+    }
+}
+
+/// The set, for a row.
+fn describe(params: &CkksParams) -> Value {
+    json!({
+        "set": params.literal().name,
+        "log_n": params.literal().log_n,
+        "log_qp": params.rlwe().log2_qp().round(),
+        "secret": "ternary",
+    })
+}
+
+/// Median seconds of `call` after one that is thrown away, and the number of runs.
+fn measure(
+    runs: usize,
+    mut call: impl FnMut() -> Result<(), CkksError>,
+) -> Result<(f64, usize), CkksError> {
+    call()?;
+    let start = Instant::now();
+    call()?;
+    // Short calls are repeated until the clock can resolve them.
+    let one = start.elapsed().as_secs_f64();
+    let inner = (0.02 / one).clamp(1.0, 200.0) as usize;
+    let runs = if one < 0.5 { runs.max(7) } else { runs };
+    let mut samples = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        let start = Instant::now();
+        for _ in 0..inner {
+            call()?;
+        }
+        samples.push(start.elapsed().as_secs_f64() / inner as f64);
+    }
+    Ok((median(samples), runs))
+}
+
+/// Runs `work` with `threads` threads.
+fn with_threads<T: Send>(
+    threads: usize,
+    work: impl FnOnce() -> Result<T, BenchError> + Send,
+) -> Result<T, BenchError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.map_err(|_| BenchError::NoThreads { threads })?
+        .install(work)
+}

@@ -1,0 +1,66 @@
+//! `hushed params`: what is a parameter set of the engine, and is it secure?
+
+use hushed_ckks::params::ParamsReport;
+use hushed_ckks::{CkksParams, PRESETS};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Show the parameter sets of encrypted inference: chain, levels, precision, security, failure, key sizes
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  hushed params
+  hushed params n16-boot-14x40
+  hushed params --json")]
+pub struct Args {
+    /// One set; all of them unless given
+    preset: Option<String>,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let names: Vec<&str> = match &self.preset {
+            Some(name) => vec![name],
+            None => PRESETS.to_vec(),
+        };
+        for name in names {
+            let params = CkksParams::preset(name).map_err(|source| CliError::Preset {
+                name: name.to_owned(),
+                source,
+            })?;
+            let report = params.report();
+            let text = report.to_string();
+            out.result(object(&report), || text.trim_end().to_owned())?;
+        }
+        Ok(())
+    }
+}
+
+fn object(report: &ParamsReport) -> Value {
+    let chain: Vec<Value> = report
+        .chain
+        .iter()
+        .map(|(name, group)| json!({ "group": name, "primes": group.count, "bits": group.bits }))
+        .collect();
+    let keys: Vec<Value> = report
+        .keys
+        .iter()
+        .map(|k| json!({ "use": k.name, "count": k.count, "memory_bytes": k.memory_bytes, "disk_bytes": k.disk_bytes }))
+        .collect();
+    json!({
+        "name": report.name,
+        "log_n": report.log_n,
+        "slots": report.slots,
+        "chain": chain,
+        "log_scale": report.log_scale,
+        "levels": report.levels,
+        "certified_bits": report.certified_bits,
+        "log2_qp": report.log2_qp,
+        "security_limit": report.security_limit,
+        "security_bits": report.security_bits,
+        "ephemeral_log2": report.ephemeral_log2,
+        "log2_failure": report.log2_failure,
+        "keys": keys,
+    })
+}
