@@ -71,6 +71,9 @@ pub trait Arithmetic {
     }
 
     /// The empty sum, over the first `limbs` primes, at `scale`.
+    ///
+    /// # Errors
+    /// If a message of size 1 at this scale wraps around those primes: scales ran away from the primes.
     fn sum(&self, limbs: usize, scale: Scale) -> Result<Self::Sum, Self::Error>;
 
     /// Adds a·b with a weight; operands with more primes are cut to those of the sum.

@@ -187,6 +187,7 @@ impl Arithmetic for Clear {
     }
 
     fn sum(&self, limbs: usize, scale: Scale) -> Result<ClearSum, PolyError> {
+        self.check_room(&[Complex64::ONE], limbs, scale)?;
         Ok(ClearSum {
             value: None,
             products: false,
@@ -325,17 +326,23 @@ mod tests {
     fn what_an_evaluator_would_refuse_is_refused() {
         let ar = Clear::new(vec![1 << 40, 1 << 40]);
         let x = ar.real(&[1.0], Scale::from_bits(40));
-        let mut sum = ar.sum(2, Scale::from_bits(79)).unwrap();
+        let mut sum = ar.sum(2, Scale::from_bits(78)).unwrap();
         assert!(matches!(
             ar.add_product(&mut sum, &x, &x, Weight::ONE),
             Err(PolyError::ScaleMismatch { .. })
         ));
         assert!(matches!(
-            ar.finish(ar.sum(1, x.scale).unwrap()),
+            ar.finish(ar.sum(1, Scale::from_bits(30)).unwrap()),
             Err(PolyError::LevelsTooFew { .. })
         ));
-        let mut sum = ar.sum(2, Scale::from_bits(80)).unwrap();
-        ar.add_product(&mut sum, &x, &x, Weight::ONE).unwrap();
+        assert!(matches!(
+            ar.sum(2, Scale::from_bits(80)),
+            Err(PolyError::Overflow { .. })
+        ));
+        let large = ar.real(&[4.0], Scale::from_bits(39));
+        let mut sum = ar.sum(2, Scale::from_bits(78)).unwrap();
+        ar.add_product(&mut sum, &large, &large, Weight::ONE)
+            .unwrap();
         assert!(matches!(ar.finish(sum), Err(PolyError::Overflow { .. })));
     }
 }

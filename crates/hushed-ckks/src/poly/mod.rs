@@ -5,8 +5,8 @@
 //! and scales and with the errors that rescaling makes.
 //!
 //! * [`evaluate`], [`evaluate_many`], [`compose`]: depth ⌈log2(degree + 1)⌉, few products, the result on the scale asked for;
-//! * `Inverse`, `InverseSqrt`: Goldschmidt and Newton with relaxation, on a stated range;
-//! * `ExpByLimit`, `ExpBySquarings`: (1 + x/2^r)^(2^r), and a best polynomial squared r times;
+//! * [`Inverse`], [`InverseSqrt`]: Goldschmidt and Newton with relaxation, on a stated range;
+//! * [`ExpByLimit`], [`ExpBySquarings`]: (1 + x/2^r)^(2^r), and a best polynomial squared r times;
 //! * [`EvalMod`]: the modular reduction of bootstrapping.
 //!
 //! Scales are exact: no step assigns one. Where a factor can be chosen freely (a coefficient, an integer multiple) it is
@@ -15,13 +15,22 @@
 mod arithmetic;
 mod chebyshev;
 mod clear;
+mod encrypted;
 mod eval_mod;
+mod exponential;
+mod inverse;
 mod paterson;
+mod report;
 mod schedule;
+#[cfg(test)]
+mod testing;
 
 pub use arithmetic::{Arithmetic, PolyError, Weight};
 pub use chebyshev::{Basis, Parity, Polynomial};
 pub use clear::{Clear, ClearSum, ClearValue, Tally};
 pub use eval_mod::{EvalMod, EvalModLiteral, EvalModReport, Gain};
+pub use exponential::{ExpByLimit, ExpBySquarings};
+pub use inverse::{Inverse, InverseSqrt};
 pub use paterson::{compose, evaluate, evaluate_many, to_unit_interval};
+pub use report::Approximation;
 pub use schedule::{Cost, Ladder, Schedule};

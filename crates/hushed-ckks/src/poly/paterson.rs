@@ -240,3 +240,7 @@ impl<A: Arithmetic> Evaluation<'_, A> {
         quotient
     }
 }
+
+#[cfg(test)]
+#[path = "paterson_tests.rs"]
+mod tests;

@@ -1,0 +1,215 @@
+//! The same code on ciphertexts of a small insecure ring: full random slots over the whole interval, precision in bits, and the
+//! evaluator's own counters.
+
+use super::*;
+use crate::params::CkksParams;
+use crate::poly::{
+    Cost, EvalMod, EvalModLiteral, ExpByLimit, ExpBySquarings, Inverse, InverseSqrt, Parity,
+    Polynomial, Schedule, evaluate, evaluate_many,
+};
+use crate::testing::{Fixture, bits};
+
+/// N = 2^11, `levels` levels of 40 bits.
+fn fixture(levels: usize, seed: u64) -> Fixture {
+    let params = CkksParams::insecure_shallow(11, levels).unwrap();
+    let plan = params
+        .key_plan(params.max_limbs(), true, &[], false)
+        .unwrap();
+    Fixture::new(&params, &plan, seed)
+}
+
+/// Real values over [low, high], one a slot.
+fn over(fixture: &mut Fixture, low: f64, high: f64) -> Vec<f64> {
+    let place = |v: Complex64| low + (high - low) * (v.re + 1.0) / 2.0;
+    fixture.random().into_iter().map(place).collect()
+}
+
+fn encrypt(fixture: &mut Fixture, values: &[f64], limbs: usize, scale: Scale) -> Ciphertext {
+    let plain = fixture.encoder.encode_real(values, limbs, scale).unwrap();
+    fixture.encryptor.encrypt(&plain, &mut fixture.rng).unwrap()
+}
+
+/// Bits of the real parts: (least, mean).
+fn real_bits(
+    fixture: &Fixture,
+    ct: &Ciphertext,
+    expected: impl Iterator<Item = f64>,
+) -> (f64, f64) {
+    let found = fixture.decryptor.decrypt_raw(ct).unwrap();
+    let found: Vec<Complex64> = found.iter().map(|v| Complex64::from(v.re)).collect();
+    let expected: Vec<Complex64> = expected.map(Complex64::from).collect();
+    // `bits` counts imaginary parts too: those are exact here, so only the worst is theirs and ours.
+    let (least, _) = bits(&found, &expected);
+    let mean: f64 = found
+        .iter()
+        .zip(&expected)
+        .map(|(x, y)| -(x - y).re.abs().max(1e-18).log2())
+        .sum();
+    (least, mean / found.len() as f64)
+}
+
+/// Key switches and products since the last reset are those of `cost`.
+fn check_counters(fixture: &Fixture, cost: Cost) {
+    let counts = fixture.evaluator.counters().snapshot();
+    assert_eq!(counts.key_switch, cost.relinearisations as u64);
+    assert_eq!(counts.ct_mul, cost.products as u64);
+    fixture.evaluator.counters().reset();
+}
+
+#[test]
+fn polynomials_of_full_random_slots() {
+    let mut f = fixture(9, 1);
+    let scale = f.params.default_scale();
+    let limbs = f.params.max_limbs();
+    let c = |k: usize| ((k * k + 3 * k + 1) as f64).sin() / (1.0 + k as f64);
+    let coeffs = |n: usize| (0..n).map(c).collect::<Vec<f64>>();
+    let odd = |n: usize| {
+        (0..n)
+            .map(|k| if k % 2 == 1 { c(k) } else { 0.0 })
+            .collect::<Vec<f64>>()
+    };
+    for (p, low, high, floor) in [
+        (
+            Polynomial::chebyshev(coeffs(32), -3.0, 5.0).unwrap(),
+            -3.0,
+            5.0,
+            18.0,
+        ),
+        (
+            Polynomial::chebyshev(coeffs(60), -1.0, 1.0).unwrap(),
+            -1.0,
+            1.0,
+            18.0,
+        ),
+        (Polynomial::monomial(coeffs(8)).unwrap(), -1.0, 1.0, 22.0),
+        (
+            Polynomial::monomial(odd(8))
+                .unwrap()
+                .with_parity(Parity::Odd)
+                .unwrap(),
+            -1.0,
+            1.0,
+            22.0,
+        ),
+    ] {
+        let x = over(&mut f, low, high);
+        let ct = encrypt(&mut f, &x, limbs, scale);
+        f.evaluator.counters().reset();
+        let target = Scale::new(scale.value() * 1.25).unwrap();
+        let y = evaluate(&f.evaluator, &ct, &p, target).unwrap();
+        check_counters(&f, Schedule::new(&[&p]).cost());
+        assert!(y.scale().matches(target));
+        assert_eq!(y.limbs(), limbs - p.depth());
+        let (least, mean) = real_bits(&f, &y, x.iter().map(|&x| p.eval(x)));
+        println!("degree {}: least {least:.1}, mean {mean:.1}", p.degree());
+        assert!(least > floor, "degree {}: {least:.1} {mean:.1}", p.degree());
+    }
+}
+
+#[test]
+fn complex_slots_and_several_polynomials() {
+    let mut f = fixture(5, 2);
+    let scale = f.params.default_scale();
+    // A polynomial with real coefficients acts on complex slots too; |x| ≤ √2.
+    let p = Polynomial::monomial(vec![0.25, -0.5, 0.125, 0.25]).unwrap();
+    let q = Polynomial::monomial(vec![0.0, 1.0, 0.0, 0.0, 0.125]).unwrap();
+    let x = f.random();
+    let ct = f.encrypt(&x, 6);
+    f.evaluator.counters().reset();
+    let ys = evaluate_many(&f.evaluator, &ct, &[(&p, scale), (&q, scale)]).unwrap();
+    check_counters(&f, Schedule::new(&[&p, &q]).cost());
+    for (y, p) in ys.iter().zip([p, q]) {
+        let horner = |x: &Complex64| {
+            p.coeffs()
+                .iter()
+                .rev()
+                .fold(Complex64::ZERO, |v, c| v * x + c)
+        };
+        let expected: Vec<Complex64> = x.iter().map(horner).collect();
+        let (least, mean) = f.bits(y, &expected);
+        assert!(least > 22.0, "{least:.1} {mean:.1}");
+    }
+}
+
+#[test]
+fn inverses_and_exponentials() {
+    let mut f = fixture(11, 3);
+    let scale = f.params.default_scale();
+    let limbs = f.params.max_limbs();
+    let inverse = Inverse::new(0.05, 2.0, 1e-5).unwrap();
+    let x = over(&mut f, 0.05, 2.0);
+    let ct = encrypt(&mut f, &x, limbs, scale);
+    f.evaluator.counters().reset();
+    let y = inverse.evaluate(&f.evaluator, &ct, scale).unwrap();
+    check_counters(&f, inverse.report().cost);
+    assert!(y.scale().matches(scale) && y.limbs() == limbs - inverse.levels());
+    let found = f.decryptor.decrypt_raw(&y).unwrap();
+    let worst = found
+        .iter()
+        .zip(&x)
+        .map(|(v, x)| (v.re * x - 1.0).abs())
+        .fold(0.0, f64::max);
+    assert!(worst < 3e-5, "{worst:e}");
+
+    let root = InverseSqrt::new(0.2, 20.0, 3, 1e-4).unwrap();
+    let x = over(&mut f, 0.2, 20.0);
+    let ct = encrypt(&mut f, &x, limbs, scale);
+    f.evaluator.counters().reset();
+    let y = root.evaluate(&f.evaluator, &ct, scale).unwrap();
+    check_counters(&f, root.report().cost);
+    assert!(y.scale().matches(scale) && y.limbs() == limbs - root.levels());
+    let found = f.decryptor.decrypt_raw(&y).unwrap();
+    let worst = found
+        .iter()
+        .zip(&x)
+        .map(|(v, x)| (v.re * x.sqrt() - 1.0).abs())
+        .fold(0.0, f64::max);
+    assert!(worst < 1.5e-4, "{worst:e}");
+
+    let exp = ExpBySquarings::new(-12.0, 2.0, 7, 2).unwrap();
+    let x = over(&mut f, -12.0, 2.0);
+    let ct = encrypt(&mut f, &x, limbs, scale);
+    f.evaluator.counters().reset();
+    let y = exp.evaluate(&f.evaluator, &ct, scale).unwrap();
+    check_counters(&f, exp.report().cost);
+    let (least, _) = real_bits(&f, &y, x.iter().map(|&x| exp.eval(x)));
+    assert!(least > 16.0, "{least:.1}");
+
+    let exp = ExpByLimit::new(-30.0, 0.0, 7).unwrap();
+    let x = over(&mut f, -30.0, 0.0);
+    let ct = encrypt(&mut f, &x, limbs, scale);
+    f.evaluator.counters().reset();
+    let y = exp.evaluate(&f.evaluator, &ct, scale).unwrap();
+    check_counters(&f, exp.report().cost);
+    let (least, _) = real_bits(&f, &y, x.iter().map(|&x| exp.eval(x)));
+    assert!(least > 16.0, "{least:.1}");
+}
+
+#[test]
+fn eval_mod_on_the_primes_made_for_it() {
+    let params = CkksParams::insecure_test(11, 2).unwrap();
+    let limbs = params.chain().eval_mod.end;
+    let plan = params.key_plan(limbs, true, &[], false).unwrap();
+    let mut f = Fixture::new(&params, &plan, 4);
+    let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
+    let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
+    let messages = over(&mut f, -1.0, 1.0);
+    // I uniform, so that each of the 31 integers is met.
+    let integers = over(&mut f, -15.49, 15.49);
+    let x: Vec<f64> = messages
+        .iter()
+        .zip(&integers)
+        .map(|(m, i)| (i.round() + m / 1024.0) * eval_mod.input_scaling())
+        .collect();
+    let ct = encrypt(&mut f, &x, limbs, scale);
+    f.evaluator.counters().reset();
+    let y = eval_mod
+        .evaluate(&f.evaluator, &ct, params.default_scale())
+        .unwrap();
+    check_counters(&f, eval_mod.report().cost);
+    assert!(y.scale().matches(params.default_scale()));
+    assert_eq!(y.limbs(), params.fresh_limbs());
+    let (least, mean) = real_bits(&f, &y, messages.iter().copied());
+    println!("EvalMod: least {least:.2}, mean {mean:.2}");
+    assert!(least > 18.5 && mean > 20.0, "{least:.2} {mean:.2}");
+}
