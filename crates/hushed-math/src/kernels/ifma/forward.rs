@@ -11,7 +11,7 @@
 //! more for the second factor in the layers of strides 4, 2 and 1.
 
 use super::tables::{CACHED, CONSTANTS, Tables};
-use super::{Factor, Lanes, load, load_factor, load_four, load_pair, pick, store};
+use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
 /// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks.
@@ -132,13 +132,8 @@ unsafe fn tail64<const ROOM: u8>(
         let (x4, x5) = butterfly::<ROOM, 0>(l, x4, x5, f(5));
         let (x6, x7) = butterfly::<ROOM, 0>(l, x6, x7, f(6));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        for (i, (a, b)) in [(x0, x1), (x2, x3), (x4, x5), (x6, x7)]
-            .into_iter()
-            .enumerate()
-        {
-            let constants = constants.add(CONSTANTS * i);
-            fine::<ROOM, 1, 0>(l, a, b, bases, constants, block.add(16 * i));
-        }
+        let (a, b) = ([x0, x2, x4, x6], [x1, x3, x5, x7]);
+        fine::<ROOM, 1, 0, 4>(l, a, b, bases, constants, block);
     }
 }
 
@@ -163,51 +158,75 @@ unsafe fn tail32<const ROOM: u8>(
         let (x0, x1) = butterfly::<ROOM, 1>(l, x0, x1, f(1));
         let (x2, x3) = butterfly::<ROOM, 1>(l, x2, x3, f(2));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        fine::<ROOM, 0, 1>(l, x0, x1, bases, constants, block);
-        fine::<ROOM, 0, 1>(l, x2, x3, bases, constants.add(CONSTANTS), block.add(16));
+        fine::<ROOM, 0, 1, 2>(l, [x0, x2], [x1, x3], bases, constants, block);
     }
 }
 
-/// The layers of strides 4, 2, 1 of 16 words, stored in [0, q); the first and the last have parity `ODD`, the other `EVEN`.
+/// The layers of strides 4, 2, 1 of 16·COUNT words, stored in [0, q); the first and the last have parity `ODD`, the other
+/// `EVEN`. All the 16 words go on together, as the steps of one alone wait for each other.
 ///
 /// # Safety
-/// As [`transform`]; `block` has 16 words, `constants` one set.
+/// As [`transform`]; `block` has 16·COUNT words, `constants` COUNT sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn fine<const ROOM: u8, const ODD: u8, const EVEN: u8>(
+unsafe fn fine<const ROOM: u8, const ODD: u8, const EVEN: u8, const COUNT: usize>(
     l: &Lanes,
-    a: __m512i,
-    b: __m512i,
+    a: [__m512i; COUNT],
+    b: [__m512i; COUNT],
     bases: [Factor; 3],
     constants: *const u64,
     block: *mut u64,
 ) {
+    let (mut x, mut y) = (a, b);
     // SAFETY: by the contract of this function.
     unsafe {
         // Lanes alternate between a and b, so that twiddles repeat with a period that a load can broadcast.
         // x = a0 b0 a1 b1 a2 b2 a3 b3, y the same of 4 to 7.
-        let f = load_pair(constants.add(24));
         let (low, high) = ([0, 8, 1, 9, 2, 10, 3, 11], [4, 12, 5, 13, 6, 14, 7, 15]);
-        let (x, y) = (pick(a, b, low), pick(a, b, high));
-        let (x, y) = butterfly::<ROOM, ODD>(l, x, l.mul(y, bases[0]), f);
+        for i in 0..COUNT {
+            (x[i], y[i]) = (pick(x[i], y[i], low), pick(x[i], y[i], high));
+        }
+        l.mul_all(&mut y, bases[0]);
+        for i in 0..COUNT {
+            let f = load_pair(constants.add(CONSTANTS * i + 24));
+            (x[i], y[i]) = butterfly::<ROOM, ODD>(l, x[i], y[i], f);
+        }
         // x = a0 b0 a4 b4 a1 b1 a5 b5, y the same plus 2.
-        let f = load_four(constants.add(16));
         let (low, high) = ([0, 1, 8, 9, 2, 3, 10, 11], [4, 5, 12, 13, 6, 7, 14, 15]);
-        let (x, y) = (pick(x, y, low), pick(x, y, high));
-        let (x, y) = butterfly::<ROOM, EVEN>(l, x, l.mul(y, bases[1]), f);
+        for i in 0..COUNT {
+            (x[i], y[i]) = (pick(x[i], y[i], low), pick(x[i], y[i], high));
+        }
+        l.mul_all(&mut y, bases[1]);
+        for i in 0..COUNT {
+            let f = load_four(constants.add(CONSTANTS * i + 16));
+            (x[i], y[i]) = butterfly::<ROOM, EVEN>(l, x[i], y[i], f);
+        }
         // x = a0 b0 a4 b4 a2 b2 a6 b6, y the same plus 1.
-        let f = Factor {
-            w: load(constants),
-            shoup: load(constants.add(8)),
-        };
-        let (x, y) = (
-            _mm512_shuffle_i64x2::<0x44>(x, y),
-            _mm512_shuffle_i64x2::<0xee>(x, y),
-        );
-        let (x, y) = butterfly::<ROOM, ODD>(l, x, l.mul(y, bases[2]), f);
-        let (x, y) = (l.finish(l.shrink(x)), l.finish(l.shrink(y)));
-        store(block, pick(x, y, [0, 8, 4, 12, 2, 10, 6, 14]));
-        store(block.add(8), pick(x, y, [1, 9, 5, 13, 3, 11, 7, 15]));
+        for i in 0..COUNT {
+            (x[i], y[i]) = (
+                _mm512_shuffle_i64x2::<0x44>(x[i], y[i]),
+                _mm512_shuffle_i64x2::<0xee>(x[i], y[i]),
+            );
+        }
+        l.mul_all(&mut y, bases[2]);
+        for i in 0..COUNT {
+            let f = load_eight(constants.add(CONSTANTS * i));
+            (x[i], y[i]) = butterfly::<ROOM, ODD>(l, x[i], y[i], f);
+        }
+        for i in 0..COUNT {
+            x[i] = l.finish(l.shrink(x[i]));
+            y[i] = l.finish(l.shrink(y[i]));
+        }
+        for i in 0..COUNT {
+            store(
+                block.add(16 * i),
+                pick(x[i], y[i], [0, 8, 4, 12, 2, 10, 6, 14]),
+            );
+            store(
+                block.add(16 * i + 8),
+                pick(x[i], y[i], [1, 9, 5, 13, 3, 11, 7, 15]),
+            );
+        }
     }
 }
 

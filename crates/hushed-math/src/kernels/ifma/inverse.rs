@@ -6,7 +6,7 @@
 //! x − y + (the bound of y), below 4q or 8q.
 
 use super::tables::{CACHED, CONSTANTS, Tables};
-use super::{Factor, Lanes, load, load_factor, load_four, load_pair, pick, store};
+use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
 /// What a layer does with its sums.
@@ -152,10 +152,8 @@ unsafe fn tail64<const ROOM: u8>(
     unsafe {
         let f = |i: usize| load_factor(record.add(6 + 2 * i));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        let [(x0, x1), (x2, x3), (x4, x5), (x6, x7)] = [0, 1, 2, 3].map(|i| {
-            let constants = constants.add(CONSTANTS * i);
-            fine::<ROOM>(l, block.add(16 * i), bases, constants, IN_TURN)
-        });
+        let (a, b) = fine::<ROOM, 4>(l, block, bases, constants, IN_TURN);
+        let ([x0, x2, x4, x6], [x1, x3, x5, x7]) = (a, b);
         let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(3), Layer::Reduce);
         let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(4), Layer::Reduce);
         let (x4, x5) = butterfly::<ROOM>(l, x4, x5, f(5), Layer::Reduce);
@@ -189,9 +187,8 @@ unsafe fn tail32<const ROOM: u8>(
     unsafe {
         let f = |i: usize| load_factor(record.add(6 + 2 * i));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        let (x0, x1) = fine::<ROOM>(l, block, bases, constants, IN_TURN);
-        let second = constants.add(CONSTANTS);
-        let (x2, x3) = fine::<ROOM>(l, block.add(16), bases, second, IN_TURN);
+        let (a, b) = fine::<ROOM, 2>(l, block, bases, constants, IN_TURN);
+        let ([x0, x2], [x1, x3]) = (a, b);
         let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(1), Layer::Wait);
         let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(2), Layer::Wait);
         for (i, x, y) in [(0, x0, x2), (1, x1, x3)] {
@@ -202,50 +199,63 @@ unsafe fn tail32<const ROOM: u8>(
     }
 }
 
-/// The layers of strides 1, 2, 4 of 16 words, as registers of the first and the last eight.
+/// The layers of strides 1, 2, 4 of 16·COUNT words, as registers of the first and the last eight of each 16. All go on
+/// together, as the steps of one alone wait for each other.
 ///
 /// # Safety
-/// As [`transform`]; `block` has 16 words, `constants` one set.
+/// As [`transform`]; `block` has 16·COUNT words, `constants` COUNT sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn fine<const ROOM: u8>(
+unsafe fn fine<const ROOM: u8, const COUNT: usize>(
     l: &Lanes,
     block: *const u64,
     bases: [Factor; 3],
     constants: *const u64,
     layers: [Layer; 3],
-) -> (__m512i, __m512i) {
+) -> ([__m512i; COUNT], [__m512i; COUNT]) {
+    let mut x = [_mm512_setzero_si512(); COUNT];
+    let mut y = x;
     // SAFETY: by the contract of this function.
     unsafe {
-        let (a, b) = (load(block), load(block.add(8)));
         // The lanes of the forward transform, backwards: x = a0 b0 a4 b4 a2 b2 a6 b6, y the same plus 1.
-        let f = Factor {
-            w: load(constants),
-            shoup: load(constants.add(8)),
-        };
         let (low, high) = ([0, 8, 4, 12, 2, 10, 6, 14], [1, 9, 5, 13, 3, 11, 7, 15]);
-        let (x, y) = (pick(a, b, low), pick(a, b, high));
-        let (x, y) = butterfly::<ROOM>(l, x, y, f, layers[0]);
-        let y = l.mul(y, bases[2]);
+        for i in 0..COUNT {
+            let (a, b) = (load(block.add(16 * i)), load(block.add(16 * i + 8)));
+            (x[i], y[i]) = (pick(a, b, low), pick(a, b, high));
+        }
+        for i in 0..COUNT {
+            let f = load_eight(constants.add(CONSTANTS * i));
+            (x[i], y[i]) = butterfly::<ROOM>(l, x[i], y[i], f, layers[0]);
+        }
+        l.mul_all(&mut y, bases[2]);
         // x = a0 b0 a4 b4 a1 b1 a5 b5, y the same plus 2.
-        let f = load_four(constants.add(16));
-        let (x, y) = (
-            _mm512_shuffle_i64x2::<0x44>(x, y),
-            _mm512_shuffle_i64x2::<0xee>(x, y),
-        );
-        let (x, y) = butterfly::<ROOM>(l, x, y, f, layers[1]);
-        let y = l.mul(y, bases[1]);
+        for i in 0..COUNT {
+            (x[i], y[i]) = (
+                _mm512_shuffle_i64x2::<0x44>(x[i], y[i]),
+                _mm512_shuffle_i64x2::<0xee>(x[i], y[i]),
+            );
+        }
+        for i in 0..COUNT {
+            let f = load_four(constants.add(CONSTANTS * i + 16));
+            (x[i], y[i]) = butterfly::<ROOM>(l, x[i], y[i], f, layers[1]);
+        }
+        l.mul_all(&mut y, bases[1]);
         // x = a0 b0 a1 b1 a2 b2 a3 b3, y the same of 4 to 7.
-        let f = load_pair(constants.add(24));
         let (low, high) = ([0, 1, 4, 5, 8, 9, 12, 13], [2, 3, 6, 7, 10, 11, 14, 15]);
-        let (x, y) = (pick(x, y, low), pick(x, y, high));
-        let (x, y) = butterfly::<ROOM>(l, x, y, f, layers[2]);
-        let y = l.mul(y, bases[0]);
-        (
-            pick(x, y, [0, 2, 4, 6, 8, 10, 12, 14]),
-            pick(x, y, [1, 3, 5, 7, 9, 11, 13, 15]),
-        )
+        for i in 0..COUNT {
+            (x[i], y[i]) = (pick(x[i], y[i], low), pick(x[i], y[i], high));
+        }
+        for i in 0..COUNT {
+            let f = load_pair(constants.add(CONSTANTS * i + 24));
+            (x[i], y[i]) = butterfly::<ROOM>(l, x[i], y[i], f, layers[2]);
+        }
+        l.mul_all(&mut y, bases[0]);
+        let (low, high) = ([0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 9, 11, 13, 15]);
+        for i in 0..COUNT {
+            (x[i], y[i]) = (pick(x[i], y[i], low), pick(x[i], y[i], high));
+        }
     }
+    (x, y)
 }
 
 /// A multiple of q no smaller than the inputs of a layer.

@@ -126,6 +126,15 @@ impl Lanes {
         _mm512_madd52lo_epu64(product, quotient, self.minus_q)
     }
 
+    /// [`Lanes::mul`] on each.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn mul_all<const COUNT: usize>(&self, y: &mut [__m512i; COUNT], f: Factor) {
+        for y in y {
+            *y = self.mul(*y, f);
+        }
+    }
+
     /// x < 2^52 reduced to [0, 2q).
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
@@ -251,6 +260,22 @@ unsafe fn load_four(at: *const u64) -> Factor {
         Factor {
             w: _mm512_broadcast_i64x4(_mm256_loadu_si256(at.cast())),
             shoup: _mm512_broadcast_i64x4(_mm256_loadu_si256(at.add(4).cast())),
+        }
+    }
+}
+
+/// Eight words at `at`, then their w'.
+///
+/// # Safety
+/// The sixteen words must be readable.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn load_eight(at: *const u64) -> Factor {
+    // SAFETY: by the contract of this function; no alignment needed.
+    unsafe {
+        Factor {
+            w: load(at),
+            shoup: load(at.add(8)),
         }
     }
 }
