@@ -1,7 +1,7 @@
 //! Modular multiply-adds a second of matrix products with limbs, one core: `cargo bench -p hushed-math --bench gemm`.
 //!
-//! 768 by 768 weights, 40 bits of prime and weight unless said otherwise, strips of 1024 words; the least of several runs in
-//! processor time. A report, not a test.
+//! 768 by 768 weights up to a limit, strips of 1024 words; the least of several runs: what the code takes when nothing else
+//! runs. A report, not a test.
 
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
@@ -62,9 +62,9 @@ fn row(cpu: Cpu, prime: u32, limit: u64, values: &str) {
     let mut scratch = GemmScratch::new();
     let mut best = f64::MAX;
     for _ in 0..12 {
-        let start = seconds();
+        let start = Instant::now();
         gemm.multiply_add(&weights, &x, &mut out, &mut scratch);
-        best = best.min(seconds() - start);
+        best = best.min(start.elapsed().as_secs_f64());
     }
     println!(
         "{:<13} {prime:>5} {limit:>16}  {values:<8} {:>12}    {:>9.2}",
@@ -72,13 +72,4 @@ fn row(cpu: Cpu, prime: u32, limit: u64, values: &str) {
         format!("{:?}", weights.method()),
         (rows * columns * length) as f64 / best / 1e9
     );
-}
-
-/// Processor time of this thread: other programs on the machine take none of it. Wall time where the system tells no more.
-fn seconds() -> f64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    let wall = START.get_or_init(Instant::now).elapsed().as_secs_f64();
-    let on_cpu = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = on_cpu.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds.map_or(wall, |ns| ns * 1e-9)
 }

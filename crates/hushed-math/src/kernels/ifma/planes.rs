@@ -8,12 +8,14 @@
 //! Σ_i w[o][i]·x[i][c] = Σ_k 256^k·S_k,   S_k = Σ_{a+b=k} Σ_i w_a[o][i]·x_b[i][c]
 //! ```
 //!
-//! and |S_k| ≤ 7·1024·128·255 < 2^28. Three neighbours make T_j = S_3j + 2^8·S_3j+1 + 2^16·S_3j+2, below 2^45 in size, and
-//! the result is Σ_j T_j·(2^24j·f mod q). With weights of three digits and residues of five a term costs fifteen products
-//! of bytes, a quarter of a cycle for sixteen terms; with 52-bit multiply-adds it costs two cycles.
+//! and |S_k| ≤ 7·1024·128·255 < 2^28. The sums begin at 2^28, so that they are positive and below 2^29. Three neighbours make
+//! T_j = S_3j + 2^8·S_3j+1 + 2^16·S_3j+2 < 2^46, and the result is Σ_j T_j·(2^24j·f mod q). With weights of three digits and
+//! residues of five a term costs fifteen products of bytes, so that sixteen terms take a quarter of a cycle, where 52-bit
+//! multiply-adds take two cycles.
 //!
-//! Blocks: 16 rows; 16 words; the columns by 64. For single digits two blocks of rows go together, as streams of one, so
-//! that enough sums are independent.
+//! Blocks: 16 rows, 16 words of a limb, 64 columns of the matrix. A pass multiplies two or three streams of digits of weights by one to
+//! three planes of digits of residues; [`RUN`] steps of its weights stay in the first-level cache while the groups of words
+//! pass by. For single digits two blocks of rows go together, as streams of one digit each, so that enough sums are independent.
 
 use super::limb::Wide;
 use super::{Factor, Limb, shoup52, splat, store};
@@ -30,8 +32,14 @@ const TILE: usize = 128;
 /// Rows and words of a block.
 const SIDE: usize = 16;
 
-/// Added to T_j, so that it is positive: above 2^45, and with it below 2^52.
-const LIFT: u64 = 1 << 50;
+/// Where the sums S_k begin.
+const LIFT: u64 = 1 << 28;
+
+/// Steps of 64 columns in one run of a pass: three streams of weights of 18 KiB.
+const RUN: usize = 6;
+
+/// Bits of q up to which q and ten more residues below 2q stay below 2^52: no reductions between the T_j.
+const LAZY: u32 = 47;
 
 /// Constants of one modulus; its existence proves that the kernel may run.
 pub(crate) struct Planes {
@@ -41,23 +49,12 @@ pub(crate) struct Planes {
     residue_digits: usize,
 }
 
-/// A product of `weights` streams of digits with `residues` planes, from these on.
+/// A product of streams of digits of weights with planes of digits of residues.
 struct Pass {
     stream: usize,
     streams: usize,
     plane: usize,
     planes: usize,
-    /// First tile of its sums.
-    sums: usize,
-}
-
-/// What is done for each block of rows and group of words.
-struct Schedule {
-    passes: Vec<Pass>,
-    /// Tiles of sums.
-    tiles: usize,
-    /// For each block of 16 rows among the streams, and each k, the tiles of sums that make S_k.
-    exponents: Vec<Vec<Vec<usize>>>,
 }
 
 impl Planes {
@@ -126,38 +123,60 @@ impl Planes {
         assert!(x.len() == chunk.terms && chunk.terms <= TERMS && chunk.start % DEPTH == 0);
         assert!(x.iter().all(|x| at + length <= x.len()));
         assert!(out.iter().all(|out| at + length <= out.len()));
-        let schedule = Schedule::new(digits, self.residue_digits);
         let depth = x.len().div_ceil(DEPTH);
         let groups = length.div_ceil(SIDE);
         let group = depth * self.residue_digits * TILE;
+        let exponents = digits + self.residue_digits - 1;
+        let halves = rows_of(digits) / SIDE;
+        // Sums of a group: for each block of 16 rows one tile for each k.
+        let tiles = halves * exponents * TILE;
         let (planes, sums) = scratch
-            .words((groups * group) + schedule.tiles * TILE)
+            .words(groups * (group + tiles))
             .split_at_mut(groups * group);
-        let constants = Constants::new(
-            &self.modulus,
-            chunk.factor(),
-            digits + self.residue_digits - 1,
-        );
+        let constants = Constants::new(&self.modulus, chunk.factor(), exponents);
+        let passes = passes(digits, self.residue_digits);
         let whole = chunk.columns().div_ceil(DEPTH);
         let streams = streams(digits);
+        let steps = [streams, self.residue_digits].map(|tiles| 8 * tiles * TILE);
         // SAFETY: the tokens of `new` prove the instruction sets; the assertions bound every slice; blocks of weights have
-        // `whole` steps of `streams` tiles, groups of planes `depth` steps of `residue_digits` tiles.
+        // `whole` steps of `streams` tiles, groups of planes `depth` steps of `residue_digits` tiles, and sums a tile for each
+        // sum of a stream's and a plane's exponent.
         unsafe {
             self.gather(planes, x, at, length);
             let configured = Configured::new();
             for (block, out) in out.chunks_mut(rows_of(digits)).enumerate() {
+                sums.fill(LIFT << 32 | LIFT);
                 let first = (block * whole + chunk.start / DEPTH) * streams * TILE;
                 let weights = &chunk.words()[first..first + depth * streams * TILE];
-                for (g, planes) in planes.chunks_exact(group).enumerate() {
-                    for pass in &schedule.passes {
-                        let weights = weights[pass.stream * TILE..].as_ptr();
-                        let planes = planes[pass.plane * TILE..].as_ptr();
-                        let steps = [streams, self.residue_digits].map(|tiles| 8 * tiles * TILE);
-                        let sums = sums[pass.sums * TILE..].as_mut_ptr();
-                        configured.run(pass, weights, planes, steps, depth, sums);
+                for step in (0..depth).step_by(RUN) {
+                    let count = RUN.min(depth - step);
+                    for pass in &passes {
+                        let weights = &weights[(step * streams + pass.stream) * TILE..];
+                        let skip = (step * self.residue_digits + pass.plane) * TILE;
+                        let to = if halves == 2 {
+                            pass.plane
+                        } else {
+                            pass.stream + pass.plane
+                        };
+                        let groups = planes.chunks_exact(group).zip(sums.chunks_exact_mut(tiles));
+                        for (planes, sums) in groups {
+                            configured.run(
+                                (halves == 2, pass.streams, pass.planes),
+                                [weights.as_ptr(), planes[skip..].as_ptr()],
+                                steps,
+                                count,
+                                sums[to * TILE..].as_mut_ptr(),
+                                8 * exponents * TILE,
+                            );
+                        }
                     }
-                    for (half, out) in schedule.exponents.iter().zip(out.chunks_mut(SIDE)) {
-                        self.finish(&constants, half, sums, out, at, length, g * SIDE);
+                }
+                for (g, sums) in sums.chunks_exact(tiles).enumerate() {
+                    let halves = sums
+                        .chunks_exact(exponents * TILE)
+                        .zip(out.chunks_mut(SIDE));
+                    for (sums, out) in halves {
+                        self.finish(&constants, sums, out, at, length, g * SIDE);
                     }
                 }
             }
@@ -221,21 +240,56 @@ impl Planes {
 
     /// Adds Σ_k 256^k·S_k·f to the words `first .. first + 16` of the strip, for up to 16 rows.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    #[expect(clippy::too_many_arguments, reason = "one block of the result")]
     unsafe fn finish(
         &self,
         constants: &Constants,
-        exponents: &[Vec<usize>],
         sums: &[u64],
         out: &mut [&mut [u64]],
         at: usize,
         length: usize,
         first: usize,
     ) {
+        macro_rules! by_exponents {
+            ($($count:literal)*) => {
+                match sums.len() / TILE {
+                    // SAFETY: by the contract of this function.
+                    $($count => unsafe {
+                        self.finish_of::<$count>(constants, sums, out, at, length, first)
+                    })*
+                    _ => unreachable!("at most seven digits on each side"),
+                }
+            };
+        }
+        by_exponents!(1 2 3 4 5 6 7 8 9 10 11 12 13)
+    }
+
+    /// As `finish`, for `K` tiles of sums.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+    unsafe fn finish_of<const K: usize>(
+        &self,
+        constants: &Constants,
+        sums: &[u64],
+        out: &mut [&mut [u64]],
+        at: usize,
+        length: usize,
+        first: usize,
+    ) {
+        assert!(sums.len() == K * TILE && out.len() <= SIDE);
         let wide = Wide::new(&self.limb);
-        let lanes_of = &wide.lanes;
-        let shifts = [splat(0), splat(8), splat(16)];
-        let (lift, base) = (splat(LIFT), splat(constants.base));
+        let l = &wide.lanes;
+        let shifts = [splat(1), splat(1 << 8), splat(1 << 16)];
+        let base = splat(constants.base);
+        let lazy = self.modulus.bits() <= LAZY;
+        let mut powers = [Factor {
+            w: base,
+            shoup: base,
+        }; 5];
+        for (power, &[w, shoup]) in powers.iter_mut().zip(&constants.powers) {
+            *power = Factor {
+                w: splat(w),
+                shoup: splat(shoup),
+            };
+        }
         for (r, out) in out.iter_mut().enumerate() {
             for h in 0..2 {
                 let from = first + 8 * h;
@@ -243,36 +297,24 @@ impl Planes {
                 let to = out.as_mut_ptr().wrapping_add(at + from);
                 // SAFETY: the mask keeps to the words of the output.
                 let old = unsafe { _mm512_maskz_loadu_epi64(lanes, to.cast()) };
-                let mut total = base;
-                for (three, factor) in exponents.chunks(3).zip(&constants.powers) {
-                    let mut t = lift;
-                    for (tiles, &shift) in three.iter().zip(&shifts) {
-                        let mut sum = _mm256_setzero_si256();
-                        for &tile in tiles {
-                            // SAFETY: half h of row r of a tile.
-                            let part = unsafe {
-                                _mm256_loadu_si256(
-                                    sums[tile * TILE + 8 * r + 4 * h..][..4].as_ptr().cast(),
-                                )
-                            };
-                            sum = _mm256_add_epi32(sum, part);
-                        }
-                        t = _mm512_add_epi64(
-                            t,
-                            _mm512_sllv_epi64(_mm512_cvtepi32_epi64(sum), shift),
-                        );
+                let mut total = _mm512_add_epi64(base, old);
+                for (j, &power) in powers.iter().enumerate().take(K.div_ceil(3)) {
+                    let mut t = _mm512_setzero_si512();
+                    for (d, &shift) in shifts.iter().enumerate().take(K - 3 * j) {
+                        let place = (3 * j + d) * TILE + 8 * r + 4 * h;
+                        // SAFETY: half h of row r of tile 3j + d, of K.
+                        let sum = unsafe { _mm256_loadu_si256(sums.as_ptr().add(place).cast()) };
+                        t = _mm512_madd52lo_epu64(t, _mm512_cvtepu32_epi64(sum), shift);
                     }
-                    let [w, shoup] = *factor;
-                    let factor = Factor {
-                        w: splat(w),
-                        shoup: splat(shoup),
-                    };
                     // Below 2q each.
-                    total = lanes_of.shrink(_mm512_add_epi64(total, lanes_of.mul(t, factor)));
+                    total = _mm512_add_epi64(total, l.mul(t, power));
+                    if !lazy {
+                        total = l.shrink(total);
+                    }
                 }
-                let total = lanes_of.shrink(_mm512_add_epi64(total, old));
+                let total = l.finish(l.shrink(total));
                 // SAFETY: the mask keeps to the words of the output.
-                unsafe { _mm512_mask_storeu_epi64(to.cast(), lanes, lanes_of.finish(total)) }
+                unsafe { _mm512_mask_storeu_epi64(to.cast(), lanes, total) }
             }
         }
     }
@@ -288,7 +330,7 @@ fn rows_of(digits: usize) -> usize {
     if digits == 1 { 2 * SIDE } else { SIDE }
 }
 
-/// 2^24j·f and −LIFT·Σ_j 2^24j·f modulo q.
+/// 2^24j·f and −LIFT·Σ_k 2^8k·f modulo q.
 struct Constants {
     /// With the second words of the products.
     powers: Vec<[u64; 2]>,
@@ -297,87 +339,54 @@ struct Constants {
 
 impl Constants {
     fn new(q: &Modulus, factor: u64, exponents: usize) -> Constants {
-        let mut power = factor;
-        let mut total = 0;
-        let powers = (0..exponents.div_ceil(3))
-            .map(|_| {
-                let this = power;
-                total = q.add(total, this);
-                power = q.mul(power, q.reduce(1 << 24));
-                [this, shoup52(this, q.value())]
+        let powers: Vec<u64> = (0..exponents)
+            .scan(factor, |power, _| {
+                let this = *power;
+                *power = q.mul(this, q.reduce(1 << 8));
+                Some(this)
             })
             .collect();
+        let total = powers.iter().fold(0, |total, &power| q.add(total, power));
         Constants {
-            powers,
             base: q.neg(q.mul(total, q.reduce(LIFT))),
+            powers: powers
+                .iter()
+                .step_by(3)
+                .map(|&power| [power, shoup52(power, q.value())])
+                .collect(),
         }
     }
 }
 
-impl Schedule {
-    fn new(weight_digits: usize, residue_digits: usize) -> Schedule {
-        let single = weight_digits == 1;
-        let streams = streams(weight_digits);
-        let mut schedule = Schedule {
-            passes: Vec::new(),
-            tiles: 0,
-            exponents: vec![
-                vec![Vec::new(); weight_digits + residue_digits - 1];
-                if single { 2 } else { 1 }
-            ],
+/// The passes that multiply all digits of weights by all digits of residues.
+fn passes(weight_digits: usize, residue_digits: usize) -> Vec<Pass> {
+    let all = streams(weight_digits);
+    let mut passes = Vec::new();
+    let mut stream = 0;
+    while stream < all {
+        // Threes and twos, never one alone.
+        let streams = match all - stream {
+            2 | 4 => 2,
+            _ => 3,
         };
-        let mut stream = 0;
-        while stream < streams {
-            // Threes and twos, never one alone.
-            let count = match streams - stream {
-                2 | 4 => 2,
-                _ => 3,
+        let mut plane = 0;
+        while plane < residue_digits {
+            let planes = match (streams, residue_digits - plane) {
+                (3, left) => left.min(2),
+                (_, 4) => 2,
+                (_, left) => left.min(3),
             };
-            let mut plane = 0;
-            while plane < residue_digits {
-                let planes = match (count, residue_digits - plane) {
-                    (3, left) => left.min(2),
-                    (_, 4) => 2,
-                    (_, left) => left.min(3),
-                };
-                schedule.push(
-                    Pass {
-                        stream,
-                        streams: count,
-                        plane,
-                        planes,
-                        sums: schedule.tiles,
-                    },
-                    single,
-                );
-                plane += planes;
-            }
-            stream += count;
+            passes.push(Pass {
+                stream,
+                streams,
+                plane,
+                planes,
+            });
+            plane += planes;
         }
-        schedule
+        stream += streams;
     }
-
-    fn push(&mut self, pass: Pass, single: bool) {
-        for b in 0..pass.planes {
-            for a in 0..pass.streams {
-                let (half, digit) = if single { (a, 0) } else { (0, pass.stream + a) };
-                let tile = pass.sums + pass.tile(a, b);
-                let list = &mut self.exponents[half][digit + pass.plane + b];
-                if !list.contains(&tile) {
-                    list.push(tile);
-                }
-                self.tiles = self.tiles.max(tile + 1);
-            }
-        }
-        self.passes.push(pass);
-    }
-}
-
-impl Pass {
-    /// The tile of sums of stream a and plane b: one a pair, but one a + b for three streams, for want of tiles.
-    fn tile(&self, a: usize, b: usize) -> usize {
-        if self.streams == 3 { a + b } else { 2 * b + a }
-    }
+    passes
 }
 
 /// A thread whose eight tiles have 16 rows of 64 bytes.
@@ -410,73 +419,69 @@ impl Configured {
         Configured(())
     }
 
-    /// One pass over `depth` steps: sums of all its pairs of streams and planes, each to a tile of `sums`.
+    /// One run of a pass over `count` steps: adds to its tiles of sums. `shape`: whether streams have sums of their own, at
+    /// `apart` bytes, or share those of equal exponents; streams; planes.
     ///
     /// # Safety
-    /// A [`HaveAmx`] must exist. `weights` and `planes` must have the tiles of the pass, one after the other, at each of
-    /// `depth` steps of `steps` bytes, and `sums` as many as the pass has.
+    /// A [`HaveAmx`] must exist. `from` are the first tiles of weights and of residues, the streams or planes of a step one after
+    /// the other, steps `steps` bytes apart; `sums` is the tile of the lowest exponent.
     unsafe fn run(
         &self,
-        pass: &Pass,
-        weights: *const u64,
-        planes: *const u64,
+        shape: (bool, usize, usize),
+        from: [*const u64; 2],
         steps: [usize; 2],
-        depth: usize,
+        count: usize,
         sums: *mut u64,
+        apart: usize,
     ) {
-        /// The loop over the steps with these lines, then the stores.
-        macro_rules! pass {
-            ([$($line:literal),*], [$($end:literal),*]) => {
+        /// Sums into tiles, the loop over the steps with these lines, sums out of tiles.
+        macro_rules! run {
+            ([$($place:literal $tile:literal),*], [$($line:literal),*]) => {
                 // SAFETY: by the contract of this function. The tiles used here hold nothing between calls.
                 unsafe {
                     asm!(
-                        "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", "tilezero tmm4",
-                        "tilezero tmm5",
+                        "/* sums at {s} and, of a second block, at {t} */",
+                        $(concat!("tileloadd ", $tile, ", [", $place, "]"),)*
                         "2:",
                         $($line,)*
                         "add {w}, {step_w}",
                         "add {x}, {step_x}",
-                        "dec {depth}",
+                        "dec {count}",
                         "jnz 2b",
-                        $($end,)*
-                        w = inout(reg) weights => _,
-                        x = inout(reg) planes => _,
-                        depth = inout(reg) depth => _,
+                        $(concat!("tilestored [", $place, "], ", $tile),)*
+                        w = inout(reg) from[0] => _,
+                        x = inout(reg) from[1] => _,
+                        count = inout(reg) count => _,
                         step_w = in(reg) steps[0],
                         step_x = in(reg) steps[1],
                         row = in(reg) 64_usize,
                         s = in(reg) sums,
+                        t = in(reg) sums.wrapping_byte_add(apart),
                         options(nostack),
                     )
                 }
             };
         }
-        match (pass.streams, pass.planes) {
-            // Six products: sums 0 to 3, streams in tiles 5 to 7, one plane in tile 4 at a time.
-            (3, 2) => {
-                pass!(
-                    [
-                        "tileloadd tmm4, [{x} + {row}]",
-                        "tileloadd tmm6, [{w} + {row} + 1024]",
-                        "tdpbsud tmm1, tmm6, tmm4",
-                        "tileloadd tmm7, [{w} + {row} + 2048]",
-                        "tdpbsud tmm2, tmm7, tmm4",
-                        "tileloadd tmm5, [{w} + {row}]",
-                        "tdpbsud tmm0, tmm5, tmm4",
-                        "tileloadd tmm4, [{x} + {row} + 1024]",
-                        "tdpbsud tmm1, tmm5, tmm4",
-                        "tdpbsud tmm2, tmm6, tmm4",
-                        "tdpbsud tmm3, tmm7, tmm4"
-                    ],
-                    [
-                        "tilestored [{s} + {row}], tmm0",
-                        "tilestored [{s} + {row} + 1024], tmm1",
-                        "tilestored [{s} + {row} + 2048], tmm2",
-                        "tilestored [{s} + {row} + 3072], tmm3"
-                    ]
-                )
-            }
-            (3, 1) => pass!(
+        match shape {
+            // Exponents share sums 0 to 3; streams in tiles 5 to 7, a plane at a time in tile 4.
+            (false, 3, 2) => run!(
+                ["{s} + {row}" "tmm0", "{s} + {row} + 1024" "tmm1", "{s} + {row} + 2048" "tmm2", "{s} + {row} + 3072" "tmm3"],
+                [
+                    "tileloadd tmm4, [{x} + {row}]",
+                    "tileloadd tmm6, [{w} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm6, tmm4",
+                    "tileloadd tmm7, [{w} + {row} + 2048]",
+                    "tdpbsud tmm2, tmm7, tmm4",
+                    "tileloadd tmm5, [{w} + {row}]",
+                    "tdpbsud tmm0, tmm5, tmm4",
+                    "tileloadd tmm4, [{x} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm5, tmm4",
+                    "tdpbsud tmm2, tmm6, tmm4",
+                    "tdpbsud tmm3, tmm7, tmm4"
+                ]
+            ),
+            (false, 3, 1) => run!(
+                ["{s} + {row}" "tmm0", "{s} + {row} + 1024" "tmm1", "{s} + {row} + 2048" "tmm2"],
                 [
                     "tileloadd tmm4, [{x} + {row}]",
                     "tileloadd tmm5, [{w} + {row}]",
@@ -485,71 +490,91 @@ impl Configured {
                     "tdpbsud tmm1, tmm6, tmm4",
                     "tileloadd tmm7, [{w} + {row} + 2048]",
                     "tdpbsud tmm2, tmm7, tmm4"
-                ],
-                [
-                    "tilestored [{s} + {row}], tmm0",
-                    "tilestored [{s} + {row} + 1024], tmm1",
-                    "tilestored [{s} + {row} + 2048], tmm2"
                 ]
             ),
-            // Six products: sums 0 to 5, one stream and one plane at a time.
-            (2, 3) => pass!(
+            // The same with two streams and three planes.
+            (false, 2, 3) => run!(
+                ["{s} + {row}" "tmm0", "{s} + {row} + 1024" "tmm1", "{s} + {row} + 2048" "tmm2", "{s} + {row} + 3072" "tmm3"],
+                [
+                    "tileloadd tmm4, [{w} + {row}]",
+                    "tileloadd tmm6, [{x} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm4, tmm6",
+                    "tileloadd tmm7, [{x} + {row} + 2048]",
+                    "tdpbsud tmm2, tmm4, tmm7",
+                    "tileloadd tmm5, [{x} + {row}]",
+                    "tdpbsud tmm0, tmm4, tmm5",
+                    "tileloadd tmm4, [{w} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm4, tmm5",
+                    "tdpbsud tmm2, tmm4, tmm6",
+                    "tdpbsud tmm3, tmm4, tmm7"
+                ]
+            ),
+            (false, 2, 2) => run!(
+                ["{s} + {row}" "tmm0", "{s} + {row} + 1024" "tmm1", "{s} + {row} + 2048" "tmm2"],
+                [
+                    "tileloadd tmm4, [{w} + {row}]",
+                    "tileloadd tmm6, [{x} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm4, tmm6",
+                    "tileloadd tmm7, [{x} + {row}]",
+                    "tdpbsud tmm0, tmm4, tmm7",
+                    "tileloadd tmm5, [{w} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm5, tmm7",
+                    "tdpbsud tmm2, tmm5, tmm6"
+                ]
+            ),
+            (false, 2, 1) => run!(
+                ["{s} + {row}" "tmm0", "{s} + {row} + 1024" "tmm1"],
+                [
+                    "tileloadd tmm4, [{x} + {row}]",
+                    "tileloadd tmm6, [{w} + {row}]",
+                    "tdpbsud tmm0, tmm6, tmm4",
+                    "tileloadd tmm7, [{w} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm7, tmm4"
+                ]
+            ),
+            // Two blocks of rows: sums 0 to 2 and 3 to 5; one stream and one plane at a time.
+            (true, 2, 3) => run!(
+                ["{s} + {row}" "tmm0", "{s} + {row} + 1024" "tmm1", "{s} + {row} + 2048" "tmm2", "{t} + {row}" "tmm3", "{t} + {row} + 1024" "tmm4", "{t} + {row} + 2048" "tmm5"],
                 [
                     "tileloadd tmm6, [{w} + {row}]",
                     "tileloadd tmm7, [{x} + {row}]",
                     "tdpbsud tmm0, tmm6, tmm7",
                     "tileloadd tmm7, [{x} + {row} + 1024]",
-                    "tdpbsud tmm2, tmm6, tmm7",
+                    "tdpbsud tmm1, tmm6, tmm7",
                     "tileloadd tmm7, [{x} + {row} + 2048]",
-                    "tdpbsud tmm4, tmm6, tmm7",
+                    "tdpbsud tmm2, tmm6, tmm7",
                     "tileloadd tmm6, [{w} + {row} + 1024]",
                     "tdpbsud tmm5, tmm6, tmm7",
                     "tileloadd tmm7, [{x} + {row} + 1024]",
-                    "tdpbsud tmm3, tmm6, tmm7",
+                    "tdpbsud tmm4, tmm6, tmm7",
                     "tileloadd tmm7, [{x} + {row}]",
-                    "tdpbsud tmm1, tmm6, tmm7"
-                ],
-                [
-                    "tilestored [{s} + {row}], tmm0",
-                    "tilestored [{s} + {row} + 1024], tmm1",
-                    "tilestored [{s} + {row} + 2048], tmm2",
-                    "tilestored [{s} + {row} + 3072], tmm3",
-                    "tilestored [{s} + {row} + 4096], tmm4",
-                    "tilestored [{s} + {row} + 5120], tmm5"
+                    "tdpbsud tmm3, tmm6, tmm7"
                 ]
             ),
-            (2, 2) => pass!(
+            (true, 2, 2) => run!(
+                ["{s} + {row}" "tmm0", "{s} + {row} + 1024" "tmm1", "{t} + {row}" "tmm3", "{t} + {row} + 1024" "tmm4"],
                 [
-                    "tileloadd tmm4, [{w} + {row}]",
-                    "tileloadd tmm6, [{x} + {row}]",
-                    "tdpbsud tmm0, tmm4, tmm6",
+                    "tileloadd tmm6, [{w} + {row}]",
+                    "tileloadd tmm7, [{x} + {row}]",
+                    "tdpbsud tmm0, tmm6, tmm7",
+                    "tileloadd tmm2, [{x} + {row} + 1024]",
+                    "tdpbsud tmm1, tmm6, tmm2",
+                    "tileloadd tmm6, [{w} + {row} + 1024]",
+                    "tdpbsud tmm3, tmm6, tmm7",
+                    "tdpbsud tmm4, tmm6, tmm2"
+                ]
+            ),
+            (true, 2, 1) => run!(
+                ["{s} + {row}" "tmm0", "{t} + {row}" "tmm3"],
+                [
+                    "tileloadd tmm6, [{w} + {row}]",
+                    "tileloadd tmm7, [{x} + {row}]",
+                    "tdpbsud tmm0, tmm6, tmm7",
                     "tileloadd tmm5, [{w} + {row} + 1024]",
-                    "tdpbsud tmm1, tmm5, tmm6",
-                    "tileloadd tmm7, [{x} + {row} + 1024]",
-                    "tdpbsud tmm2, tmm4, tmm7",
                     "tdpbsud tmm3, tmm5, tmm7"
-                ],
-                [
-                    "tilestored [{s} + {row}], tmm0",
-                    "tilestored [{s} + {row} + 1024], tmm1",
-                    "tilestored [{s} + {row} + 2048], tmm2",
-                    "tilestored [{s} + {row} + 3072], tmm3"
                 ]
             ),
-            (2, 1) => pass!(
-                [
-                    "tileloadd tmm4, [{w} + {row}]",
-                    "tileloadd tmm6, [{x} + {row}]",
-                    "tdpbsud tmm0, tmm4, tmm6",
-                    "tileloadd tmm5, [{w} + {row} + 1024]",
-                    "tdpbsud tmm1, tmm5, tmm6"
-                ],
-                [
-                    "tilestored [{s} + {row}], tmm0",
-                    "tilestored [{s} + {row} + 1024], tmm1"
-                ]
-            ),
-            _ => unreachable!("passes of two or three streams"),
+            _ => unreachable!("passes of two or three streams and at most three planes"),
         }
     }
 }
