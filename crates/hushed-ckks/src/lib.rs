@@ -4,14 +4,19 @@
 #![forbid(unsafe_code)]
 
 pub mod ciphertext;
+pub mod codec;
 pub mod counters;
 pub mod encoding;
 pub mod encrypt;
 mod error;
 pub mod evaluator;
 mod flood;
-pub mod keys;
+#[cfg(any(test, feature = "insecure-test-parameters"))]
+pub mod fuzz;
 pub mod gemm;
+pub mod keys;
+#[cfg(test)]
+mod known_answers;
 pub mod lintrans;
 pub mod noise;
 pub mod params;

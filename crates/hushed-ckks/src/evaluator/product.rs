@@ -6,7 +6,7 @@
 //! the two divisions are saved.
 
 use hushed_math::{Eval, RnsPoly};
-use hushed_rlwe::hybrid::{SwitchKey, decompose, inner_product};
+use hushed_rlwe::hybrid::{SwitchKey, switch_add, switch_add_rescale};
 use num_complex::Complex64;
 use rayon::prelude::*;
 
@@ -223,17 +223,9 @@ impl Evaluator {
     /// [`CkksError::NoKeys`], [`CkksError::Rlwe`] if no relinearisation key is long enough, [`CkksError::OtherParameters`].
     pub fn relinearize(&self, tensor: &Tensor) -> Result<Ciphertext, CkksError> {
         let (key, limbs) = self.relin_key(tensor, "relinearize")?;
-        let rlwe = self.params.rlwe();
-        let digits = decompose(rlwe, key.gadget(), &tensor.d[2])?;
-        let (mut b, mut a) = inner_product(&digits, key)?.mod_down(rlwe)?;
+        let [d0, d1, d2] = &tensor.d;
+        let (b, a) = switch_add([d0, d1], d2, key)?;
         self.count_switch(key, limbs);
-        let [d0, d1, _] = &tensor.d;
-        each(&mut b, |j, plan, limb| {
-            plan.pointwise().add_assign(limb, d0.limb(j));
-        });
-        each(&mut a, |j, plan, limb| {
-            plan.pointwise().add_assign(limb, d1.limb(j));
-        });
         let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, false);
         Ok(Ciphertext::from_parts(b, a, tensor.scale)?.with_noise(noise))
     }
@@ -245,23 +237,8 @@ impl Evaluator {
     pub fn relinearize_rescale(&self, tensor: &Tensor) -> Result<Ciphertext, CkksError> {
         let (key, limbs) = self.relin_key(tensor, "relinearize_rescale")?;
         let q = self.last_prime(limbs, "relinearize_rescale")?;
-        let rlwe = self.params.rlwe();
-        let digits = decompose(rlwe, key.gadget(), &tensor.d[2])?;
-        let mut sum = inner_product(&digits, key)?;
-        let p = rlwe.literal().p.iter().take(key.gadget().special());
-        let p: Vec<u64> = p.copied().collect();
-        let [d0, d1, _] = &tensor.d;
-        for (sum, d) in [(&mut sum.b, d0), (&mut sum.a, d1)] {
-            // P·d vanishes under the special primes.
-            each(sum, |id, plan, limb| {
-                if id < limbs {
-                    let m = plan.modulus();
-                    let p = p.iter().fold(1, |all, &p| m.mul(all, m.reduce(p)));
-                    plan.pointwise().mul_scalar_add_assign(limb, d.limb(id), p);
-                }
-            });
-        }
-        let (b, a) = sum.mod_down_rescale(rlwe)?;
+        let [d0, d1, d2] = &tensor.d;
+        let (b, a) = switch_add_rescale([d0, d1], d2, key)?;
         self.count_switch(key, limbs);
         self.counters.rescale.one();
         let noise = self.switched(tensor.noise, key.gadget(), limbs, tensor.scale, true);

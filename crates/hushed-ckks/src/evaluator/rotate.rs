@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::{Eval, RnsPoly};
-use hushed_rlwe::hybrid::{Decomposed, Gadget, SwitchKey, automorphism, decompose, inner_product};
+use hushed_rlwe::hybrid::{
+    Decomposed, Gadget, SwitchKey, automorphism, automorphisms, decompose, inner_product,
+};
 
 use super::Evaluator;
 use super::limbs::each;
@@ -75,7 +77,8 @@ impl Evaluator {
         self.turn_hoisted(hoisted, element, "conjugate_hoisted")
     }
 
-    /// Rotations by each of `steps`, from one decomposition.
+    /// Rotations by each of `steps`, from one decomposition and in one pass over the primes: the fastest form where the
+    /// rotations are known together.
     ///
     /// # Errors
     /// As [`Evaluator::rotate`].
@@ -84,11 +87,50 @@ impl Evaluator {
         ct: &Ciphertext,
         steps: &[i64],
     ) -> Result<Vec<Ciphertext>, CkksError> {
-        let hoisted = self.hoist(ct)?;
-        steps
-            .iter()
-            .map(|&k| self.rotate_hoisted(&hoisted, k))
-            .collect()
+        let operation = "rotate_many";
+        self.check(ct, operation)?;
+        let (keys, limbs) = (self.keys(operation)?, ct.limbs());
+        let mut out: Vec<Option<Ciphertext>> = vec![None; steps.len()];
+        // Positions and keys by gadget: each has digits of its own.
+        let mut groups: Vec<(Vec<usize>, Vec<&SwitchKey>)> = Vec::new();
+        for ((position, &steps), place) in steps.iter().enumerate().zip(&mut out) {
+            let element = self.params.rotation_element(steps);
+            if element == 1 {
+                *place = Some(ct.clone());
+                continue;
+            }
+            let key = keys.galois(element, limbs)?;
+            let same = |(_, keys): &&mut (_, Vec<&SwitchKey>)| {
+                keys.first().is_some_and(|k| k.gadget() == key.gadget())
+            };
+            match groups.iter_mut().find(same) {
+                Some((positions, keys)) => {
+                    positions.push(position);
+                    keys.push(key);
+                }
+                None => groups.push((vec![position], vec![key])),
+            }
+        }
+        for (positions, keys) in groups {
+            let parts = automorphisms(&ct.b, &ct.a, &keys)?;
+            if let Some(key) = keys.first() {
+                let gadget = key.gadget();
+                let primes = limbs + gadget.special();
+                self.counters.mod_up.one();
+                self.counters.key_switch.many(keys.len());
+                self.counters.rotation.many(keys.len());
+                self.counters.mod_down.many(2 * keys.len());
+                let up = gadget.digits_for(limbs).len() * primes;
+                self.counters.ntt.many(up + 2 * keys.len() * primes);
+            }
+            for ((position, key), (b, a)) in positions.into_iter().zip(keys).zip(parts) {
+                if let Some(place) = out.get_mut(position) {
+                    *place = Some(self.turned(ct, b, a, key)?);
+                }
+            }
+        }
+        // Every place has been filled.
+        Ok(out.into_iter().flatten().collect())
     }
 
     fn automorphism(

@@ -275,8 +275,12 @@ fn rotations_and_conjugation() {
     assert!(one.b() == e.conjugate(&ct).unwrap().b());
     let counts = e.counters().snapshot().since(&before);
     assert_eq!((counts.rotation, counts.mod_up), (12, 7));
-    let many = e.rotate_many(&ct, &ROTATIONS).unwrap();
-    assert!(many[2].b() == e.rotate(&ct, 3).unwrap().b());
+    let many = e.rotate_many(&ct, &[ROTATIONS, [0; 5]].concat()).unwrap();
+    for (one, steps) in many.iter().zip(ROTATIONS) {
+        let other = e.rotate(&ct, steps).unwrap();
+        assert!(one.b() == other.b() && one.a() == other.a(), "{steps}");
+    }
+    assert!(many.len() == 10 && many[9].b() == ct.b());
 }
 
 #[test]

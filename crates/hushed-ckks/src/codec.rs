@@ -1,0 +1,254 @@
+//! Bytes of ciphertexts: lists of one length, with the scale of each.
+//!
+//! The header is that of every artefact ([`hushed_rlwe::codec`]); the payload is, ciphertext by ciphertext:
+//!
+//! | bytes | whole | seeded |
+//! |---|---|---|
+//! | 8 | scale, an f64 | scale, an f64 |
+//! | 16 | – | seed of the uniform part |
+//! | packed | b | b |
+//! | packed | a | – |
+//!
+//! What the reader expects (parameters, primes, count) decides every size. A scale must be a positive number that leaves room in
+//! the modulus. What is known of the error does not travel: the reader states it, from the plan.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use hushed_rlwe::RlweError;
+use hushed_rlwe::codec::{
+    HEADER_BYTES, Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly,
+};
+use hushed_rlwe::error::CodecError;
+
+use crate::ciphertext::{Ciphertext, check_limbs};
+use crate::encrypt::SeededCiphertext;
+use crate::error::CkksError;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+const SCALE_BYTES: usize = 8;
+
+impl Ciphertext {
+    /// Bytes of `count` ciphertexts of `limbs` primes, with their header.
+    pub fn list_bytes(params: &CkksParams, limbs: usize, count: usize) -> usize {
+        HEADER_BYTES.saturating_add(count.saturating_mul(whole_bytes(params, limbs)))
+    }
+
+    /// Encodes ciphertexts of `limbs` primes each.
+    ///
+    /// # Errors
+    /// [`CkksError::LimbCount`] if one has other primes, [`CkksError::OtherParameters`].
+    pub fn list_to_bytes(
+        params: &CkksParams,
+        limbs: usize,
+        list: &[Self],
+    ) -> Result<Vec<u8>, CkksError> {
+        check_limbs(params, "write", limbs)?;
+        let payload = list.len().saturating_mul(whole_bytes(params, limbs));
+        let mut out = Vec::with_capacity(HEADER_BYTES.saturating_add(payload));
+        write_header(&mut out, Kind::CkksCiphertexts, params.rlwe(), payload);
+        for ct in list {
+            check_shape(params, ct.basis(), limbs, ct.limbs())?;
+            out.extend_from_slice(&ct.scale.value().to_le_bytes());
+            write_poly(&mut out, &ct.b);
+            write_poly(&mut out, &ct.a);
+        }
+        Ok(out)
+    }
+
+    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose error is `noise` by the plan.
+    ///
+    /// # Errors
+    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleTooLarge`], [`CkksError::InvalidScale`], [`CkksError::LimbCount`].
+    pub fn list_from_bytes(
+        params: &CkksParams,
+        limbs: usize,
+        count: usize,
+        noise: Noise,
+        bytes: &[u8],
+    ) -> Result<Vec<Self>, CkksError> {
+        check_limbs(params, "read", limbs)?;
+        let payload = count.saturating_mul(whole_bytes(params, limbs));
+        let mut reader = open_artefact(bytes, Kind::CkksCiphertexts, params.rlwe(), payload)?;
+        let (basis, ids) = (params.rlwe().basis(), params.rlwe().ciphertext_ids(limbs));
+        let list = (0..count)
+            .map(|_| {
+                Ok(Self {
+                    scale: read_scale(params, limbs, &mut reader)?,
+                    b: reader.poly(basis, &ids)?,
+                    a: reader.poly(basis, &ids)?,
+                    noise,
+                })
+            })
+            .collect::<Result<Vec<_>, CkksError>>()?;
+        reader.finish()?;
+        Ok(list)
+    }
+}
+
+impl SeededCiphertext {
+    /// Bytes of `count` seeded ciphertexts of `limbs` primes, with their header.
+    pub fn list_bytes(params: &CkksParams, limbs: usize, count: usize) -> usize {
+        HEADER_BYTES.saturating_add(count.saturating_mul(seeded_bytes(params, limbs)))
+    }
+
+    /// Encodes seeded ciphertexts of `limbs` primes each.
+    ///
+    /// # Errors
+    /// [`CkksError::LimbCount`] if one has other primes, [`CkksError::OtherParameters`].
+    pub fn list_to_bytes(
+        params: &CkksParams,
+        limbs: usize,
+        list: &[Self],
+    ) -> Result<Vec<u8>, CkksError> {
+        check_limbs(params, "write", limbs)?;
+        let payload = list.len().saturating_mul(seeded_bytes(params, limbs));
+        let mut out = Vec::with_capacity(HEADER_BYTES.saturating_add(payload));
+        write_header(&mut out, Kind::CkksSeeded, params.rlwe(), payload);
+        for ct in list {
+            check_shape(params, ct.inner.b.basis(), limbs, ct.limbs())?;
+            out.extend_from_slice(&ct.scale.value().to_le_bytes());
+            out.extend_from_slice(&ct.inner.seed.0);
+            write_poly(&mut out, &ct.inner.b);
+        }
+        Ok(out)
+    }
+
+    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes, with messages within `magnitude` by the plan.
+    ///
+    /// # Errors
+    /// As [`Ciphertext::list_from_bytes`].
+    pub fn list_from_bytes(
+        params: &CkksParams,
+        limbs: usize,
+        count: usize,
+        magnitude: f64,
+        bytes: &[u8],
+    ) -> Result<Vec<Self>, CkksError> {
+        check_limbs(params, "read", limbs)?;
+        let payload = count.saturating_mul(seeded_bytes(params, limbs));
+        let mut reader = open_artefact(bytes, Kind::CkksSeeded, params.rlwe(), payload)?;
+        let (basis, ids) = (params.rlwe().basis(), params.rlwe().ciphertext_ids(limbs));
+        let n = params.n();
+        let list = (0..count)
+            .map(|_| {
+                let scale = read_scale(params, limbs, &mut reader)?;
+                let seed = reader.seed()?;
+                let b = reader.poly(basis, &ids)?;
+                Ok(Self {
+                    inner: hushed_rlwe::SeededCiphertext { seed, b },
+                    scale,
+                    noise: Noise::encoded(n, scale, magnitude).encrypted(n, scale),
+                })
+            })
+            .collect::<Result<Vec<_>, CkksError>>()?;
+        reader.finish()?;
+        Ok(list)
+    }
+}
+
+fn whole_bytes(params: &CkksParams, limbs: usize) -> usize {
+    let poly = poly_bytes(params.rlwe().basis(), &params.rlwe().ciphertext_ids(limbs));
+    SCALE_BYTES.saturating_add(poly.saturating_mul(2))
+}
+
+fn seeded_bytes(params: &CkksParams, limbs: usize) -> usize {
+    let poly = poly_bytes(params.rlwe().basis(), &params.rlwe().ciphertext_ids(limbs));
+    (SCALE_BYTES + SEED_BYTES).saturating_add(poly)
+}
+
+fn check_shape(
+    params: &CkksParams,
+    basis: &std::sync::Arc<hushed_math::RnsBasis>,
+    expected: usize,
+    limbs: usize,
+) -> Result<(), CkksError> {
+    if !params.same_ring(basis) {
+        return Err(CkksError::OtherParameters { operation: "write" });
+    }
+    if limbs != expected {
+        return Err(RlweError::LimbCount {
+            given: limbs,
+            available: expected,
+        }
+        .into());
+    }
+    Ok(())
+}
+
+fn read_scale(
+    params: &CkksParams,
+    limbs: usize,
+    reader: &mut Reader<'_>,
+) -> Result<Scale, CkksError> {
+    let value: [u8; SCALE_BYTES] = reader.array().map_err(|e: CodecError| CkksError::from(e))?;
+    let scale = Scale::new(f64::from_le_bytes(value))?;
+    let modulus_bits = params.rlwe().log2_q(limbs);
+    if scale.log2() >= modulus_bits {
+        return Err(CkksError::ScaleTooLarge {
+            scale,
+            limbs,
+            modulus_bits,
+        });
+    }
+    Ok(scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Fixture;
+
+    fn fixture() -> Fixture {
+        let params = CkksParams::insecure_test(8, 2).unwrap();
+        Fixture::new(&params, &crate::keys::EvalKeyPlan::new(), 1)
+    }
+
+    #[test]
+    fn ciphertexts_come_back() {
+        let mut f = fixture();
+        let (x, y) = (f.random(), f.random());
+        let list = [f.encrypt(&x, 3), f.encrypt(&y, 3)];
+        let bytes = Ciphertext::list_to_bytes(&f.params, 3, &list).unwrap();
+        assert_eq!(bytes.len(), Ciphertext::list_bytes(&f.params, 3, 2));
+        let noise = list[0].noise();
+        let back = Ciphertext::list_from_bytes(&f.params, 3, 2, noise, &bytes).unwrap();
+        for (one, other) in list.iter().zip(&back) {
+            assert!(one.b() == other.b() && one.a() == other.a());
+            assert_eq!(one.scale(), other.scale());
+        }
+        let short = f.evaluator.drop_to(&list[0], 2).unwrap();
+        assert!(Ciphertext::list_to_bytes(&f.params, 3, &[short]).is_err());
+    }
+
+    #[test]
+    fn seeded_ciphertexts_take_half_the_bytes() {
+        let mut f = fixture();
+        let x = f.random();
+        let scale = f.params.default_scale();
+        let plain = f.encoder.encode(&x, 4, scale).unwrap();
+        let ct = f.encryptor.encrypt_seeded(&plain, &mut f.rng).unwrap();
+        let bytes = SeededCiphertext::list_to_bytes(&f.params, 4, &[ct.clone()]).unwrap();
+        assert_eq!(bytes.len(), SeededCiphertext::list_bytes(&f.params, 4, 1));
+        assert!(2 * bytes.len() < Ciphertext::list_bytes(&f.params, 4, 1) + 100);
+        let back = SeededCiphertext::list_from_bytes(&f.params, 4, 1, 1.5, &bytes).unwrap();
+        let back = back.into_iter().next().unwrap().expand();
+        let (least, _) = f.bits(&back, &x);
+        assert!(least > 24.0);
+        assert!(back.b() == ct.expand().b());
+    }
+
+    #[test]
+    fn scales_are_checked() {
+        let mut f = fixture();
+        let x = f.random();
+        let ct = f.encrypt(&x, 1);
+        let good = Ciphertext::list_to_bytes(&f.params, 1, &[ct]).unwrap();
+        for scale in [0.0, -1.0, f64::NAN, f64::INFINITY, 2f64.powi(50)] {
+            let mut bytes = good.clone();
+            bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&f64::to_le_bytes(scale));
+            let read = Ciphertext::list_from_bytes(&f.params, 1, 1, Noise::UNKNOWN, &bytes);
+            assert!(read.is_err(), "{scale}");
+        }
+    }
+}

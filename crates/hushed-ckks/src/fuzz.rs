@@ -1,0 +1,100 @@
+//! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
+//!
+//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read. The ring is minute (feature
+//! `insecure-test-parameters`), so that a round is short and lengths are easily met.
+
+use std::sync::Arc;
+
+use crate::ciphertext::Ciphertext;
+use crate::encrypt::SeededCiphertext;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+
+/// Ciphertexts in a list, and their primes.
+pub const LIST: (usize, usize) = (2, 2);
+
+/// N = 2^4. Insecure.
+///
+/// # Panics
+/// Never: the literal is a constant that tests build.
+pub fn params() -> Arc<CkksParams> {
+    CkksParams::insecure_shallow(4, 1).unwrap_or_else(|error| panic!("a constant literal: {error}"))
+}
+
+/// A list of ciphertexts as [`LIST`] says.
+///
+/// # Panics
+/// If accepted bytes are not what the list encodes to.
+pub fn ciphertexts(params: &Arc<CkksParams>, data: &[u8]) {
+    let (count, limbs) = LIST;
+    if let Ok(list) = Ciphertext::list_from_bytes(params, limbs, count, Noise::UNKNOWN, data) {
+        let again = Ciphertext::list_to_bytes(params, limbs, &list);
+        assert_eq!(again.as_deref(), Ok(data));
+    }
+}
+
+/// A list of seeded ciphertexts as [`LIST`] says.
+///
+/// # Panics
+/// If accepted bytes are not what the list encodes to.
+pub fn seeded(params: &Arc<CkksParams>, data: &[u8]) {
+    let (count, limbs) = LIST;
+    if let Ok(list) = SeededCiphertext::list_from_bytes(params, limbs, count, 1.0, data) {
+        let again = SeededCiphertext::list_to_bytes(params, limbs, &list);
+        assert_eq!(again.as_deref(), Ok(data));
+        list.into_iter().for_each(|ct| drop(ct.expand()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::EvalKeyPlan;
+    use crate::testing::Fixture;
+    use hushed_math::rng::SecretRng;
+
+    fn replay(seed: u64, good: &[u8], body: impl Fn(&[u8])) {
+        body(good);
+        let mut rng = SecretRng::insecure_from_seed(seed);
+        for _ in 0..10_000 {
+            let mut data = good.to_vec();
+            for _ in 0..=rng.next_u64() % 4 {
+                let at = rng.next_u64() as usize % data.len().max(1);
+                match rng.next_u64() % 8 {
+                    0 => data.truncate(at),
+                    1 => data.extend_from_within(at..),
+                    2 => data.drain(..at.min(8)).for_each(drop),
+                    _ => {
+                        if let Some(byte) = data.get_mut(at) {
+                            *byte = rng.next_u64() as u8;
+                        }
+                    }
+                }
+            }
+            body(&data);
+        }
+    }
+
+    #[test]
+    fn mutated_lists_are_refused_or_whole() {
+        let params = params();
+        let mut f = Fixture::new(&params, &EvalKeyPlan::new(), 1);
+        let (count, limbs) = LIST;
+        let values = vec![f.random(), f.random()];
+        let list: Vec<Ciphertext> = values.iter().map(|x| f.encrypt(x, limbs)).collect();
+        assert_eq!(list.len(), count);
+        let good = Ciphertext::list_to_bytes(&params, limbs, &list).unwrap();
+        replay(2, &good, |data| ciphertexts(&params, data));
+
+        let scale = params.default_scale();
+        let list: Vec<SeededCiphertext> = values
+            .iter()
+            .map(|x| {
+                let plain = f.encoder.encode(x, limbs, scale).unwrap();
+                f.encryptor.encrypt_seeded(&plain, &mut f.rng).unwrap()
+            })
+            .collect();
+        let good = SeededCiphertext::list_to_bytes(&params, limbs, &list).unwrap();
+        replay(3, &good, |data| seeded(&params, data));
+    }
+}
