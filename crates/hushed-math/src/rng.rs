@@ -194,6 +194,11 @@ impl PublicStream {
         let mut done = 0;
         while done < out.len() {
             if self.used == STREAM_WORDS {
+                let rest = &mut out[done..];
+                let first = self.next_block;
+                let (blocks, kept) = self.cipher.residues(self.domain, first, [q, mask], rest);
+                self.next_block += blocks;
+                done += kept;
                 self.refill();
             }
             #[cfg(target_arch = "x86_64")]

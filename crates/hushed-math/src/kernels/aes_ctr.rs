@@ -38,6 +38,25 @@ impl AesCtr {
             AesCtr::Vaes(token, keys) => vaes::keystream(*token, keys, domain, first, out),
         }
     }
+
+    /// Of each word from block `first` on the bits of `mask`, in order, those below q to the front of `out`, as long as the
+    /// words of 16 blocks have room; how many blocks were used and how many residues written. What `out` has behind them is
+    /// overwritten in part. Words never reach memory: only one kernel can do that, the other uses no block.
+    pub(crate) fn residues(
+        &self,
+        domain: u64,
+        first: u64,
+        [q, mask]: [u64; 2],
+        out: &mut [u64],
+    ) -> (u64, usize) {
+        match self {
+            AesCtr::Blocks(_) => (0, 0),
+            #[cfg(target_arch = "x86_64")]
+            AesCtr::Vaes(token, keys) => {
+                vaes::residues(*token, keys, [domain, first], [q, mask], out)
+            }
+        }
+    }
 }
 
 fn blocks(cipher: &Aes128, domain: u64, first: u64, out: &mut [u64]) {
@@ -109,17 +128,78 @@ mod vaes {
         keys
     }
 
+    /// Residues below q from whole groups of 16 blocks.
+    pub(super) fn residues(
+        _: HaveVaes,
+        keys: &[[u8; 16]; 11],
+        counter: [u64; 2],
+        [q, mask]: [u64; 2],
+        out: &mut [u64],
+    ) -> (u64, usize) {
+        // SAFETY: the token proves AVX-512 F, BW and VAES.
+        unsafe { accept(keys, counter, [q, mask], out) }
+    }
+
     #[target_feature(enable = "avx512f,avx512bw,vaes,aes")]
-    fn fill(keys: &[[u8; 16]; 11], domain: u64, first: u64, out: &mut [u64]) {
+    fn wide(keys: &[[u8; 16]; 11]) -> [__m512i; 11] {
         let mut round = [_mm512_setzero_si512(); 11];
         for (wide, key) in round.iter_mut().zip(keys) {
             // SAFETY: unaligned load of one 16-byte round key.
             *wide = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(key.as_ptr().cast()) });
         }
-        let step = _mm512_set_epi64(4, 0, 4, 0, 4, 0, 4, 0);
+        round
+    }
+
+    /// Blocks `first` to `first` + 3 of a domain.
+    #[target_feature(enable = "avx512f")]
+    fn counters(domain: u64, first: u64) -> __m512i {
         let d = domain as i64;
         let at = |i: u64| first.wrapping_add(i) as i64;
-        let mut counter = _mm512_set_epi64(at(3), d, at(2), d, at(1), d, at(0), d);
+        _mm512_set_epi64(at(3), d, at(2), d, at(1), d, at(0), d)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,vaes,aes")]
+    fn accept(
+        keys: &[[u8; 16]; 11],
+        [domain, first]: [u64; 2],
+        [q, mask]: [u64; 2],
+        out: &mut [u64],
+    ) -> (u64, usize) {
+        let round = wide(keys);
+        let step = _mm512_set_epi64(4, 0, 4, 0, 4, 0, 4, 0);
+        let mut counter = counters(domain, first);
+        let (q, mask) = (_mm512_set1_epi64(q as i64), _mm512_set1_epi64(mask as i64));
+        let (mut used, mut kept) = (0, 0);
+        while kept + 32 <= out.len() {
+            let mut state = [counter; 4];
+            for s in state.iter_mut() {
+                *s = _mm512_xor_si512(counter, round[0]);
+                counter = _mm512_add_epi64(counter, step);
+            }
+            for key in &round[1..10] {
+                for s in state.iter_mut() {
+                    *s = _mm512_aesenc_epi128(*s, *key);
+                }
+            }
+            for s in state {
+                let candidates = _mm512_and_si512(_mm512_aesenclast_epi128(s, round[10]), mask);
+                let below = _mm512_cmplt_epu64_mask(candidates, q);
+                let accepted = _mm512_maskz_compress_epi64(below, candidates);
+                // SAFETY: eight words, as of the 32 at least eight are left for each of the four registers. A whole store costs
+                // less than a compressing one.
+                unsafe { _mm512_storeu_si512(out.as_mut_ptr().add(kept).cast(), accepted) };
+                kept += below.count_ones() as usize;
+            }
+            used += 16;
+        }
+        (used, kept)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,vaes,aes")]
+    fn fill(keys: &[[u8; 16]; 11], domain: u64, first: u64, out: &mut [u64]) {
+        let round = wide(keys);
+        let step = _mm512_set_epi64(4, 0, 4, 0, 4, 0, 4, 0);
+        let mut counter = counters(domain, first);
         let mut chunks = out.chunks_exact_mut(32);
         for chunk in &mut chunks {
             // Four registers in flight hide the latency of the rounds.
