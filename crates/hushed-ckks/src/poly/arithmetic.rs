@@ -113,6 +113,13 @@ pub trait Arithmetic {
     /// # Errors
     /// If `factor` is not positive and finite.
     fn read_as(&self, x: Self::Value, factor: f64) -> Result<Self::Value, Self::Error>;
+
+    /// The same vector, of which the caller knows that no slot is larger than `bound`: for estimates of its error, which otherwise
+    /// multiply bounds.
+    fn within(&self, x: Self::Value, bound: f64) -> Self::Value {
+        let _ = bound;
+        x
+    }
 }
 
 /// Why a polynomial or an iteration was refused.

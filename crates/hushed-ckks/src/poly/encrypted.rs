@@ -69,6 +69,11 @@ impl Arithmetic for Evaluator {
     fn read_as(&self, x: Ciphertext, factor: f64) -> Result<Ciphertext, CkksError> {
         x.read_as(factor)
     }
+
+    fn within(&self, x: Ciphertext, bound: f64) -> Ciphertext {
+        let noise = x.noise().within(bound);
+        x.with_noise(noise)
+    }
 }
 
 #[cfg(test)]

@@ -101,7 +101,13 @@ fn polynomials_of_full_random_slots() {
         assert!(y.scale().matches(target));
         assert_eq!(y.limbs(), limbs - p.depth());
         let (least, mean) = real_bits(&f, &y, x.iter().map(|&x| p.eval(x)));
-        println!("degree {}: least {least:.1}, mean {mean:.1}", p.degree());
+        let predicted = y.noise().min_bits(f.params.slots()).unwrap();
+        println!(
+            "degree {}: least {least:.1}, mean {mean:.1}, predicted {predicted:.1}",
+            p.degree()
+        );
+        // On the safe side, and not by more than a few bits.
+        assert!(predicted < least + 1.0 && predicted > least - 8.0);
         assert!(least > floor, "degree {}: {least:.1} {mean:.1}", p.degree());
     }
 }

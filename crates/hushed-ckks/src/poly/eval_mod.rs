@@ -258,7 +258,7 @@ fn double_angle<A: Arithmetic>(ar: &A, c: &A::Value) -> Result<A::Value, A::Erro
     let mut sum = ar.sum(ar.limbs(c), weight.scale(product)?)?;
     ar.add_product(&mut sum, c, c, weight)?;
     let square = ar.finish(sum)?;
-    ar.add_constant(square, -1.0)
+    Ok(ar.within(ar.add_constant(square, -1.0)?, 1.0))
 }
 
 fn check(literal: &EvalModLiteral) -> Result<(), PolyError> {

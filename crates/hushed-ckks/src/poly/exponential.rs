@@ -95,7 +95,13 @@ impl ExpByLimit {
         let first = before_squarings(&ladder, 1, self.squarings, target)?;
         let power = (1u64 << self.squarings) as f64;
         let y = multiple(ar, x, 1.0 / power, first)?;
-        squarings(ar, ar.add_constant(y, 1.0)?, self.squarings)
+        squarings(ar, ar.add_constant(y, 1.0)?, self.squarings, self.bound())
+    }
+
+    /// Greatest |1 + x/2^r|.
+    fn bound(&self) -> f64 {
+        let power = (1u64 << self.squarings) as f64;
+        (1.0 + self.low / power).abs().max(1.0 + self.high / power)
     }
 
     /// The scale at which [`ExpByLimit::evaluate_folded`] takes x/2^r over `limbs` primes.
@@ -127,7 +133,8 @@ impl ExpByLimit {
         if !left.matches(right) {
             return Err(PolyError::ScaleMismatch { left, right }.into());
         }
-        squarings(ar, ar.add_constant(x.clone(), 1.0)?, self.squarings)
+        let y = ar.add_constant(x.clone(), 1.0)?;
+        squarings(ar, y, self.squarings, self.bound())
     }
 }
 
@@ -214,7 +221,9 @@ impl ExpBySquarings {
         let ladder = Ladder::new(ar, ar.limbs(x), self.levels())?;
         let first = before_squarings(&ladder, self.polynomial.depth(), self.squarings, target)?;
         let y = evaluate(ar, x, &self.polynomial, first)?;
-        squarings(ar, y, self.squarings)
+        // The polynomial errs by far less than a thousandth.
+        let bound = 1.001 * (self.high / (1u64 << self.squarings) as f64).exp();
+        squarings(ar, y, self.squarings, bound)
     }
 }
 
@@ -241,12 +250,21 @@ fn before_squarings(
     scale((0..count).rev().fold(target.value(), back))
 }
 
-fn squarings<A: Arithmetic>(ar: &A, y: A::Value, count: usize) -> Result<A::Value, A::Error> {
-    (0..count).try_fold(y, |y, _| {
+/// y^(2^count) for |y| ≤ `bound`.
+fn squarings<A: Arithmetic>(
+    ar: &A,
+    y: A::Value,
+    count: usize,
+    mut bound: f64,
+) -> Result<A::Value, A::Error> {
+    let mut y = ar.within(y, bound);
+    for _ in 0..count {
         let mut sum = ar.sum(ar.limbs(&y), ar.scale(&y).times(ar.scale(&y)))?;
         ar.add_product(&mut sum, &y, &y, Weight::ONE)?;
-        ar.finish(sum)
-    })
+        bound *= bound;
+        y = ar.within(ar.finish(sum)?, bound);
+    }
+    Ok(y)
 }
 
 #[cfg(test)]

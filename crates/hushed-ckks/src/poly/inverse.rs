@@ -161,7 +161,8 @@ impl Inverse {
             let mut sum = ar.sum(ladder.limbs(i), weight.scale(product)?)?;
             ar.add_product(&mut sum, &w[i], &y, *weight)?;
             ar.add_multiple(&mut sum, &y, 2.0 * self.relaxations[i])?;
-            y = ar.finish(sum)?;
+            // y = w/x, and w ≤ 1.
+            y = ar.within(ar.finish(sum)?, 1.0 / self.low);
         }
         ar.read_as(y, self.centre)
     }
@@ -183,7 +184,7 @@ fn logistic<A: Arithmetic>(
     let mut sum = ar.sum(ladder.limbs(depth), wide)?;
     ar.add_product(&mut sum, w, w, weight)?;
     ar.add_multiple(&mut sum, w, 2.0 * k)?;
-    ar.finish(sum)
+    Ok(ar.within(ar.finish(sum)?, 1.0))
 }
 
 /// 1/√x on [low, high]: a best polynomial in relative error, then relaxed Newton steps.
@@ -306,7 +307,9 @@ impl InverseSqrt {
         }
         let mut y = evaluate(ar, x, &self.seed, scale(now)?)?;
         for (kappa, weight) in self.relaxations.iter().zip(weights.iter().rev()) {
-            y = newton_step(ar, x, &y, *kappa, *weight)?;
+            // y = √(w/x), and w ≤ 1.
+            let next = newton_step(ar, x, &y, *kappa, *weight)?;
+            y = ar.within(next, 1.0 / self.low.sqrt());
         }
         ar.read_as(y, self.centre)
     }

@@ -114,7 +114,8 @@ pub fn to_unit_interval<A: Arithmetic>(
     let ladder = Ladder::new(ar, ar.limbs(x), 2)?;
     let wanted = scale(2.0 * ladder.divisor(1))?;
     let t = multiple(ar, x, 2.0 / (high - low), wanted)?;
-    ar.add_constant(t, -(low + high) / (high - low))
+    let t = ar.add_constant(t, -(low + high) / (high - low))?;
+    Ok(ar.within(t, 1.0))
 }
 
 /// `factor`·x at the scale `target`, one level below x.
@@ -163,8 +164,11 @@ impl<A: Arithmetic> Powers<'_, A> {
             ar.add_multiple(&mut sum, self.get(difference), -1.0)?;
         }
         let mut power = ar.finish(sum)?;
-        if self.chebyshev && difference == 0 {
-            power = ar.add_constant(power, -1.0)?;
+        if self.chebyshev {
+            if difference == 0 {
+                power = ar.add_constant(power, -1.0)?;
+            }
+            power = ar.within(power, 1.0);
         }
         self.values.insert(k, power);
         Ok(())
@@ -189,11 +193,15 @@ impl<A: Arithmetic> Evaluation<'_, A> {
         let wide = scale(target.value() * ladder.divisor(depth - 1))?;
         let mut sum = ar.sum(ladder.limbs(depth - 1), wide)?;
         let constant = self.accumulate(&mut sum, coeffs.to_vec(), parity, depth - 1, wide)?;
-        let value = ar.finish(sum)?;
-        if parity == Parity::Odd {
-            return Ok(value);
+        let mut value = ar.finish(sum)?;
+        if parity != Parity::Odd {
+            value = ar.add_constant(value, constant)?;
         }
-        ar.add_constant(value, constant)
+        if self.powers.chebyshev {
+            // |T_k| ≤ 1.
+            value = ar.within(value, coeffs.iter().map(|c| c.abs()).sum());
+        }
+        Ok(value)
     }
 
     /// Adds p without its constant term to a sum at scale `wide` of operands at depth `available`; returns that term.
