@@ -1,0 +1,90 @@
+//! Milliseconds of the evaluator's primitives on one thread: `cargo bench -p hushed-ckks --bench evaluator [LIMBS …]`.
+//!
+//! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes unless told otherwise; `THREADS` for more threads. Prints the
+//! least of many rounds: what the code takes when nothing else runs. A report, not a test: it asserts nothing about time.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
+use hushed_math::cpu::Cpu;
+use hushed_math::rng::SecretRng;
+
+const OK: &str = "operations that fit";
+const STEPS: [i64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+fn main() {
+    println!("kernel {}", Cpu::get().kernel_name());
+    let given = std::env::var("THREADS").ok();
+    let threads = given.and_then(|t| t.parse().ok()).unwrap_or(1);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    pool.build().expect("threads").install(run);
+}
+
+fn run() {
+    let params = CkksParams::n16_boot().expect(OK);
+    let given: Vec<usize> = std::env::args().filter_map(|a| a.parse().ok()).collect();
+    let lengths = if given.is_empty() {
+        vec![3, 7, 14, 25]
+    } else {
+        given
+    };
+    let mut rng = SecretRng::from_os("benchmark");
+    let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+    let mut plan = EvalKeyPlan::new();
+    for &limbs in &lengths {
+        plan.merge(&params.key_plan(limbs, true, &STEPS, false).expect(OK));
+    }
+    let keys = EvalKeys::generate(&key, &plan, &mut rng).expect(OK);
+    let evaluator = Evaluator::new(&params, Arc::new(keys)).expect(OK);
+    let encoder = Arc::new(Encoder::new(&params));
+    let encryptor = Encryptor::new(&params, &key).expect(OK);
+    let decryptor = Decryptor::new(&encoder, &key).expect(OK);
+    let values: Vec<Complex64> = (0..params.slots())
+        .map(|j| Complex64::new((j as f64).sin(), (j as f64).cos()))
+        .collect();
+    let scale = params.default_scale();
+    for limbs in lengths {
+        let plain = encoder.encode(&values, limbs, scale).expect(OK);
+        let ct = encryptor.encrypt(&plain, &mut rng).expect(OK);
+        let c = Complex64::new(0.3, 0.4);
+        println!("{limbs} primes");
+        let row = |name: &str, f: &dyn Fn()| println!("  {name:<24} {:8.3} ms", least(f));
+        row("add", &|| drop(black_box(evaluator.add(&ct, &ct))));
+        row("mul_plain", &|| {
+            drop(black_box(evaluator.mul_plain(&ct, &plain)))
+        });
+        row("mul_scalar", &|| {
+            drop(black_box(evaluator.mul_scalar(&ct, c, scale)))
+        });
+        row("rescale", &|| drop(black_box(evaluator.rescale(&ct))));
+        row("tensor", &|| drop(black_box(evaluator.tensor(&ct, &ct))));
+        row("mul", &|| drop(black_box(evaluator.mul(&ct, &ct))));
+        row("mul_rescale", &|| {
+            drop(black_box(evaluator.mul_rescale(&ct, &ct)))
+        });
+        row("rotate", &|| drop(black_box(evaluator.rotate(&ct, 1))));
+        row("8 rotations, hoisted", &|| {
+            drop(black_box(evaluator.rotate_many(&ct, &STEPS)));
+        });
+        row("encode", &|| {
+            drop(black_box(encoder.encode(&values, limbs, scale)))
+        });
+        row("integers", &|| {
+            drop(black_box(encoder.integers(&values, scale)))
+        });
+        row("decrypt", &|| drop(black_box(decryptor.decrypt(&ct))));
+    }
+}
+
+/// The shortest of ten rounds, in milliseconds.
+fn least(f: &dyn Fn()) -> f64 {
+    let round = |_| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64()
+    };
+    1e3 * (0..10).map(round).fold(f64::INFINITY, f64::min)
+}
