@@ -3,6 +3,7 @@
 //! In: vectors, ciphertexts. Out: ciphertexts with a level and a scale. Never: matrices of a model, packings, files, sockets.
 #![forbid(unsafe_code)]
 
+pub mod bootstrap;
 pub mod ciphertext;
 pub mod codec;
 pub mod counters;

@@ -169,10 +169,13 @@ impl Bootstrapper {
         let halves = self.refresh(evaluator, cts)?;
         halves
             .into_iter()
-            .map(|[real, imaginary]| {
+            .zip(cts)
+            .map(|([real, mut imaginary], ct)| {
                 let mut out = real;
-                evaluator.add_assign(&mut out, &evaluator.mul_i(&imaginary)?)?;
-                Ok(out)
+                evaluator.mul_i_assign(&mut imaginary)?;
+                evaluator.add_assign(&mut out, &imaginary)?;
+                // The modulus is bounded as it was, not by the sum of the parts' bounds.
+                Ok(out.with_noise(self.noise(ct)))
             })
             .collect()
     }
@@ -250,8 +253,21 @@ impl Bootstrapper {
         done.collect()
     }
 
-    /// EvalMod, and back to the message of `ct`: x = m·Δ/q_0 comes out as x·ratio.
-    fn reduce(
+    /// Step 1.
+    pub fn slots_to_coeffs(&self) -> &SlotsToCoeffs {
+        &self.slots_to_coeffs
+    }
+
+    /// Steps 3 and 4.
+    pub fn coeffs_to_slots(&self) -> &CoeffsToSlots {
+        &self.coeffs_to_slots
+    }
+
+    /// Step 5, on one of the parts that CoeffsToSlots returned for `ct`: the message of `ct` in that part.
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap`].
+    pub fn reduce(
         &self,
         evaluator: &Evaluator,
         x: &Ciphertext,
@@ -259,6 +275,7 @@ impl Bootstrapper {
     ) -> Result<Ciphertext, CkksError> {
         let factor = self.factor(ct.scale());
         let target = Scale::new(self.output_scale.value() * factor)?;
+        // x = m·Δ/q_0 comes out as x·ratio.
         let value = self.eval_mod.evaluate(evaluator, x, target)?;
         let message = value.read_as(factor)?;
         Ok(message.with_noise(self.noise(ct)))
