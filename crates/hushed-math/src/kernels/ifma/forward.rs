@@ -10,7 +10,7 @@
 //! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]), three
 //! more for the second factor in the layers of strides 4, 2 and 1.
 
-use super::tables::{CACHED, CONSTANTS, Tables};
+use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
@@ -38,7 +38,7 @@ pub(super) unsafe fn transform<const ROOM: u8>(
         while size > CACHED {
             for k in 0..count {
                 let index = blocks + first + k;
-                pass::<ROOM>(&lanes, a.add(k * size), size, pairs, index);
+                pass::<ROOM, AHEAD>(&lanes, a.add(k * size), size, pairs, index);
             }
             size /= 4;
             (blocks, first, count) = (4 * blocks, 4 * first, 4 * count);
@@ -49,7 +49,7 @@ pub(super) unsafe fn transform<const ROOM: u8>(
             while inner_size > group {
                 for i in 0..inner {
                     let index = (blocks + first + k) * inner + i;
-                    pass::<ROOM>(&lanes, block.add(i * inner_size), inner_size, pairs, index);
+                    pass::<ROOM, 0>(&lanes, block.add(i * inner_size), inner_size, pairs, index);
                 }
                 inner_size /= 4;
                 inner *= 4;
@@ -75,7 +75,7 @@ pub(super) unsafe fn transform<const ROOM: u8>(
 /// As [`transform`]; `block` has `size` words, `pairs` the pairs up to 2·index + 1.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn pass<const ROOM: u8>(
+unsafe fn pass<const ROOM: u8, const AHEAD: usize>(
     l: &Lanes,
     block: *mut u64,
     size: usize,
@@ -90,6 +90,9 @@ unsafe fn pass<const ROOM: u8>(
         let high = load_factor(pairs.add(4 * index + 2));
         for j in (0..quarter).step_by(8) {
             let at = [0, 1, 2, 3].map(|i| block.add(i * quarter + j));
+            if AHEAD > 0 {
+                at.map(|at| _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast()));
+            }
             let (x0, x2) = butterfly::<ROOM, 0>(l, load(at[0]), load(at[2]), outer);
             let (x1, x3) = butterfly::<ROOM, 0>(l, load(at[1]), load(at[3]), outer);
             let (x0, x1) = butterfly::<ROOM, 1>(l, x0, x1, low);

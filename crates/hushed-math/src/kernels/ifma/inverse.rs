@@ -5,7 +5,7 @@
 //! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. A difference is
 //! x − y + (the bound of y), below 4q or 8q.
 
-use super::tables::{CACHED, CONSTANTS, Tables};
+use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
@@ -42,6 +42,9 @@ pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
             let records = records.add(k * cached / group * length);
             for g in 0..cached / group {
                 let (block, record) = (block.add(group * g), records.add(length * g));
+                for line in (0..group).step_by(8) {
+                    _mm_prefetch::<_MM_HINT_T0>(block.wrapping_add(AHEAD + line).cast());
+                }
                 if tables.tail == 6 {
                     tail64::<ROOM>(&lanes, block, record, constants);
                 } else {

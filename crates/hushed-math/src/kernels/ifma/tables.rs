@@ -37,6 +37,10 @@ pub(crate) const MIN_N: usize = 128;
 /// Largest block, in words, that is transformed to the end before the next is touched: 32 KiB, within any L1 cache.
 pub(super) const CACHED: usize = 4096;
 
+/// Words that the first pass over a polynomial asks for in advance: the processor finds streams anew on every page of memory,
+/// and too late.
+pub(super) const AHEAD: usize = 384;
+
 /// Twiddles, one direction.
 pub(super) struct Direction {
     /// Pairs (w, w') for block k of the layer with 2^l blocks at pair 2^l + k, for the layers above the tail.
