@@ -51,6 +51,8 @@ pub enum BenchError {
     #[error(transparent)]
     Ckks(#[from] CkksError),
     #[error(transparent)]
+    Gemm(#[from] hushed_ckks::gemm::GemmError),
+    #[error(transparent)]
     CkksParams(#[from] CkksParamsError),
     #[error("{threads} threads could not be started")]
     NoThreads { threads: usize },
@@ -185,6 +187,16 @@ pub const SUITES: &[Suite] = &[
         name: "lintrans",
         about: "CKKS: a matrix of 768 × 768 times the slots",
         kind: Kind::Local(ckks::transforms),
+    },
+    Suite {
+        name: "gemm",
+        about: "CKKS: 768 × 768 weights times 768 ciphertexts",
+        kind: Kind::Local(ckks::gemm),
+    },
+    Suite {
+        name: "bootstrap",
+        about: "CKKS: whole bootstraps, all slots random",
+        kind: Kind::Local(ckks::bootstrap),
     },
 ];
 

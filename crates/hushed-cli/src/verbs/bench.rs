@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
 
-    /// Threads of a measurement in one process (ckks, lintrans, bootstrap)
+    /// Threads of a measurement in one process (ckks, lintrans, gemm, bootstrap)
     #[arg(long, default_value_t = 1, env = "HUSHED_BENCH_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
 
@@ -126,6 +126,9 @@ fn describe(row: &Value) -> String {
     if let (Some(worst), Some(mean)) = (number("precision_bits_min"), number("precision_bits_mean"))
     {
         line += &format!("  bits {worst:.1} worst, {mean:.1} mean");
+    }
+    if let Some(rate) = number("products_per_second") {
+        line += &format!("  {:.1} G products/s", rate / 1e9);
     }
     if let Some(level) = number("level") {
         line += &format!("  level {level}");

@@ -1,5 +1,6 @@
 //! `hushed params`: what is a parameter set of the engine, and is it secure?
 
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::params::ParamsReport;
 use hushed_ckks::{CkksParams, PRESETS};
 use serde_json::{Value, json};
@@ -11,11 +12,15 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   hushed params
-  hushed params n16-boot-14x40
+  hushed params n16-boot-14x40 --keys
   hushed params --json")]
 pub struct Args {
     /// One set; all of them unless given
     preset: Option<String>,
+
+    /// Add the sizes of the keys of a bootstrap; takes some seconds, for its matrices are encoded
+    #[arg(long)]
+    keys: bool,
 }
 
 impl Args {
@@ -29,7 +34,11 @@ impl Args {
                 name: name.to_owned(),
                 source,
             })?;
-            let report = params.report();
+            let mut report = params.report();
+            if self.keys && params.can_bootstrap() {
+                let plan = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
+                report = report.with_keys(params.key_sizes(&plan)?);
+            }
             let text = report.to_string();
             out.result(object(&report), || text.trim_end().to_owned())?;
         }

@@ -2,6 +2,8 @@
 //!
 //! Every set is one at 128 bits; keys are drawn as they are for use. Levels are rescales left.
 
+mod bootstrap;
+mod gemm;
 mod lintrans;
 mod ops;
 
@@ -17,6 +19,8 @@ use serde_json::{Value, json};
 
 use super::{BenchError, median};
 
+pub use bootstrap::bootstrap;
+pub use gemm::gemm;
 pub use lintrans::transforms;
 pub use ops::operations;
 
