@@ -5,6 +5,7 @@
 
 mod automorphism;
 pub mod bits;
+pub mod cache;
 mod convert;
 pub mod cpu;
 mod error;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hushed_math::cache::prefetch;
 use hushed_math::rng::{PublicSeed, PublicStream, SecretRng};
 use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 use rayon::prelude::*;
@@ -185,15 +186,14 @@ impl SwitchKey {
         let (mut key_b, mut words) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for start in (0..self.params.n()).step_by(strip) {
             let range = start..start + strip;
+            let limbs = self.b[..count].iter().map(|b| b.limb(place));
+            key_b.clear();
+            key_b.extend(limbs.map(|limb| &limb[range.clone()]));
+            // This half comes from memory while the other is expanded.
+            key_b.iter().for_each(|words| prefetch(words));
             for (stream, words) in streams.iter_mut().zip(expanded.chunks_mut(strip)) {
                 stream.uniform_mod(plan.modulus(), words);
             }
-            key_b.clear();
-            key_b.extend(
-                self.b[..count]
-                    .iter()
-                    .map(|b| &b.limb(place)[range.clone()]),
-            );
             let key_a: Vec<&[u64]> = match &self.a {
                 Some(a) => {
                     let limbs = a[..count].iter().map(|a| a.limb(place));

@@ -70,7 +70,7 @@ impl Pass<'_> {
         let special = gadget.special();
         let down = params
             .tables()
-            .down(params, [limbs, special, rescaled, 1])?;
+            .down(params, [limbs, special, rescaled, raised.tile()])?;
         let work = Work {
             pass: self,
             steps,
@@ -162,43 +162,41 @@ impl Work<'_> {
             if limbs.is_empty() {
                 return;
             }
-            let digits = self.raised.digits(tile);
-            for (k, (&id, out)) in self.raised.ids(tile).iter().zip(&mut limbs).enumerate() {
-                self.finish(&digits, k, id, &rows, out);
-            }
+            self.finish(tile, &rows, &mut limbs);
         });
         let mut out = out.into_iter();
         std::iter::from_fn(|| Some((out.next()?, out.next()?))).collect()
     }
 
-    /// The results under one prime that stays.
-    fn finish(
-        &self,
-        digits: &TileDigits<'_>,
-        k: usize,
-        id: usize,
-        rows: &[Vec<&[u64]>],
-        out: &mut [&mut [u64]],
-    ) {
+    /// The results under those primes of a tile that stay: `out[k]` has two limbs a step.
+    fn finish(&self, tile: usize, rows: &[Vec<&[u64]>], out: &mut [Vec<&mut [u64]>]) {
         let basis = self.pass.params.basis();
-        let (plan, pointwise) = (basis.plan(id), basis.plan(id).pointwise());
-        let mut lifted = RnsPoly::<Eval>::scratch(basis, &[id]);
-        let lifted = lifted.limb_mut(0);
-        let mut turned = RnsPoly::<Eval>::scratch(basis, &[id]);
-        self.products(digits, k, id, out);
+        let ids = &self.raised.ids(tile)[..out.len()];
+        let digits = self.raised.digits(tile);
+        for (k, (&id, out)) in ids.iter().zip(&mut *out).enumerate() {
+            self.products(&digits, k, id, out);
+        }
+        drop(digits);
+        let mut lifted = RnsPoly::<Eval>::scratch(basis, ids);
+        let mut turned = RnsPoly::<Eval>::scratch(basis, &ids[..1]);
         let turns = self.steps.iter().flat_map(|step| [&step.turn; 2]);
-        for ((out, rows), turn) in out.iter_mut().zip(rows).zip(turns) {
-            if let Some(converter) = &self.down.lift.tiles[id] {
-                converter.combine(rows, &mut [&mut *lifted]);
+        for (part, (rows, turn)) in rows.iter().zip(turns).enumerate() {
+            let mut targets: Vec<&mut [u64]> = lifted.limbs_mut().map(|(_, limb)| limb).collect();
+            if let Some(converter) = &self.down.lift.tiles[tile] {
+                converter.combine(rows, &mut targets);
             }
-            plan.forward(lifted);
-            let inverse = self.down.inverses[id];
-            match turn {
-                None => pointwise.sub_mul_scalar_assign(out, lifted, inverse),
-                Some(turn) => {
-                    let turned = turned.limb_mut(0);
-                    pointwise.mod_down_finish(turned, out, lifted, inverse);
-                    turn.apply(turned, out);
+            for ((&id, lifted), out) in ids.iter().zip(targets).zip(&mut *out) {
+                let (plan, out) = (basis.plan(id), &mut *out[part]);
+                plan.forward(lifted);
+                let inverse = self.down.inverses[id];
+                match turn {
+                    None => plan.pointwise().sub_mul_scalar_assign(out, lifted, inverse),
+                    Some(turn) => {
+                        let turned = turned.limb_mut(0);
+                        let pointwise = plan.pointwise();
+                        pointwise.mod_down_finish(turned, out, lifted, inverse);
+                        turn.apply(turned, out);
+                    }
                 }
             }
         }

@@ -16,8 +16,12 @@ use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// Limbs that a tile may have in all digits together: about what the second-level cache of a core holds.
-const TILE_LIMBS: usize = 8;
+/// Limbs that a tile has in all digits together: eight megabytes at N = 2^16, which stay in the third-level cache, while the
+/// terms of the conversions are read once for four primes in a usual shape.
+const TILE_LIMBS: usize = 16;
+
+/// Most primes of a tile.
+const LONGEST_TILE: usize = 8;
 
 /// Words of the strips that several threads prepare.
 const STRIP: usize = 1 << 13;
@@ -30,6 +34,7 @@ pub(super) struct Raised<'a> {
     lifts: Vec<Arc<Lift>>,
     /// Of each digit the terms of its conversions.
     terms: Vec<RnsPoly<Coeff>>,
+    tile: usize,
     tiles: Vec<Vec<usize>>,
     /// Number of the first tile of special primes.
     special: usize,
@@ -57,7 +62,7 @@ impl<'a> Raised<'a> {
         }
         let special = gadget.special();
         let ranges: Vec<_> = gadget.digits_for(limbs).collect();
-        let tile = (TILE_LIMBS / ranges.len()).clamp(1, 4);
+        let tile = (TILE_LIMBS / ranges.len()).clamp(1, LONGEST_TILE);
         let lifts = ranges
             .iter()
             .map(|range| params.tables().up(params, range, [limbs, special, tile]))
@@ -83,9 +88,15 @@ impl<'a> Raised<'a> {
             ranges,
             lifts,
             terms,
+            tile,
             tiles: tiles(params, limbs, special, tile),
             special: limbs.div_ceil(tile),
         })
+    }
+
+    /// Primes of a tile, but for the last ones.
+    pub(super) fn tile(&self) -> usize {
+        self.tile
     }
 
     /// The tiles of ciphertext primes, and of special primes.

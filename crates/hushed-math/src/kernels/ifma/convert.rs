@@ -196,12 +196,21 @@ impl Converter {
         out: &mut [&mut [u64]],
         to: usize,
     ) {
-        for (target, out) in self.targets.iter().zip(out) {
-            // SAFETY: by the contract of this function.
+        let targets = self.targets.len();
+        for (number, (target, out)) in self.targets.iter().zip(out).enumerate() {
+            // SAFETY: by the contract of this function; a prefetch beyond a row is a hint like any other.
             unsafe {
                 let out = out.as_mut_ptr().add(to);
                 let mut at = 0;
                 while at + 8 * WIDTH <= strip {
+                    // The next strip, a share of it with each target: rows lie apart, and streams that begin anew on every
+                    // page are found too late by the processor.
+                    for k in (number..WIDTH).step_by(targets) {
+                        for row in rows {
+                            let next = row.wrapping_add(start + STRIP + at + 8 * k);
+                            _mm_prefetch::<_MM_HINT_T0>(next.cast_const().cast());
+                        }
+                    }
                     self.sum::<WIDTH>(target, rows, start + at, out.add(at));
                     at += 8 * WIDTH;
                 }
