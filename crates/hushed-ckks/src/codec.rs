@@ -228,7 +228,8 @@ mod tests {
         let scale = f.params.default_scale();
         let plain = f.encoder.encode(&x, 4, scale).unwrap();
         let ct = f.encryptor.encrypt_seeded(&plain, &mut f.rng).unwrap();
-        let bytes = SeededCiphertext::list_to_bytes(&f.params, 4, &[ct.clone()]).unwrap();
+        let bytes =
+            SeededCiphertext::list_to_bytes(&f.params, 4, std::slice::from_ref(&ct)).unwrap();
         assert_eq!(bytes.len(), SeededCiphertext::list_bytes(&f.params, 4, 1));
         assert!(2 * bytes.len() < Ciphertext::list_bytes(&f.params, 4, 1) + 100);
         let back = SeededCiphertext::list_from_bytes(&f.params, 4, 1, 1.5, &bytes).unwrap();

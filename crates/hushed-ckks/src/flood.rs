@@ -43,7 +43,7 @@ pub(crate) fn sample(
 
 /// Weights whose noise has at least this deviation.
 fn weights(deviation: f64) -> Option<Vec<i64>> {
-    if !(deviation < WIDEST) {
+    if deviation.is_nan() || deviation >= WIDEST {
         return None;
     }
     let reach = (deviation / LAYER).max(1.0);

@@ -80,7 +80,7 @@ mod tests {
         let params = params();
         let mut f = Fixture::new(&params, &EvalKeyPlan::new(), 1);
         let (count, limbs) = LIST;
-        let values = vec![f.random(), f.random()];
+        let values = [f.random(), f.random()];
         let list: Vec<Ciphertext> = values.iter().map(|x| f.encrypt(x, limbs)).collect();
         assert_eq!(list.len(), count);
         let good = Ciphertext::list_to_bytes(&params, limbs, &list).unwrap();

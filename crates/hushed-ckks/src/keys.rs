@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(total, plan.memory_bytes(params.rlwe()).unwrap() as u64);
         // Four digits of 36 primes of half a mebibyte.
         let relin = sizes.iter().find(|size| size.name == "relinearisation");
-        assert_eq!(relin.unwrap().memory_bytes, 4 * 36 << 19);
+        assert_eq!(relin.unwrap().memory_bytes, (4 * 36) << 19);
         let report = params.report().with_keys(sizes).to_string();
         assert!(
             report.contains("4 × rotation: 288 MiB in memory"),

@@ -103,7 +103,7 @@ impl Noise {
 
     /// Sum of messages with independent errors.
     #[must_use]
-    pub fn add(self, other: Self) -> Self {
+    pub fn sum(self, other: Self) -> Self {
         Self {
             magnitude: self.magnitude + other.magnitude,
             deviation: self.deviation.hypot(other.deviation),
@@ -112,7 +112,7 @@ impl Noise {
 
     /// Product of messages.
     #[must_use]
-    pub fn mul(self, other: Self) -> Self {
+    pub fn product(self, other: Self) -> Self {
         if !self.is_known() || !other.is_known() {
             return Self::UNKNOWN;
         }
@@ -171,12 +171,12 @@ mod tests {
     #[test]
     fn errors_add_and_multiply_as_they_should() {
         let (x, y) = (Noise::new(2.0, 3e-6), Noise::new(5.0, 4e-6));
-        let sum = x.add(y);
+        let sum = x.sum(y);
         assert!((sum.deviation() - 5e-6).abs() < 1e-18 && sum.magnitude() == 7.0);
-        let product = x.mul(y);
+        let product = x.product(y);
         let expected = 8e-6 + 15e-6;
         assert!((product.deviation() / expected - 1.0).abs() < 1e-6);
-        assert!(!x.mul(Noise::UNKNOWN).is_known() && !x.add(Noise::UNKNOWN).is_known());
+        assert!(!x.product(Noise::UNKNOWN).is_known() && !x.sum(Noise::UNKNOWN).is_known());
         assert_eq!(Noise::UNKNOWN.mean_bits(), None);
         assert_eq!(Noise::UNKNOWN.times(0.0).mean_bits(), None);
     }

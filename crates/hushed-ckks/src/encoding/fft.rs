@@ -29,7 +29,7 @@ impl SlotTransform {
             let mut power = 1;
             for _ in 0..half {
                 twiddles.push(roots[power * step]);
-                power = power * 5 & mask;
+                power = (power * 5) & mask;
             }
             half *= 2;
         }

@@ -21,7 +21,7 @@ impl Evaluator {
         left.scale.check(right.scale, "add")?;
         self.counters.add.one();
         let mut out = blank(left, limbs);
-        out.noise = left.noise.add(right.noise);
+        out.noise = left.noise.sum(right.noise);
         each_part(&mut out, |part, j, plan, out| {
             let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
             plan.pointwise().add(out, x, y);
@@ -38,7 +38,7 @@ impl Evaluator {
         acc.scale.check(other.scale, "add")?;
         self.counters.add.one();
         truncate(acc, limbs);
-        acc.noise = acc.noise.add(other.noise);
+        acc.noise = acc.noise.sum(other.noise);
         each_part(acc, |part, j, plan, acc| {
             plan.pointwise().add_assign(acc, part.of(other).limb(j));
         });
@@ -54,7 +54,7 @@ impl Evaluator {
         left.scale.check(right.scale, "sub")?;
         self.counters.add.one();
         let mut out = blank(left, limbs);
-        out.noise = left.noise.add(right.noise);
+        out.noise = left.noise.sum(right.noise);
         each_part(&mut out, |part, j, plan, out| {
             let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
             plan.pointwise().sub(out, x, y);
@@ -71,7 +71,7 @@ impl Evaluator {
         acc.scale.check(other.scale, "sub")?;
         self.counters.add.one();
         truncate(acc, limbs);
-        acc.noise = acc.noise.add(other.noise);
+        acc.noise = acc.noise.sum(other.noise);
         each_part(acc, |part, j, plan, acc| {
             plan.pointwise().sub_assign(acc, part.of(other).limb(j));
         });
@@ -119,7 +119,7 @@ impl Evaluator {
     ) -> Result<(), CkksError> {
         self.meet_plain(ct, plain, "add_plain")?;
         ct.scale.check(plain.scale, "add_plain")?;
-        ct.noise = ct.noise.add(plain.noise);
+        ct.noise = ct.noise.sum(plain.noise);
         each(&mut ct.b, |j, plan, limb| {
             plan.pointwise().add_assign(limb, plain.poly.limb(j));
         });
@@ -147,7 +147,7 @@ impl Evaluator {
     ) -> Result<(), CkksError> {
         self.meet_plain(ct, plain, "sub_plain")?;
         ct.scale.check(plain.scale, "sub_plain")?;
-        ct.noise = ct.noise.add(plain.noise);
+        ct.noise = ct.noise.sum(plain.noise);
         each(&mut ct.b, |j, plan, limb| {
             plan.pointwise().sub_assign(limb, plain.poly.limb(j));
         });
@@ -164,7 +164,7 @@ impl Evaluator {
         self.counters.pt_mul.one();
         let mut out = blank(ct, ct.limbs().min(plain.limbs()));
         out.scale = ct.scale.times(plain.scale);
-        out.noise = ct.noise.mul(plain.noise);
+        out.noise = ct.noise.product(plain.noise);
         each_part(&mut out, |part, j, plan, out| {
             plan.pointwise()
                 .mul(out, part.of(ct).limb(j), plain.poly.limb(j));
@@ -184,7 +184,7 @@ impl Evaluator {
         self.meet_plain(ct, plain, "mul_plain")?;
         self.counters.pt_mul.one();
         ct.scale = ct.scale.times(plain.scale);
-        ct.noise = ct.noise.mul(plain.noise);
+        ct.noise = ct.noise.product(plain.noise);
         each_part(ct, |_, j, plan, limb| {
             plan.pointwise().mul_assign(limb, plain.poly.limb(j));
         });
@@ -208,7 +208,7 @@ impl Evaluator {
         self.check_long(acc, ct.limbs().min(plain.limbs()), operation)?;
         self.counters.pt_mul.one();
         self.counters.add.one();
-        acc.noise = acc.noise.add(ct.noise.mul(plain.noise));
+        acc.noise = acc.noise.sum(ct.noise.product(plain.noise));
         each_part(acc, |part, j, plan, acc| {
             let (x, y) = (part.of(ct).limb(j), plain.poly.limb(j));
             plan.pointwise().mul_add_assign(acc, x, y);
@@ -311,7 +311,7 @@ impl Evaluator {
         let constant = Constant::new(value, scale)?;
         self.counters.scalar_mul.one();
         self.counters.add.one();
-        acc.noise = acc.noise.add(times_constant(ct.noise, value, scale));
+        acc.noise = acc.noise.sum(times_constant(ct.noise, value, scale));
         each_part(acc, |part, j, plan, acc| {
             let residue = constant.residue(&self.params, j);
             add_multiple(plan, acc, part.of(ct).limb(j), residue);

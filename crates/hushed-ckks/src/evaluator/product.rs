@@ -83,7 +83,7 @@ impl Evaluator {
         let mut out = Tensor {
             d: [0; 3].map(|_| RnsPoly::scratch(left.basis(), &ids)),
             scale: left.scale.times(right.scale),
-            noise: left.noise.mul(right.noise),
+            noise: left.noise.product(right.noise),
             quadratic: true,
         };
         each_limb(&mut out, |j, d| {
@@ -117,7 +117,7 @@ impl Evaluator {
         }
         self.counters.ct_mul.one();
         acc.quadratic = true;
-        acc.noise = acc.noise.add(left.noise.mul(right.noise));
+        acc.noise = acc.noise.sum(left.noise.product(right.noise));
         each_limb(acc, |j, d| {
             let plan = left.basis().plan(j);
             plan.pointwise()
@@ -167,7 +167,7 @@ impl Evaluator {
         let constant = Constant::new(value, scale)?;
         self.counters.scalar_mul.one();
         self.counters.add.one();
-        acc.noise = acc.noise.add(times_constant(ct.noise, value, scale));
+        acc.noise = acc.noise.sum(times_constant(ct.noise, value, scale));
         let [d0, d1, _] = &mut acc.d;
         for (d, from) in [(d0, &ct.b), (d1, &ct.a)] {
             each(d, |j, plan, limb| {
@@ -208,7 +208,7 @@ impl Evaluator {
         }
         self.counters.add.one();
         acc.quadratic |= other.quadratic;
-        acc.noise = acc.noise.add(other.noise);
+        acc.noise = acc.noise.sum(other.noise);
         for (acc, other) in acc.d.iter_mut().zip(&other.d) {
             each(acc, |j, plan, limb| {
                 plan.pointwise().add_assign(limb, other.limb(j));

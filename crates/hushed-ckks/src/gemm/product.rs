@@ -120,7 +120,7 @@ impl ModularGemm {
         before.scale.check(shape.scale, "gemm")?;
         self.run(weights, &source, outputs)?;
         for ct in outputs {
-            ct.noise = ct.noise.add(shape.noise);
+            ct.noise = ct.noise.sum(shape.noise);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl ModularGemm {
             count: weights.rows(),
             limbs: inputs.limbs,
             scale,
-            noise: noise(weights, inputs.noise).add(Noise::new(magnitude, 0.0)),
+            noise: noise(weights, inputs.noise).sum(Noise::new(magnitude, 0.0)),
         };
         Ok((shape, Bias(constants)))
     }

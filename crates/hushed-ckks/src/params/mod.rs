@@ -261,9 +261,9 @@ impl CkksParams {
         let (mut element, mut power) = (1u64, 5u64);
         while exponent > 0 {
             if exponent & 1 == 1 {
-                element = element * power & mask;
+                element = (element * power) & mask;
             }
-            power = power * power & mask;
+            power = (power * power) & mask;
             exponent >>= 1;
         }
         element as usize
@@ -289,7 +289,7 @@ impl CkksParams {
 fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError> {
     let (stc, eval_mod, cts) = (literal.stc, literal.eval_mod, literal.cts);
     let given = [stc.count, eval_mod.count, cts.count];
-    if given.iter().any(|&c| c == 0) && given.iter().any(|&c| c > 0) {
+    if given.contains(&0) && given.iter().any(|&c| c > 0) {
         return Err(CkksParamsError::PartialBootstrap {
             stc: stc.count,
             eval_mod: eval_mod.count,
