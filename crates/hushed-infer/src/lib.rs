@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approx;
+pub mod memory;
 pub mod packing;
 pub mod plan;
 pub mod twopc;

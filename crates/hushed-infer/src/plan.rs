@@ -24,11 +24,12 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
+use crate::memory::{self, Memory};
 use crate::twopc::formats::{
     ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, QUERY, RAW_ANSWER, SUM_BITS,
     TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS,
 };
-use crate::twopc::{RunError, SHARE_FRAC, Terms, groups, hidden_spec};
+use crate::twopc::{RunError, SHARE_FRAC, Terms, groups, hidden_spec, maximum_cost};
 
 /// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
 const COT_NANOSECONDS: f64 = 45.0;
@@ -86,6 +87,8 @@ pub struct Plan {
     pub rounds: u64,
     /// Estimated seconds on one core a party, without the network.
     pub seconds: f64,
+    /// What the two processes hold at their peaks, in bytes: a model with measured constants, not a bound.
+    pub memory: Memory,
     /// log2 of the probability that any decryption of the batch is off by more than its last unit.
     pub failure_log2: f64,
     /// log2 of the statistical distance that masks leave: none, they are uniform over the whole ring.
@@ -118,7 +121,7 @@ impl Plan {
             ..Cost::ZERO
         };
         dry.record(Site::root("answer"), open);
-        dry.finish(tokens)
+        dry.finish(bert, tokens)
     }
 }
 
@@ -286,14 +289,18 @@ impl PlanBackend {
         Ok((Cost::ZERO, Work::default()))
     }
 
-    fn finish(self, tokens: &[usize]) -> Result<Plan, RunError> {
+    fn finish(self, bert: &Bert, tokens: &[usize]) -> Result<Plan, RunError> {
         let sum = |f: fn(&Entry) -> u64| self.steps.iter().map(f).sum::<u64>();
         let opened = sum(|e| e.opened) as f64;
         let set = FerretParams::K17;
         let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
         let cots = (self.cots[0] + self.cots[1]) as f64;
         let keys = HeContext::exchange_bytes(&self.params, HeContext::ALL_LEVELS);
+        let public_table = self.terms.public_table;
+        let rows = tokens.iter().sum();
+        let memory = memory::estimate(bert, rows, public_table, &self.steps, keys as u64);
         Ok(Plan {
+            memory,
             protocol: "2pc",
             tokens: tokens.to_vec(),
             setup_bytes_each_way: keys as u64,
@@ -361,7 +368,11 @@ fn exposures(tokens: &[usize], terms: Terms) -> Vec<Exposure> {
         "client",
         &[
             "its embedding",
-            "the model's public part: sizes, tokenizer, pooling, the approximations of this version; no weights",
+            match terms.public_table {
+                false => "the model's public part: sizes, tokenizer, pooling, the approximations of this version; no weights",
+                true => "the model's public part: sizes, tokenizer, pooling, the approximations of this version; and its table of token vectors, \
+                         whole, which the operator has made public with --public-table: no other weights",
+            },
         ],
     ));
     all.extend(list(
@@ -379,7 +390,10 @@ impl Backend for PlanBackend {
 
     fn embed(&mut self, at: Site, x: Vec<usize>, e: &Embedding) -> Result<Shape, RunError> {
         let rows = Rows::unpadded(&x);
-        let (cost, work) = self.linear_work(rows.total(), e.vocabulary, e.width, TABLE_BITS)?;
+        let (cost, work) = match self.terms.public_table {
+            true => Default::default(),
+            false => self.linear_work(rows.total(), e.vocabulary, e.width, TABLE_BITS)?,
+        };
         self.step(at, cost, work);
         Ok(Shape::new(rows, e.width, EMBEDDING))
     }
@@ -427,6 +441,11 @@ impl Backend for PlanBackend {
 
     fn pool(&mut self, at: Site, x: Shape, p: &Pool) -> Result<Shape, RunError> {
         let rows = x.rows.pooled();
+        if *p == Pool::Max {
+            let (cost, work) = self.settle(&x)?;
+            self.step(at, cost + maximum_cost(&x.rows, x.width), work);
+            return Ok(Shape::new(rows, x.width, LINEAR));
+        }
         let (mut cost, mut work) = (Cost::ZERO, Work::default());
         if self.terms.padded && *p != Pool::First {
             for group in groups(&x.rows) {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use hushed_infer::plan::Plan;
-use hushed_infer::twopc::{Input, Layers, RunError, SiteCost, Terms, TwopcBackend, embeddings};
+use hushed_infer::twopc::{
+    Input, Layers, PublicTable, RunError, SiteCost, Terms, TwopcBackend, embeddings,
+};
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::tiny_folder;
 use hushed_model::tokens::{TokenIds, TooLong};
@@ -52,6 +54,9 @@ fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<S
             embeddings(&mut b, model, Input::Lengths(lengths, terms)).unwrap()
         });
         let mut b = backend(client_session, Box::new(client_ot), Arc::default());
+        if terms.public_table {
+            b.set_table(public_table(model));
+        }
         let answer = embeddings(&mut b, &shapes, Input::Texts(texts.to_vec(), terms)).unwrap();
         assert!(server.join().unwrap().is_none());
         (answer.unwrap(), b.costs().to_vec())
@@ -96,7 +101,10 @@ fn embeddings_agree_with_the_clear_model() {
 #[test]
 fn padding_leaves_no_trace_in_the_answer() {
     let mut model = tiny_model();
-    let terms = Terms { padded: true };
+    let terms = Terms {
+        padded: true,
+        ..Terms::default()
+    };
     let ids: Vec<Vec<u32>> = tokens(&model).iter().map(|t| t.ids().to_vec()).collect();
     // The special tokens again, the text itself again, one token for ever.
     let hostile: [fn(usize, &[u32]) -> u32; 3] = [
@@ -104,7 +112,7 @@ fn padding_leaves_no_trace_in_the_answer() {
         |i, text| text[i % text.len()],
         |_, text| text[1],
     ];
-    for pool in [Pool::Mean, Pool::Last, Pool::First] {
+    for pool in [Pool::Mean, Pool::Last, Pool::First, Pool::Max] {
         model.public.pool = pool;
         model.bert.pool = pool;
         let clear = model.embed(tokens(&model)).unwrap();
@@ -141,4 +149,42 @@ fn padding_that_was_not_agreed_on_is_refused() {
         let error = embeddings(&mut b, &shapes, input).err().unwrap();
         assert!(matches!(error, RunError::WrongInput), "{error}");
     });
+}
+
+fn public_table(model: &Model) -> PublicTable {
+    let e = &model.bert.embedding;
+    let bytes = PublicTable::chunks(e)
+        .unwrap()
+        .flatten()
+        .collect::<Vec<u8>>();
+    let values = bytes.as_chunks::<4>().0.iter();
+    let values = values.map(|b| i32::from_le_bytes(*b)).collect();
+    PublicTable::new(e.vocabulary, e.width, values).unwrap()
+}
+
+#[test]
+fn every_pooling_without_padding_and_with_a_public_table() {
+    let mut model = tiny_model();
+    let texts = tokens(&model);
+    let terms = Terms {
+        public_table: true,
+        ..Terms::default()
+    };
+    for pool in [Pool::Mean, Pool::Last, Pool::First, Pool::Max] {
+        model.public.pool = pool;
+        model.bert.pool = pool;
+        let clear = model.embed(texts.clone()).unwrap();
+        let (private, costs) = run(&model, &texts, terms);
+        assert_eq!(costs[0].stats.bytes_sent + costs[0].stats.bytes_received, 0);
+        assert_planned(&model, &texts, terms, &costs);
+        assert_close(&private, &clear);
+    }
+}
+
+#[test]
+fn tables_of_another_size_or_range_are_refused() {
+    let refused = |values: Vec<i32>| PublicTable::new(2, 3, values).is_err();
+    assert!(refused(vec![0; 5]) && refused(vec![0; 7]));
+    assert!(refused(vec![0, 0, 0, 0, 0, (1 << 28) + 1]) && refused(vec![i32::MIN; 6]));
+    assert!(!refused(vec![1 << 28; 6]));
 }

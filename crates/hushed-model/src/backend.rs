@@ -261,4 +261,6 @@ pub enum Pool {
     Mean,
     /// The last row that is not padding.
     Last,
+    /// The largest of each column over the rows that are not padding.
+    Max,
 }

@@ -79,6 +79,25 @@ pub struct ServeArguments {
     )]
     pub max_texts: usize,
 
+    /// Give the table of token vectors to clients that ask for it (`embed --public-table`): every client may then have it whole
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    pub public_table: bool,
+
+    /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights transformed at the start.
+    /// Without it all are transformed in each text
+    #[arg(long, value_name = "SIZE", value_parser = size, env = "HUSHED_MAX_MEMORY")]
+    pub max_memory: Option<u64>,
+
+    /// The number of tokens of a text for which weights are transformed at the start; texts that pack alike profit too (9 to 16 for 16)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        requires = "max_memory",
+        env = "HUSHED_READY_TOKENS"
+    )]
+    pub ready_tokens: usize,
+
     /// Seconds without a sign of life after which a client counts as gone
     #[arg(long, value_name = "S", default_value_t = 60, env = "HUSHED_SILENCE")]
     pub silence: u64,
@@ -118,6 +137,9 @@ impl ServeArguments {
             max_tokens: self.max_tokens,
             max_pass_tokens: self.max_pass_tokens,
             max_texts: self.max_texts,
+            public_table: self.public_table,
+            max_memory: self.max_memory,
+            ready_tokens: self.ready_tokens,
             deadlines: Deadlines {
                 silence: Duration::from_secs(self.silence),
                 drain: Duration::from_secs(self.drain),
@@ -126,6 +148,26 @@ impl ServeArguments {
             metrics_listen: self.metrics.clone(),
         })
     }
+}
+
+/// A number of bytes: digits, then nothing or a unit of 1000 or 1024.
+fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 8] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("", 1),
+    ];
+    let whole = |(unit, factor): (&str, u64)| {
+        let number = text.strip_suffix(unit)?.trim_end();
+        number.parse::<u64>().ok()?.checked_mul(factor)
+    };
+    let found = UNITS.into_iter().find_map(whole);
+    found.ok_or_else(|| "a number of bytes such as 4GiB, 500MB or 1000000".to_owned())
 }
 
 /// `$XDG_STATE_HOME/hushed/certificate`, or below `~/.local/state`.
@@ -137,4 +179,19 @@ fn certificates() -> Option<PathBuf> {
     };
     let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
     Some(base?.join("hushed/certificate"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("4GiB"), Ok(4 << 30));
+        assert_eq!(size("500 MB"), Ok(500_000_000));
+        assert_eq!((size("0"), size("17")), (Ok(0), Ok(17)));
+        for wrong in ["", "GiB", "4G", "-1", "1.5GiB", "4 gib", "99999999999GiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 mod cache;
 mod options;
+mod table;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -150,6 +151,7 @@ pub struct Client {
     model: Model,
     bundle_hash: Digest,
     welcome: Welcome,
+    cache_dir: Option<PathBuf>,
     deadlines: Deadlines,
     texts: usize,
     setup: Cost,
@@ -176,6 +178,7 @@ impl Client {
             model: Model::shapes_only(bundle.public()),
             bundle_hash: bundle.hash(),
             welcome,
+            cache_dir: config.cache_dir.clone(),
             deadlines: config.deadlines,
             texts: 0,
             setup,
@@ -262,6 +265,9 @@ impl Client {
             });
         }
         let ids = self.tokens(texts, &options)?;
+        if options.public_table {
+            self.need_table()?;
+        }
         let progress = progress.map(|f| Arc::new(Mutex::new(f)));
         let mut first = 0;
         while let Some(left) = ids.get(first..).filter(|left| !left.is_empty()) {
@@ -363,6 +369,7 @@ impl Client {
         let request = Request::Embed {
             rows: rows.map(|r| u32::try_from(r).unwrap_or(u32::MAX)).collect(),
             padded: terms.padded,
+            public_table: terms.public_table,
         };
         session.send_vec(REQUEST, request.encode())?;
         let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;

@@ -94,6 +94,21 @@ pub enum ServeError {
         /// The agreed hash.
         agreed: Digest,
     },
+    /// The table's bytes do not have the hash that was offered.
+    #[error("the server sent another table of token vectors than {offered}, which it had offered")]
+    TableNotAsOffered {
+        /// The offered hash.
+        offered: Digest,
+    },
+    /// A table that is too large to be given away.
+    #[error(
+        "the table of token vectors has {bytes} bytes, and a public one at most {}: leave out --public-table",
+        crate::table::MAX_TABLE_BYTES
+    )]
+    TableTooLarge {
+        /// Its size.
+        bytes: usize,
+    },
     /// The bytes are not a bundle.
     #[error("this is not a bundle: {fault}; make one with `hushed bundle`")]
     BadBundle {
@@ -237,15 +252,17 @@ impl ServeError {
             Self::Model(ModelError::Folder(_) | ModelError::TokenOutOfRange { .. }) => {
                 Category::Folder
             }
-            Self::BundleTooLarge { .. } => Category::Folder,
+            Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
-            Self::Run(RunError::Protocol(_)) => Category::Network,
-            Self::Run(RunError::Unsupported { .. }) => Category::Folder,
+            Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
+            Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
             Self::Run(_) => Category::Defect,
             // The peer of a mutual handshake says no by an alert.
             Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
             Self::Net(_) | Self::Malformed { .. } => Category::Network,
-            Self::WrongConfirmation | Self::BundleNotAsOffered { .. } => Category::Network,
+            Self::WrongConfirmation
+            | Self::BundleNotAsOffered { .. }
+            | Self::TableNotAsOffered { .. } => Category::Network,
             Self::Refused(
                 Refusal::OtherVersion { .. }
                 | Refusal::OtherPlan { .. }
@@ -281,9 +298,15 @@ impl ServeError {
             Self::Certificate(_) => "certificate",
             Self::Text { .. } | Self::Model(ModelError::Text(_)) => "text-refused",
             Self::Model(_) if self.category() == Category::Folder => "model-folder",
-            Self::BundleTooLarge { .. } | Self::Run(RunError::Unsupported { .. }) => "model-folder",
-            Self::Run(RunError::Protocol(_)) | Self::Malformed { .. } => "peer-misbehaved",
-            Self::WrongConfirmation | Self::BundleNotAsOffered { .. } => "peer-misbehaved",
+            Self::BundleTooLarge { .. }
+            | Self::TableTooLarge { .. }
+            | Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => "model-folder",
+            Self::Run(RunError::Protocol(_) | RunError::WrongTable) | Self::Malformed { .. } => {
+                "peer-misbehaved"
+            }
+            Self::WrongConfirmation
+            | Self::BundleNotAsOffered { .. }
+            | Self::TableNotAsOffered { .. } => "peer-misbehaved",
             Self::TextAboveLimit { .. } => "too-long",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Refused(refusal) => refusal.name(),
@@ -330,6 +353,7 @@ impl Refusal {
             Self::TooManySessions { .. } => "too-many-sessions",
             Self::TooLong { .. } => "too-long",
             Self::PassTooLarge { .. } => "pass-too-large",
+            Self::PrivateTable => "private-table",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Stopping => "stopping",
             Self::Unknown { .. } => "refused",

@@ -14,6 +14,7 @@
 //! server → client  bundle    if wanted
 //! server → client  ready     its own confirmation
 //!        ⇄         keys and correlations, once
+//!        ⇄         the table of token vectors, where it is public and asked for
 //! client → server  request   the number of rows (tokens and padding) of each text of a pass
 //! server → client  answer    go, or a refusal
 //!        ⇄         the protocols of the pass; then the next request, until the client ends the session
@@ -38,6 +39,7 @@ pub mod logging;
 mod metrics;
 pub mod server;
 pub mod signals;
+mod table;
 pub mod token;
 pub mod wire;
 

@@ -35,6 +35,9 @@ pub const REQUEST: Kind = Kind(0x0105);
 /// [`Answer`], server to client.
 pub const ANSWER: Kind = Kind(0x0106);
 
+/// A chunk of the public table of token vectors, server to client.
+pub const TABLE: Kind = Kind(0x0107);
+
 /// Most bytes of any hello or reply, of this version or a later one.
 pub const MAX_GREETING: usize = 1024;
 /// Most bytes of an answer.
@@ -159,6 +162,8 @@ pub struct Welcome {
     pub max_pass_tokens: u32,
     /// Most texts of a session.
     pub max_texts: u32,
+    /// Hash of the table of token vectors, where the operator has made it public.
+    pub table: Option<Digest>,
 }
 
 /// The server's first message.
@@ -189,6 +194,10 @@ impl Reply {
                 for number in std::iter::once(w.bundle_bytes).chain(limits) {
                     out.extend_from_slice(&number.to_le_bytes());
                 }
+                out.push(u8::from(w.table.is_some()));
+                if let Some(table) = &w.table {
+                    out.extend_from_slice(&table.0);
+                }
             }
         }
         out
@@ -211,6 +220,11 @@ impl Reply {
                 max_tokens: u32::from_le_bytes(reader.array("limit of tokens")?),
                 max_pass_tokens: u32::from_le_bytes(reader.array("limit of tokens of a pass")?),
                 max_texts: u32::from_le_bytes(reader.array("limit of texts")?),
+                table: match reader.array("table")? {
+                    [0] => None,
+                    [1] => Some(Digest(reader.array("table")?)),
+                    _ => return Err(WireFault::Undefined { field: "table" }),
+                },
             }),
             [1] => return Err(WireFault::Version { got: version }),
             _ => return Err(WireFault::Undefined { field: "tag" }),

@@ -25,6 +25,7 @@ fn welcome() -> Welcome {
         max_tokens: 8,
         max_pass_tokens: 10,
         max_texts: 9,
+        table: Some(Digest([8; 32])),
     }
 }
 
@@ -43,6 +44,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::TooLong { limit: 5 },
         Refusal::TooManyTexts { limit: 6 },
         Refusal::PassTooLarge { limit: 7 },
+        Refusal::PrivateTable,
         Refusal::Stopping,
         Refusal::Unknown { code: 999 },
     ]
@@ -52,6 +54,7 @@ fn request(rows: &[u32], padded: bool) -> Request {
     Request::Embed {
         rows: rows.to_vec(),
         padded,
+        public_table: padded,
     }
 }
 
@@ -72,6 +75,7 @@ fn corpus() -> Vec<Vec<u8>> {
         Reply::Welcome(welcome()).encode(),
         confirm.encode(),
         Request::End.encode(),
+        Request::Table.encode(),
         request(&[16], false).encode(),
         request(&[16, 1, 128], true).encode(),
         Answer::Go.encode(),
@@ -130,8 +134,8 @@ fn impossible_fields_are_refused() {
 
     let undefined = |field| Err(WireFault::Undefined { field });
     let decode = |bytes: &[u8]| Request::decode(bytes);
-    assert_eq!(decode(&[2]), undefined("tag"));
-    assert_eq!(decode(&[1, 2, 1, 0, 1, 0, 0, 0]), undefined("flags"));
+    assert_eq!(decode(&[3]), undefined("tag"));
+    assert_eq!(decode(&[1, 4, 1, 0, 1, 0, 0, 0]), undefined("flags"));
     assert_eq!(decode(&[1, 0, 0, 0]), undefined("number of texts"));
     assert_eq!(decode(&[1, 0, 1, 1]), undefined("number of texts"));
     let zero = [1, 0, 1, 0, 0, 0, 0, 0];

@@ -140,6 +140,7 @@ fn servers_that_are_none() {
             max_tokens: 8,
             max_pass_tokens: 256,
             max_texts: 8,
+            table: None,
         })
         .encode()
     };

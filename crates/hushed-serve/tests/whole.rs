@@ -156,3 +156,56 @@ fn batches_and_buckets_change_no_answer() {
     }
     client.close().unwrap();
 }
+
+/// The table is fetched once, kept, mended when damaged, and refused where it is private.
+#[test]
+fn a_public_table_is_used_where_its_operator_allows_it() {
+    let options = Options {
+        public_table: true,
+        ..Options::default()
+    };
+    let private = Running::start(|_| ());
+    let mut client = private.connect().unwrap();
+    let error = client.embed(&TEXTS, options, None).err().unwrap();
+    assert_eq!(error.name(), "private-table");
+
+    let server = Running::start(|c| c.public_table = true);
+    let folder = server.folder.path();
+    let model = Model::load(&folder.join("model")).unwrap();
+    let cache = folder.join("cache");
+    let mut config = server.client();
+    config.cache_dir = Some(cache.clone());
+    let received = || {
+        let mut client = hushed_serve::Client::connect(&config).unwrap();
+        let before = client.stats().bytes_received;
+        let answers = client.embed(&TEXTS, options, None).unwrap();
+        for (text, answer) in TEXTS.iter().zip(&answers) {
+            let lookup = &answer.pass.sites[0].stats;
+            assert_eq!(lookup.bytes_sent + lookup.bytes_received, 0);
+            let ids = model.tokens(text, TooLong::Refuse).unwrap();
+            let clear = model.embed(vec![ids]).unwrap().remove(0);
+            assert!(cosine(&clear, &answer.values) > 0.999);
+        }
+        let passes: u64 = answers
+            .iter()
+            .map(|a| a.pass.cost.stats.bytes_received)
+            .sum();
+        let fetched = client.stats().bytes_received - before - passes;
+        client.close().unwrap();
+        fetched
+    };
+    let e = &model.bert.embedding;
+    let table = (4 * e.vocabulary * e.width) as u64;
+    let first = received();
+    assert!(first >= table && first < table + 100, "{first} for {table}");
+    assert_eq!(received(), 0);
+    let kept = std::fs::read_dir(&cache)
+        .unwrap()
+        .map(|f| f.unwrap().path());
+    let kept: Vec<_> = kept
+        .filter(|p| p.extension() == Some("table".as_ref()))
+        .collect();
+    assert_eq!(kept.len(), 1);
+    std::fs::write(&kept[0], b"damaged").unwrap();
+    assert_eq!((received(), received()), (first, 0));
+}

@@ -1,8 +1,9 @@
-//! `hushed check`: is a folder supported? Every reason why not, at once, before anything is computed.
+//! `hushed check`: is a folder supported? Every reason why not, at once: first what its files say, then whether its numbers fit.
 
 use std::path::PathBuf;
 
-use hushed_model::folder;
+use hushed_infer::twopc::out_of_range;
+use hushed_model::{Model, folder};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -10,9 +11,14 @@ use crate::output::Output;
 
 /// Say whether a model folder is supported, with every reason why not
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "First the files: architecture, sizes, tokenizer, pooling, names and shapes of all tensors. Then the numbers: weights, biases, token and
+position vectors against what the formats of a private run hold.
+
+Examples:
   hushed check models/all-MiniLM-L6-v2
-  hushed check models/all-MiniLM-L6-v2 --json")]
+  hushed check models/all-MiniLM-L6-v2 --json"
+)]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
     #[arg(value_name = "DIR")]
@@ -31,6 +37,17 @@ impl Args {
                 problems: report.problems.len(),
             });
         };
+        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run.
+        let beyond = out_of_range(&Model::load(&self.dir)?)?;
+        for problem in &beyond {
+            let text = problem.to_string();
+            out.result(json!({ "problem": text }), || format!("- {text}"))?;
+        }
+        if !beyond.is_empty() {
+            return Err(CliError::Unsupported {
+                problems: beyond.len(),
+            });
+        }
         let object = json!({ "supported": true, "model": s });
         out.result(object, || {
             let ends = if s.normalised {

@@ -77,6 +77,10 @@ pub struct Args {
     /// Texts that go through the model together, at most (fewer where the server's --max-pass-tokens says so)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_BATCH")]
     batch: usize,
+
+    /// Look token vectors up in the model's table, where the server's operator has made it public: fetched once and kept
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    public_table: bool,
 }
 
 /// A number of tokens or texts.
@@ -144,6 +148,7 @@ impl Args {
             too_long: self.too_long.choice(),
             bucket: self.bucket,
             batch: self.batch,
+            public_table: self.public_table,
         }
     }
 

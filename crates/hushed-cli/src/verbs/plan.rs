@@ -45,6 +45,10 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_BUCKET")]
     bucket: Option<u32>,
 
+    /// The table of token vectors is public, as by `serve --public-table` and `embed --public-table`
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    public_table: bool,
+
     /// Show every step of the model
     #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
     steps: bool,
@@ -77,6 +81,7 @@ impl Args {
         let Protocol::TwoPc = self.protocol;
         let terms = Terms {
             padded: self.bucket.is_some(),
+            public_table: self.public_table,
         };
         let rows = self.rows(public.max_tokens);
         let plan = Plan::twopc(&model.bert, &rows, terms, public.normalise)?;

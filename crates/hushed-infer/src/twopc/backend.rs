@@ -10,6 +10,7 @@ use hushed_model::{
     NormKind, Pool, Rows, Site, Weigh,
 };
 use hushed_net::{Party, Stats};
+use hushed_rlwe::{RlweError, RlweParams};
 use hushed_twopc::func::gelu::{KAPPA, gelu_scaled};
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::{Format, rescale};
@@ -24,8 +25,9 @@ use super::formats::{
     ACTIVATION, ANSWER, LINEAR, MAIN, MAX_TOKENS, QUERY, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use super::layers::{self, Fused};
-use super::pool::pool;
-use super::{Input, RunError, Terms, attention, embed};
+use super::pool::{maximum, pool};
+use super::table::PublicTable;
+use super::{Input, RunError, Terms, attention, embed, ranges};
 
 /// One party's share of a batch of texts: rows × width.
 pub struct Acts {
@@ -65,6 +67,19 @@ pub struct Layers {
     table: Mutex<Option<Arc<PreparedWeights>>>,
 }
 
+/// What [`Layers::make_ready`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Matrices whose transforms are held.
+    pub held: usize,
+    /// Matrices there are.
+    pub matrices: usize,
+    /// Bytes of what is held.
+    pub bytes: u64,
+    /// Bytes of holding all.
+    pub bytes_of_all: u64,
+}
+
 /// A [`Fused`] layer ready for products.
 pub struct Layer {
     shape: (usize, usize),
@@ -82,9 +97,44 @@ impl Layers {
         if let Some(layer) = map.get(at) {
             return Ok(layer.clone());
         }
-        let layer = Arc::new(Layer::new(make())?);
+        let layer = Arc::new(Layer::new(at, make())?);
         map.insert(at.clone(), layer.clone());
         Ok(layer)
+    }
+
+    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of `rows` rows. What is
+    /// held by a running session is left as it is.
+    ///
+    /// # Errors
+    /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.
+    pub fn make_ready(&self, rows: usize, budget: u64) -> Result<Ready, RunError> {
+        let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
+        let mut ready = Ready::default();
+        let mut transform = |weights: &mut PreparedWeights| -> Result<(), RunError> {
+            let bytes = weights.ready_bytes(&params, rows, MAIN)? as u64;
+            ready.matrices += 1;
+            ready.bytes_of_all += bytes;
+            if ready.bytes + bytes <= budget {
+                weights.make_ready(&params, rows, MAIN)?;
+                ready.bytes += bytes;
+                ready.held += 1;
+            }
+            Ok(())
+        };
+        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers: Vec<_> = map.iter_mut().collect();
+        layers.sort_by(|a, b| a.0.cmp(b.0));
+        let owned = layers
+            .into_iter()
+            .filter_map(|(_, layer)| Arc::get_mut(layer)?.server.as_mut());
+        for (weights, _) in owned {
+            transform(weights)?;
+        }
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = table.as_mut().and_then(Arc::get_mut) {
+            transform(table)?;
+        }
+        Ok(ready)
     }
 
     /// How many layers there are so far, the table apart.
@@ -107,9 +157,12 @@ impl Layers {
 }
 
 impl Layer {
-    pub(super) fn new(fused: Fused) -> Result<Layer, RunError> {
+    pub(super) fn new(at: &Site, fused: Fused) -> Result<Layer, RunError> {
         let (inputs, outputs) = (fused.inputs, fused.outputs);
         let server = match fused.numbers {
+            Some(n) if let Some(beyond) = ranges::layer(at.path(), &n).pop() => {
+                return Err(beyond.into());
+            }
             Some(n) => Some((
                 PreparedWeights::new(inputs, outputs, WEIGHT_BITS, n.weights)
                     .map_err(TwopcError::from)?,
@@ -132,6 +185,8 @@ pub struct TwopcBackend {
     pub(super) ctx: Ctx,
     pub(super) he: HeContext,
     pub(super) layers: Arc<Layers>,
+    /// The public table, at a client that has it.
+    pub(super) table: Option<PublicTable>,
     /// Of the pass under way.
     terms: Terms,
     costs: Vec<SiteCost>,
@@ -145,6 +200,7 @@ impl TwopcBackend {
             ctx,
             he,
             layers,
+            table: None,
             terms: Terms::default(),
             costs: Vec::new(),
             observer: None,
@@ -154,6 +210,16 @@ impl TwopcBackend {
     /// Calls `f` after every step, for progress.
     pub fn observe(&mut self, f: impl FnMut(&Site) + Send + 'static) {
         self.observer = Some(Box::new(f));
+    }
+
+    /// The client's copy of a public table, for passes whose terms ask for it.
+    pub fn set_table(&mut self, table: PublicTable) {
+        self.table = Some(table);
+    }
+
+    /// Whether there is one.
+    pub fn has_table(&self) -> bool {
+        self.table.is_some()
     }
 
     /// What each step has cost so far, in order.
@@ -432,8 +498,14 @@ impl Backend for TwopcBackend {
 
     fn pool(&mut self, at: Site, x: Acts, p: &Pool) -> Result<Acts, RunError> {
         self.measure(at.clone(), |this| {
-            // Before the norm's gain and offset: γ∘mean(y) + β is the mean of γ∘y + β.
             let padded = this.terms.padded;
+            if *p == Pool::Max {
+                // A gain may be negative: the maximum is taken after it.
+                let y = this.settled(&at, &x)?;
+                let y = maximum(&mut this.ctx, &y, &x.rows, x.width, padded)?;
+                return Ok(Acts::new(y, LINEAR, x.rows.pooled(), x.width));
+            }
+            // Before the norm's gain and offset: γ∘mean(y) + β is the mean of γ∘y + β.
             let y = pool(
                 &mut this.ctx,
                 &this.he,

@@ -22,6 +22,11 @@ pub const LINEAR: Format = Format::new(48, ACTIVATION.frac + WEIGHT_FRAC);
 pub const EMBEDDING: Format = Format::new(48, 24);
 /// Token vectors as integers are at most 2^28: |x| ≤ 16.
 pub const TABLE_BITS: u32 = 28;
+/// What a position adds is at most this: with a token vector it stays below 2^5.
+pub const POSITION_LIMIT: f64 = 16.0;
+/// A layer's bias, with the offset of the norm before it, is at most this: it leaves the products as much of the 2^13 that a linear result
+/// may reach.
+pub const BIAS_LIMIT: f64 = 4096.0;
 /// Queries and keys in the product that gives scores: 24 fraction bits and |score·log₂e| < 2^9.
 pub const QUERY: Format = Format::new(35, 12);
 /// What the client adds to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for every token, and any
@@ -38,6 +43,9 @@ pub const ATTENDED: Format = Format::new(33, 10);
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
+/// What the largest of a column is taken of: |x| < 2^12, and padding 2^13 below.
+pub const MAXIMUM: Format = Format::new(28, 12);
+const _: () = assert!(MAXIMUM.ring.bits() + LINEAR.frac - MAXIMUM.frac == LINEAR.ring.bits());
 /// The answer where the folder asks for vectors of length one: their certified precision, and no bit more. Finer bits would show the
 /// grid of the fixed-point numbers behind it, and so the model.
 pub const ANSWER: Format = Format::new(16, 13);
@@ -59,6 +67,7 @@ pub fn describe() -> String {
         show("value", VALUE),
         show("attended", ATTENDED),
         show("inverse", INVERSE),
+        show("maximum", MAXIMUM),
         show("answer", ANSWER),
         show("raw", RAW_ANSWER),
         format!(

@@ -21,13 +21,17 @@ mod input;
 pub mod layers;
 mod pool;
 mod prepare;
+mod ranges;
+mod table;
 
 pub use answer::embeddings;
-pub use backend::{Acts, Layers, Scores, SiteCost, TwopcBackend};
+pub use backend::{Acts, Layers, Ready, Scores, SiteCost, TwopcBackend};
 pub use establish::agreement;
 pub(crate) use groups::groups;
 pub use input::{Input, Terms};
-pub(crate) use pool::{SHARE_FRAC, hidden_spec};
+pub(crate) use pool::{SHARE_FRAC, hidden_spec, maximum_cost};
+pub use ranges::{OutOfRange, out_of_range};
+pub use table::{PublicTable, rows_in_chunk};
 
 use hushed_model::ModelError;
 use hushed_net::NetError;
@@ -51,6 +55,12 @@ pub enum RunError {
         /// What it asks for.
         what: &'static str,
     },
+    /// Numbers of the model that the formats do not hold.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    /// A public table of another size than the model's, or with values that no table has.
+    #[error("the public table does not fit the model")]
+    WrongTable,
     /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens; or it has padding that was
     /// not agreed on.
     #[error(

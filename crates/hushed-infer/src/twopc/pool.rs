@@ -7,16 +7,16 @@
 
 use hushed_model::{Pool, Rows};
 use hushed_net::Party;
-use hushed_twopc::func::rescale;
-use hushed_twopc::gadget::Sign;
+use hushed_twopc::func::{narrow, rescale};
+use hushed_twopc::gadget::{Sign, max_rows, max_rows_cost};
 use hushed_twopc::he::local::product;
 use hushed_twopc::he::{
     Encrypted, HeContext, OltShape, OltSpec, Packing, olt_encrypted, olt_multiplying,
 };
 use hushed_twopc::share::Share;
-use hushed_twopc::{Ctx, TwopcError};
+use hushed_twopc::{Cost, Ctx, TwopcError};
 
-use super::formats::MAIN;
+use super::formats::{LINEAR, MAIN, MAXIMUM};
 use super::groups::{Group, groups};
 
 /// Fraction bits of 1/m.
@@ -36,12 +36,60 @@ pub fn pool(
         (Pool::First, _) => return Ok(pick(x, rows, width, |_| 0)),
         (Pool::Last, false) => return Ok(pick(x, rows, width, |real| real - 1)),
         (Pool::Mean, false) => sums(x, rows, width),
+        (Pool::Max, _) => return maximum(ctx, x, rows, width, padded),
         (Pool::Mean | Pool::Last, true) => hidden(ctx, he, x, rows, width, how)?,
     };
     match how {
         Pool::Mean => rescale(ctx, &pooled, SHARE_FRAC, Sign::Bounded, MAIN),
-        Pool::First | Pool::Last => Ok(pooled),
+        Pool::First | Pool::Last | Pool::Max => Ok(pooled),
     }
+}
+
+/// The largest of each column of `x` in [`LINEAR`], over each text: texts × width, in [`LINEAR`] again with [`MAXIMUM`]'s precision. The
+/// client lowers its share of padding by what no value reaches.
+pub fn maximum(
+    ctx: &mut Ctx,
+    x: &Share,
+    rows: &Rows,
+    width: usize,
+    padded: bool,
+) -> Result<Share, TwopcError> {
+    let party = ctx.party();
+    let shift = LINEAR.frac - MAXIMUM.frac;
+    let x = narrow(party, x, shift, MAXIMUM.ring);
+    let groups = groups(rows);
+    let mut done = Vec::with_capacity(groups.len());
+    for group in &groups {
+        // A row of the tournament is a column of a text.
+        let mut places = Vec::with_capacity(group.texts.len() * width * group.rows);
+        let mut lowered = Vec::with_capacity(places.capacity());
+        for text in &group.texts {
+            for column in 0..width {
+                let rows = 0..group.rows;
+                places.extend(rows.clone().map(|i| (text.start + i) * width + column));
+                lowered.extend(rows.map(|i| i64::from(i >= text.real) * MAXIMUM.signed(-8192.0)));
+            }
+        }
+        let mut columns = x.gather(&places);
+        if padded {
+            columns = columns.add_public_each(party, &lowered);
+        }
+        let matches = group.texts.len() * width;
+        let bits = MAXIMUM.ring.bits();
+        let top = max_rows(ctx, &columns, matches, group.rows, 0, bits)?;
+        // 2^shift times a value modulo 2^bits is known modulo the ring of LINEAR: going up is free.
+        done.push(Share::new(MAIN, top.into_words()).shift_left(shift));
+    }
+    Ok(in_order(&done, &groups, width))
+}
+
+/// What [`maximum`] sends.
+pub fn maximum_cost(rows: &Rows, width: usize) -> Cost {
+    let bits = MAXIMUM.ring.bits();
+    let each = groups(rows)
+        .into_iter()
+        .map(|group| max_rows_cost(group.texts.len() * width, group.rows, MAXIMUM.ring, 0, bits));
+    each.sum()
 }
 
 /// The hidden product for `texts` texts of `rows` rows.

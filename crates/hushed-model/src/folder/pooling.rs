@@ -89,7 +89,7 @@ const POOLS: &[(&str, Option<Pool>)] = &[
     ("pooling_mode_cls_token", Some(Pool::First)),
     ("pooling_mode_mean_tokens", Some(Pool::Mean)),
     ("pooling_mode_lasttoken", Some(Pool::Last)),
-    ("pooling_mode_max_tokens", None),
+    ("pooling_mode_max_tokens", Some(Pool::Max)),
     ("pooling_mode_mean_sqrt_len_tokens", None),
     ("pooling_mode_weightedmean_tokens", None),
 ];
@@ -116,13 +116,13 @@ pub(crate) fn pooling(
         [(name, None)] => {
             f.unsupported(
                 name,
-                "pooling_mode_mean_tokens, pooling_mode_cls_token or pooling_mode_lasttoken",
+                "pooling_mode_mean_tokens, pooling_mode_cls_token, pooling_mode_lasttoken or pooling_mode_max_tokens",
             );
             None
         }
         _ => {
             let value = format!("{} modes at once", on.len());
-            let supported = "exactly one of mean, cls and last token";
+            let supported = "exactly one of mean, cls, last token and max";
             f.problem(Problem::UnsupportedValue {
                 file: POOLING.to_owned(),
                 field: "pooling_mode",
@@ -202,7 +202,14 @@ mod tests {
             pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false}"#),
             (Some(Pool::First), 0)
         );
-        assert_eq!(pool(r#"{"pooling_mode_max_tokens":true}"#), (None, 1));
+        assert_eq!(
+            pool(r#"{"pooling_mode_max_tokens":true}"#),
+            (Some(Pool::Max), 0)
+        );
+        assert_eq!(
+            pool(r#"{"pooling_mode_weightedmean_tokens":true}"#),
+            (None, 1)
+        );
         assert_eq!(
             pool(r#"{"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":true}"#),
             (None, 1)

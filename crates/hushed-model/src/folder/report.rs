@@ -38,7 +38,7 @@ pub struct Summary {
     pub parameters: usize,
     /// Longest input in tokens.
     pub max_tokens: usize,
-    /// `mean`, `first` or `last`.
+    /// `mean`, `first`, `last` or `max`.
     pub pooling: &'static str,
     /// Whether answers have unit length.
     pub normalised: bool,
@@ -132,6 +132,7 @@ fn summary(public: &Public) -> Summary {
             Pool::First => "first",
             Pool::Mean => "mean",
             Pool::Last => "last",
+            Pool::Max => "max",
         },
         normalised: public.normalise,
     }

@@ -165,6 +165,14 @@ impl Backend for Plain {
                 Pool::First => rows.start..rows.start + 1,
                 Pool::Mean => rows.start..rows.start + real,
                 Pool::Last => rows.start + real - 1..rows.start + real,
+                Pool::Max => {
+                    values.row_mut(t).fill(f64::NEG_INFINITY);
+                    for row in rows.start..rows.start + real {
+                        let top = values.row_mut(t).iter_mut().zip(x.values.row(row));
+                        top.for_each(|(s, v)| *s = s.max(*v));
+                    }
+                    continue;
+                }
             };
             let share = 1.0 / used.len() as f64;
             for row in used {

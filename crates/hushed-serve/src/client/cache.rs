@@ -18,10 +18,15 @@ pub(super) fn find(dir: &Path, hash: Digest) -> Option<Bundle> {
 
 /// Keeps a bundle.
 pub(super) fn keep(dir: &Path, bundle: &Bundle) -> Result<(), ServeError> {
+    make(dir)?;
+    bundle.write(&path(dir, bundle.hash()))
+}
+
+/// Makes the folder, if it is not there.
+pub(super) fn make(dir: &Path) -> Result<(), ServeError> {
     std::fs::create_dir_all(dir).map_err(|source| ServeError::File {
         operation: "create",
         path: dir.to_owned(),
         source,
-    })?;
-    bundle.write(&path(dir, bundle.hash()))
+    })
 }

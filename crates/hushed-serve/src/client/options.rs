@@ -17,6 +17,9 @@ pub struct Options {
     /// Most texts that share a pass: one after the other where they are in order, fewer if the server's limit asks for it. Texts of one
     /// padded length share most.
     pub batch: usize,
+    /// Fetches the table of token vectors, where the server's operator has made it public, and looks tokens up in it: the lookup then costs
+    /// nothing. The table is kept in [`crate::ClientConfig::cache_dir`].
+    pub public_table: bool,
 }
 
 impl Default for Options {
@@ -31,6 +34,7 @@ impl From<TooLong> for Options {
             too_long,
             bucket: None,
             batch: 1,
+            public_table: false,
         }
     }
 }
@@ -49,6 +53,7 @@ impl Options {
     pub(super) fn terms(&self) -> Terms {
         Terms {
             padded: self.bucket.is_some(),
+            public_table: self.public_table,
         }
     }
 

@@ -73,6 +73,13 @@ pub struct ServerConfig {
     pub max_pass_tokens: usize,
     /// Most texts of a session.
     pub max_texts: usize,
+    /// Gives the table of token vectors to clients that ask for it: whoever may connect then has it whole. Their lookups cost nothing.
+    pub public_table: bool,
+    /// Bytes that the process may take: what the sessions may need is kept free, and weights are held transformed in the rest. `None` holds
+    /// none.
+    pub max_memory: Option<u64>,
+    /// The number of tokens for which weights are held transformed.
+    pub ready_tokens: usize,
     /// How long to wait for what.
     pub deadlines: Deadlines,
     /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for a loopback or an inner network.
@@ -92,6 +99,9 @@ impl ServerConfig {
             max_tokens: None,
             max_pass_tokens: 256,
             max_texts: 1000,
+            public_table: false,
+            max_memory: None,
+            ready_tokens: 16,
             deadlines: Deadlines::default(),
             metrics_listen: None,
         }
@@ -103,6 +113,7 @@ impl ServerConfig {
             ("the number of tokens", self.max_tokens.unwrap_or(1)),
             ("the number of tokens of a pass", self.max_pass_tokens),
             ("the number of texts", self.max_texts),
+            ("the number of ready tokens", self.ready_tokens),
         ];
         match limits.into_iter().find(|(_, limit)| *limit == 0) {
             Some((name, _)) => Err(ServeError::NothingAllowed { name }),

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use hushed_infer::memory::Memory;
 use hushed_infer::twopc::Layers;
 use hushed_model::Model;
 use hushed_net::channel::tls;
@@ -22,6 +23,7 @@ use crate::bundle::{self, Bundle, Digest};
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
 use crate::metrics::{self, Metrics};
+use crate::table;
 use crate::token::Accepted;
 use registry::Registry;
 use session::Ended;
@@ -53,6 +55,8 @@ struct Shared {
     max_tokens: usize,
     max_pass_tokens: usize,
     max_texts: usize,
+    /// Its hash, if the table is public.
+    table: Option<Digest>,
     deadlines: Deadlines,
     registry: Registry,
     metrics: Metrics,
@@ -96,6 +100,13 @@ impl Server {
         layers.prepare(&model)?;
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
         let max_tokens = max_tokens.min(model.public.max_tokens);
+        if let Some(memory) = config.max_memory {
+            hold_ready(&layers, &model, config, max_tokens, memory)?;
+        }
+        let table = match config.public_table {
+            true => Some(table::hash(&model.bert.embedding)?),
+            false => None,
+        };
         Ok(Self {
             listener,
             metrics_listener,
@@ -111,6 +122,7 @@ impl Server {
                 plan: bundle::plan()?,
                 max_sessions: config.max_sessions,
                 max_texts: config.max_texts,
+                table,
                 deadlines: config.deadlines,
                 registry: Registry::default(),
                 metrics: Metrics::default(),
@@ -211,6 +223,36 @@ impl Server {
         }
         tracing::info!("stopped");
     }
+}
+
+/// Transforms weights in what the sessions leave of `memory`.
+fn hold_ready(
+    layers: &Layers,
+    model: &Model,
+    config: &ServerConfig,
+    max_tokens: usize,
+    memory: u64,
+) -> Result<(), ServeError> {
+    let pass = config.max_pass_tokens.max(max_tokens);
+    let shape = Memory::largest(&model.bert, max_tokens, pass)?;
+    let sessions = shape.server(config.max_sessions);
+    let rows = config.ready_tokens.min(max_tokens);
+    let ready = layers.make_ready(rows, memory.saturating_sub(sessions))?;
+    if sessions > memory {
+        tracing::warn!(
+            needed = sessions,
+            allowed = memory,
+            "sessions may need more memory than allowed: lower --max-sessions, --max-tokens or --max-pass-tokens"
+        );
+    }
+    tracing::info!(
+        matrices = ready.held,
+        of = ready.matrices,
+        bytes = ready.bytes,
+        kept_free = sessions,
+        "weights transformed"
+    );
+    Ok(())
 }
 
 impl Shared {

@@ -16,6 +16,7 @@ use super::registry::Entry;
 use crate::agree;
 use crate::error::ServeError;
 use crate::metrics::Metrics;
+use crate::table;
 use crate::wire::{
     self, ABORT, ABORT_STOPPING, ANSWER, Answer, BUNDLE, CONFIRM, CONFIRM_BYTES, Confirm, HELLO,
     Hello, MAX_GREETING, MAX_REQUEST, READY, REPLY, REQUEST, Refusal, Reply, Request, Welcome,
@@ -173,6 +174,7 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<()
         max_tokens: narrow(shared.max_tokens),
         max_pass_tokens: narrow(shared.max_pass_tokens),
         max_texts: narrow(shared.max_texts),
+        table: shared.table,
     };
     session.send_vec(REPLY, Reply::Welcome(welcome).encode())?;
     session.flush()?;
@@ -242,10 +244,24 @@ fn texts(
         let request = Request::decode(&request).map_err(|fault| malformed("request", fault))?;
         let (rows, terms) = match request {
             Request::End => return Ok(()),
-            Request::Embed { rows, padded } => (rows, Terms { padded }),
+            Request::Table => {
+                send_table(shared, session)?;
+                continue;
+            }
+            Request::Embed {
+                rows,
+                padded,
+                public_table,
+            } => {
+                let terms = Terms {
+                    padded,
+                    public_table,
+                };
+                (rows, terms)
+            }
         };
         let rows: Vec<usize> = rows.into_iter().map(|r| r as usize).collect();
-        if let Err(refusal) = allow(shared, entry, &rows, ended.texts) {
+        if let Err(refusal) = allow(shared, entry, &rows, terms, ended.texts) {
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
@@ -263,6 +279,18 @@ fn texts(
     }
 }
 
+/// The table of token vectors, if its operator has made it public.
+fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
+    if shared.table.is_none() {
+        let refusal = Refusal::PrivateTable;
+        session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
+        return Err(Stop::Refuse(refusal));
+    }
+    session.set_limits(shared.deadlines.within(shared.deadlines.text));
+    session.send_vec(ANSWER, Answer::Go.encode())?;
+    Ok(table::send(session, &shared.model.bert.embedding)?)
+}
+
 fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {
     tracing::debug!(
         session = entry.number(),
@@ -277,7 +305,16 @@ fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats:
 }
 
 /// Whether texts of so many rows may run now.
-fn allow(shared: &Shared, entry: &Entry<'_>, rows: &[usize], done: usize) -> Result<(), Refusal> {
+fn allow(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    rows: &[usize],
+    terms: Terms,
+    done: usize,
+) -> Result<(), Refusal> {
+    if terms.public_table && shared.table.is_none() {
+        return Err(Refusal::PrivateTable);
+    }
     if rows.iter().any(|&r| r > shared.max_tokens) {
         return Err(Refusal::TooLong {
             limit: narrow(shared.max_tokens),

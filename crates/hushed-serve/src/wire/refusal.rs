@@ -57,6 +57,9 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
+    /// Its operator has not made the table of token vectors public.
+    #[error("its table of token vectors is private; leave out --public-table, or ask its operator")]
+    PrivateTable,
     /// The session has had all its texts.
     #[error("it takes at most {limit} texts a session; start another session for the rest")]
     TooManyTexts {
@@ -94,6 +97,7 @@ impl Refusal {
             Self::TooManyTexts { limit } => (8, limit, none),
             Self::Stopping => (ABORT_STOPPING, 0, none),
             Self::PassTooLarge { limit } => (10, limit, none),
+            Self::PrivateTable => (11, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -112,6 +116,7 @@ impl Refusal {
             8 => Self::TooManyTexts { limit: number },
             ABORT_STOPPING => Self::Stopping,
             10 => Self::PassTooLarge { limit: number },
+            11 => Self::PrivateTable,
             code => Self::Unknown { code },
         }
     }

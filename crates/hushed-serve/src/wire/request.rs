@@ -9,18 +9,23 @@ pub const MAX_PASS_TEXTS: usize = 256;
 pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
 
 const PADDED: u8 = 1;
+const PUBLIC_TABLE: u8 = 2;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The session is over.
     End,
+    /// The public table of token vectors, which the server then sends.
+    Table,
     /// One pass over some texts.
     Embed {
         /// Rows of each: tokens, the special ones counted, and padding. From 1 to [`MAX_PASS_TEXTS`] numbers, none of them 0; public.
         rows: Vec<u32>,
         /// Whether some rows may be padding. The server never learns which.
         padded: bool,
+        /// Whether the client looks up token vectors itself, in the public table.
+        public_table: bool,
     },
 }
 
@@ -30,9 +35,16 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::End => vec![0],
-            Self::Embed { rows, padded } => {
+            Self::Table => vec![2],
+            Self::Embed {
+                rows,
+                padded,
+                public_table,
+            } => {
                 let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
-                let mut out = vec![1, if *padded { PADDED } else { 0 }];
+                let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+                let flags = flag(*padded, PADDED) | flag(*public_table, PUBLIC_TABLE);
+                let mut out = vec![1, flags];
                 out.extend_from_slice(&count.to_le_bytes());
                 rows.iter().for_each(|r| out.extend(r.to_le_bytes()));
                 out
@@ -50,6 +62,7 @@ impl Request {
         let request = match tag {
             0 => Self::End,
             1 => embed(&mut reader)?,
+            2 => Self::Table,
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;
@@ -59,7 +72,7 @@ impl Request {
 
 fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
     let [flags] = reader.array("flags")?;
-    if flags & !PADDED != 0 {
+    if flags & !(PADDED | PUBLIC_TABLE) != 0 {
         return Err(WireFault::Undefined { field: "flags" });
     }
     let count = usize::from(u16::from_le_bytes(reader.array("number of texts")?));
@@ -75,5 +88,6 @@ fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
     Ok(Request::Embed {
         rows: (0..count).map(row).collect::<Result<_, _>>()?,
         padded: flags & PADDED != 0,
+        public_table: flags & PUBLIC_TABLE != 0,
     })
 }

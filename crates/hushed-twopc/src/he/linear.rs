@@ -120,8 +120,8 @@ impl PreparedWeights {
         Ok(mb * nb * layout.product_limbs * params.n() * size_of::<u64>())
     }
 
-    /// Transforms all blocks now, for products with `rows` rows over `ring`; other numbers of rows with other windows
-    /// still transform on the fly. Takes [`PreparedWeights::ready_bytes`].
+    /// Transforms all blocks now, for products with `rows` rows over `ring`, and with other numbers of rows whose blocks of the
+    /// weights are as large; all others still transform on the fly. Takes [`PreparedWeights::ready_bytes`].
     ///
     /// # Errors
     /// As [`Layout::new`].
@@ -157,7 +157,9 @@ impl PreparedWeights {
 
     pub(crate) fn block_source<'a>(&'a self, plan: &OltPlan) -> Blocks<'a> {
         let window = plan.window();
-        let ready = self.ready.as_ref().filter(|r| r.window == window);
+        // A multiplier's polynomial does not depend on the rows of the encrypted blocks.
+        let same = |r: &&Ready| (r.window.mw, r.window.nw) == (window.mw, window.nw);
+        let ready = self.ready.as_ref().filter(same);
         Blocks {
             view: View::new(&self.weights, self.n, self.m).transposed(),
             window,
