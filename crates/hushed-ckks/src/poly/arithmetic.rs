@@ -120,6 +120,19 @@ pub trait Arithmetic {
         let _ = bound;
         x
     }
+
+    /// The same vector as if it were exact, and the deviation of its error. Iterations contract errors in a way that the rules for
+    /// products do not see: a step is run on an exact operand, which estimates its own errors, and then given
+    /// ([`Arithmetic::with_error`]) its slope times what was taken here.
+    fn take_error(&self, x: Self::Value) -> (Self::Value, f64) {
+        (x, 0.0)
+    }
+
+    /// The same vector with one more error of this deviation, in units of the message.
+    fn with_error(&self, x: Self::Value, deviation: f64) -> Self::Value {
+        let _ = deviation;
+        x
+    }
 }
 
 /// Why a polynomial or an iteration was refused.

@@ -6,6 +6,7 @@ use super::arithmetic::{Arithmetic, PolyError, Weight};
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::{Evaluator, Tensor};
+use crate::noise::Noise;
 use crate::scale::Scale;
 
 impl Arithmetic for Evaluator {
@@ -72,6 +73,17 @@ impl Arithmetic for Evaluator {
 
     fn within(&self, x: Ciphertext, bound: f64) -> Ciphertext {
         let noise = x.noise().within(bound);
+        x.with_noise(noise)
+    }
+
+    fn take_error(&self, x: Ciphertext) -> (Ciphertext, f64) {
+        let noise = x.noise();
+        let exact = Noise::new(noise.magnitude(), 0.0);
+        (x.with_noise(exact), noise.deviation())
+    }
+
+    fn with_error(&self, x: Ciphertext, deviation: f64) -> Ciphertext {
+        let noise = x.noise().plus(deviation);
         x.with_noise(noise)
     }
 }

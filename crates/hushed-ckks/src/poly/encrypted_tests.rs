@@ -137,6 +137,13 @@ fn complex_slots_and_several_polynomials() {
     }
 }
 
+/// The predicted precision is at least so many bits: decryption rounds to it.
+fn predicted(ct: &Ciphertext, floor: f64) {
+    let bits = ct.noise().min_bits(1024).unwrap();
+    println!("predicted {bits:.1}");
+    assert!(bits > floor, "{bits:.1}");
+}
+
 #[test]
 fn inverses_and_exponentials() {
     let mut f = fixture(11, 3);
@@ -147,6 +154,7 @@ fn inverses_and_exponentials() {
     let ct = encrypt(&mut f, &x, limbs, scale);
     f.evaluator.counters().reset();
     let y = inverse.evaluate(&f.evaluator, &ct, scale).unwrap();
+    predicted(&y, 8.0);
     check_counters(&f, inverse.report().cost);
     assert!(y.scale().matches(scale) && y.limbs() == limbs - inverse.levels());
     let found = f.decryptor.decrypt_raw(&y).unwrap();
@@ -162,6 +170,7 @@ fn inverses_and_exponentials() {
     let ct = encrypt(&mut f, &x, limbs, scale);
     f.evaluator.counters().reset();
     let y = root.evaluate(&f.evaluator, &ct, scale).unwrap();
+    predicted(&y, 8.0);
     check_counters(&f, root.report().cost);
     assert!(y.scale().matches(scale) && y.limbs() == limbs - root.levels());
     let found = f.decryptor.decrypt_raw(&y).unwrap();
@@ -177,6 +186,7 @@ fn inverses_and_exponentials() {
     let ct = encrypt(&mut f, &x, limbs, scale);
     f.evaluator.counters().reset();
     let y = exp.evaluate(&f.evaluator, &ct, scale).unwrap();
+    predicted(&y, 8.0);
     check_counters(&f, exp.report().cost);
     let (least, _) = real_bits(&f, &y, x.iter().map(|&x| exp.eval(x)));
     assert!(least > 16.0, "{least:.1}");
@@ -186,6 +196,7 @@ fn inverses_and_exponentials() {
     let ct = encrypt(&mut f, &x, limbs, scale);
     f.evaluator.counters().reset();
     let y = exp.evaluate(&f.evaluator, &ct, scale).unwrap();
+    predicted(&y, 8.0);
     check_counters(&f, exp.report().cost);
     let (least, _) = real_bits(&f, &y, x.iter().map(|&x| exp.eval(x)));
     assert!(least > 16.0, "{least:.1}");

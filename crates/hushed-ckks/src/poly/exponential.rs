@@ -259,10 +259,13 @@ fn squarings<A: Arithmetic>(
 ) -> Result<A::Value, A::Error> {
     let mut y = ar.within(y, bound);
     for _ in 0..count {
-        let mut sum = ar.sum(ar.limbs(&y), ar.scale(&y).times(ar.scale(&y)))?;
-        ar.add_product(&mut sum, &y, &y, Weight::ONE)?;
+        // Errors of both factors are one: 2y times it.
+        let (exact, error) = ar.take_error(y);
+        let mut sum = ar.sum(ar.limbs(&exact), ar.scale(&exact).times(ar.scale(&exact)))?;
+        ar.add_product(&mut sum, &exact, &exact, Weight::ONE)?;
+        y = ar.with_error(ar.finish(sum)?, 2.0 * bound * error);
         bound *= bound;
-        y = ar.within(ar.finish(sum)?, bound);
+        y = ar.within(y, bound);
     }
     Ok(y)
 }

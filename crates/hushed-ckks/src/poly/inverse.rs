@@ -132,10 +132,17 @@ impl Inverse {
         }
         let steps = self.steps();
         // w_0 = x/high is x with a factor; after that w_i is itself.
-        let mut w = vec![x.clone()];
+        let (mut w, mut w_errors) = (Vec::with_capacity(steps), Vec::with_capacity(steps));
+        let (exact, error) = ar.take_error(x.clone());
+        w.push(exact);
+        w_errors.push(error);
         for (i, &k) in self.relaxations.iter().enumerate().take(steps - 1) {
             let k = if i == 0 { k / self.high } else { k };
-            w.push(logistic(ar, &w[i], k, &ladder, i)?);
+            // |d/dw kw(2 − kw)| ≤ 2k.
+            let next = logistic(ar, &w[i], k, &ladder, i)?;
+            let (exact, error) = ar.take_error(ar.with_error(next, 2.0 * k * w_errors[i]));
+            w.push(exact);
+            w_errors.push(error);
         }
         // Scales and integer factors of y backwards; y_1 is linear in x and can have any scale.
         let mut weights = vec![Weight::ONE; steps];
@@ -157,12 +164,17 @@ impl Inverse {
         ar.add_multiple(&mut sum, x, -first * first)?;
         let mut y = ar.add_constant(ar.finish(sum)?, 2.0 * first)?;
         for (i, weight) in weights.iter().enumerate().skip(1) {
+            let k = self.relaxations[i];
+            let (exact, error) = ar.take_error(y);
+            // ky(2 − kw) with y ≤ 1/low: what errors of y and of w come to.
+            let error = (2.0 * k * error).hypot(k * k / self.low * w_errors[i]);
+            y = exact;
             let product = ar.scale(&w[i]).times(ar.scale(&y));
             let mut sum = ar.sum(ladder.limbs(i), weight.scale(product)?)?;
             ar.add_product(&mut sum, &w[i], &y, *weight)?;
-            ar.add_multiple(&mut sum, &y, 2.0 * self.relaxations[i])?;
+            ar.add_multiple(&mut sum, &y, 2.0 * k)?;
             // y = w/x, and w ≤ 1.
-            y = ar.within(ar.finish(sum)?, 1.0 / self.low);
+            y = ar.with_error(ar.within(ar.finish(sum)?, 1.0 / self.low), error);
         }
         ar.read_as(y, self.centre)
     }
@@ -195,6 +207,8 @@ pub struct InverseSqrt {
     seed: Polynomial,
     /// κ of each step.
     relaxations: Vec<f64>,
+    /// Greatest slope of each step: (3κ/2)·|1 − κ²w|.
+    slopes: Vec<f64>,
     centre: f64,
     error: f64,
 }
@@ -224,11 +238,13 @@ impl InverseSqrt {
         // w = x·y² is in ((1 − ε)², (1 + ε)²).
         let epsilon = fit.max_weighted_error;
         let (mut e, mut top) = ((1.0 - epsilon).powi(2), (1.0 + epsilon).powi(2));
-        let mut relaxations = Vec::new();
+        let (mut relaxations, mut slopes) = (Vec::new(), Vec::new());
         let off_centre = |e: f64, top: f64| (top.sqrt() - e.sqrt()) / (top.sqrt() + e.sqrt());
         while off_centre(e, top) > error && relaxations.len() < MAX_STEPS {
             let kappa = relaxation(e, top);
+            let square = kappa * kappa;
             relaxations.push(kappa);
+            slopes.push(1.5 * kappa * (1.0 - square * e).max(square * top - 1.0));
             (e, top) = (newton(kappa * kappa * e), 1.0);
         }
         Ok(Self {
@@ -236,6 +252,7 @@ impl InverseSqrt {
             high,
             seed: polynomial,
             relaxations,
+            slopes,
             centre: 2.0 / (e.sqrt() + top.sqrt()),
             error: off_centre(e, top),
         })
@@ -306,10 +323,18 @@ impl InverseSqrt {
             now = (needed / integer).cbrt();
         }
         let mut y = evaluate(ar, x, &self.seed, scale(now)?)?;
-        for (kappa, weight) in self.relaxations.iter().zip(weights.iter().rev()) {
-            // y = √(w/x), and w ≤ 1.
-            let next = newton_step(ar, x, &y, *kappa, *weight)?;
-            y = ar.within(next, 1.0 / self.low.sqrt());
+        let slopes = self.slopes.iter();
+        for ((kappa, slope), weight) in self
+            .relaxations
+            .iter()
+            .zip(slopes)
+            .zip(weights.iter().rev())
+        {
+            let (exact, error) = ar.take_error(y);
+            let next = newton_step(ar, x, &exact, *kappa, *weight, self.low)?;
+            // y = √(w/x), and w ≤ 1; errors of y contract.
+            let next = ar.within(next, 1.0 / self.low.sqrt());
+            y = ar.with_error(next, slope * error);
         }
         ar.read_as(y, self.centre)
     }
@@ -322,6 +347,7 @@ fn newton_step<A: Arithmetic>(
     y: &A::Value,
     kappa: f64,
     weight: Weight,
+    low: f64,
 ) -> Result<A::Value, A::Error> {
     let limbs = ar.limbs(y);
     let product = |a: &A::Value, b: &A::Value| -> Result<A::Value, A::Error> {
@@ -330,6 +356,7 @@ fn newton_step<A: Arithmetic>(
         ar.finish(sum)
     };
     let (xy, square) = (product(x, y)?, product(y, y)?);
+    let square = ar.within(square, 1.0 / low);
     let wide = weight.scale(ar.scale(&xy).times(ar.scale(&square)))?;
     factor_scale(wide, ar.scale(y))?;
     let mut sum = ar.sum(ar.limbs(&xy), wide)?;
