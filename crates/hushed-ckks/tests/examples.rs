@@ -3,11 +3,21 @@
 #[path = "../examples/encrypt.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod encrypt;
+#[path = "../examples/polynomial.rs"]
+#[allow(dead_code, reason = "the example's own main")]
+mod polynomial;
 
 #[test]
 fn encrypt() {
     let (found, expected) = encrypt::product_and_rotation().unwrap();
     for (found, expected) in found.iter().zip(&expected) {
         assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+    }
+}
+
+#[test]
+fn polynomial() {
+    for row in polynomial::functions_of_encrypted_values().unwrap() {
+        assert!(row.error < 1e-4, "{}: {}", row.report, row.error);
     }
 }
