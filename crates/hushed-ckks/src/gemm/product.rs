@@ -17,9 +17,9 @@ use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// Words of a strip: short enough to divide the limbs of a small ring among threads, long enough that the weights, which every
-/// strip passes over, come from memory seldom.
-const STRIP: usize = 1 << 13;
+/// Words of a strip: a page of each limb, and few enough that the strip of all outputs, three megabytes for 768 of them, does
+/// not go to memory and back between its first and its last word. Longer strips took a third longer.
+const STRIP: usize = 1 << 9;
 
 /// Fewest strips of a limb part, for rings so small that one strip would hold it.
 const LEAST_STRIPS: usize = 4;
