@@ -4,8 +4,8 @@ use hushed_math::MathError;
 use hushed_rlwe::{CodecError, ParamsError, RlweError};
 use thiserror::Error;
 
-use crate::poly::PolyError;
 use crate::lintrans::LinTransError;
+use crate::poly::PolyError;
 use crate::scale::Scale;
 
 /// Why a parameter literal was refused.
@@ -155,6 +155,32 @@ pub enum CkksError {
     NoKeys {
         /// The operation.
         operation: &'static str,
+    },
+    /// The key owner did not make this rotation's key, or only for shorter ciphertexts.
+    #[error(
+        "{operation}: no key for a rotation by {steps} of {limbs} primes (the longest is for {longest}); add it to the key plan, or drop primes first"
+    )]
+    MissingRotation {
+        /// The operation.
+        operation: &'static str,
+        /// Slots to rotate by.
+        steps: i64,
+        /// Primes of the ciphertext.
+        limbs: usize,
+        /// Primes that the longest key of this rotation is for, 0 if there is none.
+        longest: usize,
+    },
+    /// No key for conjugation or relinearisation, or only for shorter ciphertexts.
+    #[error(
+        "{operation}: no key for {limbs} primes (the longest is for {longest}); add it to the key plan, or drop primes first"
+    )]
+    MissingKey {
+        /// The operation.
+        operation: &'static str,
+        /// Primes of the ciphertext.
+        limbs: usize,
+        /// Primes that the longest key is for, 0 if there is none.
+        longest: usize,
     },
     /// The key owner's limit on decryptions is reached.
     #[error(

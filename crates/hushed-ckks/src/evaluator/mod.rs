@@ -15,7 +15,8 @@ mod rotate;
 
 use std::sync::Arc;
 
-use hushed_rlwe::hybrid::{EvalKeys, Gadget};
+use hushed_rlwe::RlweError;
+use hushed_rlwe::hybrid::{EvalKeys, Gadget, KeyUse, SwitchKey};
 
 pub use product::Tensor;
 pub use rotate::Hoisted;
@@ -96,6 +97,33 @@ impl Evaluator {
         self.check(left, operation)?;
         self.check(right, operation)?;
         Ok(left.limbs().min(right.limbs()))
+    }
+
+    /// The cheapest key of `key` for ciphertexts of `limbs` primes; a rotation by `steps` is named in the refusal.
+    fn key(
+        &self,
+        operation: &'static str,
+        key: KeyUse,
+        steps: Option<i64>,
+        limbs: usize,
+    ) -> Result<&SwitchKey, CkksError> {
+        let found = self.keys(operation)?.get(key, limbs);
+        found.map_err(|error| match (error, steps) {
+            (RlweError::MissingKey { limbs, longest, .. }, Some(steps)) => {
+                CkksError::MissingRotation {
+                    operation,
+                    steps,
+                    limbs,
+                    longest,
+                }
+            }
+            (RlweError::MissingKey { limbs, longest, .. }, None) => CkksError::MissingKey {
+                operation,
+                limbs,
+                longest,
+            },
+            (error, _) => error.into(),
+        })
     }
 
     /// The prime that a ciphertext of `limbs` primes is rescaled by.

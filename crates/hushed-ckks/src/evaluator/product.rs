@@ -6,7 +6,7 @@
 //! the two divisions are saved.
 
 use hushed_math::{Eval, RnsPoly};
-use hushed_rlwe::hybrid::{SwitchKey, switch_add, switch_add_rescale};
+use hushed_rlwe::hybrid::{KeyUse, SwitchKey, switch_add, switch_add_rescale};
 use num_complex::Complex64;
 use rayon::prelude::*;
 
@@ -220,7 +220,7 @@ impl Evaluator {
     /// The ciphertext of a tensor, at its scale.
     ///
     /// # Errors
-    /// [`CkksError::NoKeys`], [`CkksError::Rlwe`] if no relinearisation key is long enough, [`CkksError::OtherParameters`].
+    /// [`CkksError::NoKeys`], [`CkksError::MissingKey`] if no relinearisation key is long enough, [`CkksError::OtherParameters`].
     pub fn relinearize(&self, tensor: &Tensor) -> Result<Ciphertext, CkksError> {
         let (key, limbs) = self.relin_key(tensor, "relinearize")?;
         let [d0, d1, d2] = &tensor.d;
@@ -288,7 +288,7 @@ impl Evaluator {
     ) -> Result<(&SwitchKey, usize), CkksError> {
         self.check_tensor(tensor, operation)?;
         let limbs = tensor.limbs();
-        Ok((self.keys(operation)?.relin(limbs)?, limbs))
+        Ok((self.key(operation, KeyUse::Relin, None, limbs)?, limbs))
     }
 
     fn check_tensor(&self, tensor: &Tensor, operation: &'static str) -> Result<(), CkksError> {

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::{Eval, RnsPoly};
 use hushed_rlwe::hybrid::{
-    Decomposed, Gadget, SwitchKey, automorphism, automorphisms, decompose, inner_product,
+    Decomposed, Gadget, KeyUse, SwitchKey, automorphism, automorphisms, decompose, inner_product,
 };
 
 use super::Evaluator;
 use super::limbs::each;
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
+use crate::params::CkksParams;
 
 /// A ciphertext whose digits are kept, so that several rotations share one decomposition. Shared by threads.
 pub struct Hoisted<'a> {
@@ -26,14 +27,37 @@ impl Hoisted<'_> {
     }
 }
 
+/// An automorphism: its element, and the slots that it rotates by unless it conjugates.
+#[derive(Clone, Copy)]
+struct Turn {
+    element: usize,
+    steps: Option<i64>,
+}
+
+impl Turn {
+    fn rotation(params: &CkksParams, steps: i64) -> Self {
+        Self {
+            element: params.rotation_element(steps),
+            steps: Some(steps),
+        }
+    }
+
+    fn conjugation(params: &CkksParams) -> Self {
+        Self {
+            element: params.conjugation_element(),
+            steps: None,
+        }
+    }
+}
+
 impl Evaluator {
     /// Rotates by `steps`: slot j of the result is slot j + `steps` of `ct`.
     ///
     /// # Errors
-    /// [`CkksError::NoKeys`]; [`CkksError::Rlwe`] if the key of this rotation is missing or too short;
+    /// [`CkksError::NoKeys`]; [`CkksError::MissingRotation`] if its key is missing or too short;
     /// [`CkksError::OtherParameters`].
     pub fn rotate(&self, ct: &Ciphertext, steps: i64) -> Result<Ciphertext, CkksError> {
-        self.automorphism(ct, self.params.rotation_element(steps), "rotate")
+        self.automorphism(ct, Turn::rotation(&self.params, steps), "rotate")
     }
 
     /// The complex conjugate of every slot.
@@ -41,7 +65,7 @@ impl Evaluator {
     /// # Errors
     /// As [`Evaluator::rotate`].
     pub fn conjugate(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        self.automorphism(ct, self.params.conjugation_element(), "conjugate")
+        self.automorphism(ct, Turn::conjugation(&self.params), "conjugate")
     }
 
     /// Prepares `ct` for several rotations: its digits are computed at the first, once for each shape of key.
@@ -63,7 +87,7 @@ impl Evaluator {
     pub fn rotate_hoisted(&self, hoisted: &Hoisted, steps: i64) -> Result<Ciphertext, CkksError> {
         self.turn_hoisted(
             hoisted,
-            self.params.rotation_element(steps),
+            Turn::rotation(&self.params, steps),
             "rotate_hoisted",
         )
     }
@@ -73,8 +97,8 @@ impl Evaluator {
     /// # Errors
     /// As [`Evaluator::rotate`].
     pub fn conjugate_hoisted(&self, hoisted: &Hoisted) -> Result<Ciphertext, CkksError> {
-        let element = self.params.conjugation_element();
-        self.turn_hoisted(hoisted, element, "conjugate_hoisted")
+        let turn = Turn::conjugation(&self.params);
+        self.turn_hoisted(hoisted, turn, "conjugate_hoisted")
     }
 
     /// Rotations by each of `steps`, from one decomposition and in one pass over the primes: the fastest form where the
@@ -89,17 +113,17 @@ impl Evaluator {
     ) -> Result<Vec<Ciphertext>, CkksError> {
         let operation = "rotate_many";
         self.check(ct, operation)?;
-        let (keys, limbs) = (self.keys(operation)?, ct.limbs());
+        let limbs = ct.limbs();
         let mut out: Vec<Option<Ciphertext>> = vec![None; steps.len()];
         // Positions and keys by gadget: each has digits of its own.
         let mut groups: Vec<(Vec<usize>, Vec<&SwitchKey>)> = Vec::new();
         for ((position, &steps), place) in steps.iter().enumerate().zip(&mut out) {
-            let element = self.params.rotation_element(steps);
-            if element == 1 {
+            let turn = Turn::rotation(&self.params, steps);
+            if turn.element == 1 {
                 *place = Some(ct.clone());
                 continue;
             }
-            let key = keys.galois(element, limbs)?;
+            let key = self.turn_key(turn, limbs, operation)?;
             let same = |(_, keys): &&mut (_, Vec<&SwitchKey>)| {
                 keys.first().is_some_and(|k| k.gadget() == key.gadget())
             };
@@ -136,14 +160,14 @@ impl Evaluator {
     fn automorphism(
         &self,
         ct: &Ciphertext,
-        element: usize,
+        turn: Turn,
         operation: &'static str,
     ) -> Result<Ciphertext, CkksError> {
         self.check(ct, operation)?;
-        if element == 1 {
+        if turn.element == 1 {
             return Ok(ct.clone());
         }
-        let key = self.keys(operation)?.galois(element, ct.limbs())?;
+        let key = self.turn_key(turn, ct.limbs(), operation)?;
         let (b, a) = automorphism(&ct.b, &ct.a, key)?;
         self.count_switch(key, ct.limbs());
         self.counters.rotation.one();
@@ -153,16 +177,16 @@ impl Evaluator {
     fn turn_hoisted(
         &self,
         hoisted: &Hoisted,
-        element: usize,
+        turn: Turn,
         operation: &'static str,
     ) -> Result<Ciphertext, CkksError> {
         let ct = hoisted.ct;
         self.check(ct, operation)?;
-        if element == 1 {
+        if turn.element == 1 {
             return Ok(ct.clone());
         }
         let limbs = ct.limbs();
-        let key = self.keys(operation)?.galois(element, limbs)?;
+        let key = self.turn_key(turn, limbs, operation)?;
         let digits = self.digits(hoisted, key.gadget())?;
         let (mut b, a) = inner_product(&digits, key)?.mod_down(self.params.rlwe())?;
         each(&mut b, |j, plan, limb| {
@@ -172,7 +196,12 @@ impl Evaluator {
         self.counters.rotation.one();
         self.counters.mod_down.many(2);
         self.counters.ntt.many(2 * (limbs + key.gadget().special()));
-        self.turned(ct, b.automorphism(element), a.automorphism(element), key)
+        self.turned(
+            ct,
+            b.automorphism(turn.element),
+            a.automorphism(turn.element),
+            key,
+        )
     }
 
     /// The digits of a hoisted ciphertext for keys of this shape. No lock is held while they are computed: a thread that waits
@@ -196,6 +225,15 @@ impl Evaluator {
         self.counters.ntt.many(digits * (limbs + gadget.special()));
         known().push(made.clone());
         Ok(made)
+    }
+
+    fn turn_key(
+        &self,
+        turn: Turn,
+        limbs: usize,
+        operation: &'static str,
+    ) -> Result<&SwitchKey, CkksError> {
+        self.key(operation, KeyUse::Galois(turn.element), turn.steps, limbs)
     }
 
     fn turned(

@@ -409,12 +409,25 @@ fn refusals_name_level_scale_and_remedy() {
     let error = e.rotate(&ct, 5).err().unwrap();
     assert!(matches!(
         error,
-        CkksError::Rlwe(hushed_rlwe::RlweError::MissingKey { limbs: 2, .. })
+        CkksError::MissingRotation {
+            steps: 5,
+            limbs: 2,
+            longest: 0,
+            ..
+        }
     ));
+    assert!(
+        error.to_string().contains("add it to the key plan"),
+        "{error}"
+    );
     let long = f.encrypt(&x, f.params.max_limbs());
     assert!(matches!(
         f.evaluator.rotate(&long, 1),
-        Err(CkksError::Rlwe(hushed_rlwe::RlweError::MissingKey { .. }))
+        Err(CkksError::MissingRotation { longest: 10, .. })
+    ));
+    assert!(matches!(
+        f.evaluator.conjugate(&long),
+        Err(CkksError::MissingKey { longest: 10, .. })
     ));
     let keyless = Evaluator::without_keys(&f.params);
     assert!(matches!(

@@ -345,6 +345,20 @@ mod tests {
     }
 
     #[test]
+    fn key_switches_of_whole_chains_have_few_digits() {
+        use hushed_rlwe::hybrid::Gadget;
+        for (params, digits) in [
+            (CkksParams::n16_boot().unwrap(), 4),
+            (CkksParams::n15_boot().unwrap(), 8),
+            (CkksParams::n15_shallow().unwrap(), 6),
+        ] {
+            let rlwe = params.rlwe();
+            let gadget = Gadget::new(rlwe, params.max_limbs(), rlwe.p_len()).unwrap();
+            assert_eq!(gadget.digits().len(), digits, "{}", params.name());
+        }
+    }
+
+    #[test]
     fn the_chain_is_in_the_order_of_use() {
         let params = CkksParams::n16_boot().unwrap();
         let chain = params.chain();
