@@ -17,8 +17,9 @@ use hushed_twopc::func::inverse::reciprocal_cost;
 use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
 use hushed_twopc::func::rescale_cost;
 use hushed_twopc::func::softmax::exponentials_cost;
-use hushed_twopc::gadget::mul_rows_cost;
-use hushed_twopc::he::{HeContext, Layout, LinearShape, MatmulShape, OltShape, OltSpec};
+use hushed_twopc::he::{
+    HeContext, Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, scale_rows_cost,
+};
 use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
@@ -26,10 +27,10 @@ use serde::Serialize;
 
 use crate::memory::{self, Memory};
 use crate::twopc::formats::{
-    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, QUERY, RAW_ANSWER, SUM_BITS,
-    TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS,
+    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MAIN, PORTION, QUERY, QUOTIENT,
+    RAW_ANSWER, SUM_BITS, TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS,
 };
-use crate::twopc::{RunError, SHARE_FRAC, Terms, groups, hidden_spec, maximum_cost};
+use crate::twopc::{RunError, SHARE_FRAC, Terms, divides_first, groups, hidden_spec, maximum_cost};
 
 /// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
 const COT_NANOSECONDS: f64 = 45.0;
@@ -108,8 +109,10 @@ impl Plan {
         let mut dry = PlanBackend::new(terms)?;
         let pooled = bert.forward(&mut dry, tokens.to_vec())?;
         if unit {
-            let cost = unit_rows_cost(pooled.rows.total(), pooled.width, LINEAR, ANSWER);
-            dry.record(Site::root("unit"), cost);
+            let layout = |spec: &OltSpec| Layout::new(&dry.params, spec);
+            let (rows, width) = (pooled.rows.total(), pooled.width);
+            let cost = unit_rows_cost(rows, width, LINEAR, ANSWER, layout)?;
+            dry.rows(Site::root("unit"), cost);
         }
         let answer = pooled.rows.total() * pooled.width;
         let ring = if unit { ANSWER.ring } else { RAW_ANSWER.ring };
@@ -187,6 +190,11 @@ impl PlanBackend {
             opened: work.opened,
             seconds: (work.nanoseconds as f64 + cots as f64 * COT_NANOSECONDS) * 1e-9,
         });
+    }
+
+    /// Adds a step with sums over rows.
+    fn rows(&mut self, site: Site, cost: RowsCost) {
+        self.step(site, cost.cost, Work::of_rows(&cost));
     }
 
     /// X·W with X of `rows` rows.
@@ -267,16 +275,16 @@ impl PlanBackend {
         rows: &Rows,
         before: Cost,
         heads: Heads,
-        ring: Ring,
-        each: impl Fn(usize, usize) -> (OltShape, Cost),
+        each: impl Fn(usize, usize) -> Result<(OltShape, Ring, RowsCost), RunError>,
     ) -> Result<(), RunError> {
         let (mut cost, mut work) = (before, Work::default());
         for group in groups(rows) {
             let batch = group.texts.len() * heads.count;
-            let (shape, around) = each(batch, group.rows);
+            let (shape, ring, around) = each(batch, group.rows)?;
             let (c, w) = self.matmul_work(batch, shape, ring)?;
-            cost = cost + c + around;
+            cost = cost + c + around.cost;
             work.add(w);
+            work.add(Work::of_rows(&around));
         }
         self.step(at, cost, work);
         Ok(())
@@ -333,6 +341,15 @@ impl Work {
             products: cost.products,
             opened: opened as u64,
             nanoseconds: cost.nanoseconds,
+        }
+    }
+
+    fn of_rows(cost: &RowsCost) -> Work {
+        Work {
+            automorphisms: cost.plan.automorphisms,
+            products: cost.plan.products,
+            opened: cost.opened,
+            nanoseconds: cost.plan.nanoseconds,
         }
     }
 
@@ -426,7 +443,9 @@ impl Backend for PlanBackend {
             centre: n.kind == NormKind::LayerNorm,
             epsilon: n.epsilon,
         };
-        self.record(at, normalise_rows_cost(shape, x.format, ACTIVATION));
+        let layout = |spec: &OltSpec| Layout::new(&self.params, spec);
+        let cost = normalise_rows_cost(shape, x.format, ACTIVATION, layout)?;
+        self.rows(at, cost);
         let mut y = Shape::new(x.rows, x.width, ACTIVATION);
         y.waiting = true;
         Ok(y)
@@ -487,8 +506,8 @@ impl Backend for PlanBackend {
             m: h.width,
             n: m,
         };
-        let each = |_, m| (shape(m), Cost::ZERO);
-        self.heads(at, &q.rows, cut.repeated(2), *h, QUERY.ring, each)?;
+        let each = |_, m| Ok((shape(m), QUERY.ring, RowsCost::default()));
+        self.heads(at, &q.rows, cut.repeated(2), *h, each)?;
         Ok((q.rows.clone(), *h))
     }
 
@@ -521,17 +540,33 @@ impl Backend for PlanBackend {
             m,
             n: h.width,
         };
-        let divide = |batch: usize, m: usize| {
+        let params = self.params.clone();
+        let layout = |spec: &OltSpec| Layout::new(&params, spec);
+        let after = |batch: usize, m: usize| -> Result<RowsCost, TwopcError> {
             let (rows, n) = (batch * m, batch * m * h.width);
             let shift = WEIGHED.frac + VALUE.frac - ATTENDED.frac;
             let last = ATTENDED.frac + INVERSE.frac - ACTIVATION.frac;
-            reciprocal_cost(rows, SUM_BITS, INVERSE.ring)
+            let around = reciprocal_cost(rows, SUM_BITS, INVERSE.ring)
                 + rescale_cost(n, VALUE.ring, shift, ATTENDED.ring)
-                + mul_rows_cost(rows, h.width, ATTENDED.ring)
-                + rescale_cost(n, ATTENDED.ring, last, MAIN)
+                + rescale_cost(n, ATTENDED.ring, last, MAIN);
+            let scaled = scale_rows_cost(rows, h.width, ATTENDED.ring, &layout)?;
+            Ok(scaled + RowsCost::from(around))
         };
-        let each = |batch, m| (shape(m), divide(batch, m));
-        self.heads(at, &v.rows, cut, *h, VALUE.ring, each)?;
+        let before = |batch: usize, m: usize| -> Result<RowsCost, TwopcError> {
+            let (rows, n) = (batch * m, batch * m * h.width);
+            let shift = WEIGHED.frac + INVERSE.frac - PORTION.frac;
+            let last = PORTION.frac + VALUE.frac - ACTIVATION.frac;
+            let around = reciprocal_cost(rows, SUM_BITS, QUOTIENT)
+                + rescale_cost(rows * m, QUOTIENT, shift, PORTION.ring)
+                + rescale_cost(n, PORTION.ring, last, MAIN);
+            let scaled = scale_rows_cost(rows, m, QUOTIENT, &layout)?;
+            Ok(scaled + RowsCost::from(around))
+        };
+        let each = |batch, m| match divides_first(m, *h) {
+            true => Ok((shape(m), PORTION.ring, before(batch, m)?)),
+            false => Ok((shape(m), VALUE.ring, after(batch, m)?)),
+        };
+        self.heads(at, &v.rows, cut, *h, each)?;
         Ok(Shape::new(v.rows.clone(), v.width, ACTIVATION))
     }
 

@@ -186,7 +186,7 @@ pub fn gelu() -> Vec<Box<dyn Case>> {
             // The argument and the result carry the factor κ, which belongs to the linear layers around.
             let scaled = spread(n, 6.0 * KAPPA, 9);
             Numbers::case(
-                json!({ "count": n, "function": "quartic", "bits": 64 }),
+                json!({ "count": n, "function": "quadratics on 8 segments", "bits": 64 }),
                 vec![(scaled, from)],
                 18,
                 |x| x[0].iter().map(|x| KAPPA * clear_gelu(x / KAPPA)).collect(),
@@ -251,7 +251,16 @@ pub fn norm() -> Vec<Box<dyn Case>> {
         vec![(spread(rows * width, 4.0, 11), from)],
         to.frac,
         move |x| x[0].chunks(width).flat_map(clear_norm).collect(),
-        move |peer, x| Ok(normalise_rows(&mut peer.ctx, &x[0], from, shape, to)?),
+        move |peer, x| {
+            Ok(normalise_rows(
+                &mut peer.ctx,
+                &peer.he,
+                &x[0],
+                from,
+                shape,
+                to,
+            )?)
+        },
     )]
 }
 

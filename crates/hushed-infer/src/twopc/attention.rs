@@ -6,13 +6,14 @@ use hushed_model::{Heads, Rows};
 use hushed_twopc::func::inverse::reciprocal;
 use hushed_twopc::func::softmax::{SCORES, exponentials};
 use hushed_twopc::func::{Format, narrow, rescale};
-use hushed_twopc::gadget::{Sign, mul_rows};
-use hushed_twopc::he::{HeContext, MatmulShape, OltShape, matmul_shared};
-use hushed_twopc::share::Share;
+use hushed_twopc::gadget::Sign;
+use hushed_twopc::he::{HeContext, MatmulShape, OltShape, matmul_shared, scale_rows};
+use hushed_twopc::share::{Ring, Share};
 use hushed_twopc::{Ctx, TwopcError};
 
 use super::formats::{
-    ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, QUERY, SUM_BITS, VALUE, WEIGHED,
+    ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS, VALUE,
+    WEIGHED,
 };
 use super::groups::{Group, groups};
 
@@ -106,29 +107,72 @@ pub fn attend(
             },
             batch,
         };
-        let o = matmul_shared(ctx, he, e, &v, &shape)?;
-        done.push(divide(ctx, &o, e, batch * m, m, heads.width)?);
+        done.push(match divides_first(m, heads) {
+            true => {
+                let p = portions(ctx, he, e, batch * m, m)?;
+                let o = matmul_shared(ctx, he, &p, &v.reduce_to(PORTION.ring), &shape)?;
+                let shift = PORTION.frac + VALUE.frac - ACTIVATION.frac;
+                rescale(ctx, &o, shift, Sign::Bounded, MAIN)?
+            }
+            false => {
+                let o = matmul_shared(ctx, he, e, &v, &shape)?;
+                divide(ctx, he, &o, e, batch * m, m, heads.width)?
+            }
+        });
     }
     let done = Share::concat(MAIN, &done.iter().collect::<Vec<_>>());
     Ok(by_rows(&done, &groups, rows.total(), heads))
 }
 
+/// Whether the weights of a text of `m` tokens are divided by their sums before the product with V, or the product after it: whichever
+/// has fewer numbers.
+pub fn divides_first(m: usize, heads: Heads) -> bool {
+    m < heads.width
+}
+
+/// 1 / the row sums of `e` (rows × cols), with [`INVERSE`]'s fraction bits.
+fn inverse_sums(
+    ctx: &mut Ctx,
+    e: &Share,
+    rows: usize,
+    cols: usize,
+    ring: Ring,
+) -> Result<Share, TwopcError> {
+    let sums = e.sum_rows(rows, cols);
+    let unit = f64::from(1u32 << WEIGHED.frac);
+    reciprocal(ctx, &sums, SUM_BITS, unit, INVERSE.frac, ring)
+}
+
+/// Rows of `e` (rows × cols) divided by their sums, in [`PORTION`].
+fn portions(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    e: &Share,
+    rows: usize,
+    cols: usize,
+) -> Result<Share, TwopcError> {
+    let inverse = inverse_sums(ctx, e, rows, cols, QUOTIENT)?;
+    let p = scale_rows(ctx, he, &e.reduce_to(QUOTIENT), rows, cols, &inverse)?;
+    let shift = WEIGHED.frac + INVERSE.frac - PORTION.frac;
+    // Bounded: where e is 0, the product may be a unit below.
+    rescale(ctx, &p, shift, Sign::Bounded, PORTION.ring)
+}
+
 /// Rows of `o` (rows × width) divided by the row sums of `e` (rows × cols).
 fn divide(
     ctx: &mut Ctx,
+    he: &HeContext,
     o: &Share,
     e: &Share,
     rows: usize,
     cols: usize,
     width: usize,
 ) -> Result<Share, TwopcError> {
-    let sums = e.sum_rows(rows, cols);
-    let unit = f64::from(1u32 << WEIGHED.frac);
-    let inverse = reciprocal(ctx, &sums, SUM_BITS, unit, INVERSE.frac, INVERSE.ring)?;
+    let inverse = inverse_sums(ctx, e, rows, cols, INVERSE.ring)?;
     let product = Format::new(VALUE.ring.bits(), WEIGHED.frac + VALUE.frac);
     let shift = product.frac - ATTENDED.frac;
     let o = rescale(ctx, o, shift, Sign::Bounded, ATTENDED.ring)?;
-    let y = mul_rows(ctx, &o, rows, width, &inverse)?;
+    let y = scale_rows(ctx, he, &o, rows, width, &inverse)?;
     let shift = ATTENDED.frac + INVERSE.frac - ACTIVATION.frac;
     rescale(ctx, &y, shift, Sign::Bounded, MAIN)
 }

@@ -243,6 +243,7 @@ impl TwopcBackend {
             let rows = x.rows.total();
             Ok(unit_rows(
                 &mut this.ctx,
+                &this.he,
                 &x.share,
                 x.format,
                 rows,
@@ -481,7 +482,8 @@ impl Backend for TwopcBackend {
                 centre: n.kind == NormKind::LayerNorm,
                 epsilon: n.epsilon,
             };
-            let y = normalise_rows(&mut this.ctx, &x.share, x.format, shape, ACTIVATION)?;
+            let (ctx, he) = (&mut this.ctx, &this.he);
+            let y = normalise_rows(ctx, he, &x.share, x.format, shape, ACTIVATION)?;
             let mut y = Acts::new(y, ACTIVATION, x.rows, x.width);
             y.norm = Some(n.clone());
             Ok(y)

@@ -39,6 +39,10 @@ pub const WEIGHED: Format = Format::new(40, 13);
 pub const VALUE: Format = Format::new(40, 12);
 /// The product before its division by the row's sum, cut to what the division needs.
 pub const ATTENDED: Format = Format::new(33, 10);
+/// Exponentials times the inverse of their row's sum, before they are cut to [`PORTION`]: 29 fraction bits, at most 1.05, a sign and a spare bit.
+pub const QUOTIENT: Ring = Ring::new(32);
+/// Exponentials divided by their row's sum, at most 1.05, in the product with V, |v| < 2^4·2^f: for texts shorter than a head is wide.
+pub const PORTION: Format = Format::new(33, 14);
 /// 1 / the row's sum.
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
@@ -66,6 +70,8 @@ pub fn describe() -> String {
         show("weighed", WEIGHED),
         show("value", VALUE),
         show("attended", ATTENDED),
+        show("portion", PORTION),
+        format!("quotient={}", QUOTIENT.bits()),
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),
         show("answer", ANSWER),

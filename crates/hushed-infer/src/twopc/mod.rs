@@ -25,6 +25,7 @@ mod ranges;
 mod table;
 
 pub use answer::embeddings;
+pub(crate) use attention::divides_first;
 pub use backend::{Acts, Layers, Ready, Scores, SiteCost, TwopcBackend};
 pub use establish::agreement;
 pub(crate) use groups::groups;

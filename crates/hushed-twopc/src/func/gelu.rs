@@ -10,7 +10,7 @@ use crate::error::TwopcError;
 use crate::share::Share;
 
 /// The curve.
-const CURVE: Curve = curve::GELU;
+const CURVE: Curve = curve::GELU_EIGHT;
 
 /// κ: what the argument and the result are multiplied by.
 pub const KAPPA: f64 = CURVE.kappa();

@@ -1,7 +1,7 @@
 //! LayerNorm and RMSNorm of shared rows, without gain and offset: those are linear and belong to the layers that follow.
 //!
 //! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v are one number a
-//! row; the square of every element and the product c·r are the cost. c has [`NORM`]'s 7 fraction bits in the squares (their
+//! row; the squares of all elements and the products c·r are the cost ([`crate::he::rows`]). c has [`NORM`]'s 7 fraction bits in the squares (their
 //! rounding adds 2^−17 to a variance) and 11 in the product, whose result is bounded by √d whatever x is.
 
 use super::inverse::{inverse_root, inverse_root_cost};
@@ -9,8 +9,13 @@ use super::{Format, rescale, rescale_cost};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
-use crate::gadget::{Sign, mul_rows, mul_rows_cost, square, square_cost};
+use crate::gadget::Sign;
+use crate::he::{
+    HeContext, Layout, OltSpec, RowsCost, row_squares, row_squares_cost, scale_rows,
+    scale_rows_cost,
+};
 use crate::share::Share;
+use std::borrow::Borrow;
 
 /// How v and r are computed.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +68,7 @@ pub struct NormShape {
 /// The normalised rows: `x` in `from`, with |x| < 2^(ring − frac − 3); result in `to`.
 pub fn normalise_rows(
     ctx: &mut Ctx,
+    he: &HeContext,
     x: &Share,
     from: Format,
     shape: NormShape,
@@ -75,7 +81,7 @@ pub fn normalise_rows(
     } else {
         x.clone()
     };
-    let r = inverse_deviation(ctx, &c, from, shape, &NORM)?;
+    let r = inverse_deviation(ctx, he, &c, from, shape, &NORM)?;
     let c = rescale(
         ctx,
         &c,
@@ -83,56 +89,68 @@ pub fn normalise_rows(
         Sign::Bounded,
         CENTRED.ring,
     )?;
-    let y = mul_rows(ctx, &c, rows, width, &r)?;
+    let y = scale_rows(ctx, he, &c, rows, width, &r)?;
     let frac = CENTRED.frac + NORM.root.frac;
     rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
 }
 
 /// What [`normalise_rows`] sends.
-pub fn normalise_rows_cost(shape: NormShape, from: Format, to: Format) -> Cost {
+///
+/// # Errors
+/// Those of `layout`, which gives the layout of a product over RLWE.
+pub fn normalise_rows_cost<L: Borrow<Layout>>(
+    shape: NormShape,
+    from: Format,
+    to: Format,
+    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+) -> Result<RowsCost, TwopcError> {
     let NormShape { rows, width, .. } = shape;
     let mean =
         rescale_cost(rows, from.ring, 12, from.ring) + rescale_cost(rows, from.ring, 8, from.ring);
     let n = rows * width;
     let frac = CENTRED.frac + NORM.root.frac;
-    (if shape.centre { mean } else { Cost::ZERO })
-        + inverse_deviation_cost(shape, from, &NORM)
+    let around = (if shape.centre { mean } else { Cost::ZERO })
         + rescale_cost(n, from.ring, from.frac - CENTRED.frac, CENTRED.ring)
-        + mul_rows_cost(rows, width, CENTRED.ring)
-        + rescale_cost(n, CENTRED.ring, frac - to.frac, to.ring)
+        + rescale_cost(n, CENTRED.ring, frac - to.frac, to.ring);
+    Ok(RowsCost::from(around)
+        + inverse_deviation_cost(shape, from, &NORM, &layout)?
+        + scale_rows_cost(rows, width, CENTRED.ring, &layout)?)
 }
 
 /// What [`unit_rows`] sends.
-pub fn unit_rows_cost(rows: usize, width: usize, from: Format, to: Format) -> Cost {
+///
+/// # Errors
+/// As [`normalise_rows_cost`].
+pub fn unit_rows_cost<L: Borrow<Layout>>(
+    rows: usize,
+    width: usize,
+    from: Format,
+    to: Format,
+    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+) -> Result<RowsCost, TwopcError> {
     let n = rows * width;
-    let product = UNIT_CENTRED.frac + UNIT.root.frac;
-    inverse_deviation_cost(unit_shape(rows, width), from, &UNIT)
-        + rescale_cost(
-            n,
-            from.ring,
-            from.frac - UNIT_CENTRED.frac,
-            UNIT_CENTRED.ring,
-        )
-        + mul_rows_cost(rows, width, UNIT_CENTRED.ring)
-        + rescale_cost(
-            n,
-            UNIT_CENTRED.ring,
-            product - UNIT_PRODUCT.frac,
-            UNIT_PRODUCT.ring,
-        )
-        + rescale_cost(
-            n,
-            UNIT_PRODUCT.ring,
-            UNIT_PRODUCT.frac + 16 - to.frac,
-            to.ring,
-        )
+    let cut = |from: Format, frac: u32, to: Format| {
+        rescale_cost(n, from.ring, from.frac + frac - to.frac, to.ring)
+    };
+    let around = cut(from, 0, UNIT_CENTRED)
+        + cut(UNIT_CENTRED, UNIT.root.frac, UNIT_PRODUCT)
+        + cut(UNIT_PRODUCT, 16, to);
+    Ok(RowsCost::from(around)
+        + inverse_deviation_cost(unit_shape(rows, width), from, &UNIT, &layout)?
+        + scale_rows_cost(rows, width, UNIT_CENTRED.ring, &layout)?)
 }
 
-fn inverse_deviation_cost(shape: NormShape, from: Format, how: &Deviation) -> Cost {
-    let n = shape.rows * shape.width;
-    rescale_cost(n, from.ring, from.frac - how.squared.frac, how.squared.ring)
-        + square_cost(n, how.squared.ring)
-        + inverse_root_cost(shape.rows, how.sum_bits(), how.root.ring)
+fn inverse_deviation_cost<L: Borrow<Layout>>(
+    shape: NormShape,
+    from: Format,
+    how: &Deviation,
+    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+) -> Result<RowsCost, TwopcError> {
+    let NormShape { rows, width, .. } = shape;
+    let Format { ring, frac } = how.squared;
+    let around = rescale_cost(rows * width, from.ring, from.frac - frac, ring)
+        + inverse_root_cost(rows, how.sum_bits(), how.root.ring);
+    Ok(RowsCost::from(around) + row_squares_cost(rows, width, ring, layout)?)
 }
 
 fn unit_shape(rows: usize, width: usize) -> NormShape {
@@ -164,6 +182,7 @@ fn mean(
 /// √d/√(Σ c² + d·ε), one a row, in the format that `how` says.
 fn inverse_deviation(
     ctx: &mut Ctx,
+    he: &HeContext,
     c: &Share,
     from: Format,
     shape: NormShape,
@@ -172,7 +191,7 @@ fn inverse_deviation(
     let NormShape { rows, width, .. } = shape;
     let Format { ring, frac } = how.squared;
     let small = rescale(ctx, c, from.frac - frac, Sign::Bounded, ring)?;
-    let v = square(ctx, &small)?.sum_rows(rows, width);
+    let v = row_squares(ctx, he, &small, rows, width)?;
     let unit = f64::from(2 * frac).exp2();
     let epsilon = (shape.epsilon * width as f64 * unit).round() as i64;
     let v = v.add_public(ctx.party(), epsilon.max(1));
@@ -186,16 +205,17 @@ fn inverse_deviation(
 /// [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few bits of `to` that are opened.
 pub fn unit_rows(
     ctx: &mut Ctx,
+    he: &HeContext,
     x: &Share,
     from: Format,
     rows: usize,
     width: usize,
     to: Format,
 ) -> Result<Share, TwopcError> {
-    let r = inverse_deviation(ctx, x, from, unit_shape(rows, width), &UNIT)?;
+    let r = inverse_deviation(ctx, he, x, from, unit_shape(rows, width), &UNIT)?;
     let shift = from.frac - UNIT_CENTRED.frac;
     let c = rescale(ctx, x, shift, Sign::Bounded, UNIT_CENTRED.ring)?;
-    let y = mul_rows(ctx, &c, rows, width, &r)?;
+    let y = scale_rows(ctx, he, &c, rows, width, &r)?;
     let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
     let y = rescale(ctx, &y, shift, Sign::Bounded, UNIT_PRODUCT.ring)?;
     // y/√d with 16 fraction bits of the constant: below 1, so the ring has room for the product.
@@ -212,8 +232,9 @@ pub fn describe() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, reveal, run_counted, share};
+    use crate::testing::{assert_cost, reveal, run_pair, share};
     use hushed_math::rng::SecretRng;
+    use hushed_net::Stats;
 
     const FROM: Format = Format::new(48, 32);
     const TO: Format = Format::new(48, 16);
@@ -228,8 +249,27 @@ mod tests {
         unit(centred) * r + y.abs() * root + 2.0 * unit(TO)
     }
 
-    fn rows() -> (usize, usize, Vec<f64>) {
-        let (rows, width) = (6, 96);
+    /// Runs the step on both sides after the exchange of keys; gives the client's counters of the step alone.
+    fn run(
+        x: (Share, Share),
+        step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
+    ) -> (Vec<u64>, Stats) {
+        let party = |ctx: &mut Ctx, x: &Share| {
+            let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
+            let before = ctx.session.stats();
+            let y = step(ctx, &he, x);
+            (y, ctx.session.stats().since(&before))
+        };
+        let ((a, stats), (b, _)) = run_pair(|ctx| party(ctx, &x.0), |ctx| party(ctx, &x.1));
+        (reveal(&a, &b), stats)
+    }
+
+    fn layouts() -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> {
+        let params = hushed_rlwe::RlweParams::olt_full().unwrap();
+        move |spec| Layout::new(&params, spec)
+    }
+
+    fn rows(rows: usize, width: usize) -> Vec<f64> {
         let mut next = SecretRng::insecure_from_seed(77);
         let mut x: Vec<f64> = (0..rows * width)
             .map(|_| (next.next_u64() % 2000) as f64 / 1000.0 - 0.8)
@@ -237,26 +277,30 @@ mod tests {
         x[17] = 190.0; // an outlier, as in real residuals
         x[width..2 * width].iter_mut().for_each(|v| *v *= 20.0);
         x[2 * width..3 * width].iter_mut().for_each(|v| *v *= 0.3);
-        (rows, width, x)
+        x
     }
 
     #[test]
     fn layer_norm_against_the_clear() {
-        let (n, width, x) = rows();
+        // The sums of the first over OT, of the second over RLWE.
+        layer_norm(6, 96);
+        layer_norm(16, 384);
+    }
+
+    fn layer_norm(n: usize, width: usize) {
+        let x = rows(n, width);
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
-        let (client, server) = share(FROM.ring, &words, 4);
         let shape = NormShape {
             rows: n,
             width,
             centre: true,
             epsilon: 1e-12,
         };
-        let (a, b, stats) = run_counted(
-            move |ctx| normalise_rows(ctx, &client, FROM, shape, TO),
-            move |ctx| normalise_rows(ctx, &server, FROM, shape, TO),
-        );
-        assert_cost(&stats, normalise_rows_cost(shape, FROM, TO));
-        let y = reveal(&a.unwrap(), &b.unwrap());
+        let (y, stats) = run(share(FROM.ring, &words, 4), |ctx, he, x| {
+            normalise_rows(ctx, he, x, FROM, shape, TO).unwrap()
+        });
+        let cost = normalise_rows_cost(shape, FROM, TO, layouts()).unwrap();
+        assert_cost(&stats, cost.cost);
         for r in 0..n {
             let row = &x[r * width..][..width];
             let mean = row.iter().sum::<f64>() / width as f64;
@@ -272,16 +316,17 @@ mod tests {
 
     #[test]
     fn unit_rows_have_length_one() {
-        let (n, width, mut x) = rows();
+        let (n, width) = (6, 96);
+        let mut x = rows(n, width);
         x[17] = 90.0; // within a length of 128
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
-        let (client, server) = share(FROM.ring, &words, 4);
-        let (a, b, stats) = run_counted(
-            move |ctx| unit_rows(ctx, &client, FROM, n, width, TO),
-            move |ctx| unit_rows(ctx, &server, FROM, n, width, TO),
+        let (y, stats) = run(share(FROM.ring, &words, 4), |ctx, he, x| {
+            unit_rows(ctx, he, x, FROM, n, width, TO).unwrap()
+        });
+        assert_cost(
+            &stats,
+            unit_rows_cost(n, width, FROM, TO, layouts()).unwrap().cost,
         );
-        assert_cost(&stats, unit_rows_cost(n, width, FROM, TO));
-        let y = reveal(&a.unwrap(), &b.unwrap());
         for r in 0..n {
             let row = &x[r * width..][..width];
             let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();

@@ -8,6 +8,7 @@
 //! | keys of a session | `context` |
 //! | sums of products, interleaving, the messages | `product`, `interleave`, `engine` |
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
+//! | squares and scales of rows, over RLWE or OT by price | `rows` |
 //! | what one party multiplies alone | `local` |
 //! | vectors element by element | `bole` |
 
@@ -24,6 +25,7 @@ pub mod matmul;
 pub mod olt;
 pub mod price;
 mod product;
+pub mod rows;
 pub mod window;
 
 pub use bole::OleContext;
@@ -33,6 +35,7 @@ pub use layout::{Layout, OltSpec};
 pub use linear::{LinearShape, PreparedWeights, linear_client, linear_server, linear_server_alone};
 pub use matmul::{MatmulShape, matmul_shared};
 pub use olt::{olt_encrypted, olt_multiplying};
+pub use rows::{RowsCost, row_squares, row_squares_cost, scale_rows, scale_rows_cost};
 pub use window::{Encrypted, OltPlan, OltShape, Packing, Window};
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::interleave::automorphisms;
 use super::window::{OltPlan, OltShape, Packing, Window};
+use std::ops::Add;
 
 /// What a ciphertext costs on the wire and which work a leaf means; fixed by the parameter preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Prices {
     pub product_ns: u64,
     /// One leaf's move from the product to the packing modulus, per dropped prime.
     pub rescale_ns: u64,
+    /// One correlated OT with the work on it, where a product over OT is weighed against one over RLWE.
+    pub cot_ns: u64,
 }
 
 /// The prices used by both parties: 200 Mbit/s, one core.
@@ -43,6 +46,7 @@ pub const PRICES: Prices = Prices {
     layer_ns: 700,
     product_ns: 3_500,
     rescale_ns: 85_000,
+    cot_ns: 45,
 };
 
 /// Work and traffic of a plan, exact except for time.
@@ -64,6 +68,24 @@ pub struct PlanCost {
     pub bytes_out: u64,
     /// Estimated time at [`PRICES`], nanoseconds.
     pub nanoseconds: u64,
+}
+
+impl Add for PlanCost {
+    type Output = PlanCost;
+
+    /// One after the other.
+    fn add(self, b: PlanCost) -> PlanCost {
+        PlanCost {
+            inputs: self.inputs + b.inputs,
+            transforms: self.transforms + b.transforms,
+            products: self.products + b.products,
+            automorphisms: self.automorphisms + b.automorphisms,
+            responses: self.responses + b.responses,
+            bytes_in: self.bytes_in + b.bytes_in,
+            bytes_out: self.bytes_out + b.bytes_out,
+            nanoseconds: self.nanoseconds + b.nanoseconds,
+        }
+    }
 }
 
 /// Everything in closed form; `bytes_out` without the rounding of each response to whole bytes.

@@ -1,0 +1,324 @@
+//! Two sums that norms and softmax need of shared rows: Σ_j x_ij² a row, and every x_ij times one factor r_i of its row.
+//!
+//! Both are products that Gilboa's method does bit by bit over OT ([`square`], [`mul_rows`]) at 70 and 140 bytes an element of 33 bits.
+//! Over RLWE a row is one polynomial, and the mixed terms become small matrix products: Σ_j x_ij² needs 2·⟨x_c, x_s⟩, a row times a column,
+//! of which only one number a row comes back; r_i·x_ij is a batch of 1×1 by 1×width, whose factors all fit one ciphertext (the
+//! batch is folded) and whose results fill whole responses. For 16 rows of 384 that is 24 and 56 bytes an element. A few short rows are
+//! cheaper over OT; both parties take what [`PRICES`] say.
+//!
+//! Off by at most two units of the ring over RLWE ([`matmul_shared`]; the squares' one mixed term is doubled), exact over OT.
+
+use super::context::HeContext;
+use super::layout::{Layout, OltSpec};
+use super::matmul::{MatmulShape, matmul_shared};
+use super::olt::{olt_encrypted, olt_multiplying};
+use super::price::{PRICES, PlanCost};
+use super::window::{Encrypted, OltShape, Packing};
+use crate::cost::Cost;
+use crate::ctx::Ctx;
+use crate::error::{TwopcError, expect_len};
+use crate::gadget::{mul_rows, mul_rows_cost, square, square_cost};
+use crate::share::{Ring, Share};
+use hushed_net::Party;
+use std::borrow::Borrow;
+use std::ops::Add;
+
+/// What a sum over rows costs, and the products over RLWE in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RowsCost {
+    /// Traffic and OTs.
+    pub cost: Cost,
+    /// Work of a party that answers.
+    pub plan: PlanCost,
+    /// Numbers that are decrypted, by both parties together.
+    pub opened: u64,
+}
+
+impl From<Cost> for RowsCost {
+    fn from(cost: Cost) -> RowsCost {
+        RowsCost {
+            cost,
+            ..RowsCost::default()
+        }
+    }
+}
+
+impl Add for RowsCost {
+    type Output = RowsCost;
+
+    /// One after the other.
+    fn add(self, b: RowsCost) -> RowsCost {
+        RowsCost {
+            cost: self.cost + b.cost,
+            plan: self.plan + b.plan,
+            opened: self.opened + b.opened,
+        }
+    }
+}
+
+impl RowsCost {
+    /// Time of a party on the network that the prices assume.
+    fn nanoseconds(&self) -> u64 {
+        let cots = self.cost.cots_client + self.cost.cots_server;
+        // The plan's time holds its own bytes, of one direction.
+        let bytes = self.cost.bytes() - (self.plan.bytes_in + self.plan.bytes_out);
+        self.plan.nanoseconds + bytes * PRICES.byte_ns + cots * PRICES.cot_ns
+    }
+
+    fn cheaper(self, other: RowsCost) -> RowsCost {
+        if self.nanoseconds() < other.nanoseconds() {
+            self
+        } else {
+            other
+        }
+    }
+
+    fn over_rlwe(&self) -> bool {
+        self.plan.responses > 0
+    }
+}
+
+/// Cost of [`row_squares`]; `layout` gives the layout of a transformation.
+///
+/// # Errors
+/// Those of `layout`.
+pub fn row_squares_cost<L: Borrow<Layout>>(
+    rows: usize,
+    width: usize,
+    ring: Ring,
+    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+) -> Result<RowsCost, TwopcError> {
+    let over_ot = RowsCost::from(square_cost(rows * width, ring));
+    let Some(spec) = squares_spec(rows, width, ring) else {
+        return Ok(over_ot);
+    };
+    let plan = layout(&spec)?.borrow().plan.cost();
+    let cost = Cost {
+        bytes_client: plan.bytes_out,
+        bytes_server: plan.bytes_in,
+        frames_client: plan.responses,
+        frames_server: plan.inputs,
+        rounds: 2,
+        ..Cost::ZERO
+    };
+    let opened = rows as u64;
+    Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
+}
+
+/// Σ_j x_ij² mod 2^ℓ for x of rows × width: one number a row, off by at most two units.
+///
+/// # Errors
+/// [`TwopcError::Misuse`] unless x has rows × width elements; else those of the session and of the peer's bytes.
+pub fn row_squares(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    x: &Share,
+    rows: usize,
+    width: usize,
+) -> Result<Share, TwopcError> {
+    expect_len("row_squares", "elements", x.len(), rows * width)?;
+    let ring = x.ring();
+    let how = row_squares_cost(rows, width, ring, |spec| he.layout(spec))?;
+    let (Some(spec), true) = (squares_spec(rows, width, ring), how.over_rlwe()) else {
+        return Ok(square(ctx, x)?.sum_rows(rows, width));
+    };
+    // (x_c + x_s)² = x_c² + x_s² + 2·x_c·x_s: the last modulo 2^(ℓ−1). The server encrypts: most of the bytes then go down.
+    let half = Ring::new(spec.ring_bits);
+    let x_half = x.reduce_to(half);
+    let mixed = match ctx.party() {
+        Party::Server => olt_encrypted(ctx, he, &spec, x_half.words())?,
+        Party::Client => {
+            let signed = x_half.words().iter().map(|w| half.decode(*w));
+            let signed = zeroize::Zeroizing::new(signed.collect::<Vec<i64>>());
+            olt_multiplying(ctx, he, &spec, &signed)?
+        }
+    };
+    let own = x.words().iter().map(|w| w.wrapping_mul(*w)).collect();
+    let own = Share::new(ring, own).sum_rows(rows, width);
+    let mixed = Share::new(ring, mixed.into_words());
+    Ok(own.add(&mixed.shift_left(1)))
+}
+
+/// Cost of [`scale_rows`]; `layout` gives the layout of a transformation.
+///
+/// # Errors
+/// Those of `layout`.
+pub fn scale_rows_cost<L: Borrow<Layout>>(
+    rows: usize,
+    width: usize,
+    ring: Ring,
+    layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
+) -> Result<RowsCost, TwopcError> {
+    let over_ot = RowsCost::from(mul_rows_cost(rows, width, ring));
+    let Some(shape) = scale_shape(rows, width) else {
+        return Ok(over_ot);
+    };
+    let plan = shape.cheaper(ring, layout)?.borrow().plan.cost();
+    let bytes = plan.bytes_in + plan.bytes_out;
+    let frames = plan.inputs + plan.responses;
+    let cost = Cost {
+        bytes_client: bytes,
+        bytes_server: bytes,
+        frames_client: frames,
+        frames_server: frames,
+        rounds: 2,
+        ..Cost::ZERO
+    };
+    let opened = 2 * (rows * width) as u64;
+    Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
+}
+
+/// x_ij·r_i mod 2^ℓ for x of rows × width, row by row, and r of `rows`: off by at most two units.
+///
+/// # Errors
+/// As [`mul_rows`]; else those of the session and of the peer's bytes.
+pub fn scale_rows(
+    ctx: &mut Ctx,
+    he: &HeContext,
+    x: &Share,
+    rows: usize,
+    width: usize,
+    r: &Share,
+) -> Result<Share, TwopcError> {
+    let bits = |s: &Share| s.ring().bits() as usize;
+    expect_len("scale_rows", "elements", x.len(), rows * width)?;
+    expect_len("scale_rows", "factors", r.len(), rows)?;
+    expect_len("scale_rows", "ring bits of the factors", bits(r), bits(x))?;
+    let how = scale_rows_cost(rows, width, x.ring(), |spec| he.layout(spec))?;
+    match (scale_shape(rows, width), how.over_rlwe()) {
+        (Some(shape), true) => matmul_shared(ctx, he, r, x, &shape),
+        _ => mul_rows(ctx, x, rows, width, r),
+    }
+}
+
+/// The products of one party's rows with the other's, each a row times a column; none for nothing.
+fn squares_spec(rows: usize, width: usize, ring: Ring) -> Option<OltSpec> {
+    let half = ring.bits().checked_sub(1).filter(|bits| *bits > 1)?;
+    (rows > 0 && width > 0).then_some(OltSpec {
+        shape: OltShape {
+            k: 1,
+            m: width,
+            n: 1,
+        },
+        batch: rows,
+        ring_bits: half,
+        multiplier_bits: half - 1,
+        encrypted: Encrypted::Left,
+        packing: Packing::InterLeave,
+        window: None,
+    })
+}
+
+/// A factor times its row, row by row.
+fn scale_shape(rows: usize, width: usize) -> Option<MatmulShape> {
+    let shape = OltShape {
+        k: 1,
+        m: 1,
+        n: width,
+    };
+    (rows > 0 && width > 0).then_some(MatmulShape { shape, batch: rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assert_cost, reveal, run_pair, share};
+    use hushed_math::rng::SecretRng;
+    use hushed_net::Stats;
+
+    /// Runs the step on both sides after the exchange of keys; gives the client's counters of the step alone.
+    fn run(
+        x: &(Share, Share),
+        step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
+    ) -> (Vec<u64>, Stats) {
+        let party = |ctx: &mut Ctx, x: &Share| {
+            let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
+            let before = ctx.session.stats();
+            let y = step(ctx, &he, x);
+            (y, ctx.session.stats().since(&before))
+        };
+        let ((a, stats), (b, _)) = run_pair(|ctx| party(ctx, &x.0), |ctx| party(ctx, &x.1));
+        (reveal(&a, &b), stats)
+    }
+
+    fn values(n: usize, ring: Ring, seed: u64) -> Vec<u64> {
+        let mut rng = SecretRng::insecure_from_seed(seed);
+        let edges = [0, ring.mask(), ring.mask() >> 1, 1 << (ring.bits() - 1)];
+        let random = std::iter::from_fn(|| Some(ring.reduce(rng.next_u64())));
+        edges.into_iter().chain(random).take(n).collect()
+    }
+
+    fn off(ring: Ring, found: u64, want: u64) -> u64 {
+        ring.decode(ring.reduce(found.wrapping_sub(want)))
+            .unsigned_abs()
+    }
+
+    fn layouts() -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> {
+        let params = hushed_rlwe::RlweParams::olt_full().unwrap();
+        move |spec| Layout::new(&params, spec)
+    }
+
+    #[test]
+    fn squares_of_rows() {
+        // The first two over OT, the others over RLWE.
+        for (rows, width, bits, rlwe) in [
+            (1, 24, 33, false),
+            (0, 5, 33, false),
+            (16, 384, 33, true),
+            (21, 300, 46, true),
+        ] {
+            let ring = Ring::new(bits);
+            let x = values(rows * width, ring, 1);
+            let (y, stats) = run(&share(ring, &x, 2), |ctx, he, x| {
+                row_squares(ctx, he, x, rows, width).unwrap()
+            });
+            let cost = row_squares_cost(rows, width, ring, layouts()).unwrap();
+            assert_eq!(cost.over_rlwe(), rlwe, "{rows} {width}");
+            assert_cost(&stats, cost.cost);
+            for (row, y) in x.chunks(width).zip(&y) {
+                let want = row
+                    .iter()
+                    .fold(0u64, |s, x| s.wrapping_add(x.wrapping_mul(*x)));
+                assert!(off(ring, *y, want) <= 2, "{rows} {width} {bits}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_times_their_factors() {
+        for (rows, width, bits, rlwe) in [
+            (1, 40, 46, false),
+            (0, 7, 33, false),
+            (16, 384, 33, true),
+            (20, 200, 46, true),
+        ] {
+            let ring = Ring::new(bits);
+            let (x, r) = (values(rows * width, ring, 3), values(rows, ring, 4));
+            let (r0, r1) = share(ring, &r, 5);
+            let (y, stats) = run(&share(ring, &x, 6), |ctx, he, x| {
+                let r = if ctx.is_client() { &r0 } else { &r1 };
+                scale_rows(ctx, he, x, rows, width, r).unwrap()
+            });
+            let cost = scale_rows_cost(rows, width, ring, layouts()).unwrap();
+            assert_eq!(cost.over_rlwe(), rlwe, "{rows} {width}");
+            assert_cost(&stats, cost.cost);
+            for ((i, x), y) in x.iter().enumerate().zip(&y) {
+                let want = x.wrapping_mul(r[i / width]);
+                assert!(off(ring, *y, want) <= 2, "{rows} {width} {bits}");
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        let ring = Ring::new(33);
+        let (y, _) = run(&share(ring, &[1, 2, 3, 4], 1), |ctx, he, x| {
+            assert!(row_squares(ctx, he, x, 2, 3).is_err());
+            assert!(scale_rows(ctx, he, x, 2, 2, x).is_err());
+            let r = Share::zero(Ring::new(32), 2);
+            assert!(scale_rows(ctx, he, x, 2, 2, &r).is_err());
+            x.clone()
+        });
+        assert_eq!(y, [1, 2, 3, 4]);
+    }
+}
