@@ -92,7 +92,26 @@ impl Automorphism {
         if let Some(token) = self.ifma {
             return ifma::permute(token, &self.moves, &self.orders, src, out);
         }
-        self.each(src, out, |_, value| value);
+        self.each(&self.moves, src, out, |_, value| value);
+    }
+
+    /// out ← those values of a(X^g) that begin with number `start`, for all values `src` of a.
+    ///
+    /// # Panics
+    /// If `src` has not n words, or `out` is no whole number of blocks of 8 within the image.
+    pub fn apply_strip(&self, src: &[u64], start: usize, out: &mut [u64]) {
+        let block = self.n.min(1 << LOG_BLOCK);
+        let blocks = start.is_multiple_of(block) && out.len().is_multiple_of(block);
+        assert!(
+            blocks && src.len() == self.n,
+            "whole blocks of a whole limb"
+        );
+        let moves = &self.moves[start / block..][..out.len() / block];
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = self.ifma {
+            return ifma::permute(token, moves, &self.orders, src, out);
+        }
+        self.each(moves, src, out, |_, value| value);
     }
 
     /// acc ← acc + the values of a(X^g), all modulo q.
@@ -105,7 +124,7 @@ impl Automorphism {
         if let Some(token) = self.ifma {
             return ifma::permute_add(token, modulus, &self.moves, &self.orders, src, acc);
         }
-        self.each(src, acc, |sum, value| modulus.add(sum, value));
+        self.each(&self.moves, src, acc, |sum, value| modulus.add(sum, value));
     }
 
     fn check(&self, src: &[u64], out: &[u64]) {
@@ -113,9 +132,9 @@ impl Automorphism {
         assert!(whole, "one word a value");
     }
 
-    fn each(&self, src: &[u64], out: &mut [u64], f: impl Fn(u64, u64) -> u64) {
+    fn each(&self, moves: &[u32], src: &[u64], out: &mut [u64], f: impl Fn(u64, u64) -> u64) {
         let block = self.n.min(1 << LOG_BLOCK);
-        for (out, &from) in out.chunks_exact_mut(block).zip(&self.moves) {
+        for (out, &from) in out.chunks_exact_mut(block).zip(moves) {
             let order = from as usize % block;
             let source = &src[from as usize - order..][..block];
             for (out, &position) in out.iter_mut().zip(&self.orders[order]) {
@@ -173,7 +192,13 @@ mod tests {
             let mut results = Vec::new();
             for cpu in Cpu::variants() {
                 let mut out = vec![0; n];
-                Automorphism::with_cpu(n, g, cpu).apply(&source, &mut out);
+                let automorphism = Automorphism::with_cpu(n, g, cpu);
+                automorphism.apply(&source, &mut out);
+                for (start, length) in [(0, 8), (1024, 512), (n - 24, 24)] {
+                    let mut strip = vec![0; length];
+                    automorphism.apply_strip(&source, start, &mut strip);
+                    assert_eq!(strip, out[start..start + length]);
+                }
                 results.push(out);
             }
             assert!(results.iter().all(|out| *out == results[0]));

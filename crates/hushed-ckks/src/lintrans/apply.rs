@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use hushed_math::{Automorphism, Coeff, Eval, RnsPoly};
+use hushed_math::{Automorphism, Coeff, Eval, Pointwise, RnsPoly};
 use hushed_rlwe::hybrid::{
     Decomposed, EvalKeys, Extended, SwitchKey, decompose, decompose_raised, mod_down,
     mod_down_rescale,
@@ -35,6 +35,9 @@ use crate::lintrans::{LinTransError, LinearTransform, Parts};
 /// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
 /// cache holds.
 const STRIP: usize = 1 << 10;
+
+/// The same for products with keys: a strip of the digits stays in the cache while all keys go over it.
+const KEY_STRIP: usize = 1 << 11;
 
 impl LinearTransform {
     /// The matrix times each ciphertext: one prime less, scale and error as [`LinearTransform::output_scale`] and the noise model
@@ -185,7 +188,7 @@ impl LinearTransform {
     ) -> Result<Vec<Vec<Extended>>, LinTransError> {
         let params = self.params.rlwe();
         let special = self.gadget.special();
-        let babies: Vec<Option<(&SwitchKey, Arc<Automorphism>)>> = self
+        let babies: Vec<Option<Baby>> = self
             .babies
             .iter()
             .map(|&k| match self.needs_key(k) {
@@ -193,7 +196,6 @@ impl LinearTransform {
                 true => Ok(Some((self.key(keys, k)?, self.permutation(k)))),
             })
             .collect::<Result<_, LinTransError>>()?;
-        let digits: Vec<&Decomposed> = digits.iter().collect();
         let ids = params.extended_ids_with(self.limbs(), special);
         let scratch = || Extended {
             special,
@@ -210,36 +212,16 @@ impl LinearTransform {
             .into_par_iter()
             .enumerate()
             .for_each(|(j, mut out)| {
-                // rotated[baby·inputs + c]: input c rotated by a baby, under this prime.
-                let mut rotated = Pair::many(params.basis(), babies.len() * b.len());
-                let mut work = Pair::many(params.basis(), b.len());
-                let pointwise = params.basis().plan(ids[j]).pointwise();
-                for (baby, turned) in babies.iter().zip(rotated.chunks_mut(b.len())) {
-                    let Some((key, permutation)) = baby else {
-                        for ((b, a), pair) in b.iter().zip(a).zip(turned) {
-                            for (part, out) in [b, a].into_iter().zip(pair.parts()) {
-                                match weights[j] {
-                                    0 => out.fill(0),
-                                    w => pointwise.mul_scalar(out, part.limb(j), w),
-                                }
-                            }
-                        }
-                        continue;
-                    };
-                    let mut sums: Vec<_> = work.iter_mut().map(Pair::parts).collect();
-                    key.multiply_limb(&digits, j, &mut sums);
-                    for ((b, [sum_b, sum_a]), pair) in b.iter().zip(sums).zip(turned) {
-                        if weights[j] != 0 {
-                            pointwise.mul_scalar_add_assign(sum_b, b.limb(j), weights[j]);
-                        }
-                        let [out_b, out_a] = pair.parts();
-                        permutation.apply(sum_b, out_b);
-                        permutation.apply(sum_a, out_a);
-                    }
-                }
-                for (giant, outs) in self.giants.iter().zip(out.chunks_mut(b.len())) {
-                    giant.multiply(j, pointwise, &rotated, outs);
-                }
+                let pass = Pass {
+                    map: self,
+                    babies: &babies,
+                    parts: [b, a],
+                    digits: digits.iter().map(|digits| digits.limb(j)).collect(),
+                    weight: weights[j],
+                    limb: j,
+                    id: ids[j],
+                };
+                pass.run(&mut out);
             });
         Ok(sums)
     }
@@ -336,48 +318,148 @@ fn mod_raise(
     Ok(raised)
 }
 
-impl EncodedGiant {
-    /// outs[c] ← Σ terms d ⊙ rotated[baby][c] for limb `j`, strip by strip.
-    fn multiply(
-        &self,
-        j: usize,
-        pointwise: &hushed_math::Pointwise,
-        rotated: &[Pair],
-        outs: &mut [[&mut [u64]; 2]],
-    ) {
-        let Some(n) = outs.first().map(|[b, _]| b.len()) else {
-            return;
-        };
-        let (inputs, strip) = (outs.len(), STRIP.min(n));
-        let mut wide = vec![0; self.terms.len() * strip];
+/// A rotation of the input: its key, and how the product is permuted.
+type Baby<'a> = (&'a SwitchKey, Arc<Automorphism>);
+
+/// The inner sums under one prime.
+struct Pass<'a> {
+    map: &'a LinearTransform,
+    /// None for the input itself.
+    babies: &'a [Option<Baby<'a>>],
+    /// b of each input; a of each, if it is needed.
+    parts: [&'a [&'a RnsPoly<Eval>]; 2],
+    /// The digits of each input.
+    digits: Vec<Vec<&'a [u64]>>,
+    /// P modulo the prime.
+    weight: u64,
+    /// Number of the limb.
+    limb: usize,
+    /// Number of the prime.
+    id: usize,
+}
+
+impl Pass<'_> {
+    /// `out[giant·inputs + c]` ← the sum of a giant for input c.
+    fn run(&self, out: &mut [[&mut [u64]; 2]]) {
+        let lifted = self.lifted();
+        let products = self.products(&lifted);
+        self.sums(&lifted, &products, out);
+    }
+
+    fn inputs(&self) -> usize {
+        self.parts[0].len()
+    }
+
+    fn pointwise(&self) -> &Pointwise {
+        let basis = self.map.params.rlwe().basis();
+        basis.plan(self.id).pointwise()
+    }
+
+    /// P·b, and P·a where it is needed.
+    fn lifted(&self) -> Vec<Pair> {
+        let basis = self.map.params.rlwe().basis();
+        let mut lifted = Pair::many(basis, self.inputs());
+        for (index, polys) in self.parts.iter().enumerate() {
+            for (poly, pair) in polys.iter().zip(&mut lifted) {
+                let out = &mut *pair.parts()[index];
+                // P is zero under the special primes, which the inputs do not have.
+                match self.weight {
+                    0 => out.fill(0),
+                    weight => self
+                        .pointwise()
+                        .mul_scalar(out, poly.limb(self.limb), weight),
+                }
+            }
+        }
+        lifted
+    }
+
+    /// P·(b, 0) + Σ digits·key of each baby with a key, before its permutation: number baby·inputs + c. All keys go over one strip of
+    /// digits while that is in the cache.
+    fn products(&self, lifted: &[Pair]) -> Vec<Pair> {
+        let rlwe = self.map.params.rlwe();
+        let (n, inputs, pointwise) = (rlwe.n(), self.inputs(), self.pointwise());
+        let mut products = Pair::many(rlwe.basis(), self.babies.len() * inputs);
+        let count = self.digits.first().map_or(0, Vec::len);
+        let mut keys: Vec<_> = self
+            .babies
+            .iter()
+            .map(|baby| baby.as_ref().map(|(key, _)| key.strips(self.id, count)))
+            .collect();
+        let (strip, mut room) = (KEY_STRIP.min(n), Vec::new());
+        let mut words = Vec::with_capacity(count);
         for start in (0..n).step_by(strip) {
-            for ((_, plain), room) in self.terms.iter().zip(wide.chunks_exact_mut(strip)) {
-                plain.expand(j, start, room);
+            let range = start..start + strip;
+            for (key, products) in keys.iter_mut().zip(products.chunks_mut(inputs)) {
+                let Some(key) = key else { continue };
+                let [key_b, key_a] = key.next_strip(strip, &mut room);
+                for ((digits, product), lifted) in self.digits.iter().zip(products).zip(lifted) {
+                    words.clear();
+                    words.extend(digits.iter().map(|digit| &digit[range.clone()]));
+                    let [b, a] = product.parts();
+                    let (b, a) = (&mut b[range.clone()], &mut a[range.clone()]);
+                    pointwise.dot_pair([&mut *b, a], &words, [&key_b, &key_a]);
+                    if self.weight != 0 {
+                        pointwise.add_assign(b, &lifted.part(0)[range.clone()]);
+                    }
+                }
             }
-            let diagonals: Vec<&[u64]> = self
-                .terms
-                .iter()
-                .zip(wide.chunks_exact(strip))
-                .map(|((_, plain), room)| match plain.repeat() {
-                    1 => &plain.limb(j)[start..start + strip],
-                    _ => room,
-                })
-                .collect();
-            for (c, [out_b, out_a]) in outs.iter_mut().enumerate() {
-                let range = start..start + strip;
-                let part = |index: usize| -> Vec<&[u64]> {
-                    let pairs = self
-                        .terms
-                        .iter()
-                        .map(|&(baby, _)| &rotated[baby * inputs + c]);
-                    pairs.map(|pair| &pair.part(index)[range.clone()]).collect()
-                };
-                pointwise.dot_pair(
-                    [&mut out_b[range.clone()], &mut out_a[range.clone()]],
-                    &diagonals,
-                    [&part(0), &part(1)],
-                );
+        }
+        products
+    }
+
+    /// Σ d ⊙ φ(product) for each giant, strip by strip: the rotated strips are made once and stay in the cache.
+    fn sums(&self, lifted: &[Pair], products: &[Pair], out: &mut [[&mut [u64]; 2]]) {
+        let (n, inputs) = (self.map.params.n(), self.inputs());
+        let strip = STRIP.min(n);
+        let mut turned = vec![0; 2 * self.babies.len() * strip];
+        for start in (0..n).step_by(strip) {
+            for c in 0..inputs {
+                let rooms = turned.chunks_exact_mut(2 * strip);
+                for ((baby, products), room) in
+                    self.babies.iter().zip(products.chunks(inputs)).zip(rooms)
+                {
+                    for (index, room) in room.chunks_exact_mut(strip).enumerate() {
+                        match baby {
+                            Some((_, turn)) => {
+                                turn.apply_strip(products[c].part(index), start, room);
+                            }
+                            None => {
+                                room.copy_from_slice(&lifted[c].part(index)[start..start + strip])
+                            }
+                        }
+                    }
+                }
+                for (giant, out) in self.map.giants.iter().zip(out.chunks_exact_mut(inputs)) {
+                    let [b, a] = &mut out[c];
+                    let range = start..start + strip;
+                    let out = [&mut b[range.clone()], &mut a[range]];
+                    self.giant(giant, start, &turned, out);
+                }
             }
+        }
+    }
+
+    /// Σ d ⊙ rotated input over the terms of one giant, for one strip.
+    fn giant(&self, giant: &EncodedGiant, start: usize, turned: &[u64], out: [&mut [u64]; 2]) {
+        let strip = out[0].len();
+        let plain = giant.terms.iter().map(|(_, plain)| plain);
+        let diagonals: Vec<&[u64]> = plain
+            .map(|plain| plain.strip(self.limb, start, strip))
+            .collect();
+        let part = |index: usize| -> Vec<&[u64]> {
+            let places = giant.terms.iter().map(|&(baby, _)| 2 * baby + index);
+            places
+                .map(|place| &turned[place * strip..(place + 1) * strip])
+                .collect()
+        };
+        let keys = [&part(0)[..], &part(1)[..]];
+        let repeat = giant.terms.first().map_or(1, |(_, plain)| plain.repeat());
+        match repeat {
+            1 => self.pointwise().dot_pair(out, &diagonals, keys),
+            _ => self
+                .pointwise()
+                .dot_pair_repeated(out, &diagonals, repeat.trailing_zeros(), keys),
         }
     }
 }

@@ -14,7 +14,7 @@ use num_complex::Complex64;
 use crate::lintrans::{DftFactors, Direction, LinTransError};
 
 /// Least period that is stored: shorter ones are repeated to it, so that vector kernels have whole registers.
-const LEAST_PERIOD: usize = 32;
+pub(crate) const LEAST_PERIOD: usize = 16;
 
 /// Largest coefficient of an encoded diagonal: the integers are rounded from f64 through i64.
 const LARGEST: f64 = (1_u64 << 62) as f64;
@@ -39,15 +39,11 @@ impl CompactPlain {
         &self.words[j * self.stored..(j + 1) * self.stored]
     }
 
-    /// Writes the values from number `start` on of limb `j` to `out`, repeated ones in full. `start` and the length of `out` are
-    /// multiples of [`CompactPlain::repeat`], or both within one run of equal values.
-    pub(crate) fn expand(&self, j: usize, start: usize, out: &mut [u64]) {
+    /// The stored words of `length` values from number `start` on of limb `j`. `start` and `length` are multiples of
+    /// [`CompactPlain::repeat`], or all of them within one run of equal values.
+    pub(crate) fn strip(&self, j: usize, start: usize, length: usize) -> &[u64] {
         let first = start / self.repeat;
-        let run = self.repeat.min(out.len());
-        let words = &self.limb(j)[first..];
-        for (values, &word) in out.chunks_exact_mut(run).zip(words) {
-            values.fill(word);
-        }
+        &self.limb(j)[first..first + length.div_ceil(self.repeat)]
     }
 
     /// Bytes in memory.

@@ -10,6 +10,7 @@ use hushed_math::{Automorphism, Eval, RnsPoly};
 use hushed_rlwe::RlweError;
 use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
 
+use crate::lintrans::compact::LEAST_PERIOD;
 use crate::lintrans::{CompactEncoder, CompactPlain, CostModel, Diagonals, LinTransError, Split};
 use crate::noise::Noise;
 use crate::params::CkksParams;
@@ -150,13 +151,18 @@ impl LinearTransform {
         let plain_scale = plain_scale.unwrap_or(Scale::ONE.times_prime(dropped));
         let mut encoder = CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
         let diagonals: BTreeMap<_, _> = matrix.iter().collect();
+        // All diagonals of one period, so that one kernel takes them together; runs of fewer than 8 equal values gain nothing.
+        let period = match matrix.period().max(LEAST_PERIOD) {
+            short if params.slots() / short >= 8 => short,
+            _ => params.slots(),
+        };
         let mut giants = Vec::with_capacity(split.giants.len());
         for giant in &split.giants {
             let mut terms = Vec::with_capacity(giant.terms.len());
             for &(baby, offset) in &giant.terms {
                 let values = diagonals.get(&offset).ok_or(LinTransError::Empty)?;
-                let back = giant.rotation % values.len();
-                let mut rotated = values.to_vec();
+                let back = giant.rotation % period;
+                let mut rotated: Vec<_> = values.iter().copied().cycle().take(period).collect();
                 rotated.rotate_right(back);
                 terms.push((baby, encoder.encode(&rotated)?));
             }

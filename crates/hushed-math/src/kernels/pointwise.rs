@@ -180,6 +180,31 @@ impl Pointwise {
         run!(self.dot_pair::<false>(out, d, keys))
     }
 
+    /// As [`Pointwise::dot_pair`], where each word of the d_i stands for 2^`log_repeat` ≥ 8 equal ones in a row.
+    ///
+    /// # Panics
+    /// If the three lists differ in length, `log_repeat` < 3, the slices of `keys` differ in length from `out` or that is no
+    /// multiple of 8, or a d_i has too few words.
+    pub fn dot_pair_repeated(
+        &self,
+        out: [&mut [u64]; 2],
+        d: &[&[u64]],
+        log_repeat: u32,
+        keys: [&[&[u64]]; 2],
+    ) {
+        let words = out[0].len().div_ceil(1 << log_repeat);
+        let enough = d.iter().all(|d| d.len() >= words);
+        let whole = out[0].len().is_multiple_of(8) && log_repeat >= 3;
+        assert!(enough && whole, "whole runs of at least 8 words");
+        check_pair(&out, keys[0], keys);
+        assert_eq!(
+            d.len(),
+            keys[0].len(),
+            "as many digits as parts of the keys"
+        );
+        run!(self.dot_pair_repeated(out, d, log_repeat, keys))
+    }
+
     /// As [`Pointwise::dot_pair`], added to `acc`.
     ///
     /// # Panics

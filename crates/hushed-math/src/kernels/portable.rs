@@ -296,6 +296,33 @@ pub(crate) fn dot_pair<const ACCUMULATE: bool>(
     }
 }
 
+/// Sums of 128 bits, as in [`dot_assign`].
+pub(crate) fn dot_pair_repeated(
+    modulus: &Modulus,
+    out: [&mut [u64]; 2],
+    d: &[&[u64]],
+    log_repeat: u32,
+    keys: [&[&[u64]]; 2],
+) {
+    const BLOCK: usize = 128;
+    assert!(d.len() < 1 << 27, "sums of 128 bits");
+    for (out, keys) in out.into_iter().zip(keys) {
+        let block = BLOCK.min(1 << log_repeat);
+        for (start, out) in (0..).step_by(block).zip(out.chunks_mut(block)) {
+            let mut sums = [0_u128; BLOCK];
+            for (d, key) in d.iter().zip(keys) {
+                let d = u128::from(d[start >> log_repeat]);
+                for (sum, &k) in sums.iter_mut().zip(&key[start..start + out.len()]) {
+                    *sum += d * u128::from(k);
+                }
+            }
+            for (x, &sum) in out.iter_mut().zip(&sums) {
+                *x = modulus.reduce_u128(sum);
+            }
+        }
+    }
+}
+
 pub(crate) fn tensor<const ACCUMULATE: bool>(
     modulus: &Modulus,
     out: [&mut [u64]; 3],

@@ -23,6 +23,14 @@ impl Decomposed {
         self.limbs
     }
 
+    /// Limb `j` of each digit.
+    ///
+    /// # Panics
+    /// If there is no such limb.
+    pub fn limb(&self, j: usize) -> Vec<&[u64]> {
+        self.digits.iter().map(|digit| digit.limb(j)).collect()
+    }
+
     /// The gadget of the keys that it can be multiplied by.
     pub fn gadget(&self) -> &Gadget {
         &self.gadget

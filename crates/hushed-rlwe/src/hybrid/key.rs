@@ -210,6 +210,23 @@ impl SwitchKey {
         }
     }
 
+    /// Both halves of the first `count` digits of the key under prime `id`, strip by strip from the first value on: for a
+    /// pass that uses several keys on one strip of digits while that is in the cache.
+    pub fn strips(&self, id: usize, count: usize) -> KeyStrips<'_> {
+        let count = count.min(self.b.len());
+        let expand = self.a.is_none();
+        let streams = (0..count).filter(|_| expand);
+        KeyStrips {
+            key: self,
+            id,
+            count,
+            start: 0,
+            streams: streams
+                .map(|digit| uniform(&self.seed, digit, id))
+                .collect(),
+        }
+    }
+
     /// Where the key has its limb of a prime.
     pub(super) fn place(&self, id: usize) -> usize {
         let q_len = self.params.q_len();
@@ -218,6 +235,45 @@ impl SwitchKey {
         } else {
             self.gadget.limbs() + id - q_len
         }
+    }
+}
+
+/// A key under one prime, strip by strip; made by [`SwitchKey::strips`].
+pub struct KeyStrips<'k> {
+    key: &'k SwitchKey,
+    id: usize,
+    count: usize,
+    start: usize,
+    streams: Vec<PublicStream>,
+}
+
+impl<'k> KeyStrips<'k> {
+    /// The masked and the uniform halves of the next `length` values: of each digit a slice. Uniform halves that are not kept
+    /// are expanded into `room`.
+    ///
+    /// # Panics
+    /// If there are not as many values left.
+    pub fn next_strip<'r>(&mut self, length: usize, room: &'r mut Vec<u64>) -> [Vec<&'r [u64]>; 2]
+    where
+        'k: 'r,
+    {
+        let place = self.key.place(self.id);
+        let range = self.start..self.start + length;
+        self.start += length;
+        let cut = |polys: &'k [RnsPoly<Eval>]| -> Vec<&'k [u64]> {
+            let limbs = polys.iter().take(self.count).map(|poly| poly.limb(place));
+            limbs.map(|limb| &limb[range.clone()]).collect()
+        };
+        let b = cut(&self.key.b);
+        if let Some(a) = &self.key.a {
+            return [b, cut(a)];
+        }
+        let modulus = self.key.params.basis().modulus(self.id);
+        room.resize(self.count * length, 0);
+        for (stream, words) in self.streams.iter_mut().zip(room.chunks_mut(length.max(1))) {
+            stream.uniform_mod(modulus, words);
+        }
+        [b, room.chunks(length.max(1)).collect()]
     }
 }
 

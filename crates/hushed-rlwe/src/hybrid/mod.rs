@@ -33,7 +33,7 @@ mod tables;
 pub use codec::{EvalKeysReader, MAX_KEYS};
 pub use decompose::{Decomposed, decompose, decompose_raised};
 pub use gadget::Gadget;
-pub use key::SwitchKey;
+pub use key::{KeyStrips, SwitchKey};
 pub use plan::{EvalKeyPlan, KeySpec, KeyUse};
 pub use set::{EvalKeys, SPARSE_WEIGHT};
 pub use switch::{

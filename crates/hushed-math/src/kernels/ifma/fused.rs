@@ -114,9 +114,42 @@ impl Limb {
             // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
             unsafe {
                 if ACCUMULATE || i > 0 {
-                    dot_pair::<true>(self, out_b, out_a, d, kb, ka);
+                    dot_pair::<true, false>(self, out_b, out_a, d, 0, kb, ka);
                 } else {
-                    dot_pair::<false>(self, out_b, out_a, d, kb, ka);
+                    dot_pair::<false, false>(self, out_b, out_a, d, 0, kb, ka);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn dot_pair_repeated(
+        &self,
+        out: [&mut [u64]; 2],
+        d: &[&[u64]],
+        log_repeat: u32,
+        keys: [&[&[u64]]; 2],
+    ) {
+        let [out_b, out_a] = out;
+        let [kb, ka] = keys;
+        let length = out_b.len();
+        // Whole registers, each of one repeated word.
+        assert!(out_a.len() == length && length.is_multiple_of(8) && log_repeat >= 3);
+        assert!(d.len() == kb.len() && d.len() == ka.len());
+        assert!(kb.iter().chain(ka).all(|x| x.len() == length));
+        let words = length.div_ceil(1 << log_repeat);
+        assert!(d.iter().all(|x| x.len() >= words));
+        if d.is_empty() {
+            out_b.fill(0);
+            out_a.fill(0);
+        }
+        let (kb, ka) = (kb.chunks(TERMS), ka.chunks(TERMS));
+        for (i, ((d, kb), ka)) in d.chunks(TERMS).zip(kb).zip(ka).enumerate() {
+            // SAFETY: the token of `new` proves the instruction sets; lengths are as asserted.
+            unsafe {
+                if i > 0 {
+                    dot_pair::<true, true>(self, out_b, out_a, d, log_repeat, kb, ka);
+                } else {
+                    dot_pair::<false, true>(self, out_b, out_a, d, log_repeat, kb, ka);
                 }
             }
         }
@@ -281,13 +314,15 @@ unsafe fn dot_scalars_assign(limb: &Limb, acc: &mut [u64], a: &[&[u64]], s: &[u6
     }
 }
 
-/// out_b ← (out_b +) Σ d_i·kb_i and out_a the same with ka_i, for at most [`TERMS`] terms.
+/// out_b ← (out_b +) Σ d_i·kb_i and out_a the same with ka_i, for at most [`TERMS`] terms. With REPEAT each word of d_i
+/// stands for 2^`log_repeat` ≥ 8 equal ones, and lengths are multiples of 8.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn dot_pair<const ACCUMULATE: bool>(
+unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool>(
     limb: &Limb,
     out_b: &mut [u64],
     out_a: &mut [u64],
     d: &[&[u64]],
+    log_repeat: u32,
     kb: &[&[u64]],
     ka: &[&[u64]],
 ) {
@@ -311,7 +346,13 @@ unsafe fn dot_pair<const ACCUMULATE: bool>(
             for ((d, kb), ka) in d.iter().zip(kb).zip(ka) {
                 for k in 0..WIDTH {
                     let at = start + 8 * k;
-                    let x = read(ends[k], d.as_ptr().wrapping_add(at));
+                    let x = if !REPEAT {
+                        read(ends[k], d.as_ptr().wrapping_add(at))
+                    } else if at < length {
+                        splat(*d.as_ptr().add(at >> log_repeat))
+                    } else {
+                        _mm512_setzero_si512()
+                    };
                     let y = read(ends[k], kb.as_ptr().wrapping_add(at));
                     let z = read(ends[k], ka.as_ptr().wrapping_add(at));
                     b[k][0] = _mm512_madd52lo_epu64(b[k][0], x, y);

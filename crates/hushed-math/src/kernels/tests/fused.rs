@@ -162,3 +162,39 @@ fn two_inner_products_at_once_equal_two() {
         }
     }
 }
+
+#[test]
+fn repeated_words_are_as_if_they_were_written_out() {
+    let mut rng = SecretRng::insecure_from_seed(14);
+    for cpu in Cpu::variants() {
+        for m in moduli() {
+            let (q, p) = (m.value(), Pointwise::with_cpu(m, cpu));
+            for (log_repeat, length, terms) in
+                [(3, 64_usize, 5), (5, 256, 16), (10, 64, 3), (3, 8, 0)]
+            {
+                let short: Vec<_> = (0..terms)
+                    .map(|_| words(length.div_ceil(1 << log_repeat), q, &mut rng))
+                    .collect();
+                let expand = |d: &Vec<u64>| -> Vec<u64> {
+                    let whole = d
+                        .iter()
+                        .flat_map(|&w| std::iter::repeat_n(w, 1 << log_repeat));
+                    whole.take(length).collect()
+                };
+                let long: Vec<_> = short.iter().map(expand).collect();
+                let keys: Vec<_> = (0..2 * terms).map(|_| words(length, q, &mut rng)).collect();
+                let short: Vec<&[u64]> = short.iter().map(Vec::as_slice).collect();
+                let long: Vec<&[u64]> = long.iter().map(Vec::as_slice).collect();
+                let keys: Vec<&[u64]> = keys.iter().map(Vec::as_slice).collect();
+                let (kb, ka) = keys.split_at(terms);
+                let mut found = [vec![1; length], vec![2; length]];
+                let mut expected = found.clone();
+                let [b, a] = &mut found;
+                p.dot_pair_repeated([b, a], &short, log_repeat, [kb, ka]);
+                let [b, a] = &mut expected;
+                p.dot_pair([b, a], &long, [kb, ka]);
+                assert_eq!(found, expected, "q = {q}, {terms} terms of {length}");
+            }
+        }
+    }
+}
