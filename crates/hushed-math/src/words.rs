@@ -3,26 +3,92 @@
 //! Large buffers are recycled: a megabyte fresh from the system costs a page fault every four kilobytes, which together
 //! take longer than a transform of the same words. Up to [`IDLE_BYTES`] of dropped buffers wait for their next owner.
 //! Secrets are erased before they are dropped ([`crate::SecretPoly`]), so nothing secret waits there.
+//!
+//! They also begin at a page of two megabytes and ask for such pages where Linux gives them on request: work over many
+//! limbs otherwise looks up pages for a good part of its time.
 
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 use zeroize::Zeroize;
 
-/// One cache line.
-#[derive(Clone, Copy, Default)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Bytes of a large page.
+const PAGE: usize = 1 << 21;
 
 /// Most bytes that wait for reuse.
 const IDLE_BYTES: usize = 1 << 30;
 
-/// Least lines of a buffer worth keeping: the allocator itself keeps smaller ones.
-const LEAST_LINES: usize = 1 << 9;
+/// Least bytes of a buffer worth keeping: the allocator itself keeps smaller ones.
+const LEAST_BYTES: usize = 1 << 15;
+
+/// Initialised memory, owned.
+struct Buffer {
+    words: NonNull<u64>,
+    bytes: usize,
+}
+
+// SAFETY: a buffer is memory that it alone owns.
+unsafe impl Send for Buffer {}
+// SAFETY: a shared buffer is only read.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// `bytes` zero bytes, a multiple of a line and not zero.
+    fn zero(bytes: usize) -> Buffer {
+        let layout = layout(bytes);
+        // SAFETY: the layout has a size.
+        let start = unsafe { alloc(layout) };
+        let Some(words) = NonNull::new(start.cast::<u64>()) else {
+            handle_alloc_error(layout)
+        };
+        if bytes >= PAGE {
+            ask_for_large_pages(start, bytes);
+        }
+        // SAFETY: `bytes` bytes were just allocated.
+        unsafe { start.write_bytes(0, bytes) };
+        Buffer { words, bytes }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `zero` with this layout, and owned.
+        unsafe { dealloc(self.words.as_ptr().cast(), layout(self.bytes)) };
+    }
+}
+
+fn layout(bytes: usize) -> Layout {
+    let align = if bytes >= PAGE { PAGE } else { LINE };
+    match Layout::from_size_align(bytes, align) {
+        Ok(layout) => layout,
+        Err(_) => panic!("{bytes} bytes are more than memory has"),
+    }
+}
+
+/// A hint: where it is not followed, pages are small.
+fn ask_for_large_pages(start: *mut u8, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        unsafe extern "C" {
+            fn madvise(start: *mut core::ffi::c_void, length: usize, advice: i32) -> i32;
+        }
+        /// `MADV_HUGEPAGE`, the same on every architecture that Rust has Linux for.
+        const LARGE_PAGES: i32 = 14;
+        // SAFETY: the range begins at a page and was allocated by the caller; the advice changes no content.
+        let _ = unsafe { madvise(start.cast(), bytes & !(PAGE - 1), LARGE_PAGES) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (start, bytes);
+}
 
 /// Dropped buffers, oldest first.
 struct Idle {
-    buffers: VecDeque<Vec<Line>>,
+    buffers: VecDeque<Buffer>,
     bytes: usize,
 }
 
@@ -33,7 +99,8 @@ static IDLE: Mutex<Idle> = Mutex::new(Idle {
 
 /// A fixed number of words, aligned to 64 bytes.
 pub(crate) struct Words {
-    lines: Vec<Line>,
+    /// None for no words.
+    buffer: Option<Buffer>,
     length: usize,
 }
 
@@ -47,9 +114,15 @@ impl Words {
 
     /// `length` words of any content, to be overwritten.
     pub(crate) fn scratch(length: usize) -> Words {
-        let count = length.div_ceil(8);
-        let lines = recycled(count).unwrap_or_else(|| vec![Line::default(); count]);
-        Words { lines, length }
+        let Some(bytes) = length.checked_mul(8) else {
+            panic!("{length} words are more than memory has")
+        };
+        let bytes = bytes.next_multiple_of(LINE);
+        let fresh = || (bytes > 0).then(|| Buffer::zero(bytes));
+        Words {
+            buffer: recycled(bytes).or_else(fresh),
+            length,
+        }
     }
 
     /// A copy of `words`.
@@ -65,40 +138,36 @@ impl Words {
     }
 }
 
-/// A waiting buffer of `count` lines, or not much larger: the one dropped last, which may still be in the cache.
-fn recycled(count: usize) -> Option<Vec<Line>> {
-    if count < LEAST_LINES {
+/// A waiting buffer of that many bytes, or not many more: the one dropped last, which may still be in the cache.
+fn recycled(bytes: usize) -> Option<Buffer> {
+    if bytes < LEAST_BYTES {
         return None;
     }
     // No step of a change to the list can panic.
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let fits = |lines: &Vec<Line>| (count..=count + count / 8).contains(&lines.capacity());
+    let fits = |buffer: &Buffer| (bytes..=bytes + bytes / 8).contains(&buffer.bytes);
     let place = idle.buffers.iter().rposition(fits)?;
-    let mut lines = idle.buffers.remove(place)?;
-    idle.bytes -= bytes(&lines);
-    drop(idle);
-    lines.resize(count, Line::default());
-    Some(lines)
-}
-
-fn bytes(lines: &Vec<Line>) -> usize {
-    lines.capacity() * size_of::<Line>()
+    let buffer = idle.buffers.remove(place)?;
+    idle.bytes -= buffer.bytes;
+    Some(buffer)
 }
 
 impl Drop for Words {
     fn drop(&mut self) {
-        if self.lines.capacity() < LEAST_LINES {
+        let Some(buffer) = self.buffer.take() else {
+            return;
+        };
+        if buffer.bytes < LEAST_BYTES {
             return;
         }
-        let lines = std::mem::take(&mut self.lines);
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.bytes += bytes(&lines);
-        idle.buffers.push_back(lines);
+        idle.bytes += buffer.bytes;
+        idle.buffers.push_back(buffer);
         let mut surplus = Vec::new();
         while idle.bytes > IDLE_BYTES
             && let Some(oldest) = idle.buffers.pop_front()
         {
-            idle.bytes -= bytes(&oldest);
+            idle.bytes -= oldest.bytes;
             surplus.push(oldest);
         }
         // Given back to the system only now that others can get at the list.
@@ -116,16 +185,21 @@ impl Deref for Words {
     type Target = [u64];
 
     fn deref(&self) -> &[u64] {
-        // SAFETY: `lines` owns at least `length` consecutive initialised words (`repr(C)`, no padding: 64 bytes of
-        // words at an alignment of 64).
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.length) }
+        let Some(buffer) = &self.buffer else {
+            return &[];
+        };
+        // SAFETY: the buffer owns at least `length` consecutive initialised words, aligned to a line.
+        unsafe { std::slice::from_raw_parts(buffer.words.as_ptr(), self.length) }
     }
 }
 
 impl DerefMut for Words {
     fn deref_mut(&mut self) -> &mut [u64] {
+        let Some(buffer) = &mut self.buffer else {
+            return &mut [];
+        };
         // SAFETY: as in `deref`, and the borrow of `self` is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(buffer.words.as_ptr(), self.length) }
     }
 }
 
@@ -141,7 +215,9 @@ mod tests {
 
     #[test]
     fn words_are_aligned_and_as_long_as_asked() {
-        for length in [0, 1, 7, 8, 9, 1000, 4095, 4096, 5000, 4700, 100_000] {
+        for length in [
+            0, 1, 7, 8, 9, 1000, 4095, 4096, 5000, 4700, 100_000, 262_144, 300_000,
+        ] {
             for _ in 0..3 {
                 let source: Vec<u64> = (0..length as u64).collect();
                 let mut words = Words::copy_of(&source);
