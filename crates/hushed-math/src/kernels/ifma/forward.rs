@@ -91,7 +91,9 @@ unsafe fn pass<const ROOM: u8, const AHEAD: usize>(
         for j in (0..quarter).step_by(8) {
             let at = [0, 1, 2, 3].map(|i| block.add(i * quarter + j));
             if AHEAD > 0 {
-                at.map(|at| _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast()));
+                for at in at {
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
+                }
             }
             let (x0, x2) = butterfly::<ROOM, 0>(l, load(at[0]), load(at[2]), outer);
             let (x1, x3) = butterfly::<ROOM, 0>(l, load(at[1]), load(at[3]), outer);
