@@ -1,7 +1,7 @@
 //! Milliseconds of the evaluator's primitives on one thread: `cargo bench -p hushed-ckks --bench evaluator [LIMBS …]`.
 //!
 //! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes unless told otherwise; `THREADS` for more threads. Prints the
-//! least of many rounds: what the code takes when nothing else runs. A report, not a test: it asserts nothing about time.
+//! least of several runs: what the code takes when nothing else runs. A report, not a test: it asserts nothing about time.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -79,12 +79,29 @@ fn run() {
     }
 }
 
-/// The shortest of ten rounds, in milliseconds.
+/// The least of five runs of some rounds, in milliseconds a round: of the processor's time on one thread where the system tells
+/// it (in steps of its clock, hence runs), so that other work on the machine disturbs little; of the clock on several.
 fn least(f: &dyn Fn()) -> f64 {
-    let round = |_| {
-        let start = Instant::now();
-        f();
-        start.elapsed().as_secs_f64()
+    let time = |rounds: u32| {
+        let (start, used) = (Instant::now(), processor_time());
+        (0..rounds).for_each(|_| f());
+        let used = used.zip(processor_time());
+        match used.filter(|_| rayon::current_num_threads() == 1) {
+            Some((before, after)) => after - before,
+            None => start.elapsed().as_secs_f64(),
+        }
     };
-    1e3 * (0..10).map(round).fold(f64::INFINITY, f64::min)
+    let start = Instant::now();
+    f();
+    let once = start.elapsed().as_secs_f64();
+    let rounds = (0.1 / once).clamp(1.0, 1000.0) as u32;
+    let runs = (0..5).map(|_| time(rounds) / f64::from(rounds));
+    1e3 * runs.fold(f64::INFINITY, f64::min)
+}
+
+/// Seconds that this thread has run.
+fn processor_time() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds * 1e-9)
 }
