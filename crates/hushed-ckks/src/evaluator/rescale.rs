@@ -11,7 +11,8 @@ use crate::error::CkksError;
 impl Evaluator {
     /// Divides by the last prime, with rounding: the scale is divided by it, and the prime is gone.
     ///
-    /// One inverse transform a part, then one forward transform a prime that stays: (c_j − [c]_last)/q_last.
+    /// One inverse transform a part, then one forward transform a prime that stays: (c_j − r)/q_last with r the
+    /// centred remainder modulo q_last.
     ///
     /// # Errors
     /// [`CkksError::LevelTooLow`] with one prime left, [`CkksError::OtherParameters`].
