@@ -156,8 +156,8 @@ pub struct PublicStream {
     used: usize,
 }
 
-/// Words expanded at a time.
-const STREAM_WORDS: usize = 512;
+/// Words expanded at a time into the buffer, which only the ends of residues come from where the cipher makes them itself.
+const STREAM_WORDS: usize = 32;
 
 impl PublicStream {
     /// The stream of `seed` for `domain`; streams of different domains are independent.

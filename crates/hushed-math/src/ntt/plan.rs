@@ -143,6 +143,23 @@ impl NttPlan {
         }
     }
 
+    /// As [`NttPlan::inverse`], of `values`, which stay, to `out`: without a copy first.
+    ///
+    /// # Panics
+    /// If one of the slices has not n words.
+    pub fn inverse_from(&self, values: &[u64], out: &mut [u64]) {
+        let whole = values.len() == self.n && out.len() == self.n;
+        assert!(whole, "one word a value");
+        match &self.tables {
+            Tables::Portable(tables) => {
+                out.copy_from_slice(values);
+                portable::inverse(self.modulus(), tables, out);
+            }
+            #[cfg(target_arch = "x86_64")]
+            Tables::Ifma(token, tables) => ifma::inverse_from(*token, tables, values, out),
+        }
+    }
+
     /// Writes the transform of the monomial X^exponent (exponent modulo 2n) in n multiplications: value k is
     /// ψ^(e·(2·rev(k)+1)), and bit b of k contributes the factor ψ^(e·n/2^b).
     pub(crate) fn monomial(&self, exponent: usize, out: &mut [u64]) {

@@ -117,10 +117,15 @@ fn kernels_agree_on_large_degrees() {
                 slow.inverse(&mut x);
                 assert!(x == a, "portable inverse, n = {n}, q = {}", m.value());
                 // The inverse on arbitrary values, not only on transforms of edges.
-                let (mut x, mut y) = (a.clone(), a);
+                let (mut x, mut y) = (a.clone(), a.clone());
                 slow.inverse(&mut x);
                 fast.inverse(&mut y);
                 assert!(x == y, "inverse, n = {n}, q = {}", m.value());
+                for plan in [&slow, &fast] {
+                    let (values, mut out) = (a.clone(), vec![u64::MAX; n]);
+                    plan.inverse_from(&values, &mut out);
+                    assert!(out == x && values == a, "n = {n}, q = {}", m.value());
+                }
             }
         }
     }

@@ -18,12 +18,13 @@ enum Layer {
     Reduce,
 }
 
-/// Transforms the n words at `a`.
+/// Transforms the n words at `from` to `a`.
 ///
 /// # Safety
-/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses.
+/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses, `from` to as many, the
+/// same or others.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
+pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, from: *const u64, a: *mut u64) {
     let lanes = Lanes::new(&tables.constants);
     let pairs = tables.inverse.pairs.as_ptr();
     let (group, length) = (tables.group(), tables.record());
@@ -37,18 +38,19 @@ pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, a: *mut u64) {
     unsafe {
         let constants = tables.inverse.constants.as_ptr();
         for k in 0..blocks {
-            let block = a.add(k * cached);
+            let (from, block) = (from.add(k * cached), a.add(k * cached));
             let records = tables.inverse.records.as_ptr();
             let records = records.add(k * cached / group * length);
             for g in 0..cached / group {
-                let (block, record) = (block.add(group * g), records.add(length * g));
+                let (from, block) = (from.add(group * g), block.add(group * g));
                 for line in (0..group).step_by(8) {
-                    _mm_prefetch::<_MM_HINT_T0>(block.wrapping_add(AHEAD + line).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD + line).cast());
                 }
+                let record = records.add(length * g);
                 if tables.tail == 6 {
-                    tail64::<ROOM>(&lanes, block, record, constants);
+                    tail64::<ROOM>(&lanes, from, block, record, constants);
                 } else {
-                    tail32::<ROOM>(&lanes, block, record, constants);
+                    tail32::<ROOM>(&lanes, from, block, record, constants);
                 }
             }
             let (mut size, mut inner) = (4 * group, cached / (4 * group));
@@ -141,11 +143,12 @@ unsafe fn last<const ROOM: u8>(l: &Lanes, a: *mut u64, tables: &Tables, pairs: *
 /// The layers of strides 1 to 32 of 64 words in [0, q), ending below 2q.
 ///
 /// # Safety
-/// As [`transform`]; `block` has 64 words, `record` 20, `constants` four sets.
+/// As [`transform`]; `from` and `block` have 64 words, `record` 20, `constants` four sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn tail64<const ROOM: u8>(
     l: &Lanes,
+    from: *const u64,
     block: *mut u64,
     record: *const u64,
     constants: *const u64,
@@ -155,7 +158,7 @@ unsafe fn tail64<const ROOM: u8>(
     unsafe {
         let f = |i: usize| load_factor(record.add(6 + 2 * i));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        let (a, b) = fine::<ROOM, 4>(l, block, bases, constants, IN_TURN);
+        let (a, b) = fine::<ROOM, 4>(l, from, bases, constants, IN_TURN);
         let ([x0, x2, x4, x6], [x1, x3, x5, x7]) = (a, b);
         let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(3), Layer::Reduce);
         let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(4), Layer::Reduce);
@@ -176,11 +179,12 @@ unsafe fn tail64<const ROOM: u8>(
 /// The layers of strides 1 to 16 of 32 words in [0, q), ending below 2q.
 ///
 /// # Safety
-/// As [`transform`]; `block` has 32 words, `record` 12, `constants` two sets.
+/// As [`transform`]; `from` and `block` have 32 words, `record` 12, `constants` two sets.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn tail32<const ROOM: u8>(
     l: &Lanes,
+    from: *const u64,
     block: *mut u64,
     record: *const u64,
     constants: *const u64,
@@ -190,7 +194,7 @@ unsafe fn tail32<const ROOM: u8>(
     unsafe {
         let f = |i: usize| load_factor(record.add(6 + 2 * i));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        let (a, b) = fine::<ROOM, 2>(l, block, bases, constants, IN_TURN);
+        let (a, b) = fine::<ROOM, 2>(l, from, bases, constants, IN_TURN);
         let ([x0, x2], [x1, x3]) = (a, b);
         let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(1), Layer::Wait);
         let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(2), Layer::Wait);

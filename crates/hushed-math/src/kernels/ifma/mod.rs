@@ -309,14 +309,30 @@ pub(crate) fn forward(_: HaveIfma, tables: &Tables, a: &mut [u64], skipped: u32,
     }
 }
 
-/// Values to coefficients, both in [0, q), for the n of `tables`.
-pub(crate) fn inverse(_: HaveIfma, tables: &Tables, a: &mut [u64]) {
+/// Values to coefficients, both in [0, q), for the n of `tables`, in place.
+pub(crate) fn inverse(token: HaveIfma, tables: &Tables, a: &mut [u64]) {
     assert_eq!(a.len(), tables.n, "one word a value");
-    // SAFETY: the token proves the instruction sets, the assertion the length.
+    let a = a.as_mut_ptr();
+    // SAFETY: `a` has n words, all of its own.
+    unsafe { inverse_at(token, tables, a, a) }
+}
+
+/// As [`inverse`], from one slice to another.
+pub(crate) fn inverse_from(token: HaveIfma, tables: &Tables, from: &[u64], a: &mut [u64]) {
+    let whole = from.len() == tables.n && a.len() == tables.n;
+    assert!(whole, "one word a value");
+    // SAFETY: both have n words.
+    unsafe { inverse_at(token, tables, from.as_ptr(), a.as_mut_ptr()) }
+}
+
+/// # Safety
+/// `from` can be read and `a` be written for n words; they are the same or apart, and nothing else writes them.
+unsafe fn inverse_at(_: HaveIfma, tables: &Tables, from: *const u64, a: *mut u64) {
+    // SAFETY: the token proves the instruction sets; pointers by the contract of this function.
     unsafe {
         match tables.room {
-            Room::Four => inverse::transform::<4>(tables, a.as_mut_ptr()),
-            Room::Eight | Room::Sixty => inverse::transform::<8>(tables, a.as_mut_ptr()),
+            Room::Four => inverse::transform::<4>(tables, from, a),
+            Room::Eight | Room::Sixty => inverse::transform::<8>(tables, from, a),
         }
     }
 }
