@@ -87,8 +87,7 @@ impl GemmWeights {
         let values = values
             .iter()
             .map(|&w| {
-                // NaN is beyond every bound.
-                beyond |= !(w.abs() <= bound);
+                beyond |= w.is_nan() | (w.abs() > bound);
                 // Nothing to clamp but for the rounding of f64.
                 ((w * step).round() as i64).clamp(-(limit as i64), limit as i64)
             })

@@ -215,24 +215,24 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
             unsafe {
                 for _ in 0..terms {
                     let x0: [__m512i; NARROW] = std::array::from_fn(|v| load(x.add(8 * v)));
-                    for r in 0..ROWS {
+                    for (r, sums) in sums.iter_mut().enumerate() {
                         let w = splat(*w.add(r));
-                        for v in 0..NARROW {
-                            sums[r][v] = _mm512_madd52lo_epu64(sums[r][v], x0[v], w);
+                        for (sum, &x) in sums.iter_mut().zip(&x0) {
+                            *sum = _mm512_madd52lo_epu64(*sum, x, w);
                         }
                     }
                     w = w.add(ROWS);
                     x = x.add(8 * NARROW);
                 }
             }
-            for r in 0..ROWS.min(out.len()) {
-                for v in 0..NARROW {
+            for (out, sums) in out.iter_mut().zip(&sums) {
+                for (v, &sum) in sums.iter().enumerate() {
                     let lanes = ends(tile.length, first + 8 * v);
-                    let to = out[r].as_mut_ptr().wrapping_add(tile.at + first + 8 * v);
+                    let to = out.as_mut_ptr().wrapping_add(tile.at + first + 8 * v);
                     // SAFETY: the mask keeps to the words of the output; `begin` has the words of this group.
                     unsafe {
                         let old = _mm512_maskz_loadu_epi64(lanes, to.cast());
-                        let sum = _mm512_add_epi64(sums[r][v], load(begin.as_ptr().add(8 * v)));
+                        let sum = _mm512_add_epi64(sum, load(begin.as_ptr().add(8 * v)));
                         let sum = wide.reduce(sum, _mm512_setzero_si512());
                         let sum = wide.lanes.finish(wide.lanes.mul(sum, factor));
                         let sum = csub(_mm512_add_epi64(sum, old), wide.lanes.q);

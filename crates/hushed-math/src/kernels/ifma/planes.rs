@@ -120,7 +120,8 @@ impl Planes {
         let Method::Planes(digits) = chunk.method() else {
             unreachable!("weights in tiles come with their digits")
         };
-        assert!(x.len() == chunk.terms && chunk.terms <= TERMS && chunk.start % DEPTH == 0);
+        assert!(x.len() == chunk.terms && chunk.terms <= TERMS);
+        assert!(chunk.start.is_multiple_of(DEPTH));
         assert!(x.iter().all(|x| at + length <= x.len()));
         assert!(out.iter().all(|out| at + length <= out.len()));
         let depth = x.len().div_ceil(DEPTH);
