@@ -1,0 +1,67 @@
+//! One full-slot bootstrap of each preset that is made for it, at 128 bits: uniform messages in the unit square in all slots, and the
+//! error over all of them.
+
+use std::sync::Arc;
+
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_ckks::keys::{EvalKeys, SecretKey};
+use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
+use hushed_math::cpu::Cpu;
+use hushed_math::rng::SecretRng;
+
+fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
+    let mut uniform = || (rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    (0..count)
+        .map(|_| Complex64::new(uniform(), uniform()))
+        .collect()
+}
+
+/// (least, mean) of −log2|error| over real and imaginary parts of all slots.
+fn precision(params: &Arc<CkksParams>) -> (f64, f64) {
+    let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default()).unwrap();
+    let plan = bootstrapper.key_plan().unwrap();
+    let memory = plan.memory_bytes(params.rlwe()).unwrap() + bootstrapper.plaintext_bytes();
+    // Inference may have as much again in keys of its own.
+    assert!(memory < 4 << 30, "{memory} bytes of keys and matrices");
+    assert!(plan.artefact_bytes(params.rlwe()).unwrap() < 3 << 30);
+    let mut rng = SecretRng::insecure_from_seed(16);
+    let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+    let keys = Arc::new(EvalKeys::generate(&key, &plan, &mut rng).unwrap());
+    let encoder = Arc::new(Encoder::new(params));
+    let message = random(&mut rng, params.slots());
+    let (limbs, scale) = (params.bootstrap_limbs(), params.default_scale());
+    let plain = encoder.encode(&message, limbs, scale).unwrap();
+    let encryptor = Encryptor::new(params, &key).unwrap();
+    let ct = encryptor.encrypt(&plain, &mut rng).unwrap();
+    let evaluator = Evaluator::new(params, keys).unwrap();
+    let out = bootstrapper.bootstrap(&evaluator, &ct).unwrap();
+    assert_eq!(out.limbs(), params.fresh_limbs());
+    assert!(out.scale().matches(scale));
+    let decryptor = Decryptor::new(&encoder, &key).unwrap();
+    let found = decryptor.decrypt_raw(&out).unwrap();
+    let errors = found.iter().zip(&message).map(|(x, y)| x - y);
+    let bits: Vec<f64> = errors
+        .flat_map(|error| [error.re, error.im])
+        .map(|error| -error.abs().max(2f64.powi(-60)).log2())
+        .collect();
+    let least = bits.iter().copied().fold(f64::INFINITY, f64::min);
+    let mean = bits.iter().sum::<f64>() / bits.len() as f64;
+    println!("{}: least {least:.2}, mean {mean:.2} bits", params.name());
+    (least, mean)
+}
+
+#[test]
+fn n15_bootstraps_all_slots() {
+    let (least, mean) = precision(&CkksParams::n15_boot().unwrap());
+    assert!(least >= 12.0 && mean >= 15.0, "{least} {mean}");
+}
+
+#[test]
+fn n16_bootstraps_all_slots() {
+    // Without the vector kernels it would take minutes; N = 2^15 is tested everywhere.
+    if Cpu::get().ifma().is_none() {
+        return;
+    }
+    let (least, mean) = precision(&CkksParams::n16_boot().unwrap());
+    assert!(least >= 14.0 && mean >= 16.0, "{least} {mean}");
+}
