@@ -21,6 +21,7 @@ mod limb;
 mod permute;
 mod planes;
 mod tables;
+mod tiles;
 
 pub(crate) use accept::accept;
 pub(crate) use convert::Converter;
