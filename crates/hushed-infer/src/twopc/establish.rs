@@ -14,7 +14,7 @@ use super::backend::{Layers, TwopcBackend};
 use super::{RunError, formats};
 
 /// Counts changes of the protocol itself: the order of messages, and all that no parameter below shows.
-const PROTOCOL_VERSION: u32 = 5;
+const PROTOCOL_VERSION: u32 = 6;
 
 /// Everything outside the model on which the two parties must agree, as text: whoever starts a session hashes and compares it.
 ///

@@ -14,7 +14,7 @@
 //! fitted that much wider, and t is computed from the segment that was picked. Likewise a sign that was missed: both sides of zero continue each other.
 //!
 //! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic of |x| by two squares
-//! (120 bytes an element, 1.9·10^−3), GELU takes 96 bytes at 10^−4, or 81 at 5·10^−4 with eight segments.
+//! (120 bytes an element, 1.9·10^−3), GELU takes 99 bytes at 10^−4, or 80 at 5·10^−4 with eight segments.
 //!
 //! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the quadratic's, half of one for
 //! its terms, all at random and right on average.

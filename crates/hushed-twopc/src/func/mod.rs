@@ -9,11 +9,13 @@
 //! |---|---|---|
 //! | exp2 of a negative number | one 1-of-16 OT and one 13-bit product an element | [`exp2`] |
 //! | softmax without its division | row maxima, clipping, exp2 | [`softmax`] |
-//! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-16 OT each way | [`curve`], [`gelu`] |
+//! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`], [`gelu`] |
 //! | ReLU | one comparison and one multiplexer | [`relu`] |
 //! | 1/x and 1/√x of one number a row | highest bit, quadratic start, one Newton step | [`inverse`] |
-//! | LayerNorm, RMSNorm without gain and offset | one square an element, one 1/√x a row | [`norm`] |
+//! | LayerNorm, RMSNorm without gain and offset | the sum of a row's squares, one 1/√x a row, one product an element | [`norm`] |
+//! | what others compute instead | for tables, not for models | [`baseline`] |
 
+pub mod baseline;
 pub mod curve;
 pub mod exp2;
 pub mod gelu;

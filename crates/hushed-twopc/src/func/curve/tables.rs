@@ -17,7 +17,7 @@ pub const GELU: Curve = Curve {
     segments: &GELU_SEGMENTS,
 };
 
-/// GELU with eight segments: a seventh fewer bytes, off by at most 5.1·10^−4.
+/// GELU with eight segments: a fifth fewer bytes, off by at most 5.1·10^−4.
 pub const GELU_EIGHT: Curve = Curve {
     name: "gelu8",
     kind: Kind::Rectified,
