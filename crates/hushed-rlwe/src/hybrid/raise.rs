@@ -77,8 +77,7 @@ impl<'a> Raised<'a> {
         });
         let work: Vec<_> = limbs_of.collect();
         work.into_par_iter().for_each(|(id, limb)| {
-            limb.copy_from_slice(a.limb(id));
-            params.basis().plan(id).inverse(limb);
+            params.basis().plan(id).inverse_from(a.limb(id), limb);
         });
         let pairs = lifts.iter().zip(&mut terms);
         prepare(pairs.map(|(lift, terms)| (&**lift, terms)));

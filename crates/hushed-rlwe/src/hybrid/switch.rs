@@ -194,8 +194,7 @@ fn divide(
     let mut dropped = terms(params, expected[stay..].iter().copied());
     let work: Vec<_> = dropped.limbs_mut().zip(stay..expected.len()).collect();
     work.into_par_iter().for_each(|((id, limb), place)| {
-        limb.copy_from_slice(poly.limb(place));
-        basis.plan(id).inverse(limb);
+        basis.plan(id).inverse_from(poly.limb(place), limb);
     });
     prepare(std::iter::once((&down.lift, &mut dropped)));
     let rows: Vec<&[u64]> = dropped.limbs().map(|(_, row)| row).collect();
