@@ -50,6 +50,19 @@ impl Tensor {
         &self.d
     }
 
+    /// The same integers, read as `factor` times the message: see [`Ciphertext::read_as`].
+    ///
+    /// # Errors
+    /// [`CkksError::InvalidScale`] unless the new scale is positive and finite.
+    pub fn read_as(self, factor: f64) -> Result<Self, CkksError> {
+        let scale = Scale::new(self.scale.value() / factor)?;
+        Ok(Self {
+            scale,
+            noise: self.noise.times(factor),
+            ..self
+        })
+    }
+
     /// Whether there is a product in the sum, which [`Evaluator::relinearize`] is needed for.
     pub fn is_quadratic(&self) -> bool {
         self.quadratic
@@ -77,7 +90,28 @@ impl Evaluator {
     /// # Errors
     /// [`CkksError::OtherParameters`].
     pub fn tensor(&self, left: &Ciphertext, right: &Ciphertext) -> Result<Tensor, CkksError> {
-        let limbs = self.check_pair(left, right, "tensor")?;
+        self.tensor_over(left, right, left.limbs().min(right.limbs()))
+    }
+
+    /// The product over the first `limbs` primes, not relinearised.
+    ///
+    /// # Errors
+    /// [`CkksError::LevelTooLow`] if an operand has fewer, [`CkksError::LimbCount`], [`CkksError::OtherParameters`].
+    pub fn tensor_over(
+        &self,
+        left: &Ciphertext,
+        right: &Ciphertext,
+        limbs: usize,
+    ) -> Result<Tensor, CkksError> {
+        let shared = self.check_pair(left, right, "tensor")?;
+        check_limbs(&self.params, "tensor", limbs)?;
+        if shared < limbs {
+            return Err(CkksError::LevelTooLow {
+                operation: "tensor",
+                limbs: shared,
+                needed: limbs,
+            });
+        }
         self.counters.ct_mul.one();
         let ids: Vec<usize> = (0..limbs).collect();
         let mut out = Tensor {

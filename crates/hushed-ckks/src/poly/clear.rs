@@ -1,8 +1,9 @@
 //! The same arithmetic on plain numbers: exact levels and scales, and the errors that an encrypted computation would have.
 //!
-//! What is simulated: factors and constants are rounded to integers at their scale; a rescale adds to each slot a normal error of the
-//! standard deviation that rounding both parts has (N·(1 + 2N/3)/12 as variance of the slot, half of it in each part, for a dense
-//! ternary secret); a message that wraps around the modulus is refused, where an encrypted one would be lost. Not simulated: key
+//! What is simulated: factors and constants are rounded to integers at their scale; a rescale adds to each slot the error of rounding
+//! both parts, r_b + r_a·s, whose slots are normal numbers of variance N/12, the second times s(ζ). That is a number of the key and
+//! the slot, complex normal of variance 2N/3 over the slots and the same at every rescale: so the worst slot of a key errs
+//! by 3 times the mean, which a normal error of one variance for all slots would miss by a bit; a message that wraps around the modulus is refused, where an encrypted one would be lost. Not simulated: key
 //! switching, whose error before the rescale is smaller by the whole prime, and encoding.
 //!
 //! For tests, for choosing parameters, and for saying what an evaluation costs: with no slots at all it only counts.
@@ -53,8 +54,8 @@ pub struct Clear {
     primes: Vec<u64>,
     /// Primes that a rescale drops from a vector of so many, where not 1.
     pairs: Vec<usize>,
-    /// Standard deviation of each part of a slot's error, before the scale is divided out.
-    deviation: f64,
+    /// Ring degree of the simulated errors; 0 for none.
+    degree: f64,
     state: Mutex<State>,
 }
 
@@ -62,32 +63,49 @@ pub struct Clear {
 struct State {
     tally: Tally,
     random: u64,
+    /// s(ζ) of each slot that was met, over its deviation.
+    key: Vec<Complex64>,
+}
+
+impl State {
+    fn seeded(random: u64) -> Mutex<Self> {
+        Mutex::new(Self {
+            tally: Tally::default(),
+            random,
+            key: Vec::new(),
+        })
+    }
+
+    fn add_errors(&mut self, slots: &mut [Complex64], n: f64, scale: Scale) {
+        while self.key.len() < slots.len() {
+            let key = normal(&mut self.random) * 0.5_f64.sqrt();
+            self.key.push(key);
+        }
+        let rounding = (0.5 * n / 12.0).sqrt() / scale.value();
+        let secret = (2.0 * n / 3.0).sqrt();
+        for (v, key) in slots.iter_mut().zip(&self.key) {
+            let (b, a) = (normal(&mut self.random), normal(&mut self.random));
+            *v += rounding * (b + secret * a * key);
+        }
+    }
 }
 
 impl Clear {
     /// Arithmetic over the chain `primes`, without errors.
     pub fn new(primes: Vec<u64>) -> Self {
-        let state = State {
-            tally: Tally::default(),
-            random: 0,
-        };
         Self {
             primes,
             pairs: Vec::new(),
-            deviation: 0.0,
-            state: Mutex::new(state),
+            degree: 0.0,
+            state: State::seeded(0),
         }
     }
 
     /// The same with the rescaling errors of ring degree `n` under a dense ternary secret, from a seed.
     #[must_use]
     pub fn with_errors(mut self, n: usize, seed: u64) -> Self {
-        let n = n as f64;
-        self.deviation = (0.5 * n * (1.0 + 2.0 * n / 3.0) / 12.0).sqrt();
-        self.state = Mutex::new(State {
-            tally: Tally::default(),
-            random: seed,
-        });
+        self.degree = n as f64;
+        self.state = State::seeded(seed);
         self
     }
 
@@ -254,11 +272,8 @@ impl Arithmetic for Clear {
         self.with(|state| {
             state.tally.rescales += 1;
             state.tally.relinearisations += usize::from(sum.products);
-            if self.deviation > 0.0 {
-                let deviation = self.deviation / after.value();
-                for v in &mut slots {
-                    *v += deviation * normal(&mut state.random);
-                }
+            if self.degree > 0.0 {
+                state.add_errors(&mut slots, self.degree, after);
             }
         });
         Ok(ClearValue {

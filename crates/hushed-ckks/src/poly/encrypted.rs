@@ -9,9 +9,16 @@ use crate::evaluator::{Evaluator, Tensor};
 use crate::noise::Noise;
 use crate::scale::Scale;
 
+/// A sum of products and multiples; nothing is allocated before the first term.
+pub struct EncryptedSum {
+    limbs: usize,
+    scale: Scale,
+    terms: Option<Tensor>,
+}
+
 impl Arithmetic for Evaluator {
     type Value = Ciphertext;
-    type Sum = Tensor;
+    type Sum = EncryptedSum;
     type Error = CkksError;
 
     fn limbs(&self, x: &Ciphertext) -> usize {
@@ -26,40 +33,71 @@ impl Arithmetic for Evaluator {
         self.params().prime(index)
     }
 
-    fn sum(&self, limbs: usize, scale: Scale) -> Result<Tensor, CkksError> {
+    fn sum(&self, limbs: usize, scale: Scale) -> Result<EncryptedSum, CkksError> {
         let room = self.params().rlwe().log2_q(limbs) - 1.0;
         if scale.log2() >= room {
             let bits = scale.log2();
             return Err(PolyError::Overflow { bits, limbs, room }.into());
         }
-        self.empty_tensor(limbs, scale)
+        Ok(EncryptedSum {
+            limbs,
+            scale,
+            terms: None,
+        })
     }
 
     fn add_product(
         &self,
-        sum: &mut Tensor,
+        sum: &mut EncryptedSum,
         a: &Ciphertext,
         b: &Ciphertext,
         weight: Weight,
     ) -> Result<(), CkksError> {
-        if weight == Weight::ONE {
-            return self.tensor_add_assign(sum, a, b);
+        let scale = weight.scale(a.scale().times(b.scale()))?;
+        sum.scale.check(scale, "add_product")?;
+        let multiplied;
+        let a = if weight.integer == 1 {
+            a
+        } else {
+            let mut copy = self.drop_to(a, a.limbs().min(sum.limbs))?;
+            self.mul_int_assign(&mut copy, weight.integer)?;
+            multiplied = copy;
+            &multiplied
+        };
+        // integer·a·b is the message value·a·b at the scale that makes it so.
+        let factor = weight.value / weight.integer as f64;
+        let Some(terms) = &mut sum.terms else {
+            let product = self.tensor_over(a, b, sum.limbs)?;
+            sum.terms = Some(product.read_as(factor)?);
+            return Ok(());
+        };
+        if factor == 1.0 {
+            return self.tensor_add_assign(terms, a, b);
         }
-        let mut a = self.drop_to(a, a.limbs().min(sum.limbs()))?;
-        if weight.integer != 1 {
-            self.mul_int_assign(&mut a, weight.integer)?;
-        }
-        // integer·a is the message value·a at the scale that makes it so.
-        let a = a.read_as(weight.value / weight.integer as f64)?;
-        self.tensor_add_assign(sum, &a, b)
+        let product = self.tensor_over(a, b, sum.limbs)?.read_as(factor)?;
+        self.add_tensor(terms, &product)
     }
 
-    fn add_multiple(&self, sum: &mut Tensor, x: &Ciphertext, factor: f64) -> Result<(), CkksError> {
-        self.tensor_add_multiple(sum, x, Complex64::from(factor))
+    fn add_multiple(
+        &self,
+        sum: &mut EncryptedSum,
+        x: &Ciphertext,
+        factor: f64,
+    ) -> Result<(), CkksError> {
+        let mut terms = match sum.terms.take() {
+            Some(terms) => terms,
+            None => self.empty_tensor(sum.limbs, sum.scale)?,
+        };
+        self.tensor_add_multiple(&mut terms, x, Complex64::from(factor))?;
+        sum.terms = Some(terms);
+        Ok(())
     }
 
-    fn finish(&self, sum: Tensor) -> Result<Ciphertext, CkksError> {
-        self.finish_tensor(sum)
+    fn finish(&self, sum: EncryptedSum) -> Result<Ciphertext, CkksError> {
+        match sum.terms {
+            Some(terms) => self.finish_tensor(terms),
+            None => self.finish_tensor(self.empty_tensor(sum.limbs, sum.scale)?),
+        }
     }
 
     fn add_constant(&self, mut x: Ciphertext, c: f64) -> Result<Ciphertext, CkksError> {

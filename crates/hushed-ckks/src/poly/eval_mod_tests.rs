@@ -127,8 +127,8 @@ fn precision_with_rescaling_errors_of_a_ring_of_2_to_the_16() {
         ("48 bits", vec![48; 8], vec![]),
         ("50 bits", vec![50; 8], vec![]),
         (
-            "50 bits, second level 30 + 30",
-            vec![50, 50, 50, 50, 50, 50, 30, 30, 50],
+            "45, 30 + 30, six of 50",
+            vec![50, 50, 50, 50, 50, 50, 30, 30, 45],
             vec![26],
         ),
     ] {
@@ -140,8 +140,10 @@ fn precision_with_rescaling_errors_of_a_ring_of_2_to_the_16() {
         println!("{name}: worst {worst:.2}, mean {mean:.2}");
         found.push((worst, mean));
     }
-    assert!(found[1].0 > 16.0 && found[1].1 > 18.5, "{found:?}");
+    // One part alone; recombined with the other one's imaginary errors a quarter of a bit less.
+    assert!(found[1].0 > 16.0 && found[1].1 > 20.0, "{found:?}");
     assert!(found[2].0 > 17.0 && found[2].1 > 20.0, "{found:?}");
+    assert!(found[0].0 < found[1].0 && found[1].0 < found[2].0);
 }
 
 #[test]

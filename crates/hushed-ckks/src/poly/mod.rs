@@ -28,6 +28,7 @@ mod testing;
 pub use arithmetic::{Arithmetic, PolyError, Weight};
 pub use chebyshev::{Basis, Parity, Polynomial};
 pub use clear::{Clear, ClearSum, ClearValue, Tally};
+pub use encrypted::EncryptedSum;
 pub use eval_mod::{EvalMod, EvalModLiteral, EvalModReport, Gain};
 pub use exponential::{ExpByLimit, ExpBySquarings};
 pub use inverse::{Inverse, InverseSqrt};
