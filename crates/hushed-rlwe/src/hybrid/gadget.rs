@@ -79,7 +79,7 @@ impl Gadget {
         }
         Ok(Self {
             limbs,
-            digits: vec![0..limbs],
+            digits: std::iter::once(0..limbs).collect(),
             raised: true,
             ..first
         })

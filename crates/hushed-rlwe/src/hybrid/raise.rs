@@ -71,10 +71,10 @@ impl<'a> Raised<'a> {
             .iter()
             .map(|range| terms(params, range.clone()))
             .collect();
-        let limbs_of = terms.iter_mut().zip(&ranges).flat_map(|(terms, range)| {
-            let limbs = terms.limbs_mut().take(range.len());
-            limbs.map(|(id, limb)| (id, limb))
-        });
+        let limbs_of = terms
+            .iter_mut()
+            .zip(&ranges)
+            .flat_map(|(terms, range)| terms.limbs_mut().take(range.len()));
         let work: Vec<_> = limbs_of.collect();
         work.into_par_iter().for_each(|(id, limb)| {
             params.basis().plan(id).inverse_from(a.limb(id), limb);
