@@ -1,17 +1,66 @@
-//! The `approx` backend: the clear model with the functions that the two-party protocols compute instead of GELU and softmax.
+//! The `approx` backend: the clear model with the functions that the two-party protocols compute instead of GELU and softmax, and with every
+//! number rounded where a run's formats round it.
 //!
-//! It separates the two reasons why a private answer differs from the clear one: the approximations (this backend against
-//! [`Plain`]) and the fixed-point protocols (a private run against this backend).
+//! It separates the two reasons why a private answer differs from the clear one: functions and formats (this backend against
+//! [`Plain`]), and the protocols, which round at random and not to nearest (a private run against this backend).
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use hushed_model::plain::{Plain, PlainActs, PlainScores};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{
-    Activation, Backend, Embedding, Heads, Linear, Mask, ModelError, Norm, Pool, Site, Weigh,
+    Activation, Backend, Embedding, Heads, Linear, Mask, Matrix, ModelError, Norm, NormKind, Pool,
+    Site, Weigh,
 };
 use hushed_twopc::func::{gelu, softmax};
 
-/// Runs a model in the clear with the protocols' functions.
-pub struct Approx;
+use crate::twopc::divides_first;
+use crate::twopc::formats::{
+    ACTIVATION, ATTENDED, EMBEDDING, INVERSE, PORTION, QUERY, VALUE, WEIGHED, WEIGHT_FRAC,
+};
+
+/// Runs a model in the clear with the protocols' functions and formats.
+#[derive(Default)]
+pub struct Approx {
+    /// Layers with rounded weights, made at their first use: an instance is for one model.
+    layers: HashMap<Site, Linear>,
+}
+
+/// Fraction bits of a centred number in a norm's sum of squares, and in its product with the root (`func::norm`).
+const SQUARED_FRAC: u32 = 7;
+const CENTRED_FRAC: u32 = 11;
+
+/// `x` to the nearest multiple of 2^−frac.
+fn round(x: f64, frac: u32) -> f64 {
+    let unit = f64::from(frac).exp2();
+    (x * unit).round() / unit
+}
+
+fn round_all(x: &mut [f64], frac: u32) {
+    x.iter_mut().for_each(|v| *v = round(*v, frac));
+}
+
+impl Approx {
+    /// The layer with its weights as a run rounds them. A run multiplies gains and scales in before, which changes an error of half a unit by
+    /// these factors and no more.
+    fn layer(&mut self, at: &Site, w: &Linear) -> Linear {
+        let rounded = || {
+            let mut layer = w.clone();
+            layer.weights = w.weights.as_deref().map(|weights| {
+                let mut weights = Matrix::clone(weights);
+                let round = |v: &mut f32| *v = round(f64::from(*v), WEIGHT_FRAC) as f32;
+                weights.data_mut().iter_mut().for_each(round);
+                Arc::new(weights)
+            });
+            layer
+        };
+        self.layers
+            .entry(at.clone())
+            .or_insert_with(rounded)
+            .clone()
+    }
+}
 
 impl Backend for Approx {
     type Input = Vec<TokenIds>;
@@ -25,11 +74,34 @@ impl Backend for Approx {
         x: Vec<TokenIds>,
         e: &Embedding,
     ) -> Result<PlainActs, ModelError> {
-        Plain.embed(at, x, e)
+        let mut x = Plain.embed(at, x, e)?;
+        round_all(x.values.data_mut(), EMBEDDING.frac);
+        Ok(x)
     }
 
     fn norm(&mut self, at: Site, x: PlainActs, n: &Norm) -> Result<PlainActs, ModelError> {
-        Plain.norm(at, x, n)
+        let shapes_only = || ModelError::ShapesOnly {
+            site: at.path().to_owned(),
+        };
+        let gain = n.gain.as_deref().ok_or_else(shapes_only)?;
+        let offset = n.offset.as_deref().ok_or_else(shapes_only)?;
+        let mut x = x;
+        let width = n.width as f64;
+        for row in x.values.data_mut().chunks_exact_mut(n.width) {
+            if n.kind == NormKind::LayerNorm {
+                let mean = row.iter().sum::<f64>() / width;
+                row.iter_mut().for_each(|v| *v -= mean);
+            }
+            let squares = row.iter().map(|c| round(*c, SQUARED_FRAC).powi(2));
+            let root = 1.0 / (squares.sum::<f64>() + width * n.epsilon).sqrt();
+            // The row before its gain and offset is what the next layers read.
+            for ((v, &g), &o) in row.iter_mut().zip(gain).zip(offset) {
+                let y = round(*v, CENTRED_FRAC) * root * width.sqrt();
+                let gain = round(f64::from(g), WEIGHT_FRAC);
+                *v = round(y, ACTIVATION.frac) * gain + f64::from(o);
+            }
+        }
+        Ok(x)
     }
 
     fn add(&mut self, at: Site, a: &PlainActs, b: &PlainActs) -> Result<PlainActs, ModelError> {
@@ -41,7 +113,8 @@ impl Backend for Approx {
     }
 
     fn linear(&mut self, at: Site, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelError> {
-        Plain.linear(at, x, w)
+        let layer = self.layer(&at, w);
+        Plain.linear(at, x, &layer)
     }
 
     fn scores(
@@ -51,9 +124,24 @@ impl Backend for Approx {
         k: &PlainActs,
         h: &Heads,
     ) -> Result<PlainScores, ModelError> {
-        Plain.scores(at, q, k, h)
+        // The factor of the scores is in the query before it is rounded.
+        let factor = h.scale * std::f64::consts::LOG2_E;
+        let (mut q, mut k) = (q.clone(), k.clone());
+        q.values.data_mut().iter_mut().for_each(|v| *v *= factor);
+        round_all(q.values.data_mut(), QUERY.frac);
+        round_all(k.values.data_mut(), QUERY.frac);
+        let bare = Heads { scale: 1.0, ..*h };
+        let mut s = Plain.scores(at, &q, &k, &bare)?;
+        for head in s.texts.iter_mut().flatten() {
+            let natural = |v: &mut f64| {
+                *v = round(*v, softmax::SCORES.frac) / std::f64::consts::LOG2_E;
+            };
+            head.data_mut().iter_mut().for_each(natural);
+        }
+        Ok(s)
     }
 
+    /// Exponentials as [`Backend::attend`] below wants them: their sums are divided by there.
     fn weigh(
         &mut self,
         _: Site,
@@ -66,6 +154,10 @@ impl Backend for Approx {
                 for i in 0..head.rows() {
                     let (real, padding) = head.row_mut(i).split_at_mut(text.real);
                     softmax::approximation(real);
+                    // The largest exponential of a row is 1.
+                    let largest = real.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+                    real.iter_mut().for_each(|e| *e /= largest);
+                    round_all(real, WEIGHED.frac);
                     padding.fill(0.0);
                 }
             }
@@ -80,7 +172,39 @@ impl Backend for Approx {
         v: &PlainActs,
         h: &Heads,
     ) -> Result<PlainActs, ModelError> {
-        Plain.attend(at, p, v, h)
+        let mut v = v.clone();
+        round_all(v.values.data_mut(), VALUE.frac);
+        let mut p = p.clone();
+        for head in p.texts.iter_mut().flatten() {
+            if divides_first(head.rows(), *h) {
+                for i in 0..head.rows() {
+                    let row = head.row_mut(i);
+                    let inverse = round(1.0 / row.iter().sum::<f64>(), INVERSE.frac);
+                    row.iter_mut().for_each(|e| *e *= inverse);
+                    round_all(row, PORTION.frac);
+                }
+            }
+        }
+        let mut o = Plain.attend(at, &p, &v, h)?;
+        for ((rows, _), heads) in o.rows.clone().blocks().zip(&p.texts) {
+            if divides_first(rows.len(), *h) {
+                for row in rows {
+                    round_all(o.values.row_mut(row), ACTIVATION.frac);
+                }
+                continue;
+            }
+            for (j, e) in heads.iter().enumerate() {
+                for (i, row) in rows.clone().enumerate() {
+                    let sum: f64 = e.row(i).iter().sum();
+                    let inverse = round(1.0 / sum, INVERSE.frac);
+                    let part = &mut o.values.row_mut(row)[j * h.width..(j + 1) * h.width];
+                    round_all(part, ATTENDED.frac);
+                    part.iter_mut().for_each(|v| *v *= inverse);
+                    round_all(part, ACTIVATION.frac);
+                }
+            }
+        }
+        Ok(o)
     }
 
     fn activation(
@@ -91,8 +215,12 @@ impl Backend for Approx {
     ) -> Result<PlainActs, ModelError> {
         match f {
             Activation::Gelu | Activation::GeluTanh => {
+                // The result is κ times what it should be when it is rounded.
+                let rounded = |v: f64| {
+                    round(gelu::approximation(v) * gelu::KAPPA, ACTIVATION.frac) / gelu::KAPPA
+                };
                 let values = x.values.data_mut().iter_mut();
-                values.for_each(|v| *v = gelu::approximation(*v));
+                values.for_each(|v| *v = rounded(*v));
                 Ok(x)
             }
             Activation::Relu => Plain.activation(at, x, f),

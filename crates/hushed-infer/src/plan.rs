@@ -54,6 +54,8 @@ pub struct Entry {
     pub products: u64,
     /// Coefficients that are decrypted.
     pub opened: u64,
+    /// Bytes of ciphertexts that whoever answers holds at once: the encrypted operand, and the sums that make one response.
+    pub held: u64,
     /// Estimated seconds on one core a party, without the network.
     pub seconds: f64,
 }
@@ -188,6 +190,7 @@ impl PlanBackend {
             automorphisms: work.automorphisms,
             products: work.products,
             opened: work.opened,
+            held: work.held,
             seconds: (work.nanoseconds as f64 + cots as f64 * COT_NANOSECONDS) * 1e-9,
         });
     }
@@ -306,7 +309,7 @@ impl PlanBackend {
         let keys = HeContext::exchange_bytes(&self.params, HeContext::ALL_LEVELS);
         let public_table = self.terms.public_table;
         let rows = tokens.iter().sum();
-        let memory = memory::estimate(bert, rows, public_table, &self.steps, keys as u64);
+        let memory = memory::estimate(bert, rows, public_table, &self.steps);
         Ok(Plan {
             memory,
             protocol: "2pc",
@@ -330,13 +333,17 @@ struct Work {
     automorphisms: u64,
     products: u64,
     opened: u64,
+    held: u64,
     nanoseconds: u64,
 }
 
 impl Work {
     fn of(layout: &Layout, opened: usize) -> Work {
         let cost = layout.plan.cost();
+        let ciphertexts = layout.plan.inputs() + layout.plan.response_leaves(0).len();
+        let words = 2 * layout.product_limbs * layout.plan.degree();
         Work {
+            held: (ciphertexts * words * size_of::<u64>()) as u64,
             automorphisms: cost.automorphisms,
             products: cost.products,
             opened: opened as u64,
@@ -350,6 +357,8 @@ impl Work {
             products: cost.plan.products,
             opened: cost.opened,
             nanoseconds: cost.plan.nanoseconds,
+            // A few ciphertexts of factors, and one response at a time.
+            held: 0,
         }
     }
 
@@ -357,6 +366,7 @@ impl Work {
         self.automorphisms += w.automorphisms;
         self.products += w.products;
         self.opened += w.opened;
+        self.held = self.held.max(w.held);
         self.nanoseconds += w.nanoseconds;
     }
 }

@@ -1,4 +1,5 @@
-//! Where accuracy goes: the same texts in the clear, with approximated functions, and privately, compared after every stage.
+//! Where accuracy goes: the same texts in the clear, with approximated functions and rounded numbers, and privately, compared after every
+//! stage.
 //!
 //! Both parties run here, in two threads on fresh keys, and their shares are put together: a tool for whoever holds the weights, never
 //! part of a session with somebody else.
@@ -21,9 +22,9 @@ use crate::twopc::{Acts, Input, Layers, RunError, Terms, TwopcBackend};
 pub struct Stage {
     /// `start`, `layer.i`, `pool`.
     pub stage: String,
-    /// Clear to approximated functions.
+    /// Clear to approximated functions and rounded numbers.
     pub approximation: f64,
-    /// Approximated functions to the private run: fixed point and protocols.
+    /// From there to the private run: protocols, which round at random.
     pub protocol: f64,
     /// Clear to private.
     pub total: f64,
@@ -153,9 +154,10 @@ fn compare(
         .collect();
     let mut sums: Vec<Sums> = names.iter().map(|_| Sums::default()).collect();
     let mut answers = Vec::with_capacity(texts.len());
+    let mut approximate = Approx::default();
     for (done, text) in texts.iter().enumerate() {
         let clear = stages(model, &mut Plain, text)?;
-        let approx = stages(model, &mut Approx, text)?;
+        let approx = stages(model, &mut approximate, text)?;
         let mut last = Vec::new();
         for ((sum, clear), approx) in sums.iter_mut().zip(&clear).zip(&approx) {
             let (Ok(a), Ok(b)) = (client.recv(), server.recv()) else {

@@ -24,9 +24,13 @@ fn stages_and_answers_of_the_tiny_model() {
         assert!(s.total < 0.02, "{s:?}");
         assert!(s.total <= s.approximation + s.protocol + 1e-12, "{s:?}");
     }
-    // The start approximates nothing; a layer does.
-    assert_eq!(report.stages[0].approximation, 0.0);
-    assert!(report.stages[1].approximation > 0.0);
+    // Functions and formats are the larger part of the error or at least of the same size: the protocols only round at random.
+    for s in &report.stages {
+        assert!(
+            s.approximation > 0.0 && s.protocol < 4.0 * s.approximation,
+            "{s:?}"
+        );
+    }
     assert!(report.worst_stage().is_some());
     for a in &report.answers {
         let length = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use hushed_infer::twopc::{Fit, fits};
 use hushed_model::{Calibration, Model, Range, Ranges, calibrate};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -15,7 +16,11 @@ use crate::output::Output;
 /// Measure the ranges of every step over sample texts, and write calibration.json
 #[derive(clap::Args)]
 #[command(
-    after_help = "The ranges say something of the weights and of the samples: the file stays with the server.
+    after_help = "Beside the ranges it names the function of a private run that serves each step, and says whether the measured values fit what that function
+holds. GELU is one curve by segments, with the same error at every argument, so there is no interval to choose; a step beyond its bound is
+marked, and a private run of such texts would be wrong.
+
+The ranges say something of the weights and of the samples: the file stays with the server.
 
 Examples:
   hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt
@@ -57,21 +62,37 @@ impl Args {
                 format!("{:<34} {}", site.path(), describe(ranges))
             })?;
         }
+        let fits = fits(&calibration, model.public.config.width);
+        for fit in &fits {
+            out.result(json!({ "fit": fit, "fits": fit.fits() }), || shown(fit))?;
+        }
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.dir.join("calibration.json"));
         write(&calibration, &path)?;
-        let end =
-            json!({ "texts": calibration.texts, "tokens": calibration.tokens, "written": path });
+        let beyond = fits.iter().filter(|f| !f.fits()).count();
+        let end = json!({ "texts": calibration.texts, "tokens": calibration.tokens, "written": path, "beyond": beyond });
+        let remark = match beyond {
+            0 => "every step fits its function".to_owned(),
+            n => format!("{n} bounds do NOT fit: private answers would be wrong"),
+        };
         out.summary(
             end,
             &format!(
-                "{} texts, {} tokens; written to {}",
+                "{} texts, {} tokens; {remark}; written to {}",
                 calibration.texts,
                 calibration.tokens,
                 path.display()
             ),
         )
     }
+}
+
+fn shown(fit: &Fit) -> String {
+    let verdict = if fit.fits() { "fits" } else { "DOES NOT FIT" };
+    format!(
+        "{:<34} {}: {} up to {:.3}, {:.0} at most: {verdict}",
+        fit.site, fit.function, fit.what, fit.measured, fit.holds
+    )
 }
 
 fn describe(ranges: &Ranges) -> String {

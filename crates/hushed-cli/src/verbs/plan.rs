@@ -14,7 +14,7 @@ use crate::output::Output;
 /// Say what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
 #[command(
-    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network.
+    after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an estimate too.
 Several numbers of tokens are one pass over several texts: what `embed --batch` runs.
 
 Examples:
@@ -123,6 +123,7 @@ fn summary(plan: &Plan) -> String {
          once a session     {:9.2} MB each way\n\
          rounds             {:>9}\n\
          time               {:9.2} s on one core a party, without the network\n\
+         memory             {:9.0} MB at the client, {:.0} MB at the server and {:.0} MB more a session (estimates)\n\
          wrong decryptions  2^{:.0} for all of it\n\
          hiding             {}",
         plan.tokens,
@@ -133,6 +134,9 @@ fn summary(plan: &Plan) -> String {
         megabytes(plan.setup_bytes_each_way),
         plan.rounds,
         plan.seconds,
+        megabytes(plan.memory.client),
+        megabytes(plan.memory.weights),
+        megabytes(plan.memory.session),
         plan.failure_log2,
         plan.hiding,
     );

@@ -15,7 +15,8 @@ use crate::output::Output;
 #[command(
     after_help = "Both parties run in this process, on keys made for the occasion, and their shares are put together: this needs the
 weights and is never done with a server. A stage's error is relative to the root mean square of its clear values;
-`approximation` is what the functions behind GELU and softmax cost, `protocol` what fixed point and shares cost.
+`approximation` is what the functions behind GELU and softmax and the rounding of fixed point cost, `protocol` what the shares cost,
+which round at random.
 
 --labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation of the
 cosines with the scores, in the clear and privately.
