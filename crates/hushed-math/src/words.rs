@@ -138,17 +138,21 @@ impl Words {
     }
 }
 
-/// A waiting buffer of that many bytes, or not many more: the one dropped last, which may still be in the cache.
+/// A waiting buffer of at least that many bytes: the smallest, unless that is more than twice as large, as polynomials of
+/// every length come and go; of equals the one dropped last, which may still be in the cache.
 fn recycled(bytes: usize) -> Option<Buffer> {
     if bytes < LEAST_BYTES {
         return None;
     }
     // No step of a change to the list can panic.
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let fits = |buffer: &Buffer| (bytes..=bytes + bytes / 8).contains(&buffer.bytes);
-    let place = idle.buffers.iter().rposition(fits)?;
+    let sizes = idle.buffers.iter().map(|buffer| buffer.bytes);
+    let fit = sizes
+        .enumerate()
+        .filter(|(_, size)| (bytes..=2 * bytes).contains(size));
+    let (place, size) = fit.rev().min_by_key(|&(_, size)| size)?;
     let buffer = idle.buffers.remove(place)?;
-    idle.bytes -= buffer.bytes;
+    idle.bytes -= size;
     Some(buffer)
 }
 
