@@ -11,7 +11,7 @@ use hushed_math::{Coeff, Eval, RnsPoly};
 use rayon::prelude::*;
 
 use super::gadget::Gadget;
-use super::tables::{Lift, tiles};
+use super::tables::{Lift, tile_length, tiles};
 use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
@@ -62,7 +62,7 @@ impl<'a> Raised<'a> {
         }
         let special = gadget.special();
         let ranges: Vec<_> = gadget.digits_for(limbs).collect();
-        let tile = (TILE_LIMBS / ranges.len()).clamp(1, LONGEST_TILE);
+        let tile = tile_length(limbs, (TILE_LIMBS / ranges.len()).clamp(1, LONGEST_TILE));
         let lifts = ranges
             .iter()
             .map(|range| params.tables().up(params, range, [limbs, special, tile]))

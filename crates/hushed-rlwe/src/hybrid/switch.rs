@@ -10,10 +10,11 @@ use super::key::SwitchKey;
 use super::pass::{Parts, Pass, Step};
 use super::plan::KeyUse;
 use super::raise::{prepare, terms};
+use super::tables::tile_length;
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
-/// Limbs of a division that are converted together.
+/// Most limbs of a division that are converted together.
 const TILE: usize = 4;
 
 /// Both parts of a ciphertext modulo Q·P, its phase P times the message.
@@ -188,9 +189,10 @@ fn divide(
         return Err(RlweError::IncompatibleParameters);
     }
     let stay = limbs - rescaled;
+    let tile = tile_length(stay, TILE);
     let down = params
         .tables()
-        .down(params, [limbs, special, rescaled, TILE])?;
+        .down(params, [limbs, special, rescaled, tile])?;
     let mut dropped = terms(params, expected[stay..].iter().copied());
     let work: Vec<_> = dropped.limbs_mut().zip(stay..expected.len()).collect();
     work.into_par_iter().for_each(|((id, limb), place)| {
@@ -200,7 +202,7 @@ fn divide(
     let rows: Vec<&[u64]> = dropped.limbs().map(|(_, row)| row).collect();
     let mut out: RnsPoly<Eval> = RnsPoly::scratch(basis, &expected[..stay]);
     let mut limbs: Vec<_> = out.limbs_mut().collect();
-    let tiles = limbs.par_chunks_mut(TILE).zip(&down.lift.tiles);
+    let tiles = limbs.par_chunks_mut(tile).zip(&down.lift.tiles);
     tiles.for_each(|(tile, converter)| {
         let mut targets: Vec<&mut [u64]> = tile.iter_mut().map(|(_, limb)| &mut **limb).collect();
         if let Some(converter) = converter {

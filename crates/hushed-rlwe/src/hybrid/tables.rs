@@ -29,6 +29,14 @@ pub(crate) struct Down {
     pub(crate) inverses: Vec<u64>,
 }
 
+/// Primes of a tile, at most `longest`: as many tiles as threads at least, and tiles of about one length. Results do not depend
+/// on it.
+pub(super) fn tile_length(limbs: usize, longest: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    let tiles = limbs.div_ceil(longest).next_multiple_of(threads);
+    limbs.div_ceil(tiles).max(1)
+}
+
 /// How the primes of an extended polynomial are worked on: ciphertext primes a tile at a time, then special primes.
 pub(super) fn tiles(
     params: &RlweParams,
