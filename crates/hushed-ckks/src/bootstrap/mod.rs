@@ -19,6 +19,7 @@
 mod coeffs_to_slots;
 mod encapsulate;
 mod slots_to_coeffs;
+mod two_pass;
 
 use std::sync::Arc;
 
@@ -166,18 +167,24 @@ impl Bootstrapper {
         evaluator: &Evaluator,
         cts: &[&Ciphertext],
     ) -> Result<Vec<Ciphertext>, CkksError> {
-        let halves = self.refresh(evaluator, cts)?;
-        halves
-            .into_iter()
-            .zip(cts)
-            .map(|([real, mut imaginary], ct)| {
-                let mut out = real;
-                evaluator.mul_i_assign(&mut imaginary)?;
-                evaluator.add_assign(&mut out, &imaginary)?;
-                // The modulus is bounded as it was, not by the sum of the parts' bounds.
-                Ok(out.with_noise(self.noise(ct)))
-            })
+        let halves = self.refresh_at(evaluator, cts, self.output_scale)?;
+        let both = halves.into_iter().zip(cts);
+        both.map(|(halves, ct)| self.joined(evaluator, halves, ct))
             .collect()
+    }
+
+    /// real + i·imaginary.
+    fn joined(
+        &self,
+        evaluator: &Evaluator,
+        [real, mut imaginary]: [Ciphertext; 2],
+        ct: &Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        let mut out = real;
+        evaluator.mul_i_assign(&mut imaginary)?;
+        evaluator.add_assign(&mut out, &imaginary)?;
+        // The modulus is bounded as it was, not by the sum of the parts' bounds.
+        Ok(out.with_noise(self.noise(ct)))
     }
 
     /// Two real vectors in one bootstrap: u + i·v goes in, and what comes out is u and v.
@@ -219,20 +226,25 @@ impl Bootstrapper {
                 Ok(sum.with_noise(noise))
             })
             .collect::<Result<Vec<_>, CkksError>>()?;
-        self.refresh(evaluator, &packed.iter().collect::<Vec<_>>())
+        self.refresh_at(
+            evaluator,
+            &packed.iter().collect::<Vec<_>>(),
+            self.output_scale,
+        )
     }
 
-    /// Steps 1 to 5: real and imaginary part of each message.
-    fn refresh(
+    /// Steps 1 to 5: real and imaginary part of each message, at the scale `target`.
+    fn refresh_at(
         &self,
         evaluator: &Evaluator,
         cts: &[&Ciphertext],
+        target: Scale,
     ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
         let limbs = self.params.bootstrap_limbs();
         let mut low = Vec::with_capacity(cts.len());
         for ct in cts {
-            self.check_range(ct)?;
             low.push(self.lowered(evaluator, ct, limbs)?);
+            self.check_range(ct)?;
         }
         let low = self.slots_to_coeffs.apply(evaluator, low)?;
         let low = low
@@ -244,8 +256,8 @@ impl Bootstrapper {
         let done = work.into_par_iter().map(|(parts, ct)| {
             let [real, imaginary] = parts;
             let (real, imaginary) = rayon::join(
-                || self.reduce(evaluator, &real, ct),
-                || self.reduce(evaluator, &imaginary, ct),
+                || self.reduce_at(evaluator, &real, ct, target),
+                || self.reduce_at(evaluator, &imaginary, ct, target),
             );
             evaluator.counters().bootstrap.one();
             Ok([real?, imaginary?])
@@ -273,8 +285,18 @@ impl Bootstrapper {
         x: &Ciphertext,
         ct: &Ciphertext,
     ) -> Result<Ciphertext, CkksError> {
+        self.reduce_at(evaluator, x, ct, self.output_scale)
+    }
+
+    fn reduce_at(
+        &self,
+        evaluator: &Evaluator,
+        x: &Ciphertext,
+        ct: &Ciphertext,
+        target: Scale,
+    ) -> Result<Ciphertext, CkksError> {
         let factor = self.factor(ct.scale());
-        let target = Scale::new(self.output_scale.value() * factor)?;
+        let target = Scale::new(target.value() * factor)?;
         // x = m·Δ/q_0 comes out as x·ratio.
         let value = self.eval_mod.evaluate(evaluator, x, target)?;
         let message = value.read_as(factor)?;

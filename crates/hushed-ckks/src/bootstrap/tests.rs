@@ -74,3 +74,120 @@ fn messages_come_back_with_fourteen_usable_bits_at_all_slots() {
     let (least, mean) = f.bits(&twice, &x);
     assert!(least > 14.0 && mean > 16.0, "least {least}, mean {mean}");
 }
+
+#[test]
+fn a_batch_is_its_members_and_threads_do_not_matter() {
+    let (mut f, bootstrapper) = fixture(3);
+    let cts: Vec<_> = (0..2)
+        .map(|_| {
+            let x = f.random();
+            f.encrypt(&x, f.params.bootstrap_limbs())
+        })
+        .collect();
+    let run = |threads: usize, cts: &[&Ciphertext]| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| bootstrapper.bootstrap_many(&f.evaluator, cts).unwrap())
+    };
+    let together = run(3, &cts.iter().collect::<Vec<_>>());
+    let alone = run(1, &[&cts[1]]);
+    assert!(together[1].b() == alone[0].b() && together[1].a() == alone[0].a());
+}
+
+#[test]
+fn two_real_columns_share_a_bootstrap() {
+    let (mut f, bootstrapper) = fixture(4);
+    let mut real = || -> Vec<_> { f.random().iter().map(|z| z.re.into()).collect() };
+    let (u, v) = (real(), real());
+    let limbs = f.params.bootstrap_limbs();
+    let (cu, cv) = (f.encrypt(&u, limbs), f.encrypt(&v, limbs + 2));
+    let [ru, rv] = bootstrapper.bootstrap_pair(&f.evaluator, &cu, &cv).unwrap();
+    for (found, expected) in [(ru, u), (rv, v)] {
+        assert_eq!(found.limbs(), f.params.fresh_limbs());
+        let (least, mean) = f.bits(&found, &expected);
+        assert!(least > 15.0 && mean > 17.0, "least {least}, mean {mean}");
+    }
+}
+
+#[test]
+fn the_second_pass_refreshes_the_error_of_the_first() {
+    let (mut f, bootstrapper) = fixture(5);
+    let x = f.random();
+    let ct = f.encrypt(&x, f.params.bootstrap_limbs());
+    let out = bootstrapper.bootstrap_twice(&f.evaluator, &ct, 12).unwrap();
+    assert_eq!(out.limbs(), f.params.fresh_limbs());
+    let (least, mean) = f.bits(&out, &x);
+    assert!(least > 24.0 && mean > 26.0, "least {least}, mean {mean}");
+    let refused = bootstrapper.bootstrap_twice(&f.evaluator, &ct, 24);
+    assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
+}
+
+#[test]
+fn another_scale_is_another_range() {
+    let (mut f, bootstrapper) = fixture(6);
+    // Messages up to 8 at an eighth of the scale.
+    let x: Vec<_> = f.random().iter().map(|z| z * 8.0).collect();
+    let scale = Scale::from_bits(37);
+    let limbs = f.params.bootstrap_limbs();
+    let plain = f.encoder.encode(&x, limbs, scale).unwrap();
+    let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
+    let out = bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
+    assert!(out.scale().matches(f.params.default_scale()));
+    let (least, mean) = f.bits(&out, &x);
+    assert!(least > 12.0 && mean > 14.0, "least {least}, mean {mean}");
+    // At the default scale they are out of range, and this is known before it is tried.
+    let ct = f.encrypt(&x, limbs);
+    let refused = bootstrapper.bootstrap(&f.evaluator, &ct);
+    assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
+    let ct = f.encrypt(&x, limbs - 1);
+    assert!(matches!(
+        bootstrapper.bootstrap(&f.evaluator, &ct),
+        Err(CkksError::LevelTooLow { needed: 4, .. })
+    ));
+    let keyless = Evaluator::without_keys(&f.params);
+    let x = f.random();
+    let ct = f.encrypt(&x, limbs);
+    assert!(matches!(
+        bootstrapper.bootstrap(&keyless, &ct),
+        Err(CkksError::NoKeys { .. })
+    ));
+}
+
+/// Coefficients beyond a small K are wrong by whole turns of the message; how many is what the Irwin–Hall tail says.
+#[test]
+fn overflows_of_a_small_range_are_as_frequent_as_computed() {
+    let params = CkksParams::insecure_test(11, 4).unwrap();
+    let range = 5;
+    let literal = BootstrapLiteral {
+        eval_mod: EvalModLiteral {
+            range,
+            ..EvalModLiteral::default()
+        },
+        ..BootstrapLiteral::default()
+    };
+    let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
+    let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 7);
+    let (mut wrong, runs) = (0, 6);
+    for _ in 0..runs {
+        let x = f.random();
+        let ct = f.encrypt(&x, params.bootstrap_limbs());
+        let out = bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
+        let found = f.decryptor.decrypt_raw(&out).unwrap();
+        let errors = found.iter().zip(&x).map(|(found, x)| found - x);
+        let parts = errors.flat_map(|e| [e.re, e.im]);
+        wrong += parts.filter(|e| e.abs() > 0.01).count();
+    }
+    let coefficients = runs * 2 * params.slots();
+    // The bound is for integers beyond K; EvalMod is right for |I| < K.
+    let single = |range| 2f64.powf(crate::params::log2_failure(32, range, 1)) / 2.0;
+    let expected = single(range - 1) * coefficients as f64;
+    let found = wrong as f64;
+    let spread = 6.0 * expected.sqrt();
+    assert!(
+        found > single(range) * coefficients as f64 - spread && found < expected + spread,
+        "{found} wrong, {expected} expected"
+    );
+    assert!(wrong > 0, "{expected} expected");
+}
