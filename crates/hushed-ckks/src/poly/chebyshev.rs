@@ -38,8 +38,8 @@ impl Parity {
     pub fn has(self, index: usize) -> bool {
         match self {
             Parity::None => true,
-            Parity::Even => index % 2 == 0,
-            Parity::Odd => index % 2 == 1,
+            Parity::Even => index.is_multiple_of(2),
+            Parity::Odd => !index.is_multiple_of(2),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! | [`ExpByLimit`] | (1 + x/2^r)^(2^r), relative error about x²/2^(r+1) | few products; never above 1 on [−2^(r+1), 0] |
 //! | [`ExpBySquarings`] | p(x/2^r)^(2^r), relative error 2^r times that of p | precision |
 //!
-//! An error ε in what is squared becomes 2^r·ε relative to the result, rescaling errors included: at r = 7 seven bits are lost.
-//! Target scales are worked out backwards, s_i = √(s_(i+1)·D).
+//! An error ε in what is squared becomes 2^r·ε relative to the result, rescaling errors included: at r = 7 seven bits are
+//! lost. Target scales are worked out backwards, s_i = √(s_(i+1)·D).
 
 use hushed_math::fit::minimax;
 

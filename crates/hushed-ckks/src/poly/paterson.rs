@@ -1,15 +1,15 @@
 //! Paterson–Stockmeyer with the scales worked out from the result backwards.
 //!
-//! A node whose value shall have scale S after a rescale by D is a sum at scale U = S·D. In it, a coefficient of power T_k (scale s_k)
-//! is encoded at U/s_k, and q·T_g fits if q has the scale U/s_g: that is the target of the node q, whose sum is then at
-//! (U/s_g)·D', and so on down to linear combinations, which can have any scale. So every addition matches exactly, and the result
-//! lands on the scale asked for, whatever the primes are (as in Lattigo's polynomial evaluator; Bossuat, Mouchet, Troncoso-Pastoriza and
-//! Hubaux, EUROCRYPT 2021, §5).
+//! A node whose value shall have scale S after a rescale by D is a sum at scale U = S·D. In it, a coefficient of power T_k
+//! (scale s_k) is encoded at U/s_k, and q·T_g fits if q has the scale U/s_g: that is the target of the node q, whose sum is
+//! then at (U/s_g)·D', and so on down to linear combinations, which can have any scale. So every addition matches exactly,
+//! and the result lands on the scale asked for, whatever the primes are (as in Lattigo's polynomial evaluator; Bossuat,
+//! Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021).
 //!
-//! Chebyshev powers: T_(a+b) = 2·T_a·T_b − T_(a−b). The factor 2 is taken as half the scale, not as a multiple of the integers: then
-//! the scale that reproduces itself is 2D instead of D, and rescaling errors weigh half as much. An integer multiple makes up
-//! for scales that are too small ([`Weight::towards`]); those that are too large grow with each square, and are refused once a factor
-//! has too few bits.
+//! Chebyshev powers: T_(a+b) = 2·T_a·T_b − T_(a−b). The factor 2 is taken as half the scale, not as a multiple of the
+//! integers: then the scale that reproduces itself is 2D instead of D, and rescaling errors weigh half as much. An integer
+//! multiple makes up for scales that are too small ([`Weight::towards`]); those that are too large grow with each square, and
+//! are refused once a factor has too few bits.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! The order of products: which powers, which splits, at which depth; and what that costs.
 //!
-//! A polynomial is p = q·T_g + r with g the largest power of two up to its degree. A node at depth d (its value is there after d
-//! rescales) multiplies operands of depth d − 1, so q is a node at depth d − 1, and r, which is only added, joins the *same* sum:
-//! its own products q'·T_g' are added before the one relinearisation and the one rescale of the node. What has a degree below the
-//! baby step, and powers no deeper than d − 1, is a linear combination of powers in that sum. So
+//! A polynomial is p = q·T_g + r with g the largest power of two up to its degree. A node at depth d (its value is there
+//! after d rescales) multiplies operands of depth d − 1, so q is a node at depth d − 1, and r, which is only added, joins the
+//! *same* sum: its own products q'·T_g' are added before the one relinearisation and the one rescale of the node. What has a
+//! degree below the baby step, and powers no deeper than d − 1, is a linear combination of powers in that sum. So
 //!
 //! * the depth is ⌈log2(degree + 1)⌉, coefficients included: a node at depth d holds degrees up to 2^d − 1;
 //! * a node costs one relinearisation, however many products it adds up.
