@@ -54,6 +54,21 @@ fn keys_are_read_as_they_were_written() {
     );
 }
 
+/// Seeded keys are these bytes on every machine, kernel and number of threads: what is stored today can be read tomorrow.
+#[test]
+fn seeded_keys_are_known() {
+    let keys = made(&tiny(), &fuzz::plan());
+    let bytes = keys.to_bytes().unwrap();
+    let name: String = bytes[bytes.len() - 32..]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(
+        name,
+        "d841163dc84f88b8d7eb1cf1e7cf344952df21b5552a573fffa272a27bc1923c"
+    );
+}
+
 #[test]
 fn reading_goes_on_after_an_interruption() {
     let params = minute();
