@@ -5,6 +5,8 @@
 //! elsewhere they are wall time. The last column is nanoseconds of one party for one correlated OT that it takes part in.
 
 use hushed_net::Party;
+use hushed_twopc::func::baseline::{self, Powers};
+use hushed_twopc::func::{Format, curve, relu};
 use hushed_twopc::gadget::{self, Sign};
 use hushed_twopc::testing::{run_pair, share};
 use hushed_twopc::{BitShare, Cost, Ctx, Ring, Share};
@@ -19,6 +21,7 @@ fn main() {
         "gadget", "elements", "B/elem", "rounds", "ns/elem", "ns/COT"
     );
     let n = 1 << 16;
+    functions(n, only.as_deref());
     for bits in [32, 64] {
         let ring = Ring::new(bits);
         let x = values(n, ring, 1);
@@ -88,6 +91,54 @@ fn main() {
             },
         );
     }
+}
+
+/// Functions of activations, between the formats of a model's layers.
+fn functions(n: usize, only: Option<&str>) {
+    let (from, to) = (Format::new(48, 32), Format::new(48, 16));
+    // Shares of zeros: what is computed does not depend on the values.
+    let x = values(n, from.ring, 3);
+    let row = |name: &str, cost: Cost, run: &(dyn Fn(&mut Ctx) + Sync)| {
+        if only.is_none_or(|o| name.contains(o)) {
+            report(name, n, cost, run);
+        }
+    };
+    for c in [
+        curve::GELU,
+        curve::GELU_EIGHT,
+        curve::SILU,
+        curve::TANH,
+        curve::ELU,
+    ] {
+        row(c.name(), curve::curve_scaled_cost(n, &c, to), &|ctx| {
+            curve::curve_scaled(ctx, &c, &x, from.frac, to)
+                .map(drop)
+                .unwrap();
+        });
+    }
+    row("relu", relu::relu_cost(n, from, to), &|ctx| {
+        relu::relu(ctx, &x, from, to).map(drop).unwrap();
+    });
+    let narrow = values(n, baseline::NARROW.ring, 4);
+    let ot = Powers::Ot;
+    row(
+        "quartic (32,12)",
+        baseline::quartic_gelu_cost(n, ot, baseline::NARROW),
+        &|ctx| {
+            baseline::quartic_gelu(ctx, ot, baseline::NARROW, &narrow)
+                .map(drop)
+                .unwrap();
+        },
+    );
+    row(
+        "exp by squaring (32,12)",
+        baseline::exp_negative_cost(n, ot, baseline::NARROW),
+        &|ctx| {
+            baseline::exp_negative(ctx, ot, baseline::NARROW, &narrow)
+                .map(drop)
+                .unwrap();
+        },
+    );
 }
 
 fn values(n: usize, ring: Ring, seed: u64) -> Share {

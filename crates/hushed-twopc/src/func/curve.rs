@@ -302,12 +302,16 @@ fn quadratics(
         curve.terms(),
     )?;
     let t = t.reduce_to(curve.terms());
-    let value = |[c, slope, bend]: &[i32; 3]| {
-        let sum = t2
-            .mul_public((*bend).into())
-            .add(&t.mul_public((*slope).into()))
-            .add_public(party, (*c).into());
-        narrow(party, &sum, SLOPE_FRAC, curve.small())
+    // The quadratic, and `narrow` of it, in one pass: there are up to sixteen of them.
+    let (ring, small, client) = (curve.terms(), curve.small(), u64::from(ctx.is_client()));
+    let value = |row: &[i32; 3]| {
+        let [c, slope, bend] = row.map(|v| i64::from(v) as u64);
+        let c = c.wrapping_mul(client);
+        let words = t2.words().iter().zip(t.words()).map(|(t2, t)| {
+            let sum = t2.wrapping_mul(bend).wrapping_add(t.wrapping_mul(slope));
+            (ring.reduce(sum.wrapping_add(c)) >> SLOPE_FRAC).wrapping_add(client)
+        });
+        Share::new(small, words.collect())
     };
     Ok(curve.segments.iter().map(value).collect())
 }

@@ -275,13 +275,13 @@ mod tests {
     #[test]
     fn what_is_selected_from_is_checked() {
         let (x, y) = (Share::zero(Ring::new(8), 4), Share::zero(Ring::new(9), 4));
-        let b = BitShare::zero(4);
         run_counted(
             |ctx| {
                 assert!(select(ctx, &[], &[]).is_err());
-                assert!(select(ctx, &[b.clone()], &[x.clone()]).is_err());
-                assert!(select(ctx, &[b.clone()], &[x.clone(), y.clone()]).is_err());
-                assert!(select(ctx, &[b.clone()], &[x.clone(), x.slice(0..3)]).is_err());
+                let (bit, few) = ([BitShare::zero(4)], [x.clone(), x.slice(0..3)]);
+                assert!(select(ctx, &bit, &few[..1]).is_err());
+                assert!(select(ctx, &bit, &[x.clone(), y.clone()]).is_err());
+                assert!(select(ctx, &bit, &few).is_err());
             },
             |_| (),
         );
