@@ -559,7 +559,7 @@ impl Backend for PlanBackend {
             let around = reciprocal_cost(rows, SUM_BITS, INVERSE.ring)
                 + rescale_cost(n, VALUE.ring, shift, ATTENDED.ring)
                 + rescale_cost(n, ATTENDED.ring, last, MAIN);
-            let scaled = scale_rows_cost(rows, h.width, ATTENDED.ring, &layout)?;
+            let scaled = scale_rows_cost(rows, h.width, ATTENDED.ring, layout)?;
             Ok(scaled + RowsCost::from(around))
         };
         let before = |batch: usize, m: usize| -> Result<RowsCost, TwopcError> {
@@ -569,7 +569,7 @@ impl Backend for PlanBackend {
             let around = reciprocal_cost(rows, SUM_BITS, QUOTIENT)
                 + rescale_cost(rows * m, QUOTIENT, shift, PORTION.ring)
                 + rescale_cost(n, PORTION.ring, last, MAIN);
-            let scaled = scale_rows_cost(rows, m, QUOTIENT, &layout)?;
+            let scaled = scale_rows_cost(rows, m, QUOTIENT, layout)?;
             Ok(scaled + RowsCost::from(around))
         };
         let each = |batch, m| match divides_first(m, *h) {

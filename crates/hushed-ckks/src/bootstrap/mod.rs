@@ -40,21 +40,12 @@ use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
 
 /// How a bootstrap is done, as written down.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BootstrapLiteral {
     /// The modular reduction; its ratio is q_0 over the scale at which messages are within its bound.
     pub eval_mod: EvalModLiteral,
     /// Scale of the results; the default scale of the parameters unless told otherwise.
     pub output_scale: Option<Scale>,
-}
-
-impl Default for BootstrapLiteral {
-    fn default() -> Self {
-        Self {
-            eval_mod: EvalModLiteral::default(),
-            output_scale: None,
-        }
-    }
 }
 
 /// A bootstrap prepared for one parameter set: its matrices are encoded, its polynomial is fitted. Shared by threads.

@@ -288,13 +288,11 @@ impl LinearTransform {
             special: self.gadget.special(),
         };
         let exact = keys.iter().find(|key| key.spec() == spec);
-        exact.ok_or_else(|| {
-            LinTransError::Rlwe(RlweError::MissingKey {
-                key: spec.key,
-                limbs: spec.limbs,
-                longest: 0,
-            })
-        })
+        exact.ok_or(LinTransError::Rlwe(RlweError::MissingKey {
+            key: spec.key,
+            limbs: spec.limbs,
+            longest: 0,
+        }))
     }
 }
 
