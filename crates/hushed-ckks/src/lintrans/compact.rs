@@ -110,7 +110,7 @@ impl<'a> CompactEncoder<'a> {
         for (j, limb) in words.chunks_exact_mut(degree).enumerate() {
             let plan = match &rings {
                 Some(plans) => &plans[j],
-                None => basis.plan(ids[j]),
+                None => basis.plan(id),
             };
             plan.pointwise().reduce_signed(limb, &coefficients);
             plan.forward(limb);
@@ -197,20 +197,20 @@ mod tests {
                 .map(|(i, &c)| if i % gap == 0 { c } else { 0 })
                 .collect();
             let poly = RnsPoly::<Coeff>::from_signed(&basis, &ids, &cleaned).into_eval();
-            for j in 0..ids.len() {
+            for (j, &id) in ids.iter().enumerate() {
                 let repeated: Vec<u64> = compact
                     .limb(j)
                     .iter()
                     .flat_map(|&w| std::iter::repeat_n(w, compact.repeat()))
                     .collect();
-                let q = basis.modulus(ids[j]).value();
+                let q = basis.modulus(id).value();
                 // Rounding of a smaller and a larger transform differs by a unit now and then.
                 let far = repeated
                     .iter()
                     .zip(poly.limb(j))
                     .filter(|&(&a, &b)| a != b)
                     .count();
-                let plan = basis.plan(ids[j]);
+                let plan = basis.plan(id);
                 let mut difference: Vec<u64> = repeated
                     .iter()
                     .zip(poly.limb(j))
