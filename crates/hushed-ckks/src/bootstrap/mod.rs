@@ -54,6 +54,8 @@ pub struct Bootstrapper {
     literal: BootstrapLiteral,
     output_scale: Scale,
     eval_mod: EvalMod,
+    /// Deviation of the error that EvalMod's rescales make, in units of its message.
+    rescaling: f64,
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
 }
@@ -66,7 +68,7 @@ impl Bootstrapper {
     /// [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         let eval_mod = EvalMod::new(literal.eval_mod)?;
-        let available = params.chain().eval_mod.len();
+        let available = params.eval_mod_levels();
         if !params.can_bootstrap() || eval_mod.levels() != available {
             return Err(CkksError::BootstrapLevels {
                 needed: eval_mod.levels(),
@@ -75,7 +77,10 @@ impl Bootstrapper {
         }
         // Only its primes are asked for.
         let chain = Evaluator::without_keys(params);
-        let input = eval_mod.input_scale(&chain, params.chain().eval_mod.end)?;
+        let limbs = params.chain().eval_mod.end;
+        let input = eval_mod.input_scale(&chain, limbs)?;
+        let rounding = Noise::new(0.0, 0.0).rounded(params.n(), Scale::ONE);
+        let rescaling = eval_mod.rescaling_error(&chain, limbs, rounding.deviation())?;
         Ok(Self {
             slots_to_coeffs: SlotsToCoeffs::new(params)?,
             coeffs_to_slots: CoeffsToSlots::new(params, eval_mod.input_scaling(), input)?,
@@ -83,6 +88,7 @@ impl Bootstrapper {
             params: Arc::clone(params),
             literal,
             eval_mod,
+            rescaling,
         })
     }
 
@@ -103,7 +109,7 @@ impl Bootstrapper {
 
     /// Primes of the results.
     pub fn output_limbs(&self) -> usize {
-        self.coeffs_to_slots.limbs() - self.eval_mod.levels()
+        self.params.chain().eval_mod.start
     }
 
     /// The maps, first applied first: SlotsToCoeffs, then CoeffsToSlots.
@@ -303,14 +309,7 @@ impl Bootstrapper {
     fn noise(&self, ct: &Ciphertext) -> Noise {
         let report = self.eval_mod.report();
         let factor = self.factor(ct.scale());
-        let n = self.params.n();
-        // Rescaling errors count most on the first square, where they are multiplied by K'² and the ratio for the quarter of the slots
-        // with I = 0 (`poly::eval_mod`).
-        let top = self.params.prime(self.params.chain().eval_mod.end - 1);
-        let scale = Scale::ONE.times_prime(top).times_prime(2);
-        let step = Noise::new(0.0, 0.0).rounded(n, scale).deviation();
-        let gain = self.eval_mod.literal().ratio / self.eval_mod.input_scaling().powi(2);
-        let own = (report.cosine_error + report.sine_error).hypot(step * gain);
+        let own = (report.cosine_error + report.sine_error).hypot(self.rescaling);
         let input = if ct.noise().is_known() {
             ct.noise().deviation()
         } else {

@@ -28,6 +28,7 @@ pub(super) fn room(seed: u64) -> Room {
         stc: PrimeGroup::NONE,
         levels: PrimeGroup::new(5, 40),
         eval_mod: PrimeGroup::NONE,
+        wide_square: false,
         cts: PrimeGroup::NONE,
         special: PrimeGroup::new(3, 50),
         log_scale: 40,

@@ -78,6 +78,9 @@ pub struct CkksLiteral {
     pub levels: PrimeGroup,
     /// Levels of EvalMod.
     pub eval_mod: PrimeGroup,
+    /// The two levels of EvalMod used first are a prime of 5 bits less and a pair of 10 bits more in all: its first square then
+    /// has 5 bits more precision, which decides that of a bootstrap ([`crate::poly::EvalMod`]).
+    pub wide_square: bool,
     /// Levels of CoeffsToSlots.
     pub cts: PrimeGroup,
     /// Special primes of key switching.
@@ -220,6 +223,18 @@ impl CkksParams {
         &self.chain
     }
 
+    /// Levels of EvalMod: rescales, of which one may take two primes ([`CkksParams::level_primes`]).
+    pub fn eval_mod_levels(&self) -> usize {
+        self.literal.eval_mod.count
+    }
+
+    /// How many primes make the level that a ciphertext of `limbs` primes is rescaled by: 2 for the pair of EvalMod's second level
+    /// where there is one ([`CkksLiteral::wide_square`]), 1 elsewhere.
+    pub fn level_primes(&self, limbs: usize) -> usize {
+        let pair = self.literal.wide_square && limbs + 1 == self.chain.eval_mod.end;
+        1 + usize::from(pair)
+    }
+
     /// Whether there are primes for a bootstrap.
     pub fn can_bootstrap(&self) -> bool {
         self.literal.eval_mod.count > 0
@@ -301,7 +316,10 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
     let p = chooser.below(literal.special)?;
     let q0 = chooser.below(PrimeGroup::new(1, literal.q0_bits))?;
     let cts_primes = chooser.below(cts)?;
-    let eval_mod_primes = chooser.below(eval_mod)?;
+    let mut eval_mod_primes = Vec::new();
+    for group in eval_mod_groups(literal) {
+        eval_mod_primes.extend(chooser.below(group)?);
+    }
     let levels = chooser.around(literal.levels)?;
     let stc_primes = chooser.around(stc)?;
     let mut end = 0;
@@ -314,7 +332,7 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
     let chain = Chain {
         stc: next(stc.count),
         levels: next(literal.levels.count),
-        eval_mod: next(eval_mod.count),
+        eval_mod: next(eval_mod_primes.len()),
         cts: next(cts.count),
     };
     let rlwe = RlweLiteral {
@@ -325,6 +343,19 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
     Ok((chain, rlwe))
 }
 
+/// Groups of EvalMod's primes in the order of the chain: the ones used first last.
+fn eval_mod_groups(literal: &CkksLiteral) -> Vec<PrimeGroup> {
+    let group = literal.eval_mod;
+    match group.count.checked_sub(2) {
+        Some(plain) if literal.wide_square => vec![
+            PrimeGroup::new(plain, group.bits),
+            PrimeGroup::new(2, group.bits.saturating_add(10) / 2),
+            PrimeGroup::new(1, group.bits.saturating_sub(5)),
+        ],
+        _ => vec![group],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,6 +364,7 @@ mod tests {
     fn presets_hold_the_table_and_what_they_promise() {
         for (params, bits, levels) in [
             (CkksParams::n16_boot().unwrap(), 1630.0, 14),
+            (CkksParams::n16_boot_precise().unwrap(), 1635.0, 14),
             (CkksParams::n15_boot().unwrap(), 830.0, 3),
             (CkksParams::n15_shallow().unwrap(), 840.0, 16),
         ] {

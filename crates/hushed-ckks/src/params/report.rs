@@ -66,14 +66,14 @@ impl CkksParams {
     /// What this set is, keys apart.
     pub fn report(&self) -> ParamsReport {
         let literal = self.literal();
-        let chain = [
+        let eval_mod = super::eval_mod_groups(literal);
+        let mut chain = vec![
             ("q0", PrimeGroup::new(1, literal.q0_bits)),
             ("stc", literal.stc),
             ("levels", literal.levels),
-            ("eval_mod", literal.eval_mod),
-            ("cts", literal.cts),
-            ("special", literal.special),
         ];
+        chain.extend(eval_mod.into_iter().map(|group| ("eval_mod", group)));
+        chain.extend([("cts", literal.cts), ("special", literal.special)]);
         let log2_qp = self.rlwe().log2_qp();
         let boot = self.can_bootstrap();
         ParamsReport {

@@ -33,6 +33,10 @@ impl Arithmetic for Evaluator {
         self.params().prime(index)
     }
 
+    fn level_primes(&self, limbs: usize) -> usize {
+        self.params().level_primes(limbs)
+    }
+
     fn sum(&self, limbs: usize, scale: Scale) -> Result<EncryptedSum, CkksError> {
         let room = self.params().rlwe().log2_q(limbs) - 1.0;
         if scale.log2() >= room {
@@ -94,10 +98,13 @@ impl Arithmetic for Evaluator {
     }
 
     fn finish(&self, sum: EncryptedSum) -> Result<Ciphertext, CkksError> {
-        match sum.terms {
-            Some(terms) => self.finish_tensor(terms),
-            None => self.finish_tensor(self.empty_tensor(sum.limbs, sum.scale)?),
-        }
+        let terms = match sum.terms {
+            Some(terms) => terms,
+            None => self.empty_tensor(sum.limbs, sum.scale)?,
+        };
+        let once = self.finish_tensor(terms)?;
+        // The rounding of the first of two divisions is divided by the second prime.
+        (1..self.level_primes(sum.limbs)).try_fold(once, |ct, _| self.rescale(&ct))
     }
 
     fn add_constant(&self, mut x: Ciphertext, c: f64) -> Result<Ciphertext, CkksError> {

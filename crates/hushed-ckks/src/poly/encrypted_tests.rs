@@ -1,6 +1,8 @@
 //! The same code on ciphertexts of a small insecure ring: full random slots over the whole interval, precision in bits, and the
 //! evaluator's own counters.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::params::CkksParams;
 use crate::poly::{
@@ -204,10 +206,20 @@ fn inverses_and_exponentials() {
 
 #[test]
 fn eval_mod_on_the_primes_made_for_it() {
-    let params = CkksParams::insecure_test(11, 2).unwrap();
+    for (params, seed) in [
+        (CkksParams::insecure_test(11, 2).unwrap(), 4),
+        (CkksParams::insecure_precise(11, 2).unwrap(), 5),
+    ] {
+        let (least, mean) = eval_mod_bits(&params, seed);
+        println!("EvalMod: least {least:.2}, mean {mean:.2}");
+        assert!(least > 18.5 && mean > 20.0, "{least:.2} {mean:.2}");
+    }
+}
+
+fn eval_mod_bits(params: &Arc<CkksParams>, seed: u64) -> (f64, f64) {
     let limbs = params.chain().eval_mod.end;
     let plan = params.key_plan(limbs, true, &[], false).unwrap();
-    let mut f = Fixture::new(&params, &plan, 4);
+    let mut f = Fixture::new(params, &plan, seed);
     let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
     let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
     let messages = over(&mut f, -1.0, 1.0);
@@ -226,7 +238,5 @@ fn eval_mod_on_the_primes_made_for_it() {
     check_counters(&f, eval_mod.report().cost);
     assert!(y.scale().matches(params.default_scale()));
     assert_eq!(y.limbs(), params.fresh_limbs());
-    let (least, mean) = real_bits(&f, &y, messages.iter().copied());
-    println!("EvalMod: least {least:.2}, mean {mean:.2}");
-    assert!(least > 18.5 && mean > 20.0, "{least:.2} {mean:.2}");
+    real_bits(&f, &y, messages.iter().copied())
 }

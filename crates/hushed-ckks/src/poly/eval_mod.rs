@@ -198,6 +198,29 @@ impl EvalMod {
         scale(ladder.power_scales(2.0)[0])
     }
 
+    /// Deviation of the message's error that rescaling makes where I = 0, a fourth of all slots, in units of the message: `rounding` is
+    /// that of a rescale in units of the integers. The squares T_2, T_4, … of the power basis, which all others are below.
+    ///
+    /// # Errors
+    /// [`PolyError::LevelsTooFew`].
+    pub fn rescaling_error<A: Arithmetic>(
+        &self,
+        ar: &A,
+        limbs: usize,
+        rounding: f64,
+    ) -> Result<f64, PolyError> {
+        let ladder = Ladder::new(ar, limbs, self.cosine.depth())?;
+        let first = self.literal.ratio * self.reach * self.reach;
+        let scales = ladder.power_scales(2.0);
+        let gains = (0..).map(|i| first / 4f64.powi(i));
+        let errors = scales
+            .iter()
+            .skip(1)
+            .zip(gains)
+            .map(|(scale, gain)| rounding / scale * gain);
+        Ok(errors.fold(0.0, f64::hypot))
+    }
+
     /// The message of each slot, at the scale `target`, for an input with slots x/K' and small imaginary parts; `levels()` levels
     /// below it.
     ///
