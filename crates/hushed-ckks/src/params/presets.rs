@@ -9,8 +9,9 @@
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 2×50 | 830 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
 //!
-//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: the worst slot of a bootstrap gains about a bit
-//! (17 instead of 16, 20 in the mean), for a thirtieth more time in the first steps and in keys.
+//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves 17.5 bits in
+//! the worst slot and 20.3 in the mean, where `n16-boot-14x40` leaves 16.4 and 20.2, for a thirtieth more of keys and of the
+//! first steps.
 //!
 //! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the 100 of
 //! P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision.
