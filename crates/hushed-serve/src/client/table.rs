@@ -1,4 +1,5 @@
 //! The public table of token vectors at a client: kept in its cache, or fetched.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::{Path, PathBuf};
 
