@@ -90,28 +90,40 @@ impl Automorphism {
         self.check(src, out);
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = self.ifma {
-            return ifma::permute(token, &self.moves, &self.orders, src, out);
+            return ifma::permute(token, &self.moves, &self.orders, 0, src, out);
         }
-        self.each(&self.moves, src, out, |_, value| value);
+        self.each(&self.moves, 0, src, out, |_, value| value);
     }
 
-    /// out ← those values of a(X^g) that begin with number `start`, for all values `src` of a.
+    /// Words of the shortest runs that the permutation maps onto themselves: exponents e and g·e agree modulo the power of two
+    /// that divides g − 1, and the first bits of a value's number say what e is modulo powers of two.
+    pub fn orbit(&self) -> usize {
+        if self.g == 1 {
+            return 1;
+        }
+        // g − 1 = 2^k·odd with k ≥ 1: e mod 2^k is kept, which the first k − 1 bits of the number determine.
+        let kept = (self.g - 1).trailing_zeros() - 1;
+        (self.n >> kept).max(1)
+    }
+
+    /// out ← some values of a(X^g), those from number `start` on, for the values `src` of a from number `first` on.
     ///
     /// # Panics
-    /// If `src` has not n words, or `out` is no whole number of blocks of 8 within the image.
-    pub fn apply_strip(&self, src: &[u64], start: usize, out: &mut [u64]) {
+    /// If `first`, `start` or a length is no multiple of 8 (or n), or a value comes from outside of `src`: whole
+    /// [`Automorphism::orbit`]s, or all n values, are enough.
+    pub fn apply_strip(&self, src: &[u64], first: usize, start: usize, out: &mut [u64]) {
         let block = self.n.min(1 << LOG_BLOCK);
-        let blocks = start.is_multiple_of(block) && out.len().is_multiple_of(block);
+        let whole = |x: usize| x.is_multiple_of(block);
         assert!(
-            blocks && src.len() == self.n,
-            "whole blocks of a whole limb"
+            whole(start) && whole(out.len()) && whole(first) && whole(src.len()),
+            "whole blocks"
         );
         let moves = &self.moves[start / block..][..out.len() / block];
         #[cfg(target_arch = "x86_64")]
         if let Some(token) = self.ifma {
-            return ifma::permute(token, moves, &self.orders, src, out);
+            return ifma::permute(token, moves, &self.orders, first, src, out);
         }
-        self.each(moves, src, out, |_, value| value);
+        self.each(moves, first, src, out, |_, value| value);
     }
 
     /// acc ← acc + the values of a(X^g), all modulo q.
@@ -124,7 +136,9 @@ impl Automorphism {
         if let Some(token) = self.ifma {
             return ifma::permute_add(token, modulus, &self.moves, &self.orders, src, acc);
         }
-        self.each(&self.moves, src, acc, |sum, value| modulus.add(sum, value));
+        self.each(&self.moves, 0, src, acc, |sum, value| {
+            modulus.add(sum, value)
+        });
     }
 
     fn check(&self, src: &[u64], out: &[u64]) {
@@ -132,11 +146,18 @@ impl Automorphism {
         assert!(whole, "one word a value");
     }
 
-    fn each(&self, moves: &[u32], src: &[u64], out: &mut [u64], f: impl Fn(u64, u64) -> u64) {
+    fn each(
+        &self,
+        moves: &[u32],
+        first: usize,
+        src: &[u64],
+        out: &mut [u64],
+        f: impl Fn(u64, u64) -> u64,
+    ) {
         let block = self.n.min(1 << LOG_BLOCK);
         for (out, &from) in out.chunks_exact_mut(block).zip(moves) {
             let order = from as usize % block;
-            let source = &src[from as usize - order..][..block];
+            let source = &src[from as usize - order - first..][..block];
             for (out, &position) in out.iter_mut().zip(&self.orders[order]) {
                 *out = f(*out, source[position as usize]);
             }
@@ -184,6 +205,32 @@ mod tests {
     }
 
     #[test]
+    fn orbits_are_closed_and_no_shorter_runs_are() {
+        let n = 1 << 10;
+        let source: Vec<u64> = (0..n as u64).collect();
+        for (g, expected) in [(5, n / 2), (25, n / 4), (2 * n - 1, n), (n + 1, 2), (1, 1)] {
+            for cpu in Cpu::variants() {
+                let automorphism = Automorphism::with_cpu(n, g, cpu);
+                let orbit = automorphism.orbit();
+                assert_eq!(orbit, expected, "g = {g}");
+                let mut whole = vec![0; n];
+                automorphism.apply(&source, &mut whole);
+                let closed = |run: usize| {
+                    let runs = whole.chunks(run).zip(source.chunks(run));
+                    runs.into_iter()
+                        .all(|(out, from)| out.iter().all(|x| from.contains(x)))
+                };
+                assert!(closed(orbit) && (orbit == 1 || !closed(orbit / 2)));
+                let run = orbit.max(8);
+                let last = n - run;
+                let mut out = vec![0; run];
+                automorphism.apply_strip(&source[last..], last, last, &mut out);
+                assert_eq!(out, whole[last..]);
+            }
+        }
+    }
+
+    #[test]
     fn kernels_agree_on_a_large_degree() {
         let n = 1 << 14;
         let mut rng = SecretRng::insecure_from_seed(2);
@@ -196,7 +243,7 @@ mod tests {
                 automorphism.apply(&source, &mut out);
                 for (start, length) in [(0, 8), (1024, 512), (n - 24, 24)] {
                     let mut strip = vec![0; length];
-                    automorphism.apply_strip(&source, start, &mut strip);
+                    automorphism.apply_strip(&source, 0, start, &mut strip);
                     assert_eq!(strip, out[start..start + length]);
                 }
                 results.push(out);

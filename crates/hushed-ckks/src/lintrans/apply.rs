@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use hushed_math::{Automorphism, Coeff, Eval, Pointwise, RnsPoly};
 use hushed_rlwe::hybrid::{
-    Decomposed, EvalKeys, Extended, SwitchKey, decompose, decompose_raised, mod_down,
+    Decomposed, EvalKeys, Extended, KeyStrips, SwitchKey, decompose, decompose_raised, mod_down,
     mod_down_rescale,
 };
 use hushed_rlwe::{RlweError, RlweParams};
@@ -340,10 +340,26 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// `out[giant·inputs + c]` ← the sum of a giant for input c.
+    ///
+    /// Rotations by multiples of 2^j slots leave runs of n/2^(j+1) values among themselves, so the work goes run by run, in the cache
+    /// for all maps but those with a stride of few slots.
     fn run(&self, out: &mut [[&mut [u64]; 2]]) {
-        let lifted = self.lifted();
-        let products = self.products(&lifted);
-        self.sums(&lifted, &products, out);
+        let n = self.map.params.n();
+        let orbits = self.babies.iter().flatten().map(|(_, turn)| turn.orbit());
+        let run = orbits.max().unwrap_or(1).max(STRIP).min(n);
+        let count = self.digits.first().map_or(0, Vec::len);
+        let mut keys: Vec<_> = self
+            .babies
+            .iter()
+            .map(|baby| baby.as_ref().map(|(key, _)| key.strips(self.id, count)))
+            .collect();
+        let (mut products, mut room) = (self.map.memory(), Vec::new());
+        products.resize(2 * self.babies.len() * self.inputs() * run, 0);
+        for first in (0..n).step_by(run) {
+            self.products(first, &mut keys, &mut products, &mut room);
+            self.sums(first, &products, &mut room, out);
+        }
+        self.map.give_back(products);
     }
 
     fn inputs(&self) -> usize {
@@ -355,86 +371,103 @@ impl Pass<'_> {
         basis.plan(self.id).pointwise()
     }
 
-    /// P·b, and P·a where it is needed.
-    fn lifted(&self) -> Vec<Pair> {
-        let basis = self.map.params.rlwe().basis();
-        let mut lifted = Pair::many(basis, self.inputs());
-        for (index, polys) in self.parts.iter().enumerate() {
-            for (poly, pair) in polys.iter().zip(&mut lifted) {
-                let out = &mut *pair.parts()[index];
-                // P is zero under the special primes, which the inputs do not have.
-                match self.weight {
-                    0 => out.fill(0),
-                    weight => self
-                        .pointwise()
-                        .mul_scalar(out, poly.limb(self.limb), weight),
-                }
-            }
-        }
-        lifted
-    }
-
-    /// P·(b, 0) + Σ digits·key of each baby with a key, before its permutation: number baby·inputs + c. All keys go over one strip of
-    /// digits while that is in the cache.
-    fn products(&self, lifted: &[Pair]) -> Vec<Pair> {
-        let rlwe = self.map.params.rlwe();
-        let (n, inputs, pointwise) = (rlwe.n(), self.inputs(), self.pointwise());
-        let mut products = Pair::many(rlwe.basis(), self.babies.len() * inputs);
-        let count = self.digits.first().map_or(0, Vec::len);
-        let mut keys: Vec<_> = self
-            .babies
-            .iter()
-            .map(|baby| baby.as_ref().map(|(key, _)| key.strips(self.id, count)))
-            .collect();
-        let (strip, mut room) = (KEY_STRIP.min(n), Vec::new());
-        let mut words = Vec::with_capacity(count);
-        for start in (0..n).step_by(strip) {
-            let range = start..start + strip;
-            for (key, products) in keys.iter_mut().zip(products.chunks_mut(inputs)) {
-                let Some(key) = key else { continue };
-                let [key_b, key_a] = key.next_strip(strip, &mut room);
-                for ((digits, product), lifted) in self.digits.iter().zip(products).zip(lifted) {
+    /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of values: pair number
+    /// baby·inputs + c. All keys go over one strip of digits while that is in the cache.
+    fn products(
+        &self,
+        first: usize,
+        keys: &mut [Option<KeyStrips<'_>>],
+        products: &mut [u64],
+        room: &mut Vec<u64>,
+    ) {
+        let (inputs, pointwise) = (self.inputs(), self.pointwise());
+        let run = products.len() / (2 * keys.len() * inputs);
+        let strip = KEY_STRIP.min(run);
+        let mut words = Vec::new();
+        let mut lifted = vec![0; 2 * inputs * strip];
+        for start in (0..run).step_by(strip) {
+            let here = first + start..first + start + strip;
+            self.lift(here.start, &mut lifted);
+            for (key, pairs) in keys
+                .iter_mut()
+                .zip(products.chunks_exact_mut(2 * inputs * run))
+            {
+                let pairs = pairs
+                    .chunks_exact_mut(2 * run)
+                    .zip(lifted.chunks_exact(2 * strip));
+                let Some(key) = key else {
+                    for (pair, lifted) in pairs {
+                        for (part, lifted) in pair.chunks_exact_mut(run).zip(lifted.chunks(strip)) {
+                            part[start..start + strip].copy_from_slice(lifted);
+                        }
+                    }
+                    continue;
+                };
+                let [key_b, key_a] = key.next_strip(strip, room);
+                for ((pair, lifted), digits) in pairs.zip(&self.digits) {
                     words.clear();
-                    words.extend(digits.iter().map(|digit| &digit[range.clone()]));
-                    let [b, a] = product.parts();
-                    let (b, a) = (&mut b[range.clone()], &mut a[range.clone()]);
+                    words.extend(digits.iter().map(|digit| &digit[here.clone()]));
+                    let (b, a) = pair.split_at_mut(run);
+                    let b = &mut b[start..start + strip];
+                    let a = &mut a[start..start + strip];
                     pointwise.dot_pair([&mut *b, a], &words, [&key_b, &key_a]);
                     if self.weight != 0 {
-                        pointwise.add_assign(b, &lifted.part(0)[range.clone()]);
+                        pointwise.add_assign(b, &lifted[..strip]);
                     }
                 }
             }
         }
-        products
     }
 
-    /// Σ d ⊙ φ(product) for each giant, strip by strip: the rotated strips are made once and stay in the cache.
-    fn sums(&self, lifted: &[Pair], products: &[Pair], out: &mut [[&mut [u64]; 2]]) {
-        let (n, inputs) = (self.map.params.n(), self.inputs());
-        let strip = STRIP.min(n);
-        let mut turned = vec![0; 2 * self.babies.len() * strip];
-        for start in (0..n).step_by(strip) {
+    /// P·b, and P·a where it is needed, of each input, for some values from number `start` on.
+    fn lift(&self, start: usize, lifted: &mut [u64]) {
+        let strip = lifted.len() / (2 * self.inputs());
+        for (index, polys) in self.parts.iter().enumerate() {
+            for (poly, pair) in polys.iter().zip(lifted.chunks_exact_mut(2 * strip)) {
+                let out = &mut pair[index * strip..(index + 1) * strip];
+                // P is zero under the special primes, which the inputs do not have.
+                match self.weight {
+                    0 => out.fill(0),
+                    weight => {
+                        let limb = &poly.limb(self.limb)[start..start + strip];
+                        self.pointwise().mul_scalar(out, limb, weight);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Σ d ⊙ φ(product) for each giant, for one run of values, strip by strip: the rotated strips are made once and stay in the
+    /// cache.
+    fn sums(
+        &self,
+        first: usize,
+        products: &[u64],
+        turned: &mut Vec<u64>,
+        out: &mut [[&mut [u64]; 2]],
+    ) {
+        let (inputs, babies) = (self.inputs(), self.babies.len());
+        let run = products.len() / (2 * babies * inputs);
+        let strip = STRIP.min(run);
+        turned.resize(2 * babies * strip, 0);
+        for start in (0..run).step_by(strip) {
+            let here = first + start..first + start + strip;
             for c in 0..inputs {
                 let rooms = turned.chunks_exact_mut(2 * strip);
-                for ((baby, products), room) in
-                    self.babies.iter().zip(products.chunks(inputs)).zip(rooms)
-                {
-                    for (index, room) in room.chunks_exact_mut(strip).enumerate() {
+                let pairs = products.chunks_exact(2 * run).skip(c).step_by(inputs);
+                for ((baby, pair), room) in self.babies.iter().zip(pairs).zip(rooms) {
+                    let parts = pair.chunks_exact(run).zip(room.chunks_exact_mut(strip));
+                    for (part, room) in parts {
                         match baby {
-                            Some((_, turn)) => {
-                                turn.apply_strip(products[c].part(index), start, room);
-                            }
-                            None => {
-                                room.copy_from_slice(&lifted[c].part(index)[start..start + strip])
-                            }
+                            Some((_, turn)) => turn.apply_strip(part, first, here.start, room),
+                            None => room.copy_from_slice(&part[start..start + strip]),
                         }
                     }
                 }
                 for (giant, out) in self.map.giants.iter().zip(out.chunks_exact_mut(inputs)) {
                     let [b, a] = &mut out[c];
-                    let range = start..start + strip;
-                    let out = [&mut b[range.clone()], &mut a[range]];
-                    self.giant(giant, start, &turned, out);
+                    let out = [&mut b[here.clone()], &mut a[here.clone()]];
+                    self.giant(giant, here.start, turned, out);
                 }
             }
         }

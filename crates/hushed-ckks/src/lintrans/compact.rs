@@ -107,7 +107,8 @@ impl<'a> CompactEncoder<'a> {
                 Some(entry.insert(plans))
             }
         };
-        for (j, limb) in words.chunks_exact_mut(degree).enumerate() {
+        let limbs = words.chunks_exact_mut(degree);
+        for (j, (&id, limb)) in ids.iter().zip(limbs).enumerate() {
             let plan = match &rings {
                 Some(plans) => &plans[j],
                 None => basis.plan(id),

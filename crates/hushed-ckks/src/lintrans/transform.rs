@@ -4,7 +4,7 @@
 //! what it was. [`super::apply`] has the products.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::{Automorphism, Eval, RnsPoly};
 use hushed_rlwe::RlweError;
@@ -60,6 +60,8 @@ pub struct LinearTransform {
     pub(super) giants: Vec<EncodedGiant>,
     /// Largest sum of moduli, and of their squares, in a row.
     row_sums: [f64; 2],
+    /// Working memory of products that are not running now, a block a thread: megabytes fresh from the system are slow.
+    idle: Mutex<Vec<Vec<u64>>>,
 }
 
 impl LinearTransform {
@@ -179,6 +181,7 @@ impl LinearTransform {
             babies: split.babies.clone(),
             giants,
             row_sums: row_sums(matrix),
+            idle: Mutex::default(),
         })
     }
 
@@ -241,6 +244,18 @@ impl LinearTransform {
     pub fn plaintext_bytes(&self) -> usize {
         let terms = self.giants.iter().flat_map(|giant| &giant.terms);
         terms.map(|(_, plain)| plain.bytes()).sum()
+    }
+
+    /// A block of working memory, with any content.
+    pub(super) fn memory(&self) -> Vec<u64> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop().unwrap_or_default()
+    }
+
+    /// Keeps a block for the next user.
+    pub(super) fn give_back(&self, memory: Vec<u64>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(memory);
     }
 
     fn element(&self, rotation: usize) -> usize {

@@ -5,17 +5,19 @@ use crate::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 
-/// Block k of `out` is the block of `src` that `moves[k]` is within, in the order `orders[moves[k] % 8]`.
+/// Block k of `out` is the block that `moves[k]` is within, in the order `orders[moves[k] % 8]`; `src` begins with word
+/// `first`, a multiple of 8.
 pub(crate) fn permute(
     _: HaveIfma,
     moves: &[u32],
     orders: &[[u64; 8]; 8],
+    first: usize,
     src: &[u64],
     out: &mut [u64],
 ) {
-    check(moves, src, out);
-    // SAFETY: the token proves the instruction sets; the slices have 8 words a move.
-    unsafe { run::<false>(moves, orders, src, out, 0) }
+    check(moves, out);
+    // SAFETY: the token proves the instruction sets; `out` has 8 words a move.
+    unsafe { run::<false>(moves, orders, first, src, out, 0) }
 }
 
 /// As [`permute`], added to `acc` modulo q.
@@ -27,21 +29,21 @@ pub(crate) fn permute_add(
     src: &[u64],
     acc: &mut [u64],
 ) {
-    check(moves, src, acc);
-    // SAFETY: the token proves the instruction sets; the slices have 8 words a move.
-    unsafe { run::<true>(moves, orders, src, acc, modulus.value()) }
+    check(moves, acc);
+    // SAFETY: the token proves the instruction sets; `acc` has 8 words a move.
+    unsafe { run::<true>(moves, orders, 0, src, acc, modulus.value()) }
 }
 
-fn check(moves: &[u32], src: &[u64], out: &[u64]) {
-    let length = 8 * moves.len();
-    // `src` may be longer: its blocks are bounds-checked where they are read.
-    assert!(src.len() >= length && out.len() == length);
+/// Blocks of the source are bounds-checked where they are read.
+fn check(moves: &[u32], out: &[u64]) {
+    assert_eq!(out.len(), 8 * moves.len());
 }
 
 #[target_feature(enable = "avx512f")]
 unsafe fn run<const ADD: bool>(
     moves: &[u32],
     orders: &[[u64; 8]; 8],
+    first: usize,
     src: &[u64],
     out: &mut [u64],
     q: u64,
@@ -49,7 +51,7 @@ unsafe fn run<const ADD: bool>(
     let q = splat(q);
     for (&from, out) in moves.iter().zip(out.chunks_exact_mut(8)) {
         let from = from as usize;
-        let block = &src[from & !7..][..8];
+        let block = &src[(from & !7) - first..][..8];
         // SAFETY: eight words each.
         unsafe {
             let order = load(orders[from & 7].as_ptr());
