@@ -1,23 +1,36 @@
 //! How likely a bootstrap fails: the tail of an Irwin–Hall distribution, in exact integers.
 //!
-//! ModRaise turns the phase m modulo q0 into m + q0·I. A coefficient of I is, up to the message, a sum of h + 1 independent
-//! uniform variables on [-1/2, 1/2) for a secret of weight h (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024,
-//! equation 1). EvalMod is right for |I| ≤ K; the union bound runs over 2·slots coefficients:
+//! ModRaise turns the phase m modulo q0 into m + q0·I. With b = m − T modulo q0, T the sum of the h products ±a_j of a secret of
+//! weight h, and both parts lifted to centred residues, I = round((T − m)/q0). The a_j/q0 are uniform on [−1/2, 1/2): T/q0 is a sum
+//! S_h of h such variables (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024, equation 1, where the part b that
+//! rounding cancels counts as one more). EvalMod is right for |I| < K ([`crate::poly::EvalMod`] is fitted at I = −K + 1, …, K − 1), so a
+//! coefficient is lost where |S_h − m/q0| > K − 1/2. The union bound runs over 2·slots coefficients:
 //!
 //! ```text
-//! P ≤ 2·slots · 2·P(S > K),   P(S > K) = 1/n! · Σ_{k ≤ x} (−1)^k C(n, k) (x − k)^n,   n = h + 1, x = n/2 − K
+//! P ≤ 2·slots · 2·P(S_h > K − 1/2),   P(S_n > t) = 1/n! · Σ_{k ≤ x} (−1)^k C(n, k) (x − k)^n,   x = n/2 − t
 //! ```
+//!
+//! This is for m = 0; a message within 2^-9·q0 adds less than a fifth of a bit at h = 32, K = 16: 32·log2(1 + 2·2^-9).
 //!
 //! The sum alternates and its terms may be 2^100 times the result, so it is formed over integers of any length:
 //! with X = 2x, (x − k)^n = (X − 2k)^n / 2^n.
 
 use std::cmp::Ordering;
 
-/// log2 of the probability that any of 2·`slots` coefficients leaves [-K, K] (K = `range`) in a bootstrap with an ephemeral
-/// secret of weight `weight` ≤ 1000; negative infinity if none can.
+/// log2 of a bound on the probability that any of 2·`slots` coefficients reaches ±K (K = `range`), where EvalMod ends, in a
+/// bootstrap with an ephemeral secret of weight `weight` ≤ 1000; negative infinity if none can.
 pub fn log2_failure(weight: u32, range: u32, slots: usize) -> f64 {
-    let n = u64::from(weight.min(1000)) + 1;
-    let Some(double_x) = n.checked_sub(2 * u64::from(range)).filter(|&x| x > 0) else {
+    // |I| ≥ 0 always.
+    let Some(threshold) = (2 * u64::from(range)).checked_sub(1) else {
+        return 0.0;
+    };
+    let tail = log2_tail(u64::from(weight.min(1000)), threshold);
+    (tail + 1.0 + (2.0 * slots as f64).log2()).min(0.0)
+}
+
+/// log2 of P(S_n > t), t = `double_threshold`/2; negative infinity for t ≥ n/2.
+fn log2_tail(n: u64, double_threshold: u64) -> f64 {
+    let Some(double_x) = n.checked_sub(double_threshold).filter(|&x| x > 0) else {
         return f64::NEG_INFINITY;
     };
     // C(n, k)·(X − 2k)^n for k = 0, 1, …, summed by sign.
@@ -34,8 +47,7 @@ pub fn log2_failure(weight: u32, range: u32, slots: usize) -> f64 {
     }
     plus.sub(&minus);
     let log2_factorial: f64 = (2..=n).map(|k| (k as f64).log2()).sum();
-    let tail = plus.log2() - n as f64 - log2_factorial;
-    (tail + 1.0 + (2.0 * slots as f64).log2()).min(0.0)
+    plus.log2() - n as f64 - log2_factorial
 }
 
 /// A natural number: words of 32 bits, least first, no leading zero words.
@@ -122,7 +134,7 @@ impl Natural {
 mod tests {
     use super::*;
 
-    /// Published figures: h = 32 and 64 at 2^15 slots.
+    /// Published figures for S_(h+1) beyond K at 2^15 slots.
     #[test]
     fn agrees_with_published_bounds() {
         for (weight, range, log2) in [
@@ -133,33 +145,54 @@ mod tests {
             (192, 25, -15.6),
             (192, 28, -23.0),
         ] {
-            let found = log2_failure(weight, range, 1 << 15);
+            let found = log2_tail(weight + 1, 2 * range) + 17.0;
             assert!((found - log2).abs() < 0.6, "{weight} {range}: {found}");
         }
-        assert!((log2_failure(32, 16, 1 << 15) + 138.7).abs() < 0.05);
+    }
+
+    /// 2·2^16·(1/2)^32/32!: all 32 terms within 1/2 of their ends, together.
+    #[test]
+    fn the_bound_is_for_integers_that_the_fit_does_not_reach() {
+        let log2_factorial: f64 = (2..=32).map(|k| f64::from(k).log2()).sum();
+        let found = log2_failure(32, 16, 1 << 15);
+        assert!((found - (17.0 - 32.0 - log2_factorial)).abs() < 1e-9);
+        assert!((found + 132.7).abs() < 0.05, "{found}");
     }
 
     #[test]
     fn edges() {
         assert_eq!(log2_failure(32, 17, 1 << 15), f64::NEG_INFINITY);
         assert_eq!(log2_failure(32, 0, 1 << 15), 0.0);
-        // One uniform variable more than K = 0.5 … n = 2, K = 0: P(S > 0) = 1/2, two sides, two coefficients: 2 → 1.
-        assert_eq!(log2_failure(1, 0, 1), 0.0);
-        // n = 3, x = 1/2: P(S > 1) = (1/2)^3/6 = 1/48; times 4.
-        assert!((log2_failure(2, 1, 1) - (4.0f64 / 48.0).log2()).abs() < 1e-12);
+        // A sum of one never rounds to 1.
+        assert_eq!(log2_failure(1, 1, 1), f64::NEG_INFINITY);
+        // n = 2, x = 1/2: P(S > 1/2) = (1/2)^2/2 = 1/8; two sides, two coefficients.
+        assert!((log2_failure(2, 1, 1) + 1.0).abs() < 1e-12);
+        // n = 3, x = 1/2: P(S > 1) = (1/2)^3/6 = 1/48.
+        assert!((log2_tail(3, 2) - (1.0f64 / 48.0).log2()).abs() < 1e-12);
     }
 
+    /// ModRaise itself on one coefficient: what the centred residues of b and of the terms ±a_j add up to.
     #[test]
     fn simulation_agrees_where_failure_is_frequent() {
         use hushed_math::rng::SecretRng;
         let mut rng = SecretRng::insecure_from_seed(1);
-        let (n, range, trials) = (33, 4.0, 200_000);
-        let mut uniform = || (rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0 - 0.5;
-        let out = (0..trials)
-            .filter(|_| (0..n).map(|_| uniform()).sum::<f64>().abs() > range)
-            .count();
-        let expected = 2f64.powf(log2_failure(32, 4, 1) - 1.0);
-        let found = out as f64 / f64::from(trials);
+        let (weight, range, trials) = (32, 5, 200_000);
+        let q = 1i64 << 50;
+        let centred = |x: i64| {
+            let x = x.rem_euclid(q);
+            x - if 2 * x >= q { q } else { 0 }
+        };
+        let mut out = 0;
+        for _ in 0..trials {
+            let mut uniform = || centred((rng.next_u64() >> 14) as i64);
+            let terms: i64 = (0..weight).map(|_| uniform()).sum();
+            let message = uniform() >> 10;
+            let phase = centred(message - terms) + terms;
+            assert_eq!((phase - message) % q, 0);
+            out += i32::from(((phase - message) / q).abs() >= range);
+        }
+        let expected = 2f64.powf(log2_failure(32, 5, 1) - 1.0);
+        let found = f64::from(out) / f64::from(trials);
         let deviation = (expected / f64::from(trials)).sqrt();
         assert!(
             (found - expected).abs() < 6.0 * deviation,

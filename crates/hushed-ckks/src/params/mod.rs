@@ -38,7 +38,7 @@ pub const EPHEMERAL_WEIGHT: u32 = 32;
 /// Largest log2(q0·p0) that a secret of that weight may see at N ≥ 2^15 (ePrint 2022/024).
 pub const EPHEMERAL_LIMIT: f64 = 121.0;
 
-/// EvalMod is made for |I| ≤ K: 2^-138 a bootstrap at weight 32 and 2^15 slots.
+/// K: EvalMod is made for |I| < K, which fails with 2^-132.7 a bootstrap at weight 32 and 2^15 slots.
 pub const EVAL_MOD_RANGE: u32 = 16;
 
 /// A parameter set with a larger failure probability of one bootstrap is refused.
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(params.max_limbs(), 29);
         let ratio = params.prime(0) as f64 / params.default_scale().value();
         assert!((ratio.log2() - 10.0).abs() < 1e-3);
-        assert!((params.log2_bootstrap_failure() + 138.7).abs() < 0.05);
+        assert!((params.log2_bootstrap_failure() + 132.7).abs() < 0.05);
         assert!(params.ephemeral_log2() <= EPHEMERAL_LIMIT);
     }
 

@@ -152,7 +152,7 @@ impl fmt::Display for ParamsReport {
             )?;
             writeln!(
                 f,
-                "  failure       2^{failure:.1} a full bootstrap (K = {EVAL_MOD_RANGE}, Irwin–Hall)"
+                "  failure       2^{failure:.1} a full bootstrap (|I| < K = {EVAL_MOD_RANGE}, Irwin–Hall)"
             )?;
         }
         for key in &self.keys {
@@ -183,7 +183,7 @@ mod tests {
         let text = report.to_string();
         for part in [
             "q0 1×50 | stc 3×40 | levels 14×40 | eval_mod 8×50 | cts 3×50 | special 7×50",
-            "2^-138.7",
+            "2^-132.7",
             "q0/scale = 2^10.0",
         ] {
             assert!(text.contains(part), "{text}");
