@@ -9,8 +9,9 @@
 //! | packed | b | b |
 //! | packed | a | – |
 //!
-//! What the reader expects (parameters, primes, count) decides every size. A scale must be a positive number that leaves room in
-//! the modulus. What is known of the error does not travel: the reader states it, from the plan.
+//! What the reader expects (parameters, primes, count) decides every size. What is known of the error does not travel: the reader
+//! states it, from the plan, in units of the plan's scale. So the reader states the scale as well, and a sender with another is
+//! refused: at a scale of his choice, neither rounding nor flooding would hide the error.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;
@@ -56,25 +57,29 @@ impl Ciphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose error is `noise` by the plan.
+    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose scale is `scale` and whose error is `noise` by the plan.
     ///
     /// # Errors
-    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleTooLarge`], [`CkksError::InvalidScale`], [`CkksError::LimbCount`].
+    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleMismatch`] or [`CkksError::InvalidScale`] for another scale,
+    /// [`CkksError::ScaleTooLarge`], [`CkksError::LimbCount`].
     pub fn list_from_bytes(
         params: &CkksParams,
         limbs: usize,
         count: usize,
+        scale: Scale,
         noise: Noise,
         bytes: &[u8],
     ) -> Result<Vec<Self>, CkksError> {
         check_limbs(params, "read", limbs)?;
+        check_room(params, limbs, scale)?;
         let payload = count.saturating_mul(whole_bytes(params, limbs));
         let mut reader = open_artefact(bytes, Kind::CkksCiphertexts, params.rlwe(), payload)?;
         let (basis, ids) = (params.rlwe().basis(), params.rlwe().ciphertext_ids(limbs));
         let list = (0..count)
             .map(|_| {
+                check_scale(scale, &mut reader)?;
                 Ok(Self {
-                    scale: read_scale(params, limbs, &mut reader)?,
+                    scale,
                     b: reader.poly(basis, &ids)?,
                     a: reader.poly(basis, &ids)?,
                     noise,
@@ -114,7 +119,7 @@ impl SeededCiphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes, with messages within `magnitude` by the plan.
+    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes at `scale`, with messages within `magnitude` by the plan.
     ///
     /// # Errors
     /// As [`Ciphertext::list_from_bytes`].
@@ -122,17 +127,19 @@ impl SeededCiphertext {
         params: &CkksParams,
         limbs: usize,
         count: usize,
+        scale: Scale,
         magnitude: f64,
         bytes: &[u8],
     ) -> Result<Vec<Self>, CkksError> {
         check_limbs(params, "read", limbs)?;
+        check_room(params, limbs, scale)?;
         let payload = count.saturating_mul(seeded_bytes(params, limbs));
         let mut reader = open_artefact(bytes, Kind::CkksSeeded, params.rlwe(), payload)?;
         let (basis, ids) = (params.rlwe().basis(), params.rlwe().ciphertext_ids(limbs));
         let n = params.n();
         let list = (0..count)
             .map(|_| {
-                let scale = read_scale(params, limbs, &mut reader)?;
+                check_scale(scale, &mut reader)?;
                 let seed = reader.seed()?;
                 let b = reader.poly(basis, &ids)?;
                 Ok(Self {
@@ -176,13 +183,7 @@ fn check_shape(
     Ok(())
 }
 
-fn read_scale(
-    params: &CkksParams,
-    limbs: usize,
-    reader: &mut Reader<'_>,
-) -> Result<Scale, CkksError> {
-    let value: [u8; SCALE_BYTES] = reader.array().map_err(|e: CodecError| CkksError::from(e))?;
-    let scale = Scale::new(f64::from_le_bytes(value))?;
+fn check_room(params: &CkksParams, limbs: usize, scale: Scale) -> Result<(), CkksError> {
     let modulus_bits = params.rlwe().log2_q(limbs);
     if scale.log2() >= modulus_bits {
         return Err(CkksError::ScaleTooLarge {
@@ -191,7 +192,14 @@ fn read_scale(
             modulus_bits,
         });
     }
-    Ok(scale)
+    Ok(())
+}
+
+/// The scale that was sent must match the one expected, which is kept.
+fn check_scale(expected: Scale, reader: &mut Reader<'_>) -> Result<(), CkksError> {
+    let value: [u8; SCALE_BYTES] = reader.array().map_err(|e: CodecError| CkksError::from(e))?;
+    let sent = Scale::new(f64::from_le_bytes(value))?;
+    expected.check(sent, "read")
 }
 
 #[cfg(test)]
@@ -211,8 +219,8 @@ mod tests {
         let list = [f.encrypt(&x, 3), f.encrypt(&y, 3)];
         let bytes = Ciphertext::list_to_bytes(&f.params, 3, &list).unwrap();
         assert_eq!(bytes.len(), Ciphertext::list_bytes(&f.params, 3, 2));
-        let noise = list[0].noise();
-        let back = Ciphertext::list_from_bytes(&f.params, 3, 2, noise, &bytes).unwrap();
+        let (scale, noise) = (list[0].scale(), list[0].noise());
+        let back = Ciphertext::list_from_bytes(&f.params, 3, 2, scale, noise, &bytes).unwrap();
         for (one, other) in list.iter().zip(&back) {
             assert!(one.b() == other.b() && one.a() == other.a());
             assert_eq!(one.scale(), other.scale());
@@ -232,24 +240,52 @@ mod tests {
             SeededCiphertext::list_to_bytes(&f.params, 4, std::slice::from_ref(&ct)).unwrap();
         assert_eq!(bytes.len(), SeededCiphertext::list_bytes(&f.params, 4, 1));
         assert!(2 * bytes.len() < Ciphertext::list_bytes(&f.params, 4, 1) + 100);
-        let back = SeededCiphertext::list_from_bytes(&f.params, 4, 1, 1.5, &bytes).unwrap();
+        let back = SeededCiphertext::list_from_bytes(&f.params, 4, 1, scale, 1.5, &bytes).unwrap();
         let back = back.into_iter().next().unwrap().expand();
         let (least, _) = f.bits(&back, &x);
         assert!(least > 24.0);
         assert!(back.b() == ct.expand().b());
     }
 
+    /// A sender's scale decides nothing: scale 1 would have the integers read as the message, error and all.
     #[test]
-    fn scales_are_checked() {
+    fn other_scales_than_the_expected_one_are_refused() {
         let mut f = fixture();
         let x = f.random();
         let ct = f.encrypt(&x, 1);
+        let (scale, noise) = (ct.scale(), ct.noise());
         let good = Ciphertext::list_to_bytes(&f.params, 1, &[ct]).unwrap();
-        for scale in [0.0, -1.0, f64::NAN, f64::INFINITY, 2f64.powi(50)] {
-            let mut bytes = good.clone();
-            bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&f64::to_le_bytes(scale));
-            let read = Ciphertext::list_from_bytes(&f.params, 1, 1, Noise::UNKNOWN, &bytes);
-            assert!(read.is_err(), "{scale}");
+        let plain = f.encoder.encode(&x, 1, scale).unwrap();
+        let seeded = f.encryptor.encrypt_seeded(&plain, &mut f.rng).unwrap();
+        let seeded = SeededCiphertext::list_to_bytes(&f.params, 1, &[seeded]).unwrap();
+        let with = |good: &[u8], value: f64| {
+            let mut bytes = good.to_vec();
+            bytes[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&value.to_le_bytes());
+            bytes
+        };
+        let read =
+            |bytes: &[u8], scale| Ciphertext::list_from_bytes(&f.params, 1, 1, scale, noise, bytes);
+        let read_seeded = |bytes: &[u8], scale| {
+            SeededCiphertext::list_from_bytes(&f.params, 1, 1, scale, 1.5, bytes)
+        };
+        let huge = 2f64.powi(50);
+        for value in [0.0, -1.0, f64::NAN, f64::INFINITY, 1.0, huge] {
+            assert!(read(&with(&good, value), scale).is_err(), "{value}");
+            assert!(
+                read_seeded(&with(&seeded, value), scale).is_err(),
+                "{value}"
+            );
         }
+        assert!(matches!(
+            read(&with(&good, 1.0), scale),
+            Err(CkksError::ScaleMismatch { .. })
+        ));
+        // What two ways to one scale may differ by is let through, and the reader's own value is kept.
+        let near = with(&good, scale.value() * (1.0 + 2f64.powi(-42)));
+        assert_eq!(read(&near, scale).unwrap()[0].scale(), scale);
+        assert!(matches!(
+            read(&with(&good, huge), Scale::new(huge).unwrap()),
+            Err(CkksError::ScaleTooLarge { .. })
+        ));
     }
 }
