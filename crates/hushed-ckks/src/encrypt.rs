@@ -5,12 +5,13 @@
 //!
 //! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error and promises nothing;
 //! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022): results may then be published, for
-//!   √(12·τ)·2^(s/2) of precision (s bits of security, τ decryptions);
-//! * [`Opening::Raw`] gives everything, for results that stay with the owner of the key;
-//! * every opening is counted, and there is a limit a key.
+//!   √(12·τ·N)·2^(s/2)·reach of precision (s bits of security, τ decryptions, N coefficients whose errors are within reach
+//!   deviations: `flood`). It rests on the carried estimate of the error, which is heuristic;
+//! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key; no other opening
+//!   keeps more bits than are certified;
+//! * every opening is counted with the key, whichever [`Decryptor`] makes it, and there is a limit a key.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly};
@@ -154,7 +155,7 @@ impl PublicEncryptor {
 pub enum Opening {
     /// Rounded to the bits that the ciphertext's carried error certifies; to those of the parameter set if it carries none.
     Certified,
-    /// Rounded to so many bits after the binary point.
+    /// Rounded to so many bits after the binary point, at most those that [`Opening::Certified`] keeps.
     Bits(u32),
     /// As it is, error and all. Not to be published.
     Raw,
@@ -162,7 +163,7 @@ pub enum Opening {
     Flooded {
         /// s.
         security: u32,
-        /// τ.
+        /// τ: how often the key is opened at most, in any way. It is refused once there were as many; state the same each time.
         decryptions: u64,
     },
 }
@@ -178,16 +179,15 @@ pub struct Opened {
     pub flooding_bits: f64,
 }
 
-/// Decryption. Holds the secret key; counts what it opens.
+/// Decryption. Holds the secret key, which counts what is opened with it.
 pub struct Decryptor {
     encoder: Arc<Encoder>,
     key: Arc<SecretKey>,
-    opened: AtomicU64,
     limit: u64,
 }
 
 impl Decryptor {
-    /// Decryption under `key`, at most [`DECRYPTION_LIMIT`] times.
+    /// Decryption under `key`, which may be opened at most [`DECRYPTION_LIMIT`] times, by all its decryptors together.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
@@ -208,14 +208,13 @@ impl Decryptor {
         Ok(Self {
             encoder: encoder.clone(),
             key: key.clone(),
-            opened: AtomicU64::new(0),
             limit,
         })
     }
 
-    /// Decryptions so far.
+    /// Decryptions of the key so far, by this and all other decryptors.
     pub fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Relaxed)
+        self.key.decryptions()
     }
 
     /// The slots, rounded to what is certified.
@@ -237,25 +236,29 @@ impl Decryptor {
     /// The slots, opened as `opening` says.
     ///
     /// # Errors
-    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::UnknownError`] if the ciphertext carries no error
-    /// estimate, and [`CkksError::FloodingTooLarge`].
+    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key was opened as often as the noise would be
+    /// made for, [`CkksError::UnknownError`] if the ciphertext carries no error estimate, and [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
-        let mut phase = self.phase(ct)?;
+        let mut phase = match opening {
+            Opening::Flooded { decryptions, .. } if decryptions < self.limit => self
+                .phase(ct, decryptions)
+                .map_err(|error| spent(error, decryptions))?,
+            _ => self.phase(ct, self.limit)?,
+        };
         let params = self.encoder.params();
         let certified = ct.noise.min_bits(params.slots());
+        // The error is below half a unit of the last bit that is kept.
+        let kept = certified.map_or(f64::from(params.certified_bits()), |b| b - 1.0);
+        let kept = whole_bits(kept.floor());
         let (bits, flooding_bits) = match opening {
-            // The error is below half a unit of the last bit that is kept.
-            Opening::Certified => {
-                let bits = certified.map_or(f64::from(params.certified_bits()), |b| b - 1.0);
-                (Some(bits.floor() as i32), 0.0)
-            }
-            Opening::Bits(bits) => (Some(bits.min(1000) as i32), 0.0),
+            Opening::Certified => (Some(kept), 0.0),
+            Opening::Bits(bits) => (Some(kept.min(whole_bits(f64::from(bits)))), 0.0),
             Opening::Raw => (None, 0.0),
             Opening::Flooded {
                 security,
                 decryptions,
             } => {
-                let cost = flood::cost_bits(security, decryptions);
+                let cost = flood::cost_bits(params.n(), security, decryptions);
                 let left = certified.ok_or(CkksError::UnknownError {
                     operation: "flooded decryption",
                 })? - cost;
@@ -274,7 +277,7 @@ impl Decryptor {
                     SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
                 phase.expose_mut().add_assign(noise.expose());
                 // Noise hides the error already: rounding only leaves out digits that mean nothing.
-                (Some(left.ceil() as i32 + 1), cost)
+                (Some(whole_bits(left.ceil() + 1.0)), cost)
             }
         };
         let mut values = self.encoder.decode(phase.expose(), ct.scale);
@@ -288,24 +291,24 @@ impl Decryptor {
         })
     }
 
-    /// The coefficients of the message, as they are: for messages encoded as coefficients, and for tests.
+    /// The coefficients of the message, error and all, as [`Decryptor::decrypt_raw`]: for messages encoded as coefficients, and for
+    /// tests.
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`].
-    pub fn decrypt_coefficients(&self, ct: &Ciphertext) -> Result<Vec<f64>, CkksError> {
-        let phase = self.phase(ct)?;
+    pub fn decrypt_coefficients_raw(&self, ct: &Ciphertext) -> Result<Vec<f64>, CkksError> {
+        let phase = self.phase(ct, self.limit)?;
         Ok(self.encoder.decode_coefficients(phase.expose(), ct.scale))
     }
 
-    /// b + a·s, counted, under as few primes as the scale and [`HEADROOM_BITS`] need: two for a rescaled ciphertext.
-    fn phase(&self, ct: &Ciphertext) -> Result<SecretPoly<Coeff>, CkksError> {
+    /// b + a·s, counted unless the key was opened `limit` times, under as few primes as the scale and [`HEADROOM_BITS`] need: two
+    /// for a rescaled ciphertext.
+    fn phase(&self, ct: &Ciphertext, limit: u64) -> Result<SecretPoly<Coeff>, CkksError> {
         let params = self.encoder.params();
         check_basis(params, ct.basis(), "decrypt")?;
-        // Counted before anything is computed: a refusal costs a decryption, an unrefused one is never free.
-        let before = self.opened.fetch_add(1, Ordering::Relaxed);
-        if before >= self.limit {
-            self.opened.fetch_sub(1, Ordering::Relaxed);
-            return Err(CkksError::DecryptionsSpent { limit: self.limit });
+        // Counted before anything is computed: a later refusal costs a decryption, an unrefused one is never free.
+        if !self.key.count_decryption(limit) {
+            return Err(CkksError::DecryptionsSpent { limit });
         }
         let wanted = ct.scale.log2() + HEADROOM_BITS;
         let limbs = (1..ct.limbs())
@@ -321,9 +324,22 @@ impl Decryptor {
     }
 }
 
-/// Rounds both parts of each value to multiples of 2^-bits.
+/// What is refused because the noise was made for fewer openings.
+fn spent(error: CkksError, decryptions: u64) -> CkksError {
+    match error {
+        CkksError::DecryptionsSpent { .. } => CkksError::FloodingSpent { decryptions },
+        other => other,
+    }
+}
+
+/// Bits to round to: finer than 2^-200 no message is, coarser than 2^1000 none either. Errors of zero give infinitely many.
+fn whole_bits(bits: f64) -> i32 {
+    bits.clamp(-1000.0, 200.0) as i32
+}
+
+/// Rounds both parts of each value to multiples of 2^-bits, bits as [`whole_bits`] gives them.
 fn round_to(values: &mut [Complex64], bits: i32) {
-    let unit = 2f64.powi(bits.clamp(-1000, 1000));
+    let unit = 2f64.powi(bits);
     for value in values {
         value.re = (value.re * unit).round() / unit;
         value.im = (value.im * unit).round() / unit;

@@ -190,6 +190,14 @@ pub enum CkksError {
         /// The limit.
         limit: u64,
     },
+    /// Flooding for fewer decryptions than the key has made already.
+    #[error(
+        "noise for {decryptions} decryptions was asked for, and this key has made as many; state how often it is opened in all, or make a new key"
+    )]
+    FloodingSpent {
+        /// Decryptions that the noise would be made for.
+        decryptions: u64,
+    },
     /// Flooding that leaves no message.
     #[error(
         "flooding costs {cost_bits:.1} bits and leaves {left_bits:.1} of precision; ask for less or compute with more"

@@ -1,5 +1,11 @@
 //! Noise that hides the error of a decryption: nearly Gaussian, of any width up to 2^55, constant time.
 //!
+//! *Width.* Noise of deviation σ in each coefficient, added to an error e, is as noise alone up to a Kullback–Leibler divergence of
+//! |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients together (Li, Micciancio, Schultz and Sorrell, CRYPTO 2022).
+//! τ openings of s bits take σ² = 12·τ·2^s·|e|². With every slot's error within `reach` deviations of a part ([`crate::noise`]),
+//! |e| is at most √N·reach times the deviation of a coefficient: at N = 2^16, 8 bits for the norm and 3.2 for the bound.
+//!
+//! *Shape.*
 //! A binomial variable of 512 coins has deviation √128; the noise is Σ w_i·X_i for such X_i and weights 1 = w_0 < w_1 < …,
 //! each at most about eight times the one before, so that every layer fills the gaps of the next (the smoothing parameter of Z for
 //! 2^-40 is 3, and √(2π·128)/8 > 3; Gaussian convolution as in Micciancio and Walter, CRYPTO 2017). Its tails end at 22
@@ -9,6 +15,7 @@ use hushed_math::rng::SecretRng;
 use zeroize::Zeroizing;
 
 use crate::ciphertext::Ciphertext;
+use crate::noise::reach;
 use crate::params::CkksParams;
 
 /// Deviation of one layer: √(512/4).
@@ -23,12 +30,14 @@ const RATIO: f64 = 8.0;
 /// Largest deviation: 22 deviations stay below 2^60.
 const WIDEST: f64 = (1u64 << 55) as f64;
 
-/// log2(√(12·τ)·2^(s/2)): bits of precision that flooding costs (Li, Micciancio, Schultz and Sorrell, CRYPTO 2022).
-pub(crate) fn cost_bits(security: u32, decryptions: u64) -> f64 {
-    0.5 * (12.0 * decryptions.max(1) as f64).log2() + 0.5 * f64::from(security)
+/// log2(√(12·τ·N)·2^(s/2)·reach): bits of precision that flooding costs in a ring of degree `n`.
+pub(crate) fn cost_bits(n: usize, security: u32, decryptions: u64) -> f64 {
+    let norm = 0.5 * (n as f64).log2() + reach(n / 2).log2();
+    0.5 * (12.0 * decryptions.max(1) as f64).log2() + 0.5 * f64::from(security) + norm
 }
 
-/// One integer a coefficient, `cost` bits wider than the error that the ciphertext carries; `None` if that is too wide.
+/// One integer a coefficient, `cost` bits wider than a coefficient of the error that the ciphertext carries; `None` if that is too
+/// wide.
 pub(crate) fn sample(
     params: &CkksParams,
     ct: &Ciphertext,
@@ -46,9 +55,9 @@ fn weights(deviation: f64) -> Option<Vec<i64>> {
     if deviation.is_nan() || deviation >= WIDEST {
         return None;
     }
-    let reach = (deviation / LAYER).max(1.0);
-    let layers = (reach.log2() / RATIO.log2()).ceil() as i32;
-    let ratio = reach.powf(1.0 / f64::from(layers.max(1)));
+    let top = (deviation / LAYER).max(1.0);
+    let layers = (top.log2() / RATIO.log2()).ceil() as i32;
+    let ratio = top.powf(1.0 / f64::from(layers.max(1)));
     Some((0..=layers).map(|i| ratio.powi(i).ceil() as i64).collect())
 }
 
@@ -97,10 +106,14 @@ mod tests {
         assert!(weights(f64::NAN).is_none());
     }
 
+    /// √(12·τ)·2^(s/2) of the norm of all coefficients together, with a margin for the largest.
     #[test]
-    fn costs_are_the_published_ones() {
+    fn costs_are_the_published_ones_for_the_whole_error() {
         for (s, tau, bits) in [(30, 1, 16.8), (30, 1 << 10, 21.8), (64, 1 << 20, 43.8)] {
-            assert!((cost_bits(s, tau) - bits).abs() < 0.05);
+            for (n, norm, margin) in [(1 << 10, 5.0, 2.66), (1 << 16, 8.0, 3.21)] {
+                let found = cost_bits(n, s, tau);
+                assert!((found - bits - norm - margin).abs() < 0.05, "{found}");
+            }
         }
     }
 }

@@ -93,12 +93,10 @@ impl Noise {
         self.is_known().then(|| MEAN_BITS - self.deviation.log2())
     }
 
-    /// Predicted −log2 of the largest error of 2·`slots` parts, on the safe side. The errors of roundings and key switches are
-    /// products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier than a normal one: the
-    /// largest of n is near (ln 2n + 2)/√2 deviations of a part.
+    /// Predicted −log2 of the largest error of 2·`slots` parts, on the safe side: [`reach`] deviations.
     pub fn min_bits(&self, slots: usize) -> Option<f64> {
-        let reach = ((2.0 * slots.max(1) as f64).ln() + 2.0) / 2f64.sqrt();
-        self.is_known().then(|| -(self.deviation * reach).log2())
+        self.is_known()
+            .then(|| -(self.deviation * reach(slots)).log2())
     }
 
     /// Sum of messages with independent errors.
@@ -157,6 +155,13 @@ impl Noise {
             ..self
         }
     }
+}
+
+/// The largest of 2·`slots` parts of an error over their deviation, on the safe side. The errors of roundings and key switches are
+/// products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier than a normal one: the
+/// largest of n is near (ln 2n + 2)/√2 deviations of a part.
+pub(crate) fn reach(slots: usize) -> f64 {
+    ((2.0 * slots.max(1) as f64).ln() + 2.0) / 2f64.sqrt()
 }
 
 /// Standard deviation of each part of a slot for coefficients of `variance` at `scale`.

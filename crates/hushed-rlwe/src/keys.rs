@@ -10,6 +10,7 @@
 //! usual circular-security assumption.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::ntt::reverse_bits;
@@ -27,6 +28,8 @@ use crate::params::RlweParams;
 pub struct SecretKey {
     params: Arc<RlweParams>,
     s: SecretPoly<Eval>,
+    /// Decryptions that say something about the key, counted by who makes them.
+    decryptions: AtomicU64,
 }
 
 impl SecretKey {
@@ -38,7 +41,23 @@ impl SecretKey {
         Self {
             params: params.clone(),
             s: SecretPoly::new(s),
+            decryptions: AtomicU64::new(0),
         }
+    }
+
+    /// Decryptions counted so far.
+    pub fn decryptions(&self) -> u64 {
+        self.decryptions.load(Ordering::Relaxed)
+    }
+
+    /// Counts a decryption, unless there were `limit` or more: then false. For schemes whose results say something about the key
+    /// (CKKS); exact messages say nothing and are not counted.
+    #[must_use]
+    pub fn count_decryption(&self, limit: u64) -> bool {
+        let more = |count: u64| (count < limit).then(|| count + 1);
+        self.decryptions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     /// The parameters of this key.

@@ -21,7 +21,7 @@ fn steps_one_to_four_leave_the_message_modulo_one() {
         .unwrap();
     assert_eq!(low[0].limbs(), 1);
     // The coefficients are the slots, bit-reversed.
-    let coefficients = f.decryptor.decrypt_coefficients(&low[0]).unwrap();
+    let coefficients = f.decryptor.decrypt_coefficients_raw(&low[0]).unwrap();
     let (slots, bits) = (f.params.slots(), f.params.slots().trailing_zeros());
     for (k, z) in x.iter().enumerate() {
         let at = hushed_math::ntt::reverse_bits(k, bits);

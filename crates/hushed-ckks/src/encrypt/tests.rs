@@ -32,10 +32,16 @@ fn decryption_rounds_to_what_is_certified_unless_told_otherwise() {
     assert!(raw.bits.is_none() && raw.values != opened.values);
     let coarse = f.decryptor.open(&ct, Opening::Bits(3)).unwrap();
     assert!(coarse.values.iter().all(|z| (z.re * 8.0).fract() == 0.0));
+    // More bits than are certified are raw, and only what is called so is raw.
+    let fine = f.decryptor.open(&ct, Opening::Bits(1000)).unwrap();
+    assert_eq!(fine.bits, Some(kept));
+    assert!(fine.values == opened.values);
     // Nothing known of the error: the bits of the parameter set.
     let blind = ct.with_noise(Noise::UNKNOWN);
     let opened = f.decryptor.open(&blind, Opening::Certified).unwrap();
     assert_eq!(opened.bits, Some(14));
+    let fine = f.decryptor.open(&blind, Opening::Bits(20)).unwrap();
+    assert_eq!(fine.bits, Some(14));
 }
 
 #[test]
@@ -47,10 +53,10 @@ fn flooding_costs_what_it_says_and_hides_the_error() {
     let (_, mean) = bits(&raw, &x);
     let flooded = Opening::Flooded {
         security: 20,
-        decryptions: 1,
+        decryptions: 16,
     };
     let first = f.decryptor.open(&ct, flooded).unwrap();
-    assert!((first.flooding_bits - 11.8).abs() < 0.1);
+    assert!((first.flooding_bits - 21.5).abs() < 0.1);
     let (least, after) = bits(&first.values, &x);
     assert!(
         (mean - after - first.flooding_bits).abs() < 1.5,
@@ -75,6 +81,53 @@ fn flooding_costs_what_it_says_and_hides_the_error() {
     ));
 }
 
+/// The divergence of noise alone from noise and error is |e|²/(2σ²), e all coefficients of the error, and σ² is 12·τ·2^s·|e|².
+#[test]
+fn the_noise_is_as_wide_as_the_whole_error_asks_for() {
+    let mut f = fixture();
+    let x = f.random();
+    let plain = f.encoder.encode(&x, 2, f.params.default_scale()).unwrap();
+    let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
+    let message = plain.poly().clone().into_coeff();
+    let phase = f.decryptor.phase(&ct, DECRYPTION_LIMIT).unwrap();
+    let mut error = phase.expose().clone();
+    error.sub_assign(&message);
+    let q = f.params.prime(0);
+    let centred = error.limb(0).iter().map(|&r| {
+        let below = r as f64;
+        if 2 * r > q { below - q as f64 } else { below }
+    });
+    let norm: f64 = centred.map(|e| e * e).sum();
+    let (security, decryptions) = (20, 16);
+    let cost = flood::cost_bits(f.params.n(), security, decryptions);
+    let noise = flood::sample(&f.params, &ct, cost).unwrap();
+    let variance = noise.iter().map(|&x| (x as f64).powi(2)).sum::<f64>() / noise.len() as f64;
+    let needed = 12.0 * decryptions as f64 * 2f64.powi(20) * norm;
+    assert!(variance > needed, "{variance:e} {needed:e}");
+    // And not much wider: the margin is 2.7 bits, the last weight is rounded up.
+    assert!(variance < 100.0 * needed, "{variance:e} {needed:e}");
+}
+
+/// Zero as a ciphertext has no error at all.
+#[test]
+fn an_exact_zero_is_opened_like_any_other() {
+    let f = fixture();
+    let zero = Ciphertext::zero(&f.params, 2, f.params.default_scale()).unwrap();
+    let zero = zero.with_noise(Noise::new(0.0, 0.0));
+    let flooded = Opening::Flooded {
+        security: 20,
+        decryptions: 16,
+    };
+    for opening in [Opening::Certified, flooded] {
+        let opened = f.decryptor.open(&zero, opening).unwrap();
+        assert_eq!(opened.bits, Some(200));
+        assert!(opened.values.iter().all(|z| z.norm() < 1e-6));
+    }
+    let mut large = [Complex64::new(2f64.powi(100), -3.0)];
+    round_to(&mut large, whole_bits(f64::INFINITY));
+    assert_eq!(large, [Complex64::new(2f64.powi(100), -3.0)]);
+}
+
 /// What rounding and flooding are for (Li and Micciancio): raw slots of a ciphertext whose message is known give the error
 /// exactly, and with it a linear equation of the key; rounded ones do not.
 #[test]
@@ -86,7 +139,7 @@ fn the_error_can_be_read_off_a_raw_opening_and_off_no_other() {
     let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
     let message = plain.poly().clone().into_coeff();
     // The error of the phase, from the secret: what an attacker wants.
-    let phase = f.decryptor.phase(&ct).unwrap();
+    let phase = f.decryptor.phase(&ct, DECRYPTION_LIMIT).unwrap();
     let mut error = phase.expose().clone();
     error.sub_assign(&message);
     let recovered = |values: &[Complex64]| {
@@ -99,7 +152,7 @@ fn the_error_can_be_read_off_a_raw_opening_and_off_no_other() {
     assert!(!recovered(&f.decryptor.decrypt(&ct).unwrap()));
     let flooded = Opening::Flooded {
         security: 20,
-        decryptions: 1,
+        decryptions: 16,
     };
     assert!(!recovered(&f.decryptor.open(&ct, flooded).unwrap().values));
 }
@@ -118,6 +171,24 @@ fn decryptions_are_counted_and_end() {
         Err(CkksError::DecryptionsSpent { limit: 2 })
     ));
     assert_eq!(decryptor.opened(), 2);
+    // The count is the key's: another decryptor does not begin anew.
+    let again = Decryptor::with_limit(&f.encoder, &f.key, 2).unwrap();
+    assert!(matches!(
+        again.decrypt(&ct),
+        Err(CkksError::DecryptionsSpent { limit: 2 })
+    ));
+    // Nor does flooding open more often than its noise is made for.
+    let flooded = |decryptions| Opening::Flooded {
+        security: 20,
+        decryptions,
+    };
+    assert!(matches!(
+        f.decryptor.open(&ct, flooded(2)),
+        Err(CkksError::FloodingSpent { decryptions: 2 })
+    ));
+    f.decryptor.open(&ct, flooded(3)).unwrap();
+    assert!(f.decryptor.open(&ct, flooded(3)).is_err());
+    assert_eq!(f.decryptor.opened(), 3);
 }
 
 #[test]
@@ -141,7 +212,7 @@ fn coefficients_are_encrypted_as_they_are() {
     let scale = f.params.default_scale();
     let plain = f.encoder.encode_coefficients(&values, 2, scale).unwrap();
     let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
-    let found = f.decryptor.decrypt_coefficients(&ct).unwrap();
+    let found = f.decryptor.decrypt_coefficients_raw(&ct).unwrap();
     let largest = found
         .iter()
         .zip(&values)
