@@ -74,6 +74,10 @@ pub fn run(preset: Option<&str>, batch: usize) -> Result<(f64, f64), Box<dyn Err
     // The server's side.
     let evaluator = Evaluator::new(&params, Arc::new(keys))?;
     clock.say("encrypted");
+    evaluator.counters().reset();
+    let outs = bootstrapper.bootstrap_many(&evaluator, &vec![&ct; batch])?;
+    clock.say("all steps, with memory fresh from the system");
+    println!("{}", evaluator.counters().snapshot());
     let low = vec![ct.clone(); batch];
     let low = bootstrapper.slots_to_coeffs().apply(&evaluator, low)?;
     clock.say("1  SlotsToCoeffs");
@@ -88,12 +92,6 @@ pub fn run(preset: Option<&str>, batch: usize) -> Result<(f64, f64), Box<dyn Err
         bootstrapper.reduce(&evaluator, part, &ct)?;
     }
     clock.say("5  EvalMod of both parts");
-    // All steps again, in one call.
-    evaluator.counters().reset();
-    let outs = bootstrapper.bootstrap_many(&evaluator, &vec![&ct; batch])?;
-    clock.say("the whole, with all memory at hand");
-    println!("{}", evaluator.counters().snapshot());
-
     let out = outs.first().ok_or("an empty batch")?;
     println!("{} primes before, {} after", ct.limbs(), out.limbs());
     let found = Decryptor::new(&encoder, &key)?.decrypt_raw(out)?;

@@ -17,6 +17,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use hushed_math::cache::prefetch;
 use hushed_math::{Automorphism, Coeff, Eval, Pointwise, RnsPoly};
 use hushed_rlwe::hybrid::{
     Decomposed, EvalKeys, Extended, KeyStrips, SwitchKey, decompose, decompose_raised, mod_down,
@@ -35,6 +36,9 @@ use crate::lintrans::{LinTransError, LinearTransform, Parts};
 /// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
 /// cache holds.
 const STRIP: usize = 1 << 10;
+
+/// Words of products that are kept until they are rotated: half of a second-level cache of two megabytes.
+const RUN_WORDS: usize = 1 << 17;
 
 /// The same for products with keys: a strip of the digits stays in the cache while all keys go over it.
 const KEY_STRIP: usize = 1 << 11;
@@ -346,7 +350,11 @@ impl Pass<'_> {
     fn run(&self, out: &mut [[&mut [u64]; 2]]) {
         let n = self.map.params.n();
         let orbits = self.babies.iter().flatten().map(|(_, turn)| turn.orbit());
-        let run = orbits.max().unwrap_or(1).max(STRIP).min(n);
+        let least = orbits.max().unwrap_or(1).max(STRIP).min(n);
+        // Longer runs of whole orbits, as far as the cache goes: keys are then read in longer pieces.
+        let words = 2 * self.babies.len() * self.inputs();
+        let run = (RUN_WORDS / words + 1).next_power_of_two() / 2;
+        let run = run.clamp(least, n);
         let count = self.digits.first().map_or(0, Vec::len);
         let mut keys: Vec<_> = self
             .babies
@@ -453,6 +461,9 @@ impl Pass<'_> {
         for start in (0..run).step_by(strip) {
             let here = first + start..first + start + strip;
             for c in 0..inputs {
+                for (_, plain) in self.map.giants.iter().flat_map(|giant| &giant.terms) {
+                    prefetch(plain.strip(self.limb, here.start, strip));
+                }
                 let rooms = turned.chunks_exact_mut(2 * strip);
                 let pairs = products.chunks_exact(2 * run).skip(c).step_by(inputs);
                 for ((baby, pair), room) in self.babies.iter().zip(pairs).zip(rooms) {

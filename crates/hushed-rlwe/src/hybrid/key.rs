@@ -270,7 +270,10 @@ impl<'k> KeyStrips<'k> {
         }
         let modulus = self.key.params.basis().modulus(self.id);
         room.resize(self.count * length, 0);
-        for (stream, words) in self.streams.iter_mut().zip(room.chunks_mut(length.max(1))) {
+        let expanded = room.chunks_mut(length.max(1));
+        for ((stream, words), b) in self.streams.iter_mut().zip(expanded).zip(&b) {
+            // The masked half comes from memory while the uniform one is computed.
+            prefetch(b);
             stream.uniform_mod(modulus, words);
         }
         [b, room.chunks(length.max(1)).collect()]
