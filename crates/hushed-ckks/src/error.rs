@@ -37,7 +37,7 @@ pub enum CkksParamsError {
     EphemeralModulus {
         /// log2 of q0·p0.
         bits: f64,
-        /// The limit.
+        /// The limit; 0 at degrees for which none is published.
         limit: f64,
     },
     /// Bootstrapping would wrap a coefficient too often.

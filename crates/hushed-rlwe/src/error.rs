@@ -206,6 +206,18 @@ pub enum RlweError {
         "the keys of the sparse secret come in pairs, the one to it for one prime and one special prime"
     )]
     Encapsulation,
+    /// The sparse secret would be published under a modulus that is too large at this degree.
+    #[error(
+        "a key to the sparse secret at N = 2^{log_n} and log2(q_0·p_0) = {bits:.1}: the limit there is {limit:?}"
+    )]
+    SparseModulus {
+        /// log2 of the ring degree.
+        log_n: u32,
+        /// log2 of q_0·p_0.
+        bits: f64,
+        /// The limit, none at degrees for which none is published.
+        limit: Option<f64>,
+    },
     /// Bits of a share outside 1..=64.
     #[error("shares of {ell} bits are not supported (1 to 64)")]
     RingBits {

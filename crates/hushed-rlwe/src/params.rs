@@ -16,7 +16,7 @@ use hushed_math::RnsBasis;
 use hushed_math::primes::is_prime;
 use sha2::{Digest, Sha256};
 
-use crate::error::ParamsError;
+use crate::error::{ParamsError, RlweError};
 use crate::hybrid;
 
 /// Largest log2(QP) for 128 bits with dense ternary secrets, as `(log2 N, limit)`.
@@ -73,6 +73,8 @@ pub struct RlweParams {
     basis: Arc<RnsBasis>,
     hash: [u8; 16],
     tables: hybrid::Tables,
+    /// Made for tests: no security limit holds.
+    insecure: bool,
 }
 
 impl RlweParams {
@@ -92,7 +94,7 @@ impl RlweParams {
                 limit,
             });
         }
-        Self::build(literal)
+        Self::build(literal, false)
     }
 
     /// Parameters without the security check, for tests that need small rings. **Insecure.**
@@ -101,7 +103,17 @@ impl RlweParams {
     /// As [`RlweParams::new`], without the table.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
     pub fn insecure_for_tests(literal: RlweLiteral) -> Result<Arc<Self>, ParamsError> {
-        Self::build(literal)
+        Self::build(literal, true)
+    }
+
+    /// Refuses to publish a sample of the sparse secret modulo q_0·p_0 above the limit at this degree, or where there is none.
+    pub(crate) fn check_sparse(&self) -> Result<(), RlweError> {
+        let (log_n, limit) = (self.log_n(), sparse_security_limit(self.log_n()));
+        let bits = log2_product(self.q().first().into_iter().chain(self.literal.p.first()));
+        if self.insecure || limit.is_some_and(|limit| bits <= limit) {
+            return Ok(());
+        }
+        Err(RlweError::SparseModulus { log_n, bits, limit })
     }
 
     /// Products with small plaintexts (weights): N = 2^13, Q ≈ 2^100, P ≈ 2^50.
@@ -232,7 +244,7 @@ impl RlweParams {
             .collect()
     }
 
-    fn build(literal: RlweLiteral) -> Result<Arc<Self>, ParamsError> {
+    fn build(literal: RlweLiteral, insecure: bool) -> Result<Arc<Self>, ParamsError> {
         // 2^17 is the largest degree of the security guidelines, 2^2 the smallest with a kernel.
         if !(2..=17).contains(&literal.log_n) {
             return Err(ParamsError::UnsupportedDegree {
@@ -272,6 +284,7 @@ impl RlweParams {
             basis,
             hash,
             tables: hybrid::Tables::default(),
+            insecure,
         }))
     }
 }

@@ -35,9 +35,16 @@ use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::lintrans::LinearTransform;
 use crate::noise::Noise;
-use crate::params::CkksParams;
+use crate::params::{CkksParams, EPHEMERAL_WEIGHT, log2_failure};
 use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
+
+/// What a part may be beyond the bound: one part in a hundred is what scales near the default may be off.
+const SLACK: f64 = 1.01;
+
+/// What a modulus may be beyond it: the parts are bounded, and the fit reaches half as far again, so that a real message may be as
+/// large, with the error that it then has.
+const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 /// How a bootstrap is done, as written down.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -64,9 +71,30 @@ impl Bootstrapper {
     /// Prepares a bootstrap.
     ///
     /// # Errors
+    /// [`CkksError::Params`] for an EvalMod of a range that overflows leave too often;
     /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
     /// [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
+        params.check_range(literal.eval_mod.range)?;
+        Self::of_any_range(params, literal)
+    }
+
+    /// As [`Bootstrapper::new`], however often overflows leave the range. **Wrong results**, for tests that count them.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(any(test, feature = "insecure-test-parameters"))]
+    pub fn insecure_for_tests(
+        params: &Arc<CkksParams>,
+        literal: BootstrapLiteral,
+    ) -> Result<Self, CkksError> {
+        Self::of_any_range(params, literal)
+    }
+
+    fn of_any_range(
+        params: &Arc<CkksParams>,
+        literal: BootstrapLiteral,
+    ) -> Result<Self, CkksError> {
         let eval_mod = EvalMod::new(literal.eval_mod)?;
         let available = params.eval_mod_levels();
         if !params.can_bootstrap() || eval_mod.levels() != available {
@@ -100,6 +128,12 @@ impl Bootstrapper {
     /// As written down.
     pub fn literal(&self) -> &BootstrapLiteral {
         &self.literal
+    }
+
+    /// log2 of the probability that one bootstrap fails: that an overflow leaves the range of its EvalMod.
+    pub fn log2_failure(&self) -> f64 {
+        let range = self.eval_mod.literal().range;
+        log2_failure(EPHEMERAL_WEIGHT, range, self.params.slots())
     }
 
     /// The modular reduction, with what it reaches.
@@ -220,7 +254,9 @@ impl Bootstrapper {
                 // The parts are bounded each for itself.
                 let magnitude = u.noise().magnitude().max(v.noise().magnitude());
                 let noise = sum.noise().within(magnitude);
-                Ok(sum.with_noise(noise))
+                let sum = sum.with_noise(noise);
+                self.check_range(&sum, SLACK)?;
+                Ok(sum)
             })
             .collect::<Result<Vec<_>, CkksError>>()?;
         self.refresh_at(
@@ -241,7 +277,7 @@ impl Bootstrapper {
         let mut low = Vec::with_capacity(cts.len());
         for ct in cts {
             low.push(self.lowered(evaluator, ct, limbs)?);
-            self.check_range(ct)?;
+            self.check_range(ct, MODULUS)?;
         }
         let low = self.slots_to_coeffs.apply(evaluator, low)?;
         let low = low
@@ -308,35 +344,36 @@ impl Bootstrapper {
     /// What is known of the result: EvalMod's own error, uniform at worst, and the input's error.
     fn noise(&self, ct: &Ciphertext) -> Noise {
         let report = self.eval_mod.report();
-        let factor = self.factor(ct.scale());
-        let own = (report.cosine_error + report.sine_error).hypot(self.rescaling);
+        let (factor, bound) = (self.factor(ct.scale()), self.eval_mod.literal().bound);
+        let magnitude = if ct.noise().magnitude().is_finite() {
+            ct.noise().magnitude()
+        } else {
+            bound * factor
+        };
+        // A part may be as large as the modulus: a real message is, and where that is more than the bound, the sine bends further.
+        let part = (magnitude / factor).clamp(bound, bound * MODULUS);
+        let sine_error = report.sine_error.max(self.eval_mod.sine_error(part));
+        let own = (report.cosine_error + sine_error).hypot(self.rescaling);
         let input = if ct.noise().is_known() {
             ct.noise().deviation()
         } else {
             0.0
         };
-        let magnitude = if ct.noise().magnitude().is_finite() {
-            ct.noise().magnitude()
-        } else {
-            self.eval_mod.literal().bound * factor
-        };
         Noise::new(magnitude, input.hypot(own * factor))
     }
 
-    /// A message that is known to be too large at its scale, or a scale at which one of modulus 1 would be.
-    fn check_range(&self, ct: &Ciphertext) -> Result<(), CkksError> {
+    /// A message that is known to be more than `room` times the bound at its scale, or a scale at which one of modulus 1 would be.
+    fn check_range(&self, ct: &Ciphertext, room: f64) -> Result<(), CkksError> {
         let literal = self.eval_mod.literal();
         let limit = literal.bound * self.factor(ct.scale());
         let magnitude = ct.noise().magnitude();
-        // Unknown magnitudes are taken for 1. The slots' parts are bounded, their modulus is √2 of it; one part in a hundred is
-        // what scales near the default may be off.
+        // Unknown magnitudes are taken for 1.
         let magnitude = if magnitude.is_finite() {
             magnitude
         } else {
             1.0
         };
-        let room = limit * std::f64::consts::SQRT_2 * 1.01;
-        if magnitude <= room {
+        if magnitude <= limit * room {
             return Ok(());
         }
         Err(CkksError::BootstrapRange {

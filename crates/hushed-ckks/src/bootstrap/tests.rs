@@ -1,6 +1,7 @@
 //! Bootstrapping on small insecure rings with the chain of the large preset.
 
 use super::*;
+use crate::error::CkksParamsError;
 use crate::testing::Fixture;
 
 fn fixture(seed: u64) -> (Fixture, Bootstrapper) {
@@ -111,6 +112,32 @@ fn two_real_columns_share_a_bootstrap() {
     }
 }
 
+/// A modulus of 1.4 times the bound may be that of one part: the sine's error is then more than at the bound.
+#[test]
+fn a_part_beyond_the_bound_has_the_error_that_it_has() {
+    let (mut f, bootstrapper) = fixture(8);
+    let x: Vec<_> = f.random().iter().map(|z| (1.4 * z.re).into()).collect();
+    let ct = f.encrypt(&x, f.params.bootstrap_limbs());
+    let (eval_mod, magnitude) = (&bootstrapper.eval_mod, ct.noise().magnitude());
+    assert!((1.38..1.42).contains(&magnitude));
+    let at_bound = eval_mod.report().sine_error;
+    assert!((eval_mod.sine_error(1.0) / at_bound - 1.0).abs() < 1e-9);
+    let stated = bootstrapper.noise(&ct).deviation();
+    assert!(stated >= eval_mod.sine_error(magnitude));
+    assert!(stated > 4.0 * at_bound, "{stated:e} {at_bound:e}");
+    let out = bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
+    let found = f.decryptor.decrypt_raw(&out).unwrap();
+    let errors = found.iter().zip(&x).map(|(found, x)| (found - x).re.abs());
+    let largest = errors.fold(0.0, f64::max);
+    assert!(
+        largest > 2.0 * at_bound && largest < 3.0 * stated,
+        "{largest:e} {stated:e}"
+    );
+    // Of a pair each part is bounded for itself.
+    let refused = bootstrapper.bootstrap_pair(&f.evaluator, &ct, &ct);
+    assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
+}
+
 #[test]
 fn the_second_pass_refreshes_the_error_of_the_first() {
     let (mut f, bootstrapper) = fixture(5);
@@ -167,7 +194,17 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
         },
         ..BootstrapLiteral::default()
     };
-    let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
+    // Refused, but for this test.
+    assert!(matches!(
+        Bootstrapper::new(&params, literal),
+        Err(CkksError::Params(CkksParamsError::FailureBound {
+            range: 5,
+            ..
+        }))
+    ));
+    let bootstrapper = Bootstrapper::insecure_for_tests(&params, literal).unwrap();
+    let log2 = bootstrapper.log2_failure();
+    assert_eq!(log2, crate::params::log2_failure(32, range, params.slots()));
     let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 7);
     let (mut wrong, runs) = (0, 6);
     for _ in 0..runs {

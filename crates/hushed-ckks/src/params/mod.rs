@@ -22,6 +22,7 @@ mod report;
 use std::ops::Range;
 use std::sync::Arc;
 
+use hushed_rlwe::params::sparse_security_limit;
 use hushed_rlwe::{RlweLiteral, RlweParams};
 
 pub use failure::log2_failure;
@@ -34,9 +35,6 @@ use primes::Chooser;
 
 /// Hamming weight of the ephemeral sparse secret.
 pub const EPHEMERAL_WEIGHT: u32 = 32;
-
-/// Largest log2(q0·p0) that a secret of that weight may see at N ≥ 2^15 (ePrint 2022/024).
-pub const EPHEMERAL_LIMIT: f64 = 121.0;
 
 /// K: EvalMod is made for |I| < K, which fails with 2^-132.7 a bootstrap at weight 32 and 2^15 slots.
 pub const EVAL_MOD_RANGE: u32 = 16;
@@ -155,17 +153,19 @@ impl CkksParams {
         if !self.can_bootstrap() {
             return Ok(());
         }
-        let bits = self.ephemeral_log2();
-        if bits > EPHEMERAL_LIMIT {
-            return Err(CkksParamsError::EphemeralModulus {
-                bits,
-                limit: EPHEMERAL_LIMIT,
-            });
+        let (bits, limit) = (self.ephemeral_log2(), self.ephemeral_limit().unwrap_or(0.0));
+        if bits > limit {
+            return Err(CkksParamsError::EphemeralModulus { bits, limit });
         }
-        let log2_failure = self.log2_bootstrap_failure();
+        self.check_range(EVAL_MOD_RANGE)
+    }
+
+    /// Refuses an EvalMod of range K = `range` that fails too often.
+    pub(crate) fn check_range(&self, range: u32) -> Result<(), CkksParamsError> {
+        let log2_failure = log2_failure(EPHEMERAL_WEIGHT, range, self.slots());
         if log2_failure > FAILURE_LIMIT {
             return Err(CkksParamsError::FailureBound {
-                range: EVAL_MOD_RANGE,
+                range,
                 weight: EPHEMERAL_WEIGHT,
                 log2_failure,
             });
@@ -264,7 +264,13 @@ impl CkksParams {
         (self.prime(0) as f64).log2() + (p0 as f64).log2()
     }
 
-    /// log2 of the failure probability of one full-slot bootstrap.
+    /// The limit on [`CkksParams::ephemeral_log2`], `None` at degrees without one: there no keys are made for bootstrapping.
+    pub fn ephemeral_limit(&self) -> Option<f64> {
+        sparse_security_limit(self.rlwe.log_n())
+    }
+
+    /// log2 of the failure probability of one full-slot bootstrap with an EvalMod of range [`EVAL_MOD_RANGE`];
+    /// [`crate::bootstrap::Bootstrapper::log2_failure`] is that of the EvalMod that is used.
     pub fn log2_bootstrap_failure(&self) -> f64 {
         log2_failure(EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, self.slots())
     }
@@ -407,7 +413,7 @@ mod tests {
         let ratio = params.prime(0) as f64 / params.default_scale().value();
         assert!((ratio.log2() - 10.0).abs() < 1e-3);
         assert!((params.log2_bootstrap_failure() + 132.7).abs() < 0.05);
-        assert!(params.ephemeral_log2() <= EPHEMERAL_LIMIT);
+        assert!(params.ephemeral_log2() <= params.ephemeral_limit().unwrap());
     }
 
     #[test]
@@ -430,6 +436,35 @@ mod tests {
             with(&|l| l.eval_mod.bits = 51),
             CkksParamsError::PrimeGroup { .. }
         ));
+    }
+
+    /// For weight 32 there is a published modulus at 2^15 and 2^16 only.
+    #[test]
+    fn no_bootstrapping_where_the_sparse_secret_has_no_limit() {
+        let small = CkksParams::new(CkksLiteral {
+            name: "small",
+            log_n: 14,
+            q0_bits: 50,
+            stc: PrimeGroup::new(1, 30),
+            levels: PrimeGroup::new(1, 30),
+            eval_mod: PrimeGroup::new(8, 26),
+            wide_square: false,
+            cts: PrimeGroup::new(1, 30),
+            special: PrimeGroup::new(1, 40),
+            log_scale: 40,
+            certified_bits: 10,
+        });
+        assert!(matches!(
+            small.err().unwrap(),
+            CkksParamsError::EphemeralModulus { .. }
+        ));
+        // The keys themselves are refused as well, whoever plans them.
+        let shallow = CkksParams::n15_shallow().unwrap();
+        let mut plan = crate::keys::EvalKeyPlan::new();
+        plan.encapsulation(1, 1);
+        assert!(plan.gadgets(shallow.rlwe()).is_ok());
+        let short = hushed_rlwe::RlweParams::olt_small().unwrap();
+        assert!(plan.gadgets(&short).is_err());
     }
 
     #[test]

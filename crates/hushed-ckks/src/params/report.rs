@@ -4,7 +4,7 @@ use std::fmt;
 
 use hushed_rlwe::params::security_limit;
 
-use super::{CkksParams, EPHEMERAL_LIMIT, EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, PrimeGroup};
+use super::{CkksParams, EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, PrimeGroup};
 
 /// log2(QP) at 128, 192 and 256 bits, dense ternary secrets, as published (Bossuat et al., IACR CiC 1(4):26, Table 5.2),
 /// for N = 2^12 … 2^16.
@@ -56,6 +56,8 @@ pub struct ParamsReport {
     pub security_bits: Option<f64>,
     /// log2(q0·p0), what the ephemeral secret sees; with bootstrapping only.
     pub ephemeral_log2: Option<f64>,
+    /// The limit that this is held below.
+    pub ephemeral_limit: Option<f64>,
     /// log2 of the failure probability of one full bootstrap; with bootstrapping only.
     pub log2_failure: Option<f64>,
     /// Sizes of the keys of a plan, as [`ParamsReport::with_keys`] was told.
@@ -89,6 +91,7 @@ impl CkksParams {
             security_limit: security_limit(literal.log_n),
             security_bits: security_bits(literal.log_n, log2_qp),
             ephemeral_log2: boot.then(|| self.ephemeral_log2()),
+            ephemeral_limit: self.ephemeral_limit().filter(|_| boot),
             log2_failure: boot.then(|| self.log2_bootstrap_failure()),
             keys: Vec::new(),
         }
@@ -146,10 +149,14 @@ impl fmt::Display for ParamsReport {
             _ => writeln!(f, ", outside the security table: INSECURE")?,
         }
         if let (Some(ephemeral), Some(failure)) = (self.ephemeral_log2, self.log2_failure) {
-            writeln!(
+            write!(
                 f,
-                "  ephemeral key weight {EPHEMERAL_WEIGHT}, log2(q0·p0) {ephemeral:.1} of {EPHEMERAL_LIMIT}"
+                "  ephemeral key weight {EPHEMERAL_WEIGHT}, log2(q0·p0) {ephemeral:.1}"
             )?;
+            match self.ephemeral_limit {
+                Some(limit) => writeln!(f, " of {limit}")?,
+                None => writeln!(f, ", no published limit: INSECURE")?,
+            }
             writeln!(
                 f,
                 "  failure       2^{failure:.1} a full bootstrap (|I| < K = {EVAL_MOD_RANGE}, Irwin–Hall)"
@@ -184,6 +191,7 @@ mod tests {
         for part in [
             "q0 1×50 | stc 3×40 | levels 14×40 | eval_mod 8×50 | cts 3×50 | special 7×50",
             "2^-132.7",
+            "log2(q0·p0) 100.0 of 121",
             "q0/scale = 2^10.0",
         ] {
             assert!(text.contains(part), "{text}");

@@ -182,6 +182,19 @@ impl EvalMod {
         self.report
     }
 
+    /// Greatest error of the sine (or arcsine) as a line for messages up to `value`, in units of the message: beyond the bound it
+    /// grows as the cube.
+    pub fn sine_error(&self, value: f64) -> f64 {
+        let error = |v: f64| {
+            let sine = (2.0 * PI * v / self.literal.ratio).sin();
+            let found = self.arcsine.as_ref().map_or(sine, |a| a.eval(sine));
+            (self.output * found - v).abs()
+        };
+        (0..=256)
+            .map(|i| error(value * f64::from(i) / 256.0))
+            .fold(0.0, f64::max)
+    }
+
     /// As written down.
     pub fn literal(&self) -> &EvalModLiteral {
         &self.literal

@@ -1,6 +1,6 @@
 //! Which evaluation keys there shall be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::gadget::Gadget;
 use crate::error::RlweError;
@@ -119,7 +119,8 @@ impl EvalKeyPlan {
     ///
     /// # Errors
     /// [`RlweError::NotAGaloisElement`]; [`RlweError::Encapsulation`] if one of the keys of the sparse secret lacks the
-    /// other, or the key to it is for more than q_0·p_0; else as [`Gadget::new`].
+    /// other, or the key to it is for more than q_0·p_0; [`RlweError::SparseModulus`] if q_0·p_0 is too large for it at this degree;
+    /// else as [`Gadget::new`].
     pub fn gadgets(&self, params: &RlweParams) -> Result<Vec<Gadget>, RlweError> {
         let (mut to_sparse, mut from_sparse) = (false, false);
         for spec in &self.keys {
@@ -133,7 +134,10 @@ impl EvalKeyPlan {
                 KeyUse::ToSparse if (spec.limbs, spec.special) != (1, 1) => {
                     return Err(RlweError::Encapsulation);
                 }
-                KeyUse::ToSparse => to_sparse = true,
+                KeyUse::ToSparse => {
+                    params.check_sparse()?;
+                    to_sparse = true;
+                }
                 KeyUse::FromSparse | KeyUse::Raised(_) => from_sparse = true,
                 KeyUse::Galois(_) | KeyUse::Relin => {}
             }
@@ -141,10 +145,50 @@ impl EvalKeyPlan {
         if to_sparse != from_sparse {
             return Err(RlweError::Encapsulation);
         }
-        let gadget = |spec: &KeySpec| match spec.key {
-            KeyUse::Raised(_) => Gadget::raised(params, spec.limbs, spec.special),
-            _ => Gadget::new(params, spec.limbs, spec.special),
-        };
-        self.keys.iter().map(gadget).collect()
+        // Made once for each shape, of which there are few whatever the number of keys: a list may come from outside.
+        let gadgets = self
+            .shapes()
+            .into_iter()
+            .map(|shape @ (raised, limbs, special)| {
+                let make = if raised { Gadget::raised } else { Gadget::new };
+                Ok((shape, make(params, limbs, special)?))
+            })
+            .collect::<Result<BTreeMap<_, _>, RlweError>>()?;
+        let found = self
+            .keys
+            .iter()
+            .filter_map(|spec| gadgets.get(&shape(spec)));
+        Ok(found.cloned().collect())
+    }
+
+    /// The distinct gadgets that the keys need, as [`shape`] says them.
+    fn shapes(&self) -> BTreeSet<(bool, usize, usize)> {
+        self.keys.iter().map(shape).collect()
+    }
+}
+
+/// Whether it is raised, primes, special primes.
+fn shape(spec: &KeySpec) -> (bool, usize, usize) {
+    let raised = matches!(spec.key, KeyUse::Raised(_));
+    (raised, spec.limbs, spec.special)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_keys_need_few_gadgets() {
+        let params = RlweParams::olt_full().unwrap();
+        let mut plan = EvalKeyPlan::new();
+        for i in 0..2000 {
+            plan.galois(2 * i + 1, 3 - i % 2, 1);
+        }
+        assert_eq!(plan.shapes().len(), 2);
+        let gadgets = plan.gadgets(&params).unwrap();
+        assert_eq!(gadgets.len(), 2000);
+        for (spec, gadget) in plan.iter().zip(gadgets) {
+            assert_eq!(Gadget::new(&params, spec.limbs, spec.special), Ok(gadget));
+        }
     }
 }

@@ -75,7 +75,7 @@ fn one_set(
             "precision_bits_mean": precision.1,
             "key_bytes": key_bytes,
             "plaintext_bytes": bootstrapper.plaintext_bytes(),
-            "log2_failure": params.log2_bootstrap_failure(),
+            "log2_failure": bootstrapper.log2_failure(),
             "counts": counts,
             "peak_rss": peak_memory(),
         }));
