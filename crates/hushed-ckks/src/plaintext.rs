@@ -1,5 +1,7 @@
 //! Encoded messages.
 
+use std::fmt;
+
 use hushed_math::{Eval, RnsPoly};
 
 use crate::noise::Noise;
@@ -7,7 +9,7 @@ use crate::scale::Scale;
 
 /// An encoded message under the first primes of the chain: integers near `scale` times the message. Encodings of weights are
 /// secrets of the server: `Debug` shows the shape only.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Plaintext {
     pub(crate) poly: RnsPoly<Eval>,
     pub(crate) scale: Scale,
@@ -43,5 +45,35 @@ impl Plaintext {
     /// The polynomial alone.
     pub fn into_poly(self) -> RnsPoly<Eval> {
         self.poly
+    }
+}
+
+/// Primes and scale: the bound in `noise` may be the exact modulus of the largest slot.
+impl fmt::Debug for Plaintext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plaintext")
+            .field("poly", &self.poly)
+            .field("scale", &self.scale)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CkksParams, Encoder};
+
+    #[test]
+    fn debug_shows_the_shape_only() {
+        let params = CkksParams::insecure_test(8, 2).unwrap();
+        let encoder = Encoder::new(&params);
+        let values = vec![0.734_375.into(); params.slots()];
+        let plain = encoder.encode(&values, 2, params.default_scale()).unwrap();
+        assert_eq!(plain.noise().magnitude(), 0.734_375);
+        let shown = format!("{plain:?}");
+        assert!(
+            shown.contains("n = 256") && !shown.contains("734"),
+            "{shown}"
+        );
     }
 }

@@ -4,16 +4,24 @@
 //! stored once: its vector has the length of its period, a divisor of `dim`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use num_complex::Complex64;
 
 use crate::lintrans::LinTransError;
 
-/// A matrix by its diagonals; those that are not listed are zero.
-#[derive(Clone, Debug, PartialEq)]
+/// A matrix by its diagonals; those that are not listed are zero. Entries may be weights: `Debug` shows the shape only.
+#[derive(Clone, PartialEq)]
 pub struct Diagonals {
     dim: usize,
     map: BTreeMap<usize, Vec<Complex64>>,
+}
+
+impl fmt::Debug for Diagonals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (dim, count) = (self.dim, self.map.len());
+        write!(f, "Diagonals({count} of {dim})")
+    }
 }
 
 impl Diagonals {

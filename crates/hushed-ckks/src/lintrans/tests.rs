@@ -224,3 +224,10 @@ fn missing_keys_and_wrong_lengths_are_named() {
         assert!(LinearTransform::new(&room.params, &m, limbs, Options::default()).is_err());
     }
 }
+
+#[test]
+fn debug_shows_the_shape_of_a_matrix_only() {
+    let mut matrix = Diagonals::new(4).unwrap();
+    matrix.set(1, vec![0.734_375.into(); 4]).unwrap();
+    assert_eq!(format!("{matrix:?}"), "Diagonals(1 of 4)");
+}
