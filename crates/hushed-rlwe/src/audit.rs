@@ -64,7 +64,8 @@ pub struct PublishedSample {
     pub log_n: u32,
     /// log2 of the modulus under which it is published.
     pub log2_modulus: f64,
-    /// Hash of the part that must never repeat: the uniform part, or the sample itself for public-key halves.
+    /// Hash of the first limb, with its prime, of the part that must never repeat: the uniform part, or the sample itself for
+    /// public-key halves. One limb, because samples of different lengths must not share it either.
     pub fingerprint: [u8; 32],
 }
 
@@ -185,19 +186,44 @@ impl Ciphertext {
 }
 
 fn sample(source: Source, secret: SecretDistribution, part: &RnsPoly<Eval>) -> PublishedSample {
+    let prime = |id: usize| part.basis().modulus(id).value();
     let mut hash = Sha256::new();
-    let mut log2_modulus = 0.0;
-    for (j, &id) in part.ids().iter().enumerate() {
-        log2_modulus += (part.basis().modulus(id).value() as f64).log2();
-        for residue in part.limb(j) {
+    if let Some((id, limb)) = part.limbs().next() {
+        hash.update(prime(id).to_le_bytes());
+        for residue in limb {
             hash.update(residue.to_le_bytes());
         }
     }
+    let log2_modulus = part.ids().iter().map(|&id| (prime(id) as f64).log2()).sum();
     PublishedSample {
         source,
         secret,
         log_n: part.n().trailing_zeros(),
         log2_modulus,
         fingerprint: hash.finalize().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ciphertext::{StreamDomain, uniform};
+    use crate::params::RlweParams;
+    use hushed_math::rng::PublicSeed;
+
+    #[test]
+    fn a_seed_shared_by_keys_of_different_lengths_is_found() {
+        let params = RlweParams::olt_full().unwrap();
+        let published = |seed: u8, ids: &[usize]| {
+            let seed = PublicSeed([seed; 16]);
+            let a = uniform(&seed, StreamDomain::PublicKey, params.basis(), ids);
+            sample(Source::PublicKey, SecretDistribution::DenseTernaryKey, &a)
+        };
+        let (long, short) = (published(1, &[0, 1, 2]), published(1, &[0, 1]));
+        assert!(matches!(
+            audit(&[long.clone(), short]),
+            Err(AuditFailure::Repeated { .. })
+        ));
+        audit(&[long, published(2, &[0, 1])]).unwrap();
     }
 }
