@@ -71,6 +71,9 @@ impl ModularGemm {
 
     /// Σ_i w[o][i]·ct_i + bias_o for each row o, at the product of the scales, not rescaled. The bias is the same in every slot.
     ///
+    /// The bound on the results ([`Noise::magnitude`]) follows from declared bounds, but for the bias: the largest of them is found and
+    /// added. Where biases are secret, state a bound of your own with [`Noise::within`] before anything that others see depends on it.
+    ///
     /// # Errors
     /// [`GemmError::Count`] unless there is an input a column, and a bias a row or none at all; [`GemmError::Lengths`];
     /// [`GemmError::Ckks`] if inputs differ in scale or parameters, or a bias is too large.

@@ -110,11 +110,10 @@ pub fn inner_product_many(
     let params = key.params();
     let (limbs, special) = (first.limbs, key.gadget().special());
     let ids = params.extended_ids_with(limbs, special);
-    if first
-        .digits
-        .iter()
-        .any(|d| d.ids() != ids || !std::ptr::eq(d.basis().as_ref(), params.basis().as_ref()))
-    {
+    let foreign = |d: &RnsPoly<Eval>| {
+        d.ids() != ids || !std::ptr::eq(d.basis().as_ref(), params.basis().as_ref())
+    };
+    if many.iter().any(|digits| digits.digits.iter().any(foreign)) {
         return Err(RlweError::IncompatibleParameters);
     }
     let mut sums: Vec<Extended> = many

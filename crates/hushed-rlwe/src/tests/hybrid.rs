@@ -389,6 +389,29 @@ fn the_cheapest_key_is_found_and_a_missing_one_named() {
 }
 
 #[test]
+fn digits_of_other_parameters_are_refused_wherever_they_stand() {
+    let (params, other) = (params(4), params(4));
+    let mut rng = rng(9);
+    let sk = SecretKey::generate(&params, &mut rng);
+    let mut plan = EvalKeyPlan::new();
+    plan.relin(6, 3);
+    let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
+    let key = keys.relin(6).unwrap();
+    let digits = |params: &Arc<RlweParams>| {
+        let ids: Vec<usize> = (0..6).collect();
+        decompose(params, key.gadget(), &random(params, &ids, 1)).unwrap()
+    };
+    let (own, foreign) = (digits(&params), digits(&other));
+    assert!(inner_product_many(&[&own, &own], key).is_ok());
+    for many in [[&own, &foreign], [&foreign, &own]] {
+        assert!(matches!(
+            inner_product_many(&many, key),
+            Err(RlweError::IncompatibleParameters)
+        ));
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let params = params(4);
     let mut rng = rng(8);
