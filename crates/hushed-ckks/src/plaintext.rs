@@ -3,12 +3,13 @@
 use std::fmt;
 
 use hushed_math::{Eval, RnsPoly};
+use zeroize::Zeroize;
 
 use crate::noise::Noise;
 use crate::scale::Scale;
 
 /// An encoded message under the first primes of the chain: integers near `scale` times the message. Encodings of weights are
-/// secrets of the server: `Debug` shows the shape only.
+/// secrets of the server: `Debug` shows the shape only, and it is erased when dropped.
 #[derive(Clone)]
 pub struct Plaintext {
     pub(crate) poly: RnsPoly<Eval>,
@@ -43,8 +44,15 @@ impl Plaintext {
     }
 
     /// The polynomial alone.
-    pub fn into_poly(self) -> RnsPoly<Eval> {
-        self.poly
+    pub fn into_poly(mut self) -> RnsPoly<Eval> {
+        let rest = RnsPoly::scratch(self.poly.basis(), &self.poly.ids()[..1]);
+        std::mem::replace(&mut self.poly, rest)
+    }
+}
+
+impl Drop for Plaintext {
+    fn drop(&mut self) {
+        self.poly.zeroize();
     }
 }
 

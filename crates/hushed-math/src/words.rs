@@ -2,7 +2,8 @@
 //!
 //! Large buffers are recycled: a megabyte fresh from the system costs a page fault every four kilobytes, which together
 //! take longer than a transform of the same words. Up to [`IDLE_BYTES`] of dropped buffers wait for their next owner.
-//! Secrets are erased before they are dropped ([`crate::SecretPoly`]), so nothing secret waits there.
+//! Keys ([`crate::SecretPoly`]), packed weights and the scratch of their products, and encoded messages are erased, the whole buffer,
+//! before they are dropped. Other polynomials are not: their owners erase what must not wait there.
 //!
 //! They also begin at a page of two megabytes and ask for such pages where Linux gives them on request: work over many
 //! limbs otherwise looks up pages for a good part of its time.
@@ -208,8 +209,13 @@ impl DerefMut for Words {
 }
 
 impl Zeroize for Words {
+    /// Erases the whole buffer, which may be longer than the words are now.
     fn zeroize(&mut self) {
-        (**self).zeroize();
+        if let Some(buffer) = &mut self.buffer {
+            // SAFETY: the buffer owns `bytes` initialised bytes, a multiple of a line, aligned to one; the borrow is exclusive.
+            unsafe { std::slice::from_raw_parts_mut(buffer.words.as_ptr(), buffer.bytes / 8) }
+                .zeroize();
+        }
     }
 }
 
@@ -231,6 +237,8 @@ mod tests {
                 words.truncate(length / 2);
                 assert_eq!(*words, source[..length / 2]);
                 words.zeroize();
+                // What was cut off is erased as well.
+                words.length = length;
                 assert!(words.iter().all(|&w| w == 0));
             }
             // A buffer that held other words before is zero where zeros are asked for.

@@ -1,6 +1,7 @@
 //! Integer coefficients of any size up to 2^120, on their way to residues.
 
 use hushed_math::Pointwise;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::error::CkksError;
 use crate::scale::Scale;
@@ -14,7 +15,7 @@ const WORD: f64 = (1u64 << 62) as f64;
 /// Wider integers are high·2^60 + low.
 const STEP: u64 = 1 << 60;
 
-/// Integers c_0, c_1, …, the coefficients of Σ c_i·X^(i·gap), gap = N/count.
+/// Integers c_0, c_1, …, the coefficients of Σ c_i·X^(i·gap), gap = N/count. Erased when dropped.
 pub struct Integers {
     low: Vec<i64>,
     /// Empty unless some integer is wide.
@@ -80,11 +81,11 @@ impl Integers {
         if self.gap == 1 {
             return self.reduce_dense(modulus, out);
         }
-        let mut dense = vec![0; self.count()];
+        let mut dense = Zeroizing::new(vec![0; self.count()]);
         self.reduce_dense(modulus, &mut dense);
         out.fill(0);
-        for (out, residue) in out.iter_mut().step_by(self.gap).zip(dense) {
-            *out = residue;
+        for (out, residue) in out.iter_mut().step_by(self.gap).zip(dense.iter()) {
+            *out = *residue;
         }
     }
 
@@ -98,9 +99,17 @@ impl Integers {
         }
         modulus.reduce_signed(out, &self.high);
         modulus.mul_scalar_assign(out, modulus.modulus().reduce(STEP));
-        let mut low = vec![0; out.len()];
+        let mut low = Zeroizing::new(vec![0; out.len()]);
         modulus.reduce_signed(&mut low, &self.low);
         modulus.add_assign(out, &low);
+    }
+}
+
+impl Drop for Integers {
+    fn drop(&mut self) {
+        self.low.zeroize();
+        self.high.zeroize();
+        self.max.zeroize();
     }
 }
 

@@ -329,10 +329,18 @@ impl GemmScratch {
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn words(&mut self, length: usize) -> &mut [u64] {
         if self.words.as_ref().is_none_or(|words| words.len() < length) {
+            self.words.zeroize();
             self.words = None;
         }
         let words = self.words.get_or_insert_with(|| Words::scratch(length));
         &mut words[..length]
+    }
+}
+
+/// Sums of weights, and what a product was added to.
+impl Drop for GemmScratch {
+    fn drop(&mut self) {
+        self.words.zeroize();
     }
 }
 
