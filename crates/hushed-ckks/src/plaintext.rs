@@ -68,7 +68,6 @@ impl fmt::Debug for Plaintext {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::{CkksParams, Encoder};
 
     #[test]
