@@ -6,6 +6,7 @@
 //! one of eight orders, and no kernel gathers single words.
 
 use crate::cpu::Cpu;
+use crate::kernels::Pointwise;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::ifma;
 use crate::modulus::Modulus;
@@ -126,6 +127,43 @@ impl Automorphism {
         self.each(moves, first, src, out, |_, value| value);
     }
 
+    /// out[0] ← φ(added + Σ d_i·keys[0]_i), out[1] ← φ(Σ d_i·keys[1]_i): a key switch and its rotation in one pass, without
+    /// the products in between being stored. The operands hold values from number `first` on, the results are those from number
+    /// `start` on.
+    ///
+    /// # Panics
+    /// As [`Pointwise::dot_pair`] and [`Automorphism::apply_strip`], or if `added` differs in length from the other operands.
+    pub fn dot_pair_strip(
+        &self,
+        pointwise: &Pointwise,
+        [out_b, out_a]: [&mut [u64]; 2],
+        d: &[&[u64]],
+        keys: [&[&[u64]]; 2],
+        added: Option<&[u64]>,
+        [first, start]: [usize; 2],
+    ) {
+        let block = self.n.min(1 << LOG_BLOCK);
+        let run = d.first().map_or(0, |d| d.len());
+        #[cfg(target_arch = "x86_64")]
+        if self.ifma.is_some()
+            && let Some(limb) = pointwise.ifma()
+            && out_b.len().is_multiple_of(2 * block)
+            && !d.is_empty()
+        {
+            assert!(start.is_multiple_of(block), "whole blocks");
+            let moves = &self.moves[start / block..][..out_b.len() / block];
+            let turn = (moves, &self.orders, first);
+            return limb.dot_pair_turned([out_b, out_a], d, keys, added, turn);
+        }
+        let (mut b, mut a) = (vec![0; run], vec![0; run]);
+        pointwise.dot_pair([&mut b, &mut a], d, keys);
+        if let Some(added) = added {
+            pointwise.add_assign(&mut b, added);
+        }
+        self.apply_strip(&b, first, start, out_b);
+        self.apply_strip(&a, first, start, out_a);
+    }
+
     /// acc ← acc + the values of a(X^g), all modulo q.
     ///
     /// # Panics
@@ -226,6 +264,44 @@ mod tests {
                 let mut out = vec![0; run];
                 automorphism.apply_strip(&source[last..], last, last, &mut out);
                 assert_eq!(out, whole[last..]);
+            }
+        }
+    }
+
+    #[test]
+    fn products_are_turned_as_if_they_were_stored_first() {
+        let n = 1 << 10;
+        let q = ntt_primes(50, n, 1)[0];
+        let mut rng = SecretRng::insecure_from_seed(3);
+        let mut limb = || -> Vec<u64> { (0..n).map(|_| rng.next_u64() % q).collect() };
+        let limbs: Vec<Vec<u64>> = (0..10).map(|_| limb()).collect();
+        for g in [5, 25, 1 + 2 * n / 16, 2 * n - 1] {
+            for cpu in Cpu::variants() {
+                let pointwise = Pointwise::with_cpu(Modulus::new(q).unwrap(), cpu);
+                let turn = Automorphism::with_cpu(n, g, cpu);
+                let run = turn.orbit().max(16);
+                let (first, strip) = (n - run, run.min(64));
+                let cut = |range: std::ops::Range<usize>| -> Vec<&[u64]> {
+                    limbs[range].iter().map(|limb| &limb[first..]).collect()
+                };
+                let (d, kb, ka, added) = (cut(0..3), cut(3..6), cut(6..9), &limbs[9][first..]);
+                for added in [None, Some(added)] {
+                    let mut whole = [vec![0; run], vec![0; run]];
+                    let [b, a] = &mut whole;
+                    pointwise.dot_pair([b, a], &d, [&kb, &ka]);
+                    if let Some(added) = added {
+                        pointwise.add_assign(b, added);
+                    }
+                    let start = n - strip;
+                    let mut expected = [vec![0; strip], vec![0; strip]];
+                    for (out, from) in expected.iter_mut().zip(&whole) {
+                        turn.apply_strip(from, first, start, out);
+                    }
+                    let mut found = [vec![0; strip], vec![0; strip]];
+                    let [b, a] = &mut found;
+                    turn.dot_pair_strip(&pointwise, [b, a], &d, [&kb, &ka], added, [first, start]);
+                    assert_eq!(found, expected, "g = {g}");
+                }
             }
         }
     }

@@ -17,11 +17,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use hushed_math::cache::prefetch;
-use hushed_math::{Automorphism, Coeff, Eval, Pointwise, RnsPoly};
+use hushed_math::{Coeff, Eval, RnsPoly};
 use hushed_rlwe::hybrid::{
-    Decomposed, EvalKeys, Extended, KeyStrips, SwitchKey, decompose, decompose_raised, mod_down,
-    mod_down_rescale,
+    Decomposed, EvalKeys, Extended, decompose, decompose_raised, mod_down, mod_down_rescale,
 };
 use hushed_rlwe::{RlweError, RlweParams};
 use rayon::prelude::*;
@@ -30,18 +28,8 @@ use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::lintrans::memory::Pair;
-use crate::lintrans::transform::EncodedGiant;
+use crate::lintrans::pass::{Baby, Pass};
 use crate::lintrans::{LinTransError, LinearTransform, Parts};
-
-/// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
-/// cache holds.
-const STRIP: usize = 1 << 10;
-
-/// Words of products that are kept until they are rotated: half of a second-level cache of two megabytes.
-const RUN_WORDS: usize = 1 << 17;
-
-/// The same for products with keys: a strip of the digits stays in the cache while all keys go over it.
-const KEY_STRIP: usize = 1 << 11;
 
 impl LinearTransform {
     /// The matrix times each ciphertext: one prime less, scale and error as [`LinearTransform::output_scale`] and the noise model
@@ -320,192 +308,6 @@ fn mod_raise(
         plan.forward(limb);
     });
     Ok(raised)
-}
-
-/// A rotation of the input: its key, and how the product is permuted.
-type Baby<'a> = (&'a SwitchKey, Arc<Automorphism>);
-
-/// The inner sums under one prime.
-struct Pass<'a> {
-    map: &'a LinearTransform,
-    /// None for the input itself.
-    babies: &'a [Option<Baby<'a>>],
-    /// b of each input; a of each, if it is needed.
-    parts: [&'a [&'a RnsPoly<Eval>]; 2],
-    /// The digits of each input.
-    digits: Vec<Vec<&'a [u64]>>,
-    /// P modulo the prime.
-    weight: u64,
-    /// Number of the limb.
-    limb: usize,
-    /// Number of the prime.
-    id: usize,
-}
-
-impl Pass<'_> {
-    /// `out[giant·inputs + c]` ← the sum of a giant for input c.
-    ///
-    /// Rotations by multiples of 2^j slots leave runs of n/2^(j+1) values among themselves, so the work goes run by run, in the cache
-    /// for all maps but those with a stride of few slots.
-    fn run(&self, out: &mut [[&mut [u64]; 2]]) {
-        let n = self.map.params.n();
-        let orbits = self.babies.iter().flatten().map(|(_, turn)| turn.orbit());
-        let least = orbits.max().unwrap_or(1).max(STRIP).min(n);
-        // Longer runs of whole orbits, as far as the cache goes: keys are then read in longer pieces.
-        let words = 2 * self.babies.len() * self.inputs();
-        let run = (RUN_WORDS / words + 1).next_power_of_two() / 2;
-        let run = run.clamp(least, n);
-        let count = self.digits.first().map_or(0, Vec::len);
-        let mut keys: Vec<_> = self
-            .babies
-            .iter()
-            .map(|baby| baby.as_ref().map(|(key, _)| key.strips(self.id, count)))
-            .collect();
-        let (mut products, mut room) = (self.map.memory(), Vec::new());
-        products.resize(2 * self.babies.len() * self.inputs() * run, 0);
-        for first in (0..n).step_by(run) {
-            self.products(first, &mut keys, &mut products, &mut room);
-            self.sums(first, &products, &mut room, out);
-        }
-        self.map.give_back(products);
-    }
-
-    fn inputs(&self) -> usize {
-        self.parts[0].len()
-    }
-
-    fn pointwise(&self) -> &Pointwise {
-        let basis = self.map.params.rlwe().basis();
-        basis.plan(self.id).pointwise()
-    }
-
-    /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of values: pair number
-    /// baby·inputs + c. All keys go over one strip of digits while that is in the cache.
-    fn products(
-        &self,
-        first: usize,
-        keys: &mut [Option<KeyStrips<'_>>],
-        products: &mut [u64],
-        room: &mut Vec<u64>,
-    ) {
-        let (inputs, pointwise) = (self.inputs(), self.pointwise());
-        let run = products.len() / (2 * keys.len() * inputs);
-        let strip = KEY_STRIP.min(run);
-        let mut words = Vec::new();
-        let mut lifted = vec![0; 2 * inputs * strip];
-        for start in (0..run).step_by(strip) {
-            let here = first + start..first + start + strip;
-            self.lift(here.start, &mut lifted);
-            for (key, pairs) in keys
-                .iter_mut()
-                .zip(products.chunks_exact_mut(2 * inputs * run))
-            {
-                let pairs = pairs
-                    .chunks_exact_mut(2 * run)
-                    .zip(lifted.chunks_exact(2 * strip));
-                let Some(key) = key else {
-                    for (pair, lifted) in pairs {
-                        for (part, lifted) in pair.chunks_exact_mut(run).zip(lifted.chunks(strip)) {
-                            part[start..start + strip].copy_from_slice(lifted);
-                        }
-                    }
-                    continue;
-                };
-                let [key_b, key_a] = key.next_strip(strip, room);
-                for ((pair, lifted), digits) in pairs.zip(&self.digits) {
-                    words.clear();
-                    words.extend(digits.iter().map(|digit| &digit[here.clone()]));
-                    let (b, a) = pair.split_at_mut(run);
-                    let b = &mut b[start..start + strip];
-                    let a = &mut a[start..start + strip];
-                    pointwise.dot_pair([&mut *b, a], &words, [&key_b, &key_a]);
-                    if self.weight != 0 {
-                        pointwise.add_assign(b, &lifted[..strip]);
-                    }
-                }
-            }
-        }
-    }
-
-    /// P·b, and P·a where it is needed, of each input, for some values from number `start` on.
-    fn lift(&self, start: usize, lifted: &mut [u64]) {
-        let strip = lifted.len() / (2 * self.inputs());
-        for (index, polys) in self.parts.iter().enumerate() {
-            for (poly, pair) in polys.iter().zip(lifted.chunks_exact_mut(2 * strip)) {
-                let out = &mut pair[index * strip..(index + 1) * strip];
-                // P is zero under the special primes, which the inputs do not have.
-                match self.weight {
-                    0 => out.fill(0),
-                    weight => {
-                        let limb = &poly.limb(self.limb)[start..start + strip];
-                        self.pointwise().mul_scalar(out, limb, weight);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Σ d ⊙ φ(product) for each giant, for one run of values, strip by strip: the rotated strips are made once and stay in the
-    /// cache.
-    fn sums(
-        &self,
-        first: usize,
-        products: &[u64],
-        turned: &mut Vec<u64>,
-        out: &mut [[&mut [u64]; 2]],
-    ) {
-        let (inputs, babies) = (self.inputs(), self.babies.len());
-        let run = products.len() / (2 * babies * inputs);
-        let strip = STRIP.min(run);
-        turned.resize(2 * babies * strip, 0);
-        for start in (0..run).step_by(strip) {
-            let here = first + start..first + start + strip;
-            for c in 0..inputs {
-                for (_, plain) in self.map.giants.iter().flat_map(|giant| &giant.terms) {
-                    prefetch(plain.strip(self.limb, here.start, strip));
-                }
-                let rooms = turned.chunks_exact_mut(2 * strip);
-                let pairs = products.chunks_exact(2 * run).skip(c).step_by(inputs);
-                for ((baby, pair), room) in self.babies.iter().zip(pairs).zip(rooms) {
-                    let parts = pair.chunks_exact(run).zip(room.chunks_exact_mut(strip));
-                    for (part, room) in parts {
-                        match baby {
-                            Some((_, turn)) => turn.apply_strip(part, first, here.start, room),
-                            None => room.copy_from_slice(&part[start..start + strip]),
-                        }
-                    }
-                }
-                for (giant, out) in self.map.giants.iter().zip(out.chunks_exact_mut(inputs)) {
-                    let [b, a] = &mut out[c];
-                    let out = [&mut b[here.clone()], &mut a[here.clone()]];
-                    self.giant(giant, here.start, turned, out);
-                }
-            }
-        }
-    }
-
-    /// Σ d ⊙ rotated input over the terms of one giant, for one strip.
-    fn giant(&self, giant: &EncodedGiant, start: usize, turned: &[u64], out: [&mut [u64]; 2]) {
-        let strip = out[0].len();
-        let plain = giant.terms.iter().map(|(_, plain)| plain);
-        let diagonals: Vec<&[u64]> = plain
-            .map(|plain| plain.strip(self.limb, start, strip))
-            .collect();
-        let part = |index: usize| -> Vec<&[u64]> {
-            let places = giant.terms.iter().map(|&(baby, _)| 2 * baby + index);
-            places
-                .map(|place| &turned[place * strip..(place + 1) * strip])
-                .collect()
-        };
-        let keys = [&part(0)[..], &part(1)[..]];
-        let repeat = giant.terms.first().map_or(1, |(_, plain)| plain.repeat());
-        match repeat {
-            1 => self.pointwise().dot_pair(out, &diagonals, keys),
-            _ => self
-                .pointwise()
-                .dot_pair_repeated(out, &diagonals, repeat.trailing_zeros(), keys),
-        }
-    }
 }
 
 /// Limb j of both parts of each polynomial, for each j.

@@ -7,6 +7,7 @@ mod dft;
 mod diagonals;
 mod error;
 mod memory;
+mod pass;
 mod split;
 mod transform;
 

@@ -205,6 +205,12 @@ impl Pointwise {
         run!(self.dot_pair_repeated(out, d, log_repeat, keys))
     }
 
+    /// The kernel for vectors of eight, if there is one: for passes that fuse other steps with products.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn ifma(&self) -> Option<&ifma::Limb> {
+        self.ifma.as_ref()
+    }
+
     /// As [`Pointwise::dot_pair`], added to `acc`.
     ///
     /// # Panics

@@ -155,6 +155,36 @@ impl Limb {
         }
     }
 
+    /// As `dot_pair`, plus `added` to the first sum, block k of the results from the block of eight that `moves[k]` is within, in the
+    /// order `orders[moves[k] % 8]`; the operands begin with word `first`.
+    pub(crate) fn dot_pair_turned(
+        &self,
+        out: [&mut [u64]; 2],
+        d: &[&[u64]],
+        keys: [&[&[u64]]; 2],
+        added: Option<&[u64]>,
+        turn: (&[u32], &[[u64; 8]; 8], usize),
+    ) {
+        let ([out_b, out_a], [kb, ka], (moves, orders, first)) = (out, keys, turn);
+        let run = d.first().map_or(0, |d| d.len());
+        assert!(d.len() == kb.len() && d.len() == ka.len() && d.len() <= TERMS);
+        assert!(
+            d.iter()
+                .chain(kb)
+                .chain(ka)
+                .chain(&added)
+                .all(|x| x.len() == run)
+        );
+        assert!(out_b.len() == 8 * moves.len() && out_a.len() == out_b.len());
+        let inside = |&from: &u32| {
+            let at = (from as usize & !7).wrapping_sub(first);
+            at < run && run - at >= 8
+        };
+        assert!(moves.len().is_multiple_of(2) && moves.iter().all(inside));
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal, and every block is inside.
+        unsafe { dot_pair_turned(self, out_b, out_a, d, kb, ka, added, moves, orders, first) }
+    }
+
     pub(crate) fn tensor<const ACCUMULATE: bool>(
         &self,
         out: [&mut [u64]; 3],
@@ -367,6 +397,62 @@ unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool>(
                 let sum_a = reduce(&wide, d.len(), a[k][0], a[k][1]);
                 write(ends[k], to_b.wrapping_add(at), sum_b);
                 write(ends[k], to_a.wrapping_add(at), sum_a);
+            }
+        }
+    }
+}
+
+/// See [`Limb::dot_pair_turned`]: two blocks at a time.
+///
+/// # Safety
+/// Besides the instruction sets: equal lengths of all operands, at least 8 words from each block that `moves` names, two blocks in
+/// each step, 8 words a move in `out_b` and `out_a`.
+#[expect(clippy::too_many_arguments, reason = "slices of one loop")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn dot_pair_turned(
+    limb: &Limb,
+    out_b: &mut [u64],
+    out_a: &mut [u64],
+    d: &[&[u64]],
+    kb: &[&[u64]],
+    ka: &[&[u64]],
+    added: Option<&[u64]>,
+    moves: &[u32],
+    orders: &[[u64; 8]; 8],
+    first: usize,
+) {
+    const WIDTH: usize = 2;
+    let wide = Wide::new(limb);
+    let (to_b, to_a) = (out_b.as_mut_ptr(), out_a.as_mut_ptr());
+    for (k, moves) in moves.chunks_exact(WIDTH).enumerate() {
+        let at: [usize; WIDTH] = std::array::from_fn(|i| (moves[i] as usize & !7) - first);
+        let mut b = [[_mm512_setzero_si512(); 2]; WIDTH];
+        let mut a = [[_mm512_setzero_si512(); 2]; WIDTH];
+        // SAFETY: whole blocks, as the caller says.
+        unsafe {
+            if let Some(added) = added {
+                for i in 0..WIDTH {
+                    b[i][0] = read(0xff, added.as_ptr().add(at[i]));
+                }
+            }
+            for ((d, kb), ka) in d.iter().zip(kb).zip(ka) {
+                for i in 0..WIDTH {
+                    let x = read(0xff, d.as_ptr().add(at[i]));
+                    let y = read(0xff, kb.as_ptr().add(at[i]));
+                    let z = read(0xff, ka.as_ptr().add(at[i]));
+                    b[i][0] = _mm512_madd52lo_epu64(b[i][0], x, y);
+                    b[i][1] = _mm512_madd52hi_epu64(b[i][1], x, y);
+                    a[i][0] = _mm512_madd52lo_epu64(a[i][0], x, z);
+                    a[i][1] = _mm512_madd52hi_epu64(a[i][1], x, z);
+                }
+            }
+            for i in 0..WIDTH {
+                let order = read(0xff, orders[moves[i] as usize & 7].as_ptr());
+                let sum_b = reduce(&wide, d.len(), b[i][0], b[i][1]);
+                let sum_a = reduce(&wide, d.len(), a[i][0], a[i][1]);
+                let to = 8 * (WIDTH * k + i);
+                write(0xff, to_b.add(to), _mm512_permutexvar_epi64(order, sum_b));
+                write(0xff, to_a.add(to), _mm512_permutexvar_epi64(order, sum_a));
             }
         }
     }

@@ -1,0 +1,259 @@
+//! The inner sums of a linear map under one prime: rotated inputs times diagonals, in the cache.
+//!
+//! Each baby step is an inner product of digits with a key, plus P·b, permuted; its values are used by every giant step. Memory
+//! decides the order of the work: keys are read once, and what is made of them is used before it leaves the second-level cache.
+
+use std::sync::Arc;
+
+use hushed_math::cache::prefetch;
+use hushed_math::{Automorphism, Eval, Pointwise, RnsPoly};
+use hushed_rlwe::hybrid::{KeyStrips, SwitchKey};
+
+use crate::lintrans::LinearTransform;
+use crate::lintrans::transform::EncodedGiant;
+
+/// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
+/// cache holds.
+const STRIP: usize = 1 << 10;
+
+/// The same for products with keys: a strip of the digits stays in the cache while all keys go over it.
+const KEY_STRIP: usize = 1 << 11;
+
+/// A rotation of the input: its key, and how the product is permuted.
+pub(super) type Baby<'a> = (&'a SwitchKey, Arc<Automorphism>);
+
+/// The inner sums under one prime.
+pub(super) struct Pass<'a> {
+    pub(super) map: &'a LinearTransform,
+    /// None for the input itself.
+    pub(super) babies: &'a [Option<Baby<'a>>],
+    /// b of each input; a of each, if it is needed.
+    pub(super) parts: [&'a [&'a RnsPoly<Eval>]; 2],
+    /// The digits of each input.
+    pub(super) digits: Vec<Vec<&'a [u64]>>,
+    /// P modulo the prime.
+    pub(super) weight: u64,
+    /// Number of the limb.
+    pub(super) limb: usize,
+    /// Number of the prime.
+    pub(super) id: usize,
+}
+
+impl Pass<'_> {
+    /// `out[giant·inputs + c]` ← the sum of a giant for input c.
+    ///
+    /// Rotations by multiples of 2^j slots leave runs of n/2^(j+1) values among themselves: such maps go run by run in the cache, and
+    /// no product is stored before it is rotated. Others, those with a stride of few slots, store the products of whole limbs.
+    pub(super) fn run(&self, out: &mut [[&mut [u64]; 2]]) {
+        let (n, inputs) = (self.map.params.n(), self.inputs());
+        let count = self.digits.first().map_or(0, Vec::len);
+        let keys = self.babies.iter().map(|baby| {
+            let (key, _) = baby.as_ref()?;
+            Some(key.strips(self.id, count))
+        });
+        let mut keys: Vec<_> = keys.collect();
+        let orbits = self.babies.iter().flatten().map(|(_, turn)| turn.orbit());
+        let orbit = orbits.max().unwrap_or(1);
+        let closed = orbit <= n / 8;
+        let run = if closed { orbit.max(STRIP).min(n) } else { n };
+        let pairs = self.babies.len() * inputs;
+        let (mut work, mut room) = (self.map.memory(), Vec::new());
+        work.resize(2 * pairs * run, 0);
+        for first in (0..n).step_by(run) {
+            if !closed {
+                self.products(first, &mut keys, &mut work, &mut room);
+                self.sums(first, &work, &mut room, out);
+                continue;
+            }
+            self.turned(first, &mut keys, &mut work, &mut room);
+            for (giant, out) in self.map.giants.iter().zip(out.chunks_exact_mut(inputs)) {
+                for (c, [b, a]) in out.iter_mut().enumerate() {
+                    let out = [&mut b[first..first + run], &mut a[first..first + run]];
+                    self.giant(giant, first, (&work, inputs, c), out);
+                }
+            }
+        }
+        self.map.give_back(work);
+    }
+
+    fn inputs(&self) -> usize {
+        self.parts[0].len()
+    }
+
+    fn pointwise(&self) -> &Pointwise {
+        let basis = self.map.params.rlwe().basis();
+        basis.plan(self.id).pointwise()
+    }
+
+    /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of values: pair number
+    /// baby·inputs + c. All keys go over one strip of digits while that is in the cache.
+    fn products(
+        &self,
+        first: usize,
+        keys: &mut [Option<KeyStrips<'_>>],
+        products: &mut [u64],
+        room: &mut Vec<u64>,
+    ) {
+        let (inputs, pointwise) = (self.inputs(), self.pointwise());
+        let run = products.len() / (2 * keys.len() * inputs);
+        let strip = KEY_STRIP.min(run);
+        let mut words = Vec::new();
+        let mut lifted = vec![0; 2 * inputs * strip];
+        for start in (0..run).step_by(strip) {
+            let here = first + start..first + start + strip;
+            self.lift(here.start, &mut lifted);
+            for (key, pairs) in keys
+                .iter_mut()
+                .zip(products.chunks_exact_mut(2 * inputs * run))
+            {
+                let pairs = pairs
+                    .chunks_exact_mut(2 * run)
+                    .zip(lifted.chunks_exact(2 * strip));
+                let Some(key) = key else {
+                    for (pair, lifted) in pairs {
+                        for (part, lifted) in pair.chunks_exact_mut(run).zip(lifted.chunks(strip)) {
+                            part[start..start + strip].copy_from_slice(lifted);
+                        }
+                    }
+                    continue;
+                };
+                let [key_b, key_a] = key.next_strip(strip, room);
+                for ((pair, lifted), digits) in pairs.zip(&self.digits) {
+                    words.clear();
+                    words.extend(digits.iter().map(|digit| &digit[here.clone()]));
+                    let (b, a) = pair.split_at_mut(run);
+                    let b = &mut b[start..start + strip];
+                    let a = &mut a[start..start + strip];
+                    pointwise.dot_pair([&mut *b, a], &words, [&key_b, &key_a]);
+                    if self.weight != 0 {
+                        pointwise.add_assign(b, &lifted[..strip]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every baby of one closed run of values: pair number baby·inputs + c.
+    fn turned(
+        &self,
+        first: usize,
+        keys: &mut [Option<KeyStrips<'_>>],
+        turned: &mut [u64],
+        room: &mut Vec<u64>,
+    ) {
+        let inputs = self.inputs();
+        let run = turned.len() / (2 * keys.len() * inputs);
+        let mut lifted = vec![0; 2 * inputs * run];
+        self.lift(first, &mut lifted);
+        let terms = self.map.giants.iter().flat_map(|giant| &giant.terms);
+        terms.for_each(|(_, plain)| prefetch(plain.strip(self.limb, first, run)));
+        let mut words = Vec::new();
+        let rows = turned.chunks_exact_mut(2 * inputs * run);
+        for ((key, baby), row) in keys.iter_mut().zip(self.babies).zip(rows) {
+            let (Some(key), Some((_, turn))) = (key, baby) else {
+                row.copy_from_slice(&lifted);
+                continue;
+            };
+            let [key_b, key_a] = key.next_strip(run, room);
+            let pairs = row
+                .chunks_exact_mut(2 * run)
+                .zip(lifted.chunks_exact(2 * run));
+            for ((pair, lifted), digits) in pairs.zip(&self.digits) {
+                words.clear();
+                words.extend(digits.iter().map(|digit| &digit[first..first + run]));
+                let (b, a) = pair.split_at_mut(run);
+                let added = (self.weight != 0).then_some(&lifted[..run]);
+                let keys = [&key_b[..], &key_a[..]];
+                turn.dot_pair_strip(self.pointwise(), [b, a], &words, keys, added, [first; 2]);
+            }
+        }
+    }
+
+    /// P·b, and P·a where it is needed, of each input, for some values from number `start` on.
+    fn lift(&self, start: usize, lifted: &mut [u64]) {
+        let strip = lifted.len() / (2 * self.inputs());
+        for (index, polys) in self.parts.iter().enumerate() {
+            for (poly, pair) in polys.iter().zip(lifted.chunks_exact_mut(2 * strip)) {
+                let out = &mut pair[index * strip..(index + 1) * strip];
+                // P is zero under the special primes, which the inputs do not have.
+                match self.weight {
+                    0 => out.fill(0),
+                    weight => {
+                        let limb = &poly.limb(self.limb)[start..start + strip];
+                        self.pointwise().mul_scalar(out, limb, weight);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Σ d ⊙ φ(product) for each giant, for one run of values, strip by strip: the rotated strips are made once and stay in the
+    /// cache.
+    fn sums(
+        &self,
+        first: usize,
+        products: &[u64],
+        turned: &mut Vec<u64>,
+        out: &mut [[&mut [u64]; 2]],
+    ) {
+        let (inputs, babies) = (self.inputs(), self.babies.len());
+        let run = products.len() / (2 * babies * inputs);
+        let strip = STRIP.min(run);
+        turned.resize(2 * babies * strip, 0);
+        for start in (0..run).step_by(strip) {
+            let here = first + start..first + start + strip;
+            for c in 0..inputs {
+                for (_, plain) in self.map.giants.iter().flat_map(|giant| &giant.terms) {
+                    prefetch(plain.strip(self.limb, here.start, strip));
+                }
+                let rooms = turned.chunks_exact_mut(2 * strip);
+                let pairs = products.chunks_exact(2 * run).skip(c).step_by(inputs);
+                for ((baby, pair), room) in self.babies.iter().zip(pairs).zip(rooms) {
+                    let parts = pair.chunks_exact(run).zip(room.chunks_exact_mut(strip));
+                    for (part, room) in parts {
+                        match baby {
+                            Some((_, turn)) => turn.apply_strip(part, first, here.start, room),
+                            None => room.copy_from_slice(&part[start..start + strip]),
+                        }
+                    }
+                }
+                for (giant, out) in self.map.giants.iter().zip(out.chunks_exact_mut(inputs)) {
+                    let [b, a] = &mut out[c];
+                    let out = [&mut b[here.clone()], &mut a[here.clone()]];
+                    self.giant(giant, here.start, (turned, 1, 0), out);
+                }
+            }
+        }
+    }
+
+    /// Σ d ⊙ rotated input over the terms of one giant, for as many values as `out` has, from number `start` on. Of the rotated
+    /// inputs, pair number baby·inputs + c is taken.
+    fn giant(
+        &self,
+        giant: &EncodedGiant,
+        start: usize,
+        (turned, inputs, c): (&[u64], usize, usize),
+        out: [&mut [u64]; 2],
+    ) {
+        let strip = out[0].len();
+        let plain = giant.terms.iter().map(|(_, plain)| plain);
+        let diagonals: Vec<&[u64]> = plain
+            .map(|plain| plain.strip(self.limb, start, strip))
+            .collect();
+        let part = |index: usize| -> Vec<&[u64]> {
+            let places = giant.terms.iter();
+            let places = places.map(|&(baby, _)| 2 * (baby * inputs + c) + index);
+            places
+                .map(|place| &turned[place * strip..(place + 1) * strip])
+                .collect()
+        };
+        let keys = [&part(0)[..], &part(1)[..]];
+        let repeat = giant.terms.first().map_or(1, |(_, plain)| plain.repeat());
+        match repeat {
+            1 => self.pointwise().dot_pair(out, &diagonals, keys),
+            _ => self
+                .pointwise()
+                .dot_pair_repeated(out, &diagonals, repeat.trailing_zeros(), keys),
+        }
+    }
+}
