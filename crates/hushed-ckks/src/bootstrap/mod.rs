@@ -23,7 +23,7 @@ mod two_pass;
 
 use std::sync::Arc;
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, KeyUse};
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
 use rayon::prelude::*;
 
 pub use coeffs_to_slots::CoeffsToSlots;
@@ -55,6 +55,10 @@ pub struct BootstrapLiteral {
     pub output_scale: Option<Scale>,
 }
 
+/// Ciphertexts that go through the steps together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of them
+/// would make reading those no cheaper.
+const TILE: usize = 4;
+
 /// A bootstrap prepared for one parameter set: its matrices are encoded, its polynomial is fitted. Shared by threads.
 pub struct Bootstrapper {
     params: Arc<CkksParams>,
@@ -65,6 +69,7 @@ pub struct Bootstrapper {
     rescaling: f64,
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
+    plan: EvalKeyPlan,
 }
 
 impl Bootstrapper {
@@ -109,9 +114,17 @@ impl Bootstrapper {
         let input = eval_mod.input_scale(&chain, limbs)?;
         let rounding = Noise::new(0.0, 0.0).rounded(params.n(), Scale::ONE);
         let rescaling = eval_mod.rescaling_error(&chain, limbs, rounding.deviation())?;
+        let slots_to_coeffs = SlotsToCoeffs::new(params)?;
+        let coeffs_to_slots = CoeffsToSlots::new(params, eval_mod.input_scaling(), input)?;
+        let mut plan = EvalKeyPlan::new();
+        plan.insert(KeyUse::ToSparse, 1, 1);
+        slots_to_coeffs.add_keys(&mut plan);
+        coeffs_to_slots.add_keys(&mut plan)?;
+        plan.relin(limbs, params.cheapest_special(limbs)?);
         Ok(Self {
-            slots_to_coeffs: SlotsToCoeffs::new(params)?,
-            coeffs_to_slots: CoeffsToSlots::new(params, eval_mod.input_scaling(), input)?,
+            slots_to_coeffs,
+            coeffs_to_slots,
+            plan,
             output_scale: literal.output_scale.unwrap_or(params.default_scale()),
             params: Arc::clone(params),
             literal,
@@ -155,15 +168,17 @@ impl Bootstrapper {
     /// All keys that a bootstrap needs.
     ///
     /// # Errors
-    /// [`CkksError::Rlwe`].
+    /// None: the plan was made with the bootstrapper.
     pub fn key_plan(&self) -> Result<EvalKeyPlan, CkksError> {
-        let mut plan = EvalKeyPlan::new();
-        plan.insert(KeyUse::ToSparse, 1, 1);
-        self.slots_to_coeffs.add_keys(&mut plan);
-        self.coeffs_to_slots.add_keys(&mut plan)?;
-        let limbs = self.coeffs_to_slots.limbs();
-        plan.relin(limbs, self.params.cheapest_special(limbs)?);
-        Ok(plan)
+        Ok(self.plan.clone())
+    }
+
+    /// Whether all keys that a bootstrap needs are there, before one is begun.
+    ///
+    /// # Errors
+    /// [`CkksError::Rlwe`] with `MissingKey` for the first that is not.
+    pub fn check_keys(&self, keys: &EvalKeys) -> Result<(), CkksError> {
+        Ok(self.plan.check_among(&keys.plan())?)
     }
 
     /// Bytes of the encoded matrices.
@@ -273,12 +288,31 @@ impl Bootstrapper {
         cts: &[&Ciphertext],
         target: Scale,
     ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+        // What is missing or does not fit is found before any of the work.
+        self.check_keys(evaluator.keys("bootstrap")?)?;
         let limbs = self.params.bootstrap_limbs();
         let mut low = Vec::with_capacity(cts.len());
         for ct in cts {
             low.push(self.lowered(evaluator, ct, limbs)?);
             self.check_range(ct, MODULUS)?;
         }
+        let mut done = Vec::with_capacity(cts.len());
+        let mut low = low.into_iter();
+        for tile in cts.chunks(TILE) {
+            let low = low.by_ref().take(tile.len()).collect();
+            done.extend(self.refresh_tile(evaluator, tile, low, target)?);
+        }
+        Ok(done)
+    }
+
+    /// [`Bootstrapper::refresh_at`] for `low`, the ciphertexts `cts` at the lowest primes, all at a time.
+    fn refresh_tile(
+        &self,
+        evaluator: &Evaluator,
+        cts: &[&Ciphertext],
+        low: Vec<Ciphertext>,
+        target: Scale,
+    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
         let low = self.slots_to_coeffs.apply(evaluator, low)?;
         let low = low
             .into_iter()

@@ -173,6 +173,12 @@ fn another_scale_is_another_range() {
         bootstrapper.bootstrap(&f.evaluator, &ct),
         Err(CkksError::LevelTooLow { needed: 4, .. })
     ));
+    let other = f.params.key_plan(4, true, &[1], true).unwrap();
+    let few = Fixture::new(&f.params, &other, 9);
+    assert!(matches!(
+        bootstrapper.bootstrap(&few.evaluator, &ct),
+        Err(CkksError::Rlwe(hushed_rlwe::RlweError::MissingKey { .. }))
+    ));
     let keyless = Evaluator::without_keys(&f.params);
     let x = f.random();
     let ct = f.encrypt(&x, limbs);

@@ -10,6 +10,7 @@ use std::collections::btree_map::Entry;
 
 use hushed_math::{MathError, Modulus, NttPlan, RnsBasis};
 use num_complex::Complex64;
+use zeroize::Zeroize;
 
 use crate::lintrans::{DftFactors, Direction, LinTransError};
 
@@ -49,6 +50,13 @@ impl CompactPlain {
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         size_of_val(self.words.as_slice())
+    }
+}
+
+/// Diagonals may be weights, which are the server's secrets.
+impl Drop for CompactPlain {
+    fn drop(&mut self) {
+        self.words.zeroize();
     }
 }
 

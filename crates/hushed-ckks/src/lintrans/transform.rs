@@ -303,11 +303,14 @@ impl LinearTransform {
             special: self.gadget.special(),
         };
         let exact = keys.iter().find(|key| key.spec() == spec);
-        exact.ok_or(LinTransError::Rlwe(RlweError::MissingKey {
-            key: spec.key,
-            limbs: spec.limbs,
-            longest: 0,
-        }))
+        exact.ok_or_else(|| {
+            let same = keys.iter().filter(|key| key.key_use() == spec.key);
+            LinTransError::Rlwe(RlweError::MissingKey {
+                key: spec.key,
+                limbs: spec.limbs,
+                longest: same.map(|key| key.gadget().limbs()).max().unwrap_or(0),
+            })
+        })
     }
 }
 
