@@ -71,25 +71,8 @@ mod tests {
     use hushed_math::rng::SecretRng;
 
     fn replay(seed: u64, good: &[u8], body: impl Fn(&[u8])) {
-        body(good);
         let mut rng = SecretRng::insecure_from_seed(seed);
-        for _ in 0..10_000 {
-            let mut data = good.to_vec();
-            for _ in 0..=rng.next_u64() % 4 {
-                let at = rng.next_u64() as usize % data.len().max(1);
-                match rng.next_u64() % 8 {
-                    0 => data.truncate(at),
-                    1 => data.extend_from_within(at..),
-                    2 => data.drain(..at.min(8)).for_each(drop),
-                    _ => {
-                        if let Some(byte) = data.get_mut(at) {
-                            *byte = rng.next_u64() as u8;
-                        }
-                    }
-                }
-            }
-            body(&data);
-        }
+        hushed_rlwe::fuzz::replay(|| rng.next_u64(), good, body);
     }
 
     #[test]

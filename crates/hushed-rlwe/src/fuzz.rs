@@ -30,6 +30,32 @@ pub fn params() -> Arc<RlweParams> {
     minute.unwrap_or_else(|error| panic!("a constant literal: {error}"))
 }
 
+/// Runs a body over good bytes and 10,000 mutations of them: cut, repeated, with bytes gone or changed. `next` draws the words
+/// that choose.
+///
+/// # Panics
+/// If the body does.
+pub fn replay(mut next: impl FnMut() -> u64, good: &[u8], body: impl Fn(&[u8])) {
+    body(good);
+    for _ in 0..10_000 {
+        let mut data = good.to_vec();
+        for _ in 0..=next() % 4 {
+            let at = next() as usize % data.len().max(1);
+            match next() % 8 {
+                0 => data.truncate(at),
+                1 => data.extend_from_within(at..),
+                2 => data.drain(..at.min(8)).for_each(drop),
+                _ => {
+                    if let Some(byte) = data.get_mut(at) {
+                        *byte = next() as u8;
+                    }
+                }
+            }
+        }
+        body(&data);
+    }
+}
+
 /// A key set for [`ELEMENTS`].
 ///
 /// # Panics
