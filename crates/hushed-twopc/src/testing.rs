@@ -2,6 +2,7 @@
 
 use crate::cost::{Cost, FRAME_BYTES};
 use crate::ctx::Ctx;
+use crate::he::HeContext;
 use crate::ot::ideal::IdealPair;
 use crate::share::{BitShare, Ring, Share};
 use hushed_math::rng::SecretRng;
@@ -113,4 +114,23 @@ pub fn assert_cost(client: &Stats, cost: Cost) {
         cost.bytes_server,
         "payload bytes of the server"
     );
+}
+
+/// Runs a step on shares on both sides after the exchange of keys; gives its result, and the client's counters of the step alone.
+///
+/// # Panics
+/// If the exchange of keys fails, or a party does.
+pub fn run_over_rlwe(
+    x: &(Share, Share),
+    step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
+) -> (Vec<u64>, Stats) {
+    let party = |ctx: &mut Ctx, x: &Share| {
+        let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng)
+            .unwrap_or_else(|error| panic!("keys are exchanged: {error}"));
+        let before = ctx.session.stats();
+        let y = step(ctx, &he, x);
+        (y, ctx.session.stats().since(&before))
+    };
+    let ((a, stats), (b, _)) = run_pair(|ctx| party(ctx, &x.0), |ctx| party(ctx, &x.1));
+    (reveal(&a, &b), stats)
 }

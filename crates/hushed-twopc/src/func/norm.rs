@@ -232,9 +232,8 @@ pub fn describe() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, reveal, run_pair, share};
+    use crate::testing::{assert_cost, run_over_rlwe, share};
     use hushed_math::rng::SecretRng;
-    use hushed_net::Stats;
 
     const FROM: Format = Format::new(48, 32);
     const TO: Format = Format::new(48, 16);
@@ -247,21 +246,6 @@ mod tests {
         let squares = 2.1 * unit(how.squared) * r / (width as f64).sqrt();
         let root = unit(how.root) / r + squares + 1e-4;
         unit(centred) * r + y.abs() * root + 2.0 * unit(TO)
-    }
-
-    /// Runs the step on both sides after the exchange of keys; gives the client's counters of the step alone.
-    fn run(
-        x: (Share, Share),
-        step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
-    ) -> (Vec<u64>, Stats) {
-        let party = |ctx: &mut Ctx, x: &Share| {
-            let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
-            let before = ctx.session.stats();
-            let y = step(ctx, &he, x);
-            (y, ctx.session.stats().since(&before))
-        };
-        let ((a, stats), (b, _)) = run_pair(|ctx| party(ctx, &x.0), |ctx| party(ctx, &x.1));
-        (reveal(&a, &b), stats)
     }
 
     fn layouts() -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> {
@@ -296,7 +280,7 @@ mod tests {
             centre: true,
             epsilon: 1e-12,
         };
-        let (y, stats) = run(share(FROM.ring, &words, 4), |ctx, he, x| {
+        let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
             normalise_rows(ctx, he, x, FROM, shape, TO).unwrap()
         });
         let cost = normalise_rows_cost(shape, FROM, TO, layouts()).unwrap();
@@ -320,7 +304,7 @@ mod tests {
         let mut x = rows(n, width);
         x[17] = 90.0; // within a length of 128
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
-        let (y, stats) = run(share(FROM.ring, &words, 4), |ctx, he, x| {
+        let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
             unit_rows(ctx, he, x, FROM, n, width, TO).unwrap()
         });
         assert_cost(

@@ -222,24 +222,8 @@ fn scale_shape(rows: usize, width: usize) -> Option<MatmulShape> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{assert_cost, reveal, run_pair, share};
+    use crate::testing::{assert_cost, run_over_rlwe, share};
     use hushed_math::rng::SecretRng;
-    use hushed_net::Stats;
-
-    /// Runs the step on both sides after the exchange of keys; gives the client's counters of the step alone.
-    fn run(
-        x: &(Share, Share),
-        step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
-    ) -> (Vec<u64>, Stats) {
-        let party = |ctx: &mut Ctx, x: &Share| {
-            let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
-            let before = ctx.session.stats();
-            let y = step(ctx, &he, x);
-            (y, ctx.session.stats().since(&before))
-        };
-        let ((a, stats), (b, _)) = run_pair(|ctx| party(ctx, &x.0), |ctx| party(ctx, &x.1));
-        (reveal(&a, &b), stats)
-    }
 
     fn values(n: usize, ring: Ring, seed: u64) -> Vec<u64> {
         let mut rng = SecretRng::insecure_from_seed(seed);
@@ -269,7 +253,7 @@ mod tests {
         ] {
             let ring = Ring::new(bits);
             let x = values(rows * width, ring, 1);
-            let (y, stats) = run(&share(ring, &x, 2), |ctx, he, x| {
+            let (y, stats) = run_over_rlwe(&share(ring, &x, 2), |ctx, he, x| {
                 row_squares(ctx, he, x, rows, width).unwrap()
             });
             let cost = row_squares_cost(rows, width, ring, layouts()).unwrap();
@@ -295,7 +279,7 @@ mod tests {
             let ring = Ring::new(bits);
             let (x, r) = (values(rows * width, ring, 3), values(rows, ring, 4));
             let (r0, r1) = share(ring, &r, 5);
-            let (y, stats) = run(&share(ring, &x, 6), |ctx, he, x| {
+            let (y, stats) = run_over_rlwe(&share(ring, &x, 6), |ctx, he, x| {
                 let r = if ctx.is_client() { &r0 } else { &r1 };
                 scale_rows(ctx, he, x, rows, width, r).unwrap()
             });
@@ -312,7 +296,7 @@ mod tests {
     #[test]
     fn shapes_are_checked() {
         let ring = Ring::new(33);
-        let (y, _) = run(&share(ring, &[1, 2, 3, 4], 1), |ctx, he, x| {
+        let (y, _) = run_over_rlwe(&share(ring, &[1, 2, 3, 4], 1), |ctx, he, x| {
             assert!(row_squares(ctx, he, x, 2, 3).is_err());
             assert!(scale_rows(ctx, he, x, 2, 2, x).is_err());
             let r = Share::zero(Ring::new(32), 2);
