@@ -62,9 +62,13 @@ fn one_set(
             .into_iter()
             .map(|(name, count)| (name.to_owned(), json!(count)))
             .collect();
+        let mut about = describe(params);
+        about["slots"] = json!(params.slots());
+        about["batch"] = json!(batch);
+        about["order"] = json!("slots to coefficients first");
         rows.push(json!({
             "name": "bootstrap",
-            "params": merged(describe(params), json!({ "slots": params.slots(), "batch": batch, "order": "slots to coefficients first" })),
+            "params": about,
             "threads": how.threads,
             "seconds": seconds / batch as f64,
             "runs": runs,
@@ -81,11 +85,4 @@ fn one_set(
         }));
     }
     Ok(())
-}
-
-fn merged(mut first: Value, second: Value) -> Value {
-    if let (Some(fields), Value::Object(more)) = (first.as_object_mut(), second) {
-        fields.extend(more);
-    }
-    first
 }

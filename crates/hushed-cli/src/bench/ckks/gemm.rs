@@ -6,11 +6,11 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use hushed_ckks::CkksParams;
 use hushed_ckks::gemm::{
     GemmError, GemmWeights, MemorySource, ModularGemm, Shape, Sink, Source, Strip, naive,
 };
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_ckks::{Ciphertext, CkksParams};
 use serde_json::{Value, json};
 
 use super::{Bench, describe, with_threads};
@@ -80,7 +80,7 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
             if !how.wants(&json!({ "method": method })) {
                 continue;
             }
-            let source = Repeated::new(&params, &inputs)?;
+            let source = Repeated(MemorySource::new(&params, &inputs)?);
             let runs = how.runs.min(2);
             let samples = times(runs, || gemm.multiply(weights, &source, &sink, None))?;
             row(method, SIZE, runs, median(samples));
@@ -133,12 +133,6 @@ fn times(
 
 /// Every ciphertext an input several times.
 struct Repeated<'a>(MemorySource<'a>);
-
-impl<'a> Repeated<'a> {
-    fn new(params: &CkksParams, inputs: &'a [Ciphertext]) -> Result<Self, GemmError> {
-        Ok(Self(MemorySource::new(params, inputs)?))
-    }
-}
 
 impl Source for Repeated<'_> {
     fn shape(&self) -> Shape {
