@@ -1,0 +1,60 @@
+//! What can go wrong in a run under CKKS.
+
+use hushed_ckks::CkksError;
+use hushed_ckks::gemm::GemmError;
+use hushed_ckks::poly::PolyError;
+use hushed_model::ModelError;
+
+use super::choices::ChoicesError;
+use crate::packing::PackingError;
+
+/// Why a run under CKKS, or its simulation, stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FheError {
+    /// The engine.
+    #[error(transparent)]
+    Ckks(#[from] CkksError),
+    /// A matrix product of the engine.
+    #[error(transparent)]
+    Gemm(#[from] GemmError),
+    /// A polynomial.
+    #[error(transparent)]
+    Poly(#[from] PolyError),
+    /// The packing.
+    #[error(transparent)]
+    Packing(#[from] PackingError),
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The calibration.
+    #[error(transparent)]
+    Choices(#[from] ChoicesError),
+    /// A value beyond what a refresh can take: found where values are visible, in a simulation.
+    #[error("at {site}, a value of {value} would be refreshed; at most {bound} can be")]
+    Range {
+        /// Where.
+        site: String,
+        /// The value.
+        value: f64,
+        /// The bound.
+        bound: f64,
+    },
+    /// A step that this backend does not have.
+    #[error("{what} cannot run under encryption: {remedy}")]
+    Unsupported {
+        /// The step.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A file of vectors put away, a checkpoint.
+    #[error("{what}: {source}")]
+    Io {
+        /// Which file.
+        what: String,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+}

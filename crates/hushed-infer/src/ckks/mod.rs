@@ -1,0 +1,35 @@
+//! A model under CKKS, without interaction (MOAI): the client encrypts a batch of texts and goes away, the server computes alone.
+//!
+//! Every step is written once, over [`Slots`]: what a run needs of vectors of slots. Ciphertexts are one implementation; numbers in the
+//! clear with levels, scales and errors are another, which is what predicts a run, in accuracy and in operations.
+//!
+//! Levels of a layer, from a refresh to the next (`m` rows, `d` columns, one vector a column; a chain of 14 levels):
+//!
+//! ```text
+//! attention                    level after      feed-forward                    level after
+//! refreshed columns x̂              14           refreshed columns x̂                 8
+//! query, key (maps of exp folded)  13           up (maps of GELU folded)            7
+//! Q·Kᵀ, m diagonals a head         12           GELU, degree 15 or 31           3 or 2
+//! p ≈ e^{s/2}, degree 15            8           down, centred and scaled        2 or 1
+//! p/Σp: the sum is refreshed,     ≤ 6           variance refreshed, its inverse
+//!   its inverse comes in lower                    root taken, × columns         1 or 0
+//! square                          ≤ 5
+//! P·V                             ≤ 4
+//! × 1/Σp² (refreshed as well)     ≤ 3
+//! output, centred and scaled      ≤ 2
+//! × inverse root of the variance  ≤ 1
+//! ```
+//!
+//! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are gone: a softmax does
+//! not see the first, and the second goes through it into the output's bias. Gains and offsets of a norm are in the next linear layers.
+
+mod choices;
+mod error;
+mod slots;
+
+pub use choices::{
+    ActivationChoice, AttentionChoice, Choices, ChoicesError, HeadChoice, Interval, LayerChoice,
+    NormChoice, VERSION,
+};
+pub use error::FheError;
+pub use slots::{LinearMap, Slots};

@@ -1,0 +1,187 @@
+//! What a run needs of vectors of slots, encrypted or not.
+
+use std::ops::Range;
+
+use hushed_ckks::Scale;
+use hushed_ckks::poly::Arithmetic;
+
+use super::error::FheError;
+
+/// A matrix of scalars and a bias: row o of the result is Σ_i w[o][i]·x_i + bias_o, the bias in every slot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearMap {
+    /// Results.
+    pub rows: usize,
+    /// Operands.
+    pub columns: usize,
+    /// rows × columns, row after row. Secret where they come from a model: nothing is skipped.
+    pub weights: Vec<f64>,
+    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights.
+    pub bound: f64,
+    /// One a row, or none at all.
+    pub bias: Option<Vec<f64>>,
+}
+
+impl LinearMap {
+    /// Rows `range` of the map, with their biases.
+    #[must_use]
+    pub fn rows(&self, range: Range<usize>) -> LinearMap {
+        let weights = &self.weights[range.start * self.columns..range.end * self.columns];
+        LinearMap {
+            rows: range.len(),
+            columns: self.columns,
+            weights: weights.to_vec(),
+            bound: self.bound,
+            bias: self.bias.as_ref().map(|b| b[range].to_vec()),
+        }
+    }
+
+    /// Columns `range` of the map, without biases.
+    #[must_use]
+    pub fn columns(&self, range: Range<usize>) -> LinearMap {
+        let rows = self.weights.chunks_exact(self.columns.max(1));
+        LinearMap {
+            rows: self.rows,
+            columns: range.len(),
+            weights: rows.flat_map(|row| row[range.clone()].to_vec()).collect(),
+            bound: self.bound,
+            bias: None,
+        }
+    }
+}
+
+/// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and what a transformer needs besides: plaintext vectors,
+/// rotations, sums of products over two lists, matrices of scalars, refreshes.
+///
+/// Slots hold real numbers. A *level* is one rescale; `limbs` are primes. Vectors that are added have one scale, so whoever makes a
+/// vector says at which scale; nothing assigns one.
+pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
+    /// A vector prepared for several rotations (decomposed once).
+    type Hoisted<'a>: Send + Sync
+    where
+        Self: 'a;
+    /// Results of a linear map that have not got all their terms yet.
+    type Partial: Send;
+
+    /// Slots of a vector.
+    fn slots(&self) -> usize;
+
+    /// The scale at which numbers within 1 can be refreshed, and at which they come out.
+    fn default_scale(&self) -> Scale;
+
+    /// Primes that a vector needs at least to be refreshed: level 0 of the ledger.
+    fn floor(&self) -> usize;
+
+    /// Primes of a refreshed vector, at most.
+    fn top(&self) -> usize;
+
+    /// The first `limbs` primes of a vector.
+    ///
+    /// # Errors
+    /// If it has fewer.
+    fn drop_to(&self, x: &Self::Value, limbs: usize) -> Result<Self::Value, FheError>;
+
+    /// acc += x, over the primes of the shorter.
+    ///
+    /// # Errors
+    /// If the scales differ.
+    fn add_assign(&self, acc: &mut Self::Value, x: &Self::Value) -> Result<(), FheError>;
+
+    /// acc −= x, over the primes of the shorter.
+    ///
+    /// # Errors
+    /// If the scales differ.
+    fn sub_assign(&self, acc: &mut Self::Value, x: &Self::Value) -> Result<(), FheError>;
+
+    /// x + v, one number a slot, encoded at the scale of x.
+    ///
+    /// # Errors
+    /// Unless there is a number for every slot.
+    fn add_vector(&self, x: Self::Value, v: &[f64]) -> Result<Self::Value, FheError>;
+
+    /// x ⊗ v at the scale `target`, one level below x.
+    ///
+    /// # Errors
+    /// Unless there is a number for every slot, and a level.
+    fn mul_vector(
+        &self,
+        x: &Self::Value,
+        v: &[f64],
+        target: Scale,
+    ) -> Result<Self::Value, FheError>;
+
+    /// Prepares rotations of `x`.
+    ///
+    /// # Errors
+    /// None but the engine's.
+    fn hoist<'a>(&'a self, x: &'a Self::Value) -> Result<Self::Hoisted<'a>, FheError>;
+
+    /// Slot i of the result is slot i + `by`, indices modulo the number of slots.
+    ///
+    /// # Errors
+    /// If there is no key for it.
+    fn rotate_hoisted(&self, x: &Self::Hoisted<'_>, by: usize) -> Result<Self::Value, FheError>;
+
+    /// One rotation.
+    ///
+    /// # Errors
+    /// As [`Slots::rotate_hoisted`].
+    fn rotate(&self, x: &Self::Value, by: usize) -> Result<Self::Value, FheError> {
+        self.rotate_hoisted(&self.hoist(x)?, by)
+    }
+
+    /// grid[i][j] = Σ_k left[k][i] ⊗ right[k][j]: each sum is relinearised once and rescaled once. Operands are cut to the fewest primes
+    /// among them; all of `left` have one scale, and all of `right` another.
+    ///
+    /// # Errors
+    /// If lengths or scales differ within a side, or there is no level.
+    fn dot_grid(
+        &self,
+        left: &[Vec<Self::Value>],
+        right: &[Vec<Self::Value>],
+    ) -> Result<Vec<Vec<Self::Value>>, FheError>;
+
+    /// `partial` plus the products of a block of columns, to be at the scale `target` once finished. The first block brings the biases, if
+    /// there are any.
+    ///
+    /// # Errors
+    /// If blocks differ in rows, primes or scales.
+    fn linear_add(
+        &self,
+        map: &LinearMap,
+        x: &[Self::Value],
+        target: Scale,
+        partial: Option<Self::Partial>,
+    ) -> Result<Self::Partial, FheError>;
+
+    /// The results, one level below the operands.
+    ///
+    /// # Errors
+    /// If there is no level.
+    fn linear_finish(&self, partial: Self::Partial) -> Result<Vec<Self::Value>, FheError>;
+
+    /// The map of all operands, which share scale and primes: the results at `target`, one level below.
+    ///
+    /// # Errors
+    /// As [`Slots::linear_add`].
+    fn linear(
+        &self,
+        map: &LinearMap,
+        x: &[Self::Value],
+        target: Scale,
+    ) -> Result<Vec<Self::Value>, FheError> {
+        self.linear_finish(self.linear_add(map, x, target, None)?)
+    }
+
+    /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`]; two share a
+    /// bootstrap. Every slot is within 1: others come out wrong.
+    ///
+    /// # Errors
+    /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for one beyond 1, with `site` in it.
+    fn refresh(
+        &self,
+        site: &str,
+        x: Vec<Self::Value>,
+        limbs: usize,
+    ) -> Result<Vec<Self::Value>, FheError>;
+}
