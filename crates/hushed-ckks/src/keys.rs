@@ -3,10 +3,8 @@
 //! The keys themselves are those of [`hushed_rlwe::hybrid`]. What is decided here is how many special primes a key for
 //! ciphertexts of a given length uses: as many as make its key switches cheapest, so that short ciphertexts have few.
 
-pub use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
+pub use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
 pub use hushed_rlwe::{KeySet, PublicKey, SecretKey};
-
-use hushed_rlwe::hybrid::Gadget;
 
 use crate::error::CkksError;
 use crate::params::{CkksParams, SwitchKeySize};

@@ -198,6 +198,11 @@ pub const SUITES: &[Suite] = &[
         about: "CKKS: whole bootstraps, all slots random",
         kind: Kind::Local(ckks::bootstrap),
     },
+    Suite {
+        name: "roofline",
+        about: "CKKS: modular products a byte and a second of each primitive, beside the machine's peaks",
+        kind: Kind::Local(ckks::roofline),
+    },
 ];
 
 /// How the sizes of a suite are run.

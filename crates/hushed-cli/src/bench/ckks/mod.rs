@@ -6,6 +6,7 @@ mod bootstrap;
 mod gemm;
 mod lintrans;
 mod ops;
+mod roofline;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,6 +24,7 @@ pub use bootstrap::bootstrap;
 pub use gemm::gemm;
 pub use lintrans::transforms;
 pub use ops::operations;
+pub use roofline::roofline;
 
 /// Keys, encoder and evaluator of one set.
 struct Bench {

@@ -1,0 +1,230 @@
+//! A roofline of the engine's primitives (Williams et al. 2009; for CKKS the Orion kernels paper, §V): modular products a byte.
+//!
+//! An operation is one modular product with its sum. Transforms are counted by the evaluator, N/2·log2 N each; inner products and base
+//! conversions follow from the key's gadget. Bytes are those that a call cannot avoid: operands read once, results written once,
+//! and of a key the half that is stored (the other is expanded from a seed). What a call writes to memory and reads again on its way is not in
+//! them, so a point left of where it should lie says that the caches did not hold it. Peaks are measured in the same run.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use hushed_ckks::keys::Gadget;
+use hushed_ckks::{CkksError, CkksParams, Complex64, Counts};
+use hushed_math::cpu::Cpu;
+use hushed_math::primes::ntt_primes;
+use hushed_math::{Modulus, Pointwise};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Bench, describe, measure, with_threads};
+use crate::bench::{BenchError, How};
+
+/// Rescales left.
+const LEVELS: [usize; 5] = [2, 6, 13, 20, 28];
+/// Rotations of one ciphertext after one decomposition.
+const HOISTED: i64 = 8;
+const WORD: f64 = 8.0;
+
+/// What a call computes and moves at least.
+#[derive(Clone, Copy)]
+struct Work {
+    products: f64,
+    bytes: f64,
+}
+
+/// Peaks of the machine, then the primitives of the set for inference.
+pub fn roofline(how: How<'_>) -> Result<Vec<Value>, BenchError> {
+    with_threads(how.threads, || {
+        let params = CkksParams::n16_boot()?;
+        let mut rows = vec![peaks(how.threads)?];
+        for level in LEVELS {
+            if how.wants(&json!({ "level": level })) {
+                primitives(level, &params, how, &mut rows)?;
+            }
+        }
+        Ok(rows)
+    })
+}
+
+fn primitives(
+    level: usize,
+    params: &std::sync::Arc<CkksParams>,
+    how: How<'_>,
+    rows: &mut Vec<Value>,
+) -> Result<(), BenchError> {
+    let limbs = level + 1;
+    let steps: Vec<i64> = (1..=HOISTED).collect();
+    let plan = params.key_plan(limbs, true, &steps, false)?;
+    let gadget = Gadget::new(params.rlwe(), limbs, params.cheapest_special(limbs)?)
+        .map_err(CkksError::from)?;
+    let mut bench = Bench::new(params, &plan)?;
+    let values = bench.random();
+    let a = bench.encrypt(&values, limbs)?;
+    let b = bench.encrypt(&values, limbs)?;
+    let plain = bench
+        .encoder
+        .encode(&values, limbs, params.default_scale())?;
+    let evaluator = &bench.evaluator;
+    let product = evaluator.mul_plain(&a, &plain)?;
+    let n = params.n() as f64;
+    let poly = limbs as f64 * n;
+    let ct = 2.0 * poly * WORD;
+    let key = switching_key(limbs, &gadget, n);
+
+    let mut row = |name: &str,
+                   fixed: Work,
+                   decompositions: usize,
+                   switches: usize,
+                   call: &mut dyn FnMut() -> Result<(), CkksError>| {
+        let before = evaluator.counters().snapshot();
+        call()?;
+        let counts = evaluator.counters().snapshot().since(&before);
+        let (seconds, runs) = measure(how.runs, call)?;
+        let switching = key.work(decompositions, switches);
+        let products = fixed.products + switching.products + transforms(&counts, n);
+        let bytes = fixed.bytes + switching.bytes;
+        rows.push(json!({
+            "name": format!("roofline.{name}"),
+            "params": describe(params),
+            "level": level,
+            "threads": how.threads,
+            "seconds": seconds,
+            "runs": runs,
+            "products": products,
+            "bytes_moved": bytes,
+            "intensity": products / bytes,
+            "products_per_second": products / seconds,
+            "bytes_per_second": bytes / seconds,
+        }));
+        Ok::<(), CkksError>(())
+    };
+    let moved = |products: f64, bytes: f64| Work { products, bytes };
+    let mut sum = evaluator.add(&a, &b)?;
+    // A sum has no product; one sum counts as one operation here.
+    row("add", moved(2.0 * poly, 3.0 * ct), 0, 0, &mut || {
+        evaluator.add_assign(&mut sum, &b)
+    })?;
+    let by_plain = moved(2.0 * poly, 2.5 * ct);
+    row("mul_plain", by_plain, 0, 0, &mut || {
+        evaluator.mul_plain(&a, &plain).map(drop)
+    })?;
+    let factor = Complex64::new(0.3141, 0.0);
+    let scale = params.default_scale();
+    let mut terms = evaluator.mul_scalar(&a, factor, scale)?;
+    let by_scalar = moved(2.0 * poly, 3.0 * ct);
+    row("mul_scalar_add", by_scalar, 0, 0, &mut || {
+        evaluator.mul_scalar_add_assign(&mut terms, &a, factor, scale)
+    })?;
+    let rescale = moved(2.0 * poly, 2.0 * ct);
+    row("rescale", rescale, 0, 0, &mut || {
+        evaluator.rescale(&product).map(drop)
+    })?;
+    let tensor = moved(4.0 * poly, 3.0 * ct);
+    row("mul_rescale", tensor, 1, 1, &mut || {
+        evaluator.mul_rescale(&a, &b).map(drop)
+    })?;
+    row("rotate", moved(0.0, 2.0 * ct), 1, 1, &mut || {
+        evaluator.rotate(&a, 1).map(drop)
+    })?;
+    let hoisted = moved(0.0, (1.0 + steps.len() as f64) * ct);
+    row("rotate_hoisted_8", hoisted, 1, steps.len(), &mut || {
+        let hoisted = evaluator.hoist(&a)?;
+        steps
+            .iter()
+            .try_for_each(|&by| evaluator.rotate_hoisted(&hoisted, by).map(drop))
+    })?;
+    Ok(())
+}
+
+/// Products and bytes of key switches at one length, transforms not counted.
+struct Switching {
+    decompose: f64,
+    apply: f64,
+    key_bytes: f64,
+}
+
+impl Switching {
+    fn work(&self, decompositions: usize, switches: usize) -> Work {
+        let (decompositions, switches) = (decompositions as f64, switches as f64);
+        Work {
+            products: decompositions * self.decompose + switches * self.apply,
+            bytes: switches * self.key_bytes,
+        }
+    }
+}
+
+fn switching_key(limbs: usize, gadget: &Gadget, n: f64) -> Switching {
+    let extended = limbs + gadget.special();
+    let digits: Vec<usize> = gadget.digits_for(limbs).map(|d| d.len()).collect();
+    // Each digit to all other primes; one product a prime before that.
+    let convert = |from: usize| (from * (extended - from) + from) as f64 * n;
+    let inner = (2 * digits.len() * extended) as f64 * n;
+    let down = (2 * (gadget.special() * limbs + gadget.special() + limbs)) as f64 * n;
+    Switching {
+        decompose: digits.iter().map(|&d| convert(d)).sum(),
+        apply: inner + down,
+        key_bytes: (digits.len() * extended) as f64 * n * WORD,
+    }
+}
+
+fn transforms(counts: &Counts, n: f64) -> f64 {
+    counts.ntt as f64 * n / 2.0 * n.log2()
+}
+
+/// Bytes a second from memory, and modular products a second out of the first cache, with all threads.
+fn peaks(threads: usize) -> Result<Value, BenchError> {
+    let no_prime = |_| BenchError::NoTransform;
+    let prime = ntt_primes(50, 1 << 16, 1).first().copied();
+    let modulus = Modulus::new(prime.ok_or(BenchError::NoTransform)?).map_err(no_prime)?;
+    let pointwise = Pointwise::with_cpu(modulus, Cpu::get());
+    let words = 1usize << 26;
+    let read = best(3, || {
+        let data = vec![1u64; words];
+        let start = Instant::now();
+        let sum: u64 = data
+            .par_chunks(1 << 16)
+            .map(|part| part.iter().fold(0u64, |sum, &v| sum.wrapping_add(v)))
+            .sum();
+        black_box(sum);
+        start.elapsed().as_secs_f64()
+    });
+    // Two operands and a sum of 8 KiB each.
+    let (length, rounds) = (1usize << 10, 20_000);
+    let multiply = best(3, || {
+        let start = Instant::now();
+        (0..threads).into_par_iter().for_each(|_| {
+            let (a, b) = (vec![3u64; length], vec![5u64; length]);
+            let mut acc = vec![0u64; length];
+            for _ in 0..rounds {
+                pointwise.mul_add_assign(black_box(&mut acc), black_box(&a), black_box(&b));
+            }
+        });
+        start.elapsed().as_secs_f64()
+    });
+    // Eight products a sum that is reduced once, as inner products with keys and base conversions have it.
+    let lazy = best(3, || {
+        let start = Instant::now();
+        (0..threads).into_par_iter().for_each(|_| {
+            let (a, b) = (vec![3u64; length], vec![5u64; length]);
+            let (a, b) = ([a.as_slice(); 8], [b.as_slice(); 8]);
+            let mut acc = vec![0u64; length];
+            for _ in 0..rounds / 8 {
+                pointwise.dot_assign(black_box(&mut acc), black_box(&a), black_box(&b));
+            }
+        });
+        start.elapsed().as_secs_f64()
+    });
+    let products = (threads * length * rounds) as f64;
+    Ok(json!({
+        "name": "roofline.peak",
+        "params": { "words": words, "vector": length },
+        "threads": threads,
+        "read_bytes_per_second": words as f64 * WORD / read,
+        "products_per_second": products / multiply,
+        "lazy_products_per_second": products / lazy,
+    }))
+}
+
+fn best(runs: usize, mut call: impl FnMut() -> f64) -> f64 {
+    (0..runs).map(|_| call()).fold(f64::INFINITY, f64::min)
+}
