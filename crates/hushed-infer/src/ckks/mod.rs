@@ -25,6 +25,7 @@
 
 mod choices;
 mod error;
+mod placement;
 mod slots;
 
 pub use choices::{
@@ -32,4 +33,5 @@ pub use choices::{
     NormChoice, VERSION,
 };
 pub use error::FheError;
+pub use placement::Placement;
 pub use slots::{LinearMap, Slots};

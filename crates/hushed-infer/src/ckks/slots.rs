@@ -63,6 +63,12 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// Results of a linear map that have not got all their terms yet.
     type Partial: Send;
 
+    /// Says which step of the model the calls after this one belong to (`layer.0.attention.scores`): for plans, counters and progress.
+    /// Nothing is computed.
+    fn at(&self, site: &str) {
+        let _ = site;
+    }
+
     /// Slots of a vector.
     fn slots(&self) -> usize;
 
