@@ -55,13 +55,15 @@ impl Bert {
 
         let at = Site::layer(i).then("attention");
         let y = backend.attention(at.clone(), &x, &layer.attention)?; // m × d
-        let x = backend.add(at.then("add"), &x, &y)?;
-        let x = backend.norm(at.then("norm"), x, &layer.attention_norm)?; // m × d
+        let sum = backend.add(at.then("add"), &x, &y)?;
+        drop((x, y)); // Under encryption they are gigabytes.
+        let x = backend.norm(at.then("norm"), sum, &layer.attention_norm)?; // m × d
 
         let at = Site::layer(i).then("feed_forward");
         let y = backend.feed_forward(at.clone(), &x, &layer.feed_forward)?; // m × d
-        let x = backend.add(at.then("add"), &x, &y)?;
-        backend.norm(at.then("norm"), x, &layer.feed_forward_norm) // m × d
+        let sum = backend.add(at.then("add"), &x, &y)?;
+        drop((x, y));
+        backend.norm(at.then("norm"), sum, &layer.feed_forward_norm) // m × d
     }
 
     /// One vector a text: `1 × d`.

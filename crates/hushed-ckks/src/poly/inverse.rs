@@ -49,20 +49,36 @@ impl Inverse {
     /// [`PolyError::Range`] unless 0 < low < high, finite; [`PolyError::Parameter`] unless 2^-48 ≤ error < 1.
     pub fn new(low: f64, high: f64, error: f64) -> Result<Self, PolyError> {
         check(low, high, error)?;
+        let enough = |steps: usize, off_centre: f64| steps > 0 && off_centre <= error;
+        Ok(Self::until(low, high, enough))
+    }
+
+    /// `steps` steps, whatever error they leave: where all ranges of a model shall cost the same.
+    ///
+    /// # Errors
+    /// As [`Inverse::new`]; [`PolyError::Parameter`] unless 1 ≤ steps ≤ 64.
+    pub fn with_steps(low: f64, high: f64, steps: usize) -> Result<Self, PolyError> {
+        check(low, high, 0.5)?;
+        check_steps(steps, 1)?;
+        Ok(Self::until(low, high, |done, _| done == steps))
+    }
+
+    /// Steps until `enough` of (steps, greatest relative error).
+    fn until(low: f64, high: f64, enough: impl Fn(usize, f64) -> bool) -> Self {
         let mut relaxations = Vec::new();
         let mut e = low / high;
         let off_centre = |e: f64| (1.0 - e) / (1.0 + e);
-        while relaxations.is_empty() || off_centre(e) > error && relaxations.len() < MAX_STEPS {
+        while !enough(relaxations.len(), off_centre(e)) && relaxations.len() < MAX_STEPS {
             relaxations.push(2.0 / (1.0 + e));
             e = 4.0 * e / (1.0 + e).powi(2);
         }
-        Ok(Self {
+        Self {
             low,
             high,
             relaxations,
             centre: 2.0 / (1.0 + e),
             error: off_centre(e),
-        })
+        }
     }
 
     /// Number of steps.
@@ -220,6 +236,26 @@ impl InverseSqrt {
     /// As [`Inverse::new`]; [`PolyError::Parameter`] for the degree of the seed, [`PolyError::Fit`].
     pub fn new(low: f64, high: f64, seed: usize, error: f64) -> Result<Self, PolyError> {
         check(low, high, error)?;
+        Self::until(low, high, seed, |_, off_centre| off_centre <= error)
+    }
+
+    /// `steps` steps after the seed, whatever error they leave: where all ranges of a model shall cost the same.
+    ///
+    /// # Errors
+    /// As [`InverseSqrt::new`]; [`PolyError::Parameter`] unless steps ≤ 64.
+    pub fn with_steps(low: f64, high: f64, seed: usize, steps: usize) -> Result<Self, PolyError> {
+        check(low, high, 0.5)?;
+        check_steps(steps, 0)?;
+        Self::until(low, high, seed, |done, _| done == steps)
+    }
+
+    /// Steps until `enough` of (steps, greatest relative error).
+    fn until(
+        low: f64,
+        high: f64,
+        seed: usize,
+        enough: impl Fn(usize, f64) -> bool,
+    ) -> Result<Self, PolyError> {
         if !(1..=15).contains(&seed) {
             return Err(PolyError::Parameter {
                 name: "seed",
@@ -240,7 +276,7 @@ impl InverseSqrt {
         let (mut e, mut top) = ((1.0 - epsilon).powi(2), (1.0 + epsilon).powi(2));
         let (mut relaxations, mut slopes) = (Vec::new(), Vec::new());
         let off_centre = |e: f64, top: f64| (top.sqrt() - e.sqrt()) / (top.sqrt() + e.sqrt());
-        while off_centre(e, top) > error && relaxations.len() < MAX_STEPS {
+        while !enough(relaxations.len(), off_centre(e, top)) && relaxations.len() < MAX_STEPS {
             let kappa = relaxation(e, top);
             let square = kappa * kappa;
             relaxations.push(kappa);
@@ -399,6 +435,18 @@ fn check(low: f64, high: f64, error: f64) -> Result<(), PolyError> {
         });
     }
     Ok(())
+}
+
+fn check_steps(steps: usize, least: usize) -> Result<(), PolyError> {
+    if (least..=MAX_STEPS).contains(&steps) {
+        return Ok(());
+    }
+    Err(PolyError::Parameter {
+        name: "steps",
+        value: steps as f64,
+        low: least as f64,
+        high: MAX_STEPS as f64,
+    })
 }
 
 #[cfg(test)]

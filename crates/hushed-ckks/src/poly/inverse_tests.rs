@@ -104,6 +104,22 @@ fn without_rescales(ar: &Clear) -> Tally {
 }
 
 #[test]
+fn steps_asked_for_are_those_that_an_error_asks_for() {
+    let by_error = Inverse::new(0.01, 2.0, 1e-4).unwrap();
+    let by_steps = Inverse::with_steps(0.01, 2.0, by_error.steps()).unwrap();
+    assert_eq!(by_steps, by_error);
+    let by_error = InverseSqrt::new(0.01, 1.0, 15, 1e-4).unwrap();
+    assert!(by_error.steps() > 0);
+    let by_steps = InverseSqrt::with_steps(0.01, 1.0, 15, by_error.steps()).unwrap();
+    assert_eq!(by_steps, by_error);
+    assert_eq!(InverseSqrt::with_steps(0.1, 1.0, 7, 0).unwrap().steps(), 0);
+    for refused in [0, 65] {
+        assert!(Inverse::with_steps(0.1, 1.0, refused).is_err());
+    }
+    assert!(InverseSqrt::with_steps(0.1, 1.0, 7, 65).is_err());
+}
+
+#[test]
 fn refusals() {
     assert!(matches!(
         Inverse::new(0.0, 1.0, 1e-3),

@@ -14,6 +14,8 @@ use crate::rows::Rows;
 use crate::site::Site;
 use crate::tokens::TokenIds;
 
+pub use functions::activation;
+
 /// Runs a model in the clear.
 pub struct Plain;
 
