@@ -26,6 +26,7 @@
 mod choices;
 mod error;
 mod placement;
+pub mod public_plan;
 mod slots;
 
 pub use choices::{
@@ -34,4 +35,5 @@ pub use choices::{
 };
 pub use error::FheError;
 pub use placement::Placement;
+pub use public_plan::{FhePlan, PlanFileError};
 pub use slots::{LinearMap, Slots};
