@@ -23,12 +23,14 @@
 //! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are gone: a softmax does
 //! not see the first, and the second goes through it into the output's bias. Gains and offsets of a norm are in the next linear layers.
 
+mod acts;
 mod choices;
 mod error;
 mod placement;
 pub mod public_plan;
 mod slots;
 
+pub use acts::{Acts, bound_of, centred};
 pub use choices::{
     ActivationChoice, AttentionChoice, Choices, ChoicesError, HeadChoice, Interval, LayerChoice,
     NormChoice, VERSION,

@@ -1,0 +1,207 @@
+//! What goes from one step of a model to the next: a vector of slots for every column of a batch, and what its numbers mean.
+
+use hushed_model::{Linear, ModelError, Norm, Site};
+
+use super::choices::NormChoice;
+use super::error::FheError;
+use super::slots::LinearMap;
+
+/// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the numbers of vector
+/// j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
+///
+/// Gains and offsets are those of the norm before (MOAI folds them as well); they follow from weights, so there is no `Debug`.
+#[derive(Clone)]
+pub struct Acts<V> {
+    /// Column by column, all with one scale and number of primes.
+    pub columns: Vec<V>,
+    /// What a column is multiplied by.
+    pub gain: Vec<f64>,
+    /// What is added then, in rows that are no padding.
+    pub offset: Vec<f64>,
+}
+
+impl<V> Acts<V> {
+    /// What a client sends: embedded and normalised columns, divided by the public `bound`.
+    pub fn from_client(columns: Vec<V>, bound: f64) -> Acts<V> {
+        let width = columns.len();
+        Acts {
+            columns,
+            gain: vec![bound; width],
+            offset: vec![0.0; width],
+        }
+    }
+
+    /// What [`super::norm()`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset to be read with them.
+    ///
+    /// # Errors
+    /// [`ModelError::ShapesOnly`] where the norm has no numbers, [`ModelError::Mismatch`] for another number of columns.
+    pub fn from_norm(
+        at: &Site,
+        columns: Vec<V>,
+        norm: &Norm,
+        choice: &NormChoice,
+    ) -> Result<Acts<V>, FheError> {
+        let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
+        same(at, "columns", columns.len(), norm.width)?;
+        Ok(Acts {
+            columns,
+            gain: gain.iter().map(|&g| f64::from(g) * choice.bound).collect(),
+            offset: offset.iter().map(|&b| f64::from(b)).collect(),
+        })
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The layer `w` as a map of the vectors: its weights times the gains, and its bias with what the offsets become. Row after row,
+    /// `outputs × inputs`.
+    ///
+    /// # Errors
+    /// As [`Acts::from_norm`].
+    pub fn folded(&self, at: &Site, w: &Linear) -> Result<LinearMap, FheError> {
+        same(at, "columns", self.width(), w.inputs)?;
+        let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
+        let mut map = LinearMap {
+            rows: w.outputs,
+            columns: w.inputs,
+            weights: Vec::with_capacity(w.outputs * w.inputs),
+            bound: 0.0,
+            bias: None,
+        };
+        let mut biases = Vec::with_capacity(w.outputs);
+        for (o, &b) in bias.iter().enumerate() {
+            let row = weights.row(o);
+            let products = row.iter().zip(&self.gain).map(|(&w, g)| f64::from(w) * g);
+            map.weights.extend(products);
+            let offsets = row.iter().zip(&self.offset);
+            let offset: f64 = offsets.map(|(&w, o)| f64::from(w) * o).sum();
+            biases.push(f64::from(b) + offset);
+        }
+        map.bound = bound_of(&map.weights);
+        map.bias = Some(biases);
+        Ok(map)
+    }
+}
+
+/// A layer whose results a norm reads next: κ·(y − mean of y) instead of y, which is I − 11ᵀ/d times the layer, and κ.
+///
+/// # Errors
+/// [`ModelError::ShapesOnly`] where the layer has no numbers.
+pub fn centred(at: &Site, w: &Linear, kappa: f64) -> Result<LinearMap, FheError> {
+    let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
+    let d = w.outputs.max(1) as f64;
+    let mut means = vec![0.0; w.inputs];
+    for row in weights.data().chunks_exact(w.inputs.max(1)) {
+        for (mean, &w) in means.iter_mut().zip(row) {
+            *mean += f64::from(w) / d;
+        }
+    }
+    let rows = weights.data().chunks_exact(w.inputs.max(1));
+    let centred = rows.flat_map(|row| row.iter().zip(&means));
+    let numbers: Vec<f64> = centred.map(|(&w, m)| kappa * (f64::from(w) - m)).collect();
+    let mean = bias.iter().map(|&b| f64::from(b)).sum::<f64>() / d;
+    Ok(LinearMap {
+        rows: w.outputs,
+        columns: w.inputs,
+        bound: bound_of(&numbers),
+        weights: numbers,
+        bias: Some(
+            bias.iter()
+                .map(|&b| kappa * (f64::from(b) - mean))
+                .collect(),
+        ),
+    })
+}
+
+/// A power of two that no weight exceeds: what is declared of them. Nothing more of them shows in how a product is computed.
+pub fn bound_of(weights: &[f64]) -> f64 {
+    let largest = weights.iter().fold(0.0_f64, |m, w| m.max(w.abs()));
+    largest.max(f64::MIN_POSITIVE).log2().ceil().exp2()
+}
+
+/// The numbers of a layer, at a step that cannot do without.
+///
+/// # Errors
+/// [`ModelError::ShapesOnly`].
+pub fn here<'a, T>(at: &Site, numbers: &'a Option<T>) -> Result<&'a T, ModelError> {
+    numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
+        site: at.path().to_owned(),
+    })
+}
+
+/// # Errors
+/// [`ModelError::Mismatch`] unless the two are equal.
+pub fn same(
+    at: &Site,
+    what: &'static str,
+    found: usize,
+    expected: usize,
+) -> Result<(), ModelError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(ModelError::Mismatch {
+        site: at.path().to_owned(),
+        what,
+        found,
+        expected,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hushed_model::Matrix;
+
+    use super::*;
+
+    fn layer() -> Linear {
+        let weights = Matrix::new(3, 2, vec![1.0, 2.0, -3.0, 0.5, 4.0, -1.0]);
+        Linear {
+            inputs: 2,
+            outputs: 3,
+            weights: weights.map(Arc::new),
+            bias: Some(Arc::from([0.5, 0.25, -1.0])),
+        }
+    }
+
+    fn apply(map: &LinearMap, x: &[f64]) -> Vec<f64> {
+        let bias = map.bias.as_deref().unwrap();
+        let rows = map.weights.chunks_exact(map.columns);
+        rows.zip(bias)
+            .map(|(row, b)| b + row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>())
+            .collect()
+    }
+
+    #[test]
+    fn gains_offsets_and_centring_are_in_the_maps() {
+        let (at, w) = (Site::root("x"), layer());
+        let acts = Acts {
+            columns: vec![(), ()],
+            gain: vec![2.0, -0.5],
+            offset: vec![0.125, 3.0],
+        };
+        let vectors = [0.75, -0.5];
+        let x: Vec<f64> = (0..2)
+            .map(|j| acts.gain[j] * vectors[j] + acts.offset[j])
+            .collect();
+        let plain = [
+            x[0] + 2.0 * x[1] + 0.5,
+            -3.0 * x[0] + 0.5 * x[1] + 0.25,
+            4.0 * x[0] - x[1] - 1.0,
+        ];
+        let map = acts.folded(&at, &w).unwrap();
+        let mean = plain.iter().sum::<f64>() / 3.0;
+        let centred = centred(&at, &w, 0.01).unwrap();
+        let found = apply(&map, &vectors).into_iter().zip(apply(&centred, &x));
+        for ((folded, centred), y) in found.zip(plain) {
+            assert!((folded - y).abs() < 1e-12 && (centred - 0.01 * (y - mean)).abs() < 1e-12);
+        }
+        assert!(map.weights.iter().all(|w| w.abs() <= map.bound) && map.bound == 8.0);
+        let narrow = Acts::from_client(vec![()], 1.0);
+        assert!(narrow.folded(&at, &w).is_err());
+    }
+}
