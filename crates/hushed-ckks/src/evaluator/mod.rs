@@ -7,6 +7,7 @@
 //! * Each operation exists in an allocating form and, where it makes sense, in place (`_assign`).
 //! * Constants and plaintexts may be secret weights: no operation skips a zero or looks at a value.
 
+mod grid;
 mod limbs;
 mod linear;
 mod product;
@@ -32,7 +33,7 @@ use crate::scale::Scale;
 pub struct Evaluator {
     params: Arc<CkksParams>,
     keys: Option<Arc<EvalKeys>>,
-    counters: Counters,
+    counters: Arc<Counters>,
 }
 
 impl Evaluator {
@@ -57,8 +58,20 @@ impl Evaluator {
         Self {
             params: params.clone(),
             keys: None,
-            counters: Counters::default(),
+            counters: Arc::default(),
         }
+    }
+
+    /// An evaluator for the same circuit under other parameters, which counts with this one.
+    pub(crate) fn beside(
+        &self,
+        params: &Arc<CkksParams>,
+        keys: EvalKeys,
+    ) -> Result<Self, CkksError> {
+        Ok(Self {
+            counters: Arc::clone(&self.counters),
+            ..Self::new(params, Arc::new(keys))?
+        })
     }
 
     /// The parameter set.

@@ -22,11 +22,11 @@ use crate::scale::Scale;
 /// A sum of products that is not relinearised: d_0 + d_1·s + d_2·s² = scale·message + error.
 #[derive(Clone)]
 pub struct Tensor {
-    d: [RnsPoly<Eval>; 3],
-    scale: Scale,
-    noise: Noise,
+    pub(super) d: [RnsPoly<Eval>; 3],
+    pub(super) scale: Scale,
+    pub(super) noise: Noise,
     /// Whether d_2 is more than zero.
-    quadratic: bool,
+    pub(super) quadratic: bool,
 }
 
 impl Tensor {
