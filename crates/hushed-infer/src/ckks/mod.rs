@@ -25,6 +25,7 @@
 
 mod acts;
 mod choices;
+mod encrypted;
 mod error;
 mod placement;
 pub mod public_plan;
@@ -35,6 +36,7 @@ pub use choices::{
     ActivationChoice, AttentionChoice, Choices, ChoicesError, HeadChoice, Interval, LayerChoice,
     NormChoice, VERSION,
 };
+pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;
 pub use placement::Placement;
 pub use public_plan::{FhePlan, PlanFileError};
