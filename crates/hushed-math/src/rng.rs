@@ -59,6 +59,12 @@ impl SecretRng {
         SecretRng::from_key(&key, domain)
     }
 
+    /// A generator whose output follows from a secret and a domain: a pseudorandom function, for who must draw the same bytes again. Two
+    /// uses must never share a secret.
+    pub fn from_secret(secret: &Zeroizing<[u8; 32]>, domain: &'static str) -> SecretRng {
+        SecretRng::from_key(secret, domain)
+    }
+
     fn from_key(key: &[u8; KEY], domain: &'static str) -> SecretRng {
         // FNV-1a: domains are constants of this code, so no resistance to chosen names is needed.
         let name = domain.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, byte| {
@@ -258,6 +264,11 @@ mod tests {
         let mut words = [0; 100];
         SecretRng::insecure_from_seed(1).fill_words(&mut words);
         assert_eq!(words[99].to_le_bytes(), whole[792..800]);
+        let again = |byte, domain| {
+            SecretRng::from_secret(&Zeroizing::new([byte; 32]), domain).next_u64()
+        };
+        assert_eq!(again(1, "x"), again(1, "x"));
+        assert!(again(1, "x") != again(2, "x") && again(1, "x") != again(1, "y"));
         let (mut a, mut b) = (rng.fork("a"), rng.fork("a"));
         assert_ne!(a.next_u64(), b.next_u64());
         assert_ne!(

@@ -49,6 +49,10 @@ pub enum Kind {
     CkksCiphertexts = 4,
     /// A list of seeded CKKS ciphertexts.
     CkksSeeded = 5,
+    /// A secret key, which stays with its owner.
+    SecretKey = 6,
+    /// A public key alone.
+    PublicKey = 7,
 }
 
 /// Appends the header of a payload of `length` bytes.

@@ -9,6 +9,8 @@
 //! Uniform parts are seeds on the wire and expanded in memory. s encrypts functions of itself in the Galois keys, the
 //! usual circular-security assumption.
 
+mod stored;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +26,7 @@ use crate::error::{CodecError, RlweError};
 use crate::evaluator::Workspace;
 use crate::params::RlweParams;
 
-/// The secret key. Neither `Debug`, `Clone` nor serialisable; erased on drop.
+/// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are for its owner's file alone.
 pub struct SecretKey {
     params: Arc<RlweParams>,
     s: SecretPoly<Eval>,

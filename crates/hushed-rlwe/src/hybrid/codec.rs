@@ -121,23 +121,18 @@ impl EvalKeys {
     /// # Errors
     /// None for keys that were made or read: their plan is good.
     pub fn chunks(&self) -> Result<impl Iterator<Item = Vec<u8>> + '_, RlweError> {
-        let plan = self.plan();
-        let gadgets = plan.gadgets(self.params())?;
-        let mut chain = [0; DIGEST];
-        let mut all = Sha256::new();
+        let (writer, first) = EvalKeysWriter::new(self.params(), &self.plan())?;
+        let mut writer = Some(writer);
+        let mut first = Some(first);
         let mut keys = self.iter();
-        let mut first = Some(plan.first_chunk(self.params(), &gadgets));
-        let mut ended = false;
         Ok(std::iter::from_fn(move || {
-            let body = first.take().or_else(|| keys.next().map(body));
-            if let Some(mut chunk) = body {
-                chain = digest(&chain, &chunk);
-                all.update(chain);
-                chunk.extend_from_slice(&chain);
-                return Some(chunk);
+            if let Some(first) = first.take() {
+                return Some(first);
             }
-            let name: Hash = all.clone().finalize().into();
-            (!std::mem::replace(&mut ended, true)).then(|| name.to_vec())
+            match keys.next() {
+                Some(key) => writer.as_mut().map(|writer| writer.seal(body(key))),
+                None => writer.take().map(|writer| writer.name().to_vec()),
+            }
         }))
     }
 
@@ -168,6 +163,67 @@ impl EvalKeys {
             .into());
         }
         reader.finish()
+    }
+}
+
+/// Makes the chunks of an artefact out of keys that come one by one, so that no two of them need be in memory.
+pub struct EvalKeysWriter {
+    left: std::collections::VecDeque<KeySpec>,
+    chain: Hash,
+    all: Sha256,
+}
+
+impl EvalKeysWriter {
+    /// A writer of the keys of `plan`, and the first chunk.
+    ///
+    /// # Errors
+    /// As [`EvalKeyPlan::gadgets`]; [`CodecError::Keys`] for more than [`MAX_KEYS`].
+    pub fn new(params: &RlweParams, plan: &EvalKeyPlan) -> Result<(Self, Vec<u8>), RlweError> {
+        if plan.len() > MAX_KEYS {
+            return Err(CodecError::Keys.into());
+        }
+        let gadgets = plan.gadgets(params)?;
+        let mut writer = Self {
+            left: plan.iter().copied().collect(),
+            chain: [0; DIGEST],
+            all: Sha256::new(),
+        };
+        let first = writer.seal(plan.first_chunk(params, &gadgets));
+        Ok((writer, first))
+    }
+
+    /// The chunk of the next key.
+    ///
+    /// # Errors
+    /// [`CodecError::Keys`] if it is another one than the plan's next.
+    pub fn push(&mut self, key: &SwitchKey) -> Result<Vec<u8>, RlweError> {
+        if self.left.front() != Some(&key.spec()) {
+            return Err(CodecError::Keys.into());
+        }
+        self.left.pop_front();
+        Ok(self.seal(body(key)))
+    }
+
+    /// The last chunk, which names the key set.
+    ///
+    /// # Errors
+    /// [`CodecError::Keys`] if keys are missing.
+    pub fn finish(self) -> Result<[u8; 32], RlweError> {
+        match self.left.is_empty() {
+            true => Ok(self.name()),
+            false => Err(CodecError::Keys.into()),
+        }
+    }
+
+    fn seal(&mut self, mut chunk: Vec<u8>) -> Vec<u8> {
+        self.chain = digest(&self.chain, &chunk);
+        self.all.update(self.chain);
+        chunk.extend_from_slice(&self.chain);
+        chunk
+    }
+
+    fn name(self) -> Hash {
+        self.all.finalize().into()
     }
 }
 

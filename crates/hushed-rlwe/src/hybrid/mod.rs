@@ -22,6 +22,7 @@
 mod codec;
 mod decompose;
 mod gadget;
+mod generate;
 mod key;
 mod pass;
 mod plan;
@@ -30,12 +31,13 @@ mod set;
 mod switch;
 mod tables;
 
-pub use codec::{EvalKeysReader, MAX_KEYS};
+pub use codec::{EvalKeysReader, EvalKeysWriter, MAX_KEYS};
 pub use decompose::{Decomposed, decompose, decompose_raised};
 pub use gadget::Gadget;
+pub use generate::{KeyGenerator, SPARSE_WEIGHT};
 pub use key::{KeyStrips, SwitchKey};
 pub use plan::{EvalKeyPlan, KeySpec, KeyUse};
-pub use set::{EvalKeys, SPARSE_WEIGHT};
+pub use set::EvalKeys;
 pub use switch::{
     Extended, automorphism, automorphisms, inner_product, inner_product_many, mod_down,
     mod_down_rescale, switch, switch_add, switch_add_rescale,

@@ -4,18 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hushed_math::rng::SecretRng;
-use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 
-use super::gadget::Gadget;
+use super::generate::KeyGenerator;
 use super::key::SwitchKey;
 use super::plan::{EvalKeyPlan, KeySpec, KeyUse};
-use crate::encrypt::small;
 use crate::error::RlweError;
 use crate::keys::SecretKey;
 use crate::params::RlweParams;
-
-/// Nonzero coefficients of the ephemeral sparse secret.
-pub const SPARSE_WEIGHT: usize = 32;
 
 /// Evaluation keys by use. Several keys may serve one use: shorter ones make short ciphertexts cheap.
 pub struct EvalKeys {
@@ -24,7 +19,8 @@ pub struct EvalKeys {
 }
 
 impl EvalKeys {
-    /// Makes the keys of a plan. The sparse secret, if the plan has one, exists in this call only.
+    /// Makes the keys of a plan, all in memory; [`KeyGenerator`] makes them one by one. The sparse secret, if the plan has one, exists in
+    /// this call only.
     ///
     /// # Errors
     /// As [`EvalKeyPlan::gadgets`].
@@ -33,43 +29,11 @@ impl EvalKeys {
         plan: &EvalKeyPlan,
         rng: &mut SecretRng,
     ) -> Result<Self, RlweError> {
-        let params = sk.params();
-        let gadgets = plan.gadgets(params)?;
-        let needs_sparse = plan.iter().any(|spec| spec.key == KeyUse::ToSparse);
-        let sparse = needs_sparse.then(|| sparse_secret(params, rng));
-        let mut make = |spec: &KeySpec, gadget: Gadget| {
-            let s = sk.s();
-            let mut make = |from: &RnsPoly<Eval>, to: &RnsPoly<Eval>| {
-                SwitchKey::generate(params, spec.key, gadget.clone(), [from, to], rng)
-            };
-            match (spec.key, &sparse) {
-                (KeyUse::Relin, _) => {
-                    let mut square = SecretPoly::new(s.clone());
-                    square.expose_mut().mul_assign(s);
-                    Ok(make(square.expose(), s))
-                }
-                (KeyUse::Galois(g), _) => {
-                    let turned = SecretPoly::new(s.automorphism(inverse(g, params.n())));
-                    Ok(make(s, turned.expose()))
-                }
-                (KeyUse::ToSparse, Some(sparse)) => Ok(make(s, sparse.expose())),
-                (KeyUse::FromSparse, Some(sparse)) => Ok(make(sparse.expose(), s)),
-                (KeyUse::Raised(g), Some(sparse)) => {
-                    let turned = SecretPoly::new(s.automorphism(inverse(g, params.n())));
-                    Ok(make(sparse.expose(), turned.expose()))
-                }
-                (KeyUse::ToSparse | KeyUse::FromSparse | KeyUse::Raised(_), None) => {
-                    Err(RlweError::Encapsulation)
-                }
-            }
-        };
-        let keys = plan
-            .iter()
-            .zip(gadgets)
-            .map(|(spec, gadget)| Ok((*spec, make(spec, gadget)?)))
+        let keys = KeyGenerator::new(sk, plan, rng)?
+            .map(|key| key.map(|key| (key.spec(), key)))
             .collect::<Result<_, RlweError>>()?;
         Ok(Self {
-            params: params.clone(),
+            params: sk.params().clone(),
             keys,
         })
     }
@@ -150,18 +114,4 @@ impl EvalKeys {
             .values_mut()
             .for_each(|key| key.keep_uniform(keep));
     }
-}
-
-/// A ternary secret of [`SPARSE_WEIGHT`] nonzero coefficients over all primes.
-fn sparse_secret(params: &RlweParams, rng: &mut SecretRng) -> SecretPoly<Eval> {
-    // Insecure rings of tests may be smaller than the weight.
-    let weight = SPARSE_WEIGHT.min(params.n() / 8).max(1);
-    let coefficients = sample::sparse_ternary(rng, params.n(), weight);
-    let all: Vec<usize> = (0..params.basis().len()).collect();
-    SecretPoly::new(small(params.basis(), &all, &coefficients).into_eval())
-}
-
-/// 1/g modulo 2n, for odd g and n ≥ 4: the group of odd numbers has exponent n/2.
-fn inverse(g: usize, n: usize) -> usize {
-    (1..n / 2).fold(1, |power, _| power * g % (2 * n))
 }

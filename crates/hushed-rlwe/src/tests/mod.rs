@@ -8,6 +8,7 @@ mod hybrid;
 mod message;
 mod mutations;
 mod response;
+mod stored;
 
 use std::sync::Arc;
 
