@@ -27,6 +27,7 @@ mod acts;
 mod choices;
 mod encrypted;
 mod error;
+mod mask;
 mod placement;
 pub mod public_plan;
 mod slots;
@@ -38,6 +39,7 @@ pub use choices::{
 };
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;
+pub use mask::{OwnedMask, RowMasks, RowsKnown, token_rows};
 pub use placement::Placement;
 pub use public_plan::{FhePlan, PlanFileError};
 pub use slots::{LinearMap, Slots};
