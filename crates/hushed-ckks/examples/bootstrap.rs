@@ -1,9 +1,9 @@
 //! A ciphertext at the bottom of its chain becomes one with levels to compute with again.
 //!
-//! cargo run --release -p hushed-ckks --example bootstrap [PRESET] [BATCH]
+//! cargo run --release -p hushed-ckks --example bootstrap [PRESET] [BATCH] [LEVELS]
 //!
 //! Without a preset: a small ring, which is INSECURE and says so. With `n16-boot-14x40` or `n15-boot-3x40`: 128 bits. Prints what each
-//! step takes, and how precise the result is.
+//! step takes, and how precise the result is; with LEVELS also what a refresh to so many levels takes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let preset = arguments.next();
     let batch = arguments.next().map_or(Ok(1), |text| text.parse())?;
-    run(preset.as_deref(), batch)?;
+    let levels = arguments.next().map(|text| text.parse()).transpose()?;
+    run(preset.as_deref(), batch, levels)?;
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
         let peak = status.lines().find(|line| line.starts_with("VmHWM"));
         println!("{}", peak.unwrap_or_default());
@@ -26,8 +27,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Bootstraps `batch` ciphertexts; least and mean bits of precision over all slots of the first.
-pub fn run(preset: Option<&str>, batch: usize) -> Result<(f64, f64), Box<dyn Error>> {
+/// Bootstraps `batch` ciphertexts, to `levels` levels as well if told so; least and mean bits of precision over all slots of the first.
+pub fn run(
+    preset: Option<&str>,
+    batch: usize,
+    levels: Option<usize>,
+) -> Result<(f64, f64), Box<dyn Error>> {
     let params = match preset {
         Some(name) => CkksParams::preset(name)?,
         None => {
@@ -92,6 +97,16 @@ pub fn run(preset: Option<&str>, batch: usize) -> Result<(f64, f64), Box<dyn Err
         bootstrapper.reduce(&evaluator, part, &ct)?;
     }
     clock.say("5  EvalMod of both parts");
+    let mut outs = outs;
+    if let Some(levels) = levels {
+        for _ in 0..2 {
+            evaluator.counters().reset();
+            let cts = vec![&ct; batch];
+            outs = bootstrapper.bootstrap_many_to(&evaluator, &cts, limbs + levels)?;
+            clock.say("all steps, to fewer levels");
+        }
+        println!("{}", evaluator.counters().snapshot());
+    }
     let out = outs.first().ok_or("an empty batch")?;
     println!("{} primes before, {} after", ct.limbs(), out.limbs());
     let found = Decryptor::new(&encoder, &key)?.decrypt_raw(out)?;

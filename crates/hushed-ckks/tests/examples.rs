@@ -17,7 +17,7 @@ mod linear_transform;
 
 #[test]
 fn bootstrap() {
-    let (least, mean) = bootstrap::run(None, 2).unwrap();
+    let (least, mean) = bootstrap::run(None, 2, Some(2)).unwrap();
     assert!(least > 15.0 && mean > 17.0, "{least} {mean}");
 }
 

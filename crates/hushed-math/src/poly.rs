@@ -138,6 +138,32 @@ impl<D: Domain> RnsPoly<D> {
         }
     }
 
+    /// The same residues over another basis, in which the same moduli are numbered `ids`: no word is copied.
+    ///
+    /// # Errors
+    /// [`MathError::InvalidBasis`] if the degrees or any two moduli differ, [`MathError::WrongLength`] for another number of them.
+    ///
+    /// # Panics
+    /// As [`RnsPoly::zero`].
+    pub fn renumbered(self, basis: &Arc<RnsBasis>, ids: &[usize]) -> Result<RnsPoly<D>, MathError> {
+        check_ids(basis, ids);
+        if ids.len() != self.ids.len() {
+            return Err(MathError::WrongLength {
+                expected: self.ids.len(),
+                found: ids.len(),
+            });
+        }
+        let differ = |(&id, &own): (&usize, &usize)| {
+            basis.modulus(id).value() != self.basis.modulus(own).value()
+        };
+        if basis.n() != self.n() || ids.iter().zip(&self.ids).any(differ) {
+            return Err(MathError::InvalidBasis {
+                max: RnsBasis::MAX_LIMBS,
+            });
+        }
+        Ok(RnsPoly::with_words(basis, ids, self.data))
+    }
+
     /// The basis.
     pub fn basis(&self) -> &Arc<RnsBasis> {
         &self.basis

@@ -11,10 +11,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// index here.
 pub struct RnsBasis {
     n: usize,
-    plans: Vec<NttPlan>,
-    /// Per Galois element, filled on first use.
-    automorphisms: RwLock<HashMap<usize, Arc<Automorphism>>>,
+    plans: Vec<Arc<NttPlan>>,
+    automorphisms: Arc<Automorphisms>,
 }
+
+/// Per Galois element, filled on first use.
+type Automorphisms = RwLock<HashMap<usize, Arc<Automorphism>>>;
 
 impl RnsBasis {
     /// Largest number of moduli.
@@ -37,12 +39,32 @@ impl RnsBasis {
         }
         let plans = moduli
             .iter()
-            .map(|&q| NttPlan::new(n, Modulus::new(q)?))
-            .collect::<Result<_, _>>()?;
+            .map(|&q| Ok(Arc::new(NttPlan::new(n, Modulus::new(q)?)?)))
+            .collect::<Result<_, MathError>>()?;
         Ok(Arc::new(RnsBasis {
             n,
             plans,
-            automorphisms: RwLock::default(),
+            automorphisms: Arc::default(),
+        }))
+    }
+
+    /// The basis of some of these moduli, in the order of `ids`, which shares everything that was prepared for them.
+    ///
+    /// # Errors
+    /// [`MathError::InvalidBasis`] for none, or an index that repeats or that there is not.
+    pub fn subset(&self, ids: &[usize]) -> Result<Arc<RnsBasis>, MathError> {
+        let invalid = MathError::InvalidBasis {
+            max: RnsBasis::MAX_LIMBS,
+        };
+        let repeats = ids.iter().enumerate().any(|(i, id)| ids[..i].contains(id));
+        if ids.is_empty() || repeats {
+            return Err(invalid);
+        }
+        let plans = ids.iter().map(|&id| self.plans.get(id).cloned());
+        Ok(Arc::new(RnsBasis {
+            n: self.n,
+            plans: plans.collect::<Option<_>>().ok_or(invalid)?,
+            automorphisms: Arc::clone(&self.automorphisms),
         }))
     }
 

@@ -206,6 +206,9 @@ pub enum RlweError {
         "the keys of the sparse secret come in pairs, the one to it for one prime and one special prime"
     )]
     Encapsulation,
+    /// Keys that are parts of others have no bytes of their own.
+    #[error("keys without some primes are parts of others: write those")]
+    PartsOfKeys,
     /// The sparse secret would be published under a modulus that is too large at this degree.
     #[error(
         "a key to the sparse secret at N = 2^{log_n} and log2(q_0·p_0) = {bits:.1}: the limit there is {limit:?}"

@@ -10,6 +10,7 @@
 //! published figures by one or two bits. A literal outside the table is refused; smaller sets exist
 //! only in tests and say so in their name.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_math::RnsBasis;
@@ -158,6 +159,41 @@ impl RlweParams {
             q: PRIMES_41.to_vec(),
             p: Vec::new(),
         })
+    }
+
+    /// The same ring without the ciphertext primes of `gap`, sharing what was prepared for the others: a smaller modulus, which is
+    /// as secure. Keys of the whole set serve it ([`hybrid::EvalKeys::without`]).
+    ///
+    /// # Errors
+    /// [`ParamsError::NoCiphertextPrimes`] if none are left.
+    pub fn without(&self, gap: &Range<usize>) -> Result<Arc<Self>, ParamsError> {
+        let kept = self.ids_without(gap);
+        let q: Vec<u64> = kept
+            .iter()
+            .filter_map(|&id| self.literal.q.get(id).copied())
+            .collect();
+        if q.is_empty() {
+            return Err(ParamsError::NoCiphertextPrimes);
+        }
+        let literal = RlweLiteral {
+            q,
+            ..self.literal.clone()
+        };
+        Ok(Arc::new(Self {
+            hash: hash_literal(&literal),
+            literal,
+            basis: self.basis.subset(&kept)?,
+            tables: hybrid::Tables::default(),
+            insecure: self.insecure,
+        }))
+    }
+
+    /// Basis indices of all primes but the ciphertext primes of `gap`.
+    pub(crate) fn ids_without(&self, gap: &Range<usize>) -> Vec<usize> {
+        let q_len = self.q_len();
+        (0..q_len + self.p_len())
+            .filter(|id| *id >= q_len || !gap.contains(id))
+            .collect()
     }
 
     /// log2 of the ring degree.

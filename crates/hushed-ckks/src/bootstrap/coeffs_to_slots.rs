@@ -8,6 +8,7 @@
 //! Out: for each ciphertext the real parts of its coefficients and the imaginary ones of t_k = m_k + i·m_(k+n), over q_0, each
 //! times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_rlwe::hybrid::EvalKeyPlan;
@@ -71,6 +72,17 @@ impl CoeffsToSlots {
             rest,
             limbs: limbs - 1,
         })
+    }
+
+    /// The same map for raised ciphertexts without the primes of `gap`; see [`LinearTransform::without`].
+    pub(super) fn without(&self, params: &Arc<CkksParams>, gap: &Range<usize>) -> Self {
+        let rest = self.rest.iter().map(|map| map.without(params, gap));
+        Self {
+            params: Arc::clone(params),
+            raised: self.raised.without(params, gap),
+            rest: rest.collect(),
+            limbs: self.limbs - gap.len(),
+        }
     }
 
     /// The factors, first applied first.

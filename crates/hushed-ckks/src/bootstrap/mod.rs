@@ -22,10 +22,12 @@
 
 mod coeffs_to_slots;
 mod encapsulate;
+mod shorter;
 mod slots_to_coeffs;
 mod two_pass;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
 use rayon::prelude::*;
@@ -42,6 +44,7 @@ use crate::noise::Noise;
 use crate::params::{CkksParams, EPHEMERAL_WEIGHT, log2_failure};
 use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
+use shorter::Shorter;
 
 /// What a part may be beyond the bound: one part in a hundred is what scales near the default may be off.
 const SLACK: f64 = 1.01;
@@ -74,6 +77,15 @@ pub struct Bootstrapper {
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
     plan: EvalKeyPlan,
+    /// By levels of the results, made on first use.
+    shorter: Mutex<BTreeMap<usize, Arc<Shorter>>>,
+}
+
+/// What refreshed ciphertexts shall be.
+#[derive(Clone, Copy)]
+struct Target {
+    scale: Scale,
+    limbs: usize,
 }
 
 impl Bootstrapper {
@@ -134,6 +146,7 @@ impl Bootstrapper {
             literal,
             eval_mod,
             rescaling,
+            shorter: Mutex::default(),
         })
     }
 
@@ -158,7 +171,7 @@ impl Bootstrapper {
         &self.eval_mod
     }
 
-    /// Primes of the results.
+    /// Most primes of the results.
     pub fn output_limbs(&self) -> usize {
         self.params.chain().eval_mod.start
     }
@@ -217,7 +230,23 @@ impl Bootstrapper {
         evaluator: &Evaluator,
         cts: &[&Ciphertext],
     ) -> Result<Vec<Ciphertext>, CkksError> {
-        let halves = self.refresh_at(evaluator, cts, self.output_scale)?;
+        self.bootstrap_many_to(evaluator, cts, self.output_limbs())
+    }
+
+    /// As [`Bootstrapper::bootstrap_many`], to results of `limbs` primes: fewer than [`Bootstrapper::output_limbs`] take less time, with
+    /// the same keys and precision.
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap`], and [`CkksError::LimbCount`] for more than those, or [`CkksError::LevelTooLow`] for fewer than
+    /// a bootstrap starts from.
+    pub fn bootstrap_many_to(
+        &self,
+        evaluator: &Evaluator,
+        cts: &[&Ciphertext],
+        limbs: usize,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let scale = self.output_scale;
+        let halves = self.refresh_at(evaluator, cts, Target { scale, limbs })?;
         let both = halves.into_iter().zip(cts);
         both.map(|(halves, ct)| self.joined(evaluator, halves, ct))
             .collect()
@@ -263,6 +292,19 @@ impl Bootstrapper {
         evaluator: &Evaluator,
         pairs: &[(&Ciphertext, &Ciphertext)],
     ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+        self.bootstrap_pairs_to(evaluator, pairs, self.output_limbs())
+    }
+
+    /// As [`Bootstrapper::bootstrap_pairs`], to results of `limbs` primes, as [`Bootstrapper::bootstrap_many_to`].
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap_pair`] and [`Bootstrapper::bootstrap_many_to`].
+    pub fn bootstrap_pairs_to(
+        &self,
+        evaluator: &Evaluator,
+        pairs: &[(&Ciphertext, &Ciphertext)],
+        limbs: usize,
+    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
         let packed = pairs
             .iter()
             .map(|(u, v)| {
@@ -278,22 +320,56 @@ impl Bootstrapper {
                 Ok(sum)
             })
             .collect::<Result<Vec<_>, CkksError>>()?;
-        self.refresh_at(
-            evaluator,
-            &packed.iter().collect::<Vec<_>>(),
-            self.output_scale,
-        )
+        let scale = self.output_scale;
+        let packed: Vec<_> = packed.iter().collect();
+        self.refresh_at(evaluator, &packed, Target { scale, limbs })
     }
 
-    /// Steps 1 to 5: real and imaginary part of each message, at the scale `target`.
+    /// Steps 3 to 5 for results of so many primes; none if that is the whole chain.
+    fn shorter(&self, limbs: usize) -> Result<Option<Arc<Shorter>>, CkksError> {
+        let operation = "bootstrap";
+        let (needed, available) = (self.params.bootstrap_limbs(), self.output_limbs());
+        if limbs > available {
+            return Err(CkksError::LimbCount {
+                operation,
+                limbs,
+                available,
+            });
+        }
+        if limbs == available {
+            return Ok(None);
+        }
+        let Some(levels) = limbs.checked_sub(needed) else {
+            return Err(CkksError::LevelTooLow {
+                operation,
+                limbs,
+                needed,
+            });
+        };
+        // A panic while the lock is held leaves the map as it was.
+        let mut known = self.shorter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shorter) = known.get(&levels) {
+            return Ok(Some(Arc::clone(shorter)));
+        }
+        let made = Arc::new(Shorter::new(&self.params, &self.coeffs_to_slots, levels)?);
+        known.insert(levels, Arc::clone(&made));
+        Ok(Some(made))
+    }
+
+    /// Steps 1 to 5: real and imaginary part of each message.
     fn refresh_at(
         &self,
         evaluator: &Evaluator,
         cts: &[&Ciphertext],
-        target: Scale,
+        target: Target,
     ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
         // What is missing or does not fit is found before any of the work.
         self.check_keys(evaluator.keys("bootstrap")?)?;
+        let shorter = self.shorter(target.limbs)?;
+        let short = match &shorter {
+            None => None,
+            Some(shorter) => Some((&**shorter, shorter.evaluator(evaluator)?)),
+        };
         let limbs = self.params.bootstrap_limbs();
         let mut low = Vec::with_capacity(cts.len());
         for ct in cts {
@@ -304,25 +380,49 @@ impl Bootstrapper {
         let mut low = low.into_iter();
         for tile in cts.chunks(TILE) {
             let low = low.by_ref().take(tile.len()).collect();
-            done.extend(self.refresh_tile(evaluator, tile, low, target)?);
+            let low = self.encapsulated(evaluator, low)?;
+            done.extend(match &short {
+                None => {
+                    let map = &self.coeffs_to_slots;
+                    self.refresh_tile(evaluator, map, tile, &low, target.scale)?
+                }
+                Some((shorter, evaluator)) => {
+                    let low = low.into_iter().map(|ct| shorter.enter(ct));
+                    let low = low.collect::<Result<Vec<_>, _>>()?;
+                    let map = &shorter.coeffs_to_slots;
+                    let parts = self.refresh_tile(evaluator, map, tile, &low, target.scale)?;
+                    let whole = |ct| shorter.leave(ct, &self.params);
+                    let parts = parts.into_iter().map(|[real, imaginary]| {
+                        Ok::<_, CkksError>([whole(real)?, whole(imaginary)?])
+                    });
+                    parts.collect::<Result<Vec<_>, _>>()?
+                }
+            });
         }
         Ok(done)
     }
 
-    /// [`Bootstrapper::refresh_at`] for `low`, the ciphertexts `cts` at the lowest primes, all at a time.
+    /// Steps 1 and 2, for ciphertexts at the lowest primes.
+    fn encapsulated(
+        &self,
+        evaluator: &Evaluator,
+        low: Vec<Ciphertext>,
+    ) -> Result<Vec<Encapsulated>, CkksError> {
+        let low = self.slots_to_coeffs.apply(evaluator, low)?;
+        let low = low.into_iter().map(|ct| encapsulate(evaluator, ct));
+        low.collect()
+    }
+
+    /// Steps 3 to 5 for `low`, which the ciphertexts `cts` became, all at a time.
     fn refresh_tile(
         &self,
         evaluator: &Evaluator,
+        coeffs_to_slots: &CoeffsToSlots,
         cts: &[&Ciphertext],
-        low: Vec<Ciphertext>,
+        low: &[Encapsulated],
         target: Scale,
     ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
-        let low = self.slots_to_coeffs.apply(evaluator, low)?;
-        let low = low
-            .into_iter()
-            .map(|ct| encapsulate(evaluator, ct))
-            .collect::<Result<Vec<_>, _>>()?;
-        let parts = self.coeffs_to_slots.apply(evaluator, &low)?;
+        let parts = coeffs_to_slots.apply(evaluator, low)?;
         let work: Vec<_> = parts.into_iter().zip(cts).collect();
         let done = work.into_par_iter().map(|(parts, ct)| {
             let [real, imaginary] = parts;

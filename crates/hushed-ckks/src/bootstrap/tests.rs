@@ -97,6 +97,57 @@ fn a_batch_is_its_members_and_threads_do_not_matter() {
     assert!(together[1].b() == alone[0].b() && together[1].a() == alone[0].a());
 }
 
+/// Same keys, same precision, less work; and what comes out is a ciphertext of the whole chain.
+#[test]
+fn fewer_levels_cost_less_and_are_as_precise() {
+    let (mut f, bootstrapper) = fixture(10);
+    let x = f.random();
+    let least = f.params.bootstrap_limbs();
+    let ct = f.encrypt(&x, least);
+    let mut before = u64::MAX;
+    for levels in [4, 2, 0] {
+        f.evaluator.counters().reset();
+        let limbs = least + levels;
+        let out = bootstrapper.bootstrap_many_to(&f.evaluator, &[&ct], limbs);
+        let out = out.unwrap().pop().unwrap();
+        assert_eq!(out.limbs(), limbs);
+        assert!(out.scale().matches(f.params.default_scale()));
+        let (worst, mean) = f.bits(&out, &x);
+        assert!(
+            worst > 15.0 && mean > 17.0,
+            "{levels} levels: least {worst}, mean {mean}"
+        );
+        let counts = f.evaluator.counters().snapshot();
+        assert_eq!((counts.ct_mul, counts.bootstrap), (24, 1));
+        assert!(counts.ntt < before, "{levels} levels: {counts}");
+        before = counts.ntt;
+        // It goes on from here as from any other.
+        let again = f.evaluator.drop_to(&out, least).unwrap();
+        let again = bootstrapper.bootstrap(&f.evaluator, &again).unwrap();
+        assert!(f.bits(&again, &x).0 > 14.0);
+    }
+    let real: Vec<_> = x.iter().map(|z| z.re.into()).collect();
+    let ct = f.encrypt(&real, least);
+    let pairs = bootstrapper.bootstrap_pairs_to(&f.evaluator, &[(&ct, &ct)], least + 1);
+    for half in &pairs.unwrap()[0] {
+        assert_eq!(half.limbs(), least + 1);
+        assert!(f.bits(half, &real).0 > 15.0);
+    }
+    let refused = |limbs| {
+        bootstrapper
+            .bootstrap_many_to(&f.evaluator, &[&ct], limbs)
+            .err()
+    };
+    assert!(matches!(
+        refused(least + 5),
+        Some(CkksError::LimbCount { .. })
+    ));
+    assert!(matches!(
+        refused(least - 1),
+        Some(CkksError::LevelTooLow { .. })
+    ));
+}
+
 #[test]
 fn two_real_columns_share_a_bootstrap() {
     let (mut f, bootstrapper) = fixture(4);

@@ -4,7 +4,7 @@
 //! still is within the range, and B(2^k·(−e))/2^k = −e + e'/2^k takes the error from e to e'/2^k. The input keeps its primes until the
 //! second pass has used them; results have as many primes as those of one pass.
 
-use crate::bootstrap::Bootstrapper;
+use crate::bootstrap::{Bootstrapper, Target};
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
@@ -48,7 +48,10 @@ impl Bootstrapper {
         let noise = difference.noise().within(MARGIN * limit);
         let difference = difference.with_noise(noise);
         // 2^k times the error at 2^−k of the scale is the error at the scale.
-        let target = Scale::new(first.scale().value() / factor)?;
+        let target = Target {
+            scale: Scale::new(first.scale().value() / factor)?,
+            limbs: self.output_limbs(),
+        };
         let mut correction = self.refresh_at(evaluator, &[&difference], target)?;
         let correction = correction.pop().ok_or(CkksError::BootstrapLevels {
             needed: 0,

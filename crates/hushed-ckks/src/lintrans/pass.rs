@@ -145,8 +145,9 @@ impl Pass<'_> {
         let run = turned.len() / (2 * keys.len() * inputs);
         let mut lifted = vec![0; 2 * inputs * run];
         self.lift(first, &mut lifted);
+        let place = self.map.places[self.limb];
         let terms = self.map.giants.iter().flat_map(|giant| &giant.terms);
-        terms.for_each(|(_, plain)| prefetch(plain.strip(self.limb, first, run)));
+        terms.for_each(|(_, plain)| prefetch(plain.strip(place, first, run)));
         let mut words = Vec::new();
         let rows = turned.chunks_exact_mut(2 * inputs * run);
         for ((key, baby), row) in keys.iter_mut().zip(self.babies).zip(rows) {
@@ -199,12 +200,13 @@ impl Pass<'_> {
         let (inputs, babies) = (self.inputs(), self.babies.len());
         let run = products.len() / (2 * babies * inputs);
         let strip = STRIP.min(run);
+        let place = self.map.places[self.limb];
         turned.resize(2 * babies * strip, 0);
         for start in (0..run).step_by(strip) {
             let here = first + start..first + start + strip;
             for c in 0..inputs {
                 for (_, plain) in self.map.giants.iter().flat_map(|giant| &giant.terms) {
-                    prefetch(plain.strip(self.limb, here.start, strip));
+                    prefetch(plain.strip(place, here.start, strip));
                 }
                 let rooms = turned.chunks_exact_mut(2 * strip);
                 let pairs = products.chunks_exact(2 * run).skip(c).step_by(inputs);
@@ -236,9 +238,10 @@ impl Pass<'_> {
         out: [&mut [u64]; 2],
     ) {
         let strip = out[0].len();
+        let place = self.map.places[self.limb];
         let plain = giant.terms.iter().map(|(_, plain)| plain);
         let diagonals: Vec<&[u64]> = plain
-            .map(|plain| plain.strip(self.limb, start, strip))
+            .map(|plain| plain.strip(place, start, strip))
             .collect();
         let part = |index: usize| -> Vec<&[u64]> {
             let places = giant.terms.iter();

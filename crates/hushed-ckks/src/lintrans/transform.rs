@@ -4,6 +4,7 @@
 //! what it was. [`super::apply`] has the products.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::{Automorphism, Eval, RnsPoly};
@@ -47,7 +48,7 @@ pub struct Options {
 pub(super) struct EncodedGiant {
     pub(super) rotation: usize,
     /// (index of the baby, diagonal rotated back by the giant's rotation).
-    pub(super) terms: Vec<(usize, CompactPlain)>,
+    pub(super) terms: Vec<(usize, Arc<CompactPlain>)>,
 }
 
 /// A matrix for ciphertexts of `limbs` primes.
@@ -58,6 +59,8 @@ pub struct LinearTransform {
     dim: usize,
     pub(super) babies: Vec<usize>,
     pub(super) giants: Vec<EncodedGiant>,
+    /// Of each prime of Q·P the limb of the diagonals.
+    pub(super) places: Vec<usize>,
     /// Largest sum of moduli, and of their squares, in a row.
     row_sums: [f64; 2],
     /// Working memory of products that are not running now, a block a thread: megabytes fresh from the system are slow.
@@ -166,7 +169,7 @@ impl LinearTransform {
                 let back = giant.rotation % period;
                 let mut rotated: Vec<_> = values.iter().copied().cycle().take(period).collect();
                 rotated.rotate_right(back);
-                terms.push((baby, encoder.encode(&rotated)?));
+                terms.push((baby, Arc::new(encoder.encode(&rotated)?)));
             }
             giants.push(EncodedGiant {
                 rotation: giant.rotation,
@@ -180,9 +183,34 @@ impl LinearTransform {
             dim: matrix.dim(),
             babies: split.babies.clone(),
             giants,
+            places: (0..ids.len()).collect(),
             row_sums: row_sums(matrix),
             idle: Mutex::default(),
         })
+    }
+
+    /// The same map for ciphertexts without the primes of `gap`, under the parameters without them: the encoded diagonals are
+    /// shared, and the keys that it needs are parts of those of the whole map.
+    pub(crate) fn without(&self, params: &Arc<CkksParams>, gap: &Range<usize>) -> Self {
+        let (gadget, _) = self.gadget.without(gap);
+        let limbs = self.limbs();
+        let places = self.places.iter().copied().enumerate();
+        let places = places.filter(|(id, _)| *id >= limbs || !gap.contains(id));
+        let giant = |giant: &EncodedGiant| EncodedGiant {
+            rotation: giant.rotation,
+            terms: giant.terms.clone(),
+        };
+        Self {
+            params: Arc::clone(params),
+            gadget,
+            plain_scale: self.plain_scale,
+            dim: self.dim,
+            babies: self.babies.clone(),
+            giants: self.giants.iter().map(giant).collect(),
+            places: places.map(|(_, place)| place).collect(),
+            row_sums: self.row_sums,
+            idle: Mutex::default(),
+        }
     }
 
     /// Scale of a product with a ciphertext of this scale.

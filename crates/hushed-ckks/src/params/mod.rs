@@ -173,6 +173,33 @@ impl CkksParams {
         Ok(())
     }
 
+    /// The same set with the first `levels` of its levels only: same ring and primes but those left out, a smaller modulus.
+    pub(crate) fn with_levels(&self, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
+        let gap = self.gap(levels);
+        let literal = CkksLiteral {
+            levels: PrimeGroup {
+                count: self.levels() - gap.len(),
+                ..self.literal.levels
+            },
+            ..self.literal.clone()
+        };
+        let moved = |group: &Range<usize>| group.start - gap.len()..group.end - gap.len();
+        let chain = Chain {
+            stc: self.chain.stc.clone(),
+            levels: self.chain.levels.start..gap.start,
+            eval_mod: moved(&self.chain.eval_mod),
+            cts: moved(&self.chain.cts),
+        };
+        let rlwe = self.rlwe.without(&gap)?;
+        Ok(Arc::new(Self::with_rlwe(literal, chain, rlwe)))
+    }
+
+    /// The ciphertext primes that [`CkksParams::with_levels`] leaves out.
+    pub(crate) fn gap(&self, levels: usize) -> Range<usize> {
+        let all = &self.chain.levels;
+        (all.start + levels).min(all.end)..all.end
+    }
+
     /// The name of the set.
     pub fn name(&self) -> &'static str {
         self.literal.name

@@ -119,8 +119,11 @@ impl EvalKeys {
     /// The chunks of the artefact, made one at a time: the first, one a key, the last.
     ///
     /// # Errors
-    /// None for keys that were made or read: their plan is good.
+    /// [`RlweError::PartsOfKeys`] for keys without some primes. None for keys that were made or read: their plan is good.
     pub fn chunks(&self) -> Result<impl Iterator<Item = Vec<u8>> + '_, RlweError> {
+        if self.iter().any(SwitchKey::is_part) {
+            return Err(RlweError::PartsOfKeys);
+        }
         let (writer, first) = EvalKeysWriter::new(self.params(), &self.plan())?;
         let mut writer = Some(writer);
         let mut first = Some(first);

@@ -85,6 +85,25 @@ impl Gadget {
         })
     }
 
+    /// The gadget without the primes of `gap`, and which of the digits here each of its digits was: those that lose all their primes
+    /// are gone.
+    pub fn without(&self, gap: &Range<usize>) -> (Self, Vec<usize>) {
+        // Primes below `id` that stay.
+        let place = |id: usize| match id {
+            id if id <= gap.start => id,
+            id => id.max(gap.end) - gap.len(),
+        };
+        let cut = |digit: &Range<usize>| place(digit.start)..place(digit.end);
+        let kept = self.digits.iter().map(cut).enumerate();
+        let (numbers, digits) = kept.filter(|(_, digit)| !digit.is_empty()).unzip();
+        let gadget = Self {
+            limbs: place(self.limbs),
+            digits,
+            ..self.clone()
+        };
+        (gadget, numbers)
+    }
+
     /// Whether it is for polynomials raised from q_0.
     pub fn is_raised(&self) -> bool {
         self.raised

@@ -1,5 +1,6 @@
 //! One switching key: the masked halves of its digits, and the seed of the uniform ones.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_math::cache::prefetch;
@@ -10,6 +11,7 @@ use rayon::prelude::*;
 use super::decompose::Decomposed;
 use super::gadget::Gadget;
 use super::plan::{KeySpec, KeyUse};
+use crate::error::RlweError;
 use crate::params::RlweParams;
 
 /// Words of a limb that are multiplied at a time: the uniform words of four digits stay in the first-level cache until they
@@ -22,10 +24,20 @@ pub struct SwitchKey {
     pub(super) key: KeyUse,
     pub(super) gadget: Gadget,
     pub(super) seed: PublicSeed,
-    /// Digit by digit, over the primes of the gadget, then its special ones.
-    pub(super) b: Vec<RnsPoly<Eval>>,
+    /// Digit by digit, over the primes of the gadget, then its special ones; of a part those of the whole key.
+    pub(super) b: Arc<Vec<RnsPoly<Eval>>>,
     /// The uniform halves, if they are kept.
-    a: Option<Vec<RnsPoly<Eval>>>,
+    a: Option<Arc<Vec<RnsPoly<Eval>>>>,
+    /// Of a key without some primes, where it lies in the whole one.
+    part: Option<Part>,
+}
+
+/// Where the digits and primes of a part lie in the whole key.
+struct Part {
+    /// Of each digit its number.
+    digits: Vec<usize>,
+    /// Of each prime of the basis its number in that of the whole key, and the limb.
+    places: Arc<[(usize, usize)]>,
 }
 
 impl SwitchKey {
@@ -41,7 +53,7 @@ impl SwitchKey {
         let seed = rng.public_seed();
         let basis = params.basis();
         let ids = params.extended_ids_with(gadget.limbs(), gadget.special());
-        let digit = |(digit, range): (usize, &std::ops::Range<usize>)| {
+        let digit = |(digit, range): (usize, &Range<usize>)| {
             // One error a digit, drawn here, so that the key does not depend on threads.
             let error = sample::centred_binomial(rng, params.n());
             let mut b = RnsPoly::scratch(basis, &ids);
@@ -77,8 +89,9 @@ impl SwitchKey {
             key,
             gadget,
             seed,
-            b,
+            b: Arc::new(b),
             a: None,
+            part: None,
         }
     }
 
@@ -95,9 +108,43 @@ impl SwitchKey {
             key,
             gadget,
             seed,
-            b,
+            b: Arc::new(b),
             a: None,
+            part: None,
         }
+    }
+
+    /// The key without the primes of `gap`, under the parameters without them; its words are shared.
+    ///
+    /// # Errors
+    /// [`RlweError::PartsOfKeys`] for a part.
+    pub(super) fn without(
+        &self,
+        params: &Arc<RlweParams>,
+        gap: &Range<usize>,
+    ) -> Result<Self, RlweError> {
+        if self.part.is_some() {
+            return Err(RlweError::PartsOfKeys);
+        }
+        let (gadget, digits) = self.gadget.without(gap);
+        let kept = self.params.ids_without(gap);
+        Ok(Self {
+            params: params.clone(),
+            key: self.key,
+            gadget,
+            seed: self.seed,
+            b: Arc::clone(&self.b),
+            a: self.a.clone(),
+            part: Some(Part {
+                digits,
+                places: kept.iter().map(|&id| (id, self.place(id))).collect(),
+            }),
+        })
+    }
+
+    /// Whether it is a part of another key.
+    pub(super) fn is_part(&self) -> bool {
+        self.part.is_some()
     }
 
     /// The parameters of this key.
@@ -124,19 +171,25 @@ impl SwitchKey {
         }
     }
 
-    /// Bytes in memory.
+    /// Bytes in memory; a part has none of its own.
     pub fn memory_bytes(&self) -> usize {
-        let polys = self.b.iter().chain(self.a.iter().flatten());
+        if self.is_part() {
+            return 0;
+        }
+        let kept = self.a.iter().flat_map(|a| a.iter());
+        let polys = self.b.iter().chain(kept);
         polys.map(|poly| 8 * poly.data().len()).sum()
     }
 
     /// Keeps the uniform halves in memory, or forgets them: twice the bytes against their expansion at each use. What key
-    /// switching computes is the same.
+    /// switching computes is the same. A part stays as the whole key was.
     pub fn keep_uniform(&mut self, keep: bool) {
+        if self.is_part() {
+            return;
+        }
         self.a = keep.then(|| {
-            (0..self.b.len())
-                .map(|digit| self.uniform_half(digit))
-                .collect()
+            let halves = (0..self.b.len()).map(|digit| self.uniform_half(digit));
+            Arc::new(halves.collect())
         });
     }
 
@@ -148,7 +201,8 @@ impl SwitchKey {
         let mut a = RnsPoly::scratch(self.params.basis(), &ids);
         let limbs: Vec<_> = a.limbs_mut().collect();
         limbs.into_par_iter().for_each(|(id, limb)| {
-            uniform(&self.seed, digit, id).uniform_mod(self.params.basis().modulus(id), limb);
+            let mut stream = self.stream(digit, id);
+            stream.uniform_mod(self.params.basis().modulus(id), limb);
         });
         a
     }
@@ -174,21 +228,20 @@ impl SwitchKey {
     /// Both inner products of the key with digits under prime `id`: `many[m][i]` is digit i of polynomial m, `sums[m]` where its
     /// products go.
     pub(super) fn multiply(&self, id: usize, many: &[Vec<&[u64]>], sums: &mut [[&mut [u64]; 2]]) {
-        let (plan, place) = (self.params.basis().plan(id), self.place(id));
+        let plan = self.params.basis().plan(id);
         let count = many.first().map_or(0, Vec::len);
         let strip = STRIP.min(self.params.n());
         let mut streams: Vec<PublicStream> = Vec::new();
         let mut expanded = Vec::new();
         if self.a.is_none() {
-            streams.extend((0..count).map(|digit| uniform(&self.seed, digit, id)));
+            streams.extend((0..count).map(|digit| self.stream(digit, id)));
             expanded.resize(count * strip, 0);
         }
         let (mut key_b, mut words) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for start in (0..self.params.n()).step_by(strip) {
             let range = start..start + strip;
-            let limbs = self.b[..count].iter().map(|b| b.limb(place));
             key_b.clear();
-            key_b.extend(limbs.map(|limb| &limb[range.clone()]));
+            key_b.extend((0..count).map(|digit| &self.limb(&self.b, digit, id)[range.clone()]));
             // This half comes from memory while the other is expanded.
             key_b.iter().for_each(|words| prefetch(words));
             for (stream, words) in streams.iter_mut().zip(expanded.chunks_mut(strip)) {
@@ -196,7 +249,7 @@ impl SwitchKey {
             }
             let key_a: Vec<&[u64]> = match &self.a {
                 Some(a) => {
-                    let limbs = a[..count].iter().map(|a| a.limb(place));
+                    let limbs = (0..count).map(|digit| self.limb(a, digit, id));
                     limbs.map(|limb| &limb[range.clone()]).collect()
                 }
                 None => expanded.chunks(strip).collect(),
@@ -213,7 +266,7 @@ impl SwitchKey {
     /// Both halves of the first `count` digits of the key under prime `id`, strip by strip from the first value on: for a
     /// pass that uses several keys on one strip of digits while that is in the cache.
     pub fn strips(&self, id: usize, count: usize) -> KeyStrips<'_> {
-        let count = count.min(self.b.len());
+        let count = count.min(self.gadget.digits().len());
         let expand = self.a.is_none();
         let streams = (0..count).filter(|_| expand);
         KeyStrips {
@@ -221,14 +274,29 @@ impl SwitchKey {
             id,
             count,
             start: 0,
-            streams: streams
-                .map(|digit| uniform(&self.seed, digit, id))
-                .collect(),
+            streams: streams.map(|digit| self.stream(digit, id)).collect(),
+        }
+    }
+
+    /// Limb `id` of a digit of either half.
+    fn limb<'p>(&self, polys: &'p [RnsPoly<Eval>], digit: usize, id: usize) -> &'p [u64] {
+        let digit = self.part.as_ref().map_or(digit, |part| part.digits[digit]);
+        polys[digit].limb(self.place(id))
+    }
+
+    /// The uniform words of a digit under prime `id`.
+    fn stream(&self, digit: usize, id: usize) -> PublicStream {
+        match &self.part {
+            None => uniform(&self.seed, digit, id),
+            Some(part) => uniform(&self.seed, part.digits[digit], part.places[id].0),
         }
     }
 
     /// Where the key has its limb of a prime.
-    pub(super) fn place(&self, id: usize) -> usize {
+    fn place(&self, id: usize) -> usize {
+        if let Some(part) = &self.part {
+            return part.places[id].1;
+        }
         let q_len = self.params.q_len();
         if id < q_len {
             id
@@ -257,11 +325,11 @@ impl<'k> KeyStrips<'k> {
     where
         'k: 'r,
     {
-        let place = self.key.place(self.id);
+        let (key, id) = (self.key, self.id);
         let range = self.start..self.start + length;
         self.start += length;
         let cut = |polys: &'k [RnsPoly<Eval>]| -> Vec<&'k [u64]> {
-            let limbs = polys.iter().take(self.count).map(|poly| poly.limb(place));
+            let limbs = (0..self.count).map(|digit| key.limb(polys, digit, id));
             limbs.map(|limb| &limb[range.clone()]).collect()
         };
         let b = cut(&self.key.b);

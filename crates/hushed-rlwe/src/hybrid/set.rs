@@ -1,6 +1,7 @@
 //! The evaluation keys of one secret key: made after a plan, found by use and length.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_math::rng::SecretRng;
@@ -41,6 +42,36 @@ impl EvalKeys {
     pub(super) fn from_parts(params: &Arc<RlweParams>, keys: BTreeMap<KeySpec, SwitchKey>) -> Self {
         let params = params.clone();
         Self { params, keys }
+    }
+
+    /// The keys for ciphertexts that reach beyond the primes of `gap`, without those primes, under `params`
+    /// ([`RlweParams::without`]): the same words, shared. A digit of fewer primes and an inner product under fewer are those of the
+    /// whole key, as its digits are multiplied by P under their own primes, each for itself.
+    ///
+    /// # Errors
+    /// [`RlweError::IncompatibleParameters`] unless `params` are those of the keys without `gap`; [`RlweError::PartsOfKeys`] for keys
+    /// that lack primes already.
+    pub fn without(&self, params: &Arc<RlweParams>, gap: &Range<usize>) -> Result<Self, RlweError> {
+        let kept = self.params.ids_without(gap);
+        let (whole, part) = (self.params.basis(), params.basis());
+        let differ =
+            |(id, &from): (usize, &usize)| part.modulus(id).value() != whole.modulus(from).value();
+        let same = kept.len() == part.len() && params.n() == self.params.n();
+        if !same || kept.iter().enumerate().any(differ) {
+            return Err(RlweError::IncompatibleParameters);
+        }
+        let long = self
+            .keys
+            .values()
+            .filter(|key| key.gadget().limbs() >= gap.end);
+        let keys = long.map(|key| {
+            let part = key.without(params, gap)?;
+            Ok((part.spec(), part))
+        });
+        Ok(Self {
+            params: params.clone(),
+            keys: keys.collect::<Result<_, RlweError>>()?,
+        })
     }
 
     /// The parameters of these keys.

@@ -26,11 +26,11 @@ fn literal(log_n: u32) -> RlweLiteral {
     }
 }
 
-fn params(log_n: u32) -> Arc<RlweParams> {
+pub(super) fn params(log_n: u32) -> Arc<RlweParams> {
     RlweParams::insecure_for_tests(literal(log_n)).unwrap()
 }
 
-fn random(params: &RlweParams, ids: &[usize], seed: u64) -> RnsPoly<Eval> {
+pub(super) fn random(params: &RlweParams, ids: &[usize], seed: u64) -> RnsPoly<Eval> {
     let seed_bytes = hushed_math::rng::PublicSeed([3; 16]);
     RnsPoly::uniform(
         params.basis(),
@@ -40,7 +40,7 @@ fn random(params: &RlweParams, ids: &[usize], seed: u64) -> RnsPoly<Eval> {
 }
 
 /// Σ parts·secrets − wanted, in coefficients.
-fn error(
+pub(super) fn error(
     sk: &SecretKey,
     (b, a): &(RnsPoly<Eval>, RnsPoly<Eval>),
     wanted: &RnsPoly<Eval>,
@@ -51,7 +51,7 @@ fn error(
     phase.into_coeff()
 }
 
-fn assert_within(error: &RnsPoly<Coeff>, bound: &NoiseBound) {
+pub(super) fn assert_within(error: &RnsPoly<Coeff>, bound: &NoiseBound) {
     let found = largest(error);
     assert!(found <= bound.value(), "{found} > {}", bound.value());
     // And not far below: a bound that says nothing would hide a wrong key.

@@ -7,6 +7,7 @@ mod flooded;
 mod hybrid;
 mod message;
 mod mutations;
+mod parts;
 mod response;
 mod stored;
 
