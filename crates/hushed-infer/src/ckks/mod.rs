@@ -30,6 +30,7 @@ mod error;
 mod mask;
 mod placement;
 pub mod public_plan;
+pub mod simulate;
 mod slots;
 
 pub use acts::{Acts, bound_of, centred};
@@ -42,4 +43,5 @@ pub use error::FheError;
 pub use mask::{OwnedMask, RowMasks, RowsKnown, token_rows};
 pub use placement::Placement;
 pub use public_plan::{FhePlan, PlanFileError};
+pub use simulate::{Simulator, Tally};
 pub use slots::{LinearMap, Slots};

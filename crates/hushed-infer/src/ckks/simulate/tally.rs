@@ -1,0 +1,234 @@
+//! What a simulation counts: operations by step of the model and number of primes, rotations by distance, and the residues that are alive.
+//!
+//! A *residue* is one polynomial modulo one prime, N words: 0.5 MiB at N = 2^16. A vector has two a prime.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+/// An operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Op {
+    /// A rotation by other than zero: a key switch, without its decomposition.
+    Rotate,
+    /// A decomposition, for the rotations of one vector.
+    Hoist,
+    /// A product of two vectors, not relinearised.
+    Tensor,
+    /// A relinearisation: a key switch.
+    Relinearise,
+    /// A rescale.
+    Rescale,
+    /// A vector times a number.
+    Multiple,
+    /// A vector times a plaintext vector.
+    MulVector,
+    /// A plaintext vector added.
+    AddVector,
+    /// A vector added or taken away.
+    Add,
+    /// A term of a linear map: a weight and a column.
+    LinearTerm,
+    /// A vector refreshed, by the primes that it has afterwards.
+    Refreshed,
+    /// A bootstrap, of one or two vectors, by the primes that they have afterwards.
+    Bootstrap,
+}
+
+/// Operations of one kind in one step at one number of primes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// The step of the model, as [`crate::ckks::Slots::at`] was told.
+    pub site: Arc<str>,
+    /// What.
+    pub op: Op,
+    /// Primes of the operands.
+    pub limbs: usize,
+    /// How often.
+    pub times: u64,
+}
+
+/// Rotations by one distance at one number of primes: each distance is a key, made for the most primes that it is used at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Rotations {
+    /// Slots.
+    pub by: usize,
+    /// Primes.
+    pub limbs: usize,
+    /// How often.
+    pub times: u64,
+}
+
+/// The most that was alive during one step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Peak {
+    /// The step.
+    pub site: Arc<str>,
+    /// Residues of vectors, sums, decompositions and unfinished maps.
+    pub residues: u64,
+}
+
+/// A copy of the counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// By step, operation and primes.
+    pub operations: Vec<Count>,
+    /// By distance and primes.
+    pub rotations: Vec<Rotations>,
+    /// By step.
+    pub peaks: Vec<Peak>,
+}
+
+impl Counts {
+    /// How often `op` was done in all.
+    #[must_use]
+    pub fn total(&self, op: Op) -> u64 {
+        self.total_in(op, "")
+    }
+
+    /// How often `op` was done in steps whose path begins with `prefix`.
+    #[must_use]
+    pub fn total_in(&self, op: Op, prefix: &str) -> u64 {
+        let those = |c: &&Count| c.op == op && c.site.starts_with(prefix);
+        self.operations.iter().filter(those).map(|c| c.times).sum()
+    }
+
+    /// The most residues that were alive at once.
+    #[must_use]
+    pub fn peak(&self) -> u64 {
+        self.peaks.iter().map(|p| p.residues).max().unwrap_or(0)
+    }
+}
+
+/// Counters, shared by threads. What each step does is the same in any order, so the counts are; peaks follow from the order.
+#[derive(Debug, Default)]
+pub struct Tally(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    site: Arc<str>,
+    operations: BTreeMap<(Arc<str>, Op, usize), u64>,
+    rotations: BTreeMap<(usize, usize), u64>,
+    alive: u64,
+    peaks: BTreeMap<Arc<str>, u64>,
+}
+
+impl Tally {
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        // Counters are sound at every moment, a panic elsewhere or not.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The step that what follows belongs to.
+    pub(super) fn at(&self, site: &str) {
+        self.with(|state| {
+            if &*state.site != site {
+                state.site = site.into();
+                state.note_peak();
+            }
+        });
+    }
+
+    pub(super) fn count(&self, op: Op, limbs: usize, times: usize) {
+        if times > 0 {
+            self.with(|state| {
+                let key = (Arc::clone(&state.site), op, limbs);
+                *state.operations.entry(key).or_default() += times as u64;
+            });
+        }
+    }
+
+    pub(super) fn rotate(&self, by: usize, limbs: usize) {
+        self.count(Op::Rotate, limbs, 1);
+        self.with(|state| *state.rotations.entry((by, limbs)).or_default() += 1);
+    }
+
+    /// The counters so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.with(|state| Counts {
+            operations: state
+                .operations
+                .iter()
+                .map(|((site, op, limbs), &times)| Count {
+                    site: Arc::clone(site),
+                    op: *op,
+                    limbs: *limbs,
+                    times,
+                })
+                .collect(),
+            rotations: state
+                .rotations
+                .iter()
+                .map(|(&(by, limbs), &times)| Rotations { by, limbs, times })
+                .collect(),
+            peaks: state
+                .peaks
+                .iter()
+                .map(|(site, &residues)| Peak {
+                    site: Arc::clone(site),
+                    residues,
+                })
+                .collect(),
+        })
+    }
+
+    /// Residues that are alive now.
+    #[must_use]
+    pub fn alive(&self) -> u64 {
+        self.with(|state| state.alive)
+    }
+
+    /// Begins anew; what is alive stays so.
+    pub fn reset(&self) {
+        self.with(|state| {
+            state.operations.clear();
+            state.rotations.clear();
+            state.peaks.clear();
+            state.note_peak();
+        });
+    }
+}
+
+impl State {
+    fn note_peak(&mut self) {
+        let peak = self.peaks.entry(Arc::clone(&self.site)).or_default();
+        *peak = (*peak).max(self.alive);
+    }
+}
+
+/// Residues that live as long as this does.
+#[derive(Debug)]
+pub(super) struct Held {
+    tally: Arc<Tally>,
+    residues: u64,
+}
+
+impl Held {
+    pub(super) fn new(tally: &Arc<Tally>, residues: usize) -> Held {
+        let residues = residues as u64;
+        tally.with(|state| {
+            state.alive += residues;
+            state.note_peak();
+        });
+        Held {
+            tally: Arc::clone(tally),
+            residues,
+        }
+    }
+}
+
+impl Clone for Held {
+    fn clone(&self) -> Held {
+        Held::new(&self.tally, self.residues as usize)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.tally.with(|state| state.alive -= self.residues);
+    }
+}
