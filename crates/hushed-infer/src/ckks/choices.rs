@@ -1,6 +1,7 @@
 //! What is chosen for a model before it runs under CKKS: intervals, degrees and constants of every approximation, the structure that
 //! the model has. Found by `hushed calibrate --protocol fhe` over sample texts; a secret of the server, as it follows from the weights.
 
+use hushed_model::Bert;
 use serde::{Deserialize, Serialize};
 
 /// The version that this program writes and reads.
@@ -22,16 +23,77 @@ pub struct Choices {
     pub rows: usize,
     /// Layer by layer.
     pub layers: Vec<LayerChoice>,
+    /// How they were found.
+    #[serde(default)]
+    pub report: Report,
 }
 
-/// A closed interval.
+/// A closed interval; in JSON two numbers in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "[f64; 2]", into = "[f64; 2]")]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
     /// Upper end.
     pub high: f64,
+}
+
+impl Interval {
+    /// Half of its width.
+    #[must_use]
+    pub fn half(self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// The point between its ends.
+    #[must_use]
+    pub fn middle(self) -> f64 {
+        f64::midpoint(self.low, self.high)
+    }
+}
+
+impl From<[f64; 2]> for Interval {
+    fn from([low, high]: [f64; 2]) -> Self {
+        Self { low, high }
+    }
+}
+
+impl From<Interval> for [f64; 2] {
+    fn from(x: Interval) -> Self {
+        [x.low, x.high]
+    }
+}
+
+/// What the search looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// The least cosine to the exact embedding that was asked for.
+    pub wanted: f64,
+    /// Texts that were not measured, on which candidates were compared.
+    pub held_out: usize,
+    /// What was tried, in the order of the search; the one that was chosen is the last with `chosen`.
+    pub candidates: Vec<Candidate>,
+}
+
+/// One set of degrees and steps, and what it reaches on held-out texts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Candidate {
+    /// In words: what differs.
+    pub name: String,
+    /// Levels of the attention half of a layer, at most.
+    pub attention_levels: usize,
+    /// Levels of the feed-forward half.
+    pub feed_forward_levels: usize,
+    /// Least cosine to the exact embedding, without errors of ciphertexts; 0 where an answer is not finite.
+    pub cosine_min: f64,
+    /// Its mean.
+    pub cosine_mean: f64,
+    /// Least cosine with errors of rescales and refreshes.
+    pub cosine_min_with_errors: f64,
+    /// Whether it is cheaper than all others that reach what is wanted.
+    pub chosen: bool,
 }
 
 /// One encoder layer.
@@ -78,9 +140,10 @@ pub enum HeadChoice {
         scores: Interval,
         /// The least row maximum: below it by much, exponentials need no relative accuracy.
         least_maximum: f64,
-        /// Of Σp.
+        /// Of Σ e^{(s − high)/2} over a row, margins included. The exponential is divided by its upper end, so that what is refreshed is
+        /// within [low/high, 1].
         first: Interval,
-        /// Of Σe, with y by a first inverse that errs: around [1/m, 1].
+        /// Of Σe, where y = p·(1/Σp) by a first inverse that errs: around [1/m, 1]. The upper end may be a little above 1.
         second: Interval,
     },
     /// Row i attends to row i − 1, and row 0 to itself: a fixed pattern, whatever the text. It takes fewer operations, so the plan says
@@ -131,3 +194,217 @@ pub enum ChoicesError {
         what: String,
     },
 }
+
+/// The shipped choices of MiniLM are below 300 KiB; those of BERT-large below 2 MiB.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// Degrees that a chain of levels has room for.
+const MAX_DEGREE: usize = 63;
+/// Steps likewise.
+const MAX_STEPS: usize = 20;
+/// Rows that a slot count could hold.
+const MAX_ROWS: usize = 1 << 15;
+
+impl Choices {
+    /// Reads `calibration-fhe.json`: every number finite, every interval not empty, degrees and steps within what a chain could hold.
+    /// Whether it fits a model is for [`Choices::check`].
+    ///
+    /// # Errors
+    /// [`ChoicesError`].
+    pub fn from_json(bytes: &[u8]) -> Result<Choices, ChoicesError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        if bytes.len() > MAX_BYTES {
+            return unusable(format!(
+                "the calibration has {} bytes; at most {MAX_BYTES} are read",
+                bytes.len()
+            ));
+        }
+        // The version first: another version may have other fields.
+        let Versioned { version } = serde_json::from_slice(bytes)?;
+        if version != VERSION {
+            return unusable(format!(
+                "the calibration has version {version}, and this program reads version {VERSION}"
+            ));
+        }
+        let choices: Choices = serde_json::from_slice(bytes)?;
+        choices.validate()?;
+        Ok(choices)
+    }
+
+    /// As the bytes of `calibration-fhe.json`.
+    ///
+    /// # Errors
+    /// As [`Choices::from_json`]: what could not be read is not written.
+    pub fn to_json(&self) -> Result<Vec<u8>, ChoicesError> {
+        self.validate()?;
+        let mut bytes = serde_json::to_vec(self)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// Whether these choices have the lengths of a model.
+    ///
+    /// # Errors
+    /// [`ChoicesError::Unusable`] with the first difference.
+    pub fn check(&self, model: &Bert) -> Result<(), ChoicesError> {
+        same("layers", self.layers.len(), model.layers.len())?;
+        for (i, (choice, layer)) in self.layers.iter().zip(&model.layers).enumerate() {
+            let at = |what: &str| format!("{what} of layer {i}");
+            let heads = choice.attention.heads.len();
+            same(&at("heads"), heads, layer.attention.heads.count)?;
+            let columns = choice.activation.columns.len();
+            same(
+                &at("hidden columns"),
+                columns,
+                layer.feed_forward.up.outputs,
+            )?;
+            if let Some(row) = &choice.frozen_row {
+                same(&at("columns"), row.len(), layer.feed_forward_norm.width)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether they were made for the weights with this SHA-256.
+    ///
+    /// # Errors
+    /// [`ChoicesError::Unusable`].
+    pub fn check_model(&self, sha256: &str) -> Result<(), ChoicesError> {
+        if self.model_sha256 == sha256 {
+            return Ok(());
+        }
+        unusable(format!(
+            "the calibration is for weights with SHA-256 {}, and these have {sha256}",
+            self.model_sha256
+        ))
+    }
+
+    fn validate(&self) -> Result<(), ChoicesError> {
+        within("rows", self.rows, 1, MAX_ROWS)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            let named = |error| match error {
+                ChoicesError::Unusable { what } => ChoicesError::Unusable {
+                    what: format!("layer {i}: {what}"),
+                },
+                other => other,
+            };
+            layer.validate().map_err(named)?;
+        }
+        Ok(())
+    }
+}
+
+impl LayerChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        self.attention.validate()?;
+        self.attention_norm.validate("norm after attention")?;
+        self.feed_forward_norm.validate("norm after feed-forward")?;
+        within(
+            "degree of the activation",
+            self.activation.degree,
+            1,
+            MAX_DEGREE,
+        )?;
+        for (j, column) in self.activation.columns.iter().enumerate() {
+            proper(&format!("arguments of hidden column {j}"), *column)?;
+        }
+        let frozen = self.frozen_row.iter().flatten();
+        if frozen.clone().any(|v| !v.is_finite()) {
+            return unusable("a number of the frozen row is not finite".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl AttentionChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        within("degree of the exponential", self.degree, 1, MAX_DEGREE)?;
+        within("steps of the first inverse", self.first_steps, 1, MAX_STEPS)?;
+        within(
+            "steps of the second inverse",
+            self.second_steps,
+            1,
+            MAX_STEPS,
+        )?;
+        for (j, head) in self.heads.iter().enumerate() {
+            let HeadChoice::Softmax {
+                scores,
+                least_maximum,
+                first,
+                second,
+            } = *head
+            else {
+                continue;
+            };
+            proper(&format!("scores of head {j}"), scores)?;
+            positive(&format!("first sums of head {j}"), first)?;
+            positive(&format!("second sums of head {j}"), second)?;
+            if !(scores.low..=scores.high).contains(&least_maximum) {
+                return unusable(format!(
+                    "head {j}: the least row maximum {least_maximum} is not a score"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NormChoice {
+    fn validate(&self, what: &str) -> Result<(), ChoicesError> {
+        let sound = |x: f64| x.is_finite() && x > 0.0;
+        if !(sound(self.scale) && sound(self.bound) && sound(self.low) && self.low < 1.0) {
+            return unusable(format!(
+                "{what}: scale {}, least variance {} and bound {} are not all positive, the second below 1",
+                self.scale, self.low, self.bound
+            ));
+        }
+        // What an inverse root accepts for its first polynomial.
+        within(&format!("{what}: first degree"), self.seed, 1, 15)?;
+        within(&format!("{what}: steps"), self.steps, 0, MAX_STEPS)
+    }
+}
+
+fn unusable<T>(what: String) -> Result<T, ChoicesError> {
+    Err(ChoicesError::Unusable { what })
+}
+
+fn same(what: &str, found: usize, expected: usize) -> Result<(), ChoicesError> {
+    if found == expected {
+        return Ok(());
+    }
+    unusable(format!(
+        "the calibration has {found} {what}, and the model {expected}"
+    ))
+}
+
+fn within(what: &str, value: usize, least: usize, most: usize) -> Result<(), ChoicesError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    unusable(format!(
+        "{what}: {value}, and {least} to {most} are possible"
+    ))
+}
+
+fn proper(what: &str, x: Interval) -> Result<(), ChoicesError> {
+    // Not `>=`: a NaN is refused too.
+    if x.low.is_finite() && x.high.is_finite() && x.low < x.high {
+        return Ok(());
+    }
+    unusable(format!("{what}: {} to {} is no interval", x.low, x.high))
+}
+
+fn positive(what: &str, x: Interval) -> Result<(), ChoicesError> {
+    proper(what, x)?;
+    if x.low > 0.0 {
+        return Ok(());
+    }
+    unusable(format!("{what}: {} is not positive", x.low))
+}
+
+#[cfg(test)]
+#[path = "choices_tests.rs"]
+mod tests;

@@ -28,6 +28,7 @@ mod choices;
 mod encrypted;
 mod error;
 mod mask;
+pub mod fits;
 mod placement;
 pub mod public_plan;
 pub mod simulate;
@@ -35,8 +36,8 @@ mod slots;
 
 pub use acts::{Acts, bound_of, centred};
 pub use choices::{
-    ActivationChoice, AttentionChoice, Choices, ChoicesError, HeadChoice, Interval, LayerChoice,
-    NormChoice, VERSION,
+    ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, HeadChoice, Interval,
+    LayerChoice, MAX_BYTES, NormChoice, Report, VERSION,
 };
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;
