@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::bench::BenchError;
+use hushed_infer::ckks::FheError;
 use hushed_infer::twopc::RunError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_serve::ServeError;
@@ -74,6 +75,9 @@ pub enum CliError {
     Ckks(#[from] hushed_ckks::CkksError),
 
     #[error(transparent)]
+    Fhe(#[from] FheError),
+
+    #[error(transparent)]
     Bench(#[from] BenchError),
 
     #[error("{failed} of {of} checks of this machine failed: see above")]
@@ -96,6 +100,12 @@ impl CliError {
                 _ => 70,
             },
             Self::Unsupported { .. } | Self::Calibration(_) => 4,
+            Self::Fhe(error) => match error {
+                FheError::Choices(_) | FheError::Unsupported { .. } => 4,
+                FheError::Model(ModelError::Folder(_)) => 4,
+                FheError::Io { .. } => 8,
+                _ => 70,
+            },
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
             Self::NoSuchBench { .. } | Self::NoTrust | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
@@ -119,7 +129,8 @@ impl CliError {
                 _ => "internal",
             },
             Self::Unsupported { .. } => "model-folder",
-            Self::Calibration(_) => "calibration",
+            Self::Calibration(_) | Self::Fhe(FheError::Choices(_)) => "calibration",
+            Self::Fhe(FheError::Unsupported { .. }) => "unsupported",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoSuchBench { .. } | Self::NoTrust | Self::Preset { .. } => "usage",
@@ -127,7 +138,7 @@ impl CliError {
             Self::Serve(error) => error.name(),
             Self::Bench(_) => "bench",
             Self::Tokens { .. } => "tokens",
-            Self::Run(_) | Self::Ckks(_) => "internal",
+            Self::Run(_) | Self::Ckks(_) | Self::Fhe(_) => "internal",
             Self::Doctor { .. } => "doctor",
         }
     }
