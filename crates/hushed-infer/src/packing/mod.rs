@@ -3,7 +3,7 @@
 //! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row after row and within a row text after
 //! text ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and nothing is ever
 //! packed anew: [`Columns`] and [`Diagonals`] are types, so a product of the wrong pair does not compile. The products
-//! ([`products`]) are written over [`Vectors`], which the clear and the encrypted arithmetic both implement.
+//! ([`products`]) are written over [`crate::ckks::Slots`], which a simulation and ciphertexts both implement.
 
 mod column;
 mod diagonal;
@@ -11,12 +11,10 @@ mod interleave;
 pub mod products;
 #[cfg(test)]
 mod tests;
-mod vectors;
 
 pub use column::Columns;
 pub use diagonal::Diagonals;
 pub use interleave::Interleave;
-pub use vectors::{Clear, Vectors};
 
 /// Why matrices cannot be packed together; each message says what its fields are.
 #[allow(missing_docs)]

@@ -7,179 +7,278 @@
 //! col_i(P·V)   = Σ_a Rot_{ab}( Σ_r Rot_{−ab}(Diag_{ab+r}(P)) ⊗ Rot_r(v_i) )        (algorithm 8)
 //! ```
 //!
-//! The inner sums are sums of products, finished once each. [`scores`] takes d'·(b + g − 2) rotations of columns, hoisted, and
-//! m − b of results; the paper's algorithm 7 ([`scores_by_paper`]) takes d'·(m − 1). [`attend`] takes m − b rotations of diagonals,
-//! once for a head, and b + g − 2 a column, as the paper's; the paper's formula counts the diagonals again for every column.
+//! The inner sums are sums of products, relinearised and rescaled once each. Rotations, for d' columns a head:
+//!
+//! | | hoisted | each for itself | m = 128, d' = 64 |
+//! |---|---|---|---|
+//! | [`scores`] | d'·(b + g − 2) columns | m − b diagonals | 1,520 at b = 16 |
+//! | [`scores_by_paper`], algorithm 7 | d'·(m − 1) columns | | 8,128 |
+//! | [`scores_naive`], texts one after the other (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
+//! | [`attend`] | d'·(b − 1) columns | m − b diagonals, once for a head; d'·(g − 1) sums | 1,520 |
+//!
+//! The paper counts algorithm 8 with its diagonals rotated again for every column: d'·(√m + m).
+//!
+//! *Memory.* [`scores`] holds b rotations of each column of K, the decompositions of Q, and [`GIANTS`] rotations of each column of Q; its
+//! diagonals go to the caller one by one. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 4.3 + 1.1 + 1.1 GiB. [`attend`] holds its
+//! diagonals, b rotations of [`COLUMNS`] columns, and their g·[`COLUMNS`] sums: at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
 
-use super::{Columns, Diagonals, PackingError, Vectors};
+use rayon::prelude::*;
 
-/// The split m = b·g with the fewest rotations of `columns` columns, b the power of two.
+use super::{Columns, Diagonals, Interleave, PackingError};
+use crate::ckks::{FheError, Slots};
+
+/// Giant steps of Q·Kᵀ that share a reading of the rotated keys.
+pub const GIANTS: usize = 2;
+
+/// Columns of V that share a reading of the diagonals.
+pub const COLUMNS: usize = 8;
+
+/// The split m = b·g with the fewest rotations of `columns` columns, b the power of two; the smaller b of two that are within a fiftieth,
+/// which holds fewer rotated columns.
 pub fn baby_steps(m: usize, columns: usize) -> usize {
     let cost = |b: usize| columns * (b + m / b - 2) + (m - b);
     let powers = (0..=m.trailing_zeros()).map(|k| 1usize << k);
-    powers.min_by_key(|&b| cost(b)).unwrap_or(1)
+    let least = powers.clone().map(cost).min().unwrap_or(0);
+    let enough = |&b: &usize| cost(b) <= least + least / 50;
+    powers.into_iter().find(enough).unwrap_or(1)
 }
 
-/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps.
+/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is the product of
+/// theirs over what that level divides by.
 ///
 /// # Errors
 /// [`PackingError::Mismatch`], and whatever the arithmetic says.
-pub fn scores<A: Vectors>(
-    on: &A,
-    q: &Columns<A::V>,
-    k: &Columns<A::V>,
+pub fn scores<S: Slots>(
+    on: &S,
+    q: &Columns<S::Value>,
+    k: &Columns<S::Value>,
     baby: usize,
-) -> Result<Diagonals<A::V>, A::Error>
-where
-    A::Error: From<PackingError>,
-{
+) -> Result<Diagonals<S::Value>, FheError> {
+    let diagonals = scores_with(on, q, k, baby, |_, diagonal| Ok(diagonal))?;
+    Ok(Diagonals::from_vectors(q.layout(), diagonals)?)
+}
+
+/// As [`scores`], with `each(j, diagonal j)` in place of the diagonal: what is done next with each of them makes room for the following.
+///
+/// # Errors
+/// As [`scores`], and what `each` says.
+pub fn scores_with<S: Slots, T: Send>(
+    on: &S,
+    q: &Columns<S::Value>,
+    k: &Columns<S::Value>,
+    baby: usize,
+    each: impl Fn(usize, S::Value) -> Result<T, FheError> + Sync,
+) -> Result<Vec<T>, FheError> {
     let (layout, m) = (q.layout(), q.layout().rows());
-    if layout != k.layout()
-        || q.width() != k.width()
-        || q.width() == 0
-        || baby == 0
-        || !m.is_multiple_of(baby)
-    {
-        return Err(PackingError::Mismatch.into());
+    check(layout == k.layout() && q.width() == k.width() && q.width() > 0)?;
+    check(baby > 0 && m.is_multiple_of(baby))?;
+    let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
+    let keys = rotations(on, k.vectors(), &babies)?;
+    let queries: Vec<S::Hoisted<'_>> = hoisted(on, q.vectors())?;
+    let mut done = Vec::with_capacity(m);
+    let giants: Vec<usize> = (0..m).step_by(baby).collect();
+    for giants in giants.chunks(GIANTS) {
+        let back = |query: &S::Hoisted<'_>| -> Result<Vec<S::Value>, FheError> {
+            let turn = |&giant: &usize| on.rotate_hoisted(query, layout.rotation(m - giant));
+            giants.iter().map(turn).collect()
+        };
+        let turned = queries
+            .par_iter()
+            .map(back)
+            .collect::<Result<Vec<_>, _>>()?;
+        let grid = on.dot_grid(&turned, &keys)?;
+        drop(turned);
+        let sums = grid.into_iter().zip(giants).flat_map(|(row, giant)| {
+            let numbered = row.into_iter().enumerate();
+            numbered.map(move |(r, sum)| (*giant, r, sum))
+        });
+        let sums: Vec<(usize, usize, S::Value)> = sums.collect();
+        let finish = |(giant, r, sum)| each(giant + r, turned_by(on, layout, sum, giant)?);
+        let finished = sums.into_par_iter().map(finish);
+        done.extend(finished.collect::<Result<Vec<T>, FheError>>()?);
     }
-    let turned_keys: Vec<Vec<A::V>> =
-        rotations(on, k.vectors(), (0..baby).map(|r| layout.rotation(r)))?;
-    let queries: Vec<A::Hoisted> = q
-        .vectors()
-        .iter()
-        .map(|q| on.hoist(q))
-        .collect::<Result<_, _>>()?;
-    let mut diagonals = Vec::with_capacity(m);
-    for giant in (0..m).step_by(baby) {
-        let back = layout.rotation(m - giant);
-        let turned: Vec<A::V> = queries
-            .iter()
-            .map(|q| on.rotate(q, back))
-            .collect::<Result<_, _>>()?;
-        for r in 0..baby {
-            let pairs = turned.iter().zip(turned_keys.iter().map(|k| &k[r]));
-            let sum = on.finish(sum_of_products(on, pairs)?)?;
-            let diagonal = if giant == 0 {
-                sum
-            } else {
-                on.rotate(&on.hoist(&sum)?, layout.rotation(giant))?
-            };
-            diagonals.push(diagonal);
-        }
-    }
-    Ok(Diagonals::from_vectors(layout, diagonals)?)
+    Ok(done)
 }
 
 /// Q·Kᵀ as the paper has it (algorithm 7): every column of K rotated by every j.
 ///
 /// # Errors
 /// As [`scores`].
-pub fn scores_by_paper<A: Vectors>(
-    on: &A,
-    q: &Columns<A::V>,
-    k: &Columns<A::V>,
-) -> Result<Diagonals<A::V>, A::Error>
-where
-    A::Error: From<PackingError>,
-{
+pub fn scores_by_paper<S: Slots>(
+    on: &S,
+    q: &Columns<S::Value>,
+    k: &Columns<S::Value>,
+) -> Result<Diagonals<S::Value>, FheError> {
     let layout = q.layout();
-    if layout != k.layout() || q.width() != k.width() || q.width() == 0 {
-        return Err(PackingError::Mismatch.into());
-    }
-    let keys: Vec<A::Hoisted> = k
-        .vectors()
-        .iter()
-        .map(|k| on.hoist(k))
-        .collect::<Result<_, _>>()?;
-    let diagonal = |j| {
-        let by = layout.rotation(j);
-        let turned: Vec<A::V> = keys
-            .iter()
-            .map(|k| on.rotate(k, by))
-            .collect::<Result<_, _>>()?;
-        on.finish(sum_of_products(on, q.vectors().iter().zip(&turned))?)
+    check(layout == k.layout() && q.width() == k.width() && q.width() > 0)?;
+    let keys: Vec<S::Hoisted<'_>> = hoisted(on, k.vectors())?;
+    let queries: Vec<Vec<S::Value>> = q.vectors().iter().map(|q| vec![q.clone()]).collect();
+    let diagonal = |j: usize| -> Result<S::Value, FheError> {
+        let turn = |key| Ok(vec![on.rotate_hoisted(key, layout.rotation(j))?]);
+        let turned = keys.par_iter().map(turn);
+        let turned = turned.collect::<Result<Vec<_>, FheError>>()?;
+        only(on.dot_grid(&queries, &turned)?)
     };
-    let diagonals = (0..layout.rows())
-        .map(diagonal)
-        .collect::<Result<_, A::Error>>()?;
+    let diagonals = (0..layout.rows()).map(diagonal);
+    let diagonals = diagonals.collect::<Result<_, FheError>>()?;
     Ok(Diagonals::from_vectors(layout, diagonals)?)
 }
 
-/// P·V of every text: m × m by m × d', in columns, `baby` baby steps.
+/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that a rotation of all texts is two of the slots, and two
+/// masks that cost a level. Diagonal by diagonal, in the same batching.
 ///
 /// # Errors
 /// As [`scores`].
-pub fn attend<A: Vectors>(
-    on: &A,
-    p: &Diagonals<A::V>,
-    v: &Columns<A::V>,
-    baby: usize,
-) -> Result<Columns<A::V>, A::Error>
-where
-    A::Error: From<PackingError>,
-{
-    let (layout, m) = (p.layout(), p.layout().rows());
-    if layout != v.layout() || baby == 0 || !m.is_multiple_of(baby) {
-        return Err(PackingError::Mismatch.into());
+pub fn scores_naive<S: Slots>(
+    on: &S,
+    q: &[S::Value],
+    k: &[S::Value],
+    m: usize,
+) -> Result<Vec<S::Value>, FheError> {
+    check(!q.is_empty() && q.len() == k.len())?;
+    check(m > 0 && on.slots().is_multiple_of(m))?;
+    let keys: Vec<S::Hoisted<'_>> = hoisted(on, k)?;
+    let queries: Vec<Vec<S::Value>> = q.iter().map(|q| vec![q.clone()]).collect();
+    let diagonal = |j: usize| -> Result<S::Value, FheError> {
+        let turn = |(key, plain)| Ok(vec![internal_rotation(on, key, plain, m, j)?]);
+        let turned = keys.par_iter().zip(k).map(turn);
+        let turned = turned.collect::<Result<Vec<_>, FheError>>()?;
+        only(on.dot_grid(&queries, &turned)?)
+    };
+    (0..m).map(diagonal).collect()
+}
+
+/// Every text of `plain`, m slots each, rotated by `j` within itself: Rot_j ⊗ (t < m − j) + Rot_{j−m} ⊗ (t ≥ m − j).
+fn internal_rotation<S: Slots>(
+    on: &S,
+    hoisted: &S::Hoisted<'_>,
+    plain: &S::Value,
+    m: usize,
+    j: usize,
+) -> Result<S::Value, FheError> {
+    let scale = on.scale(plain);
+    if j == 0 {
+        let limbs = on.limbs(plain);
+        let less = limbs.saturating_sub(on.level_primes(limbs).max(1));
+        return on.drop_to(plain, less);
     }
+    let mask = |inside: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        let slot = |i: usize| f64::from(u8::from(inside(i % m)));
+        (0..on.slots()).map(slot).collect()
+    };
+    let ahead = on.rotate_hoisted(hoisted, j)?;
+    let mut sum = on.mul_vector(&ahead, &mask(&|t| t < m - j), scale)?;
+    let behind = on.rotate_hoisted(hoisted, (on.slots() + j - m) % on.slots())?;
+    let behind = on.mul_vector(&behind, &mask(&|t| t >= m - j), scale)?;
+    on.add_assign(&mut sum, &behind)?;
+    Ok(sum)
+}
+
+/// P·V of every text: m × m by m × d', in columns, `baby` baby steps. One level below the operands.
+///
+/// # Errors
+/// As [`scores`].
+pub fn attend<S: Slots>(
+    on: &S,
+    p: Diagonals<S::Value>,
+    v: &Columns<S::Value>,
+    baby: usize,
+) -> Result<Columns<S::Value>, FheError> {
+    let (layout, m) = (p.layout(), p.layout().rows());
+    check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
     // Once for all columns: diagonal ab + r, rotated by −ab.
-    let turned = |(j, diagonal): (usize, &A::V)| {
-        on.rotate(&on.hoist(diagonal)?, layout.rotation(m - j / baby * baby))
-    };
-    let diagonals: Vec<A::V> = p
-        .vectors()
-        .iter()
-        .enumerate()
-        .map(turned)
-        .collect::<Result<_, _>>()?;
-    let column = |v: &A::V| {
-        let hoisted = on.hoist(v)?;
-        let turned: Vec<A::V> = (0..baby)
-            .map(|r| on.rotate(&hoisted, layout.rotation(r)))
-            .collect::<Result<_, _>>()?;
-        let mut sum: Option<A::V> = None;
-        for (a, block) in diagonals.chunks(baby).enumerate() {
-            let inner = on.finish(sum_of_products(on, block.iter().zip(&turned))?)?;
-            let inner = if a == 0 {
-                inner
-            } else {
-                on.rotate(&on.hoist(&inner)?, layout.rotation(a * baby))?
-            };
-            match &mut sum {
-                Some(sum) => on.add_assign(sum, &inner)?,
-                None => sum = Some(inner),
+    let back = |(j, diagonal)| turned_by(on, layout, diagonal, m - j / baby * baby);
+    let turned = p.vectors.into_par_iter().enumerate().map(back);
+    let turned: Vec<S::Value> = turned.collect::<Result<_, FheError>>()?;
+    // By r, then by a.
+    let mut diagonals: Vec<Vec<S::Value>> =
+        (0..baby).map(|_| Vec::with_capacity(m / baby)).collect();
+    for (j, diagonal) in turned.into_iter().enumerate() {
+        diagonals[j % baby].push(diagonal);
+    }
+    let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
+    let mut columns = Vec::with_capacity(v.width());
+    for block in v.vectors().chunks(COLUMNS) {
+        let turned = transposed(rotations(on, block, &babies)?);
+        let grid = on.dot_grid(&diagonals, &turned)?;
+        let by_column = transposed(grid);
+        let sum = |giants: Vec<S::Value>| -> Result<S::Value, FheError> {
+            let mut sum: Option<S::Value> = None;
+            for (a, inner) in giants.into_iter().enumerate() {
+                let inner = turned_by(on, layout, inner, a * baby)?;
+                match &mut sum {
+                    Some(sum) => on.add_assign(sum, &inner)?,
+                    None => sum = Some(inner),
+                }
             }
-        }
-        sum.ok_or_else(|| PackingError::Mismatch.into())
-    };
-    v.map(column)
+            sum.ok_or_else(|| PackingError::Mismatch.into())
+        };
+        let sums = by_column.into_par_iter().map(sum);
+        columns.extend(sums.collect::<Result<Vec<_>, FheError>>()?);
+    }
+    Ok(Columns::from_vectors(layout, columns))
+}
+
+/// `x` rotated by `rows` rows; as it is, for a whole turn.
+fn turned_by<S: Slots>(
+    on: &S,
+    layout: Interleave,
+    x: S::Value,
+    rows: usize,
+) -> Result<S::Value, FheError> {
+    match layout.rotation(rows) {
+        0 => Ok(x),
+        by => on.rotate(&x, by),
+    }
 }
 
 /// Every vector rotated by each of `by`.
-fn rotations<A: Vectors>(
-    on: &A,
-    vectors: &[A::V],
-    by: impl Iterator<Item = usize> + Clone,
-) -> Result<Vec<Vec<A::V>>, A::Error> {
-    let turn = |v| {
+fn rotations<S: Slots>(
+    on: &S,
+    vectors: &[S::Value],
+    by: &[usize],
+) -> Result<Vec<Vec<S::Value>>, FheError> {
+    let turn = |v: &S::Value| -> Result<Vec<S::Value>, FheError> {
+        if by.iter().all(|&by| by == 0) {
+            return Ok(vec![v.clone(); by.len()]);
+        }
         let hoisted = on.hoist(v)?;
-        by.clone().map(|by| on.rotate(&hoisted, by)).collect()
+        let one = |&by: &usize| match by {
+            0 => Ok(v.clone()),
+            by => on.rotate_hoisted(&hoisted, by),
+        };
+        by.iter().map(one).collect()
     };
-    vectors.iter().map(turn).collect()
+    vectors.par_iter().map(turn).collect()
 }
 
-fn sum_of_products<'a, A: Vectors>(
-    on: &A,
-    mut pairs: impl Iterator<Item = (&'a A::V, &'a A::V)>,
-) -> Result<A::Product, A::Error>
-where
-    A::V: 'a,
-    A::Error: From<PackingError>,
-{
-    let (a, b) = pairs.next().ok_or(PackingError::Mismatch)?;
-    let mut sum = on.product(a, b)?;
-    for (a, b) in pairs {
-        on.add_product(&mut sum, a, b)?;
+fn hoisted<'a, S: Slots>(
+    on: &'a S,
+    vectors: &'a [S::Value],
+) -> Result<Vec<S::Hoisted<'a>>, FheError> {
+    vectors.par_iter().map(|v| on.hoist(v)).collect()
+}
+
+fn transposed<T>(rows: Vec<Vec<T>>) -> Vec<Vec<T>> {
+    let mut columns: Vec<Vec<T>> = Vec::new();
+    for row in rows {
+        columns.resize_with(columns.len().max(row.len()), Vec::new);
+        for (column, entry) in columns.iter_mut().zip(row) {
+            column.push(entry);
+        }
     }
-    Ok(sum)
+    columns
+}
+
+fn only<T>(grid: Vec<Vec<T>>) -> Result<T, FheError> {
+    let first = grid.into_iter().flatten().next();
+    first.ok_or_else(|| PackingError::Mismatch.into())
+}
+
+fn check(fits: bool) -> Result<(), PackingError> {
+    if fits {
+        Ok(())
+    } else {
+        Err(PackingError::Mismatch)
+    }
 }

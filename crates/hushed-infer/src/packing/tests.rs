@@ -1,8 +1,24 @@
 use hushed_model::Matrix;
 use proptest::prelude::*;
 
-use super::products::{attend, baby_steps, scores, scores_by_paper};
-use super::{Clear, Columns, Diagonals, Interleave, PackingError};
+use super::products::{attend, baby_steps, scores, scores_by_paper, scores_naive};
+use super::{Columns, Diagonals, Interleave, PackingError};
+use crate::ckks::simulate::{Op, Vector};
+use crate::ckks::{FheError, Simulator, Slots};
+use hushed_ckks::CkksParams;
+
+fn simulator(slots: usize) -> Simulator {
+    Simulator::new(&CkksParams::insecure_test(7, 4).unwrap(), slots).unwrap()
+}
+
+/// The same packing of vectors of a simulation.
+fn raised(on: &Simulator, packed: &Columns<Vec<f64>>) -> Columns<Vector> {
+    packed.map(|v| on.vector(v.clone(), on.top())).unwrap()
+}
+
+fn rotations(on: &Simulator) -> u64 {
+    on.tally().counts().total(Op::Rotate)
+}
 
 /// Entries that no two places of a batch share, so that a wrong place shows.
 fn matrices(texts: usize, rows: usize, cols: usize, seed: u64) -> Vec<Matrix<f64>> {
@@ -81,11 +97,11 @@ fn rows_must_divide_the_slots() {
 
 #[test]
 fn baby_steps_of_a_bert_head() {
-    // 128 rows, 64 columns: 16 and 8, where the paper takes 8,128.
-    assert_eq!(
-        64 * (baby_steps(128, 64) + 128 / baby_steps(128, 64) - 2) + 128 - baby_steps(128, 64),
-        1520
-    );
+    // 128 rows, 64 columns, where the paper takes 8,128.
+    let rotations = |b: usize| 64 * (b + 128 / b - 2) + 128 - b;
+    assert_eq!((rotations(16), rotations(8)), (1520, 1528));
+    assert_eq!((baby_steps(128, 64), baby_steps(128, 32)), (8, 8));
+    assert_eq!((baby_steps(1, 5), baby_steps(2, 5)), (1, 2));
 }
 
 proptest! {
@@ -138,23 +154,71 @@ proptest! {
         let texts = layout.texts();
         let (q, k) = (matrices(texts, m, width, seed), matrices(texts, m, width, seed ^ 0x55));
         let v = matrices(texts, m, width + 1, seed ^ 0xAA);
-        let pack = |x: &[Matrix<f64>]| Columns::pack(layout, x).unwrap();
-        let clear = Clear::default();
-        let s = scores(&clear, &pack(&q), &pack(&k), b).unwrap();
         let g = m / b;
-        prop_assert_eq!(clear.rotations(), width * (b + g - 2) + m - b);
-        prop_assert_eq!(clear.finished(), m);
-        let by_paper = Clear::default();
-        let same = scores_by_paper(&by_paper, &pack(&q), &pack(&k)).unwrap();
-        prop_assert_eq!(by_paper.rotations(), width * (m - 1));
-        let out = Clear::default();
-        let o = attend(&out, &s, &pack(&v), b).unwrap().unpack(texts).unwrap();
-        prop_assert_eq!(out.rotations(), m - b + (width + 1) * (b + g - 2));
-        let (s, same) = (s.unpack(texts).unwrap(), same.unpack(texts).unwrap());
+        let count = |n: usize| n as u64;
+        let on = simulator(32);
+        let pack = |x: &[Matrix<f64>]| raised(&on, &Columns::pack(layout, x).unwrap());
+        let (q_packed, k_packed, v_packed) = (pack(&q), pack(&k), pack(&v));
+        let s = scores(&on, &q_packed, &k_packed, b).unwrap();
+        prop_assert_eq!(rotations(&on), count(width * (b + g - 2) + m - b));
+        prop_assert_eq!(on.tally().counts().total(Op::Relinearise), count(m));
+        on.tally().reset();
+        let same = scores_by_paper(&on, &q_packed, &k_packed).unwrap();
+        prop_assert_eq!(rotations(&on), count(width * (m - 1)));
+        on.tally().reset();
+        let o = attend(&on, s.clone(), &v_packed, b).unwrap();
+        prop_assert_eq!(rotations(&on), count(m - b + (width + 1) * (b + g - 2)));
+        let values = |v: &Vector| Ok::<_, PackingError>(v.values().to_vec());
+        let [s, same] = [s, same].map(|s| s.map(values).unwrap().unpack(texts).unwrap());
+        let o = o.map(values).unwrap().unpack(texts).unwrap();
         for t in 0..texts {
             let want = product(&q[t], &k[t], true);
             prop_assert!(close(&s[t], &want) && close(&same[t], &want));
             prop_assert!(close(&o[t], &product(&want, &v[t], false)));
         }
+    }
+
+    /// Texts one after the other need twice the rotations of algorithm 7, and a level.
+    #[test]
+    fn naive_batching_agrees_at_twice_the_rotations(log_rows in 0u32..4, width in 1usize..3, seed in any::<u64>()) {
+        let (m, slots) = (1usize << log_rows, 16);
+        let on = simulator(slots);
+        let texts = slots / m;
+        let (q, k) = (matrices(texts, m, width, seed), matrices(texts, m, width, seed ^ 0x55));
+        let pack = |x: &[Matrix<f64>]| -> Vec<Vector> {
+            let column = |c: usize| (0..slots).map(|i| x[i / m].row(i % m)[c]).collect();
+            (0..width).map(|c| on.vector(column(c), on.top()).unwrap()).collect()
+        };
+        let diagonals = scores_naive(&on, &pack(&q), &pack(&k), m).unwrap();
+        prop_assert_eq!(rotations(&on), (2 * width * (m - 1)) as u64);
+        for (j, diagonal) in diagonals.iter().enumerate() {
+            for (i, found) in diagonal.values().iter().enumerate() {
+                let (text, row) = (i / m, i % m);
+                let want = product(&q[text], &k[text], true).row(row)[(row + j) % m];
+                prop_assert!((found - want).abs() < 1e-9);
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_other_shapes_are_refused() {
+    let on = simulator(8);
+    let pack = |rows: usize, cols: usize| {
+        let layout = Interleave::new(8, rows).unwrap();
+        let texts = matrices(layout.texts(), rows, cols, 3);
+        raised(&on, &Columns::pack(layout, &texts).unwrap())
+    };
+    for (q, k, baby) in [
+        (pack(4, 2), pack(2, 2), 1),
+        (pack(4, 2), pack(4, 1), 1),
+        (pack(4, 2), pack(4, 2), 0),
+        (pack(4, 2), pack(4, 2), 3),
+    ] {
+        let found = scores(&on, &q, &k, baby).err();
+        assert!(matches!(
+            found,
+            Some(FheError::Packing(PackingError::Mismatch))
+        ));
     }
 }
