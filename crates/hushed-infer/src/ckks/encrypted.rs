@@ -134,7 +134,8 @@ impl Encrypted {
     /// The lowest primes only, and what the contract says of the slots: products of bounds would say less.
     fn lowered(&self, ct: &Ciphertext) -> Result<Ciphertext, FheError> {
         let low = self.evaluator.drop_to(ct, self.floor())?;
-        let noise = low.noise().within(1.0);
+        let bound = self.default_scale().over(low.scale()).value();
+        let noise = low.noise().within(bound);
         Ok(low.with_noise(noise))
     }
 }
@@ -355,3 +356,8 @@ fn period(v: &[f64]) -> usize {
     }
     period
 }
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

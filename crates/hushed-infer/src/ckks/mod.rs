@@ -29,6 +29,7 @@ mod encrypted;
 mod error;
 mod mask;
 pub mod fits;
+mod keys;
 mod placement;
 pub mod public_plan;
 pub mod simulate;
@@ -41,6 +42,7 @@ pub use choices::{
 };
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;
+pub use keys::KeyDemand;
 pub use mask::{OwnedMask, RowMasks, RowsKnown, token_rows};
 pub use placement::Placement;
 pub use public_plan::{FhePlan, PlanFileError};

@@ -1,0 +1,85 @@
+//! What encrypted tests share: keys of a small insecure ring, vectors in and out.
+
+use std::sync::Arc;
+
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
+use hushed_ckks::{
+    Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator, Scale,
+};
+use hushed_math::rng::SecretRng;
+use zeroize::Zeroizing;
+
+use super::Encrypted;
+
+/// A generator that follows from a number.
+pub(crate) fn seeded(seed: u64) -> SecretRng {
+    let mut key = Zeroizing::new([0; 32]);
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    SecretRng::from_secret(&key, "tests")
+}
+
+/// Numbers within 1.
+pub(crate) fn random(rng: &mut SecretRng, count: usize) -> Vec<f64> {
+    let mut one = || (rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    (0..count).map(|_| one()).collect()
+}
+
+/// Keys, and all that is made of them.
+pub(crate) struct Keys {
+    pub(crate) params: Arc<CkksParams>,
+    pub(crate) encoder: Arc<Encoder>,
+    pub(crate) on: Encrypted,
+    decryptor: Decryptor,
+    encryptor: Encryptor,
+    rng: SecretRng,
+}
+
+impl Keys {
+    /// Those of a bootstrap, and those that `plan` adds.
+    pub(crate) fn new(
+        params: &Arc<CkksParams>,
+        plan: impl FnOnce(&EvalKeyPlan) -> EvalKeyPlan,
+    ) -> Keys {
+        let mut rng = seeded(1);
+        let bootstrapper =
+            Arc::new(Bootstrapper::new(params, BootstrapLiteral::default()).unwrap());
+        let plan = plan(&bootstrapper.key_plan().unwrap());
+        let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+        let keys = Arc::new(EvalKeys::generate(&key, &plan, &mut rng).unwrap());
+        let evaluator = Evaluator::new(params, keys).unwrap();
+        let encoder = Arc::new(Encoder::new(params));
+        Keys {
+            on: Encrypted::new(evaluator, bootstrapper).unwrap(),
+            decryptor: Decryptor::new(&encoder, &key).unwrap(),
+            encryptor: Encryptor::new(params, &key).unwrap(),
+            params: Arc::clone(params),
+            encoder,
+            rng,
+        }
+    }
+
+    /// At the default scale.
+    pub(crate) fn encrypt(&mut self, values: &[f64], limbs: usize) -> Ciphertext {
+        self.encrypt_at(values, limbs, self.params.default_scale())
+    }
+
+    pub(crate) fn encrypt_at(&mut self, values: &[f64], limbs: usize, scale: Scale) -> Ciphertext {
+        let plain = self.encoder.encode_real(values, limbs, scale).unwrap();
+        self.encryptor.encrypt(&plain, &mut self.rng).unwrap()
+    }
+
+    /// Real parts.
+    pub(crate) fn open(&self, ct: &Ciphertext) -> Vec<f64> {
+        let slots: Vec<Complex64> = self.decryptor.decrypt_raw(ct).unwrap();
+        slots.iter().map(|z| z.re).collect()
+    }
+}
+
+/// The largest difference.
+pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    a.iter()
+        .zip(b)
+        .fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+}
