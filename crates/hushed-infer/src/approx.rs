@@ -10,15 +10,15 @@ use std::sync::Arc;
 use hushed_model::plain::{Plain, PlainActs, PlainScores};
 use hushed_model::tokens::TokenIds;
 use hushed_model::{
-    Activation, Backend, Embedding, Heads, Linear, Mask, Matrix, ModelError, Norm, NormKind, Pool,
-    Site, Weigh,
+    Activation, Backend, Embedding, FeedForward, Heads, Linear, Mask, Matrix, ModelError, Norm,
+    NormKind, Pool, Site, Weigh,
 };
-use hushed_twopc::func::{gelu, softmax};
+use hushed_twopc::func::softmax;
 
-use crate::twopc::divides_first;
 use crate::twopc::formats::{
     ACTIVATION, ATTENDED, EMBEDDING, INVERSE, PORTION, QUERY, VALUE, WEIGHED, WEIGHT_FRAC,
 };
+use crate::twopc::{Function, divides_first};
 
 /// Runs a model in the clear with the protocols' functions and formats.
 #[derive(Default)]
@@ -207,23 +207,32 @@ impl Backend for Approx {
         Ok(o)
     }
 
-    fn activation(
+    fn feed_forward(
         &mut self,
         at: Site,
+        x: &PlainActs,
+        f: &FeedForward,
+    ) -> Result<PlainActs, ModelError> {
+        let mut y = self.linear(at.then("up"), x, &f.up)?;
+        apply(&Function::of(f), &mut y);
+        self.linear(at.then("down"), &y, &f.down)
+    }
+
+    fn activation(
+        &mut self,
+        _: Site,
         mut x: PlainActs,
         f: Activation,
     ) -> Result<PlainActs, ModelError> {
-        match f {
-            Activation::Gelu | Activation::GeluTanh => {
-                // The result is κ times what it should be when it is rounded.
-                let rounded = |v: f64| {
-                    round(gelu::approximation(v) * gelu::KAPPA, ACTIVATION.frac) / gelu::KAPPA
-                };
-                let values = x.values.data_mut().iter_mut();
-                values.for_each(|v| *v = rounded(*v));
-                Ok(x)
-            }
-            Activation::Relu => Plain.activation(at, x, f),
-        }
+        apply(&Function::new(f, None), &mut x);
+        Ok(x)
     }
+}
+
+/// The function at every element. Its result is `scale` times what it should be when it is rounded.
+fn apply(function: &Function, x: &mut PlainActs) {
+    let scale = function.scale();
+    let rounded = |v: f64| round(function.approximation(v) * scale, ACTIVATION.frac) / scale;
+    let values = x.values.data_mut().iter_mut();
+    values.for_each(|v| *v = rounded(*v));
 }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use hushed_infer::approx::Approx;
 use hushed_infer::plan::Plan;
 use hushed_infer::twopc::{
-    Input, Layers, PublicTable, RunError, SiteCost, Terms, TwopcBackend, embeddings,
+    Input, Layers, PublicTable, RunError, SiteCost, Terms, TwopcBackend, embeddings, out_of_range,
 };
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::tiny_folder;
 use hushed_model::tokens::{TokenIds, TooLong};
-use hushed_model::{Model, Pool, cosine};
+use hushed_model::{FUNCTIONS, Model, Pool, Tolerance, check, cosine};
 use hushed_net::{Session, memory_pair};
 use hushed_twopc::Ctx;
 use hushed_twopc::cost::FRAME_BYTES;
@@ -35,6 +36,24 @@ fn tiny_model() -> Model {
     let folder = tempfile::tempdir().unwrap();
     tiny_folder(folder.path()).unwrap();
     Model::load(folder.path()).unwrap()
+}
+
+/// The tiny model with another activation, and what its owner declares of it, read from its folder.
+fn tiny_with(hidden_act: &str, tolerance: Option<Tolerance>) -> Model {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_folder(folder.path()).unwrap();
+    let path = folder.path().join("config.json");
+    let config = std::fs::read_to_string(&path).unwrap();
+    let other = config.replace("\"gelu\"", &format!("\"{hidden_act}\""));
+    std::fs::write(&path, other).unwrap();
+    if let Some(tolerance) = tolerance {
+        std::fs::write(folder.path().join(FUNCTIONS), tolerance.to_json()).unwrap();
+    }
+    let report = check(folder.path());
+    assert!(report.supported(), "{hidden_act}");
+    let model = Model::load(folder.path()).unwrap();
+    assert_eq!(out_of_range(&model).unwrap(), []);
+    model
 }
 
 fn tokens(model: &Model) -> Vec<TokenIds> {
@@ -75,6 +94,10 @@ fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, costs: &[Site
         let received = cost.stats.bytes_received - headers(cost.stats.frames_received);
         let planned = (step.site.as_str(), step.bytes_up, step.bytes_down);
         assert_eq!(planned, (cost.site.path(), sent, received));
+        // A party's turn is one latency where both send at once, and two where one waits for the other.
+        let turns = cost.stats.rounds;
+        let possible = turns..=2 * turns + 1;
+        assert!(possible.contains(&step.rounds), "{} {turns}", step.site);
     }
     assert!(plan.failure_log2 < -40.0);
 }
@@ -179,6 +202,41 @@ fn every_pooling_without_padding_and_with_a_public_table() {
         assert_planned(&model, &texts, terms, &costs);
         assert_close(&private, &clear);
     }
+}
+
+/// Every activation that a configuration may name, and GELU as a calibrated model has it.
+#[test]
+fn every_activation() {
+    let declared = Tolerance {
+        reach: 12.0,
+        error: 2e-4,
+    };
+    let names = ["gelu_new", "quick_gelu", "relu", "silu", "tanh", "elu"].map(|name| (name, None));
+    for (name, tolerance) in names.into_iter().chain([("gelu", Some(declared))]) {
+        let model = tiny_with(name, tolerance);
+        let texts = tokens(&model);
+        let clear = model.embed(texts.clone()).unwrap();
+        let (private, costs) = run(&model, &texts, Terms::default());
+        assert_planned(&model, &texts, Terms::default(), &costs);
+        // The function's error and the formats' through two layers, in vectors of length one; the largest seen is 4.1e-3.
+        for (private, clear) in private.iter().zip(&clear) {
+            let error = private.iter().zip(clear).map(|(p, c)| (p - c).abs());
+            let error = error.fold(0.0, f64::max);
+            assert!(error < 8e-3, "{name}: {error}");
+        }
+        assert_close(&private, &clear);
+        let approximated = approximated(&model, &texts);
+        assert_close(&private, &approximated);
+    }
+}
+
+/// The answers with the run's functions and formats, in the clear.
+fn approximated(model: &Model, texts: &[TokenIds]) -> Vec<Vec<f64>> {
+    let pooled = model
+        .forward(&mut Approx::default(), texts.to_vec())
+        .unwrap();
+    let rows = pooled.each_text().map(<[f64]>::to_vec);
+    rows.map(|row| model.public.finish(row)).collect()
 }
 
 #[test]

@@ -237,8 +237,19 @@ pub struct FeedForward {
     pub up: Linear,
     /// Between the two.
     pub activation: Activation,
+    /// How a backend may approximate it; `None`: nothing is declared, and the approximation must do for any model.
+    pub tolerance: Option<Tolerance>,
     /// `hidden → d`.
     pub down: Linear,
+}
+
+/// What an approximation of an activation has to do for one model. Its owner declares it, and it is public.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Largest magnitude of an argument.
+    pub reach: f64,
+    /// Greatest difference from the function at any such argument.
+    pub error: f64,
 }
 
 /// A function of one number.
@@ -248,9 +259,20 @@ pub enum Activation {
     Gelu,
     /// `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
     GeluTanh,
+    /// `x/(1 + e^(−1.702·x))`.
+    QuickGelu,
     /// `max(x, 0)`.
     Relu,
+    /// `x/(1 + e^(−x))`, also called swish.
+    Silu,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x` for `x ≥ 0` and `e^x − 1` below.
+    Elu,
 }
+
+/// The factor of the argument in the logistic function of [`Activation::QuickGelu`].
+pub const QUICK_GELU: f64 = 1.702;
 
 /// How the rows of a text become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -91,6 +91,7 @@ impl<S: Source> From<'_, S> {
             feed_forward: FeedForward {
                 up: self.linear(&name("intermediate.dense"), d, hidden)?,
                 activation: self.config.activation,
+                tolerance: self.config.tolerance,
                 down: self.linear(&name("output.dense"), hidden, d)?,
             },
             feed_forward_norm: self.norm(&name("output.LayerNorm"))?,

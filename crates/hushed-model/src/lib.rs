@@ -26,12 +26,12 @@ pub mod vectors;
 
 pub use backend::{
     Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    Pool, Weigh,
+    Pool, QUICK_GELU, Tolerance, Weigh,
 };
 pub use bert::{Bert, Layer};
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use error::{FolderError, ModelError, Problem, TextError};
-pub use folder::{BertConfig, Public, PublicFiles, Report, Summary, check};
+pub use folder::{BertConfig, FUNCTIONS, Public, PublicFiles, Report, Summary, check};
 pub use matrix::Matrix;
 pub use model::{Model, bert_random, bert_shapes};
 pub use plain::{Plain, PlainActs, PlainScores};

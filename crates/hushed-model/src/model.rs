@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::backend::{Backend, Pool};
+use crate::backend::{Backend, Pool, Tolerance};
 use crate::bert::Bert;
 use crate::error::{FolderError, ModelError};
 use crate::folder::config::BertConfig;
@@ -41,6 +41,16 @@ impl Model {
             public: public.clone(),
             bert: bert_shapes(&public.config, public.pool),
         }
+    }
+
+    /// The same model with this declared of its activation.
+    #[must_use]
+    pub fn declaring(mut self, tolerance: Tolerance) -> Model {
+        self.public.config.tolerance = Some(tolerance);
+        for layer in &mut self.bert.layers {
+            layer.feed_forward.tolerance = Some(tolerance);
+        }
+        self
     }
 
     /// The token ids of a text.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use hushed_model::testing::{mutations, safetensors_of, tiny_config, tiny_folder};
 use hushed_model::{
-    FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds, TooLong, check, fuzz,
+    FUNCTIONS, FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds,
+    Tolerance, TooLong, check, fuzz,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -130,7 +131,7 @@ fn every_reason_at_once() {
     let found = problems(|d| {
         edit(d, "config.json", |c| {
             c["model_type"] = json!("gpt2");
-            c["hidden_act"] = json!("silu");
+            c["hidden_act"] = json!("mish");
         });
         edit(d, "modules.json", |m| {
             m.as_array_mut()
@@ -442,4 +443,36 @@ fn decoders_survive_mutations() {
         fuzz::ending,
     );
     mutations(&[file("tokenizer.json")], count, 4, fuzz::tokenizer);
+}
+
+/// What is declared of the activation travels with the public files, and a bad declaration is a reason like others.
+#[test]
+fn declared_functions() {
+    let dir = TempDir::new().unwrap();
+    tiny_folder(dir.path()).unwrap();
+    let tolerance = Tolerance {
+        reach: 11.1,
+        error: 6e-4,
+    };
+    fs::write(dir.path().join(FUNCTIONS), tolerance.to_json()).unwrap();
+    let model = Model::load(dir.path()).unwrap();
+    assert_eq!(model.public.config.tolerance, Some(tolerance));
+    let files = PublicFiles::read(dir.path()).unwrap();
+    let copied = files
+        .iter()
+        .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
+    let public = PublicFiles::from_files(copied).unwrap().parse().unwrap();
+    let shapes = Model::shapes_only(&public);
+    for layer in model.bert.layers.iter().chain(&shapes.bert.layers) {
+        assert_eq!(layer.feed_forward.tolerance, Some(tolerance));
+    }
+    let bad = problems(|d| {
+        fs::write(
+            d.join(FUNCTIONS),
+            "{\"version\": \"1\", \"activation_reach\": true}",
+        )
+        .unwrap();
+        edit(d, "config.json", |c| c["hidden_act"] = json!("mish"));
+    });
+    assert_eq!(bad.len(), 3, "{bad:#?}");
 }

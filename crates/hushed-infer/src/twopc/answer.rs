@@ -4,7 +4,8 @@ use hushed_model::{Model, Site};
 use hushed_net::Party;
 use hushed_twopc::func::{Format, narrow};
 
-use super::backend::{Acts, TwopcBackend};
+use super::acts::Acts;
+use super::backend::TwopcBackend;
 use super::formats::{ANSWER, RAW_ANSWER};
 use super::{Input, RunError};
 

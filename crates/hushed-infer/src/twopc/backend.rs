@@ -1,52 +1,30 @@
 //! The [`Backend`] of a party.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hushed_model::{
     Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, ModelError, Norm,
-    NormKind, Pool, Rows, Site, Weigh,
+    NormKind, Pool, Site, Weigh,
 };
 use hushed_net::{Party, Stats};
-use hushed_rlwe::{RlweError, RlweParams};
-use hushed_twopc::func::gelu::{KAPPA, gelu_scaled};
+use hushed_twopc::Ctx;
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
-use hushed_twopc::func::{Format, rescale};
+use hushed_twopc::func::rescale;
 use hushed_twopc::gadget::Sign;
-use hushed_twopc::he::{
-    HeContext, LinearShape, OltShape, PreparedWeights, linear_client, linear_server,
-};
+use hushed_twopc::he::{HeContext, LinearShape, OltShape, linear_client, linear_server};
 use hushed_twopc::share::Share;
-use hushed_twopc::{Ctx, TwopcError};
 
+use super::acts::{Acts, Scores, to_linear};
 use super::formats::{
-    ACTIVATION, ANSWER, LINEAR, MAIN, MAX_TOKENS, QUERY, WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, ANSWER, EMBEDDING, LINEAR, MAIN, MAX_TOKENS, QUERY, WEIGHT_BITS, WEIGHT_FRAC,
 };
+use super::function::Function;
+use super::held::{Layer, Layers};
 use super::layers::{self, Fused};
 use super::pool::{maximum, pool};
 use super::table::PublicTable;
-use super::{Input, RunError, Terms, attention, embed, ranges};
-
-/// One party's share of a batch of texts: rows × width.
-pub struct Acts {
-    share: Share,
-    format: Format,
-    rows: Rows,
-    width: usize,
-    /// A norm whose gain and offset have not been applied: the layers that read this do it.
-    norm: Option<Norm>,
-    /// This matrix after that gain and offset, in [`LINEAR`], where a block that read it has left it for the residual sum.
-    residual: RefCell<Option<Share>>,
-}
-
-/// One party's share of attention scores or weights: per group of texts of one length, texts × heads × m × m.
-pub struct Scores {
-    groups: Vec<Share>,
-    rows: Rows,
-    heads: Heads,
-}
+use super::{Input, RunError, Terms, attention, embed};
 
 /// What a step of the model cost this party.
 #[derive(Clone, Debug)]
@@ -57,124 +35,6 @@ pub struct SiteCost {
     pub time: Duration,
     /// Bytes and rounds.
     pub stats: Stats,
-}
-
-/// The linear layers of a model as a party needs them, by site: at the server with integer weights, made once and shared by its
-/// sessions.
-#[derive(Default)]
-pub struct Layers {
-    by_site: Mutex<HashMap<Site, Arc<Layer>>>,
-    table: Mutex<Option<Arc<PreparedWeights>>>,
-}
-
-/// What [`Layers::make_ready`] has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ready {
-    /// Matrices whose transforms are held.
-    pub held: usize,
-    /// Matrices there are.
-    pub matrices: usize,
-    /// Bytes of what is held.
-    pub bytes: u64,
-    /// Bytes of holding all.
-    pub bytes_of_all: u64,
-}
-
-/// A [`Fused`] layer ready for products.
-pub struct Layer {
-    shape: (usize, usize),
-    server: Option<(PreparedWeights, Vec<i64>)>,
-}
-
-impl Layers {
-    pub(super) fn get(
-        &self,
-        at: &Site,
-        make: impl FnOnce() -> Fused,
-    ) -> Result<Arc<Layer>, RunError> {
-        // A panic elsewhere cannot leave the map half written.
-        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(layer) = map.get(at) {
-            return Ok(layer.clone());
-        }
-        let layer = Arc::new(Layer::new(at, make())?);
-        map.insert(at.clone(), layer.clone());
-        Ok(layer)
-    }
-
-    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of `rows` rows. What is
-    /// held by a running session is left as it is.
-    ///
-    /// # Errors
-    /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.
-    pub fn make_ready(&self, rows: usize, budget: u64) -> Result<Ready, RunError> {
-        let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
-        let mut ready = Ready::default();
-        let mut transform = |weights: &mut PreparedWeights| -> Result<(), RunError> {
-            let bytes = weights.ready_bytes(&params, rows, MAIN)? as u64;
-            ready.matrices += 1;
-            ready.bytes_of_all += bytes;
-            if ready.bytes + bytes <= budget {
-                weights.make_ready(&params, rows, MAIN)?;
-                ready.bytes += bytes;
-                ready.held += 1;
-            }
-            Ok(())
-        };
-        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut layers: Vec<_> = map.iter_mut().collect();
-        layers.sort_by(|a, b| a.0.cmp(b.0));
-        let owned = layers
-            .into_iter()
-            .filter_map(|(_, layer)| Arc::get_mut(layer)?.server.as_mut());
-        for (weights, _) in owned {
-            transform(weights)?;
-        }
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = table.as_mut().and_then(Arc::get_mut) {
-            transform(table)?;
-        }
-        Ok(ready)
-    }
-
-    /// How many layers there are so far, the table apart.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        let map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
-        map.len()
-    }
-
-    /// The server's table of token vectors as integers.
-    pub(super) fn table(&self, e: &Embedding) -> Result<Arc<PreparedWeights>, RunError> {
-        let mut slot = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = slot.as_ref() {
-            return Ok(table.clone());
-        }
-        let table = Arc::new(embed::integers(e)?);
-        *slot = Some(table.clone());
-        Ok(table)
-    }
-}
-
-impl Layer {
-    pub(super) fn new(at: &Site, fused: Fused) -> Result<Layer, RunError> {
-        let (inputs, outputs) = (fused.inputs, fused.outputs);
-        let server = match fused.numbers {
-            Some(n) if let Some(beyond) = ranges::layer(at.path(), &n).pop() => {
-                return Err(beyond.into());
-            }
-            Some(n) => Some((
-                PreparedWeights::new(inputs, outputs, WEIGHT_BITS, n.weights)
-                    .map_err(TwopcError::from)?,
-                n.bias,
-            )),
-            None => None,
-        };
-        Ok(Layer {
-            shape: (inputs, outputs),
-            server,
-        })
-    }
 }
 
 /// Told each step that has ended.
@@ -325,67 +185,9 @@ impl TwopcBackend {
     }
 }
 
-/// An unscaled matrix with [`LINEAR`]'s fraction bits.
-fn to_linear(x: &Acts) -> Share {
-    x.share.shift_left(LINEAR.frac - x.format.frac)
-}
-
 fn shapes_only(site: &str) -> ModelError {
     ModelError::ShapesOnly {
         site: site.to_owned(),
-    }
-}
-
-impl Acts {
-    fn new(share: Share, format: Format, rows: Rows, width: usize) -> Acts {
-        Acts {
-            share,
-            format,
-            rows,
-            width,
-            norm: None,
-            residual: RefCell::new(None),
-        }
-    }
-
-    /// How the rows belong to texts.
-    pub fn rows(&self) -> &Rows {
-        &self.rows
-    }
-
-    /// A copy, for `verify`, which compares stages; a run itself never needs one.
-    pub(crate) fn copy(&self) -> Acts {
-        let mut copy = Acts::new(
-            self.share.clone(),
-            self.format,
-            self.rows.clone(),
-            self.width,
-        );
-        copy.norm.clone_from(&self.norm);
-        copy
-    }
-
-    /// Gain and offset that have not been applied, where the numbers are known.
-    pub(crate) fn waiting_norm(&self) -> Option<(&[f32], &[f32])> {
-        let norm = self.norm.as_ref()?;
-        Some((norm.gain.as_deref()?, norm.offset.as_deref()?))
-    }
-
-    /// Columns.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// The share and its format.
-    pub fn share(&self) -> (&Share, Format) {
-        (&self.share, self.format)
-    }
-
-    /// Columns first..first+count.
-    fn columns(share: &Share, width: usize, first: usize, count: usize) -> Share {
-        let rows = share.len() / width;
-        let places = (0..rows).flat_map(|r| r * width + first..r * width + first + count);
-        share.gather(&places.collect::<Vec<_>>())
     }
 }
 
@@ -412,7 +214,7 @@ impl Backend for TwopcBackend {
         }
         self.measure(at, |this| {
             let share = embed::lookup(this, x, e, &lengths)?;
-            Ok(Acts::new(share, super::formats::EMBEDDING, rows, e.width))
+            Ok(Acts::new(share, EMBEDDING, rows, e.width))
         })
     }
 
@@ -461,11 +263,8 @@ impl Backend for TwopcBackend {
         })?;
         *x.residual.borrow_mut() = Some(Acts::columns(&wide, hidden + d, hidden, d));
         let up = Acts::columns(&wide, hidden + d, 0, hidden);
-        let y = self.measure(at.then("activation"), |this| match f.activation {
-            Activation::Gelu | Activation::GeluTanh => {
-                Ok(gelu_scaled(&mut this.ctx, &up, LINEAR.frac, ACTIVATION)?)
-            }
-            Activation::Relu => Err(unsupported(&at, "ReLU")),
+        let y = self.measure(at.then("activation"), |this| {
+            Ok(Function::of(f).run(&mut this.ctx, &up)?)
         })?;
         self.measure(at.then("down"), |this| {
             let layer = this.layer(&at.then("down"), || layers::feed_forward_down(f))?;
@@ -578,27 +377,18 @@ impl Backend for TwopcBackend {
     }
 
     fn activation(&mut self, at: Site, x: Acts, f: Activation) -> Result<Acts, RunError> {
-        if f == Activation::Relu {
-            return Err(unsupported(&at, "ReLU"));
-        }
+        let function = Function::new(f, None);
         self.measure(at, |this| {
             // The protocol's scale by public constants, on both sides of it.
             let scaled = |x: f64| (x * f64::from(1u32 << 12)).round() as i64;
             let y = rescale(&mut this.ctx, &x.share, 12, Sign::Bounded, MAIN)?;
-            let y = y.mul_public(scaled(KAPPA));
-            let y = gelu_scaled(&mut this.ctx, &y, LINEAR.frac, ACTIVATION)?;
+            let y = y.mul_public(scaled(function.scale()));
+            let y = function.run(&mut this.ctx, &y)?;
             let y = y
-                .mul_public(scaled(1.0 / KAPPA))
+                .mul_public(scaled(1.0 / function.scale()))
                 .shift_left(LINEAR.frac - ACTIVATION.frac - 12);
             Ok(Acts::new(y, LINEAR, x.rows, x.width))
         })
-    }
-}
-
-fn unsupported(at: &Site, what: &'static str) -> RunError {
-    RunError::Unsupported {
-        site: at.path().to_owned(),
-        what,
     }
 }
 

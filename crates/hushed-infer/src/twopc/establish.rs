@@ -10,11 +10,12 @@ use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ferret::FerretOt;
 use hushed_twopc::{Ctx, TwopcError};
 
-use super::backend::{Layers, TwopcBackend};
+use super::backend::TwopcBackend;
+use super::held::Layers;
 use super::{RunError, formats};
 
 /// Counts changes of the protocol itself: the order of messages, and all that no parameter below shows.
-const PROTOCOL_VERSION: u32 = 6;
+const PROTOCOL_VERSION: u32 = 7;
 
 /// Everything outside the model on which the two parties must agree, as text: whoever starts a session hashes and compares it.
 ///

@@ -1,11 +1,11 @@
 //! Which function of the two-party run serves each step that was measured, and how near the measured values come to what it holds.
 
-use hushed_model::{Calibration, Ranges};
-use hushed_twopc::func::gelu;
+use hushed_model::{BertConfig, Calibration, Ranges};
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
 use super::formats::{LINEAR, SUM_BITS, WEIGHED};
+use super::function::Function;
 
 /// One bound of one step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,8 +34,9 @@ const NORM_SQUARES: f64 = (1u32 << 18) as f64;
 /// Values of an attention head: their sums over 256 keys fit the product's ring.
 const HEAD_VALUES: f64 = 16.0;
 
-/// The bounds of every measured step; `width` is the model's.
-pub fn fits(calibration: &Calibration, width: usize) -> Vec<Fit> {
+/// The bounds of every measured step of a model of this configuration.
+pub fn fits(calibration: &Calibration, config: &BertConfig) -> Vec<Fit> {
+    let activation = Function::new(config.activation, config.tolerance);
     let mut all = Vec::new();
     for (site, ranges) in &calibration.sites {
         let mut add = |function, what, measured, holds| {
@@ -56,12 +57,8 @@ pub fn fits(calibration: &Calibration, width: usize) -> Vec<Fit> {
                 add("linear", "results", output.magnitude(), holds);
             }
             Ranges::Activation { input } => {
-                add(
-                    "gelu by segments",
-                    "arguments",
-                    input.magnitude(),
-                    gelu::RANGE,
-                );
+                let (name, holds) = (activation.name(), activation.range());
+                add(name, "arguments", input.magnitude(), holds);
             }
             Ranges::Softmax {
                 shifted,
@@ -85,7 +82,7 @@ pub fn fits(calibration: &Calibration, width: usize) -> Vec<Fit> {
                 ..
             } => {
                 let measured = first_variance.magnitude().max(variance.magnitude());
-                let holds = NORM_SQUARES / width as f64;
+                let holds = NORM_SQUARES / config.width as f64;
                 add("norm by 1/√v", "variances", measured, holds);
             }
         }
@@ -109,8 +106,8 @@ mod tests {
             .tokens("hello private world", TooLong::Refuse)
             .unwrap();
         let mut calibration = calibrate(&model, &[text], "").unwrap();
-        let width = model.public.config.width;
-        let all = fits(&calibration, width);
+        let config = &model.public.config;
+        let all = fits(&calibration, config);
         assert!(all.len() > calibration.sites.len());
         assert!(all.iter().all(super::Fit::fits), "{all:?}");
         for (site, ranges) in &mut calibration.sites {
@@ -123,7 +120,7 @@ mod tests {
                 };
             }
         }
-        let all = fits(&calibration, width);
+        let all = fits(&calibration, config);
         let beyond: Vec<&str> = all
             .iter()
             .filter(|f| !f.fits())

@@ -10,6 +10,8 @@ use hushed_twopc::func::Format;
 use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::share::Ring;
 
+use super::function;
+
 /// Activations between layers: what a linear layer reads.
 pub const ACTIVATION: Format = Format::new(48, 16);
 /// Fraction bits of weights as integers.
@@ -80,6 +82,7 @@ pub fn describe() -> String {
             "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED}"
         ),
         hushed_twopc::func::describe(),
+        function::describe(),
         format!(
             "{:?} {:?}",
             hushed_twopc::he::window::PRICES,

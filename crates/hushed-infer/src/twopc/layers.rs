@@ -4,10 +4,10 @@
 //! W(γ∘y + β) + b = (W·diag γ)·y + (W·β + b). The residual sum after the block needs γ∘y + β itself: the rows of diag γ join the layers
 //! that read the same y, so that query, key, value and residual are one product of one encrypted y.
 
-use hushed_model::{Activation, Attention, FeedForward, Linear, Norm};
-use hushed_twopc::func::gelu::KAPPA;
+use hushed_model::{Attention, FeedForward, Linear, Norm};
 
 use super::formats::{LINEAR, WEIGHT_FRAC};
+use super::function::Function;
 
 /// Integer weights of `outputs` × `inputs` and a bias at twice the precision; numbers only at the server.
 pub struct Fused {
@@ -126,7 +126,7 @@ pub fn alone(norm: Option<&Norm>, linear: &Linear) -> Fused {
 
 /// The wide layer of a feed-forward block, scaled as its activation wants its argument, and the residual.
 pub fn feed_forward_up(norm: Option<&Norm>, f: &FeedForward) -> Fused {
-    let part = Part::scaled(&f.up, activation_scale(f.activation));
+    let part = Part::scaled(&f.up, Function::of(f).scale());
     Fused::new(norm, &[part], true)
 }
 
@@ -134,7 +134,7 @@ pub fn feed_forward_up(norm: Option<&Norm>, f: &FeedForward) -> Fused {
 pub fn feed_forward_down(f: &FeedForward) -> Fused {
     let part = Part {
         linear: &f.down,
-        scale: 1.0 / activation_scale(f.activation),
+        scale: 1.0 / Function::of(f).scale(),
         bias_scale: 1.0,
     };
     Fused::new(None, &[part], false)
@@ -143,12 +143,4 @@ pub fn feed_forward_down(f: &FeedForward) -> Fused {
 /// A norm's gain and offset alone: what pooling reads.
 pub fn affine(norm: &Norm) -> Fused {
     Fused::new(Some(norm), &[], true)
-}
-
-/// What the protocol for an activation wants its argument multiplied by.
-pub fn activation_scale(f: Activation) -> f64 {
-    match f {
-        Activation::Gelu | Activation::GeluTanh => KAPPA,
-        Activation::Relu => 1.0,
-    }
 }

@@ -5,19 +5,23 @@
 //!
 //! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that also reads it is
 //!   one more block of columns of the same product (a diagonal matrix): see [`layers`].
-//! * The factor log₂e/√dh of the scores is in the query weights, GELU's scale in the weights around it.
+//! * The factor log₂e/√dh of the scores is in the query weights, an activation's scale in the weights around it ([`Function`]).
 //! * Softmax divides after the product with V, where a row has dh columns instead of m.
 //!
 //! Formats are in [`formats`].
 
+mod acts;
 mod answer;
 mod attention;
 mod backend;
+mod choose;
 mod embed;
 mod establish;
 mod fits;
 pub mod formats;
+mod function;
 mod groups;
+mod held;
 mod input;
 pub mod layers;
 mod pool;
@@ -25,12 +29,16 @@ mod prepare;
 mod ranges;
 mod table;
 
+pub use acts::{Acts, Scores};
 pub use answer::embeddings;
 pub(crate) use attention::divides_first;
-pub use backend::{Acts, Layers, Ready, Scores, SiteCost, TwopcBackend};
+pub use backend::{SiteCost, TwopcBackend};
+pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
 pub use establish::agreement;
 pub use fits::{Fit, fits};
+pub use function::Function;
 pub(crate) use groups::groups;
+pub use held::{Layers, Ready};
 pub use input::{Input, Terms};
 pub(crate) use pool::{SHARE_FRAC, hidden_spec, maximum_cost};
 pub use ranges::{OutOfRange, out_of_range};

@@ -3,7 +3,7 @@
 use hushed_model::{Bert, Model, ModelError, Site};
 
 use super::RunError;
-use super::backend::Layers;
+use super::held::Layers;
 use super::layers::{self, Fused};
 
 impl Layers {

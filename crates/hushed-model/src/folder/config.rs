@@ -1,7 +1,7 @@
 //! `config.json`: which architecture, and its sizes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use crate::backend::{Activation, Heads};
+use crate::backend::{Activation, Heads, Tolerance};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
 
@@ -27,6 +27,8 @@ pub struct BertConfig {
     pub token_types: usize,
     /// Inside the feed-forward block.
     pub activation: Activation,
+    /// What is declared of its arguments, in a file of its own.
+    pub tolerance: Option<Tolerance>,
     /// ε of the norms.
     pub epsilon: f64,
     /// Id of the padding token, if config.json gives it.
@@ -44,8 +46,14 @@ const ONLY_BERT: &str = "\"bert\"";
 const ACTIVATIONS: &[(&str, Activation)] = &[
     ("gelu", Activation::Gelu),
     ("gelu_new", Activation::GeluTanh),
+    ("gelu_fast", Activation::GeluTanh),
     ("gelu_pytorch_tanh", Activation::GeluTanh),
+    ("quick_gelu", Activation::QuickGelu),
     ("relu", Activation::Relu),
+    ("silu", Activation::Silu),
+    ("swish", Activation::Silu),
+    ("tanh", Activation::Tanh),
+    ("elu", Activation::Elu),
 ];
 
 impl BertConfig {
@@ -69,7 +77,7 @@ impl BertConfig {
             "hidden_act",
             ACTIVATIONS,
             None,
-            "gelu, gelu_new, gelu_pytorch_tanh, relu",
+            "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, silu, swish, tanh, elu",
         );
         let layers = f.size("num_hidden_layers", 1, MAX_LAYERS);
         let width = f.size("hidden_size", 1, MAX_WIDTH);
@@ -104,6 +112,7 @@ impl BertConfig {
             positions: positions?,
             token_types: token_types?,
             activation: activation?,
+            tolerance: None,
             epsilon,
             padding_id,
         })
@@ -131,6 +140,7 @@ impl BertConfig {
             positions: 512,
             token_types: 2,
             activation: Activation::Gelu,
+            tolerance: None,
             epsilon: 1e-12,
             padding_id: Some(0),
         }
@@ -182,7 +192,7 @@ mod tests {
     #[test]
     fn all_problems_at_once() {
         let (_, problems) = parse(
-            r#"{"model_type":"roberta","hidden_act":"swish","num_hidden_layers":0,"hidden_size":100,"num_attention_heads":7,
+            r#"{"model_type":"roberta","hidden_act":"mish","num_hidden_layers":0,"hidden_size":100,"num_attention_heads":7,
             "intermediate_size":"many","vocab_size":99999999999,"position_embedding_type":"relative_key","is_decoder":true}"#,
         );
         assert_eq!(problems.len(), 9, "{problems:#?}");
@@ -198,6 +208,19 @@ mod tests {
                 ..
             }
         )));
+    }
+
+    /// The names that published configurations use.
+    #[test]
+    fn activations() {
+        for (name, activation) in ACTIVATIONS {
+            let text = GOOD.replace("\"gelu\"", &format!("\"{name}\""));
+            assert_eq!(parse(&text).0.unwrap().activation, *activation, "{name}");
+        }
+        for name in ["mish", "GELU", "relu6", ""] {
+            let text = GOOD.replace("\"gelu\"", &format!("\"{name}\""));
+            assert_eq!(parse(&text).1.len(), 1, "{name}");
+        }
     }
 
     #[test]

@@ -135,6 +135,17 @@ impl<'a> Fields<'a> {
         value
     }
 
+    /// A real number within `min..=max` that must be there.
+    pub(crate) fn real(&mut self, field: &'static str, min: f64, max: f64) -> Option<f64> {
+        if self.get(field).is_none() {
+            self.missing(field);
+            return None;
+        }
+        let before = self.problems.len();
+        let value = self.real_or(field, min, min, max);
+        (self.problems.len() == before).then_some(value)
+    }
+
     /// True or false, or the default.
     pub(crate) fn flag_or(&mut self, field: &'static str, default: bool) -> bool {
         match self.get(field) {

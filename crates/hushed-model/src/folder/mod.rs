@@ -1,6 +1,7 @@
 //! Model folders in the Hugging Face layout: what is public in them, and whether they can be used.
 
 pub mod config;
+pub mod declared;
 pub(crate) mod json;
 pub(crate) mod pooling;
 pub mod public;
@@ -8,5 +9,6 @@ pub mod report;
 pub(crate) mod weights;
 
 pub use config::BertConfig;
+pub use declared::FUNCTIONS;
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::backend::Pool;
 use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{BertConfig, CONFIG};
+use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
 
@@ -30,6 +31,7 @@ const FILES: &[(&str, u64, Option<&str>)] = &[
     (POOLING, 1 << 20, None),
     (SENTENCE, 1 << 20, None),
     (PROMPTS, 1 << 20, None),
+    (FUNCTIONS, 1 << 12, None),
 ];
 
 /// The public files of a model as bytes, in the order of their names.
@@ -147,7 +149,11 @@ impl PublicFiles {
                 });
             }
         }
-        let config = bytes(CONFIG).and_then(|b| BertConfig::parse(b, problems));
+        let mut config = bytes(CONFIG).and_then(|b| BertConfig::parse(b, problems));
+        let tolerance = bytes(FUNCTIONS).and_then(|b| declared::parse(b, problems));
+        if let Some(config) = &mut config {
+            config.tolerance = tolerance;
+        }
         // Without a configuration the tokenizer is still checked, against any vocabulary.
         let vocabulary = config.as_ref().map_or(usize::MAX, |c| c.vocabulary);
         let padding_id = config.as_ref().and_then(|c| c.padding_id);

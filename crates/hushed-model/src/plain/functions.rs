@@ -1,6 +1,6 @@
 //! Scalar and row functions in f64.
 
-use crate::backend::Activation;
+use crate::backend::{Activation, QUICK_GELU};
 
 /// The function itself, to a few units in the last place.
 pub fn activation(f: Activation, x: f64) -> f64 {
@@ -10,7 +10,12 @@ pub fn activation(f: Activation, x: f64) -> f64 {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
             0.5 * x * (1.0 + inner.tanh())
         }
+        Activation::QuickGelu => x / (1.0 + (-QUICK_GELU * x).exp()),
         Activation::Relu => x.max(0.0),
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Tanh => x.tanh(),
+        Activation::Elu if x < 0.0 => x.exp_m1(),
+        Activation::Elu => x,
     }
 }
 
@@ -50,6 +55,27 @@ mod tests {
             ),
             (0.0, 2.0)
         );
+    }
+
+    /// Values of σ(1), σ(1.702), tanh 1 and 1/e from tables of constants.
+    #[test]
+    fn the_other_activations() {
+        for (f, x, y) in [
+            (Activation::Silu, 1.0, 0.731_058_578_630_004_9),
+            (Activation::Silu, -1.0, 0.731_058_578_630_004_9 - 1.0),
+            (Activation::Silu, -800.0, -0.0),
+            (Activation::Silu, 50.0, 50.0),
+            (Activation::QuickGelu, 1.0, 0.845_795_765_9),
+            (Activation::QuickGelu, -1.0, 0.845_795_765_9 - 1.0),
+            (Activation::Tanh, 1.0, 0.761_594_155_955_764_9),
+            (Activation::Tanh, -1.0, -0.761_594_155_955_764_9),
+            (Activation::Elu, -1.0, 0.367_879_441_171_442_3 - 1.0),
+            (Activation::Elu, -99.0, -1.0),
+            (Activation::Elu, 3.5, 3.5),
+        ] {
+            let found = activation(f, x);
+            assert!((found - y).abs() < 1e-10, "{f:?}({x}) = {found}");
+        }
     }
 
     #[test]

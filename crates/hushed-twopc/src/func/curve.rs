@@ -53,6 +53,8 @@ pub struct Curve {
     limit: f64,
     /// f: fraction bits of v = x/L.
     frac: u32,
+    /// I: |x| < L·2^I, the function's domain.
+    integer: u32,
     /// Bits of the ring of b: 2^(small−1) is more than b's range and two units either side, and four times |b| for an odd function.
     small: u32,
     /// b beyond the limit, with `frac` fraction bits.
@@ -63,8 +65,10 @@ pub struct Curve {
     segments: &'static [[i32; 3]],
 }
 
-/// |v| < 2^INTEGER: the function's domain is 32 limits to either side.
-const INTEGER: u32 = 5;
+/// The widest domain: 32 limits to either side.
+const WIDEST: u32 = 5;
+/// The narrowest: the limit itself and as much again.
+const NARROWEST: u32 = 1;
 /// Bits of the coarse argument below those that name the segment: it is exact to half of their last.
 const BELOW: u32 = 4;
 /// Fraction bits of β, and what the quadratic has beyond f.
@@ -87,7 +91,18 @@ impl Curve {
 
     /// Largest |x| that the rings hold.
     pub const fn range(&self) -> f64 {
-        self.limit * ((1 << INTEGER) - 1) as f64
+        self.limit * ((1 << self.integer) - 1) as f64
+    }
+
+    /// The same function for arguments of magnitude `reach` at most, on the narrowest domain that holds them; the widest there is if none
+    /// does. A narrower one is cheaper: the sign and the domain come out of one addition of shares, which is that much shorter.
+    #[must_use]
+    pub fn reaching(&self, reach: f64) -> Curve {
+        let with = |integer| Curve { integer, ..*self };
+        // A range that was written to a file and read again may be off in its last digit.
+        let holds = |integer: &u32| with(*integer).range() >= reach * (1.0 - 1e-9);
+        let integer = (NARROWEST..WIDEST).find(holds).unwrap_or(WIDEST);
+        with(integer)
     }
 
     /// Greatest difference from the function, without roundings.
@@ -149,9 +164,9 @@ impl Curve {
         Ring::new(self.small + SLOPE_FRAC)
     }
 
-    /// The function, |κ·f| < 2^INTEGER.
+    /// The function, |κ·f| < 2^I.
     fn sum(&self) -> Ring {
-        Ring::new(self.frac + INTEGER + 2)
+        Ring::new(self.frac + self.integer + 2)
     }
 
     fn small(&self) -> Ring {
@@ -164,12 +179,12 @@ impl Curve {
     }
 
     fn coarse(&self) -> Ring {
-        Ring::new(1 + INTEGER + self.index_bits() + BELOW)
+        Ring::new(1 + self.integer + self.index_bits() + BELOW)
     }
 
     /// Bits that are read off the coarse argument.
     fn read(&self) -> u32 {
-        1 + INTEGER + self.index_bits()
+        1 + self.integer + self.index_bits()
     }
 
     /// The ring in which the segment's bits are needed: those above are cut off by their weights.
@@ -263,7 +278,7 @@ pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
         + square_cost(n, curve.squares())
         + truncate_cost(n, curve.squares(), square_drop(curve), curve.terms())
         + select_cost(n, curve.index_bits(), small)
-        + all_cost(n, INTEGER as usize)
+        + all_cost(n, curve.integer as usize)
         + mux_cost(n, small)
         + turned
         + truncate_cost(n, small, 0, sum)
@@ -337,7 +352,7 @@ fn rectified(curve: &Curve, x: &Share, folded: &Share) -> Share {
 pub fn describe() -> String {
     let curves = [GELU, GELU_EIGHT, SILU, TANH, ELU].map(|c| c.describe());
     format!(
-        "{} {INTEGER} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
+        "{} {NARROWEST} {WIDEST} {BELOW} {SLOPE_FRAC} {BEND_FRAC} {MARGIN}",
         curves.join(" ")
     )
 }

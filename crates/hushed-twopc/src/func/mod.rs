@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | exp2 of a negative number | one 1-of-16 OT and one 13-bit product an element | [`exp2`] |
 //! | softmax without its division | row maxima, clipping, exp2 | [`softmax`] |
-//! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`], [`gelu`] |
+//! | GELU, SiLU, ELU, tanh | the top bits, one short square, one 1-of-8 or 1-of-16 OT each way | [`curve`] |
 //! | ReLU | one comparison and one multiplexer | [`relu`] |
 //! | 1/x and 1/√x of one number a row | highest bit, quadratic start, one Newton step | [`inverse`] |
 //! | LayerNorm, RMSNorm without gain and offset | the sum of a row's squares, one 1/√x a row, one product an element | [`norm`] |
@@ -18,7 +18,6 @@
 pub mod baseline;
 pub mod curve;
 pub mod exp2;
-pub mod gelu;
 pub mod inverse;
 pub mod norm;
 pub mod relu;
@@ -111,7 +110,6 @@ pub fn describe() -> String {
         exp2::describe(),
         softmax::describe(),
         curve::describe(),
-        gelu::describe(),
         relu::describe(),
         inverse::describe(),
         norm::describe(),

@@ -3,7 +3,7 @@
 //! A row holds γ, β and α of γ + β·t + α·t², t from the middle of the segment, everything in units of the limit: γ with 12 bits more than the
 //! curve's fraction, β with 12 bits and α with 8. A test fits them again and measures their errors.
 
-use super::{Curve, Kind};
+use super::{Curve, Kind, WIDEST};
 
 /// GELU(x) = x·Φ(x), sixteen segments: off by at most 10^−4.
 pub const GELU: Curve = Curve {
@@ -11,6 +11,7 @@ pub const GELU: Curve = Curve {
     kind: Kind::Rectified,
     limit: 4.1,
     frac: 13,
+    integer: WIDEST,
     small: 10,
     tail: 0,
     error: 1.0e-4,
@@ -23,6 +24,7 @@ pub const GELU_EIGHT: Curve = Curve {
     kind: Kind::Rectified,
     limit: 3.7,
     frac: 13,
+    integer: WIDEST,
     small: 10,
     tail: 0,
     error: 5.1e-4,
@@ -35,6 +37,7 @@ pub const SILU: Curve = Curve {
     kind: Kind::Rectified,
     limit: 10.0,
     frac: 14,
+    integer: WIDEST,
     small: 10,
     tail: 0,
     error: 5.0e-4,
@@ -47,6 +50,7 @@ pub const TANH: Curve = Curve {
     kind: Kind::Odd,
     limit: 4.5,
     frac: 13,
+    integer: WIDEST,
     small: 13,
     tail: 1820,
     error: 2.7e-4,
@@ -59,6 +63,7 @@ pub const ELU: Curve = Curve {
     kind: Kind::Negative,
     limit: 8.0,
     frac: 14,
+    integer: WIDEST,
     small: 13,
     tail: -2048,
     error: 6.5e-4,

@@ -140,17 +140,28 @@ fn curves_over_their_range() {
     let from = Format::new(48, 32);
     let to = Format::new(48, 16);
     let mut rng = SecretRng::insecure_from_seed(21);
-    for (curve, f) in all_curves() {
+    let narrow = (NARROWEST..WIDEST).map(|integer| Curve {
+        integer,
+        ..GELU_EIGHT
+    });
+    let narrow = narrow.map(|curve| (curve, gelu as Function));
+    for (curve, f) in all_curves().into_iter().chain(narrow) {
         let limit = curve.limit;
-        let fine = (-800..=800).map(|i| f64::from(i) * limit / 600.0);
+        let fine = (-800..=800).map(|i| f64::from(i) * limit / 810.0);
         let edges = (0..=curve.segments.len()).flat_map(|k| {
             let edge = k as f64 / curve.segments.len() as f64 * limit;
             [edge, -edge, edge + 1e-4, 1e-4 - edge]
         });
         let far = [0.99, 0.5, -0.5, -0.99].map(|r| r * curve.range());
+        let beyond = [1.01, 1.3, -1.3].map(|r| (r * limit).clamp(-curve.range(), curve.range()));
         let random = (0..2000).map(|_| (rng.next_u64() % 100_000) as f64 / 45_000.0 - 1.1);
-        let random = random.map(|v| v * limit);
-        let x: Vec<f64> = fine.chain(edges).chain(far).chain(random).collect();
+        let random = random.map(|v| (v * limit).clamp(-curve.range(), curve.range()));
+        let x: Vec<f64> = fine
+            .chain(edges)
+            .chain(far)
+            .chain(beyond)
+            .chain(random)
+            .collect();
         let words: Vec<u64> = x.iter().map(|x| from.encode(x * curve.kappa())).collect();
         let (client, server) = share(from.ring, &words, 9);
         let (a, b, stats) = run_counted(
@@ -177,4 +188,21 @@ fn curves_over_their_range() {
         assert!((sum / x.len() as f64).abs() < 0.15 * curve.unit() + 0.3 * curve.error());
         assert!(worst > curve.error() / 2.0);
     }
+}
+
+#[test]
+fn a_narrower_domain_is_cheaper_and_still_holds_what_it_must() {
+    let to = Format::new(48, 16);
+    let cost = |reach: f64| {
+        let curve = GELU_EIGHT.reaching(reach);
+        assert!(curve.range() >= reach.min(GELU_EIGHT.range()));
+        curve_scaled_cost(1000, &curve, to)
+    };
+    let reaches = [3.0, 3.8, 12.0, 26.0, 55.0, 114.0, f64::INFINITY];
+    let bytes: Vec<u64> = reaches
+        .map(|r| cost(r).bytes_client + cost(r).bytes_server)
+        .into();
+    assert!(bytes.is_sorted(), "{bytes:?}");
+    assert!(bytes[0] < bytes[5] && bytes[5] == bytes[6], "{bytes:?}");
+    assert_eq!(GELU_EIGHT.reaching(f64::NAN).range(), GELU_EIGHT.range());
 }

@@ -1,0 +1,133 @@
+//! The linear layers of a model as a party holds them: at the server as integers, transformed ahead as far as memory goes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_model::{Embedding, Site};
+use hushed_rlwe::{RlweError, RlweParams};
+use hushed_twopc::TwopcError;
+use hushed_twopc::he::PreparedWeights;
+
+use super::formats::{MAIN, WEIGHT_BITS};
+use super::layers::Fused;
+use super::{RunError, embed, ranges};
+
+/// The linear layers of a model as a party needs them, by site: at the server with integer weights, made once and shared by its
+/// sessions.
+#[derive(Default)]
+pub struct Layers {
+    by_site: Mutex<HashMap<Site, Arc<Layer>>>,
+    table: Mutex<Option<Arc<PreparedWeights>>>,
+}
+
+/// What [`Layers::make_ready`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Matrices whose transforms are held.
+    pub held: usize,
+    /// Matrices there are.
+    pub matrices: usize,
+    /// Bytes of what is held.
+    pub bytes: u64,
+    /// Bytes of holding all.
+    pub bytes_of_all: u64,
+}
+
+/// A [`Fused`] layer ready for products.
+pub struct Layer {
+    /// Columns of the argument and of the result.
+    pub(super) shape: (usize, usize),
+    /// Weights and bias.
+    pub(super) server: Option<(PreparedWeights, Vec<i64>)>,
+}
+
+impl Layers {
+    pub(super) fn get(
+        &self,
+        at: &Site,
+        make: impl FnOnce() -> Fused,
+    ) -> Result<Arc<Layer>, RunError> {
+        // A panic elsewhere cannot leave the map half written.
+        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layer) = map.get(at) {
+            return Ok(layer.clone());
+        }
+        let layer = Arc::new(Layer::new(at, make())?);
+        map.insert(at.clone(), layer.clone());
+        Ok(layer)
+    }
+
+    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of `rows` rows. What is
+    /// held by a running session is left as it is.
+    ///
+    /// # Errors
+    /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.
+    pub fn make_ready(&self, rows: usize, budget: u64) -> Result<Ready, RunError> {
+        let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
+        let mut ready = Ready::default();
+        let mut transform = |weights: &mut PreparedWeights| -> Result<(), RunError> {
+            let bytes = weights.ready_bytes(&params, rows, MAIN)? as u64;
+            ready.matrices += 1;
+            ready.bytes_of_all += bytes;
+            if ready.bytes + bytes <= budget {
+                weights.make_ready(&params, rows, MAIN)?;
+                ready.bytes += bytes;
+                ready.held += 1;
+            }
+            Ok(())
+        };
+        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers: Vec<_> = map.iter_mut().collect();
+        layers.sort_by(|a, b| a.0.cmp(b.0));
+        let owned = layers
+            .into_iter()
+            .filter_map(|(_, layer)| Arc::get_mut(layer)?.server.as_mut());
+        for (weights, _) in owned {
+            transform(weights)?;
+        }
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = table.as_mut().and_then(Arc::get_mut) {
+            transform(table)?;
+        }
+        Ok(ready)
+    }
+
+    /// How many layers there are so far, the table apart.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        map.len()
+    }
+
+    /// The server's table of token vectors as integers.
+    pub(super) fn table(&self, e: &Embedding) -> Result<Arc<PreparedWeights>, RunError> {
+        let mut slot = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = slot.as_ref() {
+            return Ok(table.clone());
+        }
+        let table = Arc::new(embed::integers(e)?);
+        *slot = Some(table.clone());
+        Ok(table)
+    }
+}
+
+impl Layer {
+    pub(super) fn new(at: &Site, fused: Fused) -> Result<Layer, RunError> {
+        let (inputs, outputs) = (fused.inputs, fused.outputs);
+        let server = match fused.numbers {
+            Some(n) if let Some(beyond) = ranges::layer(at.path(), &n).pop() => {
+                return Err(beyond.into());
+            }
+            Some(n) => Some((
+                PreparedWeights::new(inputs, outputs, WEIGHT_BITS, n.weights)
+                    .map_err(TwopcError::from)?,
+                n.bias,
+            )),
+            None => None,
+        };
+        Ok(Layer {
+            shape: (inputs, outputs),
+            server,
+        })
+    }
+}
