@@ -5,145 +5,34 @@
 //! masked or encrypted.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod answer;
 mod cache;
+mod config;
+mod greet;
 mod options;
 mod table;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hushed_infer::twopc::{Input, Layers, SiteCost, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Layers, TwopcBackend, embeddings};
 use hushed_model::{Model, Public, TokenIds, TooLong};
-use hushed_net::channel::tcp;
-use hushed_net::{Expect, Identity, Party, Session, Shape, Stats, TlsClient, Trust};
+use hushed_net::{Expect, Stats};
 
-use crate::agree;
-use crate::bundle::{self, Bundle, Digest};
+use crate::bundle::Digest;
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
-use crate::token::Token;
-use crate::wire::{
-    self, ANSWER, Answer, BUNDLE, CONFIRM, Confirm, HELLO, Hello, MAX_ANSWER, MAX_GREETING, READY,
-    REPLY, REQUEST, Refusal, Reply, Request, Welcome,
-};
+use crate::wire::{self, ANSWER, Answer, MAX_ANSWER, REQUEST, Request, Welcome};
+use greet::{greet, open, pinned};
 
+pub use answer::{Cost, Embedding, OnProgress, Pass, Progress};
+pub use config::{BundlePin, ClientConfig, ServerTrust};
 pub use options::Options;
 
 /// Present in every binary that has the client: the build test of the server-only binary looks for it.
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve client is here";
-
-/// How the server's certificate is known. There is no third way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerTrust {
-    /// A PEM file of authorities, or of the certificate itself.
-    CaFile(PathBuf),
-    /// The certificate's SHA-256 in hexadecimal, as the server prints it.
-    Pin(String),
-}
-
-/// The only model that a client accepts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BundlePin {
-    /// This file, made by `hushed bundle`; it need not be fetched.
-    File(PathBuf),
-    /// One of this hash.
-    Hash(Digest),
-}
-
-/// How to reach a server, and what to insist on. No `Debug`: it holds the token.
-#[derive(Clone)]
-pub struct ClientConfig {
-    /// `HOST:PORT`. With [`ServerTrust::CaFile`] the certificate must carry the host.
-    pub server: String,
-    /// How its certificate is known.
-    pub trust: ServerTrust,
-    /// This client's certificate chain and key (PEM files), for servers that ask for one.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// The bearer token, for servers that ask for one.
-    pub token: Option<Token>,
-    /// The only model to accept; `None` accepts what the server offers, and [`Client::bundle_hash`] says what that was.
-    pub bundle: Option<BundlePin>,
-    /// Where bundles are kept from one session to the next; `None` fetches anew each time.
-    pub cache_dir: Option<PathBuf>,
-    /// How long to wait for what.
-    pub deadlines: Deadlines,
-    /// A slower network to imitate, for measurements.
-    pub shape: Option<Shape>,
-}
-
-impl ClientConfig {
-    /// A client without token, pinned model or cache.
-    #[must_use]
-    pub fn new(server: impl Into<String>, trust: ServerTrust) -> Self {
-        Self {
-            server: server.into(),
-            trust,
-            identity: None,
-            token: None,
-            bundle: None,
-            cache_dir: None,
-            deadlines: Deadlines::default(),
-            shape: None,
-        }
-    }
-}
-
-/// What a part of a session cost this side.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cost {
-    /// Wall time, waiting for the server included.
-    pub time: Duration,
-    /// Bytes, frames and rounds.
-    pub stats: Stats,
-}
-
-/// The answer to one text. No `Debug`: it is private.
-#[derive(Clone)]
-pub struct Embedding {
-    /// The numbers; of unit length where the model says so.
-    pub values: Vec<f64>,
-    /// Tokens of the text.
-    pub tokens: usize,
-    /// What the server learned of that: tokens and padding.
-    pub rows: usize,
-    /// The pass that gave it.
-    pub pass: Arc<Pass>,
-}
-
-/// What one pass over one or several texts cost.
-#[derive(Clone, Debug)]
-pub struct Pass {
-    /// The first of its texts, by its index.
-    pub first: usize,
-    /// How many there were.
-    pub texts: usize,
-    /// What it cost in all.
-    pub cost: Cost,
-    /// What each step cost, in order.
-    pub sites: Vec<SiteCost>,
-}
-
-/// How far a call has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The first text of the pass under way, from 0.
-    pub text: usize,
-    /// How many share that pass.
-    pub sharing: usize,
-    /// How many texts there are.
-    pub texts: usize,
-    /// The step that has ended.
-    pub step: String,
-    /// Layers of this pass that are behind, between 0 and `layers`.
-    pub layer: usize,
-    /// Layers of the model.
-    pub layers: usize,
-}
-
-/// Called after every step of every pass.
-pub type OnProgress = Box<dyn FnMut(Progress) + Send>;
 
 /// A session with a server.
 pub struct Client {
@@ -402,158 +291,6 @@ impl Client {
     }
 }
 
-/// What the client insists on: a bundle that it has, or a hash only.
-#[derive(Clone)]
-enum Pinned {
-    Nothing,
-    Whole(Box<Bundle>),
-    Hash(Digest),
-}
-
-impl Pinned {
-    fn hash(&self) -> Option<Digest> {
-        match self {
-            Self::Nothing => None,
-            Self::Whole(bundle) => Some(bundle.hash()),
-            Self::Hash(hash) => Some(*hash),
-        }
-    }
-}
-
-fn pinned(pin: Option<&BundlePin>) -> Result<Pinned, ServeError> {
-    Ok(match pin {
-        None => Pinned::Nothing,
-        Some(BundlePin::File(path)) => Pinned::Whole(Box::new(Bundle::read(path)?)),
-        Some(BundlePin::Hash(hash)) => Pinned::Hash(*hash),
-    })
-}
-
-/// TCP, then TLS.
-fn open(config: &ClientConfig) -> Result<Session, ServeError> {
-    let trust = match &config.trust {
-        ServerTrust::CaFile(path) => Trust::from_ca_file(path)?,
-        ServerTrust::Pin(pin) => Trust::from_pin(pin)?,
-    };
-    let identity = match &config.identity {
-        Some((chain, key)) => Some(Identity::from_files(chain, key)?),
-        None => None,
-    };
-    let host = host(&config.server)?;
-    let tls = TlsClient::new(trust, identity)?;
-    let socket = tcp::connect(&config.server, config.deadlines.handshake)?;
-    let limits = config.deadlines.before_authentication();
-    let channel = tls.connect(socket, &host, limits)?;
-    let mut session = Session::new(Party::Client, Box::new(channel));
-    session.shape(config.shape);
-    Ok(session)
-}
-
-/// The host of `HOST:PORT`, without the brackets of an IPv6 address.
-fn host(address: &str) -> Result<String, ServeError> {
-    let wrong = || ServeError::Address {
-        address: address.to_owned(),
-    };
-    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host
-        .strip_prefix('[')
-        .and_then(|h| h.strip_suffix(']'))
-        .unwrap_or(host);
-    if host.is_empty() || port.parse::<u16>().is_err() {
-        return Err(wrong());
-    }
-    Ok(host.to_owned())
-}
-
-/// Hello, welcome, confirmation, bundle. After it both sides know that they agree.
-fn greet(
-    session: &mut Session,
-    config: &ClientConfig,
-    pinned: Pinned,
-) -> Result<(Welcome, Bundle), ServeError> {
-    let plan = bundle::plan()?;
-    let hello = Hello {
-        nonce: agree::nonce()?,
-        plan,
-        pinned: pinned.hash(),
-        token: config.token.clone(),
-    };
-    session.send_vec(HELLO, hello.encode())?;
-    let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
-    let welcome = match Reply::decode(&reply).map_err(|fault| malformed("welcome", fault))? {
-        Reply::Welcome(welcome) => welcome,
-        Reply::Refused(Refusal::OtherBundle { server }) => {
-            let pinned = pinned.hash().unwrap_or(Digest::ZERO);
-            return Err(ServeError::OtherBundle {
-                pinned,
-                offered: server,
-            });
-        }
-        Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
-    };
-    if welcome.plan != plan {
-        return Err(ServeError::OtherPlan {
-            ours: plan,
-            theirs: welcome.plan,
-        });
-    }
-    if let Some(pinned) = pinned.hash()
-        && pinned != welcome.bundle
-    {
-        return Err(ServeError::OtherBundle {
-            pinned,
-            offered: welcome.bundle,
-        });
-    }
-    let identity = agree::Identity::of(session)?;
-    let known = match pinned {
-        Pinned::Whole(bundle) => Some(*bundle),
-        _ => config
-            .cache_dir
-            .as_deref()
-            .and_then(|dir| cache::find(dir, welcome.bundle)),
-    };
-    let confirm = Confirm {
-        tag: identity.tag(Party::Client),
-        wants_bundle: known.is_none(),
-    };
-    session.send_vec(CONFIRM, confirm.encode())?;
-    session.set_limits(config.deadlines.within(config.deadlines.setup));
-    let fetched = match &known {
-        Some(_) => None,
-        None => {
-            let length = (welcome.bundle_bytes as usize).min(bundle::MAX_BUNDLE_BYTES);
-            Some(session.recv(BUNDLE, Expect::Exactly(length))?)
-        }
-    };
-    let ready = session.recv(READY, Expect::Exactly(32))?;
-    let tag = ready
-        .try_into()
-        .map_err(|_| ServeError::WrongConfirmation)?;
-    identity.check(Party::Server, &tag)?;
-    let bundle = match (known, fetched) {
-        (Some(bundle), _) => bundle,
-        (None, fetched) => accept(fetched.unwrap_or_default(), &welcome, config)?,
-    };
-    Ok((welcome, bundle))
-}
-
-/// Checks a bundle that has just come, and keeps it.
-fn accept(bytes: Vec<u8>, welcome: &Welcome, config: &ClientConfig) -> Result<Bundle, ServeError> {
-    if bundle::hash(&bytes) != welcome.bundle {
-        return Err(ServeError::BundleNotAsOffered {
-            agreed: welcome.bundle,
-        });
-    }
-    let bundle = Bundle::from_bytes(bytes)?;
-    if let Some(dir) = &config.cache_dir
-        && let Err(error) = cache::keep(dir, &bundle)
-    {
-        // The session does not need it; the next one fetches again.
-        tracing::warn!(%error, "the bundle could not be kept");
-    }
-    Ok(bundle)
-}
-
 fn malformed(message: &'static str, fault: wire::WireFault) -> ServeError {
     ServeError::Malformed { message, fault }
 }
@@ -565,6 +302,7 @@ mod tests {
     use hushed_model::testing::tiny_folder;
 
     use super::*;
+    use crate::wire::Refusal;
     use crate::{Server, ServerConfig};
 
     /// A client that ignores what the welcome said.
@@ -605,15 +343,5 @@ mod tests {
             assert_eq!(refused(together), Refusal::PassTooLarge { limit: 8 });
             stop.store(true, Ordering::SeqCst);
         });
-    }
-
-    #[test]
-    fn hosts_of_addresses() {
-        assert_eq!(host("localhost:80").unwrap(), "localhost");
-        assert_eq!(host("127.0.0.1:1").unwrap(), "127.0.0.1");
-        assert_eq!(host("[::1]:443").unwrap(), "::1");
-        for wrong in ["", ":1", "a", "a:", "a:b", "a:65536", "a:-1"] {
-            assert!(host(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -1,0 +1,63 @@
+//! What a session gives: embeddings, what they cost, how far it has come.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hushed_infer::twopc::SiteCost;
+use hushed_net::Stats;
+
+/// What a part of a session cost this side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Wall time, waiting for the server included.
+    pub time: Duration,
+    /// Bytes, frames and rounds.
+    pub stats: Stats,
+}
+
+/// The answer to one text. No `Debug`: it is private.
+#[derive(Clone)]
+pub struct Embedding {
+    /// The numbers; of unit length where the model says so.
+    pub values: Vec<f64>,
+    /// Tokens of the text.
+    pub tokens: usize,
+    /// What the server learned of that: tokens and padding.
+    pub rows: usize,
+    /// The pass that gave it.
+    pub pass: Arc<Pass>,
+}
+
+/// What one pass over one or several texts cost.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    /// The first of its texts, by its index.
+    pub first: usize,
+    /// How many there were.
+    pub texts: usize,
+    /// What it cost in all.
+    pub cost: Cost,
+    /// What each step cost, in order.
+    pub sites: Vec<SiteCost>,
+}
+
+/// How far a call has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The first text of the pass under way, from 0.
+    pub text: usize,
+    /// How many share that pass.
+    pub sharing: usize,
+    /// How many texts there are.
+    pub texts: usize,
+    /// The step that has ended.
+    pub step: String,
+    /// Layers of this pass that are behind, between 0 and `layers`.
+    pub layer: usize,
+    /// Layers of the model.
+    pub layers: usize,
+}
+
+/// Called after every step of every pass.
+pub type OnProgress = Box<dyn FnMut(Progress) + Send>;
