@@ -3,7 +3,7 @@
 //! Inputs come from a fixed stream that both processes know: a measurement has no secrets. They are shared by the real protocol all the same.
 
 use hushed_net::Party;
-use hushed_twopc::func::gelu::{KAPPA, gelu_scaled};
+use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};
 use hushed_twopc::func::inverse::reciprocal;
 use hushed_twopc::func::norm::{NormShape, normalise_rows};
 use hushed_twopc::func::softmax::{SCORES, exponentials};
@@ -184,13 +184,14 @@ pub fn gelu() -> Vec<Box<dyn Case>> {
             let (n, to) = (1 << log_count, Format::new(64, 18));
             let from = Format::new(64, 36);
             // The argument and the result carry the factor κ, which belongs to the linear layers around.
-            let scaled = spread(n, 6.0 * KAPPA, 9);
+            let kappa = GELU_EIGHT.kappa();
+            let scaled = spread(n, 6.0 * kappa, 9);
             Numbers::case(
                 json!({ "count": n, "function": "quadratics on 8 segments", "bits": 64 }),
                 vec![(scaled, from)],
                 18,
-                |x| x[0].iter().map(|x| KAPPA * clear_gelu(x / KAPPA)).collect(),
-                move |peer, x| Ok(gelu_scaled(&mut peer.ctx, &x[0], 36, to)?),
+                move |x| x[0].iter().map(|x| kappa * clear_gelu(x / kappa)).collect(),
+                move |peer, x| Ok(curve_scaled(&mut peer.ctx, &GELU_EIGHT, &x[0], 36, to)?),
             )
         })
         .into()

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::twopc::{Fit, fits};
-use hushed_model::{Calibration, Model, Range, Ranges, calibrate};
+use hushed_infer::twopc::{Fit, LEAST_COSINE, MARGIN, Trial, choose, fits};
+use hushed_model::{FUNCTIONS, Model, Range, Ranges, calibrate};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -17,13 +17,18 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "Beside the ranges it names the function of a private run that serves each step, and says whether the measured values fit what that function
-holds. GELU is one curve by segments, with the same error at every argument, so there is no interval to choose; a step beyond its bound is
-marked, and a private run of such texts would be wrong.
+holds; a step beyond its bound is marked, and a private run of such texts would be wrong.
 
-The ranges say something of the weights and of the samples: the file stays with the server.
+Then it chooses the cheapest approximation of the activation: on the narrowest domain that holds twice the largest argument that was
+measured, with the fewest segments that keep every answer of the sample at a cosine of 0.9999. With --declare the choice is written to
+DIR/functions.json, and private runs use it. That file is public and part of the bundle, whose hash changes. Arguments beyond the declared
+domain would spoil an answer: declare only from a sample like the texts to come.
+
+The ranges say something of the weights and of the samples: calibration.json stays with the server.
 
 Examples:
   hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt
+  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --declare
   hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --output /tmp/c.json --json"
 )]
 pub struct Args {
@@ -38,6 +43,10 @@ pub struct Args {
     /// Where to write [default: DIR/calibration.json]
     #[arg(long, short, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     output: Option<PathBuf>,
+
+    /// Write the chosen approximation to DIR/functions.json, for private runs to use
+    #[arg(long)]
+    declare: bool,
 
     #[command(flatten)]
     too_long: Truncate,
@@ -62,15 +71,27 @@ impl Args {
                 format!("{:<34} {}", site.path(), describe(ranges))
             })?;
         }
-        let fits = fits(&calibration, model.public.config.width);
+        let fits = fits(&calibration, &model.public.config);
         for fit in &fits {
             out.result(json!({ "fit": fit, "fits": fit.fits() }), || shown(fit))?;
         }
+        let trials = choose(&model, &tokens, &calibration)?;
+        for trial in &trials {
+            out.result(json!({ "trial": trial, "keeps": trial.keeps() }), || {
+                tried(trial)
+            })?;
+        }
+        let chosen = trials.last().filter(|_| self.declare);
+        if let Some(chosen) = chosen {
+            let file = chosen.tolerance().to_json();
+            write(file.as_bytes(), &self.dir.join(FUNCTIONS))?;
+        }
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.dir.join("calibration.json"));
-        write(&calibration, &path)?;
+        write(&calibration.to_json()?, &path)?;
         let beyond = fits.iter().filter(|f| !f.fits()).count();
-        let end = json!({ "texts": calibration.texts, "tokens": calibration.tokens, "written": path, "beyond": beyond });
+        let end = json!({ "texts": calibration.texts, "tokens": calibration.tokens, "written": path, "beyond": beyond,
+            "declared": chosen });
         let remark = match beyond {
             0 => "every step fits its function".to_owned(),
             n => format!("{n} bounds do NOT fit: private answers would be wrong"),
@@ -92,6 +113,18 @@ fn shown(fit: &Fit) -> String {
     format!(
         "{:<34} {}: {} up to {:.3}, {:.0} at most: {verdict}",
         fit.site, fit.function, fit.what, fit.measured, fit.holds
+    )
+}
+
+fn tried(trial: &Trial) -> String {
+    let verdict = if trial.keeps() {
+        "keeps"
+    } else {
+        "does not keep"
+    };
+    format!(
+        "{:<34} up to {:.1} ({MARGIN} times the measured), error {:.1e}, {:.1} bytes an element: least cosine {:.7}, {verdict} {LEAST_COSINE}",
+        trial.function, trial.reach, trial.error, trial.bytes, trial.least_cosine
     )
 }
 
@@ -118,15 +151,14 @@ fn describe(ranges: &Ranges) -> String {
 }
 
 /// Whole or not at all: a full disk leaves the old file as it was.
-fn write(calibration: &Calibration, path: &Path) -> Result<(), CliError> {
-    let bytes = calibration.to_json()?;
+fn write(bytes: &[u8], path: &Path) -> Result<(), CliError> {
     let failed = |source| CliError::WriteFile {
         path: path.to_owned(),
         source,
     };
     let new = path.with_extension("json.new");
     let result = fs::File::create(&new).and_then(|mut file| {
-        file.write_all(&bytes)?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&new, path)
     });
