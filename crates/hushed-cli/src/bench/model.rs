@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 
 use hushed_infer::twopc::{Input, Layers, SiteCost, Terms, TwopcBackend};
 use hushed_math::cpu::Cpu;
-use hushed_model::{
-    Activation, Bert, BertConfig, Plain, Pool, TokenIds, bert_random, bert_shapes, cosine,
-};
+use hushed_model::{Bert, BertConfig, Plain, Pool, TokenIds, bert_random, bert_shapes, cosine};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
-use super::{BenchError, median};
+use super::{BenchError, How, median};
 use crate::machine;
 
 /// What to run.
@@ -28,6 +26,12 @@ pub struct ModelCase {
 impl ModelCase {
     pub fn params(&self) -> Value {
         json!({ "model": self.preset, "tokens": self.tokens, "weights": "random" })
+    }
+
+    /// Whether it is to be run: a whole BERT-large, which takes minutes and several gigabytes, only where it is named.
+    pub fn wanted(&self, how: How<'_>) -> bool {
+        let long = !self.layer && self.preset == "bert-large";
+        how.wants(&self.params()) && (!long || how.only.is_some())
     }
 
     fn name(&self) -> &'static str {
@@ -65,7 +69,12 @@ pub fn layers() -> Vec<ModelCase> {
 
 /// Whole models, the private lookup included.
 pub fn models() -> Vec<ModelCase> {
-    let sizes = [("minilm", 16), ("minilm", 128), ("bert-base", 128)];
+    let sizes = [
+        ("minilm", 16),
+        ("minilm", 128),
+        ("bert-base", 128),
+        ("bert-large", 128),
+    ];
     let whole = |(preset, tokens)| ModelCase {
         preset,
         config: config(preset),
@@ -86,12 +95,7 @@ fn config(preset: &str) -> BertConfig {
         width,
         heads,
         hidden,
-        vocabulary: 30522,
-        positions: 512,
-        token_types: 2,
-        activation: Activation::Gelu,
-        epsilon: 1e-12,
-        padding_id: None,
+        ..BertConfig::bert_large()
     }
 }
 

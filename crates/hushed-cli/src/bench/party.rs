@@ -93,7 +93,7 @@ pub fn run_party(
         }
         Kind::Model(cases) => {
             let mut session = session;
-            for case in cases().iter().filter(|case| how.wants(&case.params())) {
+            for case in cases().iter().filter(|case| case.wanted(how)) {
                 machine::forget_peak();
                 let row;
                 (session, row) = model::measure(case, session, how.runs)?;
