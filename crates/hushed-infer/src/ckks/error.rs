@@ -6,6 +6,7 @@ use hushed_ckks::poly::PolyError;
 use hushed_model::ModelError;
 
 use super::choices::ChoicesError;
+use super::public_plan::PlanFileError;
 use crate::packing::PackingError;
 
 /// Why a run under CKKS, or its simulation, stopped.
@@ -30,6 +31,21 @@ pub enum FheError {
     /// The calibration.
     #[error(transparent)]
     Choices(#[from] ChoicesError),
+    /// The public plan.
+    #[error(transparent)]
+    Plan(#[from] PlanFileError),
+    /// A chain that is too short for a step.
+    #[error(
+        "{step} needs {needed} levels and has {available}; start it with more primes, or choose lower degrees or fewer steps"
+    )]
+    Levels {
+        /// The step.
+        step: String,
+        /// Levels that it needs.
+        needed: usize,
+        /// Levels that there are.
+        available: usize,
+    },
     /// A value beyond what a refresh can take: found where values are visible, in a simulation.
     #[error("at {site}, a value of {value} would be refreshed; at most {bound} can be")]
     Range {

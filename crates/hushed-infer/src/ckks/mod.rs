@@ -23,14 +23,19 @@
 //! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are gone: a softmax does
 //! not see the first, and the second goes through it into the output's bias. Gains and offsets of a norm are in the next linear layers.
 
+pub mod activation;
 mod acts;
 mod choices;
 mod encrypted;
 mod error;
-mod mask;
+pub mod feed_forward;
 pub mod fits;
 mod keys;
+mod levels;
+mod mask;
+pub mod norm;
 mod placement;
+pub mod pool;
 pub mod public_plan;
 pub mod simulate;
 mod slots;
@@ -43,6 +48,7 @@ pub use choices::{
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;
 pub use keys::KeyDemand;
+pub use levels::{LayerLevels, levels};
 pub use mask::{OwnedMask, RowMasks, RowsKnown, token_rows};
 pub use placement::Placement;
 pub use public_plan::{FhePlan, PlanFileError};

@@ -6,6 +6,7 @@ use hushed_ckks::Scale;
 use hushed_ckks::poly::Arithmetic;
 
 use super::error::FheError;
+use super::mask::OwnedMask;
 
 /// A matrix of scalars and a bias: row o of the result is Σ_i w[o][i]·x_i + bias_o, the bias in every slot.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +81,13 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
 
     /// Primes of a refreshed vector, at most.
     fn top(&self) -> usize;
+
+    /// The same vector, of which only slots will be used where the mask is 1: elsewhere it may be beyond what a refresh takes. Where values
+    /// are visible they are cut to the bound there.
+    fn used(&self, x: Self::Value, rows: &OwnedMask<Self::Value>) -> Self::Value {
+        let _ = rows;
+        x
+    }
 
     /// The first `limbs` primes of a vector.
     ///

@@ -7,6 +7,7 @@ use super::errors::mix;
 use super::tally::{Held, Op};
 use super::{SLACK, Simulator, Vector, check_limbs, check_scales, linear, rounded};
 use crate::ckks::error::FheError;
+use crate::ckks::mask::OwnedMask;
 use crate::ckks::slots::{LinearMap, Slots};
 use crate::packing::PackingError;
 
@@ -55,6 +56,16 @@ impl Slots for Simulator {
 
     fn top(&self) -> usize {
         self.params.chain().eval_mod.start
+    }
+
+    fn used(&self, mut x: Vector, rows: &OwnedMask<Vector>) -> Vector {
+        let mask = match rows {
+            OwnedMask::Public(mask) => mask.as_slice(),
+            OwnedMask::Private(mask) => mask.values(),
+        };
+        let unused = x.slots.iter_mut().zip(mask).filter(|(_, m)| m.abs() < 0.5);
+        unused.for_each(|(v, _)| *v = v.clamp(-1.0, 1.0));
+        x
     }
 
     fn drop_to(&self, x: &Vector, limbs: usize) -> Result<Vector, FheError> {

@@ -1,0 +1,175 @@
+//! Activations of hidden columns: a polynomial a column, all of one degree.
+//!
+//! In column packing a hidden column is a vector of its own, so each has its own interval and coefficients at no cost; the map of the
+//! interval to [−1, 1] is in the weights of the layer before ([`unit_map`]), and a column loses ⌈log2(degree + 1)⌉ levels. All columns
+//! have one degree, so what is computed does not follow from weights. Fits are in [`super::fits`].
+//!
+//! Beyond its interval a polynomial is garbage: a test says how much of it there is up to twice the width (GELU, degree 15 on [−6, 4]: at
+//! most 2^21). That is the text's own loss while it stays below what a refresh separates, some 2^7 times the bound of the norm after.
+//!
+//! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10] (§4), and with domain
+//! extension ([`extended_tanh`], appendix C.2). Both are measured in the clear, as baselines.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_ckks::poly::{Ladder, PolyError, Polynomial, evaluate};
+use hushed_math::fit::minimax;
+use hushed_model::Activation;
+use rayon::prelude::*;
+
+use super::choices::Interval;
+use super::error::FheError;
+use super::fits;
+use super::norm::scale_of;
+use super::slots::{LinearMap, Slots};
+
+/// Polynomials by function, degree and interval: many columns share an interval, and layers do.
+#[derive(Default)]
+pub struct Polynomials(Mutex<HashMap<Key, Arc<Polynomial>>>);
+
+/// A function has no order or hash of its own; its name does. Ends of intervals by their bits.
+type Key = (String, usize, u64, u64);
+
+impl Polynomials {
+    /// The polynomial in t, for x in `column` mapped to [−1, 1].
+    ///
+    /// # Errors
+    /// [`FheError::Poly`] if the interval is empty or the degree has no fit.
+    pub fn get(
+        &self,
+        f: Activation,
+        column: Interval,
+        degree: usize,
+    ) -> Result<Arc<Polynomial>, FheError> {
+        let ends = (column.low.to_bits(), column.high.to_bits());
+        let key = (format!("{f:?}"), degree, ends.0, ends.1);
+        let held = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = held().get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        // Not under the lock: others fit meanwhile, at worst the same.
+        let fitted = Arc::new(fits::activation(f, column, degree)?);
+        held().insert(key, Arc::clone(&fitted));
+        Ok(fitted)
+    }
+}
+
+/// Levels of a polynomial of this degree.
+#[must_use]
+pub fn levels(degree: usize) -> usize {
+    (degree + 1).next_power_of_two().trailing_zeros() as usize
+}
+
+/// The map with results mapped to [−1, 1] from their intervals, one a row: t = (2y − low − high)/(high − low).
+///
+/// # Errors
+/// [`PolyError::Range`] for an empty interval, or if there are not as many as rows.
+pub fn unit_map(mut map: LinearMap, intervals: &[Interval]) -> Result<LinearMap, FheError> {
+    let sound = |i: &Interval| i.low < i.high && (i.high - i.low).is_finite();
+    if intervals.len() != map.rows || !intervals.iter().all(sound) {
+        let worst = intervals.iter().find(|i| !sound(i));
+        let (low, high) = worst.map_or((0.0, 0.0), |i| (i.low, i.high));
+        return Err(PolyError::Range { low, high }.into());
+    }
+    let mut bias = map.bias.take().unwrap_or_else(|| vec![0.0; map.rows]);
+    let rows = map.weights.chunks_exact_mut(map.columns.max(1));
+    for ((row, b), i) in rows.zip(&mut bias).zip(intervals) {
+        let factor = 2.0 / (i.high - i.low);
+        row.iter_mut().for_each(|w| *w *= factor);
+        *b = (2.0 * *b - i.low - i.high) / (i.high - i.low);
+    }
+    map.bound = super::bound_of(&map.weights);
+    map.bias = Some(bias);
+    Ok(map)
+}
+
+/// The scale that suits the argument of a Chebyshev polynomial with `limbs` primes: twice what its first rescale divides by.
+///
+/// # Errors
+/// [`PolyError::LevelsTooFew`] if there is no level.
+pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Scale, FheError> {
+    scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
+}
+
+/// f of every column; `columns` are mapped to [−1, 1] from `intervals` already. The results are at [`Slots::default_scale`], [`levels`]
+/// below.
+///
+/// # Errors
+/// Too few levels, a fit that is refused, or what the arithmetic refuses.
+pub fn activation<S: Slots>(
+    on: &S,
+    f: Activation,
+    columns: Vec<S::Value>,
+    intervals: &[Interval],
+    degree: usize,
+    polynomials: &Polynomials,
+) -> Result<Vec<S::Value>, FheError> {
+    let column = |(t, interval): (S::Value, &Interval)| {
+        let p = polynomials.get(f, *interval, degree)?;
+        evaluate(on, &on.within(t, 1.0), &p, on.default_scale())
+    };
+    columns.into_par_iter().zip(intervals).map(column).collect()
+}
+
+/// The paper's GELU: x/2·(1 + P(x)), with P the best polynomial of `degree` on [low, high] for tanh(√(2/π)(x + 0.044715x³)). Its
+/// depth is [`levels`] and two.
+///
+/// # Errors
+/// [`PolyError::Fit`].
+pub fn tanh_form(degree: usize, low: f64, high: f64) -> Result<impl Fn(f64) -> f64, PolyError> {
+    let fit = minimax(|x| cubic(x).tanh(), |_| 1.0, degree, low, high)?;
+    let p = Polynomial::from_fit(&fit)?;
+    Ok(move |x: f64| 0.5 * x * (1.0 + p.eval(x)))
+}
+
+/// GELU's argument of tanh.
+fn cubic(x: f64) -> f64 {
+    (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
+}
+
+/// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), P the best polynomial of
+/// `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The text prints x/L^r − 4x³/(27B²L^(3r)), without the factor
+/// L^r: composed like that, it shrinks what lies near zero by L at each step.) Three levels more a step, or two with the coefficient in
+/// the factors before.
+///
+/// # Errors
+/// [`PolyError::Fit`]; [`PolyError::Parameter`] unless 1 < L ≤ 1.5·√3, where B_0 stays within [−B, B].
+pub fn extended_tanh(
+    degree: usize,
+    bound: f64,
+    factor: f64,
+    steps: u32,
+) -> Result<impl Fn(f64) -> f64, PolyError> {
+    let most = 1.5 * 3f64.sqrt();
+    if !(factor > 1.0 && factor <= most) {
+        return Err(PolyError::Parameter {
+            name: "factor",
+            value: factor,
+            low: 1.0,
+            high: most,
+        });
+    }
+    let fit = minimax(f64::tanh, |_| 1.0, degree, -bound, bound)?;
+    let p = Polynomial::from_fit(&fit)?;
+    Ok(move |x: f64| {
+        let step = |x: f64, r: u32| {
+            let wide = bound * factor.powi(r as i32);
+            x - 4.0 * x.powi(3) / (27.0 * wide * wide)
+        };
+        p.eval((0..steps).rev().fold(x, step))
+    })
+}
+
+/// Greatest difference between `p` and `f` on [low, high], by sampling.
+pub fn greatest_error(p: impl Fn(f64) -> f64, f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
+    const SAMPLES: u32 = 8192;
+    let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(SAMPLES);
+    (0..=SAMPLES)
+        .map(|i| (p(at(i)) - f(at(i))).abs())
+        .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+#[path = "activation_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+use hushed_ckks::CkksParams;
+use hushed_ckks::poly::Arithmetic;
+use hushed_model::plain::activation as exact;
+
+use super::*;
+use crate::ckks::Simulator;
+use crate::ckks::simulate::Op;
+
+fn interval(low: f64, high: f64) -> Interval {
+    Interval { low, high }
+}
+
+#[test]
+fn a_polynomial_a_column_and_the_same_operations_for_all() {
+    let on = Simulator::new(&CkksParams::insecure_test(10, 14).unwrap(), 64).unwrap();
+    let intervals = [
+        interval(-6.0, 4.0),
+        interval(-2.0, 9.0),
+        interval(-6.0, 4.0),
+    ];
+    for (f, degree, tolerance) in [
+        (Activation::Gelu, 15, 0.06),
+        (Activation::Gelu, 31, 4e-3),
+        (Activation::GeluTanh, 23, 0.02),
+        (Activation::Relu, 31, 0.2),
+    ] {
+        let polynomials = Polynomials::default();
+        let limbs = on.floor() + levels(degree);
+        let t = |i: usize| -1.0 + 2.0 * i as f64 / 63.0;
+        let columns: Vec<_> = (0..3)
+            .map(|_| {
+                let v = on.vector((0..64).map(t).collect(), limbs + 1).unwrap();
+                let scale = argument_scale(&on, limbs).unwrap();
+                on.mul_vector(&v, &[1.0; 64], scale).unwrap()
+            })
+            .collect();
+        on.tally().reset();
+        let out = activation(&on, f, columns, &intervals, degree, &polynomials).unwrap();
+        for (y, i) in out.iter().zip(&intervals) {
+            assert_eq!(on.limbs(y), on.floor());
+            for (s, y) in y.values().iter().enumerate() {
+                let x = (i.low + i.high) / 2.0 + (i.high - i.low) / 2.0 * t(s);
+                assert!(
+                    (y - exact(f, x)).abs() < tolerance,
+                    "{f:?} {degree} {x} {y}"
+                );
+            }
+        }
+        let counts = on.tally().counts();
+        let each = counts.total(Op::Relinearise) / 3;
+        assert_eq!(each * 3, counts.total(Op::Relinearise));
+        assert!(counts.rotations.is_empty());
+        // Two intervals, two fits.
+        assert_eq!(polynomials.0.lock().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn the_map_of_intervals_is_in_the_weights() {
+    let map = LinearMap {
+        rows: 2,
+        columns: 1,
+        weights: vec![1.0, -3.0],
+        bound: 4.0,
+        bias: Some(vec![0.5, 1.0]),
+    };
+    let mapped = unit_map(map.clone(), &[interval(-1.0, 3.0), interval(-5.0, 5.0)]).unwrap();
+    // Row 0 at x = 2.5 is 3, the upper end; row 1 at x = 2 is −5, the lower.
+    let bias = mapped.bias.unwrap();
+    assert!((mapped.weights[0] * 2.5 + bias[0] - 1.0).abs() < 1e-12);
+    assert!((mapped.weights[1] * 2.0 + bias[1] + 1.0).abs() < 1e-12);
+    assert!(unit_map(map.clone(), &[interval(-1.0, 3.0)]).is_err());
+    assert!(unit_map(map, &[interval(-1.0, 3.0), interval(2.0, 2.0)]).is_err());
+}
+
+/// The paper's polynomials and ours, over the interval that the paper states: MOAI, §4 and appendix C.2.
+#[test]
+fn the_papers_forms_measured() {
+    let ours = |degree, low, high| {
+        let p = fits::activation(Activation::Gelu, interval(low, high), degree).unwrap();
+        move |x: f64| p.eval((2.0 * x - low - high) / (high - low))
+    };
+    let gelu = |x: f64| exact(Activation::Gelu, x);
+    let paper = tanh_form(23, -20.0, 10.0).unwrap();
+    let error = greatest_error(paper, gelu, -20.0, 10.0);
+    println!("tanh form of degree 23 on [-20, 10]: {error:.3}");
+    for degree in [15, 23, 31] {
+        for (low, high) in [(-20.0, 10.0), (-6.0, 4.0), (-4.0, 3.0)] {
+            let p = ours(degree, low, high);
+            let inside = greatest_error(&p, gelu, low, high);
+            let half = (high - low) / 2.0;
+            let twice = greatest_error(&p, gelu, low - half, high + half);
+            println!(
+                "degree {degree} on [{low}, {high}]: {inside:.2e}, to twice the width {twice:.2e}"
+            );
+        }
+    }
+    for (factor, steps) in [(2.0, 0), (2.0, 1), (2.0, 2), (2.5, 2)] {
+        let p = extended_tanh(23, 5.0, factor, steps).unwrap();
+        let end = 5.0 * f64::powi(factor, steps as i32);
+        let error = greatest_error(p, f64::tanh, -end, end);
+        println!("tanh of degree 23 on [-5, 5], extended by {factor} {steps} times: {error:.3}");
+    }
+    assert!(extended_tanh(23, 5.0, 2.7, 1).is_err());
+}

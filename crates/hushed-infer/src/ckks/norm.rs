@@ -1,0 +1,269 @@
+//! LayerNorm of columns with one deep statistic (MOAI, Algorithm 5, and its idea for softmax carried over): mean and variance are sums over
+//! columns, so there is no rotation; only v = Σ c² is refreshed and goes through the inverse root, and the d columns lose one level.
+//!
+//! With c = κ·(x − mean of x), d columns and v = Σ c² in [low, 1]:
+//!
+//! ```text
+//! x̂/bound = c · (√d/bound)·v^{−1/2}        gain·bound and offset are left to whoever reads the columns
+//! ```
+//!
+//! | step | level of the columns | of the statistic |
+//! |---|---|---|
+//! | c, by the linear layer before; the residual joins it | l | |
+//! | v = Σ c², relinearised and rescaled once; κ²·d·ε | l | l − 1, then refreshed to the statistics' level s |
+//! | v ← 1 + mask·(v − 1): rows of padding, and a row whose result is given, have v = 1 whatever is in them | l | s − 1 |
+//! | v^{−1/2}: a polynomial and Newton steps | l | s − 1 − levels of the root |
+//! | × mask·√d/bound | l | s − 2 − levels of the root ≥ l |
+//! | × c, + a given row | l − 1 | |
+//!
+//! Beyond its range: for v from 0 to `low` the result is too short, but bounded (the root stays below its value at `low`, as a test
+//! holds). For v above 1 the polynomial grows like its highest power, and the text whose row it is is lost; up to 2^7 times its bound a
+//! refreshed number is garbage of its own slot only, beyond that of other texts' too. Whoever calibrates leaves a margin.
+
+use hushed_ckks::poly::{InverseSqrt, Ladder, PolyError, Weight};
+use hushed_ckks::{CkksError, Scale};
+use hushed_model::{Norm, NormKind, Site};
+use rayon::prelude::*;
+
+use super::acts::{Acts, same};
+use super::choices::NormChoice;
+use super::error::FheError;
+use super::mask::OwnedMask;
+use super::slots::Slots;
+
+/// How a norm treats rows and its statistic.
+pub struct NormPlan<'a, V> {
+    /// Rows that get a result; the others get 0.
+    pub rows: &'a OwnedMask<V>,
+    /// Primes of the refreshed variance; `None` for the paper's own form, in which variance and columns come from the level that the inverse
+    /// root needs.
+    pub statistics: Option<usize>,
+    /// What is added to the columns: one vector of slots a column, within 1, zero but in rows that `rows` leaves out.
+    pub given: Option<&'a (dyn Fn(usize) -> Vec<f64> + Sync)>,
+}
+
+/// What one rescale from `limbs` primes divides by.
+pub(super) fn divisor<S: Slots>(on: &S, limbs: usize) -> Result<f64, FheError> {
+    Ok(Ladder::new(on, limbs, 1)?.divisor(0))
+}
+
+/// Primes after `levels` rescales.
+pub(super) fn below<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<usize, FheError> {
+    Ok(Ladder::new(on, limbs, levels)?.limbs(levels))
+}
+
+/// The fewest primes from which one rescale leads to `limbs`.
+pub(super) fn above<S: Slots>(on: &S, limbs: usize) -> Result<usize, FheError> {
+    let found = (limbs + 1..=on.top()).find(|&l| l - on.level_primes(l) == limbs);
+    let none = || PolyError::LevelsTooFew {
+        needed: 1,
+        available: 0,
+        limbs: on.top(),
+    };
+    Ok(found.ok_or_else(none)?)
+}
+
+/// The primes of a scale.
+pub(super) fn scale_of(value: f64) -> Result<Scale, FheError> {
+    Scale::new(value).map_err(|e: CkksError| e.into())
+}
+
+/// The scale for columns of `limbs` primes that are squared and multiplied next: squares come out at [`Slots::default_scale`].
+///
+/// # Errors
+/// [`PolyError::LevelsTooFew`] if they have no level.
+pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> {
+    scale_of((on.default_scale().value() * divisor(on, limbs)?).sqrt())
+}
+
+/// `block` + κ·(x − mean of x) by columns: the residual sum, centred and scaled as the block's output already is. One level of x at most
+/// is used; it comes in at its own and is cut.
+///
+/// # Errors
+/// If x has no level above the block's, or another number of columns.
+pub fn residual<S: Slots>(
+    on: &S,
+    at: &Site,
+    x: &Acts<S::Value>,
+    block: &[S::Value],
+    kappa: f64,
+) -> Result<Vec<S::Value>, FheError> {
+    same(at, "columns", block.len(), x.width())?;
+    let Some(first) = block.first() else {
+        return Ok(Vec::new());
+    };
+    let limbs = above(on, on.limbs(first))?;
+    let wide = scale_of(on.scale(first).value() * divisor(on, limbs)?)?;
+    let d = x.width() as f64;
+    // −κ·mean, of vectors and of offsets.
+    let mut sum = on.sum(limbs, wide)?;
+    for (v, gain) in x.columns.iter().zip(&x.gain) {
+        on.add_multiple(&mut sum, v, -kappa * gain / d)?;
+    }
+    let mean = on.finish(sum)?;
+    let mean_offset = x.offset.iter().sum::<f64>() / d;
+    let column = |j: usize| -> Result<S::Value, FheError> {
+        let mut sum = on.sum(limbs, wide)?;
+        on.add_multiple(&mut sum, &x.columns[j], kappa * x.gain[j])?;
+        let mut c = on.finish(sum)?;
+        on.add_assign(&mut c, &mean)?;
+        on.add_assign(&mut c, &block[j])?;
+        on.add_constant(c, kappa * (x.offset[j] - mean_offset))
+    };
+    (0..x.width()).into_par_iter().map(column).collect()
+}
+
+/// The norm of columns that are κ·(x − mean): [`residual`]'s. They come out as the [`Acts`] of this norm at [`Slots::default_scale`],
+/// one level below, not refreshed.
+///
+/// # Errors
+/// [`FheError::Unsupported`] for a norm without means; too few levels; where values are visible, [`FheError::Range`] for a variance
+/// beyond its range.
+pub fn norm<S: Slots>(
+    on: &S,
+    at: &Site,
+    centred: Vec<S::Value>,
+    norm: &Norm,
+    choice: &NormChoice,
+    plan: &NormPlan<'_, S::Value>,
+) -> Result<Acts<S::Value>, FheError> {
+    if norm.kind != NormKind::LayerNorm {
+        return Err(FheError::Unsupported {
+            what: format!("{at}: RMSNorm"),
+            remedy: "models with LayerNorm can be run",
+        });
+    }
+    same(at, "columns", centred.len(), norm.width)?;
+    let Some(first) = centred.first() else {
+        return Acts::from_norm(at, centred, norm, choice);
+    };
+    let scale = on.scale(first);
+    let limbs = match plan.statistics {
+        Some(_) => on.limbs(first),
+        None => below(on, on.limbs(first), 1 + statistic_levels(choice)?)?,
+    };
+    let v = statistic(on, at, &centred, norm, choice, plan)?;
+    let factor = (norm.width as f64).sqrt() / choice.bound;
+    // So that the columns come out at the default scale.
+    let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
+    let inverse = masked_root(on, &v, choice, plan.rows, factor, limbs, target)?;
+    let column = |(j, c): (usize, S::Value)| -> Result<S::Value, FheError> {
+        let wide = on.scale(&c).times(on.scale(&inverse));
+        let mut sum = on.sum(limbs, wide)?;
+        on.add_product(&mut sum, &c, &inverse, Weight::ONE)?;
+        let y = on.within(on.finish(sum)?, 1.0);
+        match plan.given {
+            Some(given) => on.add_vector(y, &given(j)),
+            None => Ok(y),
+        }
+    };
+    let columns = centred.into_par_iter().enumerate().map(column);
+    Acts::from_norm(at, columns.collect::<Result<_, _>>()?, norm, choice)
+}
+
+/// v = Σ c² + κ²·d·ε, refreshed: one relinearisation in all.
+fn statistic<S: Slots>(
+    on: &S,
+    at: &Site,
+    centred: &[S::Value],
+    norm: &Norm,
+    choice: &NormChoice,
+    plan: &NormPlan<'_, S::Value>,
+) -> Result<S::Value, FheError> {
+    let wide = centred.first().map(|c| (on.limbs(c), on.scale(c)));
+    let (limbs, scale) = wide.unwrap_or((on.floor(), on.default_scale()));
+    let mut sum = on.sum(limbs, scale.times(scale))?;
+    for c in centred {
+        on.add_product(&mut sum, c, c, Weight::ONE)?;
+    }
+    let epsilon = choice.scale.powi(2) * norm.width as f64 * norm.epsilon;
+    let v = on.within(on.add_constant(on.finish(sum)?, epsilon)?, 1.0);
+    match plan.statistics {
+        Some(limbs) => refreshed(on, at, on.used(v, plan.rows), limbs),
+        None => Ok(v),
+    }
+}
+
+/// One vector refreshed, whatever its scale: it is read as another message at the scale that refreshes take, and as itself after it.
+pub(super) fn refreshed<S: Slots>(
+    on: &S,
+    at: &Site,
+    v: S::Value,
+    limbs: usize,
+) -> Result<S::Value, FheError> {
+    let ratio = on.scale(&v).over(on.default_scale()).value();
+    let mut out = on.refresh(at.path(), vec![on.read_as(v, ratio)?], limbs)?;
+    let v = out.pop().ok_or_else(|| FheError::Unsupported {
+        what: format!("{at}: a refresh that returns nothing"),
+        remedy: "this is a fault of the program",
+    })?;
+    on.read_as(v, 1.0 / ratio)
+}
+
+/// `factor`·mask·v^{−1/2} at the scale `target`, with `limbs` primes or a few more.
+fn masked_root<S: Slots>(
+    on: &S,
+    v: &S::Value,
+    choice: &NormChoice,
+    rows: &OwnedMask<S::Value>,
+    factor: f64,
+    limbs: usize,
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    let root = root(choice)?;
+    // 1 + mask·(v − 1).
+    let less = on.add_constant(v.clone(), -1.0)?;
+    let masked = match rows {
+        OwnedMask::Public(mask) => on.mul_vector(&less, mask, on.default_scale())?,
+        OwnedMask::Private(mask) => product(on, &less, mask)?,
+    };
+    let v = on.within(on.add_constant(masked, 1.0)?, 1.0);
+    // The root needs nothing above the level from which it ends one above the columns.
+    let end = above(on, limbs)?;
+    match rows {
+        OwnedMask::Public(mask) => {
+            let y = root.evaluate(on, &v, on.default_scale())?;
+            let y = on.drop_to(&y, end.min(on.limbs(&y)))?;
+            let scaled: Vec<f64> = mask.iter().map(|m| m * factor).collect();
+            on.mul_vector(&y, &scaled, target)
+        }
+        OwnedMask::Private(mask) => {
+            // (y read as factor·y)·mask is rescaled by D and shall have the scale `target`.
+            let left = below(on, on.limbs(&v), root.levels())?
+                .min(on.limbs(mask))
+                .min(end);
+            let scale = target.value() * divisor(on, left)? / on.scale(mask).value();
+            let y = root.evaluate(on, &v, scale_of(scale * factor)?)?;
+            product(on, &on.drop_to(&on.read_as(y, factor)?, left)?, mask)
+        }
+    }
+}
+
+/// a·b, over the primes of the shorter, one level below it.
+pub(super) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S::Value, FheError> {
+    let limbs = on.limbs(a).min(on.limbs(b));
+    let mut sum = on.sum(limbs, on.scale(a).times(on.scale(b)))?;
+    on.add_product(&mut sum, a, b, Weight::ONE)?;
+    on.finish(sum)
+}
+
+/// Levels of the statistic between its refresh and the columns.
+///
+/// # Errors
+/// Choices that no inverse root has.
+pub fn statistic_levels(choice: &NormChoice) -> Result<usize, FheError> {
+    Ok(root(choice)?.levels() + 2)
+}
+
+fn root(choice: &NormChoice) -> Result<InverseSqrt, FheError> {
+    Ok(InverseSqrt::with_steps(
+        choice.low,
+        1.0,
+        choice.seed,
+        choice.steps,
+    )?)
+}
+
+#[cfg(test)]
+#[path = "norm_tests.rs"]
+mod tests;
