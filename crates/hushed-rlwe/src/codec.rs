@@ -53,6 +53,14 @@ pub enum Kind {
     SecretKey = 6,
     /// A public key alone.
     PublicKey = 7,
+    /// The keys of a client, for a server that runs a model under CKKS.
+    FheKeys = 8,
+    /// Its encrypted texts.
+    FheRequest = 9,
+    /// The encrypted answers.
+    FheReply = 10,
+    /// The columns between two layers.
+    FheCheckpoint = 11,
 }
 
 /// Appends the header of a payload of `length` bytes.
@@ -91,6 +99,14 @@ pub fn open_artefact<'a>(
         });
     }
     Ok(reader)
+}
+
+/// Reads the header that `bytes` begin with, and returns the length of the payload that it claims.
+///
+/// # Errors
+/// [`CodecError`]: too few bytes, or a header that is not of this kind, version or parameter set.
+pub fn read_header(bytes: &[u8], kind: Kind, params: &RlweParams) -> Result<u64, CodecError> {
+    open_header(&mut Reader::new(bytes), kind, params)
 }
 
 /// Reads a header and returns the length of the payload that it claims.

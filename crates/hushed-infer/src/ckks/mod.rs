@@ -28,6 +28,7 @@ mod acts;
 mod choices;
 mod encrypted;
 mod error;
+pub mod files;
 pub mod feed_forward;
 pub mod fits;
 mod keys;

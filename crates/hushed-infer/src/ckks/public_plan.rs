@@ -351,10 +351,10 @@ impl FhePlan {
         })
     }
 
-    /// Ciphertexts of a request: a column each, and the vector of real rows where lengths are not public.
+    /// Ciphertexts of a request: one for two columns, and the vector of real rows where lengths are not public.
     #[must_use]
     pub fn request_ciphertexts(&self) -> usize {
-        self.width + usize::from(self.lengths.encrypted())
+        self.width.div_ceil(2) + usize::from(self.lengths.encrypted())
     }
 
     /// The scale of a reply.
@@ -483,7 +483,7 @@ impl From<&KeySpec> for PlannedKey {
 /// # Errors
 /// [`CkksParamsError::UnknownPreset`].
 pub fn named(name: &str) -> Result<Arc<CkksParams>, CkksParamsError> {
-    #[cfg(feature = "insecure-test-parameters")]
+    #[cfg(any(test, feature = "insecure-test-parameters"))]
     if let Some((log_n, levels)) = name
         .strip_prefix("insecure-test/")
         .and_then(|sizes| sizes.split_once('/'))
@@ -494,6 +494,49 @@ pub fn named(name: &str) -> Result<Arc<CkksParams>, CkksParamsError> {
     CkksParams::preset(name)
 }
 
+/// A small plan of an insecure ring, for tests.
+#[cfg(any(test, feature = "insecure-test-parameters"))]
+#[doc(hidden)]
+pub fn insecure_plan(
+    log_n: u32,
+    levels: usize,
+    width: usize,
+) -> Result<(FhePlan, Arc<CkksParams>), PlanFileError> {
+    let parameters = format!("insecure-test/{log_n}/{levels}");
+    let params = named(&parameters).map_err(|source| PlanFileError::Parameters {
+        name: parameters.clone(),
+        source,
+    })?;
+    let top = params.fresh_limbs();
+    let mut plan = FhePlan {
+        version: PLAN_VERSION,
+        parameters,
+        parameters_hash: hex(params.rlwe().hash()),
+        rows: 4,
+        width,
+        layers: 2,
+        input_bound: 8.0,
+        lengths: Lengths::Public,
+        placement: Placement::plain(top, 4, 4),
+        reply: ReplyForm {
+            ciphertexts: 1,
+            limbs: 2,
+            scale: params.default_scale().value(),
+            magnitude: 1.0,
+            deviation: 1e-6,
+        },
+        keys: Vec::new(),
+        public_sha256: "0".repeat(64),
+        calibration_sha256: "1".repeat(64),
+        canary: None,
+        exposures: Vec::new(),
+    };
+    let mut keys = EvalKeyPlan::new();
+    keys.relin(2, 1).galois(5, 1, 1).encapsulation(2, 1);
+    plan.set_keys(&keys);
+    Ok((plan, params))
+}
+
 /// Bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
@@ -501,4 +544,84 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> FhePlan {
+        let (mut plan, _) = insecure_plan(5, 1, 3).unwrap();
+        plan.canary = Some(Canary {
+            text: "hello".to_owned(),
+            embedding: vec![0.1, -1.0 / 3.0, 1e-30],
+            least_cosine: 0.99,
+        });
+        plan
+    }
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        let plan = plan();
+        let bytes = plan.to_json().unwrap();
+        let (read, params) = FhePlan::from_json(&bytes).unwrap();
+        assert_eq!(read, plan);
+        assert_eq!(read.hash(), plan.hash());
+        assert_eq!(read.to_json().unwrap(), bytes);
+        assert_eq!(
+            (plan.places(&params).unwrap(), plan.texts(&params).unwrap()),
+            (4, 3)
+        );
+        let keys = plan.key_plan(&params).unwrap();
+        assert_eq!(keys.len(), plan.keys.len());
+    }
+
+    /// No byte can be changed, but for those that mean the same (space, escapes).
+    #[test]
+    fn every_flipped_byte_is_refused_or_means_the_same() {
+        let plan = plan();
+        let good = plan.to_json().unwrap();
+        for at in 0..good.len() {
+            for flip in [1, 0x20, 0x80] {
+                let mut bytes = good.clone();
+                bytes[at] ^= flip;
+                if let Ok((read, _)) = FhePlan::from_json(&bytes) {
+                    assert_eq!(read, plan, "{at}");
+                }
+            }
+            assert!(at + 2 > good.len() || FhePlan::from_json(&good[..at]).is_err());
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        type Change = fn(&mut FhePlan);
+        let changes: [(&str, Change); 12] = [
+            ("version", |p| p.version = 2),
+            ("parameter set", |p| p.parameters = "n20".to_owned()),
+            ("here it is", |p| {
+                p.parameters = "insecure-test/5/2".to_owned()
+            }),
+            ("rows", |p| p.rows = 3),
+            ("width", |p| p.width = 0),
+            ("layers", |p| p.layers = 0),
+            ("input bound", |p| p.input_bound = -1.0),
+            ("bucket", |p| p.lengths = Lengths::Bucket(0)),
+            ("upload", |p| p.placement.upload = 99),
+            ("reply", |p| p.reply.ciphertexts = 99),
+            ("canary", |p| p.canary.as_mut().unwrap().embedding.clear()),
+            ("keys", |p| p.keys.swap(0, 1)),
+        ];
+        for (named, change) in changes {
+            let mut other = plan();
+            change(&mut other);
+            let error = FhePlan::from_json(&other.to_json().unwrap()).err().unwrap();
+            assert!(error.to_string().contains(named), "{named}: {error}");
+        }
+        let huge = vec![b' '; MAX_PLAN_BYTES + 1];
+        assert!(matches!(
+            FhePlan::from_json(&huge),
+            Err(PlanFileError::TooLarge { .. })
+        ));
+    }
 }

@@ -1,0 +1,125 @@
+//! Files that are there whole or not at all, whatever ends the process that writes them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::FileError;
+
+/// What drafts end with. A draft that a killed process left is never read, and may be deleted.
+pub const DRAFT: &str = ".draft";
+
+/// A file under a passing name. Dropped without [`AtomicFile::commit`], it is gone.
+pub struct AtomicFile {
+    path: PathBuf,
+    draft: PathBuf,
+    file: Option<BufWriter<File>>,
+}
+
+/// Who may read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// As the process makes files.
+    Usual,
+    /// Its owner alone.
+    Private,
+}
+
+impl AtomicFile {
+    /// Begins the file `path`; until it is committed, what was there stays.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn create(path: &Path, access: Access) -> Result<AtomicFile, FileError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}-{number}{DRAFT}", std::process::id()));
+        let draft = path.with_file_name(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        if access == Access::Private {
+            private(&mut options);
+        }
+        let file = options.open(&draft).map_err(FileError::io("write", path))?;
+        Ok(AtomicFile {
+            path: path.to_owned(),
+            draft,
+            file: Some(BufWriter::with_capacity(1 << 20, file)),
+        })
+    }
+
+    /// Synchronises the file, gives it its name, and synchronises its folder: it survives a crash from then on.
+    ///
+    /// # Errors
+    /// [`FileError::Io`]: what was there before is untouched.
+    pub fn commit(mut self) -> Result<(), FileError> {
+        let done = self.file.take().map_or(Ok(()), |file| {
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.sync_all()?;
+            fs::rename(&self.draft, &self.path)?;
+            sync_folder(&self.path)
+        });
+        done.map_err(FileError::io("write", &self.path))
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Some(file) => file.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        // After a commit there is no draft; one that cannot be removed is harmless.
+        let _ = fs::remove_file(&self.draft);
+    }
+}
+
+/// Writes a small file whole.
+///
+/// # Errors
+/// [`FileError::Io`].
+pub fn write(path: &Path, access: Access, bytes: &[u8]) -> Result<(), FileError> {
+    let mut file = AtomicFile::create(path, access)?;
+    file.write_all(bytes)
+        .map_err(FileError::io("write", path))?;
+    file.commit()
+}
+
+/// [`FileError::Exists`] if there is something.
+///
+/// # Errors
+/// As said.
+pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(FileError::Exists {
+            path: path.to_owned(),
+        }),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The folder of `path` on disk, so that a rename in it survives. A folder that cannot be opened is no failure of the file.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new("."))).map_or(Ok(()), |folder| folder.sync_all())
+}
+
+#[cfg(unix)]
+fn private(options: &mut OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600);
+}
+
+#[cfg(not(unix))]
+fn private(_: &mut OpenOptions) {}

@@ -1,0 +1,186 @@
+//! The columns between two layers, so that a run that was ended goes on there, with identical bytes.
+//!
+//! | bytes | head |
+//! |---|---|
+//! | 32 | hash of the plan |
+//! | 32 | id of the key set |
+//! | 32 | what names the request's content |
+//! | 4 | the layer that comes next |
+//! | 4, 4 | columns; primes of each |
+//! | 8 | their scale, an f64 |
+//!
+//! A column is what is known of its error (two f64) and the ciphertext. Gains and offsets are not in there: they follow from the weights,
+//! which stay where they are.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::path::Path;
+
+use hushed_ckks::{Ciphertext, CkksParams, Noise, Scale};
+use hushed_rlwe::codec::{Kind, Reader};
+use hushed_rlwe::error::CodecError;
+
+use super::FileError;
+use super::chunked::{ChunkReader, ChunkWriter, DIGEST, Hash, Pieces};
+use super::fault::same;
+
+const HEAD: usize = 3 * DIGEST + 20;
+const NOISE: usize = 16;
+
+/// Which run it is: a checkpoint of another one is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Hash of the plan.
+    pub plan: Hash,
+    /// Id of the key set.
+    pub keys: Hash,
+    /// What names the request's content.
+    pub request: Hash,
+}
+
+/// Where a run goes on.
+pub struct Checkpoint {
+    /// The layer that comes next, from 0.
+    pub layer: usize,
+    /// The columns that it reads.
+    pub columns: Vec<Ciphertext>,
+}
+
+/// Bytes of a checkpoint of `width` columns of `limbs` primes.
+#[must_use]
+pub fn bytes(params: &CkksParams, width: usize, limbs: usize) -> u64 {
+    pieces(params, width, limbs).total()
+}
+
+/// Writes a checkpoint: the one before stays until this one is whole.
+///
+/// # Errors
+/// [`FileError::Unusable`] without columns or with columns that differ in scale, [`FileError::Content`], [`FileError::Io`].
+pub fn write(
+    path: &Path,
+    params: &CkksParams,
+    run: &Run,
+    layer: usize,
+    columns: &[Ciphertext],
+) -> Result<(), FileError> {
+    let unusable = |what| FileError::Unusable {
+        path: path.to_owned(),
+        what,
+    };
+    let first = columns.first().ok_or_else(|| unusable("columns"))?;
+    let (limbs, scale) = (first.limbs(), first.scale());
+    let numbers = [layer, columns.len(), limbs].map(|n| n as u32);
+    let head: Vec<u8> = [&run.plan[..], &run.keys, &run.request]
+        .concat()
+        .into_iter()
+        .chain(numbers.iter().flat_map(|n| n.to_le_bytes()))
+        .chain(scale.value().to_le_bytes())
+        .collect();
+    let pieces = pieces(params, columns.len(), limbs);
+    let mut file = ChunkWriter::create(path, Kind::FheCheckpoint, params.rlwe(), &head, pieces)?;
+    for ct in columns {
+        if ct.scale() != scale {
+            return Err(unusable("scale"));
+        }
+        let noise = ct.noise();
+        let mut piece = Vec::with_capacity(pieces.bytes);
+        piece.extend_from_slice(&noise.magnitude().to_le_bytes());
+        piece.extend_from_slice(&noise.deviation().to_le_bytes());
+        let list = Ciphertext::list_to_bytes(params, limbs, std::slice::from_ref(ct));
+        piece.append(&mut list.map_err(|error| FileError::content(path, error))?);
+        file.push(&piece)?;
+    }
+    file.finish()?;
+    Ok(())
+}
+
+/// Reads a checkpoint, none if there is no file. It must be of this run, of a model of so many columns and layers.
+///
+/// # Errors
+/// [`FileError::Other`], [`FileError::Codec`], [`FileError::Content`], [`FileError::Unusable`], [`FileError::Io`].
+pub fn read(
+    path: &Path,
+    params: &CkksParams,
+    run: &Run,
+    width: usize,
+    layers: usize,
+) -> Result<Option<Checkpoint>, FileError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let (mut file, head) = ChunkReader::open(path, Kind::FheCheckpoint, params.rlwe(), HEAD)?;
+    let head = Head::decode(&head).map_err(|fault| FileError::codec(path, fault))?;
+    same(path, "plan", &head.run.plan, &run.plan)?;
+    same(path, "key set", &head.run.keys, &run.keys)?;
+    same(path, "request", &head.run.request, &run.request)?;
+    let unusable = |what| FileError::Unusable {
+        path: path.to_owned(),
+        what,
+    };
+    if head.width != width {
+        return Err(unusable("columns"));
+    }
+    if head.layer > layers {
+        return Err(unusable("layer"));
+    }
+    if head.limbs == 0 || head.limbs > params.max_limbs() {
+        return Err(unusable("primes"));
+    }
+    let scale = Scale::new(head.scale).map_err(|_| unusable("scale"))?;
+    file.expect(width, pieces(params, width, head.limbs).bytes)?;
+    let mut columns = Vec::with_capacity(width);
+    for _ in 0..width {
+        let mut reader = Reader::new(file.next_piece()?);
+        let codec = |fault: CodecError| FileError::codec(path, fault);
+        let mut number =
+            || -> Result<f64, FileError> { Ok(f64::from_le_bytes(reader.array().map_err(codec)?)) };
+        let noise = Noise::new(number()?, number()?);
+        let bytes = Ciphertext::list_bytes(params, head.limbs, 1);
+        let list = reader.take(bytes).map_err(codec)?;
+        let list = Ciphertext::list_from_bytes(params, head.limbs, 1, scale, noise, list);
+        columns.extend(list.map_err(|error| FileError::content(path, error))?);
+    }
+    file.finish()?;
+    Ok(Some(Checkpoint {
+        layer: head.layer,
+        columns,
+    }))
+}
+
+struct Head {
+    run: Run,
+    layer: usize,
+    width: usize,
+    limbs: usize,
+    scale: f64,
+}
+
+impl Head {
+    fn decode(bytes: &[u8]) -> Result<Head, CodecError> {
+        let mut reader = Reader::new(bytes);
+        let run = Run {
+            plan: reader.array()?,
+            keys: reader.array()?,
+            request: reader.array()?,
+        };
+        let mut number =
+            || -> Result<usize, CodecError> { Ok(u32::from_le_bytes(reader.array()?) as usize) };
+        let (layer, width, limbs) = (number()?, number()?, number()?);
+        let scale = f64::from_le_bytes(reader.array()?);
+        reader.finish()?;
+        Ok(Head {
+            run,
+            layer,
+            width,
+            limbs,
+            scale,
+        })
+    }
+}
+
+fn pieces(params: &CkksParams, width: usize, limbs: usize) -> Pieces {
+    Pieces {
+        head: HEAD,
+        count: width,
+        bytes: NOISE + Ciphertext::list_bytes(params, limbs, 1),
+    }
+}

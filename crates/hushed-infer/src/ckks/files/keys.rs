@@ -1,0 +1,285 @@
+//! What a server needs of a client's keys, in one file: the public key and the evaluation keys.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 32 | header |
+//! | 8, 8 | when they were made and when they expire, in seconds since 1970 |
+//! | as the parameters say | the public key ([`PublicKey::to_bytes`]) |
+//! | 32 | SHA-256 of all before |
+//! | as the plan says | the evaluation keys ([`hushed_rlwe::hybrid`]), key by key |
+//! | 32 | their id: SHA-256("hushed keys 1" ‖ the digest above ‖ the name of the evaluation keys) |
+//!
+//! A key has tens of megabytes and a model's set gigabytes: they are made and read one by one, and a file that was cut is refused before the
+//! first is read.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, PublicKey, SecretKey};
+use hushed_math::rng::SecretRng;
+use hushed_rlwe::RlweParams;
+use hushed_rlwe::codec::{HEADER_BYTES, Kind, read_header, write_header};
+use hushed_rlwe::error::CodecError;
+use hushed_rlwe::hybrid::{EvalKeysReader, EvalKeysWriter, KeyGenerator, MAX_KEYS};
+use sha2::{Digest, Sha256};
+
+use super::FileError;
+use super::atomic::{Access, AtomicFile, refuse_existing};
+use super::chunked::{DIGEST, Hash, lengths, truncated};
+
+/// Bytes of the two times.
+const TIMES: usize = 16;
+
+/// What is called with keys done and keys in all.
+pub type KeyProgress<'a> = &'a mut dyn FnMut(usize, usize);
+
+/// When keys were made, and until when they may be used; seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyTimes {
+    /// Made.
+    pub created: u64,
+    /// Not used from then on.
+    pub expires: u64,
+}
+
+/// Bytes of the file of these keys.
+///
+/// # Errors
+/// [`FileError::Content`] if they are no keys of the parameters.
+pub fn file_bytes(path: &Path, params: &RlweParams, plan: &EvalKeyPlan) -> Result<u64, FileError> {
+    let keys = plan
+        .artefact_bytes(params)
+        .map_err(|e| FileError::content(path, e))?;
+    Ok((first_bytes(params) + keys + DIGEST) as u64)
+}
+
+/// Makes the keys of a plan, one by one, and the public key, and returns the id of the set. The file must not be there yet.
+///
+/// # Errors
+/// [`FileError`].
+pub fn write(
+    path: &Path,
+    sk: &SecretKey,
+    plan: &EvalKeyPlan,
+    times: KeyTimes,
+    rng: &mut SecretRng,
+    progress: KeyProgress<'_>,
+) -> Result<Hash, FileError> {
+    refuse_existing(path)?;
+    let params = sk.params();
+    let refused = |error| FileError::content(path, error);
+    let total = usize::try_from(file_bytes(path, params, plan)?).unwrap_or(usize::MAX);
+    let mut file = AtomicFile::create(path, Access::Usual)?;
+    let mut put = |bytes: &[u8]| file.write_all(bytes).map_err(FileError::io("write", path));
+
+    let mut first = Vec::with_capacity(first_bytes(params));
+    write_header(&mut first, Kind::FheKeys, params, total - HEADER_BYTES);
+    first.extend_from_slice(&times.created.to_le_bytes());
+    first.extend_from_slice(&times.expires.to_le_bytes());
+    first.extend_from_slice(&PublicKey::generate(sk, rng).to_bytes());
+    let digest: Hash = Sha256::digest(&first).into();
+    put(&first)?;
+    put(&digest)?;
+
+    let (mut writer, list) = EvalKeysWriter::new(params, plan).map_err(refused)?;
+    put(&list)?;
+    let generator = KeyGenerator::new(sk, plan, rng).map_err(refused)?;
+    for (done, key) in generator.enumerate() {
+        progress(done, plan.len());
+        put(&key.and_then(|key| writer.push(&key)).map_err(refused)?)?;
+    }
+    progress(plan.len(), plan.len());
+    let name = writer.finish().map_err(refused)?;
+    put(&name)?;
+    let id = id(&digest, &name);
+    put(&id)?;
+    file.commit()?;
+    Ok(id)
+}
+
+/// A file whose list of keys, times, public key and length are good, and whose keys are still to be read.
+pub struct KeyFile {
+    path: PathBuf,
+    file: BufReader<File>,
+    params: Arc<RlweParams>,
+    plan: EvalKeyPlan,
+    times: KeyTimes,
+    public: PublicKey,
+    digest: Hash,
+    stated: Hash,
+}
+
+impl KeyFile {
+    /// Opens a file that must hold exactly the keys of `plan`.
+    ///
+    /// # Errors
+    /// [`FileError::Content`] with the first key that is missing; [`FileError::Codec`] for keys too many, other parameters, damage, another
+    /// length; [`FileError::Io`].
+    pub fn open(
+        path: &Path,
+        params: &Arc<RlweParams>,
+        plan: &EvalKeyPlan,
+    ) -> Result<KeyFile, FileError> {
+        let failed = || FileError::io("read", path);
+        let codec = |fault| FileError::codec(path, fault);
+        let file = File::open(path).map_err(failed())?;
+        let length = file.metadata().map_err(failed())?.len();
+        let mut file = BufReader::with_capacity(1 << 16, file);
+        let first = read_first(&mut file, path, params, length)?;
+
+        // The list of keys: what is missing says more than that the length is another.
+        let mut list = vec![0; HEADER_BYTES + 4];
+        file.read_exact(&mut list).map_err(failed())?;
+        let count = list
+            .last_chunk::<4>()
+            .map_or(0, |n| u32::from_le_bytes(*n) as usize);
+        if count > MAX_KEYS {
+            return Err(codec(CodecError::Keys));
+        }
+        list.resize(HEADER_BYTES + 4 + 8 * count, 0);
+        let (_, lines) = list.split_at_mut(HEADER_BYTES + 4);
+        file.read_exact(lines).map_err(failed())?;
+        let refused = |error| FileError::content(path, error);
+        let offered = EvalKeyPlan::offered(params, &list).map_err(refused)?;
+        plan.check_among(&offered).map_err(refused)?;
+        if offered.len() != plan.len() {
+            return Err(codec(CodecError::Keys));
+        }
+        let expected = file_bytes(path, params, plan)?;
+        if first.claimed != expected {
+            return Err(codec(lengths(first.claimed, expected)));
+        }
+        let stated = stated_id(&mut file).map_err(failed())?;
+        file.seek(SeekFrom::Start(first_bytes(params) as u64))
+            .map_err(failed())?;
+        Ok(KeyFile {
+            path: path.to_owned(),
+            file,
+            params: params.clone(),
+            plan: plan.clone(),
+            times: first.times,
+            public: first.public,
+            digest: first.digest,
+            stated,
+        })
+    }
+
+    /// The id that the file states: checked when all is read.
+    pub fn id(&self) -> Hash {
+        self.stated
+    }
+
+    /// When the keys were made, and until when they may be used.
+    pub fn times(&self) -> KeyTimes {
+        self.times
+    }
+
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// [`FileError::Io`], [`FileError::Codec`], [`FileError::Other`] if the keys are not those of the id.
+    pub fn read(mut self, progress: KeyProgress<'_>) -> Result<(PublicKey, EvalKeys), FileError> {
+        let path = &self.path;
+        let refused = |error| FileError::content(path, error);
+        let mut reader = EvalKeysReader::new(&self.params, &self.plan).map_err(refused)?;
+        let mut chunk = Vec::new();
+        while let Some(bytes) = reader.next_bytes() {
+            progress(reader.complete().len(), self.plan.len());
+            chunk.resize(bytes, 0);
+            self.file
+                .read_exact(&mut chunk)
+                .map_err(FileError::io("read", path))?;
+            reader.push(&chunk).map_err(refused)?;
+        }
+        let name = reader.content_hash().unwrap_or_default();
+        super::fault::same(path, "key set", &self.stated, &id(&self.digest, &name))?;
+        let keys = reader.finish().map_err(refused)?;
+        Ok((self.public, keys))
+    }
+}
+
+/// What a file of keys says of itself: id and times. Neither is checked against the keys.
+///
+/// # Errors
+/// [`FileError::Io`], [`FileError::Codec`].
+pub fn stated(path: &Path, params: &Arc<RlweParams>) -> Result<(Hash, KeyTimes), FileError> {
+    let failed = || FileError::io("read", path);
+    let file = File::open(path).map_err(failed())?;
+    let length = file.metadata().map_err(failed())?.len();
+    let mut file = BufReader::with_capacity(1 << 16, file);
+    let first = read_first(&mut file, path, params, length)?;
+    Ok((stated_id(&mut file).map_err(failed())?, first.times))
+}
+
+struct First {
+    times: KeyTimes,
+    public: PublicKey,
+    digest: Hash,
+    /// Length of the whole file by its header.
+    claimed: u64,
+}
+
+fn read_first(
+    file: &mut impl Read,
+    path: &Path,
+    params: &Arc<RlweParams>,
+    length: u64,
+) -> Result<First, FileError> {
+    let failed = || FileError::io("read", path);
+    let codec = |fault| FileError::codec(path, fault);
+    let size = first_bytes(params);
+    if length < (size + 2 * DIGEST) as u64 {
+        return Err(truncated(path, length, (size + 2 * DIGEST) as u64));
+    }
+    let mut bytes = vec![0; size];
+    file.read_exact(&mut bytes).map_err(failed())?;
+    let claimed = read_header(&bytes, Kind::FheKeys, params).map_err(codec)?;
+    let claimed = claimed.saturating_add(HEADER_BYTES as u64);
+    match claimed.cmp(&length) {
+        std::cmp::Ordering::Greater => return Err(truncated(path, length, claimed)),
+        std::cmp::Ordering::Less => return Err(codec(lengths(length, claimed))),
+        std::cmp::Ordering::Equal => {}
+    }
+    let (body, stated) = bytes.split_at(size - DIGEST);
+    let digest: Hash = Sha256::digest(body).into();
+    if digest != stated {
+        return Err(codec(CodecError::Damaged { chunk: 0 }));
+    }
+    let word = |at: usize| {
+        let bytes = body.get(at..).and_then(|rest| rest.first_chunk::<8>());
+        bytes.map_or(0, |b| u64::from_le_bytes(*b))
+    };
+    let (_, key) = body.split_at(HEADER_BYTES + TIMES);
+    Ok(First {
+        times: KeyTimes {
+            created: word(HEADER_BYTES),
+            expires: word(HEADER_BYTES + 8),
+        },
+        public: PublicKey::from_bytes(params, key).map_err(|e| FileError::content(path, e))?,
+        digest,
+        claimed,
+    })
+}
+
+/// The last bytes of a file.
+fn stated_id(file: &mut (impl Read + Seek)) -> std::io::Result<Hash> {
+    let mut id = [0; DIGEST];
+    file.seek(SeekFrom::End(-(DIGEST as i64)))?;
+    file.read_exact(&mut id)?;
+    Ok(id)
+}
+
+fn first_bytes(params: &RlweParams) -> usize {
+    HEADER_BYTES + TIMES + PublicKey::stored_bytes(params) + DIGEST
+}
+
+fn id(digest: &Hash, name: &Hash) -> Hash {
+    let hash = Sha256::new().chain_update(b"hushed keys 1");
+    hash.chain_update(digest)
+        .chain_update(name)
+        .finalize()
+        .into()
+}

@@ -1,0 +1,75 @@
+//! The file of a secret key: its owner's alone.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use hushed_ckks::keys::SecretKey;
+use hushed_rlwe::RlweParams;
+use zeroize::Zeroizing;
+
+use super::FileError;
+use super::atomic::{Access, refuse_existing, write as write_whole};
+use super::chunked::{lengths, truncated};
+
+/// Writes a secret key into a new file that nobody else can read.
+///
+/// # Errors
+/// [`FileError::Exists`], [`FileError::Io`].
+pub fn write(path: &Path, sk: &SecretKey) -> Result<(), FileError> {
+    refuse_existing(path)?;
+    write_whole(path, Access::Private, &sk.to_bytes())
+}
+
+/// Reads a secret key that was opened `decryptions` times.
+///
+/// # Errors
+/// [`FileError::NotPrivate`] if others can read the file; [`FileError::Codec`], [`FileError::Io`].
+pub fn read(
+    path: &Path,
+    params: &Arc<RlweParams>,
+    decryptions: u64,
+) -> Result<SecretKey, FileError> {
+    let failed = || FileError::io("read", path);
+    let mut file = File::open(path).map_err(failed())?;
+    let metadata = file.metadata().map_err(failed())?;
+    check_private(path, &metadata)?;
+    let (given, expected) = (metadata.len(), SecretKey::stored_bytes(params) as u64);
+    match given.cmp(&expected) {
+        std::cmp::Ordering::Less => return Err(truncated(path, given, expected)),
+        std::cmp::Ordering::Greater => {
+            return Err(FileError::codec(path, lengths(given, expected)));
+        }
+        std::cmp::Ordering::Equal => {}
+    }
+    let mut bytes = Zeroizing::new(vec![0; SecretKey::stored_bytes(params)]);
+    file.read_exact(&mut bytes).map_err(failed())?;
+    SecretKey::from_bytes(params, &bytes, decryptions).map_err(|e| FileError::content(path, e))
+}
+
+/// [`FileError::NotPrivate`] if others than the owner can read a file.
+///
+/// # Errors
+/// As said.
+#[cfg(unix)]
+pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), FileError> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(FileError::NotPrivate {
+        path: path.to_owned(),
+        mode,
+    })
+}
+
+/// Without such permissions there is nothing to check.
+///
+/// # Errors
+/// None.
+#[cfg(not(unix))]
+pub fn check_private(_: &Path, _: &std::fs::Metadata) -> Result<(), FileError> {
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! Files come back as they were written; every other length and every flipped byte is refused, and so is what belongs to something else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hushed_ckks::keys::{EvalKeyPlan, SecretKey};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64, Encoder, Encryptor, SeededCiphertext};
+use hushed_math::rng::SecretRng;
+use hushed_rlwe::error::CodecError;
+
+use super::checkpoint::{self, Run};
+use super::exchange::{self, ReplyHead, RequestHead, RequestReader, RequestWriter};
+use super::keys::{self, KeyFile, KeyTimes};
+use super::{FileError, secret};
+use crate::ckks::public_plan::{FhePlan, Lengths, insecure_plan};
+
+struct Bench {
+    folder: tempfile::TempDir,
+    plan: FhePlan,
+    params: Arc<CkksParams>,
+    key: Arc<SecretKey>,
+    rng: SecretRng,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let (mut plan, params) = insecure_plan(4, 1, 2).unwrap();
+        plan.placement.upload = 2;
+        let mut rng = SecretRng::from_os("test");
+        let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+        Bench {
+            folder: tempfile::tempdir().unwrap(),
+            plan,
+            params,
+            key,
+            rng,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn seeded(&mut self) -> SeededCiphertext {
+        let encoder = Encoder::new(&self.params);
+        let values = vec![Complex64::new(0.5, 0.0); self.params.slots()];
+        let plain = encoder
+            .encode(&values, 2, self.params.default_scale())
+            .unwrap();
+        let encryptor = Encryptor::new(&self.params, &self.key).unwrap();
+        encryptor.encrypt_seeded(&plain, &mut self.rng).unwrap()
+    }
+
+    fn head(&self) -> RequestHead {
+        RequestHead {
+            plan: self.plan.hash(),
+            keys: [7; 32],
+            id: [9; 16],
+            lengths: vec![3, 0],
+        }
+    }
+
+    fn request(&mut self, path: &Path) -> (Vec<SeededCiphertext>, [u8; 32]) {
+        let list = vec![self.seeded(), self.seeded()];
+        let mut file = RequestWriter::create(path, &self.plan, &self.params, &self.head()).unwrap();
+        for ct in &list {
+            file.push(path, ct).unwrap();
+        }
+        (list, file.finish().unwrap())
+    }
+}
+
+/// Tries `read` on every truncation of a file and on every flipped byte of it; all must fail, and only as files do.
+fn refuses_all_damage(path: &Path, read: impl Fn() -> Option<FileError>) {
+    let good = fs::read(path).unwrap();
+    assert!(read().is_none());
+    for at in 0..good.len() {
+        fs::write(path, &good[..at]).unwrap();
+        let cut = read().unwrap();
+        let length = matches!(
+            cut,
+            FileError::Codec {
+                fault: CodecError::Truncated { .. } | CodecError::Length { .. },
+                ..
+            }
+        );
+        assert!(length, "cut at {at}: {cut}");
+        let mut flipped = good.clone();
+        flipped[at] ^= 0x11;
+        fs::write(path, &flipped).unwrap();
+        assert!(read().is_some(), "flipped at {at}");
+    }
+    let longer = [&good[..], &[0]].concat();
+    fs::write(path, longer).unwrap();
+    assert!(read().is_some());
+    fs::write(path, &good).unwrap();
+    assert!(read().is_none());
+}
+
+#[test]
+fn keys() {
+    let mut b = Bench::new();
+    let path = b.path("evaluation.keys");
+    let plan = b.plan.key_plan(&b.params).unwrap();
+    let times = KeyTimes {
+        created: 5,
+        expires: 77,
+    };
+    let mut done = Vec::new();
+    let id = keys::write(&path, &b.key, &plan, times, &mut b.rng, &mut |i, n| {
+        done.push((i, n));
+    })
+    .unwrap();
+    assert_eq!(done.last(), Some(&(plan.len(), plan.len())));
+    let expected = keys::file_bytes(&path, b.params.rlwe(), &plan).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), expected);
+    let open = |plan: &EvalKeyPlan| KeyFile::open(&path, b.params.rlwe(), plan);
+    let file = open(&plan).unwrap();
+    assert_eq!((file.id(), file.times()), (id, times));
+    assert_eq!(keys::stated(&path, b.params.rlwe()).unwrap(), (id, times));
+    let (_, read) = file.read(&mut |_, _| {}).unwrap();
+    assert_eq!(read.plan(), plan);
+    refuses_all_damage(&path, || {
+        open(&plan).and_then(|file| file.read(&mut |_, _| {})).err()
+    });
+    // What is missing is named, before anything is read.
+    let mut more = plan.clone();
+    more.galois(3, 1, 1);
+    let error = open(&more).err().unwrap();
+    assert!(matches!(error, FileError::Content { .. }), "{error}");
+    assert!(error.to_string().contains("Galois(3)"), "{error}");
+    let mut fewer = EvalKeyPlan::new();
+    fewer.relin(2, 1);
+    let error = open(&fewer).err().unwrap();
+    let unexpected = matches!(
+        error,
+        FileError::Codec {
+            fault: CodecError::Keys,
+            ..
+        }
+    );
+    assert!(unexpected, "{error}");
+    // Written once.
+    let again = keys::write(&path, &b.key, &plan, times, &mut b.rng, &mut |_, _| {});
+    assert!(matches!(again, Err(FileError::Exists { .. })));
+}
+
+#[test]
+fn secrets() {
+    let b = Bench::new();
+    let path = b.path("secret.key");
+    secret::write(&path, &b.key).unwrap();
+    assert!(matches!(
+        secret::write(&path, &b.key),
+        Err(FileError::Exists { .. })
+    ));
+    let read = || secret::read(&path, b.params.rlwe(), 3);
+    assert_eq!(read().unwrap().decryptions(), 3);
+    assert_eq!(read().unwrap().to_bytes(), b.key.to_bytes());
+    refuses_all_damage(&path, || read().err());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = read().err().unwrap();
+        assert!(matches!(error, FileError::NotPrivate { mode: 0o640, .. }));
+    }
+}
+
+#[test]
+fn requests() {
+    let mut b = Bench::new();
+    let path = b.path("request");
+    let (list, name) = b.request(&path);
+    let expected = exchange::request_bytes(&b.plan, &b.params).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), expected);
+    let read = |plan: &FhePlan, keys: [u8; 32]| -> Result<_, FileError> {
+        let mut file = RequestReader::open(&path, plan, &b.params, Some(&keys))?;
+        let head = file.head().clone();
+        let mut list = Vec::new();
+        while let Some(ct) = file.next_ciphertext()? {
+            list.push(ct.expand());
+        }
+        Ok((head, list, file.finish()?))
+    };
+    let (head, found, named) = read(&b.plan, [7; 32]).unwrap();
+    assert_eq!((head, named), (b.head(), name));
+    assert_eq!(found.len(), 2);
+    for (ct, sent) in found.iter().zip(list) {
+        assert!(ct.b() == sent.expand().b());
+    }
+    refuses_all_damage(&path, || read(&b.plan, [7; 32]).err());
+    let other = |error: FileError, name: &str| match error {
+        FileError::Other { what, .. } => assert_eq!(what, name),
+        error => panic!("{error}"),
+    };
+    other(read(&b.plan, [8; 32]).err().unwrap(), "key set");
+    let mut plan = b.plan.clone();
+    plan.input_bound = 9.0;
+    other(read(&plan, [7; 32]).err().unwrap(), "plan");
+}
+
+#[test]
+fn lengths_are_those_that_the_plan_declares() {
+    let mut b = Bench::new();
+    let path = b.path("request");
+    let mut declared = |lengths, rows: Vec<u16>| {
+        b.plan.lengths = lengths;
+        let mut head = b.head();
+        head.lengths = rows;
+        RequestWriter::create(&path, &b.plan, &b.params, &head).is_ok()
+    };
+    assert!(declared(Lengths::Public, vec![4, 1]));
+    assert!(!declared(Lengths::Public, vec![5, 1]));
+    assert!(!declared(Lengths::Public, vec![4, 1, 1]));
+    assert!(declared(Lengths::Bucket(2), vec![2, 0]));
+    assert!(!declared(Lengths::Bucket(2), vec![3, 0]));
+    assert!(declared(Lengths::Private, vec![0, 0]));
+    assert!(!declared(Lengths::Private, vec![1, 0]));
+}
+
+#[test]
+fn replies() {
+    let mut b = Bench::new();
+    let path = b.path("reply");
+    let head = ReplyHead {
+        plan: b.plan.hash(),
+        keys: [7; 32],
+        id: [9; 16],
+        request: [1; 32],
+    };
+    let list = [b.seeded().expand()];
+    exchange::write_reply(&path, &b.plan, &b.params, &head, &list).unwrap();
+    assert_eq!(
+        fs::metadata(&path).unwrap().len(),
+        exchange::reply_bytes(&b.plan, &b.params)
+    );
+    let read = |keys| exchange::read_reply(&path, &b.plan, &b.params, keys);
+    let (found, cts) = read(&[7; 32]).unwrap();
+    assert_eq!(found, head);
+    assert!(cts[0].b() == list[0].b() && cts[0].a() == list[0].a());
+    assert_eq!(cts[0].noise(), b.plan.reply_noise());
+    refuses_all_damage(&path, || read(&[7; 32]).err());
+    assert!(matches!(
+        read(&[8; 32]),
+        Err(FileError::Other {
+            what: "key set",
+            ..
+        })
+    ));
+}
+
+#[test]
+fn checkpoints() {
+    let mut b = Bench::new();
+    let path = b.path("checkpoint");
+    let run = Run {
+        plan: [1; 32],
+        keys: [2; 32],
+        request: [3; 32],
+    };
+    let read = |run: &Run| checkpoint::read(&path, &b.params, run, 2, 2);
+    assert!(read(&run).unwrap().is_none());
+    let columns: Vec<Ciphertext> = (0..2).map(|_| b.seeded().expand()).collect();
+    let params = b.params.clone();
+    checkpoint::write(&path, &params, &run, 1, &columns).unwrap();
+    let size = fs::metadata(&path).unwrap().len();
+    assert_eq!(size, checkpoint::bytes(&params, 2, 2));
+    let read = |run: &Run| checkpoint::read(&path, &params, run, 2, 2);
+    let found = read(&run).unwrap().unwrap();
+    assert_eq!((found.layer, found.columns.len()), (1, 2));
+    for (one, other) in found.columns.iter().zip(&columns) {
+        assert!(one.b() == other.b() && one.a() == other.a());
+        assert_eq!((one.scale(), one.noise()), (other.scale(), other.noise()));
+    }
+    refuses_all_damage(&path, || read(&run).err());
+    for (at, name) in ["plan", "key set", "request"].into_iter().enumerate() {
+        let mut other = run;
+        [&mut other.plan, &mut other.keys, &mut other.request][at][0] ^= 1;
+        let error = read(&other).err().unwrap();
+        assert!(
+            matches!(error, FileError::Other { what, .. } if what == name),
+            "{error}"
+        );
+    }
+    assert!(checkpoint::read(&path, &params, &run, 3, 2).is_err());
+    assert!(checkpoint::read(&path, &params, &run, 2, 0).is_err());
+    assert!(checkpoint::write(&path, &params, &run, 1, &[]).is_err());
+    // Nothing but the file is left.
+    assert_eq!(fs::read_dir(b.folder.path()).unwrap().count(), 1);
+}
