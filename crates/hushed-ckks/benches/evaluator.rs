@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
-use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
+use hushed_ckks::{Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
 
@@ -76,7 +76,32 @@ fn run() {
             drop(black_box(encoder.integers(&values, scale)))
         });
         row("decrypt", &|| drop(black_box(decryptor.decrypt(&ct))));
+        grid(&evaluator, &ct);
     }
+}
+
+/// A grid of 8 × 8 sums of 4 products, and the same by products one by one; without relinearisations, which are measured apart.
+fn grid(evaluator: &Evaluator, ct: &Ciphertext) {
+    const SIDE: usize = 8;
+    const TERMS: usize = 4;
+    let operands = || -> Vec<Vec<Ciphertext>> { vec![vec![ct.clone(); SIDE]; TERMS] };
+    let (left, right) = (operands(), operands());
+    let sums = (SIDE * SIDE) as f64;
+    let whole = least(&|| drop(black_box(evaluator.dot_grid(&left, &right))));
+    let tensor = evaluator.tensor(ct, ct).expect(OK);
+    let relinearise = least(&|| drop(black_box(evaluator.relinearize_rescale(&tensor))));
+    let naive = least(&|| {
+        let mut sum = evaluator.tensor(&left[0][0], &right[0][0]).expect(OK);
+        for (left, right) in left.iter().zip(&right).skip(1) {
+            let added = evaluator.tensor_add_assign(&mut sum, &left[SIDE - 1], &right[SIDE - 1]);
+            added.expect(OK);
+        }
+        black_box(sum);
+    });
+    let print = |name: &str, ms: f64| println!("  {name:<24} {ms:8.3} ms");
+    print("sum of 4 products", naive);
+    print("the same in a grid", whole / sums - relinearise);
+    print("relinearize_rescale", relinearise);
 }
 
 /// The least of five runs of some rounds, in milliseconds a round: of the processor's time on one thread where the system tells

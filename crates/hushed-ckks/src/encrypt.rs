@@ -148,6 +148,40 @@ impl PublicEncryptor {
             noise: plain.noise.encrypted_publicly(self.params.n(), plain.scale),
         })
     }
+
+    /// `ct` plus a fresh encryption of zero under this key, and noise of the standard deviation `deviation` in each part of a slot, in
+    /// units of the message: for a ciphertext that goes back to the owner of the key. The same generator makes the same bytes.
+    ///
+    /// # Errors
+    /// [`CkksError::OtherParameters`]; [`CkksError::FloodingTooLarge`] for noise of 2^55 and more in a coefficient.
+    pub fn rerandomise(
+        &self,
+        ct: &Ciphertext,
+        deviation: f64,
+        rng: &mut SecretRng,
+    ) -> Result<Ciphertext, CkksError> {
+        check_basis(&self.params, ct.basis(), "rerandomise")?;
+        let hushed_rlwe::Ciphertext { mut b, mut a } = self.key.encrypt_zero(rng, ct.limbs())?;
+        let noise = flood::noise(rng, &self.params, deviation * ct.scale.value()).ok_or(
+            CkksError::FloodingTooLarge {
+                cost_bits: deviation.log2() + ct.scale.log2(),
+                left_bits: 0.0,
+            },
+        )?;
+        let basis = self.params.rlwe().basis();
+        let noise: SecretPoly<Eval> =
+            SecretPoly::new(RnsPoly::<Coeff>::from_signed(basis, b.ids(), &noise).into_eval());
+        b.add_assign(noise.expose());
+        b.add_assign(&ct.b);
+        a.add_assign(&ct.a);
+        let zero = Noise::new(0.0, 0.0).encrypted_publicly(self.params.n(), ct.scale);
+        Ok(Ciphertext {
+            b,
+            a,
+            scale: ct.scale,
+            noise: ct.noise.sum(zero).plus(deviation),
+        })
+    }
 }
 
 /// How much of a decrypted message is given out.

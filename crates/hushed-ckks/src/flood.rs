@@ -50,6 +50,17 @@ pub(crate) fn sample(
     Some(draw(&mut rng, params.n(), &weights))
 }
 
+/// One integer a coefficient, such that each part of a slot has the deviation `slots` (or [`LAYER`] a coefficient, if that is more);
+/// `None` if that is too wide.
+pub(crate) fn noise(
+    rng: &mut SecretRng,
+    params: &CkksParams,
+    slots: f64,
+) -> Option<Zeroizing<Vec<i64>>> {
+    let weights = weights(slots / (0.5 * params.n() as f64).sqrt())?;
+    Some(draw(rng, params.n(), &weights))
+}
+
 /// Weights whose noise has at least this deviation.
 fn weights(deviation: f64) -> Option<Vec<i64>> {
     if deviation.is_nan() || deviation >= WIDEST {

@@ -77,6 +77,18 @@ impl Encrypted {
         &self.encoder
     }
 
+    /// The two columns u and v of a ciphertext (u + i·v)/2, as a client sends them: u = z + z̄, v = i·(z̄ − z). One conjugation.
+    ///
+    /// # Errors
+    /// [`FheError::Ckks`] without a key for conjugations at its primes.
+    pub fn split(&self, z: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
+        let conjugate = self.evaluator.conjugate(z)?;
+        let u = self.evaluator.add(z, &conjugate)?;
+        let mut v = self.evaluator.sub(&conjugate, z)?;
+        self.evaluator.mul_i_assign(&mut v)?;
+        Ok([u, v].map(|part| self.within(part, 1.0)))
+    }
+
     /// The scale of a factor that brings `x` to `target` over the rescale that follows.
     fn factor_scale(&self, x: &Ciphertext, target: Scale) -> Result<Scale, FheError> {
         let limbs = x.limbs();
@@ -124,11 +136,9 @@ impl Encrypted {
             .chunks_exact(2)
             .filter_map(|pair| Some((pair.first()?, pair.last()?)))
             .collect();
-        let fresh = self.bootstrapper.bootstrap_pairs(&self.evaluator, &pairs)?;
-        let fresh = fresh.into_iter().flatten().take(count);
-        // Copied, so that the primes that go are released.
-        let dropped = fresh.map(|ct| self.evaluator.drop_to(&ct, limbs));
-        Ok(dropped.collect::<Result<_, _>>()?)
+        let bootstrapper = &self.bootstrapper;
+        let fresh = bootstrapper.bootstrap_pairs_to(&self.evaluator, &pairs, limbs)?;
+        Ok(fresh.into_iter().flatten().take(count).collect())
     }
 
     /// The lowest primes only, and what the contract says of the slots: products of bounds would say less.

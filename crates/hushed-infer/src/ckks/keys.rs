@@ -43,6 +43,14 @@ impl KeyDemand {
         demand
     }
 
+    /// The same with the conjugations that split an upload of `columns` columns, of `limbs` primes ([`super::Encrypted::split`]).
+    #[must_use]
+    pub fn with_upload(mut self, params: &CkksParams, limbs: usize, columns: usize) -> KeyDemand {
+        let pairs = columns.div_ceil(2) as u64;
+        self.add(KeyUse::Galois(params.conjugation_element()), limbs, pairs);
+        self
+    }
+
     fn add(&mut self, key: KeyUse, limbs: usize, times: u64) {
         *self.uses.entry(key).or_default().entry(limbs).or_default() += times;
     }

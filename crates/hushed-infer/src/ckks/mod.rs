@@ -26,6 +26,8 @@
 pub mod activation;
 mod acts;
 mod choices;
+#[cfg(any(feature = "client", test))]
+pub mod client;
 mod encrypted;
 mod error;
 pub mod files;
@@ -38,6 +40,7 @@ pub mod norm;
 mod placement;
 pub mod pool;
 pub mod public_plan;
+pub mod reply;
 pub mod simulate;
 mod slots;
 

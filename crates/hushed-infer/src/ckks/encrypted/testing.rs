@@ -31,7 +31,7 @@ pub(crate) struct Keys {
     pub(crate) encoder: Arc<Encoder>,
     pub(crate) on: Encrypted,
     decryptor: Decryptor,
-    encryptor: Encryptor,
+    pub(crate) encryptor: Encryptor,
     rng: SecretRng,
 }
 

@@ -1,6 +1,7 @@
 //! Every step of [`Slots`], encrypted beside the simulation: the same primes, the same scales, the same numbers within the error that
 //! the ciphertext carries.
 
+use hushed_ckks::keys::KeyUse;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, Scale};
 
@@ -70,7 +71,7 @@ fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> 
     let mut sum = x[0].clone();
     on.add_assign(&mut sum, &on.drop_to(&x[1], on.limbs(&x[1]) - 1)?)?;
     on.sub_assign(&mut sum, &x[3])?;
-    let half = on.read_as(sum, 0.25)?;
+    let half = on.mul_vector(&sum, &vec![0.25; slots], Scale::new(scale.value() * 0.9)?)?;
     // Refreshes, an odd number, at another scale than the default.
     let halves = vec![
         on.drop_to(&half, on.floor())?,
@@ -125,6 +126,7 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
     let low = keys.encrypt(&vec![0.5; slots], params.bootstrap_limbs() - 1);
     let one = keys.encrypt(&vec![0.5; slots], 1);
     let good = keys.encrypt(&vec![0.5; slots], params.bootstrap_limbs());
+    let long = keys.encrypt(&vec![0.5; slots], params.fresh_limbs());
     let on = &keys.on;
     let (floor, top) = (on.floor(), on.top());
     assert!(on.refresh("here", vec![good.clone(), low], top).is_err());
@@ -140,12 +142,19 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
             .is_err()
     );
     assert!(on.linear(&map(2, 1, false), &[one], scale).is_err());
+    // A rotation that no bootstrap does.
+    let planned = on.bootstrapper().key_plan().unwrap();
+    let serves = |steps: usize| {
+        let key = KeyUse::Galois(params.rotation_element(steps as i64));
+        let mut specs = planned.iter();
+        specs.any(|spec| spec.key == key && spec.limbs >= long.limbs())
+    };
+    let missing = (1..slots).find(|&steps| !serves(steps)).unwrap();
     assert!(matches!(
-        on.rotate(&good, 1),
-        Err(FheError::Ckks(hushed_ckks::CkksError::MissingRotation {
-            steps: 1,
-            ..
-        }))
+        on.rotate(&long, missing),
+        Err(FheError::Ckks(
+            hushed_ckks::CkksError::MissingRotation { .. }
+        ))
     ));
 }
 
