@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approx;
+pub mod calibrate;
 pub mod ckks;
 pub mod memory;
 pub mod packing;

@@ -90,8 +90,8 @@ pub struct Candidate {
     pub cosine_min: f64,
     /// Its mean.
     pub cosine_mean: f64,
-    /// Least cosine with errors of rescales and refreshes.
-    pub cosine_min_with_errors: f64,
+    /// Least cosine with errors of rescales and refreshes, where that was looked at.
+    pub cosine_min_with_errors: Option<f64>,
     /// Whether it is cheaper than all others that reach what is wanted.
     pub chosen: bool,
 }
@@ -202,8 +202,8 @@ pub const MAX_BYTES: usize = 16 << 20;
 const MAX_DEGREE: usize = 63;
 /// Steps likewise.
 const MAX_STEPS: usize = 20;
-/// Rows that a slot count could hold.
-const MAX_ROWS: usize = 1 << 15;
+/// Rows of a text: that many slots there could be.
+pub const MAX_ROWS: usize = 1 << 15;
 
 impl Choices {
     /// Reads `calibration-fhe.json`: every number finite, every interval not empty, degrees and steps within what a chain could hold.

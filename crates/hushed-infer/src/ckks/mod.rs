@@ -47,7 +47,7 @@ mod slots;
 pub use acts::{Acts, bound_of, centred};
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, HeadChoice, Interval,
-    LayerChoice, MAX_BYTES, NormChoice, Report, VERSION,
+    LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
 };
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;

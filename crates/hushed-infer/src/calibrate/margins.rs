@@ -1,0 +1,217 @@
+//! Choices from what was seen: intervals with margins, rounded, and as many steps as precision asks for.
+//!
+//! | what | margin |
+//! |---|---|
+//! | scores | 1 on each side; the lower end also so low that keys of padding, which get it, weigh nothing |
+//! | Σ e^{s/2} | a factor of e^{1/2} on each side, and what rows of padding add |
+//! | Σe | a factor of e^{1/2}, not below 1/rows (which no exact one is), and the square of the first inverse's error |
+//! | variances of norms | a factor of 1.5 on each side |
+//! | x̂ | a quarter |
+//! | arguments of activations | 0.5 and a tenth of the width on each side, outwards to quarters |
+
+use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
+use hushed_model::Layer;
+
+use super::Options;
+use super::approximate::values;
+use super::measure::{HeadSeen, LayerSeen, NormSeen, Span};
+use crate::ckks::{
+    ActivationChoice, AttentionChoice, FheError, HeadChoice, Interval, LayerChoice, NormChoice,
+};
+
+/// Degrees that a search varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Degrees {
+    pub exponential: usize,
+    pub activation: usize,
+}
+
+impl Degrees {
+    /// Enough for anything.
+    pub const AMPLE: Degrees = Degrees {
+        exponential: 31,
+        activation: 31,
+    };
+
+    /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, × 1/Σe, output, norm;
+    /// of feed-forward, up, activation, down, norm.
+    pub fn levels(self) -> (usize, usize) {
+        let of = |degree: usize| (degree + 1).next_power_of_two().trailing_zeros() as usize;
+        (
+            2 + of(self.exponential) + AFTER_EXPONENTIAL,
+            3 + of(self.activation),
+        )
+    }
+}
+
+/// × 1/Σp, square, P·V, × 1/Σe, output, norm.
+const AFTER_EXPONENTIAL: usize = 6;
+/// × 1/Σe, output, norm.
+const AFTER_SQUARES: usize = 3;
+
+/// The first inverse's error is a factor of a row's quotients, which the second takes out again.
+const FIRST_ERROR: f64 = 0.1;
+const SECOND_ERROR: f64 = 1.0 / 4096.0;
+const ROOT_ERROR: f64 = 1.0 / 16384.0;
+/// Of all keys of padding, relative to the largest key of a row.
+const PADDING_WEIGHT: f64 = 1.0 / 4096.0;
+const ROOT_SEED: usize = 15;
+const ROOT_STEPS: usize = 2;
+
+/// A layer's choice. `context`: its fixed heads, and x̂ of the first row where it is given.
+pub(super) fn layer(
+    layer: &Layer,
+    seen: &LayerSeen,
+    (fixed, given): (&[bool], Option<&[f64]>),
+    degrees: Degrees,
+    options: &Options,
+) -> Result<LayerChoice, FheError> {
+    let [attention_norm, feed_forward_norm] = &seen.norms;
+    let frozen = given.map(|row| values(row, &layer.feed_forward_norm));
+    Ok(LayerChoice {
+        attention: attention(&seen.heads, fixed, degrees, options)?,
+        attention_norm: norm(attention_norm, layer.attention_norm.width, 0.0)?,
+        activation: ActivationChoice {
+            degree: degrees.activation,
+            columns: seen.columns.iter().map(argument).collect(),
+        },
+        feed_forward_norm: norm(
+            feed_forward_norm,
+            layer.feed_forward_norm.width,
+            given
+                .unwrap_or(&[])
+                .iter()
+                .fold(0.0, |m: f64, v| m.max(v.abs())),
+        )?,
+        frozen_row: frozen.transpose()?.map(|row| rounded_row(&row)),
+    })
+}
+
+fn attention(
+    seen: &[HeadSeen],
+    fixed: &[bool],
+    degrees: Degrees,
+    options: &Options,
+) -> Result<AttentionChoice, FheError> {
+    let rows = options.rows as f64;
+    // Scores, least maximum, Σp.
+    let parts: Vec<Option<(Interval, f64, Interval)>> = seen
+        .iter()
+        .zip(fixed)
+        .map(|(head, fixed)| (!fixed).then(|| first(head, rows)))
+        .collect();
+    let steps = |most: usize, error: f64, ratios: &[f64]| -> Result<usize, PolyError> {
+        let mut steps = 1;
+        for &ratio in ratios {
+            steps = steps.max(Inverse::new(ratio, 1.0, error)?.steps());
+        }
+        Ok(steps.min(most))
+    };
+    let ratios: Vec<f64> = parts.iter().flatten().map(|p| p.2.low / p.2.high).collect();
+    let most = options.levels.saturating_sub(AFTER_EXPONENTIAL).max(1);
+    let first_steps = steps(most, FIRST_ERROR, &ratios)?;
+    let mut heads = Vec::with_capacity(seen.len());
+    let mut ratios = Vec::with_capacity(seen.len());
+    for (head, part) in seen.iter().zip(parts) {
+        let Some((scores, least_maximum, first)) = part else {
+            heads.push(HeadChoice::Previous);
+            continue;
+        };
+        let inverse = Inverse::with_steps(first.low / first.high, 1.0, first_steps)?;
+        let error = inverse.report().error;
+        let least = (head.second.least * (-0.5f64).exp()).max(0.98 / rows);
+        let second = Interval {
+            low: down(least * (1.0 - error).powi(2)),
+            high: up(1.02 * (1.0 + error).powi(2)),
+        };
+        ratios.push(second.low / second.high);
+        heads.push(HeadChoice::Softmax {
+            scores,
+            least_maximum,
+            first,
+            second,
+        });
+    }
+    let most = options.levels.saturating_sub(AFTER_SQUARES).max(1);
+    Ok(AttentionChoice {
+        degree: degrees.exponential,
+        first_steps,
+        second_steps: steps(most, SECOND_ERROR, &ratios)?,
+        heads,
+    })
+}
+
+fn first(head: &HeadSeen, rows: f64) -> (Interval, f64, Interval) {
+    let least_maximum = ((head.maxima.least - 1.0) * 16.0).floor() / 16.0;
+    // Keys of padding have the lowest score of the interval: all of them together weigh this little.
+    let padded = least_maximum + PADDING_WEIGHT.ln() - rows.ln();
+    let scores = Interval {
+        low: (head.scores.least - 1.0).min(padded).floor(),
+        high: (head.scores.greatest + 1.0).ceil(),
+    };
+    let padding = rows * (-scores.half()).exp();
+    let sum = |ln: f64| (ln - scores.high / 2.0).exp();
+    let first = Interval {
+        low: down(sum(head.first.least - 0.5)),
+        high: up(sum(head.first.greatest + 0.5) + padding),
+    };
+    (scores, least_maximum, first)
+}
+
+fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheError> {
+    let d = width as f64;
+    let least = seen.later.least.min(seen.first.least) / 1.5;
+    let greatest = seen.later.greatest.max(seen.first.greatest) * 1.5;
+    // What is masked is still refreshed: garbage of its own slot up to some 2^7 times the bound, and with a margin here.
+    let greatest = greatest.max(seen.masked.greatest / 32.0);
+    let low = down(least / greatest);
+    let root = |steps: usize| InverseSqrt::with_steps(low, 1.0, ROOT_SEED, steps);
+    let mut steps = 0;
+    while steps < ROOT_STEPS && root(steps)?.report().error > ROOT_ERROR {
+        steps += 1;
+    }
+    let bound = (1.25 * seen.largest).max(1.02 * given).min(d.sqrt());
+    Ok(NormChoice {
+        scale: down(1.0 / (d * greatest).sqrt()),
+        low,
+        bound: up(bound),
+        seed: ROOT_SEED,
+        steps,
+    })
+}
+
+fn argument(seen: &Span) -> Interval {
+    let margin = 0.5 + (seen.greatest - seen.least) / 10.0;
+    Interval {
+        low: ((seen.least - margin) * 4.0).floor() / 4.0,
+        high: ((seen.greatest + margin) * 4.0).ceil() / 4.0,
+    }
+}
+
+/// Three significant digits, towards 0.
+fn down(x: f64) -> f64 {
+    digits(x, 3, f64::floor)
+}
+
+/// Three significant digits, away from 0.
+fn up(x: f64) -> f64 {
+    digits(x, 3, f64::ceil)
+}
+
+fn digits(x: f64, count: i32, round: fn(f64) -> f64) -> f64 {
+    if x <= 0.0 || !x.is_finite() {
+        return x;
+    }
+    // A division by a power of ten, which is exact, gives the nearest number to the decimal one: it is written short.
+    let places = count - 1 - x.log10().floor() as i32;
+    if places >= 0 {
+        round(x * 10f64.powi(places)) / 10f64.powi(places)
+    } else {
+        round(x / 10f64.powi(-places)) * 10f64.powi(-places)
+    }
+}
+
+/// Numbers of a row of deviation 1, to four places.
+pub(super) fn rounded_row(row: &[f64]) -> Vec<f64> {
+    row.iter().map(|v| (v * 1e4).round() / 1e4).collect()
+}

@@ -1,0 +1,430 @@
+//! What a model's approximations under CKKS have to hold, measured in the clear over sample texts, and the cheapest degrees that hold it.
+//!
+//! 1. [`circuit`]: the forward pass of an encrypted run, rows of padding and all, with other functions put in.
+//! 2. [`measure`]: intervals, with exact functions. Once as the model is; then with what is replaced (rows that hardly depend on the text are
+//!    given, heads that always look at the row before are fixed), as later layers see other numbers then.
+//! 3. [`margins`]: choices from intervals, for given degrees.
+//! 4. Here: candidates in the order of their cost are compared with the exact model on texts that were not measured, in the clear with the
+//!    same polynomials ([`approximate`]), and the first that is near enough, with simulated errors too, is taken. Intervals are then
+//!    measured over all texts.
+//!
+//! Cost is levels: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in the other. Inverses and
+//! inverse roots are of single vectors, so theirs are taken as precise as there is room for.
+//!
+//! Outside of an interval every approximation is garbage, and the answer to that text too. Texts made to leave intervals belong into the
+//! sample: they widen intervals, and accuracy is judged by the others.
+
+mod approximate;
+mod circuit;
+mod margins;
+mod measure;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use hushed_model::{Model, TokenIds, cosine};
+use sha2::{Digest, Sha256};
+
+use crate::ckks::{
+    Candidate, Choices, ChoicesError, FheError, LayerChoice, MAX_ROWS, Report, VERSION,
+};
+use approximate::Approximate;
+pub use approximate::Errors;
+use circuit::Circuit;
+use margins::Degrees;
+use measure::{Exact, LayerSeen, Structure};
+
+/// What a calibration is to reach, and over what it searches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Rows a text, padding included.
+    pub rows: usize,
+    /// Least cosine to the exact embedding over held-out texts.
+    pub wanted: f64,
+    /// Of every so many texts, the last is held out.
+    pub hold_out: usize,
+    /// Layers whose first row may be given, at most.
+    pub most_frozen: usize,
+    /// Errors that a candidate has to stand.
+    pub errors: Errors,
+    /// Levels of a chain after a refresh.
+    pub levels: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            rows: 128,
+            wanted: 0.9995,
+            hold_out: 4,
+            most_frozen: 4,
+            errors: Errors::default(),
+            levels: 14,
+        }
+    }
+}
+
+/// The texts of a calibration, and the hashes it is known by.
+pub struct Sample<'a> {
+    /// Ordinary ones, measured or held out.
+    pub texts: &'a [TokenIds],
+    /// Made to leave intervals: all are measured, none is judged.
+    pub hostile: &'a [TokenIds],
+    /// SHA-256 of the file they are from, in hexadecimal.
+    pub sha256: &'a str,
+    /// SHA-256 of the weights, in hexadecimal.
+    pub model_sha256: &'a str,
+}
+
+/// A row before that a head gives this much of its weight to, on average, is all it looks at.
+const ALWAYS: f64 = 0.9;
+/// Nats of ln Σ e^{s/2} within a head beyond which no inverse is worth its steps.
+const WIDEST: f64 = 8.0;
+/// A first row that never lies farther from its mean than this, relative to the mean's length, is given.
+const NEARLY_CONSTANT: f64 = 0.12;
+/// Degrees of the exponential and of the activation that are tried.
+const DEGREES: [usize; 4] = [7, 15, 31, 63];
+/// Texts that go through a model together, at most: bounds memory.
+const TOGETHER: usize = 64;
+
+/// Measures and searches. `told` hears what is being done.
+///
+/// # Errors
+/// Texts longer than the rows, or too few; what the model refuses; [`FheError::Choices`] if no candidate reaches what is wanted.
+pub fn calibrate(
+    model: &Model,
+    sample: &Sample<'_>,
+    options: &Options,
+    told: &mut dyn FnMut(&str),
+) -> Result<Choices, FheError> {
+    let search = Search::new(model, sample, options)?;
+    told("measuring the model as it is");
+    let bert = &model.bert;
+    let none = Structure::none(bert);
+    let seen = search.measure(&none, &search.measured)?;
+    let (structures, fixed) = structures(&none, &seen, options);
+    told(&format!(
+        "{fixed} heads always look at the row before; the first row is nearly constant in {} layers",
+        structures[0].frozen.len()
+    ));
+    let exact = search.exact()?;
+    let mut report = Report {
+        wanted: options.wanted,
+        held_out: search.held_out.len(),
+        candidates: Vec::new(),
+    };
+    // First what is replaced, at degrees that are enough; then degrees.
+    let mut best: Option<(f64, Structure, Vec<LayerSeen>)> = None;
+    for structure in structures {
+        let seen = search.measure(&structure, &search.measured)?;
+        let candidate = search.try_out(&structure, &seen, Degrees::AMPLE, &exact, false)?;
+        told(&shown(&candidate));
+        let least = candidate.cosine_min;
+        report.candidates.push(candidate);
+        if best.as_ref().is_none_or(|(found, ..)| least > *found) {
+            best = Some((least, structure, seen));
+        }
+    }
+    let Some((_, structure, seen)) = best else {
+        return refuse("there is nothing to calibrate".to_owned());
+    };
+    let mut chosen = None;
+    for degrees in candidates() {
+        let candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
+        told(&shown(&candidate));
+        let reached = candidate.chosen;
+        report.candidates.push(candidate);
+        if reached {
+            chosen = Some(degrees);
+            break;
+        }
+    }
+    let Some(degrees) = chosen else {
+        return refuse(format!(
+            "no degrees bring every held-out text within a cosine of {} of the exact embedding",
+            options.wanted
+        ));
+    };
+    told("measuring all texts");
+    let seen = search.measure(&structure, &search.all)?;
+    let mut choices = search.choices(&structure, &seen, degrees)?;
+    choices.texts = search.all.len();
+    choices.report = report;
+    choices.check(bert)?;
+    Ok(choices)
+}
+
+/// Embeddings by the approximations of a calibration, in the clear; with simulated errors, if there are any.
+///
+/// # Errors
+/// Choices of another model, texts longer than their rows.
+pub fn embed(
+    model: &Model,
+    choices: &Choices,
+    texts: &[TokenIds],
+    errors: Option<Errors>,
+) -> Result<Vec<Vec<f64>>, FheError> {
+    check_rows(texts, choices.rows)?;
+    let mut circuit = Circuit {
+        functions: Approximate::new(&model.bert, choices, errors)?,
+        rows: choices.rows,
+    };
+    let mut embeddings = Vec::with_capacity(texts.len());
+    for part in texts.chunks(TOGETHER) {
+        let pooled = model.forward(&mut circuit, part.to_vec())?;
+        let rows = pooled.x.data().chunks_exact(pooled.x.cols().max(1));
+        embeddings.extend(rows.map(|row| model.public.finish(row.to_vec())));
+    }
+    Ok(embeddings)
+}
+
+/// What a calibration knows a model by: the SHA-256 of its weights file, in hexadecimal.
+///
+/// # Errors
+/// Those of reading it.
+pub fn weights_sha256(folder: &Path) -> io::Result<String> {
+    let mut file = File::open(folder.join("model.safetensors"))?;
+    let (mut digest, mut block) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut block)? {
+            0 => break,
+            n => digest.update(block.get(..n).unwrap_or_default()),
+        }
+    }
+    let bytes = digest.finalize();
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+struct Search<'a> {
+    model: &'a Model,
+    sample: &'a Sample<'a>,
+    options: &'a Options,
+    all: Vec<TokenIds>,
+    measured: Vec<TokenIds>,
+    held_out: Vec<TokenIds>,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        model: &'a Model,
+        sample: &'a Sample<'a>,
+        options: &'a Options,
+    ) -> Result<Search<'a>, FheError> {
+        let hold_out = options.hold_out.max(2);
+        let is_held_out = |i: usize| (i + 1).is_multiple_of(hold_out);
+        let pick = |held: bool| -> Vec<TokenIds> {
+            let all = sample.texts.iter().enumerate();
+            all.filter(|(i, _)| is_held_out(*i) == held)
+                .map(|(_, text)| text.clone())
+                .collect()
+        };
+        let (mut measured, held_out) = (pick(false), pick(true));
+        if measured.is_empty() || held_out.is_empty() {
+            return refuse(format!(
+                "{} texts are too few: of every {hold_out}, one is held out",
+                sample.texts.len()
+            ));
+        }
+        measured.extend_from_slice(sample.hostile);
+        let mut all = sample.texts.to_vec();
+        all.extend_from_slice(sample.hostile);
+        check_rows(&all, options.rows)?;
+        Ok(Search {
+            model,
+            sample,
+            options,
+            all,
+            measured,
+            held_out,
+        })
+    }
+
+    fn measure(
+        &self,
+        structure: &Structure,
+        texts: &[TokenIds],
+    ) -> Result<Vec<LayerSeen>, FheError> {
+        let mut circuit = Circuit {
+            functions: Exact::new(&self.model.bert, structure),
+            rows: self.options.rows,
+        };
+        for part in texts.chunks(TOGETHER) {
+            self.model.forward(&mut circuit, part.to_vec())?;
+        }
+        Ok(circuit.functions.layers)
+    }
+
+    fn exact(&self) -> Result<Vec<Vec<f64>>, FheError> {
+        let parts = self.held_out.chunks(TOGETHER);
+        let found: Result<Vec<_>, _> = parts.map(|part| self.model.embed(part.to_vec())).collect();
+        Ok(found?.concat())
+    }
+
+    fn choices(
+        &self,
+        structure: &Structure,
+        seen: &[LayerSeen],
+        degrees: Degrees,
+    ) -> Result<Choices, FheError> {
+        let layers = self.model.bert.layers.iter().zip(seen).enumerate();
+        let layers = layers.map(|(i, (layer, seen))| {
+            let given = structure.frozen.get(i).map(Vec::as_slice);
+            let context = (&structure.fixed[i][..], given);
+            margins::layer(layer, seen, context, degrees, self.options)
+        });
+        Ok(Choices {
+            version: VERSION,
+            sample_sha256: self.sample.sha256.to_owned(),
+            model_sha256: self.sample.model_sha256.to_owned(),
+            texts: self.measured.len(),
+            rows: self.options.rows,
+            layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
+            report: Report::default(),
+        })
+    }
+
+    /// One set of degrees on the held-out texts; with errors too, if it is near enough without.
+    fn try_out(
+        &self,
+        structure: &Structure,
+        seen: &[LayerSeen],
+        degrees: Degrees,
+        exact: &[Vec<f64>],
+        with_errors: bool,
+    ) -> Result<Candidate, FheError> {
+        let choices = self.choices(structure, seen, degrees)?;
+        let found = embed(self.model, &choices, &self.held_out, None)?;
+        let (cosine_min, cosine_mean) = compared(exact, &found);
+        let wanted = self.options.wanted;
+        let mut noisy = None;
+        if with_errors && cosine_min >= wanted {
+            let errors = Some(self.options.errors);
+            let found = embed(self.model, &choices, &self.held_out, errors)?;
+            noisy = Some(compared(exact, &found).0);
+        }
+        let (attention_levels, feed_forward_levels) = degrees.levels();
+        Ok(Candidate {
+            name: format!(
+                "exponential {}, activation {}; first row given after {} layers, {} heads fixed",
+                degrees.exponential,
+                degrees.activation,
+                structure.frozen.len(),
+                structure.fixed.iter().flatten().filter(|f| **f).count()
+            ),
+            attention_levels,
+            feed_forward_levels,
+            cosine_min,
+            cosine_mean,
+            cosine_min_with_errors: noisy,
+            chosen: noisy.is_some_and(|least| least >= wanted),
+        })
+    }
+}
+
+/// What could be replaced: the fixed heads, with the first row given after as many layers as it is nearly constant, or one or two fewer.
+fn structures(none: &Structure, seen: &[LayerSeen], options: &Options) -> (Vec<Structure>, usize) {
+    let mut fixed = none.fixed.clone();
+    for (layer, fixed) in seen.iter().zip(&mut fixed) {
+        for (head, fixed) in layer.heads.iter().zip(fixed) {
+            let wide = head.first.greatest - head.first.least > WIDEST;
+            *fixed = wide && head.previous() > ALWAYS;
+        }
+    }
+    let rows: Vec<Vec<f64>> = seen
+        .iter()
+        .take(options.most_frozen)
+        .map(LayerSeen::first_row)
+        .take_while(|(_, farthest)| *farthest < NEARLY_CONSTANT)
+        .map(|(row, _)| margins::rounded_row(&row))
+        .collect();
+    let count = fixed.iter().flatten().filter(|f| **f).count();
+    let all = (rows.len().saturating_sub(2)..=rows.len()).rev();
+    let structure = |frozen: usize| Structure {
+        frozen: rows[..frozen].to_vec(),
+        fixed: fixed.clone(),
+    };
+    (all.map(structure).collect(), count)
+}
+
+/// In the order of their cost.
+fn candidates() -> Vec<Degrees> {
+    let pairs = DEGREES.iter().flat_map(|&exponential| {
+        DEGREES.map(|activation| Degrees {
+            exponential,
+            activation,
+        })
+    });
+    let mut all: Vec<Degrees> = pairs.collect();
+    all.sort_by_key(|d| {
+        let (attention, feed_forward) = d.levels();
+        // A level of the attention half is dearer: rotations and sums of products are in it.
+        (attention + feed_forward, attention)
+    });
+    all
+}
+
+/// Least and mean cosine; 0 for an answer that is not finite.
+fn compared(exact: &[Vec<f64>], found: &[Vec<f64>]) -> (f64, f64) {
+    let cosines = exact.iter().zip(found).map(|(a, b)| {
+        let c = cosine(a, b);
+        if c.is_finite() { c } else { 0.0 }
+    });
+    let cosines: Vec<f64> = cosines.collect();
+    let least = cosines.iter().copied().fold(1.0, f64::min);
+    (
+        least,
+        cosines.iter().sum::<f64>() / cosines.len().max(1) as f64,
+    )
+}
+
+fn shown(c: &Candidate) -> String {
+    let errors = match c.cosine_min_with_errors {
+        Some(least) => format!(", with errors at least {least:.6}"),
+        None => String::new(),
+    };
+    format!(
+        "{}: {} + {} levels, cosine at least {:.6}, {:.6} on average{errors}",
+        c.name, c.attention_levels, c.feed_forward_levels, c.cosine_min, c.cosine_mean
+    )
+}
+
+fn check_rows(texts: &[TokenIds], rows: usize) -> Result<(), FheError> {
+    if rows == 0 || rows > MAX_ROWS {
+        return refuse(format!("{rows} rows a text: 1 to {MAX_ROWS} are possible"));
+    }
+    match texts.iter().position(|t| t.rows().real > rows) {
+        None => Ok(()),
+        Some(i) => refuse(format!(
+            "text {i} has {} tokens, more than {rows} rows",
+            texts[i].rows().real
+        )),
+    }
+}
+
+fn refuse<T>(what: String) -> Result<T, FheError> {
+    Err(ChoicesError::Unusable { what }.into())
+}
+
+/// For whoever tries out a model of few texts: the intervals alone, for stated degrees, with nothing replaced.
+///
+/// # Errors
+/// As [`calibrate`].
+pub fn intervals(
+    model: &Model,
+    sample: &Sample<'_>,
+    options: &Options,
+    exponential: usize,
+    activation: usize,
+) -> Result<Choices, FheError> {
+    let search = Search::new(model, sample, options)?;
+    let none = Structure::none(&model.bert);
+    let seen = search.measure(&none, &search.all)?;
+    let degrees = Degrees {
+        exponential,
+        activation,
+    };
+    search.choices(&none, &seen, degrees)
+}

@@ -1,0 +1,181 @@
+use hushed_model::testing::tiny_folder;
+use hushed_model::{Model, TokenIds, TooLong};
+
+use super::circuit::Functions;
+use super::*;
+use crate::ckks::{HeadChoice, Interval, fits};
+
+const TEXTS: [&str; 8] = [
+    "a b c d",
+    "c a",
+    "b b b a c d a",
+    "d",
+    "a c a c a c",
+    "d d a b",
+    "b a d c c",
+    "c d b",
+];
+
+fn tiny() -> (tempfile::TempDir, Model, Vec<TokenIds>) {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_folder(folder.path()).unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    let texts = TEXTS.map(|t| model.tokens(t, TooLong::Refuse).unwrap());
+    (folder, model, texts.to_vec())
+}
+
+fn options() -> Options {
+    Options {
+        rows: 16,
+        wanted: 0.999,
+        ..Options::default()
+    }
+}
+
+fn sample(texts: &[TokenIds]) -> Sample<'_> {
+    Sample {
+        texts,
+        hostile: &[],
+        sha256: "sample",
+        model_sha256: "model",
+    }
+}
+
+fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+/// Biases of keys and values are elsewhere, rows of padding are there, and the answer is that of the model.
+#[test]
+fn the_circuit_with_exact_functions_is_the_model() {
+    let (_folder, model, texts) = tiny();
+    let exact = model.embed(texts.clone()).unwrap();
+    for rows in [16, 9] {
+        let none = Structure::none(&model.bert);
+        let mut circuit = Circuit {
+            functions: Exact::new(&model.bert, &none),
+            rows,
+        };
+        let pooled = model.forward(&mut circuit, texts.clone()).unwrap();
+        let answers = pooled.x.data().chunks_exact(pooled.x.cols());
+        let answers: Vec<_> = answers
+            .map(|row| model.public.finish(row.to_vec()))
+            .collect();
+        assert!(furthest(&answers, &exact) < 1e-10);
+        // Something was seen everywhere, in rows of padding too.
+        for layer in &circuit.functions.layers {
+            assert!(
+                layer
+                    .heads
+                    .iter()
+                    .all(|h| h.scores.least < h.scores.greatest)
+            );
+            assert!(layer.columns.iter().all(|c| c.least < c.greatest));
+            assert!(layer.norms.iter().all(|n| n.masked.least.is_finite()));
+        }
+    }
+}
+
+#[test]
+fn approximations_come_near_and_say_how_near() {
+    let (_folder, model, texts) = tiny();
+    let mut heard = 0;
+    let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| heard += 1).unwrap();
+    assert!(heard > 3);
+    let chosen: Vec<_> = choices
+        .report
+        .candidates
+        .iter()
+        .filter(|c| c.chosen)
+        .collect();
+    assert_eq!(chosen.len(), 1);
+    assert!(chosen[0].cosine_min >= 0.999 && chosen[0].cosine_min_with_errors.unwrap() >= 0.999);
+    let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
+    assert_eq!(read, choices);
+    read.check(&model.bert).unwrap();
+
+    let exact = model.embed(texts.clone()).unwrap();
+    for errors in [None, Some(Errors::default())] {
+        let found = embed(&model, &choices, &texts, errors).unwrap();
+        assert!(compared(&exact, &found).0 > 0.999);
+        assert!(furthest(&found, &exact) > 1e-9, "polynomials are not exact");
+        // Alone or with others, and with the same errors again.
+        let alone = embed(&model, &choices, &texts[..1], errors).unwrap();
+        assert!(errors.is_some() || furthest(&alone, &found[..1].to_vec()) < 1e-12);
+        assert_eq!(embed(&model, &choices, &texts, errors).unwrap(), found);
+    }
+}
+
+/// What a text sees of a structure: a row that is given, a head that is fixed.
+#[test]
+fn rows_are_given_and_heads_are_fixed() {
+    let (_folder, model, texts) = tiny();
+    let bert = &model.bert;
+    let mut structure = Structure::none(bert);
+    let width = bert.layers[0].feed_forward_norm.width;
+    structure.frozen = vec![vec![0.5; width]];
+    structure.fixed[0][1] = true;
+    let options = options();
+    let owner = sample(&texts);
+    let search = Search::new(&model, &owner, &options).unwrap();
+    let seen = search.measure(&structure, &search.all).unwrap();
+    assert_eq!(seen[0].heads[1].scores, Default::default());
+    assert!(seen[0].norms[1].first.least > seen[0].norms[1].first.greatest);
+    let choices = search.choices(&structure, &seen, Degrees::AMPLE).unwrap();
+    assert_eq!(choices.layers[0].attention.heads[1], HeadChoice::Previous);
+    assert!(choices.layers[0].frozen_row.is_some() && choices.layers[1].frozen_row.is_none());
+    let functions = Approximate::new(bert, &choices, None).unwrap();
+    let given = functions.frozen(0);
+    assert!(given.iter().all(|v| (v - 0.5).abs() < 1e-3), "{given:?}");
+}
+
+/// Twice as far from the middle as an interval reaches, nothing is larger than this: a text's own loss, of no size that could reach others.
+#[test]
+fn beyond_its_interval_an_approximation_is_bounded() {
+    for (degree, most) in [(7, 12), (15, 24), (31, 54)] {
+        let interval = Interval {
+            low: -30.0,
+            high: 10.0,
+        };
+        let head = HeadChoice::Softmax {
+            scores: interval,
+            least_maximum: 0.0,
+            first: Interval {
+                low: 0.01,
+                high: 3.0,
+            },
+            second: Interval {
+                low: 0.01,
+                high: 1.1,
+            },
+        };
+        let exponential = fits::exponential(&head, degree).unwrap();
+        let f = hushed_model::Activation::Gelu;
+        let activation = fits::activation(f, interval, degree).unwrap();
+        for polynomial in [exponential, activation] {
+            let values = (0..=400).map(|i| polynomial.eval(f64::from(i) / 100.0 - 2.0));
+            let largest = values.fold(0.0_f64, |m, v| m.max(v.abs()));
+            assert!(largest < 2f64.powi(most), "{degree}: 2^{}", largest.log2());
+        }
+    }
+}
+
+#[test]
+fn samples_that_cannot_be_used() {
+    let (_folder, model, texts) = tiny();
+    let few = calibrate(&model, &sample(&texts[..2]), &options(), &mut |_| ());
+    assert!(few.is_err_and(|e| e.to_string().contains("too few")));
+    let short = Options {
+        rows: 4,
+        ..options()
+    };
+    let long = calibrate(&model, &sample(&texts), &short, &mut |_| ());
+    assert!(long.is_err_and(|e| e.to_string().contains("more than 4 rows")));
+    let vain = Options {
+        wanted: 1.0,
+        ..options()
+    };
+    let none = calibrate(&model, &sample(&texts), &vain, &mut |_| ());
+    assert!(none.is_err_and(|e| e.to_string().contains("no degrees")));
+}
