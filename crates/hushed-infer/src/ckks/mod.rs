@@ -25,6 +25,7 @@
 
 pub mod activation;
 mod acts;
+pub mod attention;
 mod choices;
 #[cfg(any(feature = "client", test))]
 pub mod client;
@@ -33,6 +34,7 @@ mod error;
 pub mod files;
 pub mod feed_forward;
 pub mod fits;
+mod key_mask;
 mod keys;
 mod levels;
 mod mask;
@@ -43,14 +45,17 @@ pub mod public_plan;
 pub mod reply;
 pub mod simulate;
 mod slots;
+pub mod softmax;
 
 pub use acts::{Acts, bound_of, centred};
+pub use attention::attention;
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, HeadChoice, Interval,
     LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
 };
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;
+pub use key_mask::KeyMask;
 pub use keys::KeyDemand;
 pub use levels::{LayerLevels, levels};
 pub use mask::{OwnedMask, RowMasks, RowsKnown, token_rows};

@@ -19,7 +19,7 @@
 //! The paper counts algorithm 8 with its diagonals rotated again for every column: d'·(√m + m).
 //!
 //! *Memory.* [`scores`] holds b rotations of each column of K, the decompositions of Q, and [`GIANTS`] rotations of each column of Q; its
-//! diagonals go to the caller one by one. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 4.3 + 1.1 + 1.1 GiB. [`attend`] holds its
+//! diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 4.3 + 1.1 + 1.1 GiB. [`attend`] holds its
 //! diagonals, b rotations of [`COLUMNS`] columns, and their g·[`COLUMNS`] sums: at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
 
 use rayon::prelude::*;
@@ -54,26 +54,27 @@ pub fn scores<S: Slots>(
     k: &Columns<S::Value>,
     baby: usize,
 ) -> Result<Diagonals<S::Value>, FheError> {
-    let diagonals = scores_with(on, q, k, baby, |_, diagonal| Ok(diagonal))?;
+    let diagonals = scores_with(on, q, k.clone(), baby, |_, diagonals| Ok(diagonals))?;
     Ok(Diagonals::from_vectors(q.layout(), diagonals)?)
 }
 
-/// As [`scores`], with `each(j, diagonal j)` in place of the diagonal: what is done next with each of them makes room for the following.
+/// As [`scores`], with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some diagonals in their place: what is done next with them makes room
+/// for the following.
 ///
 /// # Errors
 /// As [`scores`], and what `each` says.
-pub fn scores_with<S: Slots, T: Send>(
+pub fn scores_with<S: Slots, T>(
     on: &S,
     q: &Columns<S::Value>,
-    k: &Columns<S::Value>,
+    k: Columns<S::Value>,
     baby: usize,
-    each: impl Fn(usize, S::Value) -> Result<T, FheError> + Sync,
+    mut each: impl FnMut(usize, Vec<S::Value>) -> Result<Vec<T>, FheError>,
 ) -> Result<Vec<T>, FheError> {
     let (layout, m) = (q.layout(), q.layout().rows());
     check(layout == k.layout() && q.width() == k.width() && q.width() > 0)?;
     check(baby > 0 && m.is_multiple_of(baby))?;
     let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
-    let keys = rotations(on, k.vectors(), &babies)?;
+    let keys = rotations(on, k.vectors, &babies)?;
     let queries: Vec<S::Hoisted<'_>> = hoisted(on, q.vectors())?;
     let mut done = Vec::with_capacity(m);
     let giants: Vec<usize> = (0..m).step_by(baby).collect();
@@ -88,14 +89,11 @@ pub fn scores_with<S: Slots, T: Send>(
             .collect::<Result<Vec<_>, _>>()?;
         let grid = on.dot_grid(&turned, &keys)?;
         drop(turned);
-        let sums = grid.into_iter().zip(giants).flat_map(|(row, giant)| {
-            let numbered = row.into_iter().enumerate();
-            numbered.map(move |(r, sum)| (*giant, r, sum))
-        });
-        let sums: Vec<(usize, usize, S::Value)> = sums.collect();
-        let finish = |(giant, r, sum)| each(giant + r, turned_by(on, layout, sum, giant)?);
-        let finished = sums.into_par_iter().map(finish);
-        done.extend(finished.collect::<Result<Vec<T>, FheError>>()?);
+        for (row, &giant) in grid.into_iter().zip(giants) {
+            let turned = row.into_par_iter();
+            let turned = turned.map(|sum| turned_by(on, layout, sum, giant));
+            done.extend(each(giant, turned.collect::<Result<_, FheError>>()?)?);
+        }
     }
     Ok(done)
 }
@@ -199,7 +197,7 @@ pub fn attend<S: Slots>(
     let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
     let mut columns = Vec::with_capacity(v.width());
     for block in v.vectors().chunks(COLUMNS) {
-        let turned = transposed(rotations(on, block, &babies)?);
+        let turned = transposed(rotations(on, block.to_vec(), &babies)?);
         let grid = on.dot_grid(&diagonals, &turned)?;
         let by_column = transposed(grid);
         let sum = |giants: Vec<S::Value>| -> Result<S::Value, FheError> {
@@ -232,24 +230,25 @@ fn turned_by<S: Slots>(
     }
 }
 
-/// Every vector rotated by each of `by`.
+/// Every vector rotated by each of `by`, the first of which is 0.
 fn rotations<S: Slots>(
     on: &S,
-    vectors: &[S::Value],
+    vectors: Vec<S::Value>,
     by: &[usize],
 ) -> Result<Vec<Vec<S::Value>>, FheError> {
-    let turn = |v: &S::Value| -> Result<Vec<S::Value>, FheError> {
-        if by.iter().all(|&by| by == 0) {
-            return Ok(vec![v.clone(); by.len()]);
+    let further = by.get(1..).unwrap_or_default();
+    let turn = |v: S::Value| -> Result<Vec<S::Value>, FheError> {
+        let mut turned = Vec::with_capacity(by.len());
+        if !further.is_empty() {
+            let hoisted = on.hoist(&v)?;
+            for &by in further {
+                turned.push(on.rotate_hoisted(&hoisted, by)?);
+            }
         }
-        let hoisted = on.hoist(v)?;
-        let one = |&by: &usize| match by {
-            0 => Ok(v.clone()),
-            by => on.rotate_hoisted(&hoisted, by),
-        };
-        by.iter().map(one).collect()
+        turned.insert(0, v);
+        Ok(turned)
     };
-    vectors.par_iter().map(turn).collect()
+    vectors.into_par_iter().map(turn).collect()
 }
 
 fn hoisted<'a, S: Slots>(

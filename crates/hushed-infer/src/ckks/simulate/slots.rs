@@ -292,7 +292,7 @@ impl Simulator {
     fn refresh_one(&self, site: &str, mut x: Vector, limbs: usize) -> Result<Vector, FheError> {
         let scale = self.default_scale();
         let bound = scale.over(x.scale).value();
-        let beyond = |v: &&f64| !(v.abs() <= bound * SLACK);
+        let beyond = |v: &&f64| v.is_nan() || v.abs() > bound * SLACK;
         if let Some(&value) = x.slots.iter().find(beyond) {
             return Err(FheError::Range {
                 site: site.to_owned(),

@@ -1,0 +1,436 @@
+//! The attention of a layer: from refreshed columns to centred columns that the norm after it takes (MOAI, Algorithms 2, 3, 9, 4).
+//!
+//! | step | primes of a vector | what is in its factors |
+//! |---|---|---|
+//! | Q, K of a head: one map of 2·dh rows | l − 1 | gain and offset of the norm before; 1/√dh and the argument of the exponential, half of it in each; no bias of K |
+//! | Q·Kᵀ, m diagonals | l − 2 | padding: [`super::key_mask`] |
+//! | p, y, e: [`super::softmax`] | min(l − 6, s − k) − 2 = e | |
+//! | V, projected where it is used | e | gain of the norm before; no bias |
+//! | P·V | e − 1 | |
+//! | × 1/Σe, on dh columns instead of m diagonals | min(e − 1, s − k') − 1 | |
+//! | output | one fewer | κ and the centring of the norm after; the bias of V, which weights that sum to 1 let through |
+//!
+//! With l = 14 levels, s = 14, k = 8 or 7 and k' ≤ 10: 14, 13, 12, 8 | 5, 4 | 3, 2, 1 or 6, 5 | 4, 3, 2.
+//!
+//! A head with a fixed pattern ("the row before") is a rotation of V and two masks.
+//!
+//! *Memory.* Heads go in groups whose sums share bootstraps; a group's exponentials wait for them, all else of a head is gone before the
+//! next. What is alive at the worst moment, when the last head of a group makes its scores, at N = 2^16, 384 columns, 12 heads in pairs,
+//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 4.3 of rotated keys, 2.2 of queries and their decompositions, 3 of
+//! exponentials, 2.6 of the output's sums (a test holds it below 19.5 GiB; 4 baby steps take 2.2 GiB less and half as many rotations more).
+
+use hushed_ckks::Scale;
+use hushed_model::{Attention, Site};
+use rayon::prelude::*;
+
+use super::acts::{Acts, centred, same};
+use super::choices::{AttentionChoice, HeadChoice, NormChoice};
+use super::error::FheError;
+use super::key_mask::KeyMask;
+use super::mask::RowsKnown;
+use super::norm::{above, below, centred_scale, divisor, product, scale_of};
+use super::placement::Placement;
+use super::slots::{LinearMap, Slots};
+use super::softmax::{Softmax, Weights, weights};
+use crate::packing::products::{attend, scores_with};
+use crate::packing::{Columns, Diagonals, Interleave, PackingError};
+
+/// Columns that are copied at a time to the lower level at which V is projected.
+const NARROW_BLOCK: usize = 64;
+
+/// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of what it has left.
+///
+/// # Errors
+/// Another number of heads or columns than the choices or the layer have; too few levels; where values are visible,
+/// [`FheError::Range`] for sums beyond their intervals.
+#[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
+pub fn attention<S: Slots>(
+    on: &S,
+    at: &Site,
+    x: &Acts<S::Value>,
+    layer: &Attention,
+    choice: &AttentionChoice,
+    norm: &NormChoice,
+    rows: &RowsKnown<S::Value>,
+    placement: &Placement,
+) -> Result<Vec<S::Value>, FheError> {
+    same(
+        at,
+        "heads of the calibration",
+        choice.heads.len(),
+        layer.heads.count,
+    )?;
+    let softmaxes = choice.heads.iter().map(|head| match head {
+        HeadChoice::Softmax { .. } => Softmax::new(head, choice).map(Some),
+        HeadChoice::Previous => Ok(None),
+    });
+    let softmaxes: Vec<Option<Softmax>> = softmaxes.collect::<Result<_, _>>()?;
+    let maps = Maps::new(at, x, layer, norm.scale)?;
+    let Some(first) = x.columns.first() else {
+        return Ok(Vec::new());
+    };
+    on.at(at.then("rows").path());
+    let keys = KeyMask::new(on, rows)?;
+    let any = softmaxes.iter().flatten().next();
+    let limbs = Limbs::new(
+        on,
+        on.limbs(first),
+        any,
+        choice.degree,
+        placement.statistics,
+    )?;
+    let run = Run {
+        on,
+        at,
+        x,
+        width: layer.heads.width,
+        scale: layer.heads.scale,
+        layout: rows.layout(),
+        maps: &maps,
+        keys: &keys,
+        limbs: &limbs,
+        placement,
+    };
+    let mut output = Output {
+        run: &run,
+        target: centred_scale(on, below(on, limbs.heads, 1)?)?,
+        partial: None,
+    };
+    let learned: Vec<(usize, &Softmax)> = softmaxes
+        .iter()
+        .enumerate()
+        .filter_map(|(h, softmax)| Some((h, softmax.as_ref()?)))
+        .collect();
+    let fixed: Vec<usize> = (0..softmaxes.len())
+        .filter(|&h| softmaxes[h].is_none())
+        .collect();
+    let together = placement.heads_together.max(1);
+    for heads in learned.chunks(together) {
+        run.learned(heads, &mut output)?;
+    }
+    for heads in fixed.chunks(together) {
+        run.fixed(heads, &mut output)?;
+    }
+    output.finish()
+}
+
+/// Primes of a layer's vectors.
+struct Limbs {
+    /// P and V where they are multiplied.
+    values: usize,
+    /// What the output's map takes.
+    heads: usize,
+}
+
+impl Limbs {
+    fn new<S: Slots>(
+        on: &S,
+        columns: usize,
+        softmax: Option<&Softmax>,
+        degree: usize,
+        statistics: usize,
+    ) -> Result<Limbs, FheError> {
+        let diagonals = below(on, columns, 2)?;
+        let Some(softmax) = softmax else {
+            // Only fixed patterns: where exponentials would end.
+            let depth = (degree + 1).next_power_of_two().trailing_zeros() as usize;
+            let heads = below(on, diagonals, depth)?;
+            let values = above(on, heads)?;
+            return Ok(Limbs { values, heads });
+        };
+        let p = below(on, diagonals, softmax.exponential_levels())?;
+        let values = below(
+            on,
+            p.min(below(on, statistics, softmax.first().levels())?),
+            2,
+        )?;
+        let attended = below(on, values, 1)?;
+        let inverse = below(on, statistics, softmax.second().levels())?;
+        let heads = below(on, attended.min(inverse), 1)?;
+        Ok(Limbs { values, heads })
+    }
+}
+
+/// The maps of a layer, gains and offsets in them.
+struct Maps {
+    query: LinearMap,
+    /// Without its bias, which no softmax sees.
+    key: LinearMap,
+    /// Without its bias, which is in the output's.
+    value: LinearMap,
+    output: LinearMap,
+}
+
+impl Maps {
+    fn new<V>(at: &Site, x: &Acts<V>, layer: &Attention, kappa: f64) -> Result<Maps, FheError> {
+        let inner = layer.heads.count * layer.heads.width;
+        let query = x.folded(&at.then("query"), &layer.query)?;
+        let mut key = x.folded(&at.then("key"), &layer.key)?;
+        let mut value = x.folded(&at.then("value"), &layer.value)?;
+        let at = at.then("output");
+        for map in [&query, &key, &value] {
+            same(&at, "columns of all heads", map.rows, inner)?;
+        }
+        same(&at, "columns of all heads", layer.output.inputs, inner)?;
+        let mut output = centred(&at, &layer.output, kappa)?;
+        key.bias = None;
+        let through = value.bias.take().unwrap_or_default();
+        let rows = output.weights.chunks_exact(inner.max(1));
+        if let Some(bias) = &mut output.bias {
+            for (bias, row) in bias.iter_mut().zip(rows) {
+                *bias += row.iter().zip(&through).map(|(w, b)| w * b).sum::<f64>();
+            }
+        }
+        Ok(Maps {
+            query,
+            key,
+            value,
+            output,
+        })
+    }
+}
+
+/// One layer over one batch.
+struct Run<'a, S: Slots> {
+    on: &'a S,
+    at: &'a Site,
+    x: &'a Acts<S::Value>,
+    /// dh.
+    width: usize,
+    /// 1/√dh.
+    scale: f64,
+    layout: Interleave,
+    maps: &'a Maps,
+    keys: &'a KeyMask<'a, S::Value>,
+    limbs: &'a Limbs,
+    placement: &'a Placement,
+}
+
+impl<S: Slots> Run<'_, S> {
+    fn site(&self, step: &str) {
+        self.on.at(self.at.then(step).path());
+    }
+
+    /// A group of heads with a softmax each.
+    fn learned(
+        &self,
+        heads: &[(usize, &Softmax)],
+        output: &mut Output<'_, S>,
+    ) -> Result<(), FheError> {
+        let mut exponentials = Vec::with_capacity(heads.len());
+        for &(h, softmax) in heads {
+            exponentials.push((softmax, self.exponentials(h, softmax)?));
+        }
+        self.site("weigh");
+        let (on, at) = (self.on, self.at.then("weigh"));
+        let weights = weights(on, &at, exponentials, self.keys, self.placement.statistics)?;
+        let Some(e) = weights.first().and_then(|w| w.exponentials.first()) else {
+            return Ok(());
+        };
+        // So that P·V is at the default scale.
+        let wanted = on.default_scale().value() * divisor(on, self.limbs.values)?;
+        let target = scale_of(wanted / on.scale(e).value())?;
+        let which: Vec<usize> = heads.iter().map(|&(h, _)| h).collect();
+        let values = self.values(&which, self.limbs.values, target)?;
+        for ((&(h, softmax), w), v) in heads.iter().zip(weights).zip(values) {
+            let columns = self.attended(softmax, w, v)?;
+            output.add(h, &columns)?;
+        }
+        Ok(())
+    }
+
+    /// p of head `h`, diagonal by diagonal.
+    fn exponentials(&self, h: usize, softmax: &Softmax) -> Result<Vec<S::Value>, FheError> {
+        let (on, dh) = (self.on, self.width);
+        self.site("query_key");
+        let (factor, offset) = softmax.argument();
+        let range = h * dh..(h + 1) * dh;
+        // Half of the factor in each, so that one bound serves both.
+        let half = (factor * self.scale.abs()).sqrt();
+        let query = times(
+            self.maps.query.rows(range.clone()),
+            half.copysign(self.scale),
+        );
+        let map = stacked(&[query, times(self.maps.key.rows(range), half)]);
+        let limbs = below(on, self.columns(), 1)?;
+        // Arguments at twice what their first square is divided by.
+        let wanted = 2.0 * divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
+        let mut q = on.linear(&map, &self.x.columns, scale_of(wanted.sqrt())?)?;
+        let mut k = q.split_off(dh);
+        if let (Some(first), Some(key)) = (q.first(), k.first())
+            && let Some((one, rows)) = self.keys.columns(on, first, key, offset)?
+        {
+            q.push(one);
+            k.push(rows);
+        }
+        let [q, k] = [q, k].map(|x| Columns::from_vectors(self.layout, x));
+        self.site("scores");
+        scores_with(
+            on,
+            &q,
+            k,
+            self.placement.scores_baby,
+            |first, diagonals| {
+                self.site("weigh");
+                let one = |(i, s)| {
+                    softmax.exponential(on, &self.keys.argument(on, first + i, s, offset)?)
+                };
+                let p = diagonals.into_par_iter().enumerate().map(one);
+                let p = p.collect::<Result<Vec<_>, FheError>>();
+                self.site("scores");
+                p
+            },
+        )
+    }
+
+    /// P·V and the last factor of P.
+    fn attended(
+        &self,
+        softmax: &Softmax,
+        weights: Weights<S::Value>,
+        v: Vec<S::Value>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let on = self.on;
+        self.site("weigh");
+        let limbs = above(on, self.limbs.heads)?;
+        // From the default scale to itself.
+        let inverse = weights.inverse(on, softmax, scale_of(divisor(on, limbs)?)?)?;
+        let inverse = on.drop_to(&inverse, limbs)?;
+        self.site("attend");
+        let p = Diagonals::from_vectors(self.layout, weights.exponentials)?;
+        let v = Columns::from_vectors(self.layout, v);
+        let o = attend(on, p, &v, self.placement.attend_baby)?;
+        let columns = o.vectors().par_iter();
+        columns.map(|o| product(on, o, &inverse)).collect()
+    }
+
+    /// A group of heads in which row i attends to row i − 1, and row 0 to itself.
+    fn fixed(&self, heads: &[usize], output: &mut Output<'_, S>) -> Result<(), FheError> {
+        let (on, layout, scale) = (self.on, self.layout, self.on.default_scale());
+        let values = self.values(heads, above(on, self.limbs.heads)?, scale)?;
+        self.site("attend");
+        let texts = layout.texts();
+        let mut first = vec![0.0; layout.slots()];
+        first[..texts].fill(1.0);
+        let later: Vec<f64> = first.iter().map(|f| 1.0 - f).collect();
+        let back = layout.rotation(layout.rows() - 1);
+        for (&h, v) in heads.iter().zip(values) {
+            let shift = |v: S::Value| -> Result<S::Value, FheError> {
+                let mut sum = on.mul_vector(&v, &first, scale)?;
+                if back != 0 {
+                    let before = on.rotate(&v, back)?;
+                    on.add_assign(&mut sum, &on.mul_vector(&before, &later, scale)?)?;
+                }
+                Ok(sum)
+            };
+            let columns = v.into_par_iter().map(shift);
+            output.add(h, &columns.collect::<Result<Vec<_>, FheError>>()?)?;
+        }
+        Ok(())
+    }
+
+    /// V of some heads without biases, with `limbs` primes at `target`.
+    fn values(
+        &self,
+        heads: &[usize],
+        limbs: usize,
+        target: Scale,
+    ) -> Result<Vec<Vec<S::Value>>, FheError> {
+        let (on, dh) = (self.on, self.width);
+        self.site("value");
+        let maps: Vec<LinearMap> = heads
+            .iter()
+            .map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh))
+            .collect();
+        let map = stacked(&maps);
+        let from = above(on, limbs)?;
+        let mut partial = None;
+        for (number, block) in self.x.columns.chunks(NARROW_BLOCK).enumerate() {
+            let low = block.par_iter().map(|v| on.drop_to(v, from));
+            let low = low.collect::<Result<Vec<_>, FheError>>()?;
+            let start = number * NARROW_BLOCK;
+            let part = map.columns(start..start + low.len());
+            partial = Some(on.linear_add(&part, &low, target, partial)?);
+        }
+        let mut all = on.linear_finish(partial.ok_or(PackingError::Mismatch)?)?;
+        let mut values = Vec::with_capacity(heads.len());
+        while all.len() > dh {
+            let rest = all.split_off(dh);
+            values.push(std::mem::replace(&mut all, rest));
+        }
+        values.push(all);
+        Ok(values)
+    }
+
+    /// Primes of the columns.
+    fn columns(&self) -> usize {
+        let first = self.x.columns.first();
+        first.map_or(self.on.top(), |v| self.on.limbs(v))
+    }
+}
+
+/// The output's map, head after head.
+struct Output<'a, S: Slots> {
+    run: &'a Run<'a, S>,
+    target: Scale,
+    partial: Option<S::Partial>,
+}
+
+impl<S: Slots> Output<'_, S> {
+    /// The part of head `h`; the first one brings the biases.
+    fn add(&mut self, h: usize, columns: &[S::Value]) -> Result<(), FheError> {
+        let run = self.run;
+        run.site("output");
+        let mut map = run.maps.output.columns(h * run.width..(h + 1) * run.width);
+        if self.partial.is_none() {
+            map.bias.clone_from(&run.maps.output.bias);
+        }
+        let partial = self.partial.take();
+        let partial = run.on.linear_add(&map, columns, self.target, partial)?;
+        self.partial = Some(partial);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Vec<S::Value>, FheError> {
+        self.run.site("output");
+        match self.partial {
+            Some(partial) => self.run.on.linear_finish(partial),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// `factor` times a map.
+fn times(mut map: LinearMap, factor: f64) -> LinearMap {
+    let all = map.weights.iter_mut().chain(map.bias.iter_mut().flatten());
+    all.for_each(|w| *w *= factor);
+    map
+}
+
+/// The rows of maps of the same columns, one after another.
+fn stacked(maps: &[LinearMap]) -> LinearMap {
+    let mut all = LinearMap {
+        rows: 0,
+        columns: maps.first().map_or(0, |m| m.columns),
+        weights: Vec::new(),
+        bound: 0.0,
+        bias: None,
+    };
+    let biased = maps.iter().any(|m| m.bias.is_some());
+    let mut biases = Vec::new();
+    for map in maps {
+        all.rows += map.rows;
+        all.weights.extend_from_slice(&map.weights);
+        match &map.bias {
+            Some(bias) => biases.extend_from_slice(bias),
+            None => biases.resize(all.rows, 0.0),
+        }
+    }
+    all.bound = super::acts::bound_of(&all.weights);
+    all.bias = biased.then_some(biases);
+    all
+}
+
+#[cfg(test)]
+#[path = "attention_tests.rs"]
+mod tests;
