@@ -26,13 +26,14 @@
 pub mod activation;
 mod acts;
 pub mod attention;
+mod backend;
 mod choices;
 #[cfg(any(feature = "client", test))]
 pub mod client;
 mod encrypted;
 mod error;
-pub mod files;
 pub mod feed_forward;
+pub mod files;
 pub mod fits;
 mod key_mask;
 mod keys;
@@ -49,6 +50,7 @@ pub mod softmax;
 
 pub use acts::{Acts, bound_of, centred};
 pub use attention::attention;
+pub use backend::{CkksBackend, Passing, Progress};
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, HeadChoice, Interval,
     LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,

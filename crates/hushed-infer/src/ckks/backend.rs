@@ -1,0 +1,416 @@
+//! BERT under encryption: a [`Backend`] over [`Slots`], layer by layer, so that a run can stop and resume between them.
+//!
+//! A layer takes refreshed columns and gives refreshed columns. Which norm follows a block is known by the site, and its κ and centring
+//! are in the block's last linear layer. The first norm, after the embedding, is the client's: at the site `embed.norm` nothing is done.
+//!
+//! | step | result |
+//! |---|---|
+//! | `embed`, `embed.norm` | the client's columns, as they are |
+//! | `attention`, `feed_forward` | κ·(y − mean of y) by columns |
+//! | `add` | the same with the residual in it |
+//! | `norm` | x̂/bound by columns, refreshed to what the next half of the layer begins with; not after the last layer |
+//! | `pool` | the declared outputs, packed |
+//!
+//! Rows of padding are 0 from each norm on. Where a layer's first rows are given (`frozen_row`), both of its norms leave them out, and the
+//! second puts the given ones in.
+
+use hushed_model::{
+    Activation, Attention, Backend, Bert, Embedding, FeedForward, Heads, Linear, Mask, Norm, Pool,
+    Site, Weigh,
+};
+
+use super::activation::Polynomials;
+use super::acts::{Acts, here, same};
+use super::attention::attention;
+use super::choices::{Choices, ChoicesError, LayerChoice};
+use super::error::FheError;
+use super::feed_forward::feed_forward;
+use super::levels::{LayerLevels, levels};
+use super::mask::{RowMasks, RowsKnown};
+use super::norm::{NormPlan, norm, residual};
+use super::placement::Placement;
+use super::pool::{Pooled, pool};
+use super::slots::Slots;
+
+/// What goes from step to step of a model.
+#[derive(Clone)]
+pub enum Passing<V> {
+    /// Columns between blocks.
+    Columns(Acts<V>),
+    /// Centred columns on their way to a norm.
+    Centred(Vec<V>),
+    /// The answer.
+    Pooled(Pooled<V>),
+}
+
+/// What is told to whoever watches a run: a step, and the part of it that is done, up to 1.
+pub type Progress<'a> = Box<dyn FnMut(&Site, f64) + Send + 'a>;
+
+/// Runs a BERT over vectors of slots.
+pub struct CkksBackend<'a, S: Slots> {
+    on: &'a S,
+    choices: &'a Choices,
+    placement: Placement,
+    levels: Vec<LayerLevels>,
+    rows: RowsKnown<S::Value>,
+    masks: RowMasks<S::Value>,
+    /// Of the client's columns, public.
+    input_bound: f64,
+    polynomials: Polynomials,
+    progress: Option<Progress<'a>>,
+}
+
+impl<'a, S: Slots> CkksBackend<'a, S> {
+    /// A run over texts of these rows. The client divided its columns by `input_bound`.
+    ///
+    /// # Errors
+    /// [`FheError::Levels`] if the placement has too few levels for the choices.
+    pub fn new(
+        on: &'a S,
+        choices: &'a Choices,
+        placement: Placement,
+        rows: RowsKnown<S::Value>,
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        Ok(CkksBackend {
+            levels: levels(on, choices, &placement)?,
+            masks: RowMasks::new(on, &rows)?,
+            on,
+            choices,
+            placement,
+            rows,
+            input_bound,
+            polynomials: Polynomials::default(),
+            progress: None,
+        })
+    }
+
+    /// The same, telling how far it is.
+    #[must_use]
+    pub fn with_progress(mut self, progress: Progress<'a>) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// The ledger, layer by layer.
+    pub fn levels(&self) -> &[LayerLevels] {
+        &self.levels
+    }
+
+    /// The columns that the client sent, as the first layer takes them.
+    pub fn start(&self, columns: Vec<S::Value>) -> Acts<S::Value> {
+        Acts::from_client(columns, self.input_bound)
+    }
+
+    /// The columns that layer `next` reads, from a checkpoint taken before it: gains and offsets are the model's. `next` is the number of
+    /// layers for columns that are to be pooled.
+    ///
+    /// # Errors
+    /// A layer that the model or the choices do not have, another number of columns.
+    pub fn resume(
+        &self,
+        bert: &Bert,
+        next: usize,
+        columns: Vec<S::Value>,
+    ) -> Result<Acts<S::Value>, FheError> {
+        let Some(i) = next.checked_sub(1) else {
+            return Ok(self.start(columns));
+        };
+        let at = Site::layer(i).then("feed_forward").then("norm");
+        let layer = bert.layers.get(i).ok_or_else(|| absent(&at))?;
+        let choice = &self.choice(&at)?.feed_forward_norm;
+        Acts::from_norm(&at, columns, &layer.feed_forward_norm, choice)
+    }
+
+    /// Layer `i` of the model, from columns to columns.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn run_layer(
+        &mut self,
+        bert: &Bert,
+        i: usize,
+        x: Acts<S::Value>,
+    ) -> Result<Acts<S::Value>, FheError> {
+        match bert.layer(self, i, Passing::Columns(x))? {
+            Passing::Columns(x) => Ok(x),
+            _ => Err(order(&Site::layer(i))),
+        }
+    }
+
+    /// What leaves the server.
+    ///
+    /// # Errors
+    /// Those of [`pool`].
+    pub fn finish(
+        &mut self,
+        bert: &Bert,
+        x: Acts<S::Value>,
+    ) -> Result<Pooled<S::Value>, FheError> {
+        match bert.finish(self, Passing::Columns(x))? {
+            Passing::Pooled(x) => Ok(x),
+            _ => Err(order(&Site::root("pool"))),
+        }
+    }
+
+    fn tell(&mut self, at: &Site, part: f64) {
+        if let Some(progress) = &mut self.progress {
+            progress(at, part);
+        }
+    }
+
+    fn choice(&self, at: &Site) -> Result<&'a LayerChoice, FheError> {
+        let layer = at.layer_index().and_then(|i| self.choices.layers.get(i));
+        layer.ok_or_else(|| absent(at))
+    }
+
+    /// Which norm a site is, how its layer is chosen, and where its results go.
+    fn normalise(
+        &mut self,
+        at: &Site,
+        centred: Vec<S::Value>,
+        n: &Norm,
+    ) -> Result<Acts<S::Value>, FheError> {
+        let layer = self.choice(at)?;
+        let i = at.layer_index().unwrap_or(0);
+        let (on, ledger) = (self.on, self.levels.get(i).ok_or_else(|| absent(at))?);
+        let (choice, refresh, given) = match at.in_layer() {
+            "attention.norm" => (&layer.attention_norm, Some(ledger.feed_forward), None),
+            "feed_forward.norm" => {
+                let next = (i + 1 < self.levels.len()).then_some(ledger.out);
+                (&layer.feed_forward_norm, next, layer.frozen_row.as_deref())
+            }
+            _ => return Err(absent(at)),
+        };
+        let given = given.map(|row| frozen(at, row, n, choice.bound)).transpose()?;
+        let (slots, texts) = (on.slots(), self.rows.layout().texts());
+        let vector = |j: usize| {
+            let mut v = vec![0.0; slots];
+            let row = given.as_ref().and_then(|row| row.get(j)).copied();
+            v[..texts].fill(row.unwrap_or(0.0));
+            v
+        };
+        let plan = NormPlan {
+            rows: match layer.frozen_row {
+                Some(_) => &self.masks.later,
+                None => &self.masks.tokens,
+            },
+            statistics: Some(self.placement.statistics),
+            given: given.is_some().then_some(&vector),
+        };
+        on.at(at.path());
+        let mut x = norm(on, at, centred, n, choice, &plan)?;
+        if let Some(limbs) = refresh {
+            let site = at.then("refresh");
+            on.at(site.path());
+            x.columns = on.refresh(site.path(), x.columns, limbs)?;
+        }
+        Ok(x)
+    }
+}
+
+/// (row − offset)/(gain·bound): what the given row is in the columns of a norm.
+fn frozen(at: &Site, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, FheError> {
+    same(at, "columns of the given row", row.len(), n.width)?;
+    let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
+    let numbers = row.iter().zip(gain.iter()).zip(offset.iter());
+    let inside = |((x, &g), &o): ((&f64, &f32), &f32)| {
+        // A column without gain is its offset, whatever is in the vector.
+        let v = (x - f64::from(o)) / (f64::from(g) * bound);
+        if v.is_finite() { v } else { 0.0 }
+    };
+    let row: Vec<f64> = numbers.map(inside).collect();
+    match row.iter().find(|v| v.abs() > 1.0) {
+        Some(v) => Err(ChoicesError::Unusable {
+            what: format!("at {at}, a given row reaches {v:.3} times its norm's bound"),
+        }
+        .into()),
+        None => Ok(row),
+    }
+}
+
+fn absent(at: &Site) -> FheError {
+    let what = format!("the calibration says nothing of {at}: it was made for another model");
+    ChoicesError::Unusable { what }.into()
+}
+
+fn order(at: &Site) -> FheError {
+    FheError::Unsupported {
+        what: format!("{at}: a sum or norm where this one"),
+        remedy: "encoders with a sum and a norm after each block can be run",
+    }
+}
+
+fn alone(at: &Site) -> FheError {
+    FheError::Unsupported {
+        what: format!("{at}: a step of a block alone"),
+        remedy: "blocks run as a whole, because their steps share levels",
+    }
+}
+
+impl<S: Slots> Backend for CkksBackend<'_, S> {
+    type Input = Vec<S::Value>;
+    type Acts = Passing<S::Value>;
+    type Scores = ();
+    type Error = FheError;
+
+    fn embed(
+        &mut self,
+        at: Site,
+        x: Vec<S::Value>,
+        e: &Embedding,
+    ) -> Result<Passing<S::Value>, FheError> {
+        same(&at, "columns", x.len(), e.width)?;
+        Ok(Passing::Columns(self.start(x)))
+    }
+
+    fn attention(
+        &mut self,
+        at: Site,
+        x: &Passing<S::Value>,
+        a: &Attention,
+    ) -> Result<Passing<S::Value>, FheError> {
+        let Passing::Columns(x) = x else {
+            return Err(order(&at));
+        };
+        let layer = self.choice(&at)?;
+        self.tell(&at, 0.0);
+        let columns = attention(
+            self.on,
+            &at,
+            x,
+            a,
+            &layer.attention,
+            &layer.attention_norm,
+            &self.rows,
+            &self.placement,
+        )?;
+        self.tell(&at, 1.0);
+        Ok(Passing::Centred(columns))
+    }
+
+    fn feed_forward(
+        &mut self,
+        at: Site,
+        x: &Passing<S::Value>,
+        f: &FeedForward,
+    ) -> Result<Passing<S::Value>, FheError> {
+        let Passing::Columns(x) = x else {
+            return Err(order(&at));
+        };
+        let layer = self.choice(&at)?;
+        let progress = &mut self.progress;
+        let columns = feed_forward(
+            self.on,
+            &at,
+            x,
+            f,
+            &layer.activation,
+            &layer.feed_forward_norm,
+            self.placement.hidden_block,
+            &self.polynomials,
+            |part| {
+                if let Some(progress) = progress {
+                    progress(&at, part);
+                }
+            },
+        )?;
+        Ok(Passing::Centred(columns))
+    }
+
+    fn norm(
+        &mut self,
+        at: Site,
+        x: Passing<S::Value>,
+        n: &Norm,
+    ) -> Result<Passing<S::Value>, FheError> {
+        match x {
+            // The client's own, after the embedding: done already.
+            Passing::Columns(x) if at.path() == "embed.norm" => Ok(Passing::Columns(x)),
+            Passing::Centred(columns) => {
+                self.tell(&at, 0.0);
+                let x = self.normalise(&at, columns, n)?;
+                self.tell(&at, 1.0);
+                Ok(Passing::Columns(x))
+            }
+            _ => Err(order(&at)),
+        }
+    }
+
+    fn add(
+        &mut self,
+        at: Site,
+        a: &Passing<S::Value>,
+        b: &Passing<S::Value>,
+    ) -> Result<Passing<S::Value>, FheError> {
+        let (Passing::Columns(x), Passing::Centred(block)) = (a, b) else {
+            return Err(order(&at));
+        };
+        let layer = self.choice(&at)?;
+        let kappa = match at.in_layer() {
+            "attention.add" => layer.attention_norm.scale,
+            "feed_forward.add" => layer.feed_forward_norm.scale,
+            _ => return Err(absent(&at)),
+        };
+        self.on.at(at.path());
+        Ok(Passing::Centred(residual(self.on, &at, x, block, kappa)?))
+    }
+
+    fn pool(
+        &mut self,
+        at: Site,
+        x: Passing<S::Value>,
+        p: &Pool,
+    ) -> Result<Passing<S::Value>, FheError> {
+        let Passing::Columns(x) = x else {
+            return Err(order(&at));
+        };
+        self.tell(&at, 0.0);
+        let (layout, tokens) = (self.rows.layout(), &self.masks.tokens);
+        let pooled = pool(self.on, &at, &x, *p, layout, tokens)?;
+        self.tell(&at, 1.0);
+        Ok(Passing::Pooled(pooled))
+    }
+
+    fn linear(
+        &mut self,
+        at: Site,
+        _: &Passing<S::Value>,
+        _: &Linear,
+    ) -> Result<Passing<S::Value>, FheError> {
+        Err(alone(&at))
+    }
+
+    fn scores(
+        &mut self,
+        at: Site,
+        _: &Passing<S::Value>,
+        _: &Passing<S::Value>,
+        _: &Heads,
+    ) -> Result<(), FheError> {
+        Err(alone(&at))
+    }
+
+    fn weigh(&mut self, at: Site, (): (), _: Weigh, _: &Mask) -> Result<(), FheError> {
+        Err(alone(&at))
+    }
+
+    fn attend(
+        &mut self,
+        at: Site,
+        (): &(),
+        _: &Passing<S::Value>,
+        _: &Heads,
+    ) -> Result<Passing<S::Value>, FheError> {
+        Err(alone(&at))
+    }
+
+    fn activation(
+        &mut self,
+        at: Site,
+        _: Passing<S::Value>,
+        _: Activation,
+    ) -> Result<Passing<S::Value>, FheError> {
+        Err(alone(&at))
+    }
+}
