@@ -368,6 +368,8 @@ fn period(v: &[f64]) -> usize {
 }
 
 #[cfg(test)]
+mod lemmas;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,7 @@ pub(crate) fn random(rng: &mut SecretRng, count: usize) -> Vec<f64> {
 /// Keys, and all that is made of them.
 pub(crate) struct Keys {
     pub(crate) params: Arc<CkksParams>,
+    pub(crate) key: Arc<SecretKey>,
     pub(crate) encoder: Arc<Encoder>,
     pub(crate) on: Encrypted,
     decryptor: Decryptor,
@@ -54,9 +55,15 @@ impl Keys {
             decryptor: Decryptor::new(&encoder, &key).unwrap(),
             encryptor: Encryptor::new(params, &key).unwrap(),
             params: Arc::clone(params),
+            key,
             encoder,
             rng,
         }
+    }
+
+    /// Counts with the key.
+    pub(crate) fn decryptor(&self) -> &Decryptor {
+        &self.decryptor
     }
 
     /// At the default scale.
