@@ -25,7 +25,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let (mut plan, params) = insecure_plan(4, 1, 2).unwrap();
+        let (mut plan, params) = insecure_plan(4, 1, 4).unwrap();
         plan.placement.upload = 2;
         let mut rng = SecretRng::from_os("test");
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
