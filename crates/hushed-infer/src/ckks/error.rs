@@ -6,6 +6,7 @@ use hushed_ckks::poly::PolyError;
 use hushed_model::ModelError;
 
 use super::choices::ChoicesError;
+use super::files::FileError;
 use super::public_plan::PlanFileError;
 use crate::packing::PackingError;
 
@@ -34,6 +35,9 @@ pub enum FheError {
     /// The public plan.
     #[error(transparent)]
     Plan(#[from] PlanFileError),
+    /// A file of a run.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A chain that is too short for a step.
     #[error(
         "{step} needs {needed} levels and has {available}; start it with more primes, or choose lower degrees or fewer steps"

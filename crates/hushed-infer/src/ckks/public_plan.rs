@@ -25,6 +25,9 @@ pub const MAX_PLAN_BYTES: usize = 4 << 20;
 /// Most columns of a model and most layers: what a plan may ask a reader to hold.
 const MOST: usize = 1 << 16;
 
+/// A parameter set, made once and shared.
+pub type Params = Arc<CkksParams>;
+
 /// The public plan of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

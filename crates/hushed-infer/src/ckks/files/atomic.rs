@@ -109,6 +109,32 @@ pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
     }
 }
 
+/// [`FileError::NotPrivate`] if others than the owner can read a file.
+///
+/// # Errors
+/// As said.
+#[cfg(unix)]
+pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), FileError> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(FileError::NotPrivate {
+        path: path.to_owned(),
+        mode,
+    })
+}
+
+/// Without such permissions there is nothing to check.
+///
+/// # Errors
+/// None.
+#[cfg(not(unix))]
+pub fn check_private(_: &Path, _: &std::fs::Metadata) -> Result<(), FileError> {
+    Ok(())
+}
+
 /// The folder of `path` on disk, so that a rename in it survives. A folder that cannot be opened is no failure of the file.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());

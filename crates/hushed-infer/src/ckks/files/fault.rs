@@ -87,7 +87,7 @@ pub enum FileError {
 
 impl FileError {
     /// An error of the system at `path`.
-    pub fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    pub fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError + use<> {
         let path = path.to_owned();
         move |source| FileError::Io {
             operation,

@@ -7,7 +7,7 @@
 //!
 //! | file | who writes it | content |
 //! |---|---|---|
-//! | [`secret`] | client | the secret key |
+//! | `secret` | client | the secret key |
 //! | [`keys`] | client | public key and evaluation keys, known by their id |
 //! | [`exchange`] | client, server | request and reply: lists of ciphertexts |
 //! | [`checkpoint`] | server | the columns between two layers |
@@ -18,6 +18,9 @@ pub mod chunked;
 pub mod exchange;
 mod fault;
 pub mod keys;
+#[cfg(any(feature = "client", test))]
+pub mod owner;
+#[cfg(any(feature = "client", test))]
 pub mod secret;
 #[cfg(test)]
 mod tests;

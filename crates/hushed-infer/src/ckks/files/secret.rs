@@ -10,7 +10,7 @@ use hushed_rlwe::RlweParams;
 use zeroize::Zeroizing;
 
 use super::FileError;
-use super::atomic::{Access, refuse_existing, write as write_whole};
+use super::atomic::{Access, check_private, refuse_existing, write as write_whole};
 use super::chunked::{lengths, truncated};
 
 /// Writes a secret key into a new file that nobody else can read.
@@ -46,30 +46,4 @@ pub fn read(
     let mut bytes = Zeroizing::new(vec![0; SecretKey::stored_bytes(params)]);
     file.read_exact(&mut bytes).map_err(failed())?;
     SecretKey::from_bytes(params, &bytes, decryptions).map_err(|e| FileError::content(path, e))
-}
-
-/// [`FileError::NotPrivate`] if others than the owner can read a file.
-///
-/// # Errors
-/// As said.
-#[cfg(unix)]
-pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), FileError> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = metadata.permissions().mode() & 0o777;
-    if mode & 0o077 == 0 {
-        return Ok(());
-    }
-    Err(FileError::NotPrivate {
-        path: path.to_owned(),
-        mode,
-    })
-}
-
-/// Without such permissions there is nothing to check.
-///
-/// # Errors
-/// None.
-#[cfg(not(unix))]
-pub fn check_private(_: &Path, _: &std::fs::Metadata) -> Result<(), FileError> {
-    Ok(())
 }

@@ -1,0 +1,109 @@
+//! What the owner of a secret key does with files: make keys, encrypt a batch, open a reply.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hushed_ckks::keys::SecretKey;
+use hushed_ckks::{CkksParams, Decryptor, Encryptor};
+use hushed_math::rng::SecretRng;
+
+use super::chunked::Hash;
+use super::exchange::{REQUEST_ID, ReplyHead, RequestHead, RequestWriter, read_reply};
+use super::keys::{KeyProgress, KeyTimes};
+use crate::ckks::FheError;
+use crate::ckks::client::{FheClient, Upload};
+use crate::ckks::public_plan::FhePlan;
+
+/// Makes a secret key and the keys of a plan, each in a new file, and returns the id of the set. What was written is removed if the rest
+/// fails.
+///
+/// # Errors
+/// [`FheError::File`], [`FheError::Plan`].
+pub fn make_keys(
+    secret: &Path,
+    keys: &Path,
+    plan: &FhePlan,
+    params: &Arc<CkksParams>,
+    times: KeyTimes,
+    progress: KeyProgress<'_>,
+) -> Result<Hash, FheError> {
+    let mut rng = SecretRng::from_os("keys of a client");
+    let sk = SecretKey::generate(params.rlwe(), &mut rng);
+    super::secret::write(secret, &sk)?;
+    let key_plan = plan.key_plan(params)?;
+    let made = super::keys::write(keys, &sk, &key_plan, times, &mut rng, progress);
+    if made.is_err() {
+        // A secret key without its public part is of no use.
+        let _ = std::fs::remove_file(secret);
+    }
+    Ok(made?)
+}
+
+/// Encrypts a packed batch into a file, and returns the request's id. `progress` is called with ciphertexts done and in all.
+///
+/// # Errors
+/// [`FheError::File`], [`FheError::Ckks`].
+pub fn encrypt(
+    path: &Path,
+    client: &FheClient,
+    params: &Arc<CkksParams>,
+    secret: &Path,
+    keys: Hash,
+    upload: &Upload<'_>,
+    progress: KeyProgress<'_>,
+) -> Result<[u8; REQUEST_ID], FheError> {
+    let sk = Arc::new(super::secret::read(secret, params.rlwe(), 0)?);
+    let encryptor = Encryptor::new(params, &sk)?;
+    let mut rng = SecretRng::from_os("request of a client");
+    let mut id = [0; REQUEST_ID];
+    rng.fill_bytes(&mut id);
+    let lengths = upload.declared().into_iter();
+    let head = RequestHead {
+        plan: client.plan().hash(),
+        keys,
+        id,
+        // At most as many rows as a text has: within 16 bits, or refused by the writer.
+        lengths: lengths
+            .map(|l| u16::try_from(l).unwrap_or(u16::MAX))
+            .collect(),
+    };
+    let mut file = RequestWriter::create(path, client.plan(), params, &head)?;
+    for index in 0..upload.count() {
+        progress(index, upload.count());
+        file.push(path, &upload.encrypt(index, &encryptor, &mut rng)?)?;
+    }
+    file.finish()?;
+    Ok(id)
+}
+
+/// What a reply says it is, its content checked whole and not opened.
+///
+/// # Errors
+/// [`FheError::File`].
+pub fn reply_head(
+    path: &Path,
+    plan: &FhePlan,
+    params: &CkksParams,
+    keys: &Hash,
+) -> Result<ReplyHead, FheError> {
+    Ok(read_reply(path, plan, params, keys)?.0)
+}
+
+/// Opens a reply: the pooled row of each place that has a text, rounded to what is certified. The key was opened `decryptions` times.
+///
+/// # Errors
+/// [`FheError::File`], [`FheError::Ckks`] if the key was opened too often.
+pub fn open(
+    path: &Path,
+    client: &FheClient,
+    params: &Arc<CkksParams>,
+    secret: &Path,
+    decryptions: u64,
+    keys: &Hash,
+    lengths: &[usize],
+) -> Result<Vec<Option<Vec<f64>>>, FheError> {
+    let (_, reply) = read_reply(path, client.plan(), params, keys)?;
+    let sk = Arc::new(super::secret::read(secret, params.rlwe(), decryptions)?);
+    let decryptor = Decryptor::new(client.encoder(), &sk)?;
+    client.open(&decryptor, &reply, lengths)
+}

@@ -1,0 +1,269 @@
+//! A run at the server, from files to a file: request and keys in, layer by layer, reply out. Needs no secret of a client.
+//!
+//! Between two layers the columns may be put into a [`checkpoint`]: a run that is ended at any moment goes on from the last one, and as
+//! nothing in it is random but what follows from the server's secret and the request, its reply has the same bytes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_ckks::keys::{EvalKeyPlan, PublicKey};
+use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
+use hushed_model::{Bert, Site};
+
+use super::acts::Acts;
+use super::backend::CkksBackend;
+use super::choices::Choices;
+use super::encrypted::Encrypted;
+use super::error::FheError;
+use super::files::checkpoint::{self, Run};
+use super::files::chunked::Hash;
+use super::files::exchange::{self, ReplyHead, RequestHead, RequestReader};
+use super::files::keys::{KeyFile, KeyProgress};
+use super::mask::RowsKnown;
+use super::public_plan::FhePlan;
+use super::reply::{ReplySecret, seal_reply};
+use super::slots::Slots;
+
+/// What is told of a run while it goes.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// It goes on from a checkpoint before this layer.
+    Resumed {
+        /// The layer, from 0.
+        layer: usize,
+    },
+    /// A part of a step, up to 1.
+    Step {
+        /// Which step.
+        site: Site,
+        /// How much of it.
+        part: f64,
+    },
+    /// A layer is done, and its checkpoint is written if there is to be one.
+    Layer {
+        /// The layer, from 0.
+        layer: usize,
+        /// Layers in all.
+        of: usize,
+        /// What it took.
+        seconds: f64,
+    },
+}
+
+/// Who is told.
+pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
+
+/// The evaluation keys of a bootstrap of these parameters.
+///
+/// # Errors
+/// [`FheError::Ckks`] for parameters without one.
+pub fn bootstrap_keys(params: &Arc<CkksParams>) -> Result<EvalKeyPlan, FheError> {
+    Ok(Bootstrapper::new(params, BootstrapLiteral::default())?.key_plan()?)
+}
+
+/// A client's keys in memory, with what they are for.
+pub struct Engine {
+    plan: FhePlan,
+    params: Arc<CkksParams>,
+    on: Encrypted,
+    public: Arc<PublicKey>,
+    keys: Hash,
+}
+
+/// A request that was read and checked whole.
+pub struct Batch {
+    head: RequestHead,
+    name: Hash,
+    columns: Vec<SeededCiphertext>,
+    mask: Option<SeededCiphertext>,
+}
+
+impl Batch {
+    /// What it belongs to.
+    pub fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    /// What names its content.
+    pub fn name(&self) -> Hash {
+        self.name
+    }
+
+    /// Reads a request, which must be for this plan and of these keys.
+    ///
+    /// # Errors
+    /// [`FheError::File`].
+    pub fn read(
+        path: &Path,
+        plan: &FhePlan,
+        params: &CkksParams,
+        keys: &Hash,
+    ) -> Result<Batch, FheError> {
+        let mut reader = RequestReader::open(path, plan, params, Some(keys))?;
+        let head = reader.head().clone();
+        let mut columns = Vec::with_capacity(plan.request_ciphertexts());
+        while let Some(ct) = reader.next_ciphertext()? {
+            columns.push(ct);
+        }
+        let mask = plan.lengths.encrypted().then(|| columns.pop()).flatten();
+        Ok(Batch {
+            head,
+            name: reader.finish()?,
+            columns,
+            mask,
+        })
+    }
+}
+
+impl Engine {
+    /// Reads a client's keys and prepares the bootstraps.
+    ///
+    /// # Errors
+    /// [`FheError::File`] for damaged keys, [`FheError::Ckks`] if they are not enough for a bootstrap.
+    pub fn load(
+        plan: &FhePlan,
+        params: &Arc<CkksParams>,
+        file: KeyFile,
+        progress: KeyProgress<'_>,
+    ) -> Result<Engine, FheError> {
+        let id = file.id();
+        let (public, keys) = file.read(progress)?;
+        let evaluator = Evaluator::new(params, Arc::new(keys))?;
+        let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
+        Ok(Engine {
+            plan: plan.clone(),
+            params: Arc::clone(params),
+            on: Encrypted::new(evaluator, Arc::new(bootstrapper))?,
+            public: Arc::new(public),
+            keys: id,
+        })
+    }
+
+    /// The id of the keys.
+    pub fn keys(&self) -> Hash {
+        self.keys
+    }
+
+    /// The engine, with its counters.
+    pub fn on(&self) -> &Encrypted {
+        &self.on
+    }
+
+    /// Runs a batch from its columns, or from the checkpoint in the file `save` if there is one of this run, and writes one there after each
+    /// layer. The ciphertexts are those of the answer, not fit to leave yet.
+    ///
+    /// # Errors
+    /// [`FheError`]; the last checkpoint stays.
+    pub fn run(
+        &self,
+        bert: &Bert,
+        choices: &Choices,
+        batch: Batch,
+        save: Option<&Path>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Ciphertext>, FheError> {
+        let run = Run {
+            plan: self.plan.hash(),
+            keys: self.keys,
+            request: batch.name,
+        };
+        let layers = bert.layers.len();
+        let found = match save {
+            Some(path) => checkpoint::read(path, &self.params, &run, self.plan.width, layers)?,
+            None => None,
+        };
+        let rows = self.rows(&batch)?;
+        let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
+        let mut backend = CkksBackend::new(&self.on, choices, placement, rows, bound)?
+            .with_progress(Box::new(move |site, part| {
+                let site = site.clone();
+                watch(Event::Step { site, part });
+            }));
+        let (first, mut x) = match found {
+            Some(found) => {
+                drop(batch);
+                watch(Event::Resumed { layer: found.layer });
+                let x = backend.resume(bert, found.layer, found.columns)?;
+                (found.layer, x)
+            }
+            None => (0, self.start(&backend, batch.columns)?),
+        };
+        for layer in first..layers {
+            let began = Instant::now();
+            x = backend.run_layer(bert, layer, x)?;
+            if let Some(path) = save {
+                checkpoint::write(path, &self.params, &run, layer + 1, &x.columns)?;
+            }
+            watch(Event::Layer {
+                layer,
+                of: layers,
+                seconds: began.elapsed().as_secs_f64(),
+            });
+        }
+        Ok(backend.finish(bert, x)?.vectors)
+    }
+
+    /// Writes the reply of a batch: masked, re-randomised, and the same bytes whenever it is made again.
+    ///
+    /// # Errors
+    /// As [`seal_reply`]; [`FheError::File`].
+    pub fn reply(
+        &self,
+        path: &Path,
+        head: &RequestHead,
+        name: &Hash,
+        answer: &[Ciphertext],
+        secret: &ReplySecret,
+    ) -> Result<Hash, FheError> {
+        let plan = self.plan.hash();
+        let mut rng = secret.rng(&[&head.id, name, &plan, &self.keys]);
+        let form = &self.plan.reply;
+        let sealed = seal_reply(&self.params, &self.public, form, answer, &mut rng)?;
+        let head = ReplyHead {
+            plan,
+            keys: self.keys,
+            id: head.id,
+            request: *name,
+        };
+        Ok(exchange::write_reply(
+            path,
+            &self.plan,
+            &self.params,
+            &head,
+            &sealed,
+        )?)
+    }
+
+    fn rows(&self, batch: &Batch) -> Result<RowsKnown<Ciphertext>, FheError> {
+        let layout = self.plan.interleave(&self.params)?;
+        match &batch.mask {
+            Some(mask) => Ok(RowsKnown::private(layout, mask.clone().expand())),
+            None => {
+                let lengths = batch.head.lengths.iter().map(|&l| usize::from(l)).collect();
+                Ok(RowsKnown::public(layout, lengths)?)
+            }
+        }
+    }
+
+    /// The columns of a request, two a ciphertext, with as many primes as the first layer reads.
+    fn start(
+        &self,
+        backend: &CkksBackend<'_, Encrypted>,
+        sent: Vec<SeededCiphertext>,
+    ) -> Result<Acts<Ciphertext>, FheError> {
+        let mut columns = Vec::with_capacity(self.plan.width);
+        for pair in sent {
+            columns.extend(self.on.split(&pair.expand())?);
+        }
+        columns.truncate(self.plan.width);
+        let placement = &self.plan.placement;
+        if placement.upload < placement.attention {
+            let site = "input.refresh";
+            self.on.at(site);
+            columns = self.on.refresh(site, columns, placement.attention)?;
+        }
+        Ok(backend.start(columns))
+    }
+}
