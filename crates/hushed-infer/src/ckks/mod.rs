@@ -37,7 +37,6 @@ pub mod files;
 pub mod fits;
 mod key_mask;
 pub mod job;
-pub mod job;
 mod keys;
 mod levels;
 mod mask;

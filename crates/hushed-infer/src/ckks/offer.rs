@@ -1,0 +1,137 @@
+//! The public plan of a model: what its owner offers clients, made from a report of its cost and from the calibration.
+
+use std::sync::Arc;
+
+use hushed_ckks::{CkksParams, Scale};
+use hushed_model::{Bert, Embedding, ModelError, Norm, Site};
+use rayon::prelude::*;
+
+use super::acts::here;
+use super::choices::{Choices, ChoicesError};
+use super::error::FheError;
+use super::job::bootstrap_keys;
+use super::placement::Placement;
+use super::plan::{DryRun, FheOptions, dry_run, key_plan};
+use super::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex};
+use super::reply::fewest_limbs;
+
+/// Room above the greatest number that a client can send.
+const MARGIN: f64 = 1.0 + 1e-6;
+
+/// The error that a reply declares, in parts of its magnitude: two bits below those that the parameter set certifies.
+const SPARE_BITS: i32 = 2;
+
+/// What an offer is made of.
+pub struct Offer<'a> {
+    /// The model, with its numbers.
+    pub bert: &'a Bert,
+    /// Its calibration.
+    pub choices: &'a Choices,
+    /// Name of the parameter set ([`super::public_plan::named`]).
+    pub parameters: &'a str,
+    /// The same.
+    pub params: &'a Arc<CkksParams>,
+    /// Rows, lengths and the rest that the report was asked for.
+    pub options: &'a FheOptions,
+    /// Where the run refreshes: the report's.
+    pub placement: &'a Placement,
+    /// SHA-256 of the public model.
+    pub public_sha256: [u8; 32],
+    /// SHA-256 of the calibration's file.
+    pub calibration_sha256: [u8; 32],
+    /// A text whose answer is known.
+    pub canary: Option<Canary>,
+    /// Who sees what, for people.
+    pub exposures: Vec<String>,
+}
+
+impl Offer<'_> {
+    /// The plan.
+    ///
+    /// # Errors
+    /// [`FheError`]: a model without numbers, choices of another model, a placement that does not run.
+    pub fn plan(&self) -> Result<FhePlan, FheError> {
+        let (bert, params) = (self.bert, self.params);
+        self.choices.check(bert)?;
+        let run = dry_run(bert, self.choices, params, self.options, self.placement)?;
+        let keys = key_plan(&run, params, &bootstrap_keys(params)?)?;
+        let mut plan = FhePlan {
+            version: PLAN_VERSION,
+            parameters: self.parameters.to_owned(),
+            parameters_hash: hex(params.rlwe().hash()),
+            rows: self.options.rows,
+            width: bert.embedding.width,
+            layers: bert.layers.len(),
+            input_bound: input_bound(&bert.embedding, &bert.embedding_norm, self.options.rows)?,
+            lengths: self.options.lengths,
+            placement: self.placement.clone(),
+            reply: self.reply(&run)?,
+            keys: Vec::new(),
+            public_sha256: hex(&self.public_sha256),
+            calibration_sha256: hex(&self.calibration_sha256),
+            canary: self.canary.clone(),
+            exposures: self.exposures.clone(),
+        };
+        plan.set_keys(&keys);
+        plan.check(params)?;
+        Ok(plan)
+    }
+
+    fn reply(&self, run: &DryRun) -> Result<ReplyForm, FheError> {
+        let at = Site::root("pool");
+        let none = || ChoicesError::Unusable {
+            what: "the calibration has no layers".to_owned(),
+        };
+        let layer = self.bert.layers.last().ok_or_else(none)?;
+        let bound = self.choices.layers.last().ok_or_else(none)?;
+        let bound = bound.feed_forward_norm.bound;
+        let norm = &layer.feed_forward_norm;
+        let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
+        let columns = gain.iter().zip(offset.iter());
+        let most = columns
+            .map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs())
+            .fold(1.0, f64::max);
+        // A power of two: what the largest number of a column could be says little of the weights.
+        let magnitude = most.log2().ceil().exp2();
+        let scale = Scale::new(run.reply_scale)?;
+        let bits = self.params.certified_bits() as i32 + SPARE_BITS;
+        Ok(ReplyForm {
+            ciphertexts: run.reply,
+            limbs: fewest_limbs(self.params, scale, magnitude).min(run.reply_limbs),
+            scale: run.reply_scale,
+            magnitude,
+            deviation: magnitude * 2f64.powi(-bits),
+        })
+    }
+}
+
+/// No number that a client sends is larger: the greatest of all token vectors at all positions, after the first norm. All three are public.
+///
+/// # Errors
+/// [`ModelError::ShapesOnly`].
+pub fn input_bound(e: &Embedding, norm: &Norm, rows: usize) -> Result<f64, ModelError> {
+    let at = Site::root("embed");
+    let (tokens, offsets) = (here(&at, &e.tokens)?, here(&at, &e.offsets)?);
+    let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
+    let positions = offsets.rows().min(rows);
+    let width = e.width as f64;
+    let greatest = |token: usize| {
+        let vector = tokens.row(token);
+        let mut x = vec![0.0; e.width];
+        (0..positions).fold(0.0_f64, |most, position| {
+            let pairs = vector.iter().zip(offsets.row(position));
+            for (x, (&t, &p)) in x.iter_mut().zip(pairs) {
+                *x = f64::from(t) + f64::from(p);
+            }
+            let mean = x.iter().sum::<f64>() / width;
+            let variance = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width;
+            let root = (variance + norm.epsilon).sqrt();
+            let affine = x.iter().zip(gain.iter()).zip(offset.iter());
+            affine.fold(most, |most, ((v, &g), &o)| {
+                most.max((f64::from(g) * (v - mean) / root + f64::from(o)).abs())
+            })
+        })
+    };
+    let most = (0..tokens.rows()).into_par_iter().map(greatest);
+    Ok(most.reduce(|| 0.0, f64::max).max(1e-3) * MARGIN)
+}
