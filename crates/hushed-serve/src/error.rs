@@ -11,6 +11,7 @@ use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
 
 use crate::bundle::{Digest, MAX_BUNDLE_BYTES};
+use crate::fhe::FheJobError;
 use crate::wire::{ABORT_STOPPING, Refusal, WireFault};
 
 /// Errors of this crate.
@@ -65,6 +66,9 @@ pub enum ServeError {
     /// A protocol failed otherwise than by its connection.
     #[error(transparent)]
     Run(RunError),
+    /// A run under CKKS.
+    #[error(transparent)]
+    Fhe(#[from] FheJobError),
     /// The server will not go on.
     #[error("the server refused: {0}")]
     Refused(Refusal),
@@ -248,6 +252,7 @@ impl ServeError {
     pub fn category(&self) -> Category {
         match self {
             Self::Text { .. } => Category::Input,
+            Self::Fhe(error) => error.category(),
             Self::Model(ModelError::Text(_)) => Category::Input,
             Self::Model(ModelError::Folder(_) | ModelError::TokenOutOfRange { .. }) => {
                 Category::Folder
@@ -295,6 +300,7 @@ impl ServeError {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Net(error) => net_name(error),
+            Self::Fhe(error) => error.name(),
             Self::Certificate(_) => "certificate",
             Self::Text { .. } | Self::Model(ModelError::Text(_)) => "text-refused",
             Self::Model(_) if self.category() == Category::Folder => "model-folder",

@@ -3,6 +3,7 @@
 //! * [`server`]: holds a model's weights, lets clients in and runs its half of each text.
 //! * `client` (feature `client`): turns texts into embeddings with a server that sees neither.
 //! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
+//! * [`fhe`]: runs under encryption, through files.
 //! * [`wire`]: every message of the two outside the protocols themselves, with a total decoder.
 //!
 //! A session, each line a message:
@@ -31,6 +32,7 @@ pub mod bundle;
 pub mod client;
 pub mod deadlines;
 pub mod error;
+pub mod fhe;
 mod files;
 #[doc(hidden)]
 pub mod fuzz;

@@ -1,0 +1,376 @@
+//! The owner of a secret key: makes keys, encrypts texts, opens replies. Nothing that follows from an opened reply leaves this module for a
+//! server.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use hushed_infer::ckks::FhePlan;
+use hushed_infer::ckks::client::FheClient;
+use hushed_infer::ckks::files::{atomic, exchange, keys::KeyTimes, owner};
+use hushed_infer::ckks::public_plan::{Lengths, Params};
+use hushed_model::{TextError, TokenIds, TooLong, cosine};
+
+use super::record::{
+    KEYS, KeyRecord, REQUESTS, RequestRecord, SECRET, VERSION, hold, make_folder, now, read,
+    request_path, write,
+};
+use super::{FheJobError, PublicModel, read_plan, system};
+use crate::bundle::Digest;
+use crate::error::ServeError;
+
+/// Present in every binary that has this code: the build test of the server-only binary looks for it.
+#[used]
+static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
+
+/// A text with at least so many tokens, of which one makes up more than half, is nothing that a calibration has seen.
+const REPETITIVE: usize = 16;
+
+/// Options of [`keygen`].
+#[derive(Clone, Copy, Debug)]
+pub struct KeygenOptions {
+    /// Days until the keys expire.
+    pub days: u32,
+}
+
+/// Something about a text that its owner should know before it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// One token makes up more than half of it: such a text may leave the calibrated ranges, and its answer then means nothing.
+    Repetitive {
+        /// Which text, from 0.
+        text: usize,
+    },
+    /// It was cut.
+    Cut {
+        /// Which text, from 0.
+        text: usize,
+    },
+}
+
+/// A batch that was encrypted.
+#[derive(Clone, Debug)]
+pub struct Encrypted {
+    /// The request's id, in hexadecimal.
+    pub id: String,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Tokens of each text.
+    pub tokens: Vec<usize>,
+    /// What the server is told of each place's length.
+    pub declared: Vec<usize>,
+    /// What to know.
+    pub warnings: Vec<Warning>,
+}
+
+/// Whether the canary's answer is the published one. For the client alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CanaryOutcome {
+    /// The cosine to it.
+    pub cosine: f64,
+    /// What it must be at least.
+    pub least: f64,
+}
+
+impl CanaryOutcome {
+    /// Whether the answer is as published: then no fault and no overflow touched the whole batch. It says nothing of a server that cheats on
+    /// single places.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.cosine >= self.least
+    }
+}
+
+/// An opened reply.
+#[derive(Clone)]
+pub struct Answer {
+    /// The embedding of each text, in order.
+    pub embeddings: Vec<Vec<f64>>,
+    /// Tokens of each text.
+    pub tokens: Vec<usize>,
+    /// The canary's, if the plan has one.
+    pub canary: Option<CanaryOutcome>,
+    /// Ciphertexts opened with this key so far.
+    pub decryptions: u64,
+}
+
+/// Makes keys for a plan in a new folder. `progress` is called with keys done and in all.
+///
+/// # Errors
+/// [`ServeError::Fhe`]: a plan that cannot be used, keys that are there already, no room; [`ServeError::File`].
+pub fn keygen(
+    plan: &Path,
+    folder: &Path,
+    options: KeygenOptions,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<KeyRecord, ServeError> {
+    let (plan, params) = read_plan(plan)?;
+    let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
+    make_folder(folder)?;
+    let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
+    for path in [&secret, &keys] {
+        atomic::refuse_existing(path).map_err(FheJobError::from)?;
+    }
+    let bytes = hushed_infer::ckks::files::keys::file_bytes(&keys, params.rlwe(), &key_plan);
+    let bytes = bytes.map_err(FheJobError::from)?;
+    system::check_room(folder, bytes)?;
+    make_folder(&folder.join(REQUESTS))?;
+    let created = now();
+    let times = KeyTimes {
+        created,
+        expires: created.saturating_add(u64::from(options.days) * 86_400),
+    };
+    let id = owner::make_keys(&secret, &keys, &plan, &params, times, progress)
+        .map_err(FheJobError::from)?;
+    let record = KeyRecord {
+        version: VERSION,
+        id: Digest(id).to_string(),
+        plan: Digest(plan.hash()).to_string(),
+        parameters: plan.parameters.clone(),
+        created,
+        expires: times.expires,
+        bytes,
+        decryptions: 0,
+        owner: None,
+    };
+    record.write(folder)?;
+    Ok(record)
+}
+
+/// What belongs together at a client.
+struct Owned {
+    plan: FhePlan,
+    params: Params,
+    public: PublicModel,
+    client: FheClient,
+    record: KeyRecord,
+}
+
+impl Owned {
+    fn open(plan: &Path, public: &Path, folder: &Path) -> Result<Owned, ServeError> {
+        let (plan, params) = read_plan(plan)?;
+        let record = KeyRecord::read(folder)?;
+        let ours = Digest(plan.hash()).to_string();
+        if record.plan != ours {
+            return Err(FheJobError::KeysOfOtherPlan {
+                path: folder.to_owned(),
+                theirs: record.plan,
+                ours,
+            }
+            .into());
+        }
+        let public = PublicModel::read(public, &plan.public_sha256)?;
+        let (embedding, norm) = (public.embedding().clone(), public.norm().clone());
+        let pool = public.public().pool;
+        let client = FheClient::new(plan.clone(), &params, embedding, norm, pool);
+        Ok(Owned {
+            client: client.map_err(FheJobError::from)?,
+            plan,
+            params,
+            public,
+            record,
+        })
+    }
+
+    /// The tokens of a text, within the plan's rows.
+    fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
+        let public = self.public.public();
+        let limit = public.max_tokens.min(self.plan.rows);
+        let tokens = public.tokenizer.encode(text, limit, too_long);
+        tokens.map_err(|source| match source {
+            TextError::TooLong { tokens, limit } => FheJobError::TextTooLong {
+                index,
+                tokens,
+                limit,
+            }
+            .into(),
+            source => ServeError::Text { index, source },
+        })
+    }
+
+    fn canary(&self) -> Result<Option<TokenIds>, ServeError> {
+        let canary = self.plan.canary.as_ref();
+        let texts = canary.map(|canary| self.tokens(0, &canary.text, TooLong::Refuse));
+        texts.transpose()
+    }
+}
+
+/// Encrypts texts into a file. `lengths`: what the caller insists that the server may learn of them; the plan decides.
+///
+/// # Errors
+/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`], files of other plans,
+/// expired keys, no room.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "files, texts, and what is asked of them"
+)]
+pub fn encrypt(
+    plan: &Path,
+    public: &Path,
+    folder: &Path,
+    texts: &[String],
+    too_long: TooLong,
+    lengths: Option<&'static str>,
+    out: &Path,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Encrypted, ServeError> {
+    let owned = Owned::open(plan, public, folder)?;
+    owned.record.check_time()?;
+    let planned = named(owned.plan.lengths);
+    if let Some(asked) = lengths.filter(|asked| *asked != planned) {
+        return Err(FheJobError::OtherLengths { planned, asked }.into());
+    }
+    let limit = owned.plan.texts(&owned.params).map_err(FheJobError::from)?;
+    if texts.len() > limit {
+        let texts = texts.len();
+        return Err(FheJobError::TooManyTexts { texts, limit }.into());
+    }
+    let mut warnings = Vec::new();
+    let mut tokens = Vec::with_capacity(texts.len());
+    for (text, content) in texts.iter().enumerate() {
+        let ids = owned.tokens(text, content, too_long)?;
+        if too_long == TooLong::Cut && owned.tokens(text, content, TooLong::Refuse).is_err() {
+            warnings.push(Warning::Cut { text });
+        }
+        if repetitive(ids.ids()) {
+            warnings.push(Warning::Repetitive { text });
+        }
+        tokens.push(ids);
+    }
+    let canary = owned.canary()?;
+    let upload = owned
+        .client
+        .pack(&tokens, canary.as_ref())
+        .map_err(FheJobError::from)?;
+    atomic::refuse_existing(out).map_err(FheJobError::from)?;
+    let bytes = exchange::request_bytes(&owned.plan, &owned.params).map_err(FheJobError::from)?;
+    system::check_room(out.parent().unwrap_or(Path::new(".")), bytes)?;
+    let secret = folder.join(SECRET);
+    let keys = owned.record.hash();
+    let id = owner::encrypt(
+        out,
+        &owned.client,
+        &owned.params,
+        &secret,
+        keys,
+        &upload,
+        progress,
+    )
+    .map_err(FheJobError::from)?;
+    let lengths: Vec<usize> = tokens.iter().map(|ids| ids.ids().len()).collect();
+    make_folder(&folder.join(REQUESTS))?;
+    let record = RequestRecord {
+        version: VERSION,
+        tokens: lengths.clone(),
+        canary: canary.map(|ids| ids.ids().len()),
+    };
+    if let Err(error) = write(&request_path(folder, &id), &record) {
+        // A request whose reply could not be opened is not left behind.
+        let _ = std::fs::remove_file(out);
+        return Err(error);
+    }
+    Ok(Encrypted {
+        id: hushed_infer::ckks::public_plan::hex(&id),
+        bytes,
+        tokens: lengths,
+        declared: upload.declared(),
+        warnings,
+    })
+}
+
+/// Opens a reply. The key's count of decryptions is saved before anything is opened.
+///
+/// # Errors
+/// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`].
+pub fn decrypt(
+    plan: &Path,
+    public: &Path,
+    folder: &Path,
+    reply: &Path,
+) -> Result<Answer, ServeError> {
+    let owned = Owned::open(plan, public, folder)?;
+    let keys = owned.record.hash();
+    let head = owner::reply_head(reply, &owned.plan, &owned.params, &keys);
+    let head = head.map_err(FheJobError::from)?;
+    let remembered = request_path(folder, &head.id);
+    if !remembered.is_file() {
+        return Err(FheJobError::UnknownRequest {
+            id: hushed_infer::ckks::public_plan::hex(&head.id),
+            path: folder.to_owned(),
+        }
+        .into());
+    }
+    let request: RequestRecord = read(&remembered)?;
+    let places = owned
+        .plan
+        .places(&owned.params)
+        .map_err(FheJobError::from)?;
+    let mut lengths = request.tokens.clone();
+    lengths.resize(places, 0);
+    if let (Some(last), Some(canary)) = (lengths.last_mut(), request.canary) {
+        *last = canary;
+    }
+    let held = hold(folder)?;
+    let mut record = KeyRecord::read(folder)?;
+    let before = record.decryptions;
+    record.decryptions = before.saturating_add(owned.plan.reply.ciphertexts as u64);
+    record.write(folder)?;
+    drop(held);
+    let rows = owner::open(
+        reply,
+        &owned.client,
+        &owned.params,
+        &folder.join(SECRET),
+        before,
+        &keys,
+        &lengths,
+    )
+    .map_err(FheJobError::from)?;
+    let public = owned.public.public();
+    let mut answers: Vec<Option<Vec<f64>>> = rows
+        .into_iter()
+        .map(|row| row.map(|row| public.finish(row)))
+        .collect();
+    let canary = match (&owned.plan.canary, request.canary) {
+        (Some(canary), Some(_)) => answers.pop().flatten().map(|answer| CanaryOutcome {
+            cosine: cosine(&answer, &canary.embedding),
+            least: canary.least_cosine,
+        }),
+        _ => None,
+    };
+    let texts = request.tokens.len();
+    Ok(Answer {
+        embeddings: answers.into_iter().take(texts).flatten().collect(),
+        tokens: request.tokens,
+        canary,
+        decryptions: record.decryptions,
+    })
+}
+
+/// As arguments name them.
+fn named(lengths: Lengths) -> &'static str {
+    match lengths {
+        Lengths::Public => "public",
+        Lengths::Bucket(_) => "bucket",
+        Lengths::Private => "private",
+    }
+}
+
+fn repetitive(ids: &[u32]) -> bool {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    ids.iter()
+        .for_each(|id| *counts.entry(*id).or_default() += 1);
+    let most = counts.values().copied().max().unwrap_or(0);
+    ids.len() >= REPETITIVE && 2 * most > ids.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetition_is_seen() {
+        assert!(repetitive(&[7; 16]));
+        assert!(!repetitive(&[7; 15]));
+        assert!(!repetitive(&(0..100).collect::<Vec<u32>>()));
+    }
+}

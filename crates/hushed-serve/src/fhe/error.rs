@@ -1,0 +1,258 @@
+//! What can end a step of a run under CKKS, with what to do about it. No variant holds a text or a number derived from one.
+
+use std::path::PathBuf;
+
+use hushed_infer::ckks::files::FileError;
+use hushed_infer::ckks::{ChoicesError, FheError, PlanFileError};
+
+use crate::bundle::Digest;
+use crate::error::Category;
+
+/// Errors of runs through files.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FheJobError {
+    /// A file of keys, ciphertexts or columns.
+    #[error(transparent)]
+    File(FileError),
+    /// The plan.
+    #[error(transparent)]
+    Plan(PlanFileError),
+    /// The calibration.
+    #[error(transparent)]
+    Choices(ChoicesError),
+    /// The run.
+    #[error(transparent)]
+    Run(FheError),
+    /// The public model is not the plan's.
+    #[error(
+        "{path:?} is the public model {found}, and the plan is for {expected}: ask for the one that belongs to the plan"
+    )]
+    OtherPublic {
+        /// Which file.
+        path: PathBuf,
+        /// Its hash.
+        found: Digest,
+        /// The plan's, in hexadecimal.
+        expected: String,
+    },
+    /// Not a public model.
+    #[error(
+        "{path:?} is not a public model, or is damaged; make one with `hushed bundle DIR --embedding FILE`"
+    )]
+    BadPublic {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The server's model, calibration or public part is not what the plan was made for.
+    #[error(
+        "the plan was made for another {what}: it says {planned}, and this is {found}; make the plan again"
+    )]
+    OtherModel {
+        /// `model`, `calibration`, `public model`.
+        what: &'static str,
+        /// By the plan.
+        planned: String,
+        /// What there is.
+        found: String,
+    },
+    /// Keys whose time is over.
+    #[error("the keys {id} expired {seconds} s ago: make new ones with `hushed keygen`")]
+    Expired {
+        /// Their id.
+        id: Digest,
+        /// Since when.
+        seconds: u64,
+    },
+    /// The keys of a folder are for another plan.
+    #[error(
+        "the keys in {path:?} were made for the plan {theirs}, and this is {ours}: make keys for it with `hushed keygen`"
+    )]
+    KeysOfOtherPlan {
+        /// The folder.
+        path: PathBuf,
+        /// Hash of their plan.
+        theirs: String,
+        /// Hash of this one.
+        ours: String,
+    },
+    /// A file that says what there is to know of keys or of a request, and is none.
+    #[error("{path:?} is damaged ({source})")]
+    Record {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// A reply to a request that this folder of keys knows nothing of.
+    #[error("the reply is to the request {id}, which was not made with the keys in {path:?}")]
+    UnknownRequest {
+        /// The request's id.
+        id: String,
+        /// The folder.
+        path: PathBuf,
+    },
+    /// More texts than places.
+    #[error(
+        "{texts} texts were given, and a batch of this plan has places for {limit}: split them"
+    )]
+    TooManyTexts {
+        /// Given.
+        texts: usize,
+        /// Places but the canary's.
+        limit: usize,
+    },
+    /// A text with more tokens than the plan has rows.
+    #[error(
+        "text {index} (the first is 0) has {tokens} tokens, and this plan takes at most {limit}: shorten it, or cut it with --truncate"
+    )]
+    TextTooLong {
+        /// Which.
+        index: usize,
+        /// Its tokens.
+        tokens: usize,
+        /// Rows.
+        limit: usize,
+    },
+    /// Lengths that are declared otherwise than asked for.
+    #[error(
+        "this plan declares lengths as {planned}, and {asked} was asked for: ask the server's operator for a plan that does"
+    )]
+    OtherLengths {
+        /// By the plan.
+        planned: &'static str,
+        /// As asked.
+        asked: &'static str,
+    },
+    /// What the run needs is more than it may take.
+    #[error("the run needs {needed} MiB of memory and may take {limit}")]
+    Memory {
+        /// MiB.
+        needed: u64,
+        /// MiB.
+        limit: u64,
+    },
+    /// A folder of keys that would be above its owner's quota.
+    #[error(
+        "the keys take {needed} bytes, and {owner:?} has {left} left of its quota: delete some with `hushed keys delete`"
+    )]
+    Quota {
+        /// Whose.
+        owner: String,
+        /// Bytes.
+        needed: u64,
+        /// Bytes.
+        left: u64,
+    },
+    /// No keys of this id.
+    #[error("there are no keys {id} in {path:?}")]
+    NoSuchKeys {
+        /// As asked for.
+        id: String,
+        /// Where.
+        path: PathBuf,
+    },
+    /// There is something else where the reply should be.
+    #[error("{path:?} is there already and is not the reply to this request: give another --out")]
+    OtherReply {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Threads could not be started.
+    #[error("could not start {threads} threads; is there a limit on them?")]
+    Threads {
+        /// How many.
+        threads: usize,
+    },
+}
+
+impl From<FileError> for FheJobError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<PlanFileError> for FheJobError {
+    fn from(error: PlanFileError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+impl From<ChoicesError> for FheJobError {
+    fn from(error: ChoicesError) -> Self {
+        Self::Choices(error)
+    }
+}
+
+impl From<FheError> for FheJobError {
+    fn from(error: FheError) -> Self {
+        match error {
+            FheError::File(error) => Self::File(error),
+            FheError::Plan(error) => Self::Plan(error),
+            FheError::Choices(error) => Self::Choices(error),
+            error => Self::Run(error),
+        }
+    }
+}
+
+impl FheJobError {
+    /// What kind of trouble it is.
+    #[must_use]
+    pub fn category(&self) -> Category {
+        match self {
+            Self::File(FileError::Other { .. } | FileError::Content { .. })
+            | Self::OtherPublic { .. }
+            | Self::OtherModel { .. }
+            | Self::KeysOfOtherPlan { .. }
+            | Self::UnknownRequest { .. }
+            | Self::OtherLengths { .. } => Category::Mismatch,
+            Self::Plan(PlanFileError::OtherParameters { .. } | PlanFileError::Version { .. }) => {
+                Category::Mismatch
+            }
+            Self::Choices(_) => Category::Folder,
+            Self::Expired { .. } | Self::Quota { .. } => Category::Refused,
+            Self::TooManyTexts { .. } | Self::TextTooLong { .. } => Category::Input,
+            Self::Run(FheError::Model(_) | FheError::Unsupported { .. }) => Category::Folder,
+            Self::Run(_) => Category::Defect,
+            Self::NoSuchKeys { .. } | Self::OtherReply { .. } => Category::Usage,
+            Self::File(_)
+            | Self::Plan(_)
+            | Self::BadPublic { .. }
+            | Self::Record { .. }
+            | Self::Memory { .. }
+            | Self::Threads { .. } => Category::Local,
+        }
+    }
+
+    /// Stable name of the kind of error.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::File(FileError::Io { .. }) => "file",
+            Self::File(FileError::Codec { .. } | FileError::Unusable { .. }) => "file-damaged",
+            Self::File(FileError::Content { .. }) => "keys-incomplete",
+            Self::File(FileError::Other { .. }) => "other-file",
+            Self::File(FileError::Exists { .. }) => "file-exists",
+            Self::File(FileError::NotPrivate { .. }) => "not-private",
+            Self::File(FileError::NoRoom { .. }) => "disk-full",
+            Self::File(_) => "file",
+            Self::Plan(_) => "plan",
+            Self::Choices(_) => "calibration",
+            Self::Run(_) => "run",
+            Self::OtherPublic { .. } | Self::BadPublic { .. } => "public-model",
+            Self::OtherModel { .. } => "other-model",
+            Self::Expired { .. } => "keys-expired",
+            Self::KeysOfOtherPlan { .. } => "other-plan",
+            Self::Record { .. } => "record-damaged",
+            Self::UnknownRequest { .. } => "unknown-request",
+            Self::TooManyTexts { .. } => "too-many-texts",
+            Self::TextTooLong { .. } => "too-long",
+            Self::OtherLengths { .. } => "other-lengths",
+            Self::Memory { .. } => "memory",
+            Self::Quota { .. } => "quota",
+            Self::NoSuchKeys { .. } => "no-such-keys",
+            Self::OtherReply { .. } => "file-exists",
+            Self::Threads { .. } => "system",
+        }
+    }
+}

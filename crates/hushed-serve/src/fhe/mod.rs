@@ -1,0 +1,57 @@
+//! Runs under CKKS through files: a client makes keys, encrypts texts and goes away; a server that has no secret of its runs the model; the
+//! client opens the reply.
+//!
+//! ```text
+//! owner    offer     model, calibration      → plan (JSON), public model
+//! client   keygen    plan                    → secret.key, evaluation.keys, key.json
+//! client   encrypt   plan, public, keys, texts → request
+//! server   run       model, plan, evaluation.keys, request → reply     a checkpoint after each layer
+//! client   decrypt   plan, public, keys, reply → embeddings
+//! ```
+//!
+//! What is checked of a file, and when, is in [`hushed_infer::ckks::files`]; here is what is decided around it: which files belong
+//! together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.
+
+#[cfg(feature = "client")]
+mod client;
+mod error;
+mod public;
+mod record;
+mod run;
+mod store;
+mod system;
+
+#[cfg(feature = "client")]
+pub use client::{
+    Answer, CanaryOutcome, Encrypted, KeygenOptions, Warning, decrypt, encrypt, keygen,
+};
+pub use error::FheJobError;
+pub use public::{PublicModel, weights_sha256};
+pub use record::{KeyRecord, now};
+pub use run::{JobEvent, JobReport, RunOptions, default_secret, run};
+pub use store::{KeyStore, StoredKeys};
+
+use std::path::Path;
+
+use hushed_infer::ckks::FhePlan;
+use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
+
+use crate::error::ServeError;
+use crate::files;
+
+/// Reads a plan file.
+///
+/// # Errors
+/// [`ServeError::File`], [`ServeError::Fhe`].
+pub fn read_plan(path: &Path) -> Result<(FhePlan, hushed_infer::ckks::public_plan::Params), ServeError> {
+    let bytes = files::read(path, MAX_PLAN_BYTES as u64)?;
+    Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
+}
+
+/// Writes a plan file, whole or not at all.
+///
+/// # Errors
+/// [`ServeError::File`], [`ServeError::Fhe`].
+pub fn write_plan(path: &Path, plan: &FhePlan) -> Result<(), ServeError> {
+    files::write(path, &plan.to_json().map_err(FheJobError::from)?)
+}

@@ -1,0 +1,232 @@
+//! The public model of `fhe`: the bundle, and the numbers that a client embeds with. Its owner has declared them public.
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 4, 2, 2 | magic `HSHD`, kind 17, version of the format |
+//! | 16 | first half of the bundle's hash |
+//! | 8 | length of the payload |
+//! | 4, as given | length of the bundle, the bundle ([`Bundle`]) |
+//! | 8 | ε of the first norm, an f64 |
+//! | 4 a number | token vectors, positions, gain and offset of the first norm, f32 |
+//!
+//! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the plan.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use hushed_model::{Bert, Embedding, Matrix, Model, ModelError, Norm, NormKind, Public};
+use sha2::{Digest as _, Sha256};
+
+use super::FheJobError;
+use crate::bundle::{Bundle, Digest, MAX_BUNDLE_BYTES};
+use crate::error::ServeError;
+use crate::files;
+use crate::wire::Reader;
+
+const MAGIC: [u8; 4] = *b"HSHD";
+const KIND: u16 = 17;
+const VERSION: u16 = 1;
+const HEADER: usize = 32;
+
+/// Most bytes of a public model: 256 million numbers.
+const MAX_BYTES: u64 = (MAX_BUNDLE_BYTES as u64) + (1 << 30);
+
+/// The name of the weights in a model folder.
+const WEIGHTS: &str = "model.safetensors";
+
+/// What a client needs of a model.
+pub struct PublicModel {
+    bytes: Vec<u8>,
+    hash: Digest,
+    public: Public,
+    embedding: Embedding,
+    norm: Norm,
+}
+
+impl PublicModel {
+    /// The public model of a folder, whose weights are in `model`.
+    ///
+    /// # Errors
+    /// As [`Bundle::from_folder`]; [`ServeError::Model`] for a model without numbers.
+    pub fn from_folder(folder: &Path, model: &Model) -> Result<Self, ServeError> {
+        Self::new(&Bundle::from_folder(folder)?, &model.bert)
+    }
+
+    fn new(bundle: &Bundle, bert: &Bert) -> Result<Self, ServeError> {
+        let (e, n) = (&bert.embedding, &bert.embedding_norm);
+        let missing = || ModelError::ShapesOnly {
+            site: "embed".to_owned(),
+        };
+        let tokens = e.tokens.as_ref().ok_or_else(missing)?;
+        let offsets = e.offsets.as_ref().ok_or_else(missing)?;
+        let gain = n.gain.as_ref().ok_or_else(missing)?;
+        let offset = n.offset.as_ref().ok_or_else(missing)?;
+        let mut payload = Vec::new();
+        payload.extend_from_slice(&(bundle.bytes().len() as u32).to_le_bytes());
+        payload.extend_from_slice(bundle.bytes());
+        payload.extend_from_slice(&n.epsilon.to_le_bytes());
+        for numbers in [tokens.data(), offsets.data(), gain, offset] {
+            payload.extend(numbers.iter().flat_map(|x| x.to_le_bytes()));
+        }
+        let mut bytes = Vec::with_capacity(HEADER + payload.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&KIND.to_le_bytes());
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(bundle.hash().0.first_chunk::<16>().unwrap_or(&[0; 16]));
+        bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+        bytes.append(&mut payload);
+        Ok(Self {
+            hash: Digest(Sha256::digest(&bytes).into()),
+            bytes,
+            public: bundle.public().clone(),
+            embedding: e.clone(),
+            norm: n.clone(),
+        })
+    }
+
+    /// Reads a public model, which must have this hash (in hexadecimal).
+    ///
+    /// # Errors
+    /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that are none; those of [`Bundle::from_bytes`].
+    pub fn read(path: &Path, expected: &str) -> Result<Self, ServeError> {
+        let bytes = files::read(path, MAX_BYTES)?;
+        let hash = Digest(Sha256::digest(&bytes).into());
+        if hash.to_string() != expected {
+            return Err(FheJobError::OtherPublic {
+                path: path.to_owned(),
+                found: hash,
+                expected: expected.to_owned(),
+            }
+            .into());
+        }
+        let bad = || FheJobError::BadPublic {
+            path: path.to_owned(),
+        };
+        let parsed = Self::parse(&bytes, bad)?;
+        let (public, embedding, norm) = parsed;
+        Ok(Self {
+            bytes,
+            hash,
+            public,
+            embedding,
+            norm,
+        })
+    }
+
+    fn parse(
+        bytes: &[u8],
+        bad: impl Fn() -> FheJobError,
+    ) -> Result<(Public, Embedding, Norm), ServeError> {
+        let mut reader = Reader(bytes);
+        let header = (|| {
+            let magic = reader.array::<4>("magic").ok()?;
+            let kind = u16::from_le_bytes(reader.array("kind").ok()?);
+            let version = u16::from_le_bytes(reader.array("version").ok()?);
+            let half = reader.array::<16>("hash").ok()?;
+            let length = u64::from_le_bytes(reader.array("length").ok()?);
+            let good = magic == MAGIC && kind == KIND && version == VERSION;
+            (good && length == (bytes.len() - HEADER) as u64).then_some(half)
+        })();
+        let half = header.ok_or_else(&bad)?;
+        let bundle = (|| {
+            let length = u32::from_le_bytes(reader.array("length of the bundle").ok()?) as usize;
+            let length = (length <= MAX_BUNDLE_BYTES).then_some(length)?;
+            Some(reader.take(length, "bundle").ok()?.to_vec())
+        })();
+        let bundle = Bundle::from_bytes(bundle.ok_or_else(&bad)?)?;
+        if bundle.hash().0.first_chunk::<16>() != Some(&half) {
+            return Err(bad().into());
+        }
+        let config = &bundle.public().config;
+        let (vocabulary, positions, width) = (config.vocabulary, config.positions, config.width);
+        let numbers = (|| {
+            let epsilon = f64::from_le_bytes(reader.array("epsilon").ok()?);
+            let mut floats = |count: Option<usize>| -> Option<Vec<f32>> {
+                let bytes = reader.take(count?.checked_mul(4)?, "numbers").ok()?;
+                let (words, _) = bytes.as_chunks::<4>();
+                Some(words.iter().map(|b| f32::from_le_bytes(*b)).collect())
+            };
+            let tokens = floats(vocabulary.checked_mul(width))?;
+            let offsets = floats(positions.checked_mul(width))?;
+            let (gain, offset) = (floats(Some(width))?, floats(Some(width))?);
+            let all = [&tokens, &offsets, &gain, &offset];
+            let finite = all.iter().all(|v| v.iter().all(|x| x.is_finite()));
+            let ended = reader.take(1, "end").is_err();
+            let good = finite && ended && epsilon.is_finite() && epsilon >= 0.0;
+            good.then_some((epsilon, tokens, offsets, gain, offset))
+        })();
+        let (epsilon, tokens, offsets, gain, offset) = numbers.ok_or_else(&bad)?;
+        let embedding = Embedding {
+            vocabulary,
+            positions,
+            width,
+            tokens: Matrix::new(vocabulary, width, tokens).map(Arc::new),
+            offsets: Matrix::new(positions, width, offsets).map(Arc::new),
+        };
+        let norm = Norm {
+            kind: NormKind::LayerNorm,
+            width,
+            epsilon,
+            gain: Some(gain.into()),
+            offset: Some(offset.into()),
+        };
+        Ok((bundle.public().clone(), embedding, norm))
+    }
+
+    /// Writes it into a file, whole or not at all.
+    ///
+    /// # Errors
+    /// [`ServeError::File`].
+    pub fn write(&self, path: &Path) -> Result<(), ServeError> {
+        files::write(path, &self.bytes)
+    }
+
+    /// SHA-256 of its bytes.
+    #[must_use]
+    pub fn hash(&self) -> Digest {
+        self.hash
+    }
+
+    /// Configuration, tokenizer, pooling.
+    #[must_use]
+    pub fn public(&self) -> &Public {
+        &self.public
+    }
+
+    /// Token vectors and positions.
+    #[must_use]
+    pub fn embedding(&self) -> &Embedding {
+        &self.embedding
+    }
+
+    /// The norm after them.
+    #[must_use]
+    pub fn norm(&self) -> &Norm {
+        &self.norm
+    }
+}
+
+/// SHA-256 of the weights in a model folder, in hexadecimal: what a calibration is for.
+///
+/// # Errors
+/// [`ServeError::File`].
+pub fn weights_sha256(folder: &Path) -> Result<String, ServeError> {
+    let path = folder.join(WEIGHTS);
+    let failed = |source| ServeError::File {
+        operation: "read",
+        path: path.clone(),
+        source,
+    };
+    let mut file = File::open(&path).map_err(failed)?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        let read = file.read(&mut buffer).map_err(failed)?;
+        if read == 0 {
+            return Ok(Digest(hash.finalize().into()).to_string());
+        }
+        hash.update(buffer.get(..read).unwrap_or_default());
+    }
+}

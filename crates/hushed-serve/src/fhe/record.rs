@@ -1,0 +1,157 @@
+//! What is known of a set of keys beside the keys: a small JSON file in their folder.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hushed_infer::ckks::files::atomic::{self, Access};
+use hushed_infer::ckks::files::{FileError, chunked::Hash};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::FheJobError;
+use crate::bundle::Digest;
+use crate::error::ServeError;
+use crate::files;
+
+/// The version that this program writes and reads.
+pub const VERSION: u32 = 1;
+
+/// Most bytes of a record: a request's has a number a text.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// In a folder of keys: the record, the secret key, what the server gets, and what is remembered of requests.
+pub(super) const RECORD: &str = "key.json";
+pub(super) const SECRET: &str = "secret.key";
+pub(super) const KEYS: &str = "evaluation.keys";
+pub(super) const REQUESTS: &str = "requests";
+const LOCK: &str = "key.lock";
+
+/// Of one set of keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyRecord {
+    /// Of the format.
+    pub version: u32,
+    /// Id of the set, in hexadecimal.
+    pub id: String,
+    /// Hash of the plan that they were made for, in hexadecimal.
+    pub plan: String,
+    /// Name of the parameter set.
+    pub parameters: String,
+    /// When they were made, in seconds since 1970.
+    pub created: u64,
+    /// They are not used from then on.
+    pub expires: u64,
+    /// Bytes of the evaluation keys.
+    pub bytes: u64,
+    /// Ciphertexts that were opened with the secret key; 0 at a server.
+    pub decryptions: u64,
+    /// Whose they are, at a server.
+    pub owner: Option<String>,
+}
+
+/// What a client remembers of a request, to open its reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RequestRecord {
+    pub version: u32,
+    /// Tokens of each text, in order: the places of the batch from the first on.
+    pub tokens: Vec<usize>,
+    /// Tokens of the canary, in the last place.
+    pub canary: Option<usize>,
+}
+
+/// Held while a record is read, changed and written.
+pub(super) struct Held {
+    _file: File,
+}
+
+/// Seconds since 1970; a clock before that is one at 1970.
+#[must_use]
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| time.as_secs())
+}
+
+impl KeyRecord {
+    /// The record of a folder of keys.
+    ///
+    /// # Errors
+    /// [`ServeError::File`], [`ServeError::Fhe`].
+    pub fn read(folder: &Path) -> Result<KeyRecord, ServeError> {
+        read(&folder.join(RECORD))
+    }
+
+    /// Writes the record, whole or not at all.
+    ///
+    /// # Errors
+    /// [`ServeError::Fhe`].
+    pub fn write(&self, folder: &Path) -> Result<(), ServeError> {
+        write(&folder.join(RECORD), self)
+    }
+
+    /// The id as bytes; zeros for one that is none, which no file has.
+    #[must_use]
+    pub fn hash(&self) -> Hash {
+        self.id.parse::<Digest>().map_or([0; 32], |digest| digest.0)
+    }
+
+    /// [`FheJobError::Expired`] if their time is over.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn check_time(&self) -> Result<(), ServeError> {
+        check_time(&self.hash(), self.expires)
+    }
+}
+
+pub(super) fn check_time(id: &Hash, expires: u64) -> Result<(), ServeError> {
+    match now().checked_sub(expires) {
+        Some(seconds) => Err(FheJobError::Expired {
+            id: Digest(*id),
+            seconds,
+        }
+        .into()),
+        None => Ok(()),
+    }
+}
+
+/// Waits until no other process changes the records of this folder.
+pub(super) fn hold(folder: &Path) -> Result<Held, ServeError> {
+    let path = folder.join(LOCK);
+    let locked = File::create(&path).and_then(|file| file.lock().map(|()| file));
+    let file = locked.map_err(FileError::io("lock", &path));
+    Ok(Held {
+        _file: file.map_err(FheJobError::from)?,
+    })
+}
+
+pub(super) fn request_path(folder: &Path, id: &[u8]) -> PathBuf {
+    let name = hushed_infer::ckks::public_plan::hex(id);
+    folder.join(REQUESTS).join(format!("{name}.json"))
+}
+
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ServeError> {
+    let bytes = files::read(path, MAX_BYTES)?;
+    serde_json::from_slice(&bytes).map_err(|source| {
+        let path = path.to_owned();
+        FheJobError::Record { path, source }.into()
+    })
+}
+
+/// Writes a record that nobody else can read.
+pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<(), ServeError> {
+    let mut bytes = serde_json::to_vec_pretty(record).map_err(|source| FheJobError::Record {
+        path: path.to_owned(),
+        source,
+    })?;
+    bytes.push(b'\n');
+    Ok(atomic::write(path, Access::Private, &bytes).map_err(FheJobError::from)?)
+}
+
+/// Makes a folder, and those that it is in.
+pub(super) fn make_folder(path: &Path) -> Result<(), ServeError> {
+    let made = fs::create_dir_all(path).map_err(FileError::io("create", path));
+    Ok(made.map_err(FheJobError::from)?)
+}

@@ -1,0 +1,418 @@
+//! The server's part: a request in, a reply out, from files to a file. Everything is checked before any work begins.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use hushed_infer::ckks::files::atomic::{self, Access, DRAFT};
+use hushed_infer::ckks::files::exchange::{self, RequestReader};
+use hushed_infer::ckks::files::keys::KeyFile;
+use hushed_infer::ckks::files::{FileError, checkpoint};
+use hushed_infer::ckks::job::{Batch, Engine, Event, bootstrap_keys};
+use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
+use hushed_infer::ckks::public_plan::Params;
+use hushed_infer::ckks::public_plan::hex;
+use hushed_infer::ckks::reply::ReplySecret;
+use hushed_infer::ckks::{Choices, FheError, FhePlan, MAX_BYTES};
+use hushed_model::{Model, Site};
+use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
+
+use super::record::{check_time, make_folder};
+use super::{FheJobError, PublicModel, read_plan, system, weights_sha256};
+use crate::bundle::Digest;
+use crate::error::ServeError;
+use crate::files;
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The model folder.
+    pub model: PathBuf,
+    /// The public plan.
+    pub plan: PathBuf,
+    /// The calibration that the plan was made with.
+    pub calibration: PathBuf,
+    /// The client's keys.
+    pub keys: PathBuf,
+    /// Its request.
+    pub request: PathBuf,
+    /// Where the reply goes.
+    pub out: PathBuf,
+    /// The folder for checkpoints, if there are to be any.
+    pub checkpoint: Option<PathBuf>,
+    /// What the randomness of replies follows from: made on first use, and kept.
+    pub secret: PathBuf,
+    /// Bytes of memory that the run may take.
+    pub max_memory: Option<u64>,
+    /// Threads; as many as the machine has if `None`.
+    pub threads: Option<usize>,
+}
+
+/// What is told of a run.
+#[derive(Clone, Debug)]
+pub enum JobEvent {
+    /// Keys that were read.
+    Keys {
+        /// So far.
+        done: usize,
+        /// In all.
+        of: usize,
+    },
+    /// Seconds that the run will take by the plan, or what is left of it after a checkpoint.
+    Estimate {
+        /// Of this machine's class, not of this machine: corrected after each layer.
+        seconds: f64,
+    },
+    /// It goes on from a checkpoint before this layer, from 0.
+    Resumed {
+        /// The layer.
+        layer: usize,
+    },
+    /// A part of a step, up to 1.
+    Step {
+        /// Which.
+        site: Site,
+        /// How much of it.
+        part: f64,
+    },
+    /// A layer is done.
+    Layer {
+        /// From 0.
+        layer: usize,
+        /// In all.
+        of: usize,
+        /// It took.
+        seconds: f64,
+        /// Estimated seconds that are left.
+        left: f64,
+    },
+}
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct JobReport {
+    /// Id of the request, in hexadecimal.
+    pub request: String,
+    /// Seconds, reading of keys included.
+    pub seconds: f64,
+    /// The reply was there already, whole: nothing was computed.
+    pub done_before: bool,
+    /// Bytes of the reply.
+    pub bytes: u64,
+    /// Bytes that the plan says the run holds at most.
+    pub planned_memory: u64,
+}
+
+/// Where the secret of replies is kept unless said otherwise: `$XDG_STATE_HOME/hushed/reply.secret`, or under `~/.local/state`.
+#[must_use]
+pub fn default_secret() -> Option<PathBuf> {
+    let set = |name| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path: &PathBuf| path.is_absolute())
+    };
+    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    Some(base?.join("hushed").join("reply.secret"))
+}
+
+/// Runs a batch. After a run that was ended in any way, the same call goes on from the last checkpoint, and its reply has the same bytes.
+///
+/// # Errors
+/// [`ServeError::Fhe`], [`ServeError::Model`], [`ServeError::File`]: see [`FheJobError`]; whatever was there before is still there.
+pub fn run(
+    options: &RunOptions,
+    watch: &(dyn Fn(JobEvent) + Sync),
+) -> Result<JobReport, ServeError> {
+    let began = Instant::now();
+    let Prepared {
+        plan,
+        params,
+        model,
+        choices,
+        keys: file,
+        report: predicted,
+    } = Prepared::check(options)?;
+    let keys = file.id();
+    let batch = Batch::read(&options.request, &plan, &params, &keys).map_err(FheJobError::from)?;
+    let (head, name) = (batch.head().clone(), batch.name());
+    let report = |done_before| JobReport {
+        request: hex(&head.id),
+        seconds: began.elapsed().as_secs_f64(),
+        done_before,
+        bytes: exchange::reply_bytes(&plan, &params),
+        planned_memory: predicted.memory.total(),
+    };
+    if options.out.symlink_metadata().is_ok() {
+        let there = exchange::read_reply(&options.out, &plan, &params, &keys);
+        return match there {
+            Ok((reply, _)) if reply.id == head.id && reply.request == name => Ok(report(true)),
+            _ => Err(FheJobError::OtherReply {
+                path: options.out.clone(),
+            }
+            .into()),
+        };
+    }
+    let saved = options
+        .checkpoint
+        .as_deref()
+        .map(|folder| Saved::open(folder, &plan, &params, &head.id))
+        .transpose()?;
+    let secret = read_secret(&options.secret)?;
+    let threads = options.threads.unwrap_or(0);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|_| FheJobError::Threads { threads })?;
+    let estimate = Mutex::new(Estimate::new(&predicted, plan.layers));
+    let told = |event: Event| {
+        let mut estimate = estimate.lock().unwrap_or_else(|broken| broken.into_inner());
+        watch(match event {
+            Event::Resumed { layer } => JobEvent::Resumed { layer },
+            Event::Step { site, part } => JobEvent::Step { site, part },
+            Event::Layer { layer, of, seconds } => JobEvent::Layer {
+                layer,
+                of,
+                seconds,
+                left: estimate.after(layer, seconds),
+            },
+        });
+    };
+    watch(JobEvent::Estimate {
+        seconds: predicted.work.seconds,
+    });
+    pool.install(|| -> Result<(), FheJobError> {
+        let engine = Engine::load(&plan, &params, file, &mut |done, of| {
+            watch(JobEvent::Keys { done, of });
+        })?;
+        let path = saved.as_ref().map(|saved| saved.path.as_path());
+        let answer = engine.run(&model.bert, &choices, batch, path, &told)?;
+        engine.reply(&options.out, &head, &name, &answer, &secret)?;
+        Ok(())
+    })?;
+    if let Some(saved) = saved {
+        // The reply is there: what is left over is only space.
+        let _ = fs::remove_file(&saved.path);
+    }
+    Ok(report(false))
+}
+
+/// Everything that is checked before work begins.
+struct Prepared {
+    plan: FhePlan,
+    params: Params,
+    model: Model,
+    choices: Choices,
+    keys: KeyFile,
+    report: FhePlanReport,
+}
+
+impl Prepared {
+    fn check(options: &RunOptions) -> Result<Prepared, ServeError> {
+        let (plan, params) = read_plan(&options.plan)?;
+        let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
+        let keys = KeyFile::open(&options.keys, params.rlwe(), &key_plan);
+        let keys = keys.map_err(FheJobError::from)?;
+        check_time(&keys.id(), keys.times().expires)?;
+        let request = RequestReader::open(&options.request, &plan, &params, Some(&keys.id()));
+        request.map_err(FheJobError::from)?;
+
+        let model = Model::load(&options.model)?;
+        let other = |what, planned: String, found: String| FheJobError::OtherModel {
+            what,
+            planned,
+            found,
+        };
+        let sizes = |layers: usize, width: usize| format!("{layers} layers of {width} columns");
+        let (layers, width) = (model.bert.layers.len(), model.bert.embedding.width);
+        if (layers, width) != (plan.layers, plan.width) {
+            let planned = sizes(plan.layers, plan.width);
+            return Err(other("model", planned, sizes(layers, width)).into());
+        }
+        let public = PublicModel::from_folder(&options.model, &model)?.hash();
+        if public.to_string() != plan.public_sha256 {
+            let planned = plan.public_sha256.clone();
+            return Err(other("public model", planned, public.to_string()).into());
+        }
+        let calibration = files::read(&options.calibration, MAX_BYTES as u64)?;
+        let found = Digest(Sha256::digest(&calibration).into()).to_string();
+        if found != plan.calibration_sha256 {
+            let planned = plan.calibration_sha256.clone();
+            return Err(other("calibration", planned, found).into());
+        }
+        let choices = Choices::from_json(&calibration).map_err(FheJobError::from)?;
+        choices.check(&model.bert).map_err(FheJobError::from)?;
+        let weights = weights_sha256(&options.model)?;
+        choices.check_model(&weights).map_err(FheJobError::from)?;
+
+        let report = predicted(options, &plan, &params, &model, &choices)?;
+        let folder = options.out.parent().unwrap_or(Path::new("."));
+        system::check_room(folder, exchange::reply_bytes(&plan, &params))?;
+        Ok(Prepared {
+            plan,
+            params,
+            model,
+            choices,
+            keys,
+            report,
+        })
+    }
+}
+
+/// What the plan's placement costs, refused if it takes more memory than it may.
+fn predicted(
+    options: &RunOptions,
+    plan: &FhePlan,
+    params: &Params,
+    model: &Model,
+    choices: &Choices,
+) -> Result<FhePlanReport, ServeError> {
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let asked = FheOptions {
+        rows: plan.rows,
+        texts: usize::MAX,
+        lengths: plan.lengths,
+        max_memory: options.max_memory,
+        uplink: f64::INFINITY,
+        prices: reference(options.threads.unwrap_or(all)),
+        placement: Some(plan.placement.clone()),
+    };
+    let report = bootstrap_keys(params)
+        .and_then(|keys| FhePlanReport::new(&model.bert, choices, false, params, &keys, &asked));
+    Ok(report.map_err(|error: FheError| FheJobError::from(error))?)
+}
+
+/// The checkpoint of a request, which one process at a time may use.
+struct Saved {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Saved {
+    fn open(
+        folder: &Path,
+        plan: &FhePlan,
+        params: &Params,
+        request: &[u8],
+    ) -> Result<Saved, ServeError> {
+        make_folder(folder)?;
+        let name = format!("{}.checkpoint", hex(request));
+        let path = folder.join(&name);
+        let lock = folder.join(format!("{}.lock", hex(request)));
+        let failed = || FileError::io("lock", &lock);
+        let file = File::create(&lock).map_err(failed());
+        let file = file.map_err(FheJobError::from)?;
+        if let Err(error) = file.try_lock() {
+            return Err(FheJobError::from(failed()(error.into())).into());
+        }
+        // What a killed process had not finished.
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let found = entry.file_name().to_string_lossy().into_owned();
+            if found.starts_with(&name) && found.ends_with(DRAFT) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        // The last one stays until the next is whole.
+        let most = params.max_limbs().min(plan.placement.attention);
+        let bytes = checkpoint::bytes(params, plan.width, most);
+        let there = path.metadata().map_or(0, |metadata| metadata.len());
+        system::check_room(folder, (2 * bytes).saturating_sub(there))?;
+        Ok(Saved { path, _lock: file })
+    }
+}
+
+impl Drop for Saved {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.path.with_extension("lock"));
+    }
+}
+
+/// Reads the secret of replies, or makes it.
+fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
+    if !path.exists() {
+        if let Some(folder) = path.parent() {
+            make_folder(folder)?;
+        }
+        let made = ReplySecret::from_os();
+        let written = atomic::write(path, Access::Private, made.bytes().as_slice());
+        written.map_err(FheJobError::from)?;
+    }
+    let metadata = fs::metadata(path).map_err(FileError::io("read", path));
+    let metadata = metadata.map_err(FheJobError::from)?;
+    atomic::check_private(path, &metadata).map_err(FheJobError::from)?;
+    let bytes = Zeroizing::new(files::read(path, 32)?);
+    let unusable = || FileError::Unusable {
+        path: path.to_owned(),
+        what: "length",
+    };
+    let secret = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| unusable());
+    let secret = Zeroizing::new(secret.map_err(FheJobError::from)?);
+    Ok(ReplySecret::from_bytes(secret))
+}
+
+/// What is left of a run: what the plan says of the layers to come, by how the ones done compare with it.
+struct Estimate {
+    layers: Vec<f64>,
+    planned: f64,
+    taken: f64,
+}
+
+impl Estimate {
+    fn new(report: &FhePlanReport, layers: usize) -> Estimate {
+        let mut seconds = vec![0.0; layers];
+        for step in &report.steps {
+            let layer = Site::from(step.site.clone()).layer_index();
+            if let Some(sum) = layer.and_then(|layer| seconds.get_mut(layer)) {
+                *sum += step.work.seconds;
+            }
+        }
+        Estimate {
+            layers: seconds,
+            planned: 0.0,
+            taken: 0.0,
+        }
+    }
+
+    fn after(&mut self, layer: usize, seconds: f64) -> f64 {
+        self.planned += self.layers.get(layer).copied().unwrap_or(0.0);
+        self.taken += seconds;
+        let left: f64 = self.layers.iter().skip(layer + 1).sum();
+        match self.planned > 0.0 {
+            true => left * self.taken / self.planned,
+            false => left,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_follows_what_was_taken() {
+        let mut estimate = Estimate {
+            layers: vec![10.0, 10.0, 5.0],
+            planned: 0.0,
+            taken: 0.0,
+        };
+        assert_eq!(estimate.after(0, 20.0), 30.0);
+        assert_eq!(estimate.after(1, 10.0), 7.5);
+        assert_eq!(estimate.after(2, 5.0), 0.0);
+    }
+
+    #[test]
+    fn the_secret_of_replies_is_made_once_and_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/reply.secret");
+        let one = read_secret(&path).unwrap();
+        let again = read_secret(&path).unwrap();
+        assert_eq!(one.bytes(), again.bytes());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            assert_eq!(read_secret(&path).err().unwrap().name(), "not-private");
+        }
+        let path = folder.path().join("short");
+        atomic::write(&path, Access::Private, b"short").unwrap();
+        assert_eq!(read_secret(&path).err().unwrap().name(), "file-damaged");
+    }
+}

@@ -1,0 +1,200 @@
+//! Keys in folders, at either side: what there is, and its end.
+//!
+//! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key set, named by its id.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hushed_infer::ckks::files::atomic::{Access, AtomicFile};
+use hushed_infer::ckks::files::{FileError, keys::KeyFile};
+
+use super::record::{KEYS, KeyRecord, RECORD, REQUESTS, SECRET, VERSION, check_time, make_folder};
+use super::{FheJobError, read_plan};
+use crate::bundle::Digest;
+use crate::error::ServeError;
+
+/// Fewest digits of an id that name keys.
+const LEAST_DIGITS: usize = 8;
+
+/// A folder with keys.
+pub struct KeyStore {
+    folder: PathBuf,
+}
+
+/// One set of them.
+#[derive(Clone, Debug)]
+pub struct StoredKeys {
+    /// What is known of them.
+    pub record: KeyRecord,
+    /// Their folder.
+    pub folder: PathBuf,
+    /// Whether the secret key is there: at its owner.
+    pub secret: bool,
+}
+
+impl KeyStore {
+    /// The store in this folder.
+    #[must_use]
+    pub fn new(folder: &Path) -> KeyStore {
+        KeyStore {
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// All keys, oldest first. Folders without a record are no keys; a damaged record is an error, not fewer keys.
+    ///
+    /// # Errors
+    /// [`ServeError::File`], [`ServeError::Fhe`].
+    pub fn list(&self) -> Result<Vec<StoredKeys>, ServeError> {
+        let mut folders = vec![self.folder.clone()];
+        let failed = || FileError::io("read", &self.folder);
+        let entries = fs::read_dir(&self.folder).map_err(failed());
+        for entry in entries.map_err(FheJobError::from)? {
+            let entry = entry.map_err(failed()).map_err(FheJobError::from)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            }
+        }
+        let mut all = Vec::new();
+        for folder in folders {
+            if folder.join(RECORD).is_file() {
+                all.push(StoredKeys {
+                    record: KeyRecord::read(&folder)?,
+                    secret: folder.join(SECRET).is_file(),
+                    folder,
+                });
+            }
+        }
+        all.sort_by_key(|keys| (keys.record.created, keys.record.id.clone()));
+        Ok(all)
+    }
+
+    /// Keys by their id, or by at least its first eight digits if no others begin so.
+    ///
+    /// # Errors
+    /// [`FheJobError::NoSuchKeys`], and those of [`KeyStore::list`].
+    pub fn find(&self, id: &str) -> Result<StoredKeys, ServeError> {
+        let all = self.list()?;
+        let mut found = all.into_iter().filter(|keys| {
+            id.len() >= LEAST_DIGITS && keys.record.id.starts_with(&id.to_ascii_lowercase())
+        });
+        match (found.next(), found.next()) {
+            (Some(keys), None) => Ok(keys),
+            _ => Err(FheJobError::NoSuchKeys {
+                id: id.chars().take(64).collect(),
+                path: self.folder.clone(),
+            }
+            .into()),
+        }
+    }
+
+    /// Deletes keys: what this program has written of them, and the folder if nothing else is in it. The record goes last, so that a
+    /// deletion that was interrupted can be done again.
+    ///
+    /// # Errors
+    /// As [`KeyStore::find`], [`ServeError::Fhe`].
+    pub fn delete(&self, id: &str) -> Result<StoredKeys, ServeError> {
+        let keys = self.find(id)?;
+        for name in [SECRET, KEYS] {
+            remove(&keys.folder.join(name))?;
+        }
+        let requests = keys.folder.join(REQUESTS);
+        if requests.is_dir() {
+            let removed = fs::remove_dir_all(&requests).map_err(FileError::io("delete", &requests));
+            removed.map_err(FheJobError::from)?;
+        }
+        remove(&keys.folder.join("key.lock"))?;
+        remove(&keys.folder.join(RECORD))?;
+        // A folder with something else in it stays.
+        let _ = fs::remove_dir(&keys.folder);
+        Ok(keys)
+    }
+
+    /// Takes a client's keys in, for `owner`, who may have at most `quota` bytes of them here. They must be those of the plan, whole and not
+    /// expired; keys that are here already are left as they are.
+    ///
+    /// # Errors
+    /// [`FheJobError::Quota`], [`FheJobError::Expired`], [`FheJobError::File`], [`FheJobError::Plan`].
+    pub fn add(
+        &self,
+        plan: &Path,
+        keys: &Path,
+        owner: &str,
+        quota: u64,
+    ) -> Result<StoredKeys, ServeError> {
+        let (plan, params) = read_plan(plan)?;
+        let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
+        let file = KeyFile::open(keys, params.rlwe(), &key_plan).map_err(FheJobError::from)?;
+        let (id, times) = (file.id(), file.times());
+        check_time(&id, times.expires)?;
+        make_folder(&self.folder)?;
+        let name = Digest(id).to_string();
+        let folder = self.folder.join(&name);
+        if folder.join(RECORD).is_file() {
+            return self.find(&name);
+        }
+        let metadata = fs::metadata(keys).map_err(FileError::io("read", keys));
+        let bytes = metadata.map_err(FheJobError::from)?.len();
+        let taken = self.list()?.into_iter().map(|keys| keys.record);
+        let taken: u64 = taken
+            .filter(|record| record.owner.as_deref() == Some(owner))
+            .map(|record| record.bytes)
+            .sum();
+        let left = quota.saturating_sub(taken);
+        if bytes > left {
+            return Err(FheJobError::Quota {
+                owner: owner.to_owned(),
+                needed: bytes,
+                left,
+            }
+            .into());
+        }
+        super::system::check_room(&self.folder, bytes)?;
+        // All of it is read and checked once, key by key, before it is kept.
+        file.read(&mut |_, _| {}).map_err(FheJobError::from)?;
+        make_folder(&folder)?;
+        copy(keys, &folder.join(KEYS)).map_err(FheJobError::from)?;
+        let record = KeyRecord {
+            version: VERSION,
+            id: name,
+            plan: Digest(plan.hash()).to_string(),
+            parameters: plan.parameters.clone(),
+            created: times.created,
+            expires: times.expires,
+            bytes,
+            decryptions: 0,
+            owner: Some(owner.to_owned()),
+        };
+        record.write(&folder)?;
+        Ok(StoredKeys {
+            record,
+            folder,
+            secret: false,
+        })
+    }
+}
+
+impl StoredKeys {
+    /// The file for the server.
+    #[must_use]
+    pub fn keys(&self) -> PathBuf {
+        self.folder.join(KEYS)
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), FileError> {
+    let mut source = fs::File::open(from).map_err(FileError::io("read", from))?;
+    let mut target = AtomicFile::create(to, Access::Usual)?;
+    std::io::copy(&mut source, &mut target).map_err(FileError::io("write", to))?;
+    target.commit()
+}
+
+fn remove(path: &Path) -> Result<(), ServeError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            let error = FileError::io("delete", path)(error);
+            Err(FheJobError::from(error).into())
+        }
+        _ => Ok(()),
+    }
+}
