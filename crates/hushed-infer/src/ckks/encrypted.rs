@@ -32,7 +32,11 @@ pub struct Encrypted {
     bootstrapper: Arc<Bootstrapper>,
     encoder: Arc<Encoder>,
     gemm: ModularGemm,
+    watch: Option<Watch>,
 }
+
+/// Is told each step of the model before it is run.
+pub type Watch = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Results of a linear map before their rescale: their scale holds the prime that it will drop.
 pub struct EncryptedPartial(Vec<Ciphertext>);
@@ -52,9 +56,15 @@ impl Encrypted {
         Ok(Self {
             encoder: Arc::new(Encoder::new(&params)),
             gemm: ModularGemm::new(&params),
+            watch: None,
             evaluator,
             bootstrapper,
         })
+    }
+
+    /// Tells `watch` each step from now on.
+    pub fn watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
     }
 
     /// The evaluator: parameters, keys, counters.
@@ -222,6 +232,12 @@ impl Arithmetic for Encrypted {
 impl Slots for Encrypted {
     type Hoisted<'a> = Hoisted<'a>;
     type Partial = EncryptedPartial;
+
+    fn at(&self, site: &str) {
+        if let Some(watch) = &self.watch {
+            watch(site);
+        }
+    }
 
     fn slots(&self) -> usize {
         self.evaluator.params().slots()
