@@ -95,7 +95,7 @@ func ntt() {
 	}
 }
 
-// The chain of our N16 set: 50 | 17 x 40 | 11 x 50, special 7 x 50, 1630 bits.
+// The chain of our N16 set: 50 | 17 x 40 | 11 x 50, special 8 x 50, 1680 bits.
 func ours16() ckks.Parameters {
 	lq := []int{50}
 	for i := 0; i < 17; i++ {
@@ -104,7 +104,7 @@ func ours16() ckks.Parameters {
 	for i := 0; i < 11; i++ {
 		lq = append(lq, 50)
 	}
-	p, err := ckks.NewParametersFromLiteral(ckks.ParametersLiteral{LogN: 16, LogQ: lq, LogP: []int{50, 50, 50, 50, 50, 50, 50}, LogDefaultScale: 40})
+	p, err := ckks.NewParametersFromLiteral(ckks.ParametersLiteral{LogN: 16, LogQ: lq, LogP: []int{50, 50, 50, 50, 50, 50, 50, 50}, LogDefaultScale: 40})
 	must(err)
 	return p
 }

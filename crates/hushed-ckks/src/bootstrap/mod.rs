@@ -29,7 +29,7 @@ mod two_pass;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
 use rayon::prelude::*;
 
 pub use coeffs_to_slots::CoeffsToSlots;
@@ -136,7 +136,7 @@ impl Bootstrapper {
         plan.insert(KeyUse::ToSparse, 1, 1);
         slots_to_coeffs.add_keys(&mut plan);
         coeffs_to_slots.add_keys(&mut plan)?;
-        plan.relin(limbs, params.cheapest_special(limbs)?);
+        plan_relin(params, limbs, &mut plan)?;
         Ok(Self {
             slots_to_coeffs,
             coeffs_to_slots,
@@ -536,6 +536,22 @@ impl Bootstrapper {
         }
         evaluator.drop_to(ct, limbs)
     }
+}
+
+/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two keys cost less than
+/// a digit in each of twenty products.
+fn plan_relin(params: &CkksParams, limbs: usize, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
+    let digits = |limbs: usize, special: usize| {
+        Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
+    };
+    let special = params.cheapest_special(limbs)?;
+    plan.relin(limbs, special);
+    let shorter = limbs - 1;
+    let fewer = params.cheapest_special(shorter)?;
+    if digits(shorter, fewer)? < digits(limbs, special)? {
+        plan.relin(shorter, fewer);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

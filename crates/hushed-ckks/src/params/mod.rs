@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn presets_hold_the_table_and_what_they_promise() {
         for (params, bits, levels) in [
-            (CkksParams::n16_boot().unwrap(), 1630.0, 14),
+            (CkksParams::n16_boot().unwrap(), 1680.0, 14),
             (CkksParams::n16_boot_precise().unwrap(), 1635.0, 14),
             (CkksParams::n15_boot().unwrap(), 830.0, 3),
             (CkksParams::n15_shallow().unwrap(), 840.0, 16),

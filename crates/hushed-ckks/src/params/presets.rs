@@ -4,7 +4,7 @@
 //!
 //! | name | q0 | stc | levels | eval_mod | cts | p | sum | limit |
 //! |---|---|---|---|---|---|---|---|---|
-//! | `n16-boot-14x40` | 50 | 3×40 | 14×40 | 8×50 | 3×50 | 7×50 | 1630 | 1684 |
+//! | `n16-boot-14x40` | 50 | 3×40 | 14×40 | 8×50 | 3×50 | 8×50 | 1680 | 1684 |
 //! | `n16-boot-14x40-precise` | 50 | 3×40 | 14×40 | 6×50, 2×30, 45 | 3×50 | 7×50 | 1635 | 1684 |
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 2×50 | 830 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
@@ -12,6 +12,9 @@
 //! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves 17.5 bits in
 //! the worst slot and 20.3 in the mean, where `n16-boot-14x40` leaves 16.4 and 20.2, for a thirtieth more of keys and of the
 //! first steps.
+//!
+//! Eight special primes let digits be of nine or eight primes: three of them at 25 primes, where EvalMod is, and two at 18 and 17, where
+//! seven special primes would need one more. The precise set has no bits left for an eighth.
 //!
 //! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the 100 of
 //! P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision.
@@ -58,7 +61,7 @@ impl CkksParams {
             eval_mod: PrimeGroup::new(8, 50),
             wide_square: false,
             cts: PrimeGroup::new(3, 50),
-            special: PrimeGroup::new(7, 50),
+            special: PrimeGroup::new(8, 50),
             log_scale: 40,
             certified_bits: 14,
         })
@@ -124,7 +127,7 @@ impl CkksParams {
         })
     }
 
-    /// The chain of [`CkksParams::n16_boot`] with `levels` levels over a ring of degree 2^`log_n`. **Insecure.**
+    /// The chain of [`CkksParams::n16_boot`] with `levels` levels and a special prime less over a ring of degree 2^`log_n`. **Insecure.**
     ///
     /// # Errors
     /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.

@@ -184,12 +184,12 @@ mod tests {
     #[test]
     fn the_report_says_what_the_set_is() {
         let report = CkksParams::n16_boot().unwrap().report();
-        assert!((report.log2_qp - 1630.0).abs() < 0.01);
+        assert!((report.log2_qp - 1680.0).abs() < 0.01);
         let bits = report.security_bits.unwrap();
         assert!((132.0..145.0).contains(&bits), "{bits}");
         let text = report.to_string();
         for part in [
-            "q0 1×50 | stc 3×40 | levels 14×40 | eval_mod 8×50 | cts 3×50 | special 7×50",
+            "q0 1×50 | stc 3×40 | levels 14×40 | eval_mod 8×50 | cts 3×50 | special 8×50",
             "2^-132.7",
             "log2(q0·p0) 100.0 of 121",
             "q0/scale = 2^10.0",
