@@ -62,6 +62,14 @@ pub enum CliError {
     #[error("give the server's certificate by --pin or --ca")]
     NoTrust,
 
+    #[error("--lengths bucket needs --bucket N")]
+    NoBucket,
+
+    #[error(
+        "{path} holds no prices: give the JSON of `hushed plan --protocol fhe --measure whole --json`"
+    )]
+    Prices { path: PathBuf },
+
     #[error("there is no measurement `{name}`: `hushed bench --list` names them")]
     NoSuchBench { name: String },
 
@@ -93,6 +101,7 @@ impl CliError {
             | Self::NoText { .. }
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
+            | Self::Prices { .. }
             | Self::Tokens { .. } => 3,
             Self::Model(error) | Self::Text { source: error, .. } => match error {
                 ModelError::Text(_) => 3,
@@ -107,7 +116,7 @@ impl CliError {
                 _ => 70,
             },
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
-            Self::NoSuchBench { .. } | Self::NoTrust | Self::Preset { .. } => 2,
+            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoBucket | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
             Self::Bench(BenchError::Net(_)) => 5,
             Self::Bench(_) | Self::Ckks(_) | Self::Run(_) => 70,
@@ -123,6 +132,7 @@ impl CliError {
             Self::NoText { .. } => "input-empty",
             Self::InputTooLarge { .. } => "input-too-large",
             Self::Labels { .. } => "labels-malformed",
+            Self::Prices { .. } => "prices",
             Self::Model(_) | Self::Text { .. } => match self.exit_code() {
                 3 => "text-refused",
                 4 => "model-folder",
@@ -133,7 +143,9 @@ impl CliError {
             Self::Fhe(FheError::Unsupported { .. }) => "unsupported",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
-            Self::NoSuchBench { .. } | Self::NoTrust | Self::Preset { .. } => "usage",
+            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoBucket | Self::Preset { .. } => {
+                "usage"
+            }
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
             Self::Bench(_) => "bench",

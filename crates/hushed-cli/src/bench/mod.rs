@@ -5,6 +5,7 @@
 
 mod cases;
 mod ckks;
+mod fhe;
 mod local;
 mod model;
 mod pair;
@@ -12,6 +13,7 @@ mod party;
 mod products;
 
 use hushed_ckks::{CkksError, CkksParamsError};
+use hushed_infer::ckks::FheError;
 use hushed_infer::twopc::RunError;
 use hushed_model::ModelError;
 use hushed_net::{NetError, Shape};
@@ -54,6 +56,8 @@ pub enum BenchError {
     Gemm(#[from] hushed_ckks::gemm::GemmError),
     #[error(transparent)]
     CkksParams(#[from] CkksParamsError),
+    #[error(transparent)]
+    Fhe(#[from] FheError),
     #[error("{threads} threads could not be started")]
     NoThreads { threads: usize },
 }
@@ -175,7 +179,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "model",
-        about: "whole encoders with random weights, and their time and bytes by operation",
+        about: "whole encoders with random weights, and their time and bytes by operation; BERT-large with --only bert-large",
         kind: Kind::Model(model::models),
     },
     Suite {
@@ -199,11 +203,34 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(ckks::bootstrap),
     },
     Suite {
+        name: "fhe-softmax",
+        about: "CKKS: softmax of 128 × 128 for 256 texts",
+        kind: Kind::Local(fhe::softmaxes),
+    },
+    Suite {
+        name: "fhe-norm",
+        about: "CKKS: LayerNorm of 128 × 768 for 256 texts",
+        kind: Kind::Local(fhe::norms),
+    },
+    Suite {
+        name: "fhe-scores",
+        about: "CKKS: the scores of a head, 128 × 128, for 256 texts",
+        kind: Kind::Local(fhe::scores),
+    },
+    Suite {
+        name: "fhe-layer",
+        about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores",
+        kind: Kind::Local(fhe::layers),
+    },
+    Suite {
         name: "roofline",
         about: "CKKS: modular products a byte and a second of each primitive, beside the machine's peaks",
         kind: Kind::Local(ckks::roofline),
     },
 ];
+
+/// What takes too long for `all`.
+pub const LONG: &[&str] = &["fhe-layer"];
 
 /// How the sizes of a suite are run.
 #[derive(Clone, Copy)]

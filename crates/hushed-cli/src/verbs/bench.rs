@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::bench::{self, How, Kind, Net, SUITES, Suite};
+use crate::bench::{self, How, Kind, LONG, Net, SUITES, Suite};
 use crate::error::CliError;
 use crate::machine::Machine;
 use crate::output::Output;
@@ -16,10 +16,11 @@ Examples:
   hushed bench --list
   hushed bench softmax --net lan --json
   hushed bench layer --only bert-base --runs 1
+  hushed bench model --only bert-large --net wan --runs 1
   hushed bench bootstrap --threads 2 --only n16
   hushed bench all --json > results.jsonl")]
 pub struct Args {
-    /// What to measure; `all` for everything
+    /// What to measure; `all` for everything but `fhe-layer`
     #[arg(required_unless_present = "list")]
     name: Option<String>,
 
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
 
-    /// Threads of a measurement in one process (ckks, lintrans, gemm, bootstrap)
+    /// Threads of a measurement in one process (ckks, lintrans, gemm, bootstrap, fhe-…)
     #[arg(long, default_value_t = 1, env = "HUSHED_BENCH_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
 
@@ -67,7 +68,7 @@ impl Args {
             });
         };
         let chosen: Vec<&Suite> = match name.as_str() {
-            "all" => SUITES.iter().collect(),
+            "all" => SUITES.iter().filter(|s| !LONG.contains(&s.name)).collect(),
             name => bench::suite(name).into_iter().collect(),
         };
         if chosen.is_empty() {

@@ -1,5 +1,7 @@
 //! `hushed plan`: what a private run will cost and show, before it runs. Needs the folder's public part only.
 
+mod fhe;
+
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -17,10 +19,14 @@ use crate::output::Output;
     after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an estimate too.
 Several numbers of tokens are one pass over several texts: what `embed --batch` runs.
 
+With --protocol fhe the plan is for a batch at a server that computes alone: its ledger of levels, bootstraps, keys and memory. Counts are
+exact; seconds are counts times prices, of a table or, with --measure, of this machine.
+
 Examples:
   hushed plan models/all-MiniLM-L6-v2 --protocol 2pc --tokens 16
   hushed plan models/all-MiniLM-L6-v2 --tokens 9,14,30 --bucket 16
-  hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json"
+  hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
+  hushed plan models/all-MiniLM-L6-v2 --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
 )]
 pub struct Args {
     /// The model folder; its weights are not read
@@ -35,7 +41,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "N,…",
-        required = true,
+        required_unless_present = "rows",
         value_delimiter = ',',
         env = "HUSHED_TOKENS"
     )]
@@ -52,6 +58,9 @@ pub struct Args {
     /// Show every step of the model
     #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new())]
     steps: bool,
+
+    #[command(flatten)]
+    fhe: fhe::Args,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,10 +68,28 @@ enum Protocol {
     /// Interactive, both parties compute on shares
     #[value(name = "2pc")]
     TwoPc,
+    /// Not interactive, the server computes alone on ciphertexts
+    #[value(name = "fhe")]
+    Fhe,
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        match self.protocol {
+            Protocol::TwoPc => self.twopc(out),
+            Protocol::Fhe => {
+                let request = fhe::Request {
+                    dir: &self.dir,
+                    tokens: &self.tokens,
+                    bucket: self.bucket.map(|n| n as usize),
+                    steps: self.steps,
+                };
+                self.fhe.run(&request, out)
+            }
+        }
+    }
+
+    fn twopc(&self, out: &Output) -> Result<(), CliError> {
         let files = PublicFiles::read(&self.dir).map_err(hushed_model::ModelError::from)?;
         let public = files.parse().map_err(hushed_model::ModelError::from)?;
         let longest = self.tokens.iter().copied().max().unwrap_or(0);
@@ -78,7 +105,6 @@ impl Args {
             });
         }
         let model = Model::shapes_only(&public);
-        let Protocol::TwoPc = self.protocol;
         let terms = Terms {
             padded: self.bucket.is_some(),
             public_table: self.public_table,

@@ -120,7 +120,7 @@ fn measure(
 }
 
 /// Runs `work` with `threads` threads.
-fn with_threads<T: Send>(
+pub(super) fn with_threads<T: Send>(
     threads: usize,
     work: impl FnOnce() -> Result<T, BenchError> + Send,
 ) -> Result<T, BenchError> {

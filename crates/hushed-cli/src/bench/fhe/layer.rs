@@ -1,0 +1,198 @@
+//! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns, with what its plan
+//! said beside what was found.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
+use hushed_infer::ckks::public_plan::Lengths;
+use hushed_infer::ckks::{Acts, Choices, CkksBackend, FheError, Placement, RowsKnown, Slots};
+use hushed_infer::packing::Interleave;
+use hushed_model::{Bert, BertConfig, Matrix, Plain, PlainActs, Pool, Rows, bert_random};
+use serde_json::{Map, Value, json};
+
+use super::{Bed, Normal, ROWS, counted, layout};
+use crate::bench::ckks::with_threads;
+use crate::bench::{BenchError, How};
+
+/// Bytes that a layer may take; a placement is searched for that does.
+const MEMORY: u64 = 22 << 30;
+
+/// Texts that are compared with the clear.
+const COMPARED: [usize; 2] = [0, 77];
+
+/// A row for a layer of each model.
+pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
+    with_threads(how.threads, || {
+        let mut rows = Vec::new();
+        for (model, width, heads, hidden) in
+            [("minilm", 384, 12, 1536), ("bert-base", 768, 12, 3072)]
+        {
+            let params = json!({ "set": "n16-boot-14x40", "model": model, "rows": ROWS, "width": width, "hidden": hidden });
+            if how.wants(&params) {
+                // The first of two layers: it ends with a refresh, as all but the last do.
+                let config = BertConfig {
+                    layers: 2,
+                    width,
+                    heads,
+                    hidden,
+                    vocabulary: 8,
+                    positions: ROWS,
+                    ..BertConfig::bert_large()
+                };
+                let bert = bert_random(&config, Pool::Mean, 1);
+                rows.push(one(&bert, &params, how.threads)?);
+            }
+        }
+        Ok(rows)
+    })
+}
+
+fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> {
+    let params = CkksParams::n16_boot()?;
+    let choices = assumed_choices(bert, ROWS);
+    let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
+    let options = FheOptions {
+        rows: ROWS,
+        texts: usize::MAX,
+        lengths: Lengths::Public,
+        max_memory: Some(MEMORY),
+        uplink: f64::INFINITY,
+        prices: reference(threads),
+        placement: None,
+    };
+    let plan = FhePlanReport::new(bert, &choices, true, &params, &bootstrap, &options)?;
+    let placement = plan.placement.clone();
+    let (layout, limbs) = (layout(&params)?, placement.attention);
+    let counts = counted(&params, |on| {
+        let columns = (0..bert.embedding.width).map(|_| on.vector(Vec::new(), limbs));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        layer(on, bert, &choices, &placement, layout, columns).map(drop)
+    })?;
+    let mut bed = Bed::new(&params, &counts)?;
+    let steps = Arc::new(Mutex::new(Steps::default()));
+    let seen = Arc::clone(&steps);
+    bed.on.watch(Box::new(move |site: &str| {
+        seen.lock().unwrap_or_else(PoisonError::into_inner).at(site);
+    }));
+    // Rows of deviation 1, within the bound of the columns.
+    let (slots, width) = (params.slots(), bert.embedding.width);
+    let bound = input_bound(width);
+    let mut random = Normal(3);
+    let mut table = Vec::with_capacity(width);
+    let mut columns = Vec::with_capacity(width);
+    let scale = params.default_scale();
+    for _ in 0..width {
+        let column: Vec<f64> = (0..slots).map(|_| random.next() / bound).collect();
+        columns.push(bed.encrypt(&column, limbs, scale)?);
+        table.push(column);
+    }
+    let (result, taken) = bed.take(|on| layer(on, bert, &choices, &placement, layout, columns))?;
+    let mut error = 0.0_f64;
+    for text in COMPARED {
+        error = error.max(compare(&bed, bert, layout, &table, &result, text)?);
+    }
+    let ledger = plan.ledger(Some(0));
+    let planned: f64 = ledger.iter().map(|step| step.work.seconds).sum();
+    let parts = json!({
+        "error": error,
+        "planned_seconds": planned,
+        "planned_memory": plan.memory.total(),
+        "core_seconds_per_text": taken.seconds * threads as f64 / bed.texts() as f64,
+        "core_seconds_per_text_of_12_layers_extrapolated": 12.0 * taken.seconds * threads as f64 / bed.texts() as f64,
+        "bootstraps_per_text_of_12_layers_extrapolated": 12.0 * taken.counts.bootstrap as f64 / bed.texts() as f64,
+        "paper_core_seconds_per_text": 32178.0,
+        "paper_bootstraps_per_text": 144.6,
+        "placement": placement,
+        "steps": steps.lock().unwrap_or_else(PoisonError::into_inner).rows(),
+    });
+    Ok(bed.row("fhe.layer", about, threads, &taken, parts))
+}
+
+/// Normal numbers of variance 1 out of four uniform ones stay within this.
+fn input_bound(width: usize) -> f64 {
+    (width as f64).sqrt().min(4.0)
+}
+
+fn layer<S: Slots>(
+    on: &S,
+    bert: &Bert,
+    choices: &Choices,
+    placement: &Placement,
+    layout: Interleave,
+    columns: Vec<S::Value>,
+) -> Result<Acts<S::Value>, FheError> {
+    let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
+    let bound = input_bound(bert.embedding.width);
+    let mut backend = CkksBackend::new(on, choices, placement.clone(), rows, bound)?;
+    let x = backend.start(columns);
+    let out = backend.run_layer(bert, 0, x);
+    on.at("end");
+    out
+}
+
+/// The largest error of a text's numbers against the clear.
+fn compare(
+    bed: &Bed,
+    bert: &Bert,
+    layout: Interleave,
+    table: &[Vec<f64>],
+    result: &Acts<hushed_ckks::Ciphertext>,
+    text: usize,
+) -> Result<f64, BenchError> {
+    let width = table.len();
+    let bound = input_bound(width);
+    let data = (0..ROWS)
+        .flat_map(|row| table.iter().map(move |column| (row, column)))
+        .map(|(row, column)| bound * column[layout.slot(text, row)])
+        .collect();
+    let Some(values) = Matrix::new(ROWS, width, data) else {
+        return Err(BenchError::BadWeights);
+    };
+    let rows = Rows::unpadded(&[ROWS]);
+    let clear = bert.layer(&mut Plain, 0, PlainActs { rows, values })?;
+    let mut error = 0.0_f64;
+    for j in (0..width).step_by(width / 16) {
+        let found = bed.decryptor.decrypt_raw(&result.columns[j])?;
+        for row in 0..ROWS {
+            let v = found[layout.slot(text, row)].re;
+            let v = result.gain[j] * v + result.offset[j];
+            error = error.max((v - clear.values.row(row)[j]).abs());
+        }
+    }
+    Ok(error)
+}
+
+/// Seconds by step: each ends where the next begins.
+#[derive(Default)]
+struct Steps {
+    seconds: Vec<(String, f64)>,
+    now: Option<(usize, Instant)>,
+}
+
+impl Steps {
+    fn at(&mut self, site: &str) {
+        let time = Instant::now();
+        if let Some((step, since)) = self.now.take()
+            && let Some((_, seconds)) = self.seconds.get_mut(step)
+        {
+            *seconds += time.duration_since(since).as_secs_f64();
+        }
+        let known = self.seconds.iter().position(|(name, _)| name == site);
+        let step = known.unwrap_or_else(|| {
+            self.seconds.push((site.to_owned(), 0.0));
+            self.seconds.len() - 1
+        });
+        self.now = Some((step, time));
+    }
+
+    fn rows(&self) -> Value {
+        let named = self.seconds.iter().filter(|(name, _)| name != "end");
+        let rows: Map<String, Value> = named
+            .map(|(name, seconds)| (name.clone(), json!(seconds)))
+            .collect();
+        Value::Object(rows)
+    }
+}

@@ -1,0 +1,189 @@
+//! Measurements of the steps of a model under CKKS, all slots full: 256 texts of 128 rows at N = 2^16 and 128 bits.
+//!
+//! A step is first run on shapes, which counts its rotations and products; keys are made for exactly these. Then it is run on ciphertexts,
+//! and what comes out is compared with the clear. Seconds are of the whole batch; `seconds_per_text` is what papers call amortised.
+
+mod layer;
+mod norm;
+mod scores;
+mod softmax;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_ckks::counters::Counts as Counters;
+use hushed_ckks::keys::{EvalKeys, SecretKey};
+use hushed_ckks::{
+    Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encryptor, Evaluator, Scale,
+};
+use hushed_infer::ckks::simulate::{Counts, Op, Simulator};
+use hushed_infer::ckks::{Encrypted, FheError, KeyDemand, Slots};
+use hushed_infer::packing::Interleave;
+use hushed_math::rng::SecretRng;
+use serde_json::{Value, json};
+
+use super::BenchError;
+use crate::machine::{forget_peak, peak_memory};
+
+pub use layer::layers;
+pub use norm::norms;
+pub use scores::scores;
+pub use softmax::softmaxes;
+
+/// Rows of each text.
+const ROWS: usize = 128;
+
+/// Keys, encoder and evaluator of one step.
+struct Bed {
+    params: Arc<CkksParams>,
+    on: Encrypted,
+    encryptor: Encryptor,
+    decryptor: Decryptor,
+    rng: SecretRng,
+    key_bytes: usize,
+    setup_seconds: f64,
+}
+
+/// What a run of a step took.
+struct Taken {
+    seconds: f64,
+    counts: Counters,
+    peak: Option<u64>,
+}
+
+impl Bed {
+    /// Makes keys for what a dry run counted, and for bootstraps.
+    fn new(params: &Arc<CkksParams>, counts: &Counts) -> Result<Bed, BenchError> {
+        let start = Instant::now();
+        let bootstrapper = Arc::new(Bootstrapper::new(params, BootstrapLiteral::default())?);
+        let plan = KeyDemand::of(params, counts).plan(params, &bootstrapper.key_plan()?)?;
+        let mut rng = SecretRng::from_os("bench fhe");
+        let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+        let keys = EvalKeys::generate(&key, &plan, &mut rng).map_err(CkksError::from)?;
+        let evaluator = Evaluator::new(params, Arc::new(keys))?;
+        let on = Encrypted::new(evaluator, bootstrapper)?;
+        Ok(Bed {
+            encryptor: Encryptor::new(params, &key)?,
+            decryptor: Decryptor::new(on.encoder(), &key)?,
+            key_bytes: plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?,
+            setup_seconds: start.elapsed().as_secs_f64(),
+            params: Arc::clone(params),
+            on,
+            rng,
+        })
+    }
+
+    /// A vector of numbers with `limbs` primes at `scale`, of which it is known that none is beyond `bound`.
+    fn encrypt(
+        &mut self,
+        values: &[f64],
+        limbs: usize,
+        scale: Scale,
+    ) -> Result<Ciphertext, BenchError> {
+        let values: Vec<Complex64> = values.iter().map(|&v| v.into()).collect();
+        let plain = self.on.encoder().encode(&values, limbs, scale)?;
+        Ok(self.encryptor.encrypt(&plain, &mut self.rng)?)
+    }
+
+    /// The largest error of a slot.
+    fn error(&self, ct: &Ciphertext, expected: impl Fn(usize) -> f64) -> Result<f64, BenchError> {
+        let found = self.decryptor.decrypt_raw(ct)?;
+        let errors = found
+            .iter()
+            .enumerate()
+            .map(|(i, v)| (v.re - expected(i)).abs());
+        Ok(errors.fold(0.0, f64::max))
+    }
+
+    /// Runs a step, with its counters and the memory that the process took.
+    fn take<T>(
+        &self,
+        step: impl FnOnce(&Encrypted) -> Result<T, FheError>,
+    ) -> Result<(T, Taken), BenchError> {
+        let counters = self.on.evaluator().counters();
+        let before = counters.snapshot();
+        forget_peak();
+        let start = Instant::now();
+        let result = step(&self.on)?;
+        let taken = Taken {
+            seconds: start.elapsed().as_secs_f64(),
+            counts: counters.snapshot().since(&before),
+            peak: peak_memory(),
+        };
+        Ok((result, taken))
+    }
+
+    fn texts(&self) -> usize {
+        self.params.slots() / ROWS
+    }
+
+    /// A row. `parts`: what else there is to say.
+    fn row(
+        &self,
+        name: &str,
+        params: &Value,
+        threads: usize,
+        taken: &Taken,
+        parts: Value,
+    ) -> Value {
+        let texts = self.texts() as f64;
+        let counts = &taken.counts;
+        let mut row = json!({
+            "name": name,
+            "params": params,
+            "threads": threads,
+            "runs": 1,
+            "seconds": taken.seconds,
+            "seconds_per_text": taken.seconds / texts,
+            "texts": self.texts(),
+            "bootstraps": counts.bootstrap,
+            "bootstraps_per_text": counts.bootstrap as f64 / texts,
+            "key_switches": counts.key_switch,
+            "key_switches_per_text": counts.key_switch as f64 / texts,
+            "setup_seconds": self.setup_seconds,
+            "key_bytes": self.key_bytes,
+            "peak_rss": taken.peak,
+        });
+        if let (Some(row), Value::Object(parts)) = (row.as_object_mut(), parts) {
+            row.extend(parts);
+        }
+        row
+    }
+}
+
+/// What a step counts on shapes.
+fn counted(
+    params: &Arc<CkksParams>,
+    step: impl FnOnce(&Simulator) -> Result<(), FheError>,
+) -> Result<Counts, BenchError> {
+    let on = Simulator::new(params, params.slots())?.counting();
+    step(&on)?;
+    Ok(on.tally().counts())
+}
+
+/// Rotations of a step, bootstraps' own not among them.
+fn rotations(counts: &Counts) -> u64 {
+    counts.total(Op::Rotate)
+}
+
+fn layout(params: &CkksParams) -> Result<Interleave, BenchError> {
+    Ok(Interleave::new(params.slots(), ROWS).map_err(FheError::from)?)
+}
+
+/// Numbers that are nearly normal, the same at every run.
+struct Normal(u64);
+
+impl Normal {
+    fn next(&mut self) -> f64 {
+        let mut unit = || {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+        };
+        // Variance 4/12.
+        (unit() + unit() + unit() + unit()) * 3f64.sqrt()
+    }
+}

@@ -1,0 +1,454 @@
+//! `hushed plan --protocol fhe`: the ledger of a batch under encryption, and the file that client and server share.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use hushed_ckks::CkksParams;
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_infer::ckks::offer::Offer;
+use hushed_infer::ckks::plan::{
+    FheOptions, FhePlanReport, Prices, Step, assumed_choices, measure_prices, reference,
+};
+use hushed_infer::ckks::public_plan::{Canary, Lengths, hex};
+use hushed_infer::ckks::{Choices, FheError, MAX_BYTES};
+use hushed_model::{Model, PublicFiles, TooLong, bert_random};
+use hushed_serve::fhe::{PublicModel, write_plan};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// The least cosine of a canary's answer to the one in the clear.
+const LEAST_COSINE: f64 = 0.999;
+
+/// What `--protocol fhe` asks for besides.
+#[derive(clap::Args)]
+pub struct Args {
+    /// fhe: rows of each text, padding included, a power of two; the longest of --tokens rounded up unless given
+    #[arg(
+        long,
+        value_name = "N",
+        env = "HUSHED_ROWS",
+        help_heading = "With --protocol fhe"
+    )]
+    rows: Option<usize>,
+
+    /// fhe: texts of the batch; as many as there is room for unless given
+    #[arg(
+        long,
+        value_name = "N",
+        env = "HUSHED_TEXTS",
+        help_heading = "With --protocol fhe"
+    )]
+    texts: Option<usize>,
+
+    /// fhe: what `hushed calibrate --protocol fhe` wrote; degrees and steps are assumed without it
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HUSHED_CALIBRATION",
+        help_heading = "With --protocol fhe"
+    )]
+    calibration: Option<PathBuf>,
+
+    /// fhe: memory that the server may take, in GiB; what cannot run in it is refused
+    #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
+    max_memory: Option<u32>,
+
+    /// fhe: what the server learns of a text's length; `bucket` with --bucket N
+    #[arg(
+        long,
+        value_enum,
+        default_value = "public",
+        env = "HUSHED_LENGTHS",
+        help_heading = "With --protocol fhe"
+    )]
+    lengths: Learns,
+
+    /// fhe: threads of the server; as many as there are here unless given
+    #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
+    threads: Option<u16>,
+
+    /// fhe: measure what operations cost on this machine first, some seconds; a bootstrap among them, half a minute and 6 GiB more
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        env = "HUSHED_MEASURE",
+        help_heading = "With --protocol fhe"
+    )]
+    measure: Option<Measure>,
+
+    /// fhe: prices of operations out of the JSON of another plan
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "measure",
+        env = "HUSHED_PRICES",
+        help_heading = "With --protocol fhe"
+    )]
+    prices: Option<PathBuf>,
+
+    /// fhe: what the client can send, in Mbit/s: decides at which level columns are uploaded
+    #[arg(long, value_name = "MBIT", default_value_t = 100, env = "HUSHED_UPLINK", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
+    uplink: u32,
+
+    /// fhe: write the plan that client and server share to FILE
+    #[arg(
+        long,
+        visible_alias = "out",
+        value_name = "FILE",
+        requires = "calibration",
+        env = "HUSHED_PUBLIC_PLAN",
+        help_heading = "With --protocol fhe"
+    )]
+    public_plan: Option<PathBuf>,
+
+    /// fhe: write what a client embeds with to FILE: table of token vectors, positions, first norm
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "public_embedding",
+        env = "HUSHED_PUBLIC_MODEL",
+        help_heading = "With --protocol fhe"
+    )]
+    public_model: Option<PathBuf>,
+
+    /// fhe: yes, the table of token vectors, the positions and the first norm may be public
+    #[arg(long, env = "HUSHED_PUBLIC_EMBEDDING", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
+    public_embedding: bool,
+
+    /// fhe: a text whose answer the public plan states, for clients to check a run by
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "public_plan",
+        env = "HUSHED_CANARY",
+        help_heading = "With --protocol fhe"
+    )]
+    canary: Option<String>,
+
+    /// fhe: the parameter set
+    #[arg(
+        long,
+        value_name = "SET",
+        default_value = "n16-boot-14x40",
+        env = "HUSHED_PARAMETERS",
+        help_heading = "With --protocol fhe"
+    )]
+    parameters: String,
+}
+
+/// What the server learns of lengths.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Learns {
+    /// The tokens of every text
+    Public,
+    /// Tokens rounded up to a multiple of --bucket N
+    Bucket,
+    /// Nothing
+    Private,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Measure {
+    /// All but bootstraps
+    Quick,
+    /// All
+    Whole,
+}
+
+/// What both protocols' plans ask for.
+pub struct Request<'a> {
+    pub dir: &'a Path,
+    pub tokens: &'a [usize],
+    pub bucket: Option<usize>,
+    pub steps: bool,
+}
+
+impl Args {
+    pub fn run(&self, request: &Request<'_>, out: &Output) -> Result<(), CliError> {
+        let files = PublicFiles::read(request.dir).map_err(hushed_model::ModelError::from)?;
+        let public = files.parse().map_err(hushed_model::ModelError::from)?;
+        let longest = request.tokens.iter().copied().max().unwrap_or(0);
+        let rows = self.rows.unwrap_or(longest).next_power_of_two();
+        let limit = public.max_tokens;
+        if longest > limit || rows < 4 || rows > limit.next_power_of_two() {
+            let given = longest.max(rows);
+            return Err(CliError::Tokens { given, limit });
+        }
+        let params = CkksParams::preset(&self.parameters).map_err(|source| CliError::Preset {
+            name: self.parameters.clone(),
+            source,
+        })?;
+        // Counts do not follow from weights; where the folder has none, random ones take their place.
+        let shapes = |_| Model {
+            bert: bert_random(&public.config, public.pool, 1),
+            public: public.clone(),
+        };
+        let model = match self.public_plan.is_some() || self.public_model.is_some() {
+            true => Model::load(request.dir)?,
+            false => Model::load(request.dir).unwrap_or_else(shapes),
+        };
+        let choices = match &self.calibration {
+            Some(path) => {
+                let choices = read_choices(path)?;
+                choices.check(&model.bert).map_err(FheError::from)?;
+                Some(choices)
+            }
+            None => None,
+        };
+        let threads = self.threads.map_or_else(
+            || std::thread::available_parallelism().map_or(1, usize::from),
+            usize::from,
+        );
+        let options = FheOptions {
+            rows,
+            texts: self.texts.unwrap_or(usize::MAX),
+            lengths: self.lengths(request.bucket)?,
+            max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
+            uplink: f64::from(self.uplink) * 1e6 / 8.0,
+            prices: self.prices(&params, threads)?,
+            placement: None,
+        };
+        let plain = assumed_choices(&model.bert, rows);
+        let used = choices.as_ref().unwrap_or(&plain);
+        let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
+        let assumed = choices.is_none();
+        let plan = FhePlanReport::new(&model.bert, used, assumed, &params, &bootstrap, &options)?;
+
+        if request.steps {
+            for step in &plan.steps {
+                out.result(json!({ "step": step }), || describe(step))?;
+            }
+        }
+        let mut object = json!(plan);
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("steps");
+        }
+        out.result(json!({ "plan": object }), || summary(&plan))?;
+        self.publish(request.dir, &model, used, &params, &options, &plan, out)
+    }
+
+    /// Writes what clients need.
+    #[expect(clippy::too_many_arguments, reason = "what a plan was made of")]
+    fn publish(
+        &self,
+        dir: &Path,
+        model: &Model,
+        choices: &Choices,
+        params: &Arc<CkksParams>,
+        options: &FheOptions,
+        report: &FhePlanReport,
+        out: &Output,
+    ) -> Result<(), CliError> {
+        if self.public_plan.is_none() && self.public_model.is_none() {
+            return Ok(());
+        }
+        let public = PublicModel::from_folder(dir, model)?;
+        if let Some(path) = &self.public_model {
+            public.write(path)?;
+            let object = json!({ "public_model": path, "sha256": public.hash().to_string() });
+            out.result(object, || {
+                format!("written: the public model, {}", path.display())
+            })?;
+        }
+        let (Some(path), Some(calibration)) = (&self.public_plan, &self.calibration) else {
+            return Ok(());
+        };
+        let exposures = report.exposures.iter();
+        let offer = Offer {
+            bert: &model.bert,
+            choices,
+            parameters: &self.parameters,
+            params,
+            options,
+            placement: &report.placement,
+            public_sha256: public.hash().0,
+            calibration_sha256: Sha256::digest(read(calibration)?).into(),
+            canary: self.canary(model, options.rows)?,
+            exposures: exposures
+                .map(|e| format!("{}: {}", e.who, e.sees))
+                .collect(),
+        };
+        let plan = offer.plan()?;
+        write_plan(path, &plan)?;
+        let hash = hex(&plan.hash());
+        let object = json!({ "public_plan": path, "sha256": hash, "keys": plan.keys.len() });
+        out.result(object, || {
+            format!("written: the public plan {hash}, {}", path.display())
+        })
+    }
+
+    /// The canary with its embedding in the clear.
+    fn canary(&self, model: &Model, rows: usize) -> Result<Option<Canary>, CliError> {
+        let Some(text) = &self.canary else {
+            return Ok(None);
+        };
+        let tokens = model.tokens(text, TooLong::Refuse)?;
+        let given = tokens.ids().len();
+        if given > rows {
+            return Err(CliError::Tokens { given, limit: rows });
+        }
+        let embedding = model.embed(vec![tokens])?.pop().unwrap_or_default();
+        Ok(Some(Canary {
+            text: text.clone(),
+            embedding,
+            least_cosine: LEAST_COSINE,
+        }))
+    }
+
+    fn lengths(&self, bucket: Option<usize>) -> Result<Lengths, CliError> {
+        match (self.lengths, bucket) {
+            (Learns::Public, _) => Ok(Lengths::Public),
+            (Learns::Private, _) => Ok(Lengths::Private),
+            (Learns::Bucket, Some(n)) => Ok(Lengths::Bucket(n)),
+            (Learns::Bucket, None) => Err(CliError::NoBucket),
+        }
+    }
+
+    fn prices(&self, params: &Arc<CkksParams>, threads: usize) -> Result<Prices, CliError> {
+        if let Some(path) = &self.prices {
+            let bytes = read(path)?;
+            let text: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            let prices = [&text["plan"]["prices"], &text["prices"], &text]
+                .into_iter()
+                .find_map(|value| serde_json::from_value(value.clone()).ok());
+            return prices.ok_or_else(|| CliError::Prices { path: path.clone() });
+        }
+        Ok(match self.measure {
+            Some(what) => measure_prices(params, threads, what == Measure::Whole)?,
+            None => reference(threads),
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+    fs::read(path).map_err(|source| CliError::ReadInput {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// A calibration for fhe.
+pub fn read_choices(path: &Path) -> Result<Choices, CliError> {
+    let unreadable = |source| CliError::ReadInput {
+        path: path.to_owned(),
+        source,
+    };
+    let length = fs::metadata(path).map_err(unreadable)?.len();
+    if length > MAX_BYTES as u64 {
+        let limit = (MAX_BYTES >> 20) as u64;
+        let path = path.to_owned();
+        return Err(CliError::InputTooLarge { path, limit });
+    }
+    Ok(Choices::from_json(&read(path)?).map_err(FheError::from)?)
+}
+
+fn describe(step: &Step) -> String {
+    let level = |level: Option<usize>| level.map_or("-".to_owned(), |l| l.to_string());
+    let refreshed: Vec<String> = step
+        .refreshed
+        .iter()
+        .map(|(vectors, to)| format!("{vectors} → {to}"))
+        .collect();
+    format!(
+        "{:<34} level {:>2} → {:>2}  refreshed {:<12}  bootstraps {:>4}  key switches {:>6}  terms {:>9}  {:>8.1} s  {:>6} MiB",
+        step.site,
+        level(step.level_before),
+        level(step.level_after),
+        refreshed.join(", "),
+        step.work.bootstraps(),
+        step.work.key_switches(),
+        step.work.linear_terms,
+        step.work.seconds,
+        step.peak >> 20,
+    )
+}
+
+fn summary(plan: &FhePlanReport) -> String {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let w = &plan.work;
+    let assumed = match plan.assumed {
+        true => "\ndegrees and steps are assumed: calibrate the model, and give --calibration",
+        false => "",
+    };
+    let measured = match plan.prices.measured {
+        true => "measured here",
+        false => "those of docs/benchmarks.md",
+    };
+    let p = &plan.placement;
+    let m = &plan.memory;
+    let mut text = format!(
+        "{} texts of {} rows (room for {}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
+         time               {:9.0} s on {} threads, prices {measured}; {:.1} s a text\n\
+         bootstraps         {:9} ({} of columns, {} of sums and variances), {:.0} s of the time; {:.2} a text\n\
+         key switches       {:9} ({} rotations, {} relinearisations); {:.1} a text\n\
+         weights × columns  {:9}\n\
+         memory             {:9.1} GiB at the server: vectors {:.1}, keys {:.1}, matrices {:.1}, a bootstrap {:.1}, weights {:.1}, program {:.1}\n\
+         upload             {:9.2} GiB a batch, and {:.2} GiB of keys once ({} rotations)\n\
+         reply              {:9.1} MiB\n\
+         failure            2^{:.0} for all of it\n\
+         placement          columns uploaded with {} primes, {} before attention, {} before the feed-forward, {} for sums and variances; \
+         {} and {} baby steps, {} heads and {} hidden columns at a time",
+        plan.texts,
+        plan.rows,
+        plan.places,
+        plan.protocol,
+        plan.parameters,
+        plan.log2_qp,
+        w.seconds,
+        plan.prices.threads,
+        plan.per_text.seconds,
+        w.bootstraps(),
+        w.bootstraps_wide,
+        w.bootstraps_narrow,
+        w.bootstrap_seconds,
+        plan.per_text.bootstraps,
+        w.key_switches(),
+        w.rotations,
+        w.relinearisations,
+        plan.per_text.key_switches,
+        w.linear_terms,
+        gib(m.total()),
+        gib(m.vectors),
+        gib(m.keys),
+        gib(m.matrices),
+        gib(m.bootstrap),
+        gib(m.weights),
+        gib(m.program),
+        gib(plan.bytes_up),
+        gib(plan.key_bytes),
+        plan.rotation_keys,
+        plan.bytes_down as f64 / f64::from(1 << 20),
+        plan.failure_log2,
+        p.upload,
+        p.attention,
+        p.feed_forward,
+        p.statistics,
+        p.scores_baby,
+        p.attend_baby,
+        p.heads_together,
+        p.hidden_block,
+    );
+    for alternative in &plan.alternatives {
+        let seconds = match (&alternative.refused, alternative.seconds) {
+            (Some(why), _) => format!("cannot run: {why}"),
+            (None, Some(s)) => format!(
+                "{s:.0} s, {:.1} GiB of vectors{}",
+                gib(alternative.vectors.unwrap_or(0)),
+                if alternative.chosen { ", chosen" } else { "" }
+            ),
+            (None, None) => String::new(),
+        };
+        text += &format!("\n  {:<48} {seconds}", alternative.what);
+    }
+    for exposure in &plan.exposures {
+        text += &format!("\nseen by the {}: {}", exposure.who, exposure.sees);
+    }
+    text
+}
