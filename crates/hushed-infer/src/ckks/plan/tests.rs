@@ -34,7 +34,7 @@ fn options(lengths: Lengths) -> FheOptions {
 }
 
 fn plan(bert: &Bert, options: &FheOptions) -> Result<FhePlanReport, FheError> {
-    let params = CkksParams::n16_boot()?;
+    let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from)?;
     let choices = assumed_choices(bert, options.rows);
     FhePlanReport::new(bert, &choices, true, &params, &EvalKeyPlan::new(), options)
 }
