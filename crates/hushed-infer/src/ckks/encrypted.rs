@@ -389,3 +389,5 @@ mod lemmas;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod whole;

@@ -49,6 +49,8 @@ pub mod public_plan;
 pub mod reply;
 pub mod simulate;
 mod slots;
+#[cfg(test)]
+mod testing;
 pub mod softmax;
 
 pub use acts::{Acts, bound_of, centred};

@@ -1,0 +1,244 @@
+//! A whole small BERT, encrypted by its client, run by a server that has evaluation keys only, opened by the client: beside the same run
+//! in the simulator, and beside the model in the clear.
+
+use std::sync::Arc;
+
+use hushed_ckks::keys::PublicKey;
+use hushed_ckks::{Ciphertext, CkksParams, Scale};
+use hushed_model::testing::tiny_config;
+use hushed_model::{Bert, Matrix, Plain, Pool, TokenIds, bert_random, cosine};
+use zeroize::Zeroizing;
+
+use super::testing::{Keys, seeded};
+use crate::ckks::client::FheClient;
+use crate::ckks::pool::{Pooled, unpack};
+use crate::ckks::public_plan::{Lengths, insecure_plan};
+use crate::ckks::reply::{ReplySecret, fewest_limbs, seal_reply};
+use crate::ckks::simulate::Vector;
+use crate::ckks::testing::{Structure, largest, measure, packed};
+use crate::ckks::{
+    Choices, CkksBackend, FheError, FhePlan, KeyDemand, Placement, RowsKnown, Simulator, Slots,
+    token_rows,
+};
+use crate::packing::Interleave;
+
+const LOG_N: u32 = 9;
+const ROWS: usize = 16;
+
+/// A model, texts for every place of a batch, and all that is agreed on before a run.
+struct Subject {
+    params: Arc<CkksParams>,
+    layout: Interleave,
+    bert: Bert,
+    texts: Vec<TokenIds>,
+    embedded: Vec<Matrix<f64>>,
+    choices: Choices,
+    plan: FhePlan,
+}
+
+impl Subject {
+    fn new(layers: usize, lengths: Lengths) -> Subject {
+        let mut config = tiny_config();
+        config.layers = layers;
+        let bert = bert_random(&config, Pool::Mean, 5);
+        let (mut plan, params) = insecure_plan(LOG_N, 14, bert.embedding.width).unwrap();
+        let layout = Interleave::new(params.slots(), ROWS).unwrap();
+        let text = |t: usize| {
+            let length = [16, 3, 9, 1, 12, 5, 16, 7][t % 8];
+            let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % config.vocabulary) as u32;
+            TokenIds::new((0..length).map(id).collect())
+        };
+        let texts: Vec<TokenIds> = (0..layout.texts()).map(text).collect();
+        let embedded: Vec<Matrix<f64>> = texts
+            .iter()
+            .map(|text| bert.start(&mut Plain, vec![text.clone()]).unwrap().values)
+            .collect();
+        let structure = Structure::default();
+        let choices = measure(&bert, &embedded, &structure, ROWS, (15, 15)).choices;
+        plan.rows = ROWS;
+        plan.lengths = lengths;
+        plan.input_bound = largest(&embedded);
+        let width = bert.layers[0].attention.heads.width;
+        plan.placement = Placement::plain(params.fresh_limbs(), ROWS, width);
+        // Eight levels from here to the pooling, and one to spare.
+        plan.placement.feed_forward = params.bootstrap_limbs() + 9;
+        plan.reply.magnitude = 4.0;
+        plan.reply.deviation = 3e-7;
+        plan.reply.ciphertexts = plan.width.div_ceil(ROWS);
+        plan.reply.limbs = fewest_limbs(&params, params.default_scale(), 4.0);
+        Subject {
+            params,
+            layout,
+            bert,
+            texts,
+            embedded,
+            choices,
+            plan,
+        }
+    }
+
+    fn lengths(&self) -> Vec<usize> {
+        self.embedded.iter().map(Matrix::rows).collect()
+    }
+
+    /// The server's part.
+    fn run<S: Slots>(
+        &self,
+        on: &S,
+        rows: RowsKnown<S::Value>,
+        columns: Vec<S::Value>,
+    ) -> Result<Pooled<S::Value>, FheError> {
+        let placement = self.plan.placement.clone();
+        let bound = self.plan.input_bound;
+        let mut backend = CkksBackend::new(on, &self.choices, placement, rows, bound)?;
+        let mut x = backend.start(columns);
+        for i in 0..self.bert.layers.len() {
+            x = backend.run_layer(&self.bert, i, x)?;
+        }
+        backend.finish(&self.bert, x)
+    }
+
+    fn simulated(&self, on: &Simulator) -> Vec<Vec<f64>> {
+        let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
+        let lengths = self.lengths();
+        let rows = if self.plan.lengths.encrypted() {
+            RowsKnown::private(self.layout, vector(token_rows(self.layout, &lengths)))
+        } else {
+            RowsKnown::public(self.layout, lengths.clone()).unwrap()
+        };
+        let bound = self.plan.input_bound;
+        let columns: Vec<Vector> = packed(self.layout, &self.embedded, bound, |_, _, _| 0.0)
+            .into_iter()
+            .map(vector)
+            .collect();
+        let pooled = self.run(on, rows, columns).unwrap();
+        let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
+        unpack(self.layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap()
+    }
+
+    /// Client and server; also the reply as it left.
+    fn encrypted(&self, demand: &KeyDemand) -> (Vec<Vec<f64>>, Vec<Ciphertext>) {
+        let keys = Keys::new(&self.params, |b| demand.plan(&self.params, b).unwrap());
+        let mut rng = seeded(11);
+        let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
+        let client = FheClient::new(
+            self.plan.clone(),
+            &self.params,
+            self.bert.embedding.clone(),
+            self.bert.embedding_norm.clone(),
+            self.bert.pool,
+        )
+        .unwrap();
+        // The client.
+        let upload = client.pack(&self.texts, None).unwrap();
+        let mut sent: Vec<Ciphertext> = (0..upload.count())
+            .map(|i| {
+                upload
+                    .encrypt(i, &keys.encryptor, &mut rng)
+                    .unwrap()
+                    .expand()
+            })
+            .collect();
+        // The server.
+        let on = &keys.on;
+        let rows = if self.plan.lengths.encrypted() {
+            RowsKnown::private(self.layout, sent.pop().unwrap())
+        } else {
+            RowsKnown::public(self.layout, upload.declared()).unwrap()
+        };
+        let columns = sent.iter().flat_map(|z| on.split(z).unwrap());
+        let columns = columns.take(self.plan.width).collect();
+        let pooled = self.run(on, rows, columns).unwrap();
+        let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
+        let reply = seal_reply(
+            &self.params,
+            &public,
+            &self.plan.reply,
+            &pooled.vectors,
+            &mut secret.rng(&[b"request"]),
+        )
+        .unwrap();
+        // The client again, which knows of errors what the plan says.
+        let noise = self.plan.reply_noise();
+        let received: Vec<Ciphertext> = reply
+            .iter()
+            .map(|ct| ct.clone().with_noise(noise))
+            .collect();
+        let rows = client
+            .open(keys.decryptor(), &received, upload.lengths())
+            .unwrap();
+        (rows.into_iter().flatten().collect(), reply)
+    }
+}
+
+/// Root of the mean square of differences.
+fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| {
+        (s + (a - b) * (a - b), n + 1.0)
+    });
+    (sum / f64::max(count, 1.0)).sqrt()
+}
+
+/// Lengths are private, every place of the batch has a text, and no two are alike.
+#[test]
+fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
+    let subject = Subject::new(2, Lengths::Private);
+    let slots = subject.params.slots();
+    let exact = Simulator::new(&subject.params, slots).unwrap();
+    let expected = subject.simulated(&exact);
+    let counts = exact.tally().counts();
+    let simulator = Simulator::new(&subject.params, slots)
+        .unwrap()
+        .with_errors(3);
+    let predicted = spread(&subject.simulated(&simulator), &expected);
+
+    let plan = &subject.plan;
+    let demand = KeyDemand::of(&subject.params, &counts);
+    let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+    let (found, reply) = subject.encrypted(&demand);
+    assert_eq!(found.len(), subject.texts.len());
+    for ct in &reply {
+        assert_eq!(ct.limbs(), plan.reply.limbs);
+        assert!(ct.scale().matches(Scale::new(plan.reply.scale).unwrap()));
+    }
+    let error = spread(&found, &expected);
+    // A reply has noise, and is rounded to what it certifies; short texts multiply both by rows over length, six in the mean square here.
+    let opened = 6.0 * 10.0 * plan.reply.deviation;
+    println!("error {error:e}, predicted {predicted:e} and {opened:e}");
+    assert!(error < 3.0 * predicted + opened);
+    for (text, found) in subject.texts.iter().zip(&found) {
+        let clear = subject
+            .bert
+            .forward(&mut Plain, vec![text.clone()])
+            .unwrap();
+        let cosine = cosine(found, clear.values.row(0));
+        println!("cosine {cosine:.6}");
+        assert!(cosine > 0.999, "{cosine}");
+    }
+}
+
+/// Whatever the threads, the same bytes leave: a retry looks like the first answer.
+#[test]
+fn threads_do_not_show_in_a_reply() {
+    let subject = Subject::new(1, Lengths::Public);
+    let simulator = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+    subject.simulated(&simulator);
+    let plan = &subject.plan;
+    let demand = KeyDemand::of(&subject.params, &simulator.tally().counts()).with_upload(
+        &subject.params,
+        plan.placement.upload,
+        plan.width,
+    );
+    let replies: Vec<Vec<Ciphertext>> = [1, 2]
+        .into_iter()
+        .map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.build().unwrap();
+            pool.install(|| subject.encrypted(&demand).1)
+        })
+        .collect();
+    for (one, two) in replies[0].iter().zip(&replies[1]) {
+        assert!(one.a() == two.a() && one.b() == two.b());
+    }
+}

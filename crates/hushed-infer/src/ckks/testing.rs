@@ -1,0 +1,340 @@
+//! What tests of whole models share: a BERT in the clear with the structure that choices may have (fixed heads, given rows), and
+//! choices measured on it, with its own texts as the sample.
+
+use hushed_ckks::poly::Inverse;
+use hushed_model::plain::activation as exact;
+use hushed_model::{Attention, Bert, Layer, Linear, Matrix, Norm, Pool};
+
+use super::choices::{
+    ActivationChoice, AttentionChoice, Choices, HeadChoice, Interval, LayerChoice, NormChoice,
+    VERSION,
+};
+use crate::packing::Interleave;
+
+/// What is not as the model has it.
+#[derive(Clone, Default)]
+pub(crate) struct Structure {
+    /// (layer, head): row i attends to row i − 1, and row 0 to itself.
+    pub previous: Vec<(usize, usize)>,
+    /// Row 0 leaves the first layers as its mean over the texts.
+    pub frozen_layers: usize,
+}
+
+/// A model's run in the clear: its pooled rows, and the choices that fit what was seen.
+pub(crate) struct Measured {
+    pub pooled: Vec<Vec<f64>>,
+    pub choices: Choices,
+}
+
+/// Runs `texts` (rows of tokens × d, embedded and normalised), with `rows` rows a text in the packing, `degrees` those of exponential
+/// and activation.
+pub(crate) fn measure(
+    bert: &Bert,
+    texts: &[Matrix<f64>],
+    structure: &Structure,
+    rows: usize,
+    degrees: (usize, usize),
+) -> Measured {
+    let mut x = texts.to_vec();
+    let mut offset = vec![0.0; bert.embedding.width];
+    let mut layers = Vec::new();
+    for (i, layer) in bert.layers.iter().enumerate() {
+        let fixed = |head: usize| structure.previous.contains(&(i, head));
+        let frozen = i < structure.frozen_layers;
+        let (choice, out) = measure_layer(layer, &x, &offset, rows, degrees, fixed, frozen);
+        (x, offset) = (out, numbers(&layer.feed_forward_norm.offset));
+        layers.push(choice);
+    }
+    let pooled = x.iter().map(|x| {
+        let used = match bert.pool {
+            Pool::First => 1,
+            _ => x.rows(),
+        };
+        let mean = |j: usize| (0..used).map(|i| x.row(i)[j]).sum::<f64>() / used as f64;
+        (0..x.cols()).map(mean).collect()
+    });
+    Measured {
+        pooled: pooled.collect(),
+        choices: Choices {
+            version: VERSION,
+            sample_sha256: String::new(),
+            model_sha256: String::new(),
+            texts: texts.len(),
+            rows,
+            layers,
+            report: Default::default(),
+        },
+    }
+}
+
+fn numbers(x: &Option<std::sync::Arc<[f32]>>) -> Vec<f64> {
+    x.as_deref()
+        .unwrap()
+        .iter()
+        .map(|&v| f64::from(v))
+        .collect()
+}
+
+fn linear(w: &Linear, x: &[f64]) -> Vec<f64> {
+    let (weights, bias) = (w.weights.as_deref().unwrap(), numbers(&w.bias));
+    let dot = |o: usize| -> f64 {
+        let row = weights.row(o).iter().zip(x);
+        bias[o] + row.map(|(&w, x)| f64::from(w) * x).sum::<f64>()
+    };
+    (0..w.outputs).map(dot).collect()
+}
+
+/// Extremes of what was seen.
+#[derive(Clone, Copy)]
+struct Seen(f64, f64);
+
+impl Seen {
+    const NOTHING: Seen = Seen(f64::INFINITY, f64::NEG_INFINITY);
+
+    fn see(&mut self, v: f64) {
+        *self = Seen(self.0.min(v), self.1.max(v));
+    }
+
+    fn interval(self, margin: f64) -> Interval {
+        let wide = margin * (self.1 - self.0).max(1e-3);
+        Interval {
+            low: self.0 - wide,
+            high: self.1 + wide,
+        }
+    }
+}
+
+/// Variances and numbers of a norm's rows.
+struct NormSeen {
+    variance: Seen,
+    unit: f64,
+}
+
+impl NormSeen {
+    const NOTHING: NormSeen = NormSeen {
+        variance: Seen::NOTHING,
+        unit: 0.0,
+    };
+
+    fn apply(&mut self, n: &Norm, row: &[f64], counts: bool) -> Vec<f64> {
+        let d = row.len() as f64;
+        let mean = row.iter().sum::<f64>() / d;
+        let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / d + n.epsilon;
+        let unit: Vec<f64> = row.iter().map(|v| (v - mean) / variance.sqrt()).collect();
+        if counts {
+            self.variance.see(variance);
+        }
+        self.unit = unit.iter().fold(self.unit, |m, v| m.max(v.abs()));
+        let affine = unit.iter().zip(numbers(&n.gain)).zip(numbers(&n.offset));
+        affine.map(|((v, g), o)| v * g + o).collect()
+    }
+
+    fn choice(&self, d: usize) -> NormChoice {
+        let Seen(least, most) = self.variance;
+        NormChoice {
+            scale: (1.0 / (d as f64 * most * 1.2)).sqrt(),
+            low: least / most / 1.5,
+            bound: self.unit * 1.1,
+            seed: 15,
+            steps: 1,
+        }
+    }
+}
+
+/// Scores of a text's head, without the keys' bias and offset: a row for each query, the last that of padding.
+fn scores(a: &Attention, x: &Matrix<f64>, offset: &[f64], head: usize) -> Vec<Vec<f64>> {
+    let dh = a.heads.width;
+    let part = |v: Vec<f64>| v[head * dh..(head + 1) * dh].to_vec();
+    let plain_key = Linear {
+        bias: Some(vec![0.0; a.key.outputs].into()),
+        ..a.key.clone()
+    };
+    let rows = (0..x.rows()).map(|i| x.row(i));
+    let keys: Vec<Vec<f64>> = rows
+        .clone()
+        .map(|row| {
+            let v: Vec<f64> = row.iter().zip(offset).map(|(x, o)| x - o).collect();
+            part(linear(&plain_key, &v))
+        })
+        .collect();
+    rows.chain([offset])
+        .map(|row| {
+            let q = part(linear(&a.query, row));
+            let dot = |k: &Vec<f64>| q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>();
+            keys.iter().map(|k| dot(k) * a.heads.scale).collect()
+        })
+        .collect()
+}
+
+/// Weights of a text's rows and of one of padding.
+fn weights(scores: &[Vec<f64>], fixed: bool) -> Vec<Vec<f64>> {
+    let row = |(i, row): (usize, &Vec<f64>)| -> Vec<f64> {
+        if fixed {
+            let key = i.saturating_sub(1);
+            return (0..row.len())
+                .map(|j| f64::from(u8::from(j == key)))
+                .collect();
+        }
+        let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = row.iter().map(|s| (s - top).exp()).sum();
+        row.iter().map(|s| (s - top).exp() / sum).collect()
+    };
+    scores.iter().enumerate().map(row).collect()
+}
+
+fn softmax_choice(all: &[Vec<Vec<f64>>], rows: usize) -> HeadChoice {
+    let (mut seen, mut least_maximum) = (Seen::NOTHING, f64::INFINITY);
+    for row in all.iter().flatten() {
+        row.iter().for_each(|&s| seen.see(s));
+        let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        least_maximum = least_maximum.min(top);
+    }
+    let scores = seen.interval(0.1);
+    let mut sums = Seen::NOTHING;
+    let padded = ((scores.low - scores.high) / 2.0).exp();
+    for row in all.iter().flatten() {
+        let sum: f64 = row.iter().map(|s| ((s - scores.high) / 2.0).exp()).sum();
+        sums.see(sum);
+        sums.see(sum + (rows - row.len()) as f64 * padded);
+    }
+    HeadChoice::Softmax {
+        scores,
+        least_maximum,
+        first: Interval {
+            low: sums.0 / 1.2,
+            high: sums.1 * 1.1,
+        },
+        second: Interval {
+            low: 0.7 / rows as f64,
+            high: 1.01,
+        },
+    }
+}
+
+fn measure_layer(
+    layer: &Layer,
+    texts: &[Matrix<f64>],
+    offset: &[f64],
+    rows: usize,
+    degrees: (usize, usize),
+    fixed: impl Fn(usize) -> bool,
+    frozen: bool,
+) -> (LayerChoice, Vec<Matrix<f64>>) {
+    let (a, f) = (&layer.attention, &layer.feed_forward);
+    let mut heads = Vec::new();
+    // Text by text, row by row, the last that of padding.
+    let mut attended: Vec<Vec<Vec<f64>>> = texts
+        .iter()
+        .map(|x| vec![Vec::new(); x.rows() + 1])
+        .collect();
+    for head in 0..a.heads.count {
+        let all: Vec<_> = texts.iter().map(|x| scores(a, x, offset, head)).collect();
+        for ((x, s), out) in texts.iter().zip(&all).zip(&mut attended) {
+            let values: Vec<_> = (0..x.rows()).map(|i| linear(&a.value, x.row(i))).collect();
+            for (weights, out) in weights(s, fixed(head)).iter().zip(out) {
+                out.extend((0..a.heads.width).map(|c| {
+                    let column = values.iter().map(|v| v[head * a.heads.width + c]);
+                    column.zip(weights).map(|(v, w)| v * w).sum::<f64>()
+                }));
+            }
+        }
+        heads.push(match fixed(head) {
+            true => HeadChoice::Previous,
+            false => softmax_choice(&all, rows),
+        });
+    }
+    let (mut first, mut second) = (NormSeen::NOTHING, NormSeen::NOTHING);
+    let mut columns = vec![Seen::NOTHING; f.up.outputs];
+    // Rows of padding are the offset, after each norm; so is a frozen first row inside the layer.
+    let pad = numbers(&layer.attention_norm.offset);
+    linear(&f.up, &pad)
+        .iter()
+        .zip(&mut columns)
+        .for_each(|(&v, c)| c.see(v));
+    let mut out = Vec::new();
+    for (x, attended) in texts.iter().zip(&attended) {
+        let mut y = Matrix::zero(x.rows(), x.cols());
+        for (i, attended) in attended.iter().take(x.rows()).enumerate() {
+            let counts = !(frozen && i == 0);
+            let added = linear(&a.output, attended);
+            let sum: Vec<f64> = added.iter().zip(x.row(i)).map(|(y, x)| y + x).collect();
+            let row = first.apply(&layer.attention_norm, &sum, counts);
+            let mut hidden = linear(&f.up, &row);
+            for (v, column) in hidden.iter_mut().zip(&mut columns) {
+                if counts {
+                    column.see(*v);
+                }
+                *v = exact(f.activation, *v);
+            }
+            let added = linear(&f.down, &hidden);
+            let sum: Vec<f64> = added.iter().zip(&row).map(|(y, x)| y + x).collect();
+            let normed = second.apply(&layer.feed_forward_norm, &sum, counts);
+            y.row_mut(i).copy_from_slice(&normed);
+        }
+        out.push(y);
+    }
+    let frozen_row = frozen.then(|| {
+        let mean = |j: usize| out.iter().map(|y| y.row(0)[j]).sum::<f64>() / out.len() as f64;
+        (0..a.output.outputs).map(mean).collect::<Vec<f64>>()
+    });
+    if let Some(row) = &frozen_row {
+        out.iter_mut()
+            .for_each(|y| y.row_mut(0).copy_from_slice(row));
+    }
+    let steps = |range: fn(&HeadChoice) -> Option<(f64, f64)>| {
+        let needed = heads.iter().filter_map(range).map(|(low, high)| {
+            let inverse = Inverse::new(low / high, 1.0, 2e-4).unwrap();
+            inverse.steps()
+        });
+        needed.max().unwrap_or(1)
+    };
+    let choice = LayerChoice {
+        attention: AttentionChoice {
+            degree: degrees.0,
+            first_steps: steps(|h| match h {
+                HeadChoice::Softmax { first, .. } => Some((first.low, first.high)),
+                HeadChoice::Previous => None,
+            }),
+            second_steps: steps(|h| match h {
+                HeadChoice::Softmax { second, .. } => Some((second.low, second.high)),
+                HeadChoice::Previous => None,
+            }),
+            heads,
+        },
+        attention_norm: first.choice(a.output.outputs),
+        activation: ActivationChoice {
+            degree: degrees.1,
+            columns: columns.iter().map(|c| c.interval(0.1)).collect(),
+        },
+        feed_forward_norm: second.choice(a.output.outputs),
+        frozen_row,
+    };
+    (choice, out)
+}
+
+/// The vectors of slots that a client sends, divided by the bound; `garbage` fills rows of padding.
+pub(crate) fn packed(
+    layout: Interleave,
+    texts: &[Matrix<f64>],
+    bound: f64,
+    garbage: impl Fn(usize, usize, usize) -> f64,
+) -> Vec<Vec<f64>> {
+    let width = texts.first().map_or(0, Matrix::cols);
+    let column = |j: usize| {
+        layout.vector(texts.len(), |text, row| {
+            let x = &texts[text];
+            if row < x.rows() {
+                x.row(row)[j] / bound
+            } else {
+                garbage(text, row, j)
+            }
+        })
+    };
+    (0..width).map(column).collect()
+}
+
+/// The largest number of any text.
+pub(crate) fn largest(texts: &[Matrix<f64>]) -> f64 {
+    let all = texts.iter().flat_map(|x| x.data());
+    all.fold(0.0, |m, v| m.max(v.abs()))
+}
