@@ -16,8 +16,9 @@
 //!
 //! *Memory.* Heads go in groups whose sums share bootstraps; a group's exponentials wait for them, all else of a head is gone before the
 //! next. What is alive at the worst moment, when the last head of a group makes its scores, at N = 2^16, 384 columns, 12 heads in pairs,
-//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 4.3 of rotated keys, 2.2 of queries and their decompositions, 3 of
-//! exponentials, 2.6 of the output's sums (a test holds it below 19.5 GiB; 4 baby steps take 2.2 GiB less and half as many rotations more).
+//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 4.3 of rotated keys, 2.7 of queries, their rotations and decompositions,
+//! 3 of exponentials, 2.4 of the output's sums: 19.3 GiB, which a test counts. 4 baby steps take 17.1 GiB, and half as many rotations more;
+//! heads one at a time take 1.5 GiB less, and twice the bootstraps of sums.
 
 use hushed_ckks::Scale;
 use hushed_model::{Attention, Site};
@@ -265,22 +266,15 @@ impl<S: Slots> Run<'_, S> {
         }
         let [q, k] = [q, k].map(|x| Columns::from_vectors(self.layout, x));
         self.site("scores");
-        scores_with(
-            on,
-            &q,
-            k,
-            self.placement.scores_baby,
-            |first, diagonals| {
-                self.site("weigh");
-                let one = |(i, s)| {
-                    softmax.exponential(on, &self.keys.argument(on, first + i, s, offset)?)
-                };
-                let p = diagonals.into_par_iter().enumerate().map(one);
-                let p = p.collect::<Result<Vec<_>, FheError>>();
-                self.site("scores");
-                p
-            },
-        )
+        scores_with(on, &q, k, self.placement.scores_baby, |first, diagonals| {
+            self.site("weigh");
+            let one =
+                |(i, s)| softmax.exponential(on, &self.keys.argument(on, first + i, s, offset)?);
+            let p = diagonals.into_par_iter().enumerate().map(one);
+            let p = p.collect::<Result<Vec<_>, FheError>>();
+            self.site("scores");
+            p
+        })
     }
 
     /// P·V and the last factor of P.

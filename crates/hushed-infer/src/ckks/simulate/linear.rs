@@ -2,10 +2,12 @@
 
 use rayon::prelude::*;
 
-/// Rows that share the reads of an operand.
-const ROWS: usize = 4;
+/// Rows that share the reads of operands, and operands that share the reads and writes of rows: their products are 8 numbers that stay in
+/// registers.
+const ROWS: usize = 2;
+const COLUMNS: usize = 4;
 
-/// Slots whose sums stay in the first cache.
+/// Slots of which all these stay in the first cache.
 const BLOCK: usize = 512;
 
 /// sums[o][s] += Σ_i weights[o·columns + i]·x[i][s].
@@ -17,7 +19,7 @@ pub(super) fn accumulate(sums: &mut [Vec<f64>], weights: &[f64], x: &[&[f64]]) {
     sums.par_chunks_mut(ROWS)
         .zip(weights.par_chunks(ROWS * columns))
         .for_each(|(sums, weights)| match sums {
-            [a, b, c, d] => four([a, b, c, d], weights, x),
+            [a, b] => two([a, b], weights, x),
             rest => {
                 for (sum, weights) in rest.iter_mut().zip(weights.chunks_exact(columns)) {
                     for (x, w) in x.iter().zip(weights) {
@@ -28,29 +30,30 @@ pub(super) fn accumulate(sums: &mut [Vec<f64>], weights: &[f64], x: &[&[f64]]) {
         });
 }
 
-fn four(sums: [&mut Vec<f64>; ROWS], weights: &[f64], x: &[&[f64]]) {
-    let columns = x.len();
-    let [a, b, c, d] = sums;
-    let blocks = a
-        .chunks_mut(BLOCK)
-        .zip(b.chunks_mut(BLOCK))
-        .zip(c.chunks_mut(BLOCK))
-        .zip(d.chunks_mut(BLOCK));
-    for (number, (((a, b), c), d)) in blocks.enumerate() {
-        let start = number * BLOCK;
-        for (i, x) in x.iter().enumerate() {
-            let [p, q, r, s] = [0, 1, 2, 3].map(|row| weights[row * columns + i]);
-            let x = &x[start..start + a.len()];
-            let rows = a
-                .iter_mut()
-                .zip(b.iter_mut())
-                .zip(c.iter_mut())
-                .zip(d.iter_mut());
-            for ((((a, b), c), d), x) in rows.zip(x) {
-                *a += p * x;
-                *b += q * x;
-                *c += r * x;
-                *d += s * x;
+fn two(sums: [&mut Vec<f64>; ROWS], weights: &[f64], x: &[&[f64]]) {
+    let [a, b] = sums;
+    let (top, bottom) = weights.split_at(x.len());
+    let blocks = a.chunks_mut(BLOCK).zip(b.chunks_mut(BLOCK));
+    for (number, (a, b)) in blocks.enumerate() {
+        let slots = number * BLOCK..number * BLOCK + a.len();
+        let parts = x.chunks(COLUMNS).zip(top.chunks(COLUMNS));
+        for ((x, p), q) in parts.zip(bottom.chunks(COLUMNS)) {
+            if let (&[x0, x1, x2, x3], &[p0, p1, p2, p3], &[q0, q1, q2, q3]) = (x, p, q) {
+                let [x0, x1, x2, x3] = [x0, x1, x2, x3].map(|x| &x[slots.clone()]);
+                let x = x0.iter().zip(x1).zip(x2.iter().zip(x3));
+                let sums = a.iter_mut().zip(b.iter_mut());
+                for ((a, b), ((x0, x1), (x2, x3))) in sums.zip(x) {
+                    *a += (p0 * x0 + p1 * x1) + (p2 * x2 + p3 * x3);
+                    *b += (q0 * x0 + q1 * x1) + (q2 * x2 + q3 * x3);
+                }
+                continue;
+            }
+            for ((x, p), q) in x.iter().zip(p).zip(q) {
+                let sums = a.iter_mut().zip(b.iter_mut());
+                for ((a, b), x) in sums.zip(&x[slots.clone()]) {
+                    *a += p * x;
+                    *b += q * x;
+                }
             }
         }
     }
@@ -62,7 +65,7 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_definition() {
-        for (rows, columns, slots) in [(1, 1, 1), (5, 3, 700), (8, 2, 512), (7, 1, 3)] {
+        for (rows, columns, slots) in [(1, 1, 1), (5, 6, 700), (8, 4, 512), (7, 1, 3)] {
             let weights: Vec<f64> = (0..rows * columns).map(|i| i as f64 - 3.0).collect();
             let x: Vec<Vec<f64>> = (0..columns)
                 .map(|c| (0..slots).map(|s| (c * 7 + s) as f64).collect())
