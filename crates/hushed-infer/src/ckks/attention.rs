@@ -16,8 +16,8 @@
 //!
 //! *Memory.* Heads go in groups whose sums share bootstraps; a group's exponentials wait for them, all else of a head is gone before the
 //! next. What is alive at the worst moment, when the last head of a group makes its scores, at N = 2^16, 384 columns, 12 heads in pairs,
-//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 4.3 of rotated keys, 2.7 of queries, their rotations and decompositions,
-//! 3 of exponentials, 2.4 of the output's sums: 19.3 GiB, which a test counts. 4 baby steps take 17.1 GiB, and half as many rotations more;
+//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 4.3 of rotated keys, 3 of queries, their rotations and decompositions,
+//! 3 of exponentials, 2.3 of the output's sums: 19.3 GiB, which a test counts. 4 baby steps take 17.1 GiB, and half as many rotations more;
 //! heads one at a time take 1.5 GiB less, and twice the bootstraps of sums.
 
 use hushed_ckks::Scale;
