@@ -18,7 +18,7 @@ use hushed_ckks::{
     Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encryptor, Evaluator, Scale,
 };
 use hushed_infer::ckks::simulate::{Counts, Op, Simulator};
-use hushed_infer::ckks::{Encrypted, FheError, KeyDemand, Slots};
+use hushed_infer::ckks::{Encrypted, FheError, KeyDemand};
 use hushed_infer::packing::Interleave;
 use hushed_math::rng::SecretRng;
 use serde_json::{Value, json};

@@ -49,7 +49,8 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     let limbs = params.bootstrap_limbs() + 1;
     let statistics = limbs + statistic_levels(&choice)?;
     let counts = counted(&params, |on| {
-        let plan = plan(&OwnedMask::Public(vec![1.0; params.slots()]), statistics);
+        let all = OwnedMask::Public(vec![1.0; params.slots()]);
+        let plan = plan(&all, statistics);
         let scale = centred_scale(on, limbs)?;
         let columns = (0..width).map(|_| {
             let ratio = on.default_scale().over(scale).value();
