@@ -62,6 +62,12 @@ pub enum CliError {
     #[error("give the server's certificate by --pin or --ca")]
     NoTrust,
 
+    #[error(
+        "the canary's answer has cosine {found:.4} to the published one, and at least {least} was expected: the run went wrong, or some text left \
+         the calibrated ranges. The answers are not shown (--anyway shows them); do not tell the server"
+    )]
+    Canary { found: f64, least: f64 },
+
     #[error("--lengths bucket needs --bucket N")]
     NoBucket,
 
@@ -115,6 +121,7 @@ impl CliError {
                 FheError::Io { .. } => 8,
                 _ => 70,
             },
+            Self::Canary { .. } => 5,
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
             Self::NoSuchBench { .. } | Self::NoTrust | Self::NoBucket | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
@@ -146,6 +153,7 @@ impl CliError {
             Self::NoSuchBench { .. } | Self::NoTrust | Self::NoBucket | Self::Preset { .. } => {
                 "usage"
             }
+            Self::Canary { .. } => "canary",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
             Self::Bench(_) => "bench",

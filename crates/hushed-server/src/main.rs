@@ -1,10 +1,12 @@
-//! `hushed-server DIR`: serves a model, and can do nothing else. Built without the client's code, for machines that must not have it.
+//! `hushed-server DIR` serves a model, `hushed-server run` runs one under encryption, and it can do nothing else. Built without the client's
+//! code, for machines that must not have it.
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use hushed_serve::fhe::{self, RunArguments};
 use hushed_serve::{ServeArguments, ServeError, Server, logging, signals};
 
 /// Serves a model to clients whose texts it never sees.
@@ -14,20 +16,38 @@ use hushed_serve::{ServeArguments, ServeError, Server, logging, signals};
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  hushed-server models/minilm\n  hushed-server models/minilm --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem"
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  hushed-server models/minilm\n  hushed-server models/minilm --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
 )]
 struct Arguments {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     #[command(flatten)]
-    serve: ServeArguments,
+    serve: Option<ServeArguments>,
     /// One JSON object a line instead of text
-    #[arg(long, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Runs a batch of encrypted texts from files to a file; needs no secret of the client
+    Run(RunArguments),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    logging::to_stderr(arguments.json, arguments.serve.debug);
-    match run(&arguments) {
+    let done = match (&arguments.verb, &arguments.serve) {
+        (Some(Verb::Run(run)), _) => run_batch(run, arguments.json),
+        (None, Some(serve)) => {
+            logging::to_stderr(arguments.json, serve.debug);
+            run_server(serve, arguments.json)
+        }
+        // The parser asks for one of the two.
+        (None, None) => return ExitCode::from(2),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hushed-server: {error}");
@@ -36,10 +56,27 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), ServeError> {
-    let json = arguments.json;
+fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
+    let report = fhe::run(&arguments.options()?, &|event| {
+        if let Some(line) = event.line().filter(|_| !json) {
+            eprintln!("{line}");
+        }
+    })?;
+    if json {
+        // Digits and numbers: nothing to escape.
+        println!(
+            r#"{{"event":"reply","request":"{}","bytes":{},"seconds":{:.3},"done_before":{}}}"#,
+            report.request, report.bytes, report.seconds, report.done_before
+        );
+    } else {
+        println!("reply to {} in {:.1} s", report.request, report.seconds);
+    }
+    Ok(())
+}
+
+fn run_server(serve: &ServeArguments, json: bool) -> Result<(), ServeError> {
     let stop = signals::stop_on_signals().map_err(ServeError::Signals)?;
-    let server = Server::bind(&arguments.serve.config()?)?;
+    let server = Server::bind(&serve.config()?)?;
     let (address, certificate, bundle) = (
         server.local_addr(),
         server.fingerprint(),

@@ -11,11 +11,33 @@ use std::process::{Command, Output, Stdio};
 use hushed_model::testing::tiny_folder;
 use hushed_serve::{Client, ClientConfig, ServerTrust, TooLong};
 
-/// What `hushed-serve/src/client.rs` leaves in every program that links it.
-const MARKER: &str = "hushed-serve client is here";
+/// What `hushed-serve/src/client.rs` and `…/fhe/client.rs` leave in every program that links them.
+const MARKERS: [&str; 2] = ["hushed-serve client is here", "hushed-serve fhe owner here"];
 
 fn contains(bytes: &[u8], what: &str) -> bool {
     bytes.windows(what.len()).any(|w| w == what.as_bytes())
+}
+
+/// The names of an ELF file's symbols: its section `.strtab`.
+fn symbol_names(elf: &[u8]) -> &[u8] {
+    let word = |at: usize, bytes: usize| -> usize {
+        let part = elf[at..at + bytes].iter().rev();
+        part.fold(0, |word, &byte| word << 8 | usize::from(byte))
+    };
+    assert_eq!(&elf[..5], b"\x7fELF\x02", "a 64-bit ELF file");
+    // Offset of the section headers, their size, their number, and the section with their names.
+    let (headers, size, count) = (word(0x28, 8), word(0x3a, 2), word(0x3c, 2));
+    let section = |i: usize| {
+        let at = headers + i * size;
+        (word(at, 4), word(at + 0x18, 8), word(at + 0x20, 8))
+    };
+    let (_, names, _) = section(word(0x3e, 2));
+    let found = (0..count).map(section).find(|(name, ..)| {
+        let name = &elf[names + name..];
+        name.starts_with(b".strtab\0")
+    });
+    let (_, start, length) = found.unwrap();
+    &elf[start..start + length]
 }
 
 /// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where most of it lies already.
@@ -54,15 +76,52 @@ fn run(binary: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 fn built_alone_it_serves_and_has_no_client_code() {
     let binary = build();
     let bytes = std::fs::read(&binary).unwrap();
-    assert!(!contains(&bytes, MARKER));
+    for marker in MARKERS {
+        assert!(!contains(&bytes, marker), "{marker}");
+    }
     // Symbols and line tables name each module whose code is there.
-    assert!(contains(&bytes, "hushed_serve6server"));
-    assert!(!contains(&bytes, "hushed_serve6client"));
+    for there in [
+        "hushed_serve6server",
+        "hushed_serve3fhe3run",
+        "hushed_infer4ckks3job",
+    ] {
+        assert!(contains(&bytes, there), "{there}");
+    }
+    for not in [
+        "hushed_serve6client",
+        "hushed_serve3fhe6client",
+        "hushed_infer4ckks6client",
+        "hushed_infer4ckks5files5owner",
+        "hushed_infer4ckks5files6secret",
+    ] {
+        assert!(!contains(&bytes, not), "{not}");
+    }
+    // Nothing opens a ciphertext of a run: the engine's decryption is compiled, and not linked.
+    let symbols = symbol_names(&bytes);
+    assert!(contains(symbols, "hushed_ckks"));
+    assert!(!contains(symbols, "9Decryptor"));
 
     assert_eq!(run(&binary, &["--help"]).0, Some(0));
     assert_eq!(run(&binary, &[]).0, Some(2));
     let (code, message) = run(&binary, &["/nonexistent/model"]);
     assert_eq!(code, Some(4), "{message}");
+    assert_eq!(run(&binary, &["run", "--help"]).0, Some(0));
+    assert_eq!(run(&binary, &["run", "/nonexistent/model"]).0, Some(2));
+    let files = [
+        "--plan",
+        "/nonexistent/plan",
+        "--keys",
+        "k",
+        "--request",
+        "r",
+        "--out",
+        "o",
+    ];
+    let (code, message) = run(
+        &binary,
+        &[&["run", "/nonexistent/model"], &files[..]].concat(),
+    );
+    assert_eq!(code, Some(8), "{message}");
     let (code, message) = run(&binary, &["/nonexistent/model", "--listen", "0.0.0.0:0"]);
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("token file"), "{message}");

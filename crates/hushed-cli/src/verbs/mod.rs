@@ -5,10 +5,15 @@ mod bundle;
 mod calibrate;
 mod check;
 mod clear;
+mod decrypt;
 mod doctor;
 mod embed;
+mod encrypt;
+mod keygen;
+mod keys;
 mod params;
 mod plan;
+mod run;
 mod serve;
 mod verify;
 
@@ -24,10 +29,15 @@ pub enum Verb {
     Calibrate(calibrate::Args),
     Check(check::Args),
     Clear(clear::Args),
+    Decrypt(decrypt::Args),
     Doctor(doctor::Args),
     Embed(embed::Args),
+    Encrypt(encrypt::Args),
+    Keygen(keygen::Args),
+    Keys(keys::Args),
     Params(params::Args),
     Plan(plan::Args),
+    Run(run::Args),
     Serve(serve::Args),
     Verify(verify::Args),
 }
@@ -40,10 +50,15 @@ impl Verb {
             Verb::Calibrate(args) => args.run(out),
             Verb::Check(args) => args.run(out),
             Verb::Clear(args) => args.run(out),
+            Verb::Decrypt(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),
             Verb::Embed(args) => args.run(out),
+            Verb::Encrypt(args) => args.run(out),
+            Verb::Keygen(args) => args.run(out),
+            Verb::Keys(args) => args.run(out),
             Verb::Params(args) => args.run(out),
             Verb::Plan(args) => args.run(out),
+            Verb::Run(args) => args.run(out),
             Verb::Serve(args) => args.run(out),
             Verb::Verify(args) => args.run(out),
         }

@@ -38,7 +38,7 @@ pub enum FheJobError {
     },
     /// Not a public model.
     #[error(
-        "{path:?} is not a public model, or is damaged; make one with `hushed bundle DIR --embedding FILE`"
+        "{path:?} is not a public model, or is damaged; make one with `hushed plan DIR --protocol fhe --public-model FILE`"
     )]
     BadPublic {
         /// Which file.
@@ -158,6 +158,9 @@ pub enum FheJobError {
         /// Which file.
         path: PathBuf,
     },
+    /// Neither HOME nor a place for the secret of replies.
+    #[error("there is no HOME to keep the secret of replies in: give --secret")]
+    NoStateFolder,
     /// Threads could not be started.
     #[error("could not start {threads} threads; is there a limit on them?")]
     Threads {
@@ -214,7 +217,9 @@ impl FheJobError {
             Self::TooManyTexts { .. } | Self::TextTooLong { .. } => Category::Input,
             Self::Run(FheError::Model(_) | FheError::Unsupported { .. }) => Category::Folder,
             Self::Run(_) => Category::Defect,
-            Self::NoSuchKeys { .. } | Self::OtherReply { .. } => Category::Usage,
+            Self::NoSuchKeys { .. } | Self::OtherReply { .. } | Self::NoStateFolder => {
+                Category::Usage
+            }
             Self::File(_)
             | Self::Plan(_)
             | Self::BadPublic { .. }
@@ -252,6 +257,7 @@ impl FheJobError {
             Self::Quota { .. } => "quota",
             Self::NoSuchKeys { .. } => "no-such-keys",
             Self::OtherReply { .. } => "file-exists",
+            Self::NoStateFolder => "usage",
             Self::Threads { .. } => "system",
         }
     }

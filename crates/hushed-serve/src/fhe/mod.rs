@@ -2,7 +2,7 @@
 //! client opens the reply.
 //!
 //! ```text
-//! owner    offer     model, calibration      → plan (JSON), public model
+//! owner    plan      model, calibration      → plan (JSON), public model
 //! client   keygen    plan                    → secret.key, evaluation.keys, key.json
 //! client   encrypt   plan, public, keys, texts → request
 //! server   run       model, plan, evaluation.keys, request → reply     a checkpoint after each layer
@@ -12,6 +12,8 @@
 //! What is checked of a file, and when, is in [`hushed_infer::ckks::files`]; here is what is decided around it: which files belong
 //! together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.
 
+#[cfg(feature = "arguments")]
+mod arguments;
 #[cfg(feature = "client")]
 mod client;
 mod error;
@@ -21,14 +23,16 @@ mod run;
 mod store;
 mod system;
 
+#[cfg(feature = "arguments")]
+pub use arguments::RunArguments;
 #[cfg(feature = "client")]
 pub use client::{
     Answer, CanaryOutcome, Encrypted, KeygenOptions, Warning, decrypt, encrypt, keygen,
 };
 pub use error::FheJobError;
-pub use public::{PublicModel, weights_sha256};
+pub use public::PublicModel;
 pub use record::{KeyRecord, now};
-pub use run::{JobEvent, JobReport, RunOptions, default_secret, run};
+pub use run::{JobEvent, JobReport, RunOptions, default_calibration, default_secret, run};
 pub use store::{KeyStore, StoredKeys};
 
 use std::path::Path;

@@ -12,8 +12,6 @@
 //! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the plan.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,9 +31,6 @@ const HEADER: usize = 32;
 
 /// Most bytes of a public model: 256 million numbers.
 const MAX_BYTES: u64 = (MAX_BUNDLE_BYTES as u64) + (1 << 30);
-
-/// The name of the weights in a model folder.
-const WEIGHTS: &str = "model.safetensors";
 
 /// What a client needs of a model.
 pub struct PublicModel {
@@ -206,27 +201,5 @@ impl PublicModel {
     #[must_use]
     pub fn norm(&self) -> &Norm {
         &self.norm
-    }
-}
-
-/// SHA-256 of the weights in a model folder, in hexadecimal: what a calibration is for.
-///
-/// # Errors
-/// [`ServeError::File`].
-pub fn weights_sha256(folder: &Path) -> Result<String, ServeError> {
-    let path = folder.join(WEIGHTS);
-    let failed = |source| ServeError::File {
-        operation: "read",
-        path: path.clone(),
-        source,
-    };
-    let mut file = File::open(&path).map_err(failed)?;
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        let read = file.read(&mut buffer).map_err(failed)?;
-        if read == 0 {
-            return Ok(Digest(hash.finalize().into()).to_string());
-        }
-        hash.update(buffer.get(..read).unwrap_or_default());
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
+use hushed_infer::calibrate::weights_sha256;
 use hushed_infer::ckks::files::atomic::{self, Access, DRAFT};
 use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use hushed_infer::ckks::files::keys::KeyFile;
@@ -14,13 +15,13 @@ use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
 use hushed_infer::ckks::public_plan::Params;
 use hushed_infer::ckks::public_plan::hex;
 use hushed_infer::ckks::reply::ReplySecret;
-use hushed_infer::ckks::{Choices, FheError, FhePlan, MAX_BYTES};
+use hushed_infer::ckks::{Choices, FhePlan, MAX_BYTES};
 use hushed_model::{Model, Site};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::record::{check_time, make_folder};
-use super::{FheJobError, PublicModel, read_plan, system, weights_sha256};
+use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
 use crate::error::ServeError;
 use crate::files;
@@ -90,6 +91,38 @@ pub enum JobEvent {
     },
 }
 
+impl JobEvent {
+    /// The event as a line for people, if it is worth one.
+    #[must_use]
+    pub fn line(&self) -> Option<String> {
+        match self {
+            Self::Keys { done, of } if done + 1 == *of => Some(format!("{of} keys read")),
+            Self::Estimate { seconds } => Some(format!("about {} by the plan", duration(*seconds))),
+            Self::Resumed { layer } => Some(format!("going on before layer {layer}")),
+            Self::Layer {
+                layer,
+                of,
+                seconds,
+                left,
+            } => Some(format!(
+                "layer {} of {of} took {}; about {} left",
+                layer + 1,
+                duration(*seconds),
+                duration(*left)
+            )),
+            Self::Keys { .. } | Self::Step { .. } => None,
+        }
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
 /// What a run did.
 #[derive(Clone, Debug)]
 pub struct JobReport {
@@ -114,6 +147,12 @@ pub fn default_secret() -> Option<PathBuf> {
     };
     let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
     Some(base?.join("hushed").join("reply.secret"))
+}
+
+/// The calibration that lies beside a model's weights unless another is named.
+#[must_use]
+pub fn default_calibration(model: &Path) -> PathBuf {
+    model.join("calibration-fhe.json")
 }
 
 /// Runs a batch. After a run that was ended in any way, the same call goes on from the last checkpoint, and its reply has the same bytes.
@@ -240,7 +279,11 @@ impl Prepared {
         }
         let choices = Choices::from_json(&calibration).map_err(FheJobError::from)?;
         choices.check(&model.bert).map_err(FheJobError::from)?;
-        let weights = weights_sha256(&options.model)?;
+        let weights = weights_sha256(&options.model).map_err(|source| ServeError::File {
+            operation: "read",
+            path: options.model.clone(),
+            source,
+        })?;
         choices.check_model(&weights).map_err(FheJobError::from)?;
 
         let report = predicted(options, &plan, &params, &model, &choices)?;
@@ -270,14 +313,23 @@ fn predicted(
         rows: plan.rows,
         texts: usize::MAX,
         lengths: plan.lengths,
-        max_memory: options.max_memory,
+        max_memory: None,
         uplink: f64::INFINITY,
         prices: reference(options.threads.unwrap_or(all)),
         placement: Some(plan.placement.clone()),
     };
     let report = bootstrap_keys(params)
         .and_then(|keys| FhePlanReport::new(&model.bert, choices, false, params, &keys, &asked));
-    Ok(report.map_err(|error: FheError| FheJobError::from(error))?)
+    let report = report.map_err(FheJobError::from)?;
+    let needed = report.memory.total();
+    match options.max_memory.filter(|&limit| limit < needed) {
+        Some(limit) => Err(FheJobError::Memory {
+            needed: needed >> 20,
+            limit: limit >> 20,
+        }
+        .into()),
+        None => Ok(report),
+    }
 }
 
 /// The checkpoint of a request, which one process at a time may use.

@@ -1,0 +1,76 @@
+//! `hushed decrypt`: opens the reply to a batch.
+
+use std::path::PathBuf;
+
+use hushed_serve::fhe;
+use serde_json::json;
+
+use super::encrypt::Files;
+use crate::error::CliError;
+use crate::output::{Output, preview};
+
+/// Open the encrypted answers of a run
+#[derive(clap::Args)]
+#[command(
+    after_help = "Numbers are rounded to what the plan certifies. If the plan has a canary, its answer is compared with the published one here, and nobody
+else is told: where it differs, the batch is not to be trusted, and nothing is printed without --anyway. That it agrees proves nothing
+about a server that cheats on single texts.
+
+Do not publish the numbers, and do not report them with an error: each opening says a little about the secret key, and openings are counted.
+
+Examples:
+  hushed decrypt --plan plan.json --public model.public --keys keys --reply reply
+  hushed decrypt --plan plan.json --public model.public --keys keys --reply reply --json"
+)]
+pub struct Args {
+    #[command(flatten)]
+    files: Files,
+
+    /// The reply
+    #[arg(long, value_name = "FILE")]
+    reply: PathBuf,
+
+    /// Print the answers although the canary's is wrong
+    #[arg(long)]
+    anyway: bool,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let files = &self.files;
+        let answer = fhe::decrypt(&files.plan, &files.public, &files.keys, &self.reply)?;
+        if let Some(canary) = answer.canary.filter(|canary| !canary.is_good()) {
+            if !self.anyway {
+                let (found, least) = (canary.cosine, canary.least);
+                return Err(CliError::Canary { found, least });
+            }
+            out.note(
+                "the canary's answer is not the published one: these numbers are not to be trusted",
+            );
+        }
+        let texts = answer.embeddings.iter().zip(&answer.tokens);
+        for (index, (embedding, &tokens)) in texts.enumerate() {
+            let object = json!({ "text_index": index, "tokens": tokens, "embedding": embedding });
+            out.result(object, || {
+                format!("text {index}, {tokens} tokens: {}", preview(embedding))
+            })?;
+        }
+        let canary = answer.canary;
+        let object = json!({
+            "texts": answer.embeddings.len(), "decryptions": answer.decryptions,
+            "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
+        });
+        let told = match canary {
+            Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
+            None => "the plan has no canary".to_owned(),
+        };
+        out.summary(
+            object,
+            &format!(
+                "{} text(s); {told}; {} ciphertexts opened with this key so far",
+                answer.embeddings.len(),
+                answer.decryptions
+            ),
+        )
+    }
+}

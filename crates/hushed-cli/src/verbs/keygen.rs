@@ -1,0 +1,58 @@
+//! `hushed keygen`: a client's keys for runs under encryption.
+
+use std::path::PathBuf;
+
+use hushed_serve::fhe::{self, KeygenOptions};
+use serde_json::json;
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Make keys for runs under encryption
+#[derive(clap::Args)]
+#[command(
+    after_help = "The folder gets secret.key, which stays here and opens every answer, and evaluation.keys, gigabytes that the server needs and that
+open nothing. Keys are for one plan, and expire.
+
+Examples:
+  hushed keygen --plan plan.json --out keys
+  hushed keygen --plan plan.json --out keys --days 7"
+)]
+pub struct Args {
+    /// The public plan, from the server's operator
+    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    plan: PathBuf,
+
+    /// The folder for the keys; keys that are there are never written over
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Days until they expire
+    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
+    days: u32,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let bar = out.progress(1, "keys");
+        let shown = bar.clone();
+        let options = KeygenOptions { days: self.days };
+        let record = fhe::keygen(&self.plan, &self.out, options, &mut |done, of| {
+            shown.set_length(of as u64);
+            shown.set_position(done as u64);
+        })?;
+        bar.finish_and_clear();
+        let object = json!({
+            "id": record.id, "plan": record.plan, "parameters": record.parameters,
+            "created": record.created, "expires": record.expires, "bytes": record.bytes,
+        });
+        out.result(object, || {
+            format!(
+                "keys {} in {} ({:.2} GiB for the server; secret.key stays here)",
+                record.id,
+                self.out.display(),
+                record.bytes as f64 / f64::from(1 << 30)
+            )
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! `hushed keys`: keys in folders, at a client or a server.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use hushed_serve::fhe::{KeyStore, StoredKeys, now};
+use serde_json::{Value, json};
+
+use crate::error::CliError;
+use crate::output::Output;
+
+/// List, take in or delete keys of runs under encryption, at either side
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  hushed keys list keys
+  hushed keys add store evaluation.keys --plan plan.json --owner ann --quota 20
+  hushed keys delete store 9f86d081")]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// What there is: id, owner, when made, when they expire, size
+    List {
+        /// A folder of keys, or one with such folders
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Take a client's keys into a store, whole and checked
+    Add {
+        /// The store
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// The client's evaluation.keys
+        #[arg(value_name = "KEYS")]
+        keys: PathBuf,
+        /// The plan that they are for
+        #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+        plan: PathBuf,
+        /// Whose they are
+        #[arg(long, value_name = "NAME")]
+        owner: String,
+        /// What an owner's keys may take in this store, in GiB
+        #[arg(long, value_name = "GIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+        quota: u32,
+    },
+    /// Delete keys; at a client nothing that was encrypted for them can be opened afterwards
+    Delete {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// Their id, or the first eight digits or more of it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        match &self.verb {
+            Verb::List { dir } => {
+                for keys in KeyStore::new(dir).list()? {
+                    out.result(object(&keys), || line(&keys))?;
+                }
+                Ok(())
+            }
+            Verb::Add {
+                dir,
+                keys,
+                plan,
+                owner,
+                quota,
+            } => {
+                let store = KeyStore::new(dir);
+                let keys = store.add(plan, keys, owner, u64::from(*quota) << 30)?;
+                out.result(object(&keys), || line(&keys))
+            }
+            Verb::Delete { dir, id } => {
+                let keys = KeyStore::new(dir).delete(id)?;
+                out.result(object(&keys), || format!("deleted {}", keys.record.id))
+            }
+        }
+    }
+}
+
+fn object(keys: &StoredKeys) -> Value {
+    let record = &keys.record;
+    json!({
+        "id": record.id, "plan": record.plan, "parameters": record.parameters, "owner": record.owner,
+        "created": record.created, "expires": record.expires, "bytes": record.bytes,
+        "decryptions": record.decryptions, "secret": keys.secret, "folder": keys.folder,
+    })
+}
+
+fn line(keys: &StoredKeys) -> String {
+    let record = &keys.record;
+    let now = now();
+    let days = |seconds: u64| seconds as f64 / 86_400.0;
+    let left = match record.expires.checked_sub(now) {
+        Some(left) => format!("expire in {:.1} days", days(left)),
+        None => "expired".to_owned(),
+    };
+    let whose = match (&record.owner, keys.secret) {
+        (Some(owner), _) => format!("of {owner}"),
+        (None, true) => format!("with their secret, {} opened", record.decryptions),
+        (None, false) => "without their secret".to_owned(),
+    };
+    format!(
+        "{}  {}  {:.2} GiB, {:.1} days old, {left}, {whose}",
+        record.id,
+        record.parameters,
+        record.bytes as f64 / f64::from(1 << 30),
+        days(now.saturating_sub(record.created)),
+    )
+}

@@ -1,0 +1,75 @@
+//! The command line of a run at a server, once for every program that runs (feature `arguments`).
+
+use std::path::PathBuf;
+
+use super::{FheJobError, RunOptions, default_calibration, default_secret};
+use crate::error::ServeError;
+
+/// What `hushed run` and `hushed-server run` take.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunArguments {
+    /// The model folder
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+
+    /// The public plan, which the client has as well
+    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    pub plan: PathBuf,
+
+    /// The client's evaluation.keys
+    #[arg(long, value_name = "FILE", env = "HUSHED_KEYS")]
+    pub keys: PathBuf,
+
+    /// The client's encrypted texts
+    #[arg(long, value_name = "FILE")]
+    pub request: PathBuf,
+
+    /// Where the encrypted answers go
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+
+    /// The calibration that the plan was made with [default: DIR/calibration-fhe.json]
+    #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
+    pub calibration: Option<PathBuf>,
+
+    /// A folder for checkpoints: the same command, run again after any end, goes on from the last one
+    #[arg(long, value_name = "DIR", env = "HUSHED_CHECKPOINT")]
+    pub checkpoint: Option<PathBuf>,
+
+    /// The secret that the randomness of replies follows from; it is made on first use [default: ~/.local/state/hushed/reply.secret]
+    #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
+    pub secret: Option<PathBuf>,
+
+    /// Memory that the run may take, in GiB; one that the plan says needs more is refused
+    #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_memory: Option<u32>,
+
+    /// Threads; as many as the machine has unless given
+    #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+impl RunArguments {
+    /// As options.
+    ///
+    /// # Errors
+    /// [`FheJobError::NoStateFolder`] without a folder for the secret.
+    pub fn options(&self) -> Result<RunOptions, ServeError> {
+        let secret = self.secret.clone().or_else(default_secret);
+        Ok(RunOptions {
+            model: self.dir.clone(),
+            plan: self.plan.clone(),
+            calibration: self
+                .calibration
+                .clone()
+                .unwrap_or_else(|| default_calibration(&self.dir)),
+            keys: self.keys.clone(),
+            request: self.request.clone(),
+            out: self.out.clone(),
+            checkpoint: self.checkpoint.clone(),
+            secret: secret.ok_or(FheJobError::NoStateFolder)?,
+            max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
+            threads: self.threads.map(usize::from),
+        })
+    }
+}

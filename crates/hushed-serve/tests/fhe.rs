@@ -1,0 +1,489 @@
+//! A whole run under encryption through files, on a tiny model and an insecure ring: keys, request, a run that is killed and goes on, reply,
+//! embeddings beside those of the model in the clear; and what is refused on the way.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
+use hushed_infer::ckks::FhePlan;
+use hushed_infer::ckks::job::bootstrap_keys;
+use hushed_infer::ckks::offer::Offer;
+use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
+use hushed_infer::ckks::public_plan::{Canary, Lengths, named};
+use hushed_model::testing::tiny_folder;
+use hushed_model::{Model, TokenIds, TooLong, cosine};
+use hushed_serve::ServeError;
+use hushed_serve::fhe::{
+    self, Answer, JobEvent, JobReport, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunOptions,
+    Warning,
+};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+/// Set in a process that is to be killed: the folder that it works in.
+const CHILD: &str = "HUSHED_TEST_FHE_CHILD";
+const PARAMETERS: &str = "insecure-test/9/14";
+const ROWS: usize = 16;
+
+/// What an operator has and gives away.
+struct Offered {
+    folder: TempDir,
+}
+
+impl Offered {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A model, its calibration, plan and public part; made once for all tests.
+    fn get() -> &'static Offered {
+        static OFFERED: OnceLock<Offered> = OnceLock::new();
+        OFFERED.get_or_init(|| {
+            let offered = Offered {
+                folder: tempfile::tempdir().unwrap(),
+            };
+            offered.make();
+            offered
+        })
+    }
+
+    fn make(&self) {
+        let dir = self.path("model");
+        tiny_folder(&dir).unwrap();
+        let model = Model::load(&dir).unwrap();
+        let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
+        let all: Vec<TokenIds> = sample().iter().map(tokens).collect();
+        let sample = Sample {
+            texts: &all,
+            hostile: &[],
+            sha256: &"0".repeat(64),
+            model_sha256: &weights_sha256(&dir).unwrap(),
+        };
+        let options = Options {
+            rows: ROWS,
+            wanted: 0.999,
+            most_frozen: 0,
+            ..Options::default()
+        };
+        let choices = calibrate(&model, &sample, &options, &mut |_| {}).unwrap();
+        let calibration = choices.to_json().unwrap();
+        fs::write(self.path("calibration-fhe.json"), &calibration).unwrap();
+
+        let public = PublicModel::from_folder(&dir, &model).unwrap();
+        public.write(&self.path("public")).unwrap();
+        let params = named(PARAMETERS).unwrap();
+        let options = FheOptions {
+            rows: ROWS,
+            texts: usize::MAX,
+            lengths: Lengths::Public,
+            max_memory: None,
+            uplink: 1e7,
+            prices: reference(2),
+            placement: None,
+        };
+        let bootstrap = bootstrap_keys(&params).unwrap();
+        let report =
+            FhePlanReport::new(&model.bert, &choices, false, &params, &bootstrap, &options)
+                .unwrap();
+        let canary = "a private world is the hello".to_owned();
+        let embedding = model.embed(vec![tokens(&canary)]).unwrap();
+        let plan = Offer {
+            bert: &model.bert,
+            choices: &choices,
+            parameters: PARAMETERS,
+            params: &params,
+            options: &options,
+            placement: &report.placement,
+            public_sha256: public.hash().0,
+            calibration_sha256: Sha256::digest(&calibration).into(),
+            canary: Some(Canary {
+                text: canary,
+                embedding: embedding.into_iter().next().unwrap(),
+                least_cosine: 0.99,
+            }),
+            exposures: vec!["the server sees lengths".to_owned()],
+        };
+        fhe::write_plan(&self.path("plan.json"), &plan.plan().unwrap()).unwrap();
+    }
+
+    fn options(&self, work: &Path) -> RunOptions {
+        RunOptions {
+            model: self.path("model"),
+            plan: self.path("plan.json"),
+            calibration: self.path("calibration-fhe.json"),
+            keys: work.join("keys/evaluation.keys"),
+            request: work.join("request"),
+            out: work.join("reply"),
+            checkpoint: Some(work.join("checkpoints")),
+            secret: work.join("state/reply.secret"),
+            max_memory: None,
+            threads: Some(2),
+        }
+    }
+
+    fn keygen(&self, keys: &Path) -> Result<KeyRecord, ServeError> {
+        let options = KeygenOptions { days: 1 };
+        fhe::keygen(&self.path("plan.json"), keys, options, &mut |_, _| {})
+    }
+
+    fn encrypt(&self, work: &Path, texts: &[String]) -> Result<fhe::Encrypted, ServeError> {
+        fhe::encrypt(
+            &self.path("plan.json"),
+            &self.path("public"),
+            &work.join("keys"),
+            texts,
+            TooLong::Refuse,
+            Some("public"),
+            &work.join("request"),
+            &mut |_, _| {},
+        )
+    }
+
+    fn decrypt(&self, work: &Path) -> Result<Answer, ServeError> {
+        let (plan, public) = (self.path("plan.json"), self.path("public"));
+        fhe::decrypt(&plan, &public, &work.join("keys"), &work.join("reply"))
+    }
+}
+
+fn sample() -> Vec<String> {
+    let words = [
+        "the", "private", "world", "is", "a", "hello", "key", "sea", "7", "12", "red!", "no?",
+    ];
+    (0..48)
+        .map(|t| {
+            let length = 1 + t % 6;
+            let word = |i: usize| words[(t * 7 + i * 5 + t * i) % words.len()];
+            (0..length).map(word).collect::<Vec<_>>().join(" ")
+        })
+        .filter(|text| text.len() < 20)
+        .collect()
+}
+
+fn texts() -> Vec<String> {
+    sample().into_iter().take(9).collect()
+}
+
+fn quiet(_: JobEvent) {}
+
+fn name<T>(result: Result<T, ServeError>) -> &'static str {
+    result.err().unwrap().name()
+}
+
+/// Runs in a process of its own, until somebody kills it.
+fn child(work: &Path) {
+    let offered = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
+    let options = RunOptions {
+        model: offered.join("model"),
+        plan: offered.join("plan.json"),
+        calibration: offered.join("calibration-fhe.json"),
+        keys: work.join("keys/evaluation.keys"),
+        request: work.join("request"),
+        out: work.join("reply"),
+        checkpoint: Some(work.join("checkpoints")),
+        secret: work.join("state/reply.secret"),
+        max_memory: None,
+        threads: Some(2),
+    };
+    let told = |event| {
+        if let JobEvent::Layer { layer: 0, .. } = event {
+            fs::write(work.join("first-layer"), b"").unwrap();
+        }
+    };
+    fhe::run(&options, &told).unwrap();
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
+    if let Some(work) = std::env::var_os(CHILD) {
+        return child(Path::new(&work));
+    }
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let record = offered.keygen(&work.join("keys")).unwrap();
+    assert_eq!(record.id.len(), 64);
+    let sent = offered.encrypt(work, &texts()).unwrap();
+    assert_eq!(sent.tokens.len(), 9);
+    assert!(sent.warnings.is_empty());
+
+    // SIGKILL in the second layer.
+    let mut killed = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "a_run_that_was_killed_goes_on_with_the_same_bytes",
+            "--exact",
+        ])
+        .env(CHILD, work)
+        .env("HUSHED_TEST_FHE_OFFERED", offered.folder.path())
+        .spawn()
+        .unwrap();
+    while !work.join("first-layer").exists() {
+        assert!(killed.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(!work.join("reply").exists());
+    let checkpoint = work.join(format!("checkpoints/{}.checkpoint", sent.id));
+    let good = fs::read(&checkpoint).unwrap();
+    let draft = checkpoint.with_file_name(format!("{}.checkpoint.1-0.draft", sent.id));
+    fs::write(&draft, b"half").unwrap();
+
+    // A damaged checkpoint is refused, and not begun anew behind anybody's back.
+    let options = offered.options(work);
+    let mut bad = good.clone();
+    let last = bad.len() - 1;
+    bad[last] ^= 1;
+    fs::write(&checkpoint, bad).unwrap();
+    assert_eq!(name(fhe::run(&options, &quiet)), "file-damaged");
+    assert!(!draft.exists());
+    fs::write(&checkpoint, &good).unwrap();
+
+    let resumed = std::sync::Mutex::new(None);
+    let report: JobReport = fhe::run(&options, &|event| {
+        if let JobEvent::Resumed { layer } = event {
+            *resumed.lock().unwrap() = Some(layer);
+        }
+    })
+    .unwrap();
+    assert_eq!(*resumed.lock().unwrap(), Some(1));
+    assert!(!report.done_before && report.request == sent.id);
+    assert!(!checkpoint.exists());
+
+    // The same without any interruption, on another number of threads.
+    let whole = RunOptions {
+        out: work.join("again"),
+        checkpoint: None,
+        threads: Some(1),
+        ..options.clone()
+    };
+    fhe::run(&whole, &quiet).unwrap();
+    let reply = fs::read(work.join("reply")).unwrap();
+    assert!(reply == fs::read(work.join("again")).unwrap());
+    assert_eq!(reply.len() as u64, report.bytes);
+    // Asked again, it is there.
+    assert!(fhe::run(&options, &quiet).unwrap().done_before);
+
+    let answer = offered.decrypt(work).unwrap();
+    let model = Model::load(&offered.path("model")).unwrap();
+    let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
+    let clear = model.embed(texts().iter().map(tokens).collect()).unwrap();
+    assert_eq!(answer.embeddings.len(), clear.len());
+    for (found, expected) in answer.embeddings.iter().zip(&clear) {
+        assert!(
+            cosine(found, expected) > 0.998,
+            "{}",
+            cosine(found, expected)
+        );
+    }
+    assert!(answer.canary.unwrap().is_good());
+    assert!(answer.decryptions > 0);
+    let again = offered.decrypt(work).unwrap();
+    assert_eq!(again.decryptions, 2 * answer.decryptions);
+    let stored = KeyRecord::read(&work.join("keys")).unwrap();
+    assert_eq!(stored.decryptions, again.decryptions);
+    assert!(again.embeddings == answer.embeddings);
+
+    // A flipped byte of the reply is an error at the client, and another client's keys open nothing.
+    let mut bad = reply.clone();
+    bad[reply.len() / 2] ^= 1;
+    fs::write(work.join("reply"), bad).unwrap();
+    assert_eq!(name(offered.decrypt(work)), "file-damaged");
+    assert_eq!(name(fhe::run(&options, &quiet)), "file-exists");
+    fs::write(work.join("reply"), &reply).unwrap();
+    fs::remove_dir_all(work.join("keys/requests")).unwrap();
+    assert_eq!(name(offered.decrypt(work)), "unknown-request");
+    fs::remove_dir_all(work.join("keys")).unwrap();
+    offered.keygen(&work.join("keys")).unwrap();
+    assert_eq!(name(offered.decrypt(work)), "other-file");
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused_before_any_work() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    offered.keygen(&work.join("keys")).unwrap();
+    assert_eq!(name(offered.keygen(&work.join("keys"))), "file-exists");
+    offered.encrypt(work, &texts()).unwrap();
+    assert_eq!(name(offered.encrypt(work, &texts())), "file-exists");
+    let options = offered.options(work);
+    let run = |change: &dyn Fn(&mut RunOptions)| {
+        let mut options = options.clone();
+        change(&mut options);
+        name(fhe::run(&options, &|event| {
+            if let JobEvent::Layer { .. } = event {
+                panic!("work had begun");
+            }
+        }))
+    };
+    // Another client's keys.
+    offered.keygen(&work.join("other")).unwrap();
+    let keys = work.join("other/evaluation.keys");
+    assert_eq!(run(&|o| o.keys = keys.clone()), "other-file");
+    // Another plan: a bound is another.
+    let (mut plan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
+    plan.input_bound *= 2.0;
+    let path = work.join("plan.json");
+    fhe::write_plan(&path, &plan).unwrap();
+    assert_eq!(run(&|o| o.plan = path.clone()), "other-file");
+    // A plan with one rotation more than the keys have.
+    let (mut plan, params) = fhe::read_plan(&offered.path("plan.json")).unwrap();
+    let mut more = plan.key_plan(&params).unwrap();
+    more.galois(params.rotation_element(1), 2, 1);
+    plan.set_keys(&more);
+    fhe::write_plan(&path, &plan).unwrap();
+    assert_eq!(run(&|o| o.plan = path.clone()), "keys-incomplete");
+    // A calibration of other weights, or another one.
+    let text = fs::read_to_string(offered.path("calibration-fhe.json")).unwrap();
+    let other = work.join("calibration.json");
+    fs::write(&other, text.replacen("\"texts\":", "\"texts\": ", 1)).unwrap();
+    assert_eq!(run(&|o| o.calibration = other.clone()), "other-model");
+    // Too little memory.
+    assert_eq!(run(&|o| o.max_memory = Some(1 << 20)), "memory");
+    // Damaged files.
+    for file in ["request", "keys/evaluation.keys"] {
+        let path = work.join(file);
+        let good = fs::read(&path).unwrap();
+        for at in [0, 9, 40, good.len() / 2, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 0x40;
+            fs::write(&path, bad).unwrap();
+            let found = run(&|_| {});
+            assert!(
+                ["file-damaged", "other-file", "keys-incomplete"].contains(&found),
+                "{found}"
+            );
+        }
+        for length in [0, 31, 100, good.len() / 2, good.len() - 1] {
+            fs::write(&path, &good[..length]).unwrap();
+            assert_eq!(run(&|_| {}), "file-damaged", "{file} {length}");
+        }
+        fs::write(&path, good).unwrap();
+    }
+    // A plan with a changed byte.
+    let text = fs::read_to_string(offered.path("plan.json")).unwrap();
+    fs::write(&path, text.replacen("\"rows\": 16", "\"rows\": 32", 1)).unwrap();
+    assert_eq!(run(&|o| o.plan = path.clone()), "plan");
+    assert!(!work.join("reply").exists());
+}
+
+#[test]
+fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    offered.keygen(&work.join("keys")).unwrap();
+    let encrypt = |texts: &[String]| {
+        let _ = fs::remove_file(work.join("request"));
+        offered.encrypt(work, texts)
+    };
+    let one = |text: &str| encrypt(&[text.to_owned()]);
+    assert_eq!(name(one("")), "text-refused");
+    assert_eq!(name(one(&"a ".repeat(40))), "too-long");
+    assert_eq!(name(encrypt(&vec!["a".to_owned(); 16])), "too-many-texts");
+    assert_eq!(
+        one(&"a ".repeat(14)).unwrap().warnings,
+        [Warning::Repetitive { text: 0 }]
+    );
+    // A special token inside a text is text.
+    assert!(one("[SEP] a").unwrap().tokens[0] > 3);
+    // Keys of another plan, and an expired set.
+    let (mut plan, _): (FhePlan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
+    plan.exposures.clear();
+    let other = work.join("plan.json");
+    fhe::write_plan(&other, &plan).unwrap();
+    let refused = fhe::encrypt(
+        &other,
+        &offered.path("public"),
+        &work.join("keys"),
+        &texts(),
+        TooLong::Refuse,
+        None,
+        &work.join("other"),
+        &mut |_, _| {},
+    );
+    assert_eq!(name(refused), "other-plan");
+    let mut record = KeyRecord::read(&work.join("keys")).unwrap();
+    record.expires = 1;
+    record.write(&work.join("keys")).unwrap();
+    assert_eq!(name(one("hello")), "keys-expired");
+    fs::write(work.join("keys/key.json"), b"{}").unwrap();
+    assert_eq!(name(one("hello")), "record-damaged");
+    // Another public model.
+    let path = work.join("public");
+    let mut bytes = fs::read(offered.path("public")).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let (plan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
+    assert_eq!(
+        name(PublicModel::read(&path, &plan.public_sha256)),
+        "public-model"
+    );
+    for length in [0, 10, 40, bytes.len() / 2] {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let hash = hushed_infer::ckks::public_plan::hex(&Sha256::digest(&bytes[..length]));
+        assert!(PublicModel::read(&path, &hash).is_err());
+    }
+}
+
+/// The build test of the server-only binary looks for this: here, with the client's code, it is there.
+#[test]
+fn a_program_with_the_clients_code_can_be_told_by_its_marker() {
+    let program = fs::read(std::env::current_exe().unwrap()).unwrap();
+    // In parts, so that this test does not leave it there itself.
+    let marker = ["hushed-serve", "fhe", "owner", "here"].join(" ");
+    assert!(
+        program
+            .windows(marker.len())
+            .any(|w| w == marker.as_bytes())
+    );
+}
+
+#[test]
+fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let made = offered.keygen(&work.join("keys")).unwrap();
+    let plan = offered.path("plan.json");
+    let own = KeyStore::new(&work.join("keys"));
+    let listed = own.list().unwrap();
+    assert_eq!(
+        (listed.len(), &listed[0].record, listed[0].secret),
+        (1, &made, true)
+    );
+    let keys = listed[0].keys();
+    assert_eq!(fs::metadata(&keys).unwrap().len(), made.bytes);
+
+    let store = KeyStore::new(&work.join("store"));
+    assert_eq!(
+        name(store.add(&plan, &keys, "ann", made.bytes - 1)),
+        "quota"
+    );
+    let taken = store.add(&plan, &keys, "ann", made.bytes).unwrap();
+    assert_eq!(taken.record.id, made.id);
+    assert_eq!(taken.record.owner.as_deref(), Some("ann"));
+    assert!(!taken.secret);
+    assert!(fs::read(taken.keys()).unwrap() == fs::read(&keys).unwrap());
+    // Once is enough; more is above the quota.
+    assert_eq!(
+        store.add(&plan, &keys, "ann", made.bytes).unwrap().record,
+        taken.record
+    );
+    offered.keygen(&work.join("more")).unwrap();
+    let more = work.join("more/evaluation.keys");
+    assert_eq!(name(store.add(&plan, &more, "ann", made.bytes)), "quota");
+    store.add(&plan, &more, "bob", made.bytes).unwrap();
+    assert_eq!(store.list().unwrap().len(), 2);
+    for id in ["", "0", &made.id[..7], &"f".repeat(64)] {
+        assert_eq!(name(store.delete(id)), "no-such-keys");
+    }
+    store.delete(&made.id[..8]).unwrap();
+    assert_eq!(store.list().unwrap().len(), 1);
+    own.delete(&made.id).unwrap();
+    assert!(!work.join("keys").exists());
+}
