@@ -83,23 +83,37 @@ fn the_papers_forms_measured() {
     let gelu = |x: f64| exact(Activation::Gelu, x);
     let paper = tanh_form(23, -20.0, 10.0).unwrap();
     let error = greatest_error(paper, gelu, -20.0, 10.0);
-    println!("tanh form of degree 23 on [-20, 10]: {error:.3}");
-    for degree in [15, 23, 31] {
-        for (low, high) in [(-20.0, 10.0), (-6.0, 4.0), (-4.0, 3.0)] {
-            let p = ours(degree, low, high);
-            let inside = greatest_error(&p, gelu, low, high);
-            let half = (high - low) / 2.0;
-            let twice = greatest_error(&p, gelu, low - half, high + half);
-            println!(
-                "degree {degree} on [{low}, {high}]: {inside:.2e}, to twice the width {twice:.2e}"
-            );
-        }
+    assert!((0.24..0.27).contains(&error), "{error}");
+    // Degree, interval, greatest error inside, and on twice the width.
+    for (degree, (low, high), within, beyond) in [
+        (23, (-20.0, 10.0), 0.24, 4e11),
+        (31, (-20.0, 10.0), 0.08, 5e15),
+        (15, (-6.0, 4.0), 0.01, 5e5),
+        (23, (-6.0, 4.0), 7e-5, 2e8),
+        (31, (-6.0, 4.0), 1e-7, 1e10),
+        (15, (-4.0, 3.0), 2e-4, 3e4),
+    ] {
+        let p = ours(degree, low, high);
+        let inside = greatest_error(&p, gelu, low, high);
+        let half = (high - low) / 2.0;
+        let twice = greatest_error(&p, gelu, low - half, high + half);
+        assert!(
+            (within / 2.0..within).contains(&inside),
+            "{degree} {low} {inside}"
+        );
+        assert!(twice < beyond, "{degree} {low} {twice}");
     }
-    for (factor, steps) in [(2.0, 0), (2.0, 1), (2.0, 2), (2.5, 2)] {
+    // Domain extension: L, steps, greatest error on [−L^s·5, L^s·5].
+    for (factor, steps, most) in [
+        (2.0, 0, 1e-3),
+        (2.0, 1, 6e-3),
+        (2.0, 2, 7e-3),
+        (2.5, 2, 0.3),
+    ] {
         let p = extended_tanh(23, 5.0, factor, steps).unwrap();
         let end = 5.0 * f64::powi(factor, steps as i32);
         let error = greatest_error(p, f64::tanh, -end, end);
-        println!("tanh of degree 23 on [-5, 5], extended by {factor} {steps} times: {error:.3}");
+        assert!(error < most, "{factor} {steps} {error}");
     }
     assert!(extended_tanh(23, 5.0, 2.7, 1).is_err());
 }

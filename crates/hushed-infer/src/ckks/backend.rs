@@ -18,6 +18,7 @@ use hushed_model::{
     Activation, Attention, Backend, Bert, Embedding, FeedForward, Heads, Linear, Mask, Norm, Pool,
     Site, Weigh,
 };
+use rayon::prelude::*;
 
 use super::activation::Polynomials;
 use super::acts::{Acts, here, same};
@@ -27,7 +28,7 @@ use super::error::FheError;
 use super::feed_forward::feed_forward;
 use super::levels::{LayerLevels, levels};
 use super::mask::{RowMasks, RowsKnown};
-use super::norm::{NormPlan, norm, residual};
+use super::norm::{Given, NormPlan, norm, residual};
 use super::placement::Placement;
 use super::pool::{Pooled, pool};
 use super::slots::Slots;
@@ -132,6 +133,7 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
         i: usize,
         x: Acts<S::Value>,
     ) -> Result<Acts<S::Value>, FheError> {
+        let x = self.cut(i, x)?;
         match bert.layer(self, i, Passing::Columns(x))? {
             Passing::Columns(x) => Ok(x),
             _ => Err(order(&Site::layer(i))),
@@ -142,15 +144,25 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
     ///
     /// # Errors
     /// Those of [`pool`].
-    pub fn finish(
-        &mut self,
-        bert: &Bert,
-        x: Acts<S::Value>,
-    ) -> Result<Pooled<S::Value>, FheError> {
+    pub fn finish(&mut self, bert: &Bert, x: Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         match bert.finish(self, Passing::Columns(x))? {
             Passing::Pooled(x) => Ok(x),
             _ => Err(order(&Site::root("pool"))),
         }
+    }
+
+    /// Columns that come in above what the ledger has: a client's.
+    fn cut(&self, i: usize, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let Some(ledger) = self.levels.get(i) else {
+            return Ok(x);
+        };
+        let high = |v: &S::Value| self.on.limbs(v) > ledger.attention;
+        if x.columns.first().is_some_and(high) {
+            let columns = x.columns.into_par_iter();
+            let cut = columns.map(|v| self.on.drop_to(&v, ledger.attention));
+            x.columns = cut.collect::<Result<_, _>>()?;
+        }
+        Ok(x)
     }
 
     fn tell(&mut self, at: &Site, part: f64) {
@@ -182,21 +194,19 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
             }
             _ => return Err(absent(at)),
         };
-        let given = given.map(|row| frozen(at, row, n, choice.bound)).transpose()?;
-        let (slots, texts) = (on.slots(), self.rows.layout().texts());
-        let vector = |j: usize| {
-            let mut v = vec![0.0; slots];
-            let row = given.as_ref().and_then(|row| row.get(j)).copied();
-            v[..texts].fill(row.unwrap_or(0.0));
-            v
-        };
+        let given = given
+            .map(|row| frozen(at, row, n, choice.bound))
+            .transpose()?;
         let plan = NormPlan {
             rows: match layer.frozen_row {
                 Some(_) => &self.masks.later,
                 None => &self.masks.tokens,
             },
             statistics: Some(self.placement.statistics),
-            given: given.is_some().then_some(&vector),
+            given: given.as_deref().map(|numbers| Given {
+                numbers,
+                rows: &self.masks.first,
+            }),
         };
         on.at(at.path());
         let mut x = norm(on, at, centred, n, choice, &plan)?;
@@ -414,3 +424,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         Err(alone(&at))
     }
 }
+
+#[cfg(test)]
+#[path = "backend_tests.rs"]
+mod tests;

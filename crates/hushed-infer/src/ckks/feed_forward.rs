@@ -68,3 +68,7 @@ pub fn feed_forward<S: Slots>(
         None => Ok(Vec::new()),
     }
 }
+
+#[cfg(test)]
+#[path = "feed_forward_tests.rs"]
+mod tests;

@@ -44,7 +44,12 @@ pub fn levels<S: Slots>(
             layer: i,
             statistics: placement.statistics,
         };
-        let attended = walk.attention(placement.attention, &layer.attention)?;
+        // The first layer begins with what the client sends.
+        let attention = match i {
+            0 => placement.attention.min(placement.upload),
+            _ => placement.attention,
+        };
+        let attended = walk.attention(attention, &layer.attention)?;
         walk.norm("attention.norm", attended, &layer.attention_norm)?;
         let degree = layer.activation.degree;
         // After the last norm there is no refresh, but the pooling.
@@ -66,7 +71,7 @@ pub fn levels<S: Slots>(
             placement.attention
         };
         layers.push(LayerLevels {
-            attention: placement.attention,
+            attention,
             attended,
             feed_forward,
             fed,
@@ -139,20 +144,10 @@ impl<S: Slots> Walk<'_, S> {
         self.down(limbs, "attention.output", 1)
     }
 
-    /// Primes of a norm's result.
+    /// Primes of a norm's result: columns above the level at which their statistic arrives are cut.
     fn norm(&self, step: &str, limbs: usize, choice: &NormChoice) -> Result<usize, FheError> {
-        let out = self.down(limbs, step, 1)?;
+        self.down(limbs, step, 1)?;
         let arrives = self.down(self.statistics, step, statistic_levels(choice)?)?;
-        if arrives < limbs {
-            return Err(FheError::Levels {
-                step: format!(
-                    "layer.{}.{step}, whose inverse root joins the columns,",
-                    self.layer
-                ),
-                needed: statistic_levels(choice)?,
-                available: self.available(self.statistics) - self.available(limbs),
-            });
-        }
-        Ok(out)
+        self.down(limbs.min(arrives), step, 1)
     }
 }

@@ -86,10 +86,12 @@ pub struct RowMasks<V> {
     pub tokens: OwnedMask<V>,
     /// The same without the first row of each text, whose results are given in some layers.
     pub later: OwnedMask<V>,
+    /// The first row of each text; none of places without a text.
+    pub first: OwnedMask<V>,
 }
 
 impl<V> RowMasks<V> {
-    /// Makes them; private ones are one product.
+    /// Makes them; private ones are two products with plaintext vectors.
     ///
     /// # Errors
     /// If the encrypted vector has no level to lose.
@@ -98,21 +100,24 @@ impl<V> RowMasks<V> {
         V: Clone,
     {
         let layout = rows.layout();
-        let mut later = vec![1.0; layout.slots()];
-        later[..layout.texts()].fill(0.0);
+        let mut top = vec![0.0; layout.slots()];
+        top[..layout.texts()].fill(1.0);
+        let rest: Vec<f64> = top.iter().map(|t| 1.0 - t).collect();
         Ok(match rows {
             RowsKnown::Public { lengths, .. } => {
                 let tokens = token_rows(layout, lengths);
-                let both = tokens.iter().zip(&later).map(|(t, l)| t * l).collect();
+                let only = |part: &[f64]| tokens.iter().zip(part).map(|(t, p)| t * p).collect();
                 RowMasks {
-                    later: OwnedMask::Public(both),
+                    later: OwnedMask::Public(only(&rest)),
+                    first: OwnedMask::Public(only(&top)),
                     tokens: OwnedMask::Public(tokens),
                 }
             }
             RowsKnown::Private { real, .. } => {
-                let both = on.mul_vector(real, &later, on.default_scale())?;
+                let only = |part: &[f64]| on.mul_vector(real, part, on.default_scale());
                 RowMasks {
-                    later: OwnedMask::Private(both),
+                    later: OwnedMask::Private(only(&rest)?),
+                    first: OwnedMask::Private(only(&top)?),
                     tokens: OwnedMask::Private(real.clone()),
                 }
             }

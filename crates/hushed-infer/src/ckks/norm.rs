@@ -16,9 +16,10 @@
 //! | × mask·√d/bound | l | s − 2 − levels of the root ≥ l |
 //! | × c, + a given row | l − 1 | |
 //!
-//! Beyond its range: for v from 0 to `low` the result is too short, but bounded (the root stays below its value at `low`, as a test
-//! holds). For v above 1 the polynomial grows like its highest power, and the text whose row it is is lost; up to 2^7 times its bound a
-//! refreshed number is garbage of its own slot only, beyond that of other texts' too. Whoever calibrates leaves a margin.
+//! Beyond its range: for v from 0 to `low` the root is at most 3.5/√low, three times and a half what it should be at the end. Above 1 the
+//! polynomial grows like its highest power (`low` 0.05, degree 15, one step): 0.95 at v = 1.05, −0.4 at 1.1, 10^6 at 1.2, 10^15 at 1.5.
+//! From there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one that left the range. Whoever
+//! calibrates leaves a margin; what a refresh finds in rows that are masked does no harm.
 
 use hushed_ckks::poly::{InverseSqrt, Ladder, PolyError, Weight};
 use hushed_ckks::{CkksError, Scale};
@@ -38,8 +39,16 @@ pub struct NormPlan<'a, V> {
     /// Primes of the refreshed variance; `None` for the paper's own form, in which variance and columns come from the level that the inverse
     /// root needs.
     pub statistics: Option<usize>,
-    /// What is added to the columns: one vector of slots a column, within 1, zero but in rows that `rows` leaves out.
-    pub given: Option<&'a (dyn Fn(usize) -> Vec<f64> + Sync)>,
+    /// Results that are given, in rows that `rows` leaves out.
+    pub given: Option<Given<'a, V>>,
+}
+
+/// Results of a norm that do not follow from its columns.
+pub struct Given<'a, V> {
+    /// The number of each column, within 1.
+    pub numbers: &'a [f64],
+    /// The rows that have them.
+    pub rows: &'a OwnedMask<V>,
 }
 
 /// What one rescale from `limbs` primes divides by.
@@ -134,14 +143,31 @@ pub fn norm<S: Slots>(
         });
     }
     same(at, "columns", centred.len(), norm.width)?;
+    if let Some(given) = &plan.given {
+        same(
+            at,
+            "columns of the given row",
+            given.numbers.len(),
+            norm.width,
+        )?;
+    }
     let Some(first) = centred.first() else {
         return Acts::from_norm(at, centred, norm, choice);
     };
     let scale = on.scale(first);
-    let limbs = match plan.statistics {
-        Some(_) => on.limbs(first),
-        None => below(on, on.limbs(first), 1 + statistic_levels(choice)?)?,
+    let needed = statistic_levels(choice)?;
+    let arrives = match plan.statistics {
+        Some(limbs) => {
+            let mask = match plan.rows {
+                OwnedMask::Public(_) => limbs,
+                OwnedMask::Private(mask) => on.limbs(mask),
+            };
+            below(on, limbs.min(mask), needed)?
+        }
+        None => below(on, on.limbs(first), 1 + needed)?,
     };
+    // Columns that are higher are cut.
+    let limbs = arrives.min(on.limbs(first));
     let v = statistic(on, at, &centred, norm, choice, plan)?;
     let factor = (norm.width as f64).sqrt() / choice.bound;
     // So that the columns come out at the default scale.
@@ -151,10 +177,18 @@ pub fn norm<S: Slots>(
         let wide = on.scale(&c).times(on.scale(&inverse));
         let mut sum = on.sum(limbs, wide)?;
         on.add_product(&mut sum, &c, &inverse, Weight::ONE)?;
+        let given = plan.given.as_ref();
+        let number = given.and_then(|g| Some((*g.numbers.get(j)?, g.rows)));
+        if let Some((number, OwnedMask::Private(rows))) = number {
+            on.add_multiple(&mut sum, rows, number)?;
+        }
         let y = on.within(on.finish(sum)?, 1.0);
-        match plan.given {
-            Some(given) => on.add_vector(y, &given(j)),
-            None => Ok(y),
+        match number {
+            Some((number, OwnedMask::Public(rows))) => {
+                let added: Vec<f64> = rows.iter().map(|r| r * number).collect();
+                on.add_vector(y, &added)
+            }
+            _ => Ok(y),
         }
     };
     let columns = centred.into_par_iter().enumerate().map(column);

@@ -183,6 +183,12 @@ fn the_papers_form_is_the_same_function() {
 
 #[test]
 fn given_rows_take_the_place_of_what_was_there() {
+    for private in [false, true] {
+        given_rows(private);
+    }
+}
+
+fn given_rows(private: bool) {
     let on = simulator();
     let (n, c) = (layer(), choice());
     let at = Site::layer(0).then("feed_forward").then("norm");
@@ -195,16 +201,15 @@ fn given_rows_take_the_place_of_what_was_there() {
         case.block[j] = on.add_vector(case.block[j].clone(), &far).unwrap();
     }
     let centred = residual(&on, &at, &case.x, &case.block, c.scale).unwrap();
-    let masks = masks(&on, false);
-    let given = |j: usize| {
-        let mut v = vec![0.0; SLOTS];
-        v[..layout().texts()].fill(number(j, 5));
-        v
-    };
+    let masks = masks(&on, private);
+    let numbers: Vec<f64> = (0..D).map(|j| number(j, 5)).collect();
     let mut plan = NormPlan {
         rows: &masks.later,
         statistics: Some(on.top()),
-        given: Some(&given),
+        given: Some(Given {
+            numbers: &numbers,
+            rows: &masks.first,
+        }),
     };
     let out = norm(&on, &at, centred.clone(), &n, &c, &plan).unwrap();
     let expected = exact(&case.sum, &n);
@@ -212,9 +217,10 @@ fn given_rows_take_the_place_of_what_was_there() {
         for (s, v) in column.values().iter().enumerate() {
             let is = out.gain[j] * v + out.offset[j];
             match (s < layout().texts(), mask[s] == 1.0) {
-                (true, _) => assert!((v - number(j, 5)).abs() < 1e-6),
+                (true, true) => assert!((v - number(j, 5)).abs() < 1e-6),
                 (false, true) => assert!((is - expected[j][s]).abs() < 4e-3),
-                (false, false) => assert!(v.abs() < 1e-6),
+                // Places without a text too.
+                (_, false) => assert!(v.abs() < 1e-6),
             }
         }
     }
@@ -237,12 +243,35 @@ fn beyond_its_range_the_root_is_what_is_said() {
         };
         let root = root(&choice).unwrap();
         let at = |i: u32| root.eval(low * f64::from(i) / 1000.0);
-        let most = (0..1000).map(|i| at(i).abs()).fold(0.0, f64::max);
-        println!("{low} {seed} {steps}: {:.3} below", most * low.sqrt());
-        for v in [1.05, 1.1, 1.2, 1.5, 2.0, 4.0] {
-            println!("  at {v}: {:e}", root.eval(v));
-        }
+        let most = (0..=1000).map(|i| at(i).abs()).fold(0.0, f64::max);
+        assert!(most < 3.5 / low.sqrt());
     }
+    let root = root(&choice()).unwrap();
+    assert!((root.eval(1.05) - 1.05f64.powf(-0.5)).abs() < 0.05);
+    assert!(root.eval(1.1).abs() < 1.0);
+    assert!((1e5..1e7).contains(&root.eval(1.2).abs()));
+    assert!((1e14..1e16).contains(&root.eval(1.5).abs()));
+}
+
+/// Columns above the level at which the statistic arrives are cut to it.
+#[test]
+fn columns_that_are_too_high_are_cut() {
+    let on = simulator();
+    let (n, c) = (layer(), choice());
+    let mask = token_rows(layout(), &LENGTHS);
+    let at = Site::layer(0).then("attention").then("norm");
+    let case = case(&on, &mask, on.top() - 2, &c);
+    let centred = residual(&on, &at, &case.x, &case.block, c.scale).unwrap();
+    let masks = masks(&on, false);
+    let plan = NormPlan {
+        rows: &masks.tokens,
+        statistics: Some(on.top()),
+        given: None,
+    };
+    let out = norm(&on, &at, centred, &n, &c, &plan).unwrap();
+    check(&out, &exact(&case.sum, &n), &mask, 4e-3);
+    let arrives = on.top() - statistic_levels(&c).unwrap();
+    assert!(out.columns.iter().all(|v| on.limbs(v) == arrives - 1));
 }
 
 #[test]

@@ -1,0 +1,301 @@
+//! A whole small BERT in the simulator against the model in the clear.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::poly::Arithmetic;
+use hushed_model::testing::tiny_config;
+use hushed_model::{BertConfig, Matrix, Plain, TokenIds, bert_random, cosine};
+
+use super::*;
+use crate::ckks::pool::unpack;
+use crate::ckks::simulate::{Op, Vector};
+use crate::ckks::testing::{Measured, Structure, largest, measure, packed};
+use crate::ckks::{HeadChoice, Simulator, token_rows};
+use crate::packing::Interleave;
+
+const M: usize = 16;
+const SLOTS: usize = 128;
+
+fn layout() -> Interleave {
+    Interleave::new(SLOTS, M).unwrap()
+}
+
+fn params() -> Arc<CkksParams> {
+    CkksParams::insecure_test(10, 14).unwrap()
+}
+
+fn bert(pool: Pool) -> Bert {
+    bert_random(&tiny_config(), pool, 5)
+}
+
+/// Texts of different lengths, all but the last of the places taken.
+fn texts() -> Vec<TokenIds> {
+    let config = tiny_config();
+    let text = |(t, length): (usize, usize)| {
+        let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % config.vocabulary) as u32;
+        TokenIds::new((0..length).map(id).collect())
+    };
+    [16, 3, 9, 1, 12, 5, 16]
+        .into_iter()
+        .enumerate()
+        .map(text)
+        .collect()
+}
+
+/// What a client does: embeds and normalises.
+fn embedded(bert: &Bert, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
+    let start = |text: &TokenIds| bert.start(&mut Plain, vec![text.clone()]).unwrap().values;
+    texts.iter().map(start).collect()
+}
+
+/// The pooled rows by the simulator.
+fn run(
+    on: &Simulator,
+    bert: &Bert,
+    choices: &Choices,
+    x: &[Matrix<f64>],
+    private: bool,
+) -> Result<Vec<Vec<f64>>, FheError> {
+    run_bounded(on, bert, choices, x, private, largest(x))
+}
+
+/// The same with another bound of the client's numbers.
+fn run_bounded(
+    on: &Simulator,
+    bert: &Bert,
+    choices: &Choices,
+    x: &[Matrix<f64>],
+    private: bool,
+    bound: f64,
+) -> Result<Vec<Vec<f64>>, FheError> {
+    let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
+    let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
+    let rows = if private {
+        RowsKnown::private(layout(), vector(token_rows(layout(), &lengths)))
+    } else {
+        RowsKnown::public(layout(), lengths.clone())?
+    };
+    let placement = Placement::plain(on.top(), M, bert.layers[0].attention.heads.width);
+    let mut backend = CkksBackend::new(on, choices, placement, rows, bound)?;
+    let columns: Vec<Vector> = packed(layout(), x, bound, |_, _, _| 0.0)
+        .into_iter()
+        .map(vector)
+        .collect();
+    let mut x = backend.start(columns);
+    for i in 0..bert.layers.len() {
+        x = backend.run_layer(bert, i, x)?;
+        // A checkpoint keeps the columns and the layer's number; all else is the model's.
+        x = backend.resume(bert, i + 1, x.columns)?;
+    }
+    let pooled = backend.finish(bert, x)?;
+    if on.is_counting() {
+        return Ok(Vec::new());
+    }
+    let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
+    Ok(unpack(
+        layout(),
+        &lengths,
+        pooled.width,
+        pooled.factor,
+        &vectors,
+    )?)
+}
+
+fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], least: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let c = cosine(found, expected);
+        assert!(c > least, "cosine {c}");
+    }
+}
+
+fn measured(bert: &Bert, x: &[Matrix<f64>], structure: &Structure) -> Measured {
+    measure(bert, x, structure, M, (15, 15))
+}
+
+/// The model in the clear as the crate of models runs it.
+fn plain(bert: &Bert, texts: &[TokenIds]) -> Vec<Vec<f64>> {
+    let one = |text: &TokenIds| {
+        let pooled = bert.forward(&mut Plain, vec![text.clone()]).unwrap();
+        pooled.values.row(0).to_vec()
+    };
+    texts.iter().map(one).collect()
+}
+
+#[test]
+fn every_text_of_a_batch_agrees_with_the_clear_model() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
+    for pool in [Pool::Mean, Pool::First] {
+        let bert = bert(pool);
+        let (texts, x) = (texts(), embedded(&bert, &texts()));
+        let expected = plain(&bert, &texts);
+        let measured = measured(&bert, &x, &Structure::default());
+        assert_close(&measured.pooled, &expected, 1.0 - 1e-9);
+        for private in [false, true] {
+            let found = run(&on, &bert, &measured.choices, &x, private).unwrap();
+            assert_close(&found, &expected, 0.999);
+        }
+    }
+}
+
+/// A text alone, elsewhere in the batch, and beside texts that fill all of it: the same answer.
+#[test]
+fn a_text_alone_is_the_text_in_a_batch() {
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let bert = bert(Pool::Mean);
+    let x = embedded(&bert, &texts());
+    let choices = measured(&bert, &x, &Structure::default()).choices;
+    for private in [false, true] {
+        let all = run(&on, &bert, &choices, &x, private).unwrap();
+        for text in [1, 4] {
+            let alone = [x[text].clone()];
+            let bound = largest(&x);
+            // The same bound, so that only the batch differs.
+            let scaled = run_bounded(&on, &bert, &choices, &alone, private, bound).unwrap();
+            let worst = all[text].iter().zip(&scaled[0]).map(|(a, b)| (a - b).abs());
+            assert!(worst.fold(0.0, f64::max) < 1e-4);
+        }
+    }
+}
+
+/// A head with a fixed pattern, and first rows that are given, in both kinds of lengths.
+#[test]
+fn structure_is_followed() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(2);
+    let bert = bert(Pool::Mean);
+    let x = embedded(&bert, &texts());
+    let structure = Structure {
+        previous: vec![(0, 1), (1, 3)],
+        frozen_layers: 1,
+    };
+    let measured = measured(&bert, &x, &structure);
+    let heads = &measured.choices.layers[0].attention.heads;
+    assert!(matches!(heads[1], HeadChoice::Previous));
+    for private in [false, true] {
+        let found = run(&on, &bert, &measured.choices, &x, private).unwrap();
+        assert_close(&found, &measured.pooled, 0.999);
+    }
+    // It is another model than the one without.
+    let plain = plain(&bert, &texts());
+    let worst = plain
+        .iter()
+        .zip(&measured.pooled)
+        .map(|(a, b)| cosine(a, b));
+    assert!(worst.fold(1.0, f64::min) < 0.999);
+}
+
+/// The operations of a run are those of a run without numbers, whatever the lengths are, and whoever knows them.
+#[test]
+fn operations_follow_from_shapes_alone() {
+    let bert = bert(Pool::Mean);
+    let x = embedded(&bert, &texts());
+    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let dry = Simulator::new(&params(), SLOTS).unwrap().counting();
+    for private in [false, true] {
+        on.tally().reset();
+        dry.tally().reset();
+        run(&on, &bert, &choices, &x, private).unwrap();
+        run(&dry, &bert, &choices, &x[..2], private).unwrap();
+        let (on, dry) = (on.tally().counts(), dry.tally().counts());
+        assert_eq!(on.operations, dry.operations);
+        // Softmax and norms do not rotate.
+        let rotating = ["scores", "attend", "pool", "rows"];
+        for count in on.operations.iter().filter(|c| c.op == Op::Hoist) {
+            let step = count.site.rsplit('.').next().unwrap_or_default();
+            assert!(rotating.contains(&step), "{} rotates", count.site);
+        }
+        // Three wide refreshes for two layers, 32 columns each, two a bootstrap; besides them four variances and the sums.
+        let wide = 3 * 32;
+        let sums = 2 * 4 * 2;
+        assert_eq!(on.total(Op::Refreshed), wide + 4 + sums);
+    }
+}
+
+#[test]
+fn a_wider_model_with_higher_degrees() {
+    let config = BertConfig {
+        layers: 1,
+        heads: 2,
+        hidden: 128,
+        ..tiny_config()
+    };
+    let bert = bert_random(&config, Pool::Mean, 8);
+    let x = embedded(&bert, &texts());
+    let choices = measure(&bert, &x, &Structure::default(), M, (31, 31)).choices;
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let found = run(&on, &bert, &choices, &x, false).unwrap();
+    assert_close(&found, &plain(&bert, &texts()), 0.9999);
+}
+
+/// Twelve levels for attention and seven for the feed-forward are enough, one more before the pooling; with one fewer the step is named
+/// before anything is computed.
+#[test]
+fn the_ledger_is_what_happens() {
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let bert = bert(Pool::Mean);
+    let x = embedded(&bert, &texts());
+    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
+    let backend = |attention: usize, feed_forward: usize| {
+        let placement = Placement {
+            attention: on.floor() + attention,
+            feed_forward: on.floor() + feed_forward,
+            ..Placement::plain(on.top(), M, 8)
+        };
+        let rows = RowsKnown::public(layout(), lengths.clone()).unwrap();
+        CkksBackend::new(&on, &choices, placement, rows, largest(&x))
+    };
+    let mut enough = backend(12, 7).unwrap();
+    let columns = packed(layout(), &x, largest(&x), |_, _, _| 0.0);
+    let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
+    let mut acts = enough.start(columns.collect());
+    for i in 0..2 {
+        acts = enough.run_layer(&bert, i, acts).unwrap();
+        let ledger = enough.levels()[i];
+        assert!(acts.columns.iter().all(|v| on.limbs(v) == ledger.out));
+        assert_eq!(
+            (ledger.attended, ledger.fed),
+            (on.floor() + 1, on.floor() + 1 + i)
+        );
+    }
+    assert_eq!(enough.levels()[1].out, on.floor() + 1);
+    let pooled = enough.finish(&bert, acts).unwrap();
+    let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
+    let found = unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors).unwrap();
+    assert_close(&found, &plain(&bert, &texts()), 0.999);
+    for (attention, feed_forward, named) in [(11, 7, "attention.norm"), (12, 6, "feed_forward")] {
+        let refused = backend(attention, feed_forward).err().unwrap();
+        assert!(matches!(&refused, FheError::Levels { step, .. } if step.contains(named)));
+    }
+}
+
+#[test]
+fn refusals() {
+    let bert = bert(Pool::Mean);
+    let x = embedded(&bert, &texts());
+    let choices = measured(&bert, &x, &Structure::default()).choices;
+    // A chain that is too short says where.
+    let short = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
+    let refused = run(&short, &bert, &choices, &x, false).err().unwrap();
+    assert!(matches!(&refused, FheError::Levels { step, .. } if step.starts_with("layer.0.")));
+    // Choices of another model.
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let mut fewer = choices.clone();
+    fewer.layers.pop();
+    assert!(run(&on, &bert, &fewer, &x, false).is_err());
+    let mut narrow = choices.clone();
+    narrow.layers[0].activation.columns.pop();
+    assert!(run(&on, &bert, &narrow, &x, false).is_err());
+    // What a refresh cannot take is found where numbers are visible.
+    let mut tight = choices.clone();
+    tight.layers[0].attention_norm.scale *= 4.0;
+    let refused = run(&on, &bert, &tight, &x, false).err().unwrap();
+    assert!(matches!(refused, FheError::Range { .. }), "{refused}");
+    // Poolings that 2pc has.
+    let mut last = bert.clone();
+    last.pool = Pool::Last;
+    let refused = run(&on, &last, &choices, &x, false).err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }));
+}
