@@ -146,11 +146,11 @@ pub struct DryRun {
     pub reply_scale: f64,
 }
 
-/// Seconds, bytes of vectors and bytes of upload of a placement.
+/// Seconds of a placement, its upload among them, and bytes of the server.
 #[derive(Clone, Copy, Debug)]
 struct Dry {
     seconds: f64,
-    vectors: u64,
+    memory: u64,
 }
 
 /// Runs a model on shapes and counts. Columns that are sent with fewer primes than the first layer reads are refreshed first.
@@ -228,7 +228,11 @@ impl FhePlanReport {
             let sent = width.div_ceil(2) + usize::from(options.lengths.encrypted());
             SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
         };
-        let around = FheMemory::around(params, bert, 0);
+        let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
+            let keys = key_bytes(&key_plan(run, params, bootstrap)?, params)?;
+            let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
+            Ok(FheMemory::around(params, bert, keys).with_vectors(vectors))
+        };
         let (placement, alternatives) = match &options.placement {
             Some(placement) => (placement.clone(), Vec::new()),
             None => {
@@ -240,7 +244,7 @@ impl FhePlanReport {
                     let seconds: f64 = steps.iter().map(|s| s.work.seconds).sum();
                     Ok(Dry {
                         seconds: seconds + upload(placement) as f64 / options.uplink,
-                        vectors: steps.iter().map(|s| s.peak).max().unwrap_or(0),
+                        memory: memory(&run, &steps)?.total(),
                     })
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
@@ -248,16 +252,13 @@ impl FhePlanReport {
                 let heads = bert.layers.first().map_or(1, |l| l.attention.heads.count);
                 let head = bert.layers.first().map_or(1, |l| l.attention.heads.width);
                 let hidden = bert.layers.first().map_or(1, |l| l.feed_forward.up.outputs);
-                let keys = key_bytes(bootstrap, params)?;
                 let bounds = Bounds {
                     floor: on.floor(),
                     top: on.top(),
                     rows: options.rows,
                     heads,
                     hidden,
-                    room: options
-                        .max_memory
-                        .map(|most| most.saturating_sub(around.total() + keys)),
+                    room: options.max_memory,
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
                 search::search(&mut dry, &mut enough, &start, &bounds)?
@@ -271,9 +272,7 @@ impl FhePlanReport {
         for step in &steps {
             work.add(&step.work);
         }
-        let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
-        let memory = FheMemory::around(params, bert, key_bytes(&keys, params)?);
-        let memory = memory.with_vectors(vectors);
+        let memory = memory(&run, &steps)?;
         check_memory(&memory, options.max_memory)?;
         let bytes_up = upload(&placement);
         let bytes_down = Ciphertext::list_bytes(params, run.reply_limbs, run.reply) as u64;

@@ -439,8 +439,8 @@ fn summary(plan: &FhePlanReport) -> String {
         let seconds = match (&alternative.refused, alternative.seconds) {
             (Some(why), _) => format!("cannot run: {why}"),
             (None, Some(s)) => format!(
-                "{s:.0} s, {:.1} GiB of vectors{}",
-                gib(alternative.vectors.unwrap_or(0)),
+                "{s:.0} s for two layers, {:.1} GiB{}",
+                gib(alternative.memory.unwrap_or(0)),
                 if alternative.chosen { ", chosen" } else { "" }
             ),
             (None, None) => String::new(),

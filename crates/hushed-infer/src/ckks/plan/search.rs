@@ -5,6 +5,7 @@
 //! the columns, so for each the other two are sought, and a dry run prices all three. Baby steps, heads and hidden columns that are held at once follow from
 //! memory: the fewest rotations and the fewest passes that fit.
 
+use hushed_ckks::poly::PolyError;
 use serde::Serialize;
 
 use super::Dry;
@@ -20,8 +21,8 @@ pub struct Alternative {
     pub placement: Placement,
     /// Seconds, the upload with it; none if it cannot run.
     pub seconds: Option<f64>,
-    /// Bytes of vectors at the worst moment.
-    pub vectors: Option<u64>,
+    /// Bytes of the server at the worst moment.
+    pub memory: Option<u64>,
     /// Why not, if it cannot run or does not fit.
     pub refused: Option<String>,
     /// Whether it is the one.
@@ -41,7 +42,7 @@ pub(super) struct Bounds {
     pub heads: usize,
     /// Hidden columns of a layer.
     pub hidden: usize,
-    /// Bytes that vectors may take.
+    /// Bytes that the server may take.
     pub room: Option<u64>,
 }
 
@@ -59,10 +60,8 @@ pub(super) fn search(
         floor, top, room, ..
     } = *bounds;
     let mut tried = Vec::new();
-    let mut best = start.clone();
-    let fits = |dry: &Dry| room.is_none_or(|room| dry.vectors <= room);
     // Columns before each half, for each length of the statistics.
-    let mut found: Option<(f64, Placement)> = None;
+    let mut found: Option<(Dry, Placement)> = None;
     for statistics in (floor + 1..=top).rev() {
         let at = Placement {
             statistics,
@@ -79,119 +78,108 @@ pub(super) fn search(
             at.feed_forward - floor
         );
         tried.push(alternative(what, &at, &Ok(result)));
-        if found.as_ref().is_none_or(|(s, _)| result.seconds < *s) {
-            found = Some((result.seconds, at));
+        if found
+            .as_ref()
+            .is_none_or(|(s, _)| result.seconds < s.seconds)
+        {
+            found = Some((result, at));
         }
     }
-    match found {
-        Some((_, at)) => best = at,
+    let Some((cost, best)) = found else {
         // Says which step has too few levels.
-        None => levels(&best)?,
-    }
-    // The upload: where the columns are read, or at the lowest level with a refresh before the first layer.
-    consider(
+        levels(start)?;
+        return Err(PolyError::LevelsTooFew {
+            needed: top - floor + 1,
+            available: top - floor,
+            limbs: top,
+        }
+        .into());
+    };
+    let mut walk = Walk {
         dry,
-        &mut best,
-        &mut tried,
         room,
-        "columns uploaded at the lowest level",
-        |p| {
-            p.upload = floor;
-        },
-    );
-    let powers = || (0..).map(|k| 1usize << k);
-    for baby in powers().take_while(|&b| b <= bounds.rows) {
-        consider(
-            dry,
-            &mut best,
-            &mut tried,
-            room,
-            &format!("{baby} baby steps of Q·Kᵀ"),
-            |p| {
-                p.scores_baby = baby;
-            },
-        );
+        best,
+        cost,
+        tried,
+    };
+    walk.consider("columns uploaded at the lowest level".to_owned(), |p| {
+        p.upload = floor;
+    });
+    let powers = |from: u32, most: usize| {
+        let all = (from..usize::BITS).map(|k| 1usize << k);
+        all.take_while(move |&b| b <= most)
+    };
+    for baby in powers(0, bounds.rows) {
+        walk.consider(format!("{baby} baby steps of Q·Kᵀ"), |p| {
+            p.scores_baby = baby;
+        });
     }
-    for baby in powers().take_while(|&b| b <= bounds.rows) {
-        consider(
-            dry,
-            &mut best,
-            &mut tried,
-            room,
-            &format!("{baby} baby steps of P·V"),
-            |p| {
-                p.attend_baby = baby;
-            },
-        );
+    for baby in powers(0, bounds.rows) {
+        walk.consider(format!("{baby} baby steps of P·V"), |p| {
+            p.attend_baby = baby;
+        });
     }
-    let heads = bounds.heads;
-    for together in [2, 4, heads].into_iter().filter(|&h| h <= heads) {
-        consider(
-            dry,
-            &mut best,
-            &mut tried,
-            room,
-            &format!("{together} heads together"),
-            |p| {
-                p.heads_together = together;
-            },
-        );
+    for together in [4, bounds.heads] {
+        walk.consider(format!("{together} heads together"), |p| {
+            p.heads_together = together.min(bounds.heads);
+        });
     }
-    for block in powers().skip(4).take_while(|&b| b <= bounds.hidden) {
-        consider(
-            dry,
-            &mut best,
-            &mut tried,
-            room,
-            &format!("{block} hidden columns at a time"),
-            |p| {
-                p.hidden_block = block;
-            },
-        );
+    for block in powers(4, bounds.hidden) {
+        walk.consider(format!("{block} hidden columns at a time"), |p| {
+            p.hidden_block = block;
+        });
     }
-    let last = dry(&best)?;
-    if !fits(&last) {
+    if !walk.fits(&walk.cost) {
         return Err(FheError::Unsupported {
             what: format!(
-                "a batch of this size in the memory that is left for its vectors: {} MiB are needed",
-                last.vectors >> 20
+                "a batch of this size in {} MiB, as it needs {}",
+                room.unwrap_or(0) >> 20,
+                walk.cost.memory >> 20
             ),
             remedy: "give more memory, or fewer rows a text",
         });
     }
-    for alternative in &mut tried {
-        alternative.chosen = alternative.placement == best;
+    for alternative in &mut walk.tried {
+        alternative.chosen = alternative.placement == walk.best;
     }
-    Ok((best, tried))
+    Ok((walk.best, walk.tried))
 }
 
-/// Takes a change if it runs, and if it is cheaper or fits where what was there does not.
-fn consider(
-    dry: Price<'_>,
-    best: &mut Placement,
-    tried: &mut Vec<Alternative>,
+/// What is looked at, and the best of it.
+struct Walk<'a> {
+    dry: Price<'a>,
     room: Option<u64>,
-    what: &str,
-    change: impl FnOnce(&mut Placement),
-) {
-    let mut at = best.clone();
-    change(&mut at);
-    if at == *best {
-        return;
+    best: Placement,
+    cost: Dry,
+    tried: Vec<Alternative>,
+}
+
+impl Walk<'_> {
+    fn fits(&self, dry: &Dry) -> bool {
+        self.room.is_none_or(|room| dry.memory <= room)
     }
-    let result = dry(&at);
-    let fits = |dry: &Dry| room.is_none_or(|room| dry.vectors <= room);
-    if let (Ok(new), Ok(old)) = (&result, dry(best)) {
-        let better = match (fits(new), fits(&old)) {
-            (true, true) => new.seconds < old.seconds,
-            (false, false) => new.vectors < old.vectors,
+
+    /// Takes a change if it runs, and if it is cheaper or fits where what was there does not.
+    fn consider(&mut self, what: String, change: impl FnOnce(&mut Placement)) {
+        let mut at = self.best.clone();
+        change(&mut at);
+        if at == self.best {
+            return;
+        }
+        let result = (self.dry)(&at);
+        self.tried.push(alternative(what, &at, &result));
+        let Ok(new) = result else {
+            return;
+        };
+        let better = match (self.fits(&new), self.fits(&self.cost)) {
+            (true, true) => new.seconds < self.cost.seconds,
+            (false, false) => new.memory < self.cost.memory,
             (new, _) => new,
         };
         if better {
-            *best = at.clone();
+            (self.best, self.cost) = (at, new);
         }
     }
-    tried.push(alternative(what.to_owned(), &at, &result));
 }
 
 /// The fewest primes before attention and before the feed-forward with which both run.
@@ -214,7 +202,7 @@ fn alternative(what: String, at: &Placement, result: &Result<Dry, FheError>) -> 
         what,
         placement: at.clone(),
         seconds: result.as_ref().ok().map(|dry| dry.seconds),
-        vectors: result.as_ref().ok().map(|dry| dry.vectors),
+        memory: result.as_ref().ok().map(|dry| dry.memory),
         refused: result.as_ref().err().map(ToString::to_string),
         chosen: false,
     }
