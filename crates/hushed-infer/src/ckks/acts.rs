@@ -31,7 +31,7 @@ impl<V> Acts<V> {
         }
     }
 
-    /// What [`super::norm()`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset to be read with them.
+    /// What [`super::norm::norm`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset to be read with them.
     ///
     /// # Errors
     /// [`ModelError::ShapesOnly`] where the norm has no numbers, [`ModelError::Mismatch`] for another number of columns.

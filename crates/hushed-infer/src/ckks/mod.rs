@@ -35,8 +35,8 @@ mod error;
 pub mod feed_forward;
 pub mod files;
 pub mod fits;
-mod key_mask;
 pub mod job;
+mod key_mask;
 mod keys;
 mod levels;
 mod mask;
@@ -49,9 +49,9 @@ pub mod public_plan;
 pub mod reply;
 pub mod simulate;
 mod slots;
+pub mod softmax;
 #[cfg(test)]
 mod testing;
-pub mod softmax;
 
 pub use acts::{Acts, bound_of, centred};
 pub use attention::attention;
