@@ -271,6 +271,24 @@ fn data_from_outside_is_checked() {
 }
 
 #[test]
+fn a_subset_of_a_basis_transforms_as_the_whole() {
+    let whole = basis(16);
+    let part = whole.subset(&[2, 0]).unwrap();
+    assert_eq!((part.len(), part.n()), (2, 16));
+    let poly: RnsPoly<Coeff> = random(&whole, &[0, 2], 5);
+    let moved = poly.clone().renumbered(&part, &[1, 0]).unwrap();
+    assert_eq!(moved.data(), poly.data());
+    assert_eq!(moved.into_eval().data(), poly.clone().into_eval().data());
+    assert!(Arc::ptr_eq(&whole.automorphism(5), &part.automorphism(5)));
+    // Other moduli, fewer of them, another degree.
+    assert!(poly.clone().renumbered(&part, &[0, 1]).is_err());
+    assert!(poly.clone().renumbered(&part, &[1]).is_err());
+    assert!(poly.renumbered(&basis(8), &[0, 2]).is_err());
+    assert!(whole.subset(&[]).is_err() && whole.subset(&[3]).is_err());
+    assert!(whole.subset(&[1, 1]).is_err());
+}
+
+#[test]
 #[should_panic(expected = "same moduli")]
 fn mixed_moduli_are_a_bug_of_the_caller() {
     let basis = basis(8);
