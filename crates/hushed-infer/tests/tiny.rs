@@ -214,7 +214,7 @@ fn every_activation() {
     let names = ["gelu_new", "quick_gelu", "relu", "silu", "tanh", "elu"].map(|name| (name, None));
     for (name, tolerance) in names.into_iter().chain([("gelu", Some(declared))]) {
         let model = tiny_with(name, tolerance);
-        let texts = tokens(&model);
+        let texts = tokens(&model)[1..3].to_vec();
         let clear = model.embed(texts.clone()).unwrap();
         let (private, costs) = run(&model, &texts, Terms::default());
         assert_planned(&model, &texts, Terms::default(), &costs);

@@ -3,8 +3,8 @@
 
 use crate::calibrate::Calibration;
 use crate::folder::config::BertConfig;
-use crate::folder::pooling;
 use crate::folder::weights::Weights;
+use crate::folder::{declared, pooling};
 use crate::tokens::{Tokenizer, TooLong};
 
 /// `config.json`.
@@ -45,7 +45,7 @@ pub fn tokenizer(bytes: &[u8]) {
     }
 }
 
-/// The three small files that say how a text ends.
+/// The small files that say how a text ends, and what is declared of the activation.
 pub fn ending(bytes: &[u8]) {
     let mut problems = Vec::new();
     if pooling::modules(bytes, &mut problems).is_none() {
@@ -60,6 +60,11 @@ pub fn ending(bytes: &[u8]) {
         assert!(!problems.is_empty());
     }
     pooling::prompts(bytes, &mut problems);
+    problems.clear();
+    match declared::parse(bytes, &mut problems) {
+        Some(t) => assert!(problems.is_empty() && t.reach.is_finite() && t.error > 0.0),
+        None => assert!(!problems.is_empty()),
+    }
 }
 
 /// `calibration.json`: what is read is written and read again as the same.

@@ -437,6 +437,7 @@ fn decoders_survive_mutations() {
             file("modules.json"),
             file("1_Pooling/config.json"),
             file("sentence_bert_config.json"),
+            tolerance().to_json().into_bytes(),
         ],
         count,
         3,
@@ -445,15 +446,19 @@ fn decoders_survive_mutations() {
     mutations(&[file("tokenizer.json")], count, 4, fuzz::tokenizer);
 }
 
+fn tolerance() -> Tolerance {
+    Tolerance {
+        reach: 11.1,
+        error: 6e-4,
+    }
+}
+
 /// What is declared of the activation travels with the public files, and a bad declaration is a reason like others.
 #[test]
 fn declared_functions() {
     let dir = TempDir::new().unwrap();
     tiny_folder(dir.path()).unwrap();
-    let tolerance = Tolerance {
-        reach: 11.1,
-        error: 6e-4,
-    };
+    let tolerance = tolerance();
     fs::write(dir.path().join(FUNCTIONS), tolerance.to_json()).unwrap();
     let model = Model::load(dir.path()).unwrap();
     assert_eq!(model.public.config.tolerance, Some(tolerance));
