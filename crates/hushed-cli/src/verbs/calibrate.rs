@@ -1,9 +1,12 @@
 //! `hushed calibrate`: the ranges of every step over sample texts, written beside the model.
 
+mod fhe;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use hushed_infer::twopc::{Fit, LEAST_COSINE, MARGIN, Trial, choose, fits};
 use hushed_model::{FUNCTIONS, Model, Range, Ranges, calibrate};
 use serde_json::json;
@@ -24,12 +27,17 @@ measured, with the fewest segments that keep every answer of the sample at a cos
 DIR/functions.json, and private runs use it. That file is public and part of the bundle, whose hash changes. Arguments beyond the declared
 domain would spoil an answer: declare only from a sample like the texts to come.
 
-The ranges say something of the weights and of the samples: calibration.json stays with the server.
+With --protocol fhe it measures what polynomials under encryption have to hold, in the circuit's own forward pass, chooses their degrees on
+every fourth text, which is not measured before, and writes DIR/calibration-fhe.json. A text beyond these intervals gets a wrong answer:
+take a sample like the texts to come, and texts made to leave intervals with --hostile.
+
+The ranges say something of the weights and of the samples: what is written stays with the server, functions.json apart.
 
 Examples:
   hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt
   hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --declare
-  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --output /tmp/c.json --json"
+  hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt --output /tmp/c.json --json
+  hushed calibrate models/all-MiniLM-L6-v2 --protocol fhe --input data/sample.txt --hostile data/hostile.txt --rows 128"
 )]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
@@ -40,25 +48,49 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: PathBuf,
 
-    /// Where to write [default: DIR/calibration.json]
+    /// What the calibration is for
+    #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
+    protocol: Protocol,
+
+    /// Where to write [default: DIR/calibration.json, DIR/calibration-fhe.json for fhe]
     #[arg(long, short, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     output: Option<PathBuf>,
 
     /// Write the chosen approximation to DIR/functions.json, for private runs to use
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["rows", "cosine", "hostile"])]
     declare: bool,
+
+    #[command(flatten)]
+    fhe: fhe::Args,
 
     #[command(flatten)]
     too_long: Truncate,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// Interactive, both parties compute on shares
+    #[value(name = "2pc")]
+    TwoPc,
+    /// The server computes alone, on ciphertexts
+    Fhe,
+}
+
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        match self.protocol {
+            Protocol::TwoPc => self.two_parties(out),
+            Protocol::Fhe => {
+                let output = self.output.as_deref();
+                self.fhe
+                    .run(out, &self.dir, &self.input, output, &self.too_long)
+            }
+        }
+    }
+
+    fn two_parties(&self, out: &Output) -> Result<(), CliError> {
         let sample = input::read(&self.input)?;
-        let sha256: String = Sha256::digest(&sample)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let sha256 = hexadecimal(&Sha256::digest(&sample));
         let texts = input::lines(sample, &self.input)?;
         let model = Model::load(&self.dir)?;
         let tokens = self.too_long.tokens(&model.public, &texts)?;
@@ -106,6 +138,10 @@ impl Args {
             ),
         )
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn shown(fit: &Fit) -> String {

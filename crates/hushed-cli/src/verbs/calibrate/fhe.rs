@@ -1,0 +1,106 @@
+//! `hushed calibrate --protocol fhe`: intervals, degrees and constants of every approximation under CKKS, for a model.
+
+use std::path::{Path, PathBuf};
+
+use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
+use hushed_infer::ckks::{Candidate, FheError};
+use hushed_model::{Model, TokenIds};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{hexadecimal, write};
+use crate::error::CliError;
+use crate::input::{self, Truncate};
+use crate::output::Output;
+
+/// What only this protocol needs.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Rows a text, padding included, that intervals are for (fhe)
+    #[arg(long, value_name = "N", default_value_t = 128, env = "HUSHED_ROWS")]
+    rows: usize,
+
+    /// The least cosine to the exact embedding that is asked of every held-out text (fhe)
+    #[arg(long, value_name = "C", default_value_t = 0.9995)]
+    cosine: f64,
+
+    /// A file of texts made to leave intervals, one a line: they are measured, and accuracy is judged by the others (fhe)
+    #[arg(long, value_name = "FILE")]
+    hostile: Option<PathBuf>,
+}
+
+impl Args {
+    pub fn run(
+        &self,
+        out: &Output,
+        dir: &Path,
+        input: &Path,
+        output: Option<&Path>,
+        too_long: &Truncate,
+    ) -> Result<(), CliError> {
+        let model = Model::load(dir)?;
+        let mut digest = Sha256::new();
+        let mut tokens = |path: &Path| -> Result<Vec<TokenIds>, CliError> {
+            let bytes = input::read(path)?;
+            digest.update(&bytes);
+            let texts = input::lines(bytes, path)?;
+            let texts: Vec<String> = texts.into_iter().filter(|t| !t.trim().is_empty()).collect();
+            too_long.tokens(&model.public, &texts)
+        };
+        let texts = tokens(input)?;
+        let hostile = match &self.hostile {
+            Some(path) => tokens(path)?,
+            None => Vec::new(),
+        };
+        let weights = weights_sha256(dir).map_err(|source| CliError::ReadInput {
+            path: dir.join("model.safetensors"),
+            source,
+        })?;
+        let sample = Sample {
+            texts: &texts,
+            hostile: &hostile,
+            sha256: &hexadecimal(&digest.finalize()),
+            model_sha256: &weights,
+        };
+        let options = Options {
+            rows: self.rows,
+            wanted: self.cosine,
+            ..Options::default()
+        };
+        let choices = calibrate(&model, &sample, &options, &mut |doing| out.note(doing))?;
+        for candidate in &choices.report.candidates {
+            out.result(json!({ "candidate": candidate }), || shown(candidate))?;
+        }
+        let path = output.map_or_else(|| dir.join("calibration-fhe.json"), Path::to_owned);
+        write(&choices.to_json().map_err(FheError::from)?, &path)?;
+        let end = json!({
+            "texts": choices.texts, "held_out": choices.report.held_out, "rows": choices.rows,
+            "sample_sha256": choices.sample_sha256, "written": path,
+        });
+        out.summary(
+            end,
+            &format!(
+                "{} texts measured, {} of them not while degrees were chosen; written to {}",
+                choices.texts,
+                choices.report.held_out,
+                path.display()
+            ),
+        )
+    }
+}
+
+fn shown(c: &Candidate) -> String {
+    let errors = match c.cosine_min_with_errors {
+        Some(least) => format!("{least:.6}"),
+        None => "not tried".to_owned(),
+    };
+    format!(
+        "{} {}: levels {} and {}, cosine at least {:.6}, mean {:.6}, with errors {errors}",
+        if c.chosen { "*" } else { " " },
+        c.name,
+        c.attention_levels,
+        c.feed_forward_levels,
+        c.cosine_min,
+        c.cosine_mean
+    )
+}
