@@ -4,8 +4,6 @@
 //! Vectors that are refreshed are within 1 there, so an error of 2^-19 of full scale is an absolute one: of Σp, of Σe, of v, of x̂/bound.
 //! All others get 2^-22: scores mapped to [−1, 1], exponentials, their quotients, squares, hidden columns, centred columns.
 
-use std::sync::Arc;
-
 use hushed_ckks::poly::{Inverse, InverseSqrt, Polynomial};
 use hushed_model::{Activation, Bert, Matrix, ModelError, Norm, Rows, TextRows};
 use rayon::prelude::*;
@@ -40,8 +38,6 @@ struct Head {
     exponential: Polynomial,
     first: Inverse,
     second: Inverse,
-    /// A padded key's.
-    lowest: f64,
     /// Σe is divided by this before it is refreshed.
     most: f64,
 }
@@ -54,7 +50,7 @@ struct NormFunction {
 struct Layer {
     /// None for a fixed pattern.
     heads: Vec<Option<Head>>,
-    columns: Vec<(Interval, Arc<Polynomial>)>,
+    columns: Vec<(Interval, Polynomial)>,
     norms: [NormFunction; 2],
     frozen: Option<Vec<f64>>,
 }
@@ -97,7 +93,7 @@ impl Layer {
     fn new(choice: &LayerChoice, f: Activation, norm: &Norm) -> Result<Layer, FheError> {
         let columns = choice.activation.columns.par_iter().map(|&column| {
             let polynomial = fits::activation(f, column, choice.activation.degree)?;
-            Ok::<_, FheError>((column, Arc::new(polynomial)))
+            Ok::<_, FheError>((column.interval(), polynomial))
         });
         let heads = choice.attention.heads.par_iter().map(|head| {
             let HeadChoice::Softmax {
@@ -114,7 +110,6 @@ impl Layer {
             let most = second.high.max(1.0);
             Ok::<_, FheError>(Some(Head {
                 scores,
-                lowest: exponential.eval(-1.0),
                 first: Inverse::with_steps(first.low / first.high, 1.0, steps.0)?,
                 second: Inverse::with_steps(second.low / most, 1.0, steps.1)?,
                 exponential,
@@ -193,12 +188,13 @@ impl Functions for Approximate {
                 let t = (*s - h.scores.middle()) * unit + err(fine);
                 *s = h.exponential.eval(t) + err(fine);
             }
-            let lowest = h.lowest + err(fine);
-            let sum = row.iter().sum::<f64>() + pads * lowest + err(coarse);
+            // What keys of padding add is known and taken off; their errors stay.
+            let padded = pads.sqrt() * err(fine);
+            let sum = row.iter().sum::<f64>() + padded + err(coarse);
             let inverse = h.first.eval(sum);
             let square = |p: f64| (p * inverse).powi(2);
             row.iter_mut().for_each(|p| *p = square(*p) + err(fine));
-            let sum = row.iter().sum::<f64>() + pads * square(lowest);
+            let sum = row.iter().sum::<f64>() + pads.sqrt() * err(fine);
             let inverse = h.second.eval(sum / h.most + err(coarse)) / h.most;
             row.iter_mut().for_each(|e| *e *= inverse);
         }

@@ -26,7 +26,7 @@ pub(super) trait Functions {
     /// Whether a head has the fixed pattern of the row before.
     fn fixed(&self, layer: usize, head: usize) -> bool;
 
-    /// Scores of one head, queries (padding too) × real keys, to weights; `padding` more keys have the lowest score.
+    /// Scores of one head, queries (padding too) × real keys, to weights; `padding` more keys are masked.
     fn weigh(
         &mut self,
         layer: usize,

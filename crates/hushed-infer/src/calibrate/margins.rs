@@ -2,21 +2,22 @@
 //!
 //! | what | margin |
 //! |---|---|
-//! | scores | 1 on each side; the lower end also so low that keys of padding, which get it, weigh nothing |
-//! | Σ e^{s/2} | a factor of e^{1/2} on each side, and what rows of padding add |
+//! | scores | 1 on each side |
+//! | Σ e^{s/2} | a factor of e^{1/2} on each side; what keys of padding add is taken off in a run |
 //! | Σe | a factor of e^{1/2}, not below 1/rows (which no exact one is), and the square of the first inverse's error |
 //! | variances of norms | a factor of 1.5 on each side |
 //! | x̂ | a quarter |
-//! | arguments of activations | 0.5 and a tenth of the width on each side, outwards to quarters |
+//! | arguments of activations | 0.75 and 15 % of the width on each side, outwards to quarters |
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
 use hushed_model::Layer;
 
 use super::Options;
 use super::approximate::values;
-use super::measure::{HeadSeen, LayerSeen, NormSeen, Span};
+use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen};
 use crate::ckks::{
-    ActivationChoice, AttentionChoice, FheError, HeadChoice, Interval, LayerChoice, NormChoice,
+    ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
+    NormChoice,
 };
 
 /// Degrees that a search varies.
@@ -53,8 +54,6 @@ const AFTER_SQUARES: usize = 3;
 const FIRST_ERROR: f64 = 0.1;
 const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_ERROR: f64 = 1.0 / 16384.0;
-/// Of all keys of padding, relative to the largest key of a row.
-const PADDING_WEIGHT: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
@@ -98,7 +97,7 @@ fn attention(
     let parts: Vec<Option<(Interval, f64, Interval)>> = seen
         .iter()
         .zip(fixed)
-        .map(|(head, fixed)| (!fixed).then(|| first(head, rows)))
+        .map(|(head, fixed)| (!fixed).then(|| first(head)))
         .collect();
     let steps = |most: usize, error: f64, ratios: &[f64]| -> Result<usize, PolyError> {
         let mut steps = 1;
@@ -141,19 +140,16 @@ fn attention(
     })
 }
 
-fn first(head: &HeadSeen, rows: f64) -> (Interval, f64, Interval) {
+fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
     let least_maximum = ((head.maxima.least - 1.0) * 16.0).floor() / 16.0;
-    // Keys of padding have the lowest score of the interval: all of them together weigh this little.
-    let padded = least_maximum + PADDING_WEIGHT.ln() - rows.ln();
     let scores = Interval {
-        low: (head.scores.least - 1.0).min(padded).floor(),
+        low: (head.scores.least - 1.0).floor(),
         high: (head.scores.greatest + 1.0).ceil(),
     };
-    let padding = rows * (-scores.half()).exp();
     let sum = |ln: f64| (ln - scores.high / 2.0).exp();
     let first = Interval {
         low: down(sum(head.first.least - 0.5)),
-        high: up(sum(head.first.greatest + 0.5) + padding),
+        high: up(sum(head.first.greatest + 0.5)),
     };
     (scores, least_maximum, first)
 }
@@ -180,11 +176,14 @@ fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheErro
     })
 }
 
-fn argument(seen: &Span) -> Interval {
-    let margin = 0.5 + (seen.greatest - seen.least) / 10.0;
-    Interval {
-        low: ((seen.least - margin) * 4.0).floor() / 4.0,
-        high: ((seen.greatest + margin) * 4.0).ceil() / 4.0,
+fn argument(seen: &ColumnSeen) -> Column {
+    let (span, (mean, deviation)) = (seen.span, seen.bell());
+    let margin = 0.75 + (span.greatest - span.least) * 0.15;
+    Column {
+        low: ((span.least - margin) * 4.0).floor() / 4.0,
+        high: ((span.greatest + margin) * 4.0).ceil() / 4.0,
+        mean: (mean * 4.0).round() / 4.0,
+        deviation: (deviation * 4.0).ceil().max(1.0) / 4.0,
     }
 }
 

@@ -52,6 +52,34 @@ impl HeadSeen {
     }
 }
 
+/// Arguments of the activation in one hidden column.
+#[derive(Clone, Default)]
+pub(super) struct ColumnSeen {
+    pub span: Span,
+    count: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl ColumnSeen {
+    fn add(&mut self, value: f64, ordinary: bool) {
+        self.span.add(value);
+        if !ordinary {
+            return;
+        }
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// Mean and standard deviation over ordinary texts.
+    pub fn bell(&self) -> (f64, f64) {
+        let n = self.count.max(1) as f64;
+        let mean = self.sum / n;
+        (mean, (self.squares / n - mean * mean).max(0.0).sqrt())
+    }
+}
+
 /// What one norm was given.
 #[derive(Clone, Default)]
 pub(super) struct NormSeen {
@@ -70,7 +98,7 @@ pub(super) struct NormSeen {
 pub(super) struct LayerSeen {
     pub heads: Vec<HeadSeen>,
     /// Arguments of the activation, column by column, in all rows.
-    pub columns: Vec<Span>,
+    pub columns: Vec<ColumnSeen>,
     /// After attention, after feed-forward.
     pub norms: [NormSeen; 2],
     /// x̂ of row 0 after the layer, text by text.
@@ -125,18 +153,21 @@ impl Structure {
 pub(super) struct Exact<'a> {
     pub structure: &'a Structure,
     pub layers: Vec<LayerSeen>,
+    /// Whether texts now are ordinary: what is usual is counted among these only.
+    pub ordinary: bool,
 }
 
 impl<'a> Exact<'a> {
     pub fn new(bert: &Bert, structure: &'a Structure) -> Exact<'a> {
         let layers = bert.layers.iter().map(|layer| LayerSeen {
             heads: vec![HeadSeen::default(); layer.attention.heads.count],
-            columns: vec![Span::default(); layer.feed_forward.up.outputs],
+            columns: vec![ColumnSeen::default(); layer.feed_forward.up.outputs],
             ..LayerSeen::default()
         });
         Exact {
             structure,
             layers: layers.collect(),
+            ordinary: true,
         }
     }
 }
@@ -179,7 +210,8 @@ impl Functions for Exact<'_> {
     fn activate(&mut self, layer: usize, f: Activation, x: &mut Matrix<f64>) {
         let columns = &mut self.layers[layer].columns;
         for row in x.data().chunks_exact(columns.len().max(1)) {
-            columns.iter_mut().zip(row).for_each(|(c, &v)| c.add(v));
+            let cells = columns.iter_mut().zip(row);
+            cells.for_each(|(c, &v)| c.add(v, self.ordinary));
         }
         x.data_mut().par_chunks_mut(4096).for_each(|part| {
             part.iter_mut().for_each(|v| *v = activation(f, *v));
@@ -206,7 +238,7 @@ impl Functions for Exact<'_> {
                     let largest = row.iter().fold(0.0_f64, |m, v| m.max(v.abs()));
                     norm.largest = norm.largest.max(largest);
                 }
-                if i == 0 && half == Half::FeedForward {
+                if i == 0 && half == Half::FeedForward && self.ordinary {
                     seen.first_rows.push(row.to_vec());
                     seen.first_variances.add(variance);
                 }

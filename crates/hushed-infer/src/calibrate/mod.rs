@@ -4,9 +4,9 @@
 //! 2. [`measure`]: intervals, with exact functions. Once as the model is; then with what is replaced (rows that hardly depend on the text are
 //!    given, heads that always look at the row before are fixed), as later layers see other numbers then.
 //! 3. [`margins`]: choices from intervals, for given degrees.
-//! 4. Here: candidates in the order of their cost are compared with the exact model on texts that were not measured, in the clear with the
-//!    same polynomials ([`approximate`]), and the first that is near enough, with simulated errors too, is taken. Intervals are then
-//!    measured over all texts.
+//! 4. Here: candidates are compared with the exact model on texts that were not measured, in the clear with the same polynomials
+//!    ([`approximate`]): the least degree of the exponential that is near enough, then that of the activation, with simulated errors at
+//!    last. Intervals are then measured over all texts.
 //!
 //! Cost is levels: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in the other. Inverses and
 //! inverse roots are of single vectors, so theirs are taken as precise as there is room for.
@@ -87,6 +87,8 @@ const WIDEST: f64 = 8.0;
 const NEARLY_CONSTANT: f64 = 0.12;
 /// Degrees of the exponential and of the activation that are tried.
 const DEGREES: [usize; 4] = [7, 15, 31, 63];
+/// Ordinary texts that are measured, and held out, while structures and degrees are compared, at most.
+const COMPARED: (usize, usize) = (64, 24);
 /// Texts that go through a model together, at most: bounds memory.
 const TOGETHER: usize = 64;
 
@@ -131,27 +133,44 @@ pub fn calibrate(
     let Some((_, structure, seen)) = best else {
         return refuse("there is nothing to calibrate".to_owned());
     };
-    let mut chosen = None;
-    for degrees in candidates() {
-        let candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
+    let mut tried = |degrees: Degrees, with_errors: bool| -> Result<bool, FheError> {
+        let candidate = search.try_out(&structure, &seen, degrees, &exact, with_errors)?;
         told(&shown(&candidate));
-        let reached = candidate.chosen;
+        let enough = candidate.cosine_min >= options.wanted;
+        let chosen = candidate.chosen;
         report.candidates.push(candidate);
-        if reached {
-            chosen = Some(degrees);
-            break;
+        Ok(if with_errors { chosen } else { enough })
+    };
+    let mut found = None;
+    for exponential in DEGREES {
+        let degrees = Degrees {
+            exponential,
+            ..Degrees::AMPLE
+        };
+        // Nothing smaller than what is enough beside an ample activation can be chosen.
+        if found.is_none() && tried(degrees, false)? {
+            for activation in DEGREES {
+                let degrees = Degrees {
+                    exponential,
+                    activation,
+                };
+                if tried(degrees, true)? {
+                    found = Some(degrees);
+                    break;
+                }
+            }
         }
     }
-    let Some(degrees) = chosen else {
+    let Some(degrees) = found else {
         return refuse(format!(
             "no degrees bring every held-out text within a cosine of {} of the exact embedding",
             options.wanted
         ));
     };
     told("measuring all texts");
-    let seen = search.measure(&structure, &search.all)?;
+    let seen = search.measure(&structure, sample.texts)?;
     let mut choices = search.choices(&structure, &seen, degrees)?;
-    choices.texts = search.all.len();
+    choices.texts = sample.texts.len() + sample.hostile.len();
     choices.report = report;
     choices.check(bert)?;
     Ok(choices)
@@ -202,7 +221,6 @@ struct Search<'a> {
     model: &'a Model,
     sample: &'a Sample<'a>,
     options: &'a Options,
-    all: Vec<TokenIds>,
     measured: Vec<TokenIds>,
     held_out: Vec<TokenIds>,
 }
@@ -221,27 +239,27 @@ impl<'a> Search<'a> {
                 .map(|(_, text)| text.clone())
                 .collect()
         };
-        let (mut measured, held_out) = (pick(false), pick(true));
+        let (mut measured, mut held_out) = (pick(false), pick(true));
+        thin(&mut measured, COMPARED.0);
+        thin(&mut held_out, COMPARED.1);
         if measured.is_empty() || held_out.is_empty() {
             return refuse(format!(
                 "{} texts are too few: of every {hold_out}, one is held out",
                 sample.texts.len()
             ));
         }
-        measured.extend_from_slice(sample.hostile);
-        let mut all = sample.texts.to_vec();
-        all.extend_from_slice(sample.hostile);
-        check_rows(&all, options.rows)?;
+        check_rows(sample.texts, options.rows)?;
+        check_rows(sample.hostile, options.rows)?;
         Ok(Search {
             model,
             sample,
             options,
-            all,
             measured,
             held_out,
         })
     }
 
+    /// These texts, and the hostile ones.
     fn measure(
         &self,
         structure: &Structure,
@@ -252,6 +270,10 @@ impl<'a> Search<'a> {
             rows: self.options.rows,
         };
         for part in texts.chunks(TOGETHER) {
+            self.model.forward(&mut circuit, part.to_vec())?;
+        }
+        circuit.functions.ordinary = false;
+        for part in self.sample.hostile.chunks(TOGETHER) {
             self.model.forward(&mut circuit, part.to_vec())?;
         }
         Ok(circuit.functions.layers)
@@ -349,21 +371,12 @@ fn structures(none: &Structure, seen: &[LayerSeen], options: &Options) -> (Vec<S
     (all.map(structure).collect(), count)
 }
 
-/// In the order of their cost.
-fn candidates() -> Vec<Degrees> {
-    let pairs = DEGREES.iter().flat_map(|&exponential| {
-        DEGREES.map(|activation| Degrees {
-            exponential,
-            activation,
-        })
-    });
-    let mut all: Vec<Degrees> = pairs.collect();
-    all.sort_by_key(|d| {
-        let (attention, feed_forward) = d.levels();
-        // A level of the attention half is dearer: rotations and sums of products are in it.
-        (attention + feed_forward, attention)
-    });
-    all
+/// At most `most` of the texts, evenly spread.
+fn thin(texts: &mut Vec<TokenIds>, most: usize) {
+    let count = texts.len();
+    if count > most {
+        *texts = (0..most).map(|i| texts[i * count / most].clone()).collect();
+    }
 }
 
 /// Least and mean cosine; 0 for an answer that is not finite.
@@ -421,7 +434,7 @@ pub fn intervals(
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
     let none = Structure::none(&model.bert);
-    let seen = search.measure(&none, &search.all)?;
+    let seen = search.measure(&none, sample.texts)?;
     let degrees = Degrees {
         exponential,
         activation,

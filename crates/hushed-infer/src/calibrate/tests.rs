@@ -71,7 +71,7 @@ fn the_circuit_with_exact_functions_is_the_model() {
                     .iter()
                     .all(|h| h.scores.least < h.scores.greatest)
             );
-            assert!(layer.columns.iter().all(|c| c.least < c.greatest));
+            assert!(layer.columns.iter().all(|c| c.span.least < c.span.greatest));
             assert!(layer.norms.iter().all(|n| n.masked.least.is_finite()));
         }
     }
@@ -119,7 +119,7 @@ fn rows_are_given_and_heads_are_fixed() {
     let options = options();
     let owner = sample(&texts);
     let search = Search::new(&model, &owner, &options).unwrap();
-    let seen = search.measure(&structure, &search.all).unwrap();
+    let seen = search.measure(&structure, &texts).unwrap();
     assert_eq!(seen[0].heads[1].scores, Default::default());
     assert!(seen[0].norms[1].first.least > seen[0].norms[1].first.greatest);
     let choices = search.choices(&structure, &seen, Degrees::AMPLE).unwrap();

@@ -20,7 +20,7 @@ use hushed_math::fit::minimax;
 use hushed_model::Activation;
 use rayon::prelude::*;
 
-use super::choices::Interval;
+use super::choices::Column;
 use super::error::FheError;
 use super::fits;
 use super::norm::scale_of;
@@ -30,8 +30,8 @@ use super::slots::{LinearMap, Slots};
 #[derive(Default)]
 pub struct Polynomials(Mutex<HashMap<Key, Arc<Polynomial>>>);
 
-/// A function has no order or hash of its own; its name does. Ends of intervals by their bits.
-type Key = (String, usize, u64, u64);
+/// A function has no order or hash of its own; its name does. Numbers of a column by their bits.
+type Key = (String, usize, [u64; 4]);
 
 impl Polynomials {
     /// The polynomial in t, for x in `column` mapped to [−1, 1].
@@ -41,11 +41,14 @@ impl Polynomials {
     pub fn get(
         &self,
         f: Activation,
-        column: Interval,
+        column: Column,
         degree: usize,
     ) -> Result<Arc<Polynomial>, FheError> {
-        let ends = (column.low.to_bits(), column.high.to_bits());
-        let key = (format!("{f:?}"), degree, ends.0, ends.1);
+        let key = (
+            format!("{f:?}"),
+            degree,
+            <[f64; 4]>::from(column).map(f64::to_bits),
+        );
         let held = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = held().get(&key) {
             return Ok(Arc::clone(found));
@@ -67,8 +70,8 @@ pub fn levels(degree: usize) -> usize {
 ///
 /// # Errors
 /// [`PolyError::Range`] for an empty interval, or if there are not as many as rows.
-pub fn unit_map(mut map: LinearMap, intervals: &[Interval]) -> Result<LinearMap, FheError> {
-    let sound = |i: &Interval| i.low < i.high && (i.high - i.low).is_finite();
+pub fn unit_map(mut map: LinearMap, intervals: &[Column]) -> Result<LinearMap, FheError> {
+    let sound = |i: &Column| i.low < i.high && (i.high - i.low).is_finite();
     if intervals.len() != map.rows || !intervals.iter().all(sound) {
         let worst = intervals.iter().find(|i| !sound(i));
         let (low, high) = worst.map_or((0.0, 0.0), |i| (i.low, i.high));
@@ -103,11 +106,11 @@ pub fn activation<S: Slots>(
     on: &S,
     f: Activation,
     columns: Vec<S::Value>,
-    intervals: &[Interval],
+    intervals: &[Column],
     degree: usize,
     polynomials: &Polynomials,
 ) -> Result<Vec<S::Value>, FheError> {
-    let column = |(t, interval): (S::Value, &Interval)| {
+    let column = |(t, interval): (S::Value, &Column)| {
         let p = polynomials.get(f, *interval, degree)?;
         evaluate(on, &on.within(t, 1.0), &p, on.default_scale())
     };

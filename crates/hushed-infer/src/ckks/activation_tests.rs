@@ -3,11 +3,11 @@ use hushed_ckks::poly::Arithmetic;
 use hushed_model::plain::activation as exact;
 
 use super::*;
-use crate::ckks::Simulator;
 use crate::ckks::simulate::Op;
+use crate::ckks::{Interval, Simulator};
 
-fn interval(low: f64, high: f64) -> Interval {
-    Interval { low, high }
+fn interval(low: f64, high: f64) -> Column {
+    Interval { low, high }.into()
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub struct Report {
     pub wanted: f64,
     /// Texts that were not measured, on which candidates were compared.
     pub held_out: usize,
-    /// What was tried, in the order of the search; the one that was chosen is the last with `chosen`.
+    /// What was tried, in the order of the search.
     pub candidates: Vec<Candidate>,
 }
 
@@ -92,7 +92,7 @@ pub struct Candidate {
     pub cosine_mean: f64,
     /// Least cosine with errors of rescales and refreshes, where that was looked at.
     pub cosine_min_with_errors: Option<f64>,
-    /// Whether it is cheaper than all others that reach what is wanted.
+    /// Whether it was taken: the cheapest that reaches what is wanted, with errors too.
     pub chosen: bool,
 }
 
@@ -175,7 +175,62 @@ pub struct ActivationChoice {
     /// Degree.
     pub degree: usize,
     /// Of the arguments, column by column.
-    pub columns: Vec<Interval>,
+    pub columns: Vec<Column>,
+}
+
+/// The arguments of one hidden column; in JSON four numbers in brackets. Where most of them are decides how good a fit is, so mean and
+/// deviation belong to it: at degree 15 a fit that does not know them loses ten times as much.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "[f64; 4]", into = "[f64; 4]")]
+pub struct Column {
+    /// Lower end of the interval, margins included.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation, above 0.
+    pub deviation: f64,
+}
+
+impl Column {
+    /// The interval.
+    #[must_use]
+    pub fn interval(self) -> Interval {
+        Interval {
+            low: self.low,
+            high: self.high,
+        }
+    }
+}
+
+/// Of some thousands of normal numbers the least and the greatest are three and a half deviations from the mean, and a margin is one more.
+impl From<Interval> for Column {
+    fn from(x: Interval) -> Self {
+        Self {
+            low: x.low,
+            high: x.high,
+            mean: x.middle(),
+            deviation: x.half() / 4.5,
+        }
+    }
+}
+
+impl From<[f64; 4]> for Column {
+    fn from([low, high, mean, deviation]: [f64; 4]) -> Self {
+        Self {
+            low,
+            high,
+            mean,
+            deviation,
+        }
+    }
+}
+
+impl From<Column> for [f64; 4] {
+    fn from(x: Column) -> Self {
+        [x.low, x.high, x.mean, x.deviation]
+    }
 }
 
 /// Why choices cannot be used.
@@ -309,7 +364,13 @@ impl LayerChoice {
             MAX_DEGREE,
         )?;
         for (j, column) in self.activation.columns.iter().enumerate() {
-            proper(&format!("arguments of hidden column {j}"), *column)?;
+            let what = format!("arguments of hidden column {j}");
+            proper(&what, column.interval())?;
+            let sound = column.deviation.is_finite() && column.deviation > 0.0;
+            if !(column.mean.is_finite() && sound) {
+                let (mean, deviation) = (column.mean, column.deviation);
+                return unusable(format!("{what}: mean {mean}, deviation {deviation}"));
+            }
         }
         let frozen = self.frozen_row.iter().flatten();
         if frozen.clone().any(|v| !v.is_finite()) {

@@ -25,7 +25,7 @@ fn choices() -> Choices {
         attention_norm: norm.clone(),
         activation: ActivationChoice {
             degree: 15,
-            columns: vec![between(-4.0, 3.0); 8],
+            columns: vec![between(-4.0, 3.0).into(); 8],
         },
         feed_forward_norm: norm,
         frozen_row: Some(vec![0.5, -1.0, 0.25, 2.0]),
@@ -72,6 +72,9 @@ fn numbers_that_make_no_sense_are_refused() {
         }),
         ("hidden column 3", |c| {
             c.layers[0].activation.columns[3].low = 3.0
+        }),
+        ("deviation 0", |c| {
+            c.layers[0].activation.columns[5].deviation = 0.0
         }),
         ("frozen row", |c| {
             c.layers[0].frozen_row = Some(vec![f64::NAN])

@@ -4,7 +4,7 @@
 //! | function | argument | fit | error that counts |
 //! |---|---|---|---|
 //! | [`exponential`] | t in [−1, 1], scores mapped to it | weighted minimax (Remez) | relative to the largest of its row, of e^{s/2} |
-//! | [`activation`] | t in [−1, 1], arguments mapped to it | least squares under a bell over the interval, and a little everywhere | mean square over what occurs |
+//! | [`activation`] | t in [−1, 1], arguments mapped to it | least squares under the bell of its mean and deviation, and a little everywhere | mean square over what occurs |
 //!
 //! Degrees are given, not found from intervals: intervals follow from weights, and what is computed must not. Outside of its
 //! interval every one of these is garbage, of any size.
@@ -14,16 +14,12 @@ use hushed_math::fit::{least_squares_points, minimax};
 use hushed_model::Activation;
 use hushed_model::plain::activation as exact;
 
-use super::choices::{ChoicesError, HeadChoice, Interval};
+use super::choices::{ChoicesError, Column, HeadChoice};
 use super::error::FheError;
 
 /// Nats below the least row maximum down to which exponentials keep their relative accuracy. Three nats of score are a factor of e^{−1.5}
 /// in e^{s/2}: an error of the size of the largest one's is damped by that when it is squared.
 const RELATIVE_BELOW: f64 = 3.0;
-
-/// Deviations of the bell from the middle of an interval to its ends: of some thousands of normal numbers, the least and the greatest
-/// are three and a half away, and margins were added.
-const DEVIATIONS: f64 = 4.5;
 
 /// Weight of everything else, so that what is rare stays bounded.
 const UNIFORM: f64 = 0.01;
@@ -54,20 +50,26 @@ pub fn exponential(head: &HeadChoice, degree: usize) -> Result<Polynomial, FheEr
     Ok(Polynomial::from_fit(&fit)?)
 }
 
-/// The polynomial in t = (2x − low − high)/(high − low) for an activation of x.
+/// The polynomial in t = (2x − low − high)/(high − low) for an activation of x. (An interval is a column whose mean is in its middle.)
 ///
 /// # Errors
-/// [`PolyError::Fit`] if the interval is empty.
-pub fn activation(f: Activation, column: Interval, degree: usize) -> Result<Polynomial, PolyError> {
+/// [`PolyError::Fit`] if the column has no deviation.
+pub fn activation(
+    f: Activation,
+    column: impl Into<Column>,
+    degree: usize,
+) -> Result<Polynomial, PolyError> {
+    let column: Column = column.into();
+    let interval = column.interval();
     let count = POINTS * (degree + 1);
     let points: Vec<(f64, f64, f64)> = (0..=count)
         .map(|i| {
             // Dense at the ends, where polynomials swing; each point stands for the width around it.
             let angle = std::f64::consts::PI * i as f64 / count as f64;
             let t = -angle.cos();
-            let x = column.middle() + column.half() * t;
+            let x = interval.middle() + interval.half() * t;
             let width = angle.sin().max(0.5 / count as f64);
-            let bell = (-0.5 * (DEVIATIONS * t).powi(2)).exp();
+            let bell = (-0.5 * ((x - column.mean) / column.deviation).powi(2)).exp();
             (t, exact(f, x), width * (bell + UNIFORM))
         })
         .collect();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ckks::Interval;
 
 const HEAD: HeadChoice = HeadChoice::Softmax {
     scores: Interval {
@@ -53,5 +54,5 @@ fn activations_are_near_where_arguments_are() {
         low: 1.0,
         high: 1.0,
     };
-    assert!(activation(Activation::Gelu, empty, 15).is_ok_and(|p| p.eval(0.0) > 0.8));
+    assert!(activation(Activation::Gelu, empty, 15).is_err());
 }

@@ -48,7 +48,7 @@ pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
                 Interval {
                     low: -8.0,
                     high: 8.0,
-                };
+                }.into();
                 layer.feed_forward.up.outputs
             ],
         },
