@@ -58,7 +58,7 @@ fn hidden_columns_in_blocks_are_all_of_them() {
     };
     let choice = ActivationChoice {
         degree: 31,
-        columns: (0..hidden).map(interval).collect(),
+        columns: (0..hidden).map(|h| interval(h).into()).collect(),
     };
     let norm = NormChoice {
         scale: 0.02,
@@ -135,7 +135,8 @@ fn refusals() {
                 Interval {
                     low: -1.0,
                     high: 1.0
-                };
+                }
+                .into();
                 intervals
             ],
         };

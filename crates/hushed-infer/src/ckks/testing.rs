@@ -304,7 +304,7 @@ fn measure_layer(
         attention_norm: first.choice(a.output.outputs),
         activation: ActivationChoice {
             degree: degrees.1,
-            columns: columns.iter().map(|c| c.interval(0.1)).collect(),
+            columns: columns.iter().map(|c| c.interval(0.1).into()).collect(),
         },
         feed_forward_norm: second.choice(a.output.outputs),
         frozen_row,

@@ -48,7 +48,8 @@ pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
                 Interval {
                     low: -8.0,
                     high: 8.0,
-                }.into();
+                }
+                .into();
                 layer.feed_forward.up.outputs
             ],
         },
