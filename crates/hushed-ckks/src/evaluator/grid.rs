@@ -21,8 +21,11 @@ use crate::gemm::GemmError;
 use crate::noise::Noise;
 use crate::scale::Scale;
 
-/// Words of a strip: with 24 operands of 32 terms, three quarters of a megabyte.
-const STRIP: usize = 1 << 6;
+/// Bytes of the strips of all operands: what second-level caches hold at least.
+const CACHE_BYTES: usize = 1 << 20;
+
+/// Words of a strip, at least and at most: long ones are read from memory faster, and more than a page gains nothing.
+const STRIP: (usize, usize) = (1 << 6, 1 << 9);
 
 /// Memory for sums that are not relinearised yet.
 const BLOCK_BYTES: usize = 1 << 30;
@@ -131,7 +134,7 @@ impl Evaluator {
             })
             .collect();
         self.counters.ct_mul.many(sums.len() * shape.terms);
-        let width = STRIP.min(self.params.n());
+        let width = strip_words(shape.terms * (rows.len() + shape.columns)).min(self.params.n());
         let strips = self.params.n() / width;
         // Of each strip of each limb the words of all sums, three parts a sum.
         let mut targets: Vec<Vec<[&mut [u64]; 3]>> = (0..shape.limbs * strips)
@@ -163,6 +166,17 @@ impl Evaluator {
         });
         sums
     }
+}
+
+/// Words of a strip of so many operands: a power of two.
+fn strip_words(operands: usize) -> usize {
+    let (least, most) = STRIP;
+    let fit = CACHE_BYTES / (2 * size_of::<u64>() * operands.max(1));
+    let mut words = least;
+    while 2 * words <= fit.min(most) {
+        words *= 2;
+    }
+    words
 }
 
 /// These words of a limb of one operand, term after term: of b and of a.
@@ -209,7 +223,7 @@ mod tests {
     }
 
     fn fixture(seed: u64) -> Fixture {
-        let params = CkksParams::insecure_test(8, 4).unwrap();
+        let params = CkksParams::insecure_test(10, 4).unwrap();
         let mut plan = EvalKeyPlan::new();
         plan.relin(params.fresh_limbs(), 7);
         Fixture::new(&params, &plan, seed)
