@@ -5,6 +5,7 @@ mod common;
 
 use common::{command, embeddings, hushed, json_lines, model};
 use hushed_model::cosine;
+use serde_json::Value;
 
 #[test]
 fn help_and_version_say_what_they_should() {
@@ -120,4 +121,53 @@ fn a_refused_text_is_named_by_its_index_and_not_shown() {
     let cut = hushed(&["clear", &model, &long, "--json", "--truncate"]);
     assert_eq!(cut.status.code(), Some(0));
     assert_eq!(json_lines(&cut.stdout)[0]["tokens"], 256);
+}
+
+/// The folder seen through links, so that what is written beside the model stays here.
+#[test]
+fn calibrate_chooses_a_function_and_declares_it() {
+    let Some(model) = model() else { return };
+    let dir = std::env::temp_dir().join(format!("hushed-calibrate-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a folder");
+    let model = std::fs::canonicalize(model).expect("the model");
+    for entry in std::fs::read_dir(&model).expect("its files").flatten() {
+        if entry.file_name() != "functions.json" {
+            std::os::unix::fs::symlink(entry.path(), dir.join(entry.file_name())).expect("a link");
+        }
+    }
+    let sample = dir.join("sample.txt");
+    std::fs::write(&sample, "Which planet is the largest?\nBread.\n").expect("a sample");
+    let (folder, sample) = (dir.to_string_lossy(), sample.to_string_lossy());
+    let calibrate = |more: &[&str]| {
+        let output = dir.join("out.json");
+        let mut args = vec![
+            "calibrate",
+            &folder,
+            "--input",
+            &sample,
+            "--json",
+            "--output",
+        ];
+        let output = output.to_string_lossy();
+        args.push(&output);
+        args.extend(more);
+        json_lines(&hushed(&args).stdout)
+    };
+    let file = dir.join("functions.json");
+    let rows = calibrate(&[]);
+    let trial = rows.iter().rfind(|r| r["keeps"] == true).expect("a trial");
+    assert_eq!(trial["trial"]["function"], "gelu8");
+    assert!(!file.exists(), "nothing is declared unasked");
+
+    let hash =
+        || json_lines(&hushed(&["bundle", &folder, &format!("{folder}/b"), "--json"]).stdout);
+    let before = hash();
+    let rows = calibrate(&["--declare"]);
+    let declared = &rows.last().expect("a summary")["declared"];
+    let file: Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("written")).expect("JSON");
+    assert_eq!(file["activation_reach"], declared["reach"]);
+    assert_eq!(hushed(&["check", &folder]).status.code(), Some(0));
+    assert_ne!(hash(), before, "the declaration is part of the bundle");
+    std::fs::remove_dir_all(&dir).expect("the folder goes");
 }
