@@ -74,38 +74,52 @@ impl KeyDemand {
     }
 }
 
+/// The cheapest keys for the first so many lengths of a use.
+#[derive(Clone, Copy, Default)]
+struct Cut {
+    /// Transforms, and residues by what they are worth.
+    cost: u64,
+    /// Primes and special primes of the last key.
+    key: (usize, usize),
+    /// Lengths that the keys before it serve.
+    before: usize,
+}
+
 /// The keys of one use, each as primes and special primes: the cheapest cut of `lengths` into runs.
 fn groups(
     params: &CkksParams,
     lengths: &BTreeMap<usize, u64>,
 ) -> Result<Vec<(usize, usize)>, FheError> {
     let lengths: Vec<(usize, u64)> = lengths.iter().map(|(&l, &times)| (l, times)).collect();
-    // best[i]: cost of the first i lengths, and the key of the last group with the number of lengths before it.
-    let mut best: Vec<(u64, Option<(usize, usize, usize)>)> = vec![(0, None)];
+    let mut best = vec![Cut::default()];
     for (last, &(limbs, _)) in lengths.iter().enumerate() {
-        let mut found: Option<(u64, Option<(usize, usize, usize)>)> = None;
+        let mut found: Option<Cut> = None;
         for special in 1..=params.rlwe().p_len() {
             let gadget =
                 Gadget::new(params.rlwe(), limbs, special).map_err(hushed_ckks::CkksError::from)?;
             let residues = gadget.digits().len() * (limbs + special);
             let mut cost = TRANSFORMS_A_RESIDUE * residues as u64;
-            for first in (0..=last).rev() {
-                let (short, times) = lengths[first];
+            for before in (0..=last).rev() {
+                let (short, times) = lengths[before];
                 cost = cost.saturating_add(times.saturating_mul(gadget.transforms(short) as u64));
-                let total = cost.saturating_add(best[first].0);
-                if found.is_none_or(|(least, _)| total < least) {
-                    found = Some((total, Some((limbs, special, first))));
+                let cut = Cut {
+                    cost: cost.saturating_add(best[before].cost),
+                    key: (limbs, special),
+                    before,
+                };
+                if found.is_none_or(|found| cut.cost < found.cost) {
+                    found = Some(cut);
                 }
             }
         }
         // There is at least one special prime where there are keys at all.
-        best.push(found.unwrap_or((0, None)));
+        best.push(found.unwrap_or_default());
     }
     let mut keys = Vec::new();
-    let mut at = lengths.len();
-    while let Some((limbs, special, before)) = best[at].1 {
-        keys.push((limbs, special));
-        at = before;
+    let mut served = lengths.len();
+    while served > 0 {
+        keys.push(best[served].key);
+        served = best[served].before;
     }
     Ok(keys)
 }
