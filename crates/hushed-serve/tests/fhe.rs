@@ -30,24 +30,44 @@ const ROWS: usize = 16;
 
 /// What an operator has and gives away.
 struct Offered {
-    folder: TempDir,
+    folder: PathBuf,
+    /// Of the plan.
+    file: &'static str,
 }
 
 impl Offered {
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
-    /// A model, its calibration, plan and public part; made once for all tests.
+    fn plan(&self) -> PathBuf {
+        self.path(self.file)
+    }
+
+    fn lengths(&self) -> &'static str {
+        match self.file {
+            "plan.json" => "public",
+            _ => "private",
+        }
+    }
+
+    /// A model, its calibration, public part and plans, with lengths public and private; made once for all tests.
+    fn both() -> &'static [Offered; 2] {
+        static OFFERED: OnceLock<(TempDir, [Offered; 2])> = OnceLock::new();
+        let made = OFFERED.get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let both = ["plan.json", "private.json"].map(|file| Offered {
+                folder: folder.path().to_owned(),
+                file,
+            });
+            both[0].make();
+            (folder, both)
+        });
+        &made.1
+    }
+
     fn get() -> &'static Offered {
-        static OFFERED: OnceLock<Offered> = OnceLock::new();
-        OFFERED.get_or_init(|| {
-            let offered = Offered {
-                folder: tempfile::tempdir().unwrap(),
-            };
-            offered.make();
-            offered
-        })
+        &Offered::both()[0]
     }
 
     fn make(&self) {
@@ -75,44 +95,49 @@ impl Offered {
         let public = PublicModel::from_folder(&dir, &model).unwrap();
         public.write(&self.path("public")).unwrap();
         let params = named(PARAMETERS).unwrap();
-        let options = FheOptions {
-            rows: ROWS,
-            texts: usize::MAX,
-            lengths: Lengths::Public,
-            max_memory: None,
-            uplink: 1e7,
-            prices: reference(2),
-            placement: None,
-        };
         let bootstrap = bootstrap_keys(&params).unwrap();
-        let report =
-            FhePlanReport::new(&model.bert, &choices, false, &params, &bootstrap, &options)
-                .unwrap();
         let canary = "a private world is the hello".to_owned();
         let embedding = model.embed(vec![tokens(&canary)]).unwrap();
-        let plan = Offer {
-            bert: &model.bert,
-            choices: &choices,
-            parameters: PARAMETERS,
-            params: &params,
-            options: &options,
-            placement: &report.placement,
-            public_sha256: public.hash().0,
-            calibration_sha256: Sha256::digest(&calibration).into(),
-            canary: Some(Canary {
-                text: canary,
-                embedding: embedding.into_iter().next().unwrap(),
-                least_cosine: 0.99,
-            }),
-            exposures: vec!["the server sees lengths".to_owned()],
+        let canary = Canary {
+            text: canary,
+            embedding: embedding.into_iter().next().unwrap(),
+            least_cosine: 0.99,
         };
-        fhe::write_plan(&self.path("plan.json"), &plan.plan().unwrap()).unwrap();
+        for (file, lengths) in [
+            ("plan.json", Lengths::Public),
+            ("private.json", Lengths::Private),
+        ] {
+            let options = FheOptions {
+                rows: ROWS,
+                texts: usize::MAX,
+                lengths,
+                max_memory: None,
+                uplink: 1e7,
+                prices: reference(2),
+                placement: None,
+            };
+            let report =
+                FhePlanReport::new(&model.bert, &choices, false, &params, &bootstrap, &options);
+            let plan = Offer {
+                bert: &model.bert,
+                choices: &choices,
+                parameters: PARAMETERS,
+                params: &params,
+                options: &options,
+                placement: &report.unwrap().placement,
+                public_sha256: public.hash().0,
+                calibration_sha256: Sha256::digest(&calibration).into(),
+                canary: Some(canary.clone()),
+                exposures: vec!["the server sees what it sees".to_owned()],
+            };
+            fhe::write_plan(&self.path(file), &plan.plan().unwrap()).unwrap();
+        }
     }
 
     fn options(&self, work: &Path) -> RunOptions {
         RunOptions {
             model: self.path("model"),
-            plan: self.path("plan.json"),
+            plan: self.plan(),
             calibration: self.path("calibration-fhe.json"),
             keys: work.join("keys/evaluation.keys"),
             request: work.join("request"),
@@ -126,24 +151,24 @@ impl Offered {
 
     fn keygen(&self, keys: &Path) -> Result<KeyRecord, ServeError> {
         let options = KeygenOptions { days: 1 };
-        fhe::keygen(&self.path("plan.json"), keys, options, &mut |_, _| {})
+        fhe::keygen(&self.plan(), keys, options, &mut |_, _| {})
     }
 
     fn encrypt(&self, work: &Path, texts: &[String]) -> Result<fhe::Encrypted, ServeError> {
         fhe::encrypt(
-            &self.path("plan.json"),
+            &self.plan(),
             &self.path("public"),
             &work.join("keys"),
             texts,
             TooLong::Refuse,
-            Some("public"),
+            Some(self.lengths()),
             &work.join("request"),
             &mut |_, _| {},
         )
     }
 
     fn decrypt(&self, work: &Path) -> Result<Answer, ServeError> {
-        let (plan, public) = (self.path("plan.json"), self.path("public"));
+        let (plan, public) = (self.plan(), self.path("public"));
         fhe::decrypt(&plan, &public, &work.join("keys"), &work.join("reply"))
     }
 }
@@ -216,7 +241,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
             "--exact",
         ])
         .env(CHILD, work)
-        .env("HUSHED_TEST_FHE_OFFERED", offered.folder.path())
+        .env("HUSHED_TEST_FHE_OFFERED", &offered.folder)
         .spawn()
         .unwrap();
     while !work.join("first-layer").exists() {
@@ -267,17 +292,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     assert!(fhe::run(&options, &quiet).unwrap().done_before);
 
     let answer = offered.decrypt(work).unwrap();
-    let model = Model::load(&offered.path("model")).unwrap();
-    let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
-    let clear = model.embed(texts().iter().map(tokens).collect()).unwrap();
-    assert_eq!(answer.embeddings.len(), clear.len());
-    for (found, expected) in answer.embeddings.iter().zip(&clear) {
-        assert!(
-            cosine(found, expected) > 0.998,
-            "{}",
-            cosine(found, expected)
-        );
-    }
+    assert_close(offered, &answer);
     assert!(answer.canary.unwrap().is_good());
     assert!(answer.decryptions > 0);
     let again = offered.decrypt(work).unwrap();
@@ -298,6 +313,46 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     fs::remove_dir_all(work.join("keys")).unwrap();
     offered.keygen(&work.join("keys")).unwrap();
     assert_eq!(name(offered.decrypt(work)), "other-file");
+}
+
+/// The server is told no length, and the answers are the same.
+#[test]
+fn lengths_can_be_private() {
+    let offered = &Offered::both()[1];
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    offered.keygen(&work.join("keys")).unwrap();
+    let public = fhe::encrypt(
+        &offered.plan(),
+        &offered.path("public"),
+        &work.join("keys"),
+        &texts(),
+        TooLong::Refuse,
+        Some("public"),
+        &work.join("request"),
+        &mut |_, _| {},
+    );
+    assert_eq!(name(public), "other-lengths");
+    let sent = offered.encrypt(work, &texts()).unwrap();
+    assert!(sent.declared.iter().all(|&length| length == 0));
+    fhe::run(&offered.options(work), &quiet).unwrap();
+    let answer = offered.decrypt(work).unwrap();
+    assert_close(offered, &answer);
+    assert!(answer.canary.unwrap().is_good());
+}
+
+fn assert_close(offered: &Offered, answer: &Answer) {
+    let model = Model::load(&offered.path("model")).unwrap();
+    let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
+    let clear = model.embed(texts().iter().map(tokens).collect()).unwrap();
+    assert_eq!(answer.embeddings.len(), clear.len());
+    for (found, expected) in answer.embeddings.iter().zip(&clear) {
+        assert!(
+            cosine(found, expected) > 0.998,
+            "{}",
+            cosine(found, expected)
+        );
+    }
 }
 
 #[test]

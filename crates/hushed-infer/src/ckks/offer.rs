@@ -18,8 +18,10 @@ use super::reply::fewest_limbs;
 /// Room above the greatest number that a client can send.
 const MARGIN: f64 = 1.0 + 1e-6;
 
-/// The error that a reply declares, in parts of its magnitude: two bits below those that the parameter set certifies.
-const SPARE_BITS: i32 = 2;
+/// The error that a reply declares, in parts of its magnitude: so many bits below what the parameter set certifies of a slot. Pooling
+/// averages the errors of rows, and a client divides what comes back by its text's share of the rows, which makes errors of short texts
+/// larger again: what is declared stays above the first and leaves room for the second.
+const SPARE_BITS: i32 = 6;
 
 /// What an offer is made of.
 pub struct Offer<'a> {

@@ -9,6 +9,7 @@ use hushed_ckks::{Ciphertext, CkksParams, Complex64, Encoder, Encryptor, SeededC
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::error::CodecError;
 
+use super::atomic::{self, Access, AtomicFile};
 use super::checkpoint::{self, Run};
 use super::exchange::{self, ReplyHead, RequestHead, RequestReader, RequestWriter};
 use super::keys::{self, KeyFile, KeyTimes};
@@ -289,4 +290,33 @@ fn checkpoints() {
     assert!(checkpoint::write(&path, &params, &run, 1, &[]).is_err());
     // Nothing but the file is left.
     assert_eq!(fs::read_dir(b.folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_is_not_committed_was_never_there() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    atomic::write(&path, Access::Private, b"old").unwrap();
+    let mut file = AtomicFile::create(&path, Access::Usual).unwrap();
+    file.write_all(b"new").unwrap();
+    drop(file);
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    // A folder that is not there.
+    let nowhere = folder.path().join("no/such/folder/file");
+    let error = atomic::write(&nowhere, Access::Usual, b"new").unwrap_err();
+    assert!(matches!(
+        error,
+        FileError::Io {
+            operation: "write",
+            ..
+        }
+    ));
 }
