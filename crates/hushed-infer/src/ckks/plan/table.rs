@@ -3,21 +3,21 @@
 use super::prices::{Point, Prices};
 
 /// Primes, then a decomposition, a hoisted rotation, a product, relinearisation with rescale, a rescale, a multiple, a sum, an encoding, a product
-/// with a plaintext: milliseconds of one core (`hushed plan --measure whole`).
+/// with a plaintext: milliseconds of one core of processor time (`hushed plan --measure whole`, with other work on the machine).
 const ONE_CORE: [[f64; 10]; 5] = [
-    [4.0, 0.3, 3.8, 0.47, 4.0, 1.05, 0.28, 0.44, 1.75, 0.45],
-    [8.0, 4.0, 8.0, 0.98, 12.0, 2.4, 0.56, 0.85, 2.6, 0.71],
-    [12.0, 8.7, 11.9, 1.4, 19.4, 2.7, 0.54, 1.36, 3.7, 1.25],
-    [16.0, 12.3, 17.0, 2.2, 23.9, 5.2, 0.59, 1.49, 4.9, 1.71],
-    [29.0, 30.5, 39.9, 6.6, 64.7, 9.9, 2.8, 3.98, 7.0, 3.98],
+    [4.0, 0.56, 3.43, 0.33, 3.99, 0.94, 0.27, 0.33, 1.67, 0.41],
+    [8.0, 3.97, 7.97, 0.80, 11.9, 2.18, 0.57, 0.83, 2.86, 0.89],
+    [12.0, 8.00, 12.0, 1.71, 19.5, 4.31, 0.91, 1.36, 3.63, 1.32],
+    [16.0, 7.44, 19.8, 2.29, 27.9, 5.59, 1.14, 1.71, 4.83, 1.49],
+    [29.0, 35.9, 39.8, 6.65, 69.9, 12.0, 3.42, 3.99, 7.99, 3.99],
 ];
 
 /// Seconds of a product of a grid, and of a term of a matrix product, a prime.
-const GRID_TERM: f64 = 165e-6;
-const GEMM_TERM: f64 = 4e-6;
+const GRID_TERM: f64 = 193e-6;
+const GEMM_TERM: f64 = 6.4e-6;
 
 /// A bootstrap that leaves so many primes, seconds.
-const BOOTSTRAP: [(usize, f64); 2] = [(4, 1.7), (18, 2.84)];
+const BOOTSTRAP: [(usize, f64); 2] = [(4, 1.42), (18, 2.79)];
 
 /// What two threads gain.
 const TWO_THREADS: f64 = 1.95;
