@@ -264,9 +264,8 @@ mod tests {
         let mut words = [0; 100];
         SecretRng::insecure_from_seed(1).fill_words(&mut words);
         assert_eq!(words[99].to_le_bytes(), whole[792..800]);
-        let again = |byte, domain| {
-            SecretRng::from_secret(&Zeroizing::new([byte; 32]), domain).next_u64()
-        };
+        let again =
+            |byte, domain| SecretRng::from_secret(&Zeroizing::new([byte; 32]), domain).next_u64();
         assert_eq!(again(1, "x"), again(1, "x"));
         assert!(again(1, "x") != again(2, "x") && again(1, "x") != again(1, "y"));
         let (mut a, mut b) = (rng.fork("a"), rng.fork("a"));

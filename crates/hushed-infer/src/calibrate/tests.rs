@@ -102,7 +102,7 @@ fn approximations_come_near_and_say_how_near() {
         assert!(furthest(&found, &exact) > 1e-9, "polynomials are not exact");
         // Alone or with others, and with the same errors again.
         let alone = embed(&model, &choices, &texts[..1], errors).unwrap();
-        assert!(errors.is_some() || furthest(&alone, &found[..1].to_vec()) < 1e-12);
+        assert!(errors.is_some() || furthest(&alone, &found[..1]) < 1e-12);
         assert_eq!(embed(&model, &choices, &texts, errors).unwrap(), found);
     }
 }

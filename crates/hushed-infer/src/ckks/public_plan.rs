@@ -160,7 +160,9 @@ pub enum PlanFileError {
         bytes: usize,
     },
     /// Not the JSON of a plan.
-    #[error("not a plan for fhe ({0}); make one with `hushed plan DIR --protocol fhe --public-plan FILE`")]
+    #[error(
+        "not a plan for fhe ({0}); make one with `hushed plan DIR --protocol fhe --public-plan FILE`"
+    )]
     NotJson(#[from] serde_json::Error),
     /// Changed since it was made.
     #[error("the plan is damaged: its hash is {found}, and it says {stated}; ask for it again")]

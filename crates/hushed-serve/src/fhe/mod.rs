@@ -47,7 +47,9 @@ use crate::files;
 ///
 /// # Errors
 /// [`ServeError::File`], [`ServeError::Fhe`].
-pub fn read_plan(path: &Path) -> Result<(FhePlan, hushed_infer::ckks::public_plan::Params), ServeError> {
+pub fn read_plan(
+    path: &Path,
+) -> Result<(FhePlan, hushed_infer::ckks::public_plan::Params), ServeError> {
     let bytes = files::read(path, MAX_PLAN_BYTES as u64)?;
     Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
 }
