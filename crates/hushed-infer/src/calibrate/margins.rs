@@ -3,7 +3,7 @@
 //! | what | margin |
 //! |---|---|
 //! | scores | 1 on each side |
-//! | Σ e^{s/2} | a factor of e^{1/2} on each side; what keys of padding add is taken off in a run |
+//! | Σ e^{s/2} | a factor of e^{3/4} below, of e above: a longer text of near scores has larger sums, and an inverse soon diverges there |
 //! | Σe | a factor of e^{1/2}, not below 1/rows (which no exact one is), and the square of the first inverse's error |
 //! | variances of norms | a factor of 1.5 on each side |
 //! | x̂ | a quarter |
@@ -148,8 +148,8 @@ fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
     };
     let sum = |ln: f64| (ln - scores.high / 2.0).exp();
     let first = Interval {
-        low: down(sum(head.first.least - 0.5)),
-        high: up(sum(head.first.greatest + 0.5)),
+        low: down(sum(head.first.least - 0.75)),
+        high: up(sum(head.first.greatest + 1.0)),
     };
     (scores, least_maximum, first)
 }
