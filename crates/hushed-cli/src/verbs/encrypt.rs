@@ -103,9 +103,11 @@ impl Args {
             "request": sent.id, "bytes": sent.bytes, "tokens": sent.tokens, "warnings": warnings,
         });
         out.result(object, || {
-            let lengths = match sent.declared.iter().any(|&l| l > 0) {
-                true => format!("lengths {:?}", &sent.declared),
-                false => "no lengths".to_owned(),
+            let lengths = match (sent.declared.iter().min(), sent.declared.iter().max()) {
+                (Some(least), Some(&most)) if most > 0 => {
+                    format!("the length of each, from {least} to {most} tokens")
+                }
+                _ => "no lengths".to_owned(),
             };
             format!(
                 "request {} of {} texts in {} ({:.1} MiB); the server learns {lengths}",
