@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use hushed_ckks::{
-    Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, SeededCiphertext,
+    Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Opening, SeededCiphertext,
 };
 use hushed_math::rng::SecretRng;
 use hushed_model::{Backend, Embedding, Matrix, Norm, Plain, Pool, Site, TokenIds};
@@ -167,7 +167,7 @@ impl FheClient {
     }
 
     /// The pooled row of each place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does
-    /// that). `lengths` as [`Upload::lengths`].
+    /// that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
     ///
     /// # Errors
     /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] for another reply than the plan's.
@@ -177,10 +177,12 @@ impl FheClient {
         reply: &[Ciphertext],
         lengths: &[usize],
     ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
+        let bits = self.plan.reply_bits(&self.params);
         let mut vectors = Vec::with_capacity(reply.len());
         for ct in reply {
-            let slots = decryptor.decrypt(ct)?;
-            vectors.push(slots.iter().map(|z| z.re).collect());
+            // What the ciphertext carries of its error is the plan's word: it can only leave less.
+            let opened = decryptor.open(ct, Opening::Bits(bits))?;
+            vectors.push(opened.values.iter().map(|z| z.re).collect());
         }
         let factor = pool::factor(self.pool)?;
         let rows = pool::unpack(self.layout, lengths, self.plan.width, factor, &vectors)?;

@@ -12,16 +12,11 @@ use super::error::FheError;
 use super::job::bootstrap_keys;
 use super::placement::Placement;
 use super::plan::{DryRun, FheOptions, dry_run, key_plan};
-use super::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex};
+use super::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation};
 use super::reply::fewest_limbs;
 
 /// Room above the greatest number that a client can send.
 const MARGIN: f64 = 1.0 + 1e-6;
-
-/// The error that a reply declares, in parts of its magnitude: so many bits below what the parameter set certifies of a slot. Pooling
-/// averages the errors of rows, and a client divides what comes back by its text's share of the rows, which makes errors of short texts
-/// larger again: what is declared stays above the first and leaves room for the second.
-const SPARE_BITS: i32 = 6;
 
 /// What an offer is made of.
 pub struct Offer<'a> {
@@ -96,13 +91,12 @@ impl Offer<'_> {
         // A power of two: what the largest number of a column could be says little of the weights.
         let magnitude = most.log2().ceil().exp2();
         let scale = Scale::new(run.reply_scale)?;
-        let bits = self.params.certified_bits() as i32 + SPARE_BITS;
         Ok(ReplyForm {
             ciphertexts: run.reply,
             limbs: fewest_limbs(self.params, scale, magnitude).min(run.reply_limbs),
             scale: run.reply_scale,
             magnitude,
-            deviation: magnitude * 2f64.powi(-bits),
+            deviation: reply_deviation(self.params, magnitude),
         })
     }
 }

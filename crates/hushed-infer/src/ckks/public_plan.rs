@@ -25,6 +25,15 @@ pub const MAX_PLAN_BYTES: usize = 4 << 20;
 /// Most columns of a model and most layers: what a plan may ask a reader to hold.
 const MOST: usize = 1 << 16;
 
+/// The error that a reply declares, in parts of its magnitude: so many bits below what the parameter set certifies of a slot. Pooling
+/// averages the errors of rows, and a client divides what comes back by its text's share of the rows, which makes errors of short texts
+/// larger again: what is declared stays above the first and leaves room for the second.
+const SPARE_BITS: i32 = 6;
+
+/// A reply's scale and the default one differ by less than this factor: the last product of a run is made for the default scale, and what
+/// is left are roundings. A smaller scale would make numbers larger, and their rounding at the client finer, by as many bits.
+const SCALE_FACTOR: f64 = 2.0;
+
 /// A parameter set, made once and shared.
 pub type Params = Arc<CkksParams>;
 
@@ -373,6 +382,17 @@ impl FhePlan {
         })
     }
 
+    /// Bits after the binary point that a client keeps of a reply: those that the parameter set certifies, of numbers within the reply's
+    /// magnitude. They follow from nothing else, so that whoever writes a plan cannot ask for more.
+    #[must_use]
+    pub fn reply_bits(&self, params: &CkksParams) -> u32 {
+        // At least 1 in a plan that was checked; nothing is kept for one that is no number.
+        let beyond = self.reply.magnitude.log2().ceil();
+        let left = f64::from(params.certified_bits()) - beyond.max(0.0);
+        // Between 0 and what is certified; NaN becomes 0.
+        left.max(0.0) as u32
+    }
+
     /// What the plan knows of a reply's error.
     #[must_use]
     pub fn reply_noise(&self) -> Noise {
@@ -417,13 +437,15 @@ impl FhePlan {
             self.placement.upload.to_string(),
         )?;
         let reply = &self.reply;
-        let positive = |x: f64| x.is_finite() && x > 0.0;
+        // A smaller error than any run declares would let a reply be opened to more bits than are certified.
+        let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
+        let scale = reply.scale / params.default_scale().value();
         require(
             (1..=self.width).contains(&reply.ciphertexts)
                 && fits(reply.limbs)
-                && [reply.scale, reply.magnitude, reply.deviation]
-                    .into_iter()
-                    .all(positive),
+                && (1.0..f64::INFINITY).contains(&reply.magnitude)
+                && deviations.contains(&reply.deviation)
+                && (SCALE_FACTOR.recip()..=SCALE_FACTOR).contains(&scale),
             "reply",
             format!("{reply:?}"),
         )?;
@@ -483,6 +505,13 @@ impl From<&KeySpec> for PlannedKey {
     }
 }
 
+/// The standard deviation that a reply within `magnitude` declares, in units of the message.
+#[must_use]
+pub fn reply_deviation(params: &CkksParams, magnitude: f64) -> f64 {
+    let bits = params.certified_bits() as i32 + SPARE_BITS;
+    magnitude * 2f64.powi(-bits)
+}
+
 /// The parameter set of this name: a preset, and in tests also `insecure-test/LOG_N/LEVELS`.
 ///
 /// # Errors
@@ -528,7 +557,7 @@ pub fn insecure_plan(
             limbs: 2,
             scale: params.default_scale().value(),
             magnitude: 1.0,
-            deviation: 1e-6,
+            deviation: reply_deviation(&params, 1.0),
         },
         keys: Vec::new(),
         public_sha256: "0".repeat(64),
@@ -596,6 +625,45 @@ mod tests {
             }
             assert!(at + 2 > good.len() || FhePlan::from_json(&good[..at]).is_err());
         }
+    }
+
+    /// A plan that says a reply is exact, or means little numbers, would have its client give out the error.
+    #[test]
+    fn a_reply_that_would_not_be_rounded_is_refused() {
+        type Change = fn(&mut ReplyForm);
+        let changes: [Change; 12] = [
+            |r| r.magnitude = 0.5,
+            |r| r.magnitude = 2f64.powi(-40),
+            |r| r.magnitude = 0.0,
+            |r| r.magnitude = -4.0,
+            |r| r.deviation = 1e-30,
+            |r| r.deviation = 0.0,
+            |r| r.deviation *= 0.999,
+            |r| r.deviation = 1.5,
+            |r| r.magnitude = 8.0,
+            |r| r.scale = 1.0,
+            |r| r.scale /= 4096.0,
+            |r| r.scale *= 3.0,
+        ];
+        for (i, change) in changes.into_iter().enumerate() {
+            let mut other = plan();
+            change(&mut other.reply);
+            let error = FhePlan::from_json(&other.to_json().unwrap()).err().unwrap();
+            assert!(error.to_string().contains("reply"), "{i}: {error}");
+        }
+        let (mut wide, params) = insecure_plan(5, 1, 3).unwrap();
+        let certified = params.certified_bits();
+        assert_eq!(wide.reply_bits(&params), certified);
+        wide.reply.magnitude = 8.0;
+        wide.reply.deviation *= 8.0;
+        wide.check(&params).unwrap();
+        assert_eq!(wide.reply_bits(&params), certified - 3);
+        for magnitude in [2f64.powi(-40), 0.0, -1.0, f64::NAN] {
+            wide.reply.magnitude = magnitude;
+            assert!(wide.reply_bits(&params) <= certified);
+        }
+        wide.reply.magnitude = f64::MAX;
+        assert_eq!(wide.reply_bits(&params), 0);
     }
 
     #[test]
