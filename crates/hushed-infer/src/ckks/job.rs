@@ -218,9 +218,9 @@ impl Engine {
         secret: &ReplySecret,
     ) -> Result<Hash, FheError> {
         let plan = self.plan.hash();
-        let mut rng = secret.rng(&[&head.id, name, &plan, &self.keys]);
+        let names: [&[u8]; 4] = [&head.id, name, &plan, &self.keys];
         let form = &self.plan.reply;
-        let sealed = seal_reply(&self.params, &self.public, form, answer, &mut rng)?;
+        let sealed = seal_reply(&self.params, &self.public, form, answer, secret, &names)?;
         let head = ReplyHead {
             plan,
             keys: self.keys,

@@ -91,7 +91,9 @@ pub fn fewest_limbs(params: &CkksParams, scale: Scale, magnitude: f64) -> usize 
         .unwrap_or(params.max_limbs())
 }
 
-/// The ciphertexts of a reply as they leave: shortened, re-randomised under the public key of who asked, and covered with noise.
+/// The ciphertexts of a reply as they leave: shortened, re-randomised under the public key of who asked, and covered with noise. The
+/// randomness follows from `secret`, from `names` and from all bytes of what is covered: two different computations never share any, whatever
+/// they are called, and the same one again gets the same.
 ///
 /// The error that then is in a slot has the variance of the computation's and as much again as `form` declares, so a plan that declares
 /// twice the variance that it predicts declares what arrives.
@@ -103,7 +105,8 @@ pub fn seal_reply(
     key: &Arc<PublicKey>,
     form: &ReplyForm,
     reply: &[Ciphertext],
-    rng: &mut SecretRng,
+    secret: &ReplySecret,
+    names: &[&[u8]],
 ) -> Result<Vec<Ciphertext>, FheError> {
     if reply.len() != form.ciphertexts {
         let (given, slots) = (reply.len(), form.ciphertexts);
@@ -112,7 +115,7 @@ pub fn seal_reply(
     let evaluator = Evaluator::without_keys(params);
     let encryptor = PublicEncryptor::new(params, key)?;
     let scale = Scale::new(form.scale)?;
-    let seal = |ct: &Ciphertext| {
+    let shorten = |ct: &Ciphertext| -> Result<Ciphertext, FheError> {
         if !ct.scale().matches(scale) {
             return Err(CkksError::ScaleMismatch {
                 operation: "reply",
@@ -121,10 +124,15 @@ pub fn seal_reply(
             }
             .into());
         }
-        let short = evaluator.drop_to(ct, form.limbs)?;
-        Ok(encryptor.rerandomise(&short, form.deviation, rng)?)
+        Ok(evaluator.drop_to(ct, form.limbs)?)
     };
-    reply.iter().map(seal).collect()
+    let short: Vec<Ciphertext> = reply.iter().map(shorten).collect::<Result<_, _>>()?;
+    let bytes = Ciphertext::list_to_bytes(params, form.limbs, &short)?;
+    let content = Sha256::digest(bytes);
+    let names: Vec<&[u8]> = names.iter().copied().chain([content.as_slice()]).collect();
+    let mut rng = secret.rng(&names);
+    let seal = |ct: &Ciphertext| Ok(encryptor.rerandomise(ct, form.deviation, &mut rng)?);
+    short.iter().map(seal).collect()
 }
 
 #[cfg(test)]
@@ -195,11 +203,19 @@ mod tests {
             deviation: 1e-4,
         };
         assert_eq!(form.limbs, 1);
-        let seal = |name: &[u8]| {
-            let mut rng = secret(3).rng(&[name]);
-            seal_reply(&params, &pk, &form, std::slice::from_ref(&ct), &mut rng).unwrap()
+        let sealed = |ct: &Ciphertext, name: &[u8]| {
+            let list = std::slice::from_ref(ct);
+            seal_reply(&params, &pk, &form, list, &secret(3), &[name]).unwrap()
         };
+        let seal = |name: &[u8]| sealed(&ct, name);
         let (once, again, other) = (seal(b"a"), seal(b"a"), seal(b"b"));
+        // Another computation of the same name: were the randomness the same, parts would differ by what was computed.
+        let evaluator = Evaluator::without_keys(&params);
+        let changed = evaluator.add(&ct, &ct).unwrap();
+        let low = |ct: &Ciphertext| evaluator.drop_to(ct, 1).unwrap();
+        let before = evaluator.sub(&low(&changed), &low(&ct)).unwrap();
+        let after = evaluator.sub(&sealed(&changed, b"a")[0], &once[0]).unwrap();
+        assert!(after.a() != before.a() && after.b() != before.b());
         assert!(once[0].a() == again[0].a() && once[0].b() == again[0].b());
         assert!(once[0].a() != other[0].a());
         let decryptor = Decryptor::new(&encoder, &sk).unwrap();
@@ -215,9 +231,10 @@ mod tests {
         let predicted = once[0].noise().deviation();
         assert!((1e-4..1.1e-4).contains(&predicted), "{predicted:e}");
         // Another number or scale is no reply of this plan.
-        let mut rng = secret(3).rng(&[]);
-        assert!(seal_reply(&params, &pk, &form, &[], &mut rng).is_err());
+        let refused =
+            |list: &[Ciphertext]| seal_reply(&params, &pk, &form, list, &secret(3), &[]).is_err();
+        assert!(refused(&[]));
         let scaled = [ct.read_as(2.0).unwrap()];
-        assert!(seal_reply(&params, &pk, &form, &scaled, &mut rng).is_err());
+        assert!(refused(&scaled));
     }
 }
