@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::gemm::{GemmWeights, ModularGemm};
 use hushed_ckks::poly::{Arithmetic, EncryptedSum, Weight};
-use hushed_ckks::{Ciphertext, Complex64, Encoder, Evaluator, Hoisted, Plaintext, Scale};
+use hushed_ckks::{Ciphertext, Encoder, Evaluator, Hoisted, Plaintext, Scale};
 
 use super::error::FheError;
 use super::slots::{LinearMap, Slots};
@@ -114,8 +114,7 @@ impl Encrypted {
         Ok(target.times_prime(prime).over(x.scale()))
     }
 
-    /// One number a slot. Vectors that repeat, such as constants, take a shorter transform; whether one does is compared over all
-    /// of it.
+    /// One number a slot. Always the transform of full length: numbers may be weights, and that some of them repeat takes no less time.
     fn encode(&self, v: &[f64], limbs: usize, scale: Scale) -> Result<Plaintext, FheError> {
         let slots = self.evaluator.params().slots();
         if v.len() != slots {
@@ -125,8 +124,7 @@ impl Encrypted {
             }
             .into());
         }
-        let values: Vec<Complex64> = v.iter().take(period(v)).map(|&x| x.into()).collect();
-        Ok(self.encoder.encode_periodic(&values, limbs, scale)?)
+        Ok(self.encoder.encode_real(v, limbs, scale)?)
     }
 
     /// The bootstraps of one tile: an odd one out goes with zeros.
@@ -364,23 +362,6 @@ impl Slots for Encrypted {
         }
         Ok(done)
     }
-}
-
-/// The least power of two with which `v` repeats.
-fn period(v: &[f64]) -> usize {
-    let mut period = v.len();
-    while period > 1 && period.is_multiple_of(2) {
-        let (first, second) = v.split_at(period / 2);
-        let differ = first
-            .iter()
-            .zip(second)
-            .fold(false, |differ, (a, b)| differ | (a != b));
-        if differ {
-            break;
-        }
-        period /= 2;
-    }
-    period
 }
 
 #[cfg(test)]
