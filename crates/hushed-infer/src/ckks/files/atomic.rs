@@ -3,9 +3,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use hushed_math::rng::SecretRng;
 
 use super::FileError;
+use crate::ckks::public_plan::hex;
 
 /// What drafts end with. A draft that a killed process left is never read, and may be deleted.
 pub const DRAFT: &str = ".draft";
@@ -32,10 +34,11 @@ impl AtomicFile {
     /// # Errors
     /// [`FileError::Io`].
     pub fn create(path: &Path, access: Access) -> Result<AtomicFile, FileError> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        // Process ids mean nothing between containers that share a folder, and come again.
+        let mut random = [0; 8];
+        SecretRng::from_os("names of drafts").fill_bytes(&mut random);
         let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}-{number}{DRAFT}", std::process::id()));
+        name.push(format!(".{}{DRAFT}", hex(&random)));
         let draft = path.with_file_name(name);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -55,13 +58,36 @@ impl AtomicFile {
     /// # Errors
     /// [`FileError::Io`]: what was there before is untouched.
     pub fn commit(mut self) -> Result<(), FileError> {
-        let done = self.file.take().map_or(Ok(()), |file| {
-            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.sync_all()?;
+        let done = self.synchronise().and_then(|()| {
             fs::rename(&self.draft, &self.path)?;
             sync_folder(&self.path)
         });
         done.map_err(FileError::io("write", &self.path))
+    }
+
+    /// As [`AtomicFile::commit`] if there is no file of this name; otherwise that one stays, whoever made it and whenever, and this one is
+    /// gone. Whether it was taken. The file system must have hard links.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn commit_new(mut self) -> Result<bool, FileError> {
+        let done = self
+            .synchronise()
+            .and_then(|()| match fs::hard_link(&self.draft, &self.path) {
+                Ok(()) => sync_folder(&self.path).map(|()| true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                Err(error) => Err(error),
+            });
+        done.map_err(FileError::io("write", &self.path))
+    }
+
+    /// All of the draft on disk.
+    fn synchronise(&mut self) -> io::Result<()> {
+        let Some(file) = self.file.take() else {
+            return Ok(());
+        };
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()
     }
 }
 
@@ -94,6 +120,24 @@ pub fn write(path: &Path, access: Access, bytes: &[u8]) -> Result<(), FileError>
     file.write_all(bytes)
         .map_err(FileError::io("write", path))?;
     file.commit()
+}
+
+/// Removes the drafts of `path` that killed processes left. Only for who knows that no other process writes it.
+pub fn clear_drafts(path: &Path) {
+    let mut start = path.file_name().unwrap_or_default().to_owned();
+    start.push(".");
+    let start = start.to_string_lossy().into_owned();
+    for entry in fs::read_dir(folder_of(path))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let found = entry.file_name().to_string_lossy().into_owned();
+        if found.starts_with(&start) && found.ends_with(DRAFT) {
+            // One that cannot be removed is harmless.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// [`FileError::Exists`] if there is something.
@@ -137,8 +181,12 @@ pub fn check_private(_: &Path, _: &std::fs::Metadata) -> Result<(), FileError> {
 
 /// The folder of `path` on disk, so that a rename in it survives. A folder that cannot be opened is no failure of the file.
 fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path)).map_or(Ok(()), |folder| folder.sync_all())
+}
+
+fn folder_of(path: &Path) -> &Path {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new("."))).map_or(Ok(()), |folder| folder.sync_all())
+    parent.unwrap_or(Path::new("."))
 }
 
 #[cfg(unix)]

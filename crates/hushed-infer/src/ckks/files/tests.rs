@@ -309,6 +309,22 @@ fn what_is_not_committed_was_never_there() {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
+    // Only the first of two takes a name that is to be new.
+    let new = folder.path().join("new");
+    let drafts = [b"a", b"b"].map(|byte| {
+        let mut file = AtomicFile::create(&new, Access::Private).unwrap();
+        file.write_all(byte).unwrap();
+        file
+    });
+    let other = folder.path().join("newer.0.draft");
+    fs::write(&other, b"").unwrap();
+    assert_eq!(drafts.map(|file| file.commit_new().unwrap()), [true, false]);
+    assert_eq!(fs::read(&new).unwrap(), b"a");
+    // What a killed process left goes, and nothing of another file.
+    fs::write(folder.path().join("new.0.draft"), b"half").unwrap();
+    atomic::clear_drafts(&new);
+    assert!(other.exists());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
     // A folder that is not there.
     let nowhere = folder.path().join("no/such/folder/file");
     let error = atomic::write(&nowhere, Access::Usual, b"new").unwrap_err();
