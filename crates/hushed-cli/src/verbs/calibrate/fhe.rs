@@ -15,6 +15,8 @@ use crate::output::Output;
 
 /// What only this protocol needs.
 #[derive(clap::Args)]
+// As of `plan`: a group of its own would have the name of the verb's.
+#[group(skip)]
 pub struct Args {
     /// Rows a text, padding included, that intervals are for (fhe)
     #[arg(long, value_name = "N", default_value_t = 128, env = "HUSHED_ROWS")]

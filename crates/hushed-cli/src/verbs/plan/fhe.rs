@@ -26,6 +26,8 @@ const LEAST_COSINE: f64 = 0.999;
 
 /// What `--protocol fhe` asks for besides.
 #[derive(clap::Args)]
+// A verb takes these besides its own: both are called Args, and groups are named after them.
+#[group(skip)]
 pub struct Args {
     /// fhe: rows of each text, padding included, a power of two; the longest of --tokens rounded up unless given
     #[arg(
