@@ -396,6 +396,53 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     let other = work.join("calibration.json");
     fs::write(&other, text.replacen("\"texts\":", "\"texts\": ", 1)).unwrap();
     assert_eq!(run(&|o| o.calibration = other.clone()), "other-model");
+    // Plans of another run, with keys and a request made for them: a key more or less, another reply.
+    type Change = fn(&mut FhePlan);
+    let changes: [Change; 4] = [
+        |p| p.keys.truncate(p.keys.len() - 1),
+        |p| p.reply.limbs += 1,
+        |p| {
+            p.reply.magnitude *= 2.0;
+            p.reply.deviation *= 2.0;
+        },
+        |p| p.reply.scale *= 1.5,
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        let (mut plan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
+        change(&mut plan);
+        fhe::write_plan(&path, &plan).unwrap();
+        let at = work.join(format!("changed-{i}"));
+        let days = KeygenOptions { days: 1 };
+        fhe::keygen(&path, &at.join("keys"), days, &mut |_, _| {}).unwrap();
+        fhe::encrypt(
+            &path,
+            &offered.path("public"),
+            &at.join("keys"),
+            &texts(),
+            TooLong::Refuse,
+            None,
+            &at.join("request"),
+            &mut |_, _| {},
+        )
+        .unwrap();
+        let found = run(&|o| {
+            o.plan = path.clone();
+            o.keys = at.join("keys/evaluation.keys");
+            o.request = at.join("request");
+        });
+        assert_eq!(found, "other-model", "{i}");
+    }
+    // No folder for the reply: found before the model is, and nothing is left of the attempt.
+    assert_eq!(
+        run(&|o| {
+            o.out = work.join("none/reply");
+            o.model = work.join("none");
+        }),
+        "file"
+    );
+    let left = fs::read_dir(work).unwrap().flatten();
+    let left = left.filter(|entry| entry.path().extension().is_some_and(|e| e == "draft"));
+    assert_eq!(left.count(), 0);
     // Too little memory.
     assert_eq!(run(&|o| o.max_memory = Some(1 << 20)), "memory");
     // Damaged files.

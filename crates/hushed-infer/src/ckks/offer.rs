@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::{CkksParams, Scale};
 use hushed_model::{Bert, Embedding, ModelError, Norm, Site};
 use rayon::prelude::*;
@@ -50,8 +51,7 @@ impl Offer<'_> {
     pub fn plan(&self) -> Result<FhePlan, FheError> {
         let (bert, params) = (self.bert, self.params);
         self.choices.check(bert)?;
-        let run = dry_run(bert, self.choices, params, self.options, self.placement)?;
-        let keys = key_plan(&run, params, &bootstrap_keys(params)?)?;
+        let (keys, reply) = needed(bert, self.choices, params, self.options, self.placement)?;
         let mut plan = FhePlan {
             version: PLAN_VERSION,
             parameters: self.parameters.to_owned(),
@@ -62,7 +62,7 @@ impl Offer<'_> {
             input_bound: input_bound(&bert.embedding, &bert.embedding_norm, self.options.rows)?,
             lengths: self.options.lengths,
             placement: self.placement.clone(),
-            reply: self.reply(&run)?,
+            reply,
             keys: Vec::new(),
             public_sha256: hex(&self.public_sha256),
             calibration_sha256: hex(&self.calibration_sha256),
@@ -73,32 +73,54 @@ impl Offer<'_> {
         plan.check(params)?;
         Ok(plan)
     }
+}
 
-    fn reply(&self, run: &DryRun) -> Result<ReplyForm, FheError> {
-        let at = Site::root("pool");
-        let none = || ChoicesError::Unusable {
-            what: "the calibration has no layers".to_owned(),
-        };
-        let layer = self.bert.layers.last().ok_or_else(none)?;
-        let bound = self.choices.layers.last().ok_or_else(none)?;
-        let bound = bound.feed_forward_norm.bound;
-        let norm = &layer.feed_forward_norm;
-        let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
-        let columns = gain.iter().zip(offset.iter());
-        let most = columns
-            .map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs())
-            .fold(1.0, f64::max);
-        // A power of two: what the largest number of a column could be says little of the weights.
-        let magnitude = most.log2().ceil().exp2();
-        let scale = Scale::new(run.reply_scale)?;
-        Ok(ReplyForm {
-            ciphertexts: run.reply,
-            limbs: fewest_limbs(self.params, scale, magnitude).min(run.reply_limbs),
-            scale: run.reply_scale,
-            magnitude,
-            deviation: reply_deviation(self.params, magnitude),
-        })
-    }
+/// The evaluation keys that a run needs and what it replies: what a plan must say of both, and what a server compares a plan with before it
+/// works by it.
+///
+/// # Errors
+/// As [`dry_run`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
+pub fn needed(
+    bert: &Bert,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<(EvalKeyPlan, ReplyForm), FheError> {
+    let run = dry_run(bert, choices, params, options, placement)?;
+    let keys = key_plan(&run, params, &bootstrap_keys(params)?)?;
+    Ok((keys, reply_form(bert, choices, params, &run)?))
+}
+
+fn reply_form(
+    bert: &Bert,
+    choices: &Choices,
+    params: &CkksParams,
+    run: &DryRun,
+) -> Result<ReplyForm, FheError> {
+    let at = Site::root("pool");
+    let none = || ChoicesError::Unusable {
+        what: "the calibration has no layers".to_owned(),
+    };
+    let layer = bert.layers.last().ok_or_else(none)?;
+    let bound = choices.layers.last().ok_or_else(none)?;
+    let bound = bound.feed_forward_norm.bound;
+    let norm = &layer.feed_forward_norm;
+    let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
+    let columns = gain.iter().zip(offset.iter());
+    let most = columns
+        .map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs())
+        .fold(1.0, f64::max);
+    // A power of two: what the largest number of a column could be says little of the weights.
+    let magnitude = most.log2().ceil().exp2();
+    let scale = Scale::new(run.reply_scale)?;
+    Ok(ReplyForm {
+        ciphertexts: run.reply,
+        limbs: fewest_limbs(params, scale, magnitude).min(run.reply_limbs),
+        scale: run.reply_scale,
+        magnitude,
+        deviation: reply_deviation(params, magnitude),
+    })
 }
 
 /// No number that a client sends is larger: the greatest of all token vectors at all positions, after the first norm. All three are public.

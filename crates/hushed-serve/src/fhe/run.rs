@@ -1,16 +1,18 @@
 //! The server's part: a request in, a reply out, from files to a file. Everything is checked before any work begins.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use hushed_infer::calibrate::weights_sha256;
-use hushed_infer::ckks::files::atomic::{self, Access, DRAFT};
+use hushed_infer::ckks::files::atomic::{self, Access, AtomicFile};
 use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use hushed_infer::ckks::files::keys::KeyFile;
 use hushed_infer::ckks::files::{FileError, checkpoint};
 use hushed_infer::ckks::job::{Batch, Engine, Event, bootstrap_keys};
+use hushed_infer::ckks::offer::needed;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
 use hushed_infer::ckks::public_plan::Params;
 use hushed_infer::ckks::public_plan::hex;
@@ -247,6 +249,11 @@ struct Prepared {
 impl Prepared {
     fn check(options: &RunOptions) -> Result<Prepared, ServeError> {
         let (plan, params) = read_plan(&options.plan)?;
+        if options.out.symlink_metadata().is_err() {
+            // A folder that is not there or cannot be written to is found now, and not when there is an answer. Nothing is left of it.
+            let draft = AtomicFile::create(&options.out, Access::Usual);
+            drop(draft.map_err(FheJobError::from)?);
+        }
         let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
         let keys = KeyFile::open(&options.keys, params.rlwe(), &key_plan);
         let keys = keys.map_err(FheJobError::from)?;
@@ -318,6 +325,7 @@ fn predicted(
         prices: reference(options.threads.unwrap_or(all)),
         placement: Some(plan.placement.clone()),
     };
+    check_needed(plan, params, model, choices, &asked)?;
     let report = bootstrap_keys(params)
         .and_then(|keys| FhePlanReport::new(&model.bert, choices, false, params, &keys, &asked));
     let report = report.map_err(FheJobError::from)?;
@@ -330,6 +338,44 @@ fn predicted(
         .into()),
         None => Ok(report),
     }
+}
+
+/// That the plan lists the keys that its run needs, and its reply, as an offer of this model does: a plan that says less would fail after
+/// hours, or leave more in a reply than the answer.
+fn check_needed(
+    plan: &FhePlan,
+    params: &Params,
+    model: &Model,
+    choices: &Choices,
+    asked: &FheOptions,
+) -> Result<(), ServeError> {
+    let found = needed(&model.bert, choices, params, asked, &plan.placement);
+    let (keys, reply) = found.map_err(FheJobError::from)?;
+    let mut ours = plan.clone();
+    ours.set_keys(&keys);
+    let other = |what, planned, found| {
+        Err(FheJobError::OtherModel {
+            what,
+            planned,
+            found,
+        }
+        .into())
+    };
+    if ours.keys != plan.keys {
+        let (planned, found) = (plan.keys.len(), ours.keys.len());
+        let differ = ours.keys.iter().filter(|key| !plan.keys.contains(key));
+        let missing = differ.count();
+        return other(
+            "set of evaluation keys",
+            format!("{planned} keys"),
+            format!("{found} keys, of which the plan lacks {missing}"),
+        );
+    }
+    if reply != plan.reply {
+        let (planned, found) = (format!("{:?}", plan.reply), format!("{reply:?}"));
+        return other("reply", planned, found);
+    }
+    Ok(())
 }
 
 /// The checkpoint of a request, which one process at a time may use.
@@ -346,8 +392,7 @@ impl Saved {
         request: &[u8],
     ) -> Result<Saved, ServeError> {
         make_folder(folder)?;
-        let name = format!("{}.checkpoint", hex(request));
-        let path = folder.join(&name);
+        let path = folder.join(format!("{}.checkpoint", hex(request)));
         let lock = folder.join(format!("{}.lock", hex(request)));
         let failed = || FileError::io("lock", &lock);
         let file = File::create(&lock).map_err(failed());
@@ -356,12 +401,7 @@ impl Saved {
             return Err(FheJobError::from(failed()(error.into())).into());
         }
         // What a killed process had not finished.
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let found = entry.file_name().to_string_lossy().into_owned();
-            if found.starts_with(&name) && found.ends_with(DRAFT) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
+        atomic::clear_drafts(&path);
         // The last one stays until the next is whole.
         let most = params.max_limbs().min(plan.placement.attention);
         let bytes = checkpoint::bytes(params, plan.width, most);
@@ -377,14 +417,19 @@ impl Drop for Saved {
     }
 }
 
-/// Reads the secret of replies, or makes it.
+/// Reads the secret of replies, or makes it. Of several processes that do so at once, all get the one that was there first: two secrets for
+/// one request would be two covers of one computation.
 fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
     if !path.exists() {
         if let Some(folder) = path.parent() {
             make_folder(folder)?;
         }
         let made = ReplySecret::from_os();
-        let written = atomic::write(path, Access::Private, made.bytes().as_slice());
+        let written = AtomicFile::create(path, Access::Private).and_then(|mut file| {
+            file.write_all(made.bytes().as_slice())
+                .map_err(FileError::io("write", path))?;
+            file.commit_new()
+        });
         written.map_err(FheJobError::from)?;
     }
     let metadata = fs::metadata(path).map_err(FileError::io("read", path));
@@ -463,6 +508,15 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
             assert_eq!(read_secret(&path).err().unwrap().name(), "not-private");
         }
+        // Many at once agree.
+        let path = folder.path().join("shared/reply.secret");
+        let made: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let read = || **read_secret(&path).unwrap().bytes();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(read)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(made.iter().all(|secret| *secret == made[0]));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         let path = folder.path().join("short");
         atomic::write(&path, Access::Private, b"short").unwrap();
         assert_eq!(read_secret(&path).err().unwrap().name(), "file-damaged");
