@@ -44,11 +44,8 @@ pub fn levels<S: Slots>(
             layer: i,
             statistics: placement.statistics,
         };
-        // The first layer begins with what the client sends.
-        let attention = match i {
-            0 => placement.attention.min(placement.upload),
-            _ => placement.attention,
-        };
+        // Also of the first layer: what a client sends with fewer primes is refreshed to them before it.
+        let attention = placement.attention;
         let attended = walk.attention(attention, &layer.attention)?;
         walk.norm("attention.norm", attended, &layer.attention_norm)?;
         let degree = layer.activation.degree;
