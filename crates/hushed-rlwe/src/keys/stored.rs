@@ -71,11 +71,9 @@ impl SecretKey {
         let digits = packed
             .iter()
             .flat_map(|byte| (0..4).map(move |i| byte >> (2 * i) & 3));
-        let coefficients: Zeroizing<Vec<i64>> = Zeroizing::new(
-            digits
-                .map(|digit| i64::from(digit & 1) - i64::from(digit >> 1))
-                .collect(),
-        );
+        // Room for all from the start: what a vector grows out of is not erased.
+        let mut coefficients = Zeroizing::new(Vec::with_capacity(params.n()));
+        coefficients.extend(digits.map(|digit| i64::from(digit & 1) - i64::from(digit >> 1)));
         // Digit 3 and digit 0 are both the coefficient 0: only one of them is written.
         let known = packed
             .iter()
