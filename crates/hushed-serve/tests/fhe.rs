@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
 use hushed_infer::ckks::FhePlan;
+use hushed_infer::ckks::files::exchange::{read_reply, write_reply};
 use hushed_infer::ckks::job::bootstrap_keys;
 use hushed_infer::ckks::offer::Offer;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
@@ -288,8 +289,10 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let reply = fs::read(work.join("reply")).unwrap();
     assert!(reply == fs::read(work.join("again")).unwrap());
     assert_eq!(reply.len() as u64, report.bytes);
-    // Asked again, it is there.
+    // Asked again, it is there, and a checkpoint that was left goes.
+    fs::write(&checkpoint, &good).unwrap();
     assert!(fhe::run(&options, &quiet).unwrap().done_before);
+    assert!(!checkpoint.exists());
 
     let answer = offered.decrypt(work).unwrap();
     assert_close(offered, &answer);
@@ -307,6 +310,14 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     fs::write(work.join("reply"), bad).unwrap();
     assert_eq!(name(offered.decrypt(work)), "file-damaged");
     assert_eq!(name(fhe::run(&options, &quiet)), "file-exists");
+    // A reply to another request of the same id.
+    fs::write(work.join("reply"), &reply).unwrap();
+    let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
+    let keys = stored.hash();
+    let (mut head, list) = read_reply(&work.join("reply"), &plan, &params, &keys).unwrap();
+    head.request[0] ^= 1;
+    write_reply(&work.join("reply"), &plan, &params, &head, &list).unwrap();
+    assert_eq!(name(offered.decrypt(work)), "other-file");
     fs::write(work.join("reply"), &reply).unwrap();
     fs::remove_dir_all(work.join("keys/requests")).unwrap();
     assert_eq!(name(offered.decrypt(work)), "unknown-request");
@@ -492,6 +503,24 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     );
     // A special token inside a text is text.
     assert!(one("[SEP] a").unwrap().tokens[0] > 3);
+    // A bound that only some texts are within is refused whatever the text.
+    let (mut plan, _): (FhePlan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
+    let narrow = work.join("narrow.json");
+    plan.input_bound *= 0.999;
+    fhe::write_plan(&narrow, &plan).unwrap();
+    let days = KeygenOptions { days: 1 };
+    fhe::keygen(&narrow, &work.join("narrow"), days, &mut |_, _| {}).unwrap();
+    let refused = fhe::encrypt(
+        &narrow,
+        &offered.path("public"),
+        &work.join("narrow"),
+        &[String::new()],
+        TooLong::Refuse,
+        None,
+        &work.join("other"),
+        &mut |_, _| {},
+    );
+    assert_eq!(name(refused), "plan");
     // Keys of another plan, and an expired set.
     let (mut plan, _): (FhePlan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
     plan.exposures.clear();

@@ -20,6 +20,7 @@ use hushed_math::rng::SecretRng;
 use hushed_model::{Backend, Embedding, Matrix, Norm, Plain, Pool, Site, TokenIds};
 
 use super::error::FheError;
+use super::offer::input_bound;
 use super::pool;
 use super::public_plan::{FhePlan, Lengths};
 use crate::packing::{Interleave, PackingError};
@@ -77,6 +78,19 @@ impl FheClient {
         &self.plan
     }
 
+    /// That no text of this model is beyond the plan's bound: decided by the public numbers alone, before any text is read, so that a refusal
+    /// says nothing of one.
+    ///
+    /// # Errors
+    /// [`FheError::InputBound`].
+    pub fn check_bound(&self) -> Result<(), FheError> {
+        let greatest = input_bound(&self.embedding, &self.norm, self.plan.rows)?;
+        match greatest <= self.plan.input_bound {
+            true => Ok(()),
+            false => Err(FheError::InputBound),
+        }
+    }
+
     /// The encoder, for a [`Decryptor`].
     pub fn encoder(&self) -> &Arc<Encoder> {
         &self.encoder
@@ -86,7 +100,7 @@ impl FheClient {
     ///
     /// # Errors
     /// [`FheError::Packing`] for too many texts or one too long, [`FheError::Model`] for a token that is none,
-    /// [`FheError::Range`] for a number beyond the plan's bound.
+    /// [`FheError::InputBound`] for a number beyond the plan's bound, of which there is none after [`FheClient::check_bound`].
     pub fn pack(
         &self,
         texts: &[TokenIds],
@@ -154,11 +168,7 @@ impl FheClient {
         for row in 0..x.rows() {
             for value in x.row_mut(row) {
                 if value.is_nan() || value.abs() > bound {
-                    return Err(FheError::Range {
-                        site: at.path().to_owned(),
-                        value: *value,
-                        bound,
-                    });
+                    return Err(FheError::InputBound);
                 }
                 *value /= bound;
             }

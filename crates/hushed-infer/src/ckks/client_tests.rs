@@ -128,8 +128,11 @@ fn what_does_not_fit_is_refused() {
     narrow.plan.input_bound = 1e-3;
     assert!(matches!(
         narrow.pack(&texts(), None),
-        Err(FheError::Range { .. })
+        Err(FheError::InputBound)
     ));
+    assert!(matches!(narrow.check_bound(), Err(FheError::InputBound)));
+    narrow.plan.input_bound = 1e3;
+    narrow.check_bound().unwrap();
 }
 
 /// A reply as the server packs it gives each text its mean.

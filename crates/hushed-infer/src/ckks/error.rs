@@ -60,6 +60,11 @@ pub enum FheError {
         /// The bound.
         bound: f64,
     },
+    /// A plan that bounds inputs more tightly than the public model's numbers are. Which input is beyond it is not said.
+    #[error(
+        "the plan's bound of inputs is below what the public model gives; ask the server's operator for a plan made from this model"
+    )]
+    InputBound,
     /// A step that this backend does not have.
     #[error("{what} cannot run under encryption: {remedy}")]
     Unsupported {

@@ -9,8 +9,8 @@
 //!
 //! That is masked and re-randomised, not circuit-private: the third step hides what is well below the declared precision, and no more.
 //!
-//! All randomness is a function of a secret of the server and of what names the reply, so that a retry gives the same bytes, and two
-//! replies to one request cannot be averaged.
+//! All randomness is a function of a secret of the server, of what names the reply and of what it covers, so that a retry gives the same
+//! bytes, and two replies to one request can neither be averaged nor subtracted from each other.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ impl ReplySecret {
         &self.0
     }
 
-    /// The generator for the reply that `names` name (id of the request, hash of its bytes, hash of the plan):
+    /// The generator for the reply that `names` name (id of the request, hash of its bytes, hash of the plan, id of the keys, hash of what is
+    /// covered):
     /// HMAC-SHA-256(secret, "hushed reply 1" ‖ each name after its length) is its key.
     #[must_use]
     pub fn rng(&self, names: &[&[u8]]) -> SecretRng {

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::client::FheClient;
-use hushed_infer::ckks::files::{atomic, exchange, keys::KeyTimes, owner};
+use hushed_infer::ckks::files::{FileError, atomic, exchange, keys::KeyTimes, owner};
 use hushed_infer::ckks::public_plan::{Lengths, Params};
 use hushed_model::{TextError, TokenIds, TooLong, cosine};
 
 use super::record::{
-    KEYS, KeyRecord, REQUESTS, RequestRecord, SECRET, VERSION, hold, make_folder, now, read,
-    request_path, write,
+    KEYS, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, hold, make_folder, now,
+    read, request_path, write,
 };
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
@@ -219,6 +219,7 @@ pub fn encrypt(
     if let Some(asked) = lengths.filter(|asked| *asked != planned) {
         return Err(FheJobError::OtherLengths { planned, asked }.into());
     }
+    owned.client.check_bound().map_err(FheJobError::from)?;
     let limit = owned.plan.texts(&owned.params).map_err(FheJobError::from)?;
     if texts.len() > limit {
         let texts = texts.len();
@@ -246,7 +247,7 @@ pub fn encrypt(
     system::check_room(out.parent().unwrap_or(Path::new(".")), bytes)?;
     let secret = folder.join(SECRET);
     let keys = owned.record.hash();
-    let id = owner::encrypt(
+    let (id, content) = owner::encrypt(
         out,
         &owned.client,
         &owned.params,
@@ -260,6 +261,7 @@ pub fn encrypt(
     make_folder(&folder.join(REQUESTS))?;
     let record = RequestRecord {
         version: VERSION,
+        content: Digest(content).to_string(),
         tokens: lengths.clone(),
         canary: canary.map(|ids| ids.ids().len()),
     };
@@ -289,8 +291,9 @@ pub fn decrypt(
 ) -> Result<Answer, ServeError> {
     let owned = Owned::open(plan, public, folder)?;
     let keys = owned.record.hash();
-    let head = owner::reply_head(reply, &owned.plan, &owned.params, &keys);
-    let head = head.map_err(FheJobError::from)?;
+    // Read once: what is opened is what was checked.
+    let read_whole = exchange::read_reply(reply, &owned.plan, &owned.params, &keys);
+    let (head, ciphertexts) = read_whole.map_err(FheJobError::from)?;
     let remembered = request_path(folder, &head.id);
     if !remembered.is_file() {
         return Err(FheJobError::UnknownRequest {
@@ -300,6 +303,16 @@ pub fn decrypt(
         .into());
     }
     let request: RequestRecord = read(&remembered)?;
+    let theirs = Digest(head.request).to_string();
+    if theirs != request.content {
+        return Err(FheJobError::File(FileError::Other {
+            path: reply.to_owned(),
+            what: "request",
+            theirs,
+            ours: request.content,
+        })
+        .into());
+    }
     let places = owned
         .plan
         .places(&owned.params)
@@ -310,18 +323,18 @@ pub fn decrypt(
         *last = canary;
     }
     let held = hold(folder)?;
+    atomic::clear_drafts(&folder.join(RECORD));
     let mut record = KeyRecord::read(folder)?;
     let before = record.decryptions;
     record.decryptions = before.saturating_add(owned.plan.reply.ciphertexts as u64);
     record.write(folder)?;
     drop(held);
     let rows = owner::open(
-        reply,
+        &ciphertexts,
         &owned.client,
         &owned.params,
         &folder.join(SECRET),
         before,
-        &keys,
         &lengths,
     )
     .map_err(FheJobError::from)?;

@@ -208,7 +208,8 @@ impl FheJobError {
             | Self::OtherModel { .. }
             | Self::KeysOfOtherPlan { .. }
             | Self::UnknownRequest { .. }
-            | Self::OtherLengths { .. } => Category::Mismatch,
+            | Self::OtherLengths { .. }
+            | Self::Run(FheError::InputBound) => Category::Mismatch,
             Self::Plan(PlanFileError::OtherParameters { .. } | PlanFileError::Version { .. }) => {
                 Category::Mismatch
             }
@@ -241,7 +242,7 @@ impl FheJobError {
             Self::File(FileError::NotPrivate { .. }) => "not-private",
             Self::File(FileError::NoRoom { .. }) => "disk-full",
             Self::File(_) => "file",
-            Self::Plan(_) => "plan",
+            Self::Plan(_) | Self::Run(FheError::InputBound) => "plan",
             Self::Choices(_) => "calibration",
             Self::Run(_) => "run",
             Self::OtherPublic { .. } | Self::BadPublic { .. } => "public-model",

@@ -56,6 +56,8 @@ pub struct KeyRecord {
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestRecord {
     pub version: u32,
+    /// What names the request's content, in hexadecimal: a reply must be to that.
+    pub content: String,
     /// Tokens of each text, in order: the places of the batch from the first on.
     pub tokens: Vec<usize>,
     /// Tokens of the canary, in the last place.

@@ -187,7 +187,13 @@ pub fn run(
     if options.out.symlink_metadata().is_ok() {
         let there = exchange::read_reply(&options.out, &plan, &params, &keys);
         return match there {
-            Ok((reply, _)) if reply.id == head.id && reply.request == name => Ok(report(true)),
+            Ok((reply, _)) if reply.id == head.id && reply.request == name => {
+                if let Some(folder) = &options.checkpoint {
+                    // Left by a run that ended between its reply and this.
+                    let _ = fs::remove_file(checkpoint_path(folder, &head.id));
+                }
+                Ok(report(true))
+            }
             _ => Err(FheJobError::OtherReply {
                 path: options.out.clone(),
             }
@@ -378,6 +384,10 @@ fn check_needed(
     Ok(())
 }
 
+fn checkpoint_path(folder: &Path, request: &[u8]) -> PathBuf {
+    folder.join(format!("{}.checkpoint", hex(request)))
+}
+
 /// The checkpoint of a request, which one process at a time may use.
 struct Saved {
     path: PathBuf,
@@ -392,7 +402,7 @@ impl Saved {
         request: &[u8],
     ) -> Result<Saved, ServeError> {
         make_folder(folder)?;
-        let path = folder.join(format!("{}.checkpoint", hex(request)));
+        let path = checkpoint_path(folder, request);
         let lock = folder.join(format!("{}.lock", hex(request)));
         let failed = || FileError::io("lock", &lock);
         let file = File::create(&lock).map_err(failed());

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hushed_ckks::keys::SecretKey;
-use hushed_ckks::{CkksParams, Decryptor, Encryptor};
+use hushed_ckks::{Ciphertext, CkksParams, Decryptor, Encryptor};
 use hushed_math::rng::SecretRng;
 
 use super::chunked::Hash;
-use super::exchange::{REQUEST_ID, ReplyHead, RequestHead, RequestWriter, read_reply};
+use super::exchange::{REQUEST_ID, RequestHead, RequestWriter};
 use super::keys::{KeyProgress, KeyTimes};
 use crate::ckks::FheError;
 use crate::ckks::client::{FheClient, Upload};
@@ -39,7 +39,7 @@ pub fn make_keys(
     Ok(made?)
 }
 
-/// Encrypts a packed batch into a file, and returns the request's id. `progress` is called with ciphertexts done and in all.
+/// Encrypts a packed batch into a file, and returns the request's id and what names its content. `progress` is called with ciphertexts done and in all.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Ckks`].
@@ -51,7 +51,7 @@ pub fn encrypt(
     keys: Hash,
     upload: &Upload<'_>,
     progress: KeyProgress<'_>,
-) -> Result<[u8; REQUEST_ID], FheError> {
+) -> Result<([u8; REQUEST_ID], Hash), FheError> {
     let sk = Arc::new(super::secret::read(secret, params.rlwe(), 0)?);
     let encryptor = Encryptor::new(params, &sk)?;
     let mut rng = SecretRng::from_os("request of a client");
@@ -72,38 +72,22 @@ pub fn encrypt(
         progress(index, upload.count());
         file.push(path, &upload.encrypt(index, &encryptor, &mut rng)?)?;
     }
-    file.finish()?;
-    Ok(id)
+    Ok((id, file.finish()?))
 }
 
-/// What a reply says it is, its content checked whole and not opened.
-///
-/// # Errors
-/// [`FheError::File`].
-pub fn reply_head(
-    path: &Path,
-    plan: &FhePlan,
-    params: &CkksParams,
-    keys: &Hash,
-) -> Result<ReplyHead, FheError> {
-    Ok(read_reply(path, plan, params, keys)?.0)
-}
-
-/// Opens a reply: the pooled row of each place that has a text, rounded to what is certified. The key was opened `decryptions` times.
+/// Opens a reply that was read ([`super::exchange::read_reply`]): the pooled row of each place that has a text, rounded to what is certified. The key was opened `decryptions` times.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Ckks`] if the key was opened too often.
 pub fn open(
-    path: &Path,
+    reply: &[Ciphertext],
     client: &FheClient,
     params: &Arc<CkksParams>,
     secret: &Path,
     decryptions: u64,
-    keys: &Hash,
     lengths: &[usize],
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
-    let (_, reply) = read_reply(path, client.plan(), params, keys)?;
     let sk = Arc::new(super::secret::read(secret, params.rlwe(), decryptions)?);
     let decryptor = Decryptor::new(client.encoder(), &sk)?;
-    client.open(&decryptor, &reply, lengths)
+    client.open(&decryptor, reply, lengths)
 }
