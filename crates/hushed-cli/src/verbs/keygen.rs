@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hushed_infer::ckks::public_plan::Lengths;
 use hushed_serve::fhe::{self, KeygenOptions};
 use serde_json::json;
 
@@ -42,16 +43,26 @@ impl Args {
             shown.set_position(done as u64);
         })?;
         bar.finish_and_clear();
+        // The hash is what a client compares with its server's operator, and the lengths are what the server will learn.
+        let (plan, _) = fhe::read_plan(&self.plan)?;
+        let learns = match plan.lengths {
+            Lengths::Public => "the length of each text".to_owned(),
+            Lengths::Bucket(multiple) => {
+                format!("the length of each text, rounded up to a multiple of {multiple}")
+            }
+            Lengths::Private => "no lengths".to_owned(),
+        };
         let object = json!({
-            "id": record.id, "plan": record.plan, "parameters": record.parameters,
+            "id": record.id, "plan": record.plan, "parameters": record.parameters, "lengths": plan.lengths,
             "created": record.created, "expires": record.expires, "bytes": record.bytes,
         });
         out.result(object, || {
             format!(
-                "keys {} in {} ({:.2} GiB for the server; secret.key stays here)",
+                "keys {} in {} ({:.2} GiB for the server; secret.key stays here)\nfor the plan {}: the server learns {learns}",
                 record.id,
                 self.out.display(),
-                record.bytes as f64 / f64::from(1 << 30)
+                record.bytes as f64 / f64::from(1 << 30),
+                record.plan
             )
         })
     }
