@@ -520,7 +520,7 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
         &work.join("other"),
         &mut |_, _| {},
     );
-    assert_eq!(name(refused), "plan");
+    assert_eq!(name(refused), "other-model");
     // Keys of another plan, and an expired set.
     let (mut plan, _): (FhePlan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
     plan.exposures.clear();
