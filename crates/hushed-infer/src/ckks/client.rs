@@ -194,7 +194,7 @@ impl FheClient {
             let opened = decryptor.open(ct, Opening::Bits(bits))?;
             vectors.push(opened.values.iter().map(|z| z.re).collect());
         }
-        let factor = pool::factor(self.pool)?;
+        let factor = pool::factor(self.pool, self.plan.lengths == Lengths::Public)?;
         let rows = pool::unpack(self.layout, lengths, self.plan.width, factor, &vectors)?;
         let of = rows.into_iter().zip(lengths);
         Ok(of.map(|(row, &m)| (m > 0).then_some(row)).collect())

@@ -138,7 +138,13 @@ fn what_does_not_fit_is_refused() {
 /// A reply as the server packs it gives each text its mean.
 #[test]
 fn replies_open_to_pooled_rows() {
-    let (client, params) = client(Lengths::Public);
+    // A server that knows the rows of a text divides by them; one that does not divides by m.
+    replies_open(Lengths::Public, |_, _| 1.0);
+    replies_open(Lengths::Private, |length, m| length as f64 / m as f64);
+}
+
+fn replies_open(known: Lengths, share: impl Fn(usize, usize) -> f64) {
+    let (client, params) = client(known);
     let mut rng = seeded(6);
     let sk = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
     let encryptor = Encryptor::new(&params, &sk).unwrap();
@@ -147,15 +153,14 @@ fn replies_open_to_pooled_rows() {
     let places = client.layout.texts();
     let mut lengths = vec![0; places];
     (lengths[0], lengths[2]) = (3, 4);
-    // The sum of a column over the text's rows, divided by m, in row j mod m.
+    // The mean of a column over the text's rows, or its share of m, in row j mod m.
     let number = |text: usize, j: usize| ((text * 31 + j * 7) % 13) as f64 / 13.0 - 0.5;
     let reply: Vec<Ciphertext> = (0..width.div_ceil(m))
         .map(|block| {
             let packed = client.layout.vector(places, |place, row| {
                 let j = block * m + row;
-                let share = lengths[place] as f64 / m as f64;
-                if j < width {
-                    number(place, j) * share
+                if j < width && lengths[place] > 0 {
+                    number(place, j) * share(lengths[place], m)
                 } else {
                     0.0
                 }
@@ -174,7 +179,7 @@ fn replies_open_to_pooled_rows() {
         };
         for (j, found) in row.iter().enumerate() {
             // Rounded to what is certified, then divided by the text's share of the rows.
-            let share = lengths[place] as f64 / m as f64;
+            let share = share(lengths[place], m);
             let half = 0.5 * f64::exp2(-f64::from(params.certified_bits()));
             let rounding = half / share;
             assert!((found - number(place, j)).abs() < rounding + 1e-4);

@@ -1,13 +1,14 @@
 //! One row a text out of the columns of a batch: the mean of its rows or the first, packed tightly for the way back.
 //!
 //! ```text
-//! mean     s_j = Σ over rows, by log2(m) rotations     column j, times gain_j/m, is kept in row j mod m of vector j/m
+//! mean     s_j = Σ over rows, by log2(m) rotations     column j, times gain_j/m', is kept in row j mod m of vector j/m
 //! first    x_j × e_0·gain_j, moved to row j mod m one row at a time: m − 1 rotations a vector, all by one row
 //! ```
 //!
-//! d columns leave as ⌈d/m⌉ vectors, at one level below, and nothing else of the columns does. Rows of padding are 0; the offsets of the
-//! norm before come m'/m times, m' the rows of the text: added by who knows m', or by the sum of the encrypted mask. The client divides by
-//! its own m'/m. MOAI takes the first row only.
+//! d columns leave as ⌈d/m⌉ vectors, at one level below, and nothing else of the columns does. Rows of padding are 0. m' is the number of rows
+//! of the text where the server knows it; then what leaves is the answer, offsets of the norm before added. Where it does not, m takes its
+//! place, the offsets come m'/m times by the sum of the encrypted mask, and the client divides by its own m'/m: a short text among many
+//! rows then sees the reply's rounding m/m' times. MOAI takes the first row only.
 
 use hushed_model::{Pool, Site};
 use rayon::prelude::*;
@@ -35,18 +36,18 @@ pub struct Pooled<V> {
 pub enum Factor {
     /// It is the answer.
     One,
-    /// It is the answer times the text's rows, divided by m.
+    /// It is the answer times the text's rows, divided by m: of a mean where the server does not know them.
     Rows,
 }
 
-/// The factor of a pooling.
+/// The factor of a pooling; `known` if the server knows how many rows a text has.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for the last row and for maxima.
-pub fn factor(pool: Pool) -> Result<Factor, FheError> {
+pub fn factor(pool: Pool, known: bool) -> Result<Factor, FheError> {
     match pool {
-        Pool::Mean => Ok(Factor::Rows),
-        Pool::First => Ok(Factor::One),
+        Pool::Mean if !known => Ok(Factor::Rows),
+        Pool::Mean | Pool::First => Ok(Factor::One),
         Pool::Last | Pool::Max => Err(FheError::Unsupported {
             what: format!("pooling {pool:?}"),
             remedy: "mean pooling and the first row can be run; use protocol 2pc for others",
@@ -77,7 +78,7 @@ pub fn pool<S: Slots>(
     layout: Interleave,
     rows: &OwnedMask<S::Value>,
 ) -> Result<Pooled<S::Value>, FheError> {
-    let factor = factor(how)?;
+    let factor = factor(how, matches!(rows, OwnedMask::Public(_)))?;
     let limbs = above(on, on.floor())?;
     on.at(at.path());
     let m = layout.rows();
@@ -146,24 +147,34 @@ fn mean_block<S: Slots>(
     let m = layout.rows() as f64;
     let one = |(r, v): (usize, &S::Value)| -> Result<S::Value, FheError> {
         let sum = row_sums(on, layout, on.drop_to(v, limbs)?)?;
-        on.mul_vector(
-            &sum,
-            &row(layout, r, x.gain[from + r] / m),
-            on.default_scale(),
-        )
+        let mut kept = row(layout, r, x.gain[from + r]);
+        match count {
+            Counts::Public(counts) => {
+                // A place without a text has no rows, and zeros in them.
+                let divided = kept.iter_mut().zip(counts);
+                divided.for_each(|(v, c)| *v /= c.max(1.0));
+            }
+            Counts::Private(_) => kept.iter_mut().for_each(|v| *v /= m),
+        }
+        on.mul_vector(&sum, &kept, on.default_scale())
     };
     let columns: Result<Vec<S::Value>, FheError> = block.par_iter().enumerate().map(one).collect();
     let mut sum = total(on, columns?)?;
     let mut offsets = vec![0.0; layout.slots()];
     for (r, o) in x.offset[from..from + block.len()].iter().enumerate() {
-        fill(&mut offsets, layout, r, o / m);
+        fill(&mut offsets, layout, r, *o);
     }
     match count {
         Counts::Public(counts) => {
-            let added: Vec<f64> = offsets.iter().zip(counts).map(|(o, c)| o * c).collect();
+            let added: Vec<f64> = offsets
+                .iter()
+                .zip(counts)
+                .map(|(o, c)| o * c.min(1.0))
+                .collect();
             on.add_vector(sum, &added)
         }
         Counts::Private(counts) => {
+            offsets.iter_mut().for_each(|o| *o /= m);
             let added = on.mul_vector(counts, &offsets, on.default_scale())?;
             on.add_assign(&mut sum, &added)?;
             Ok(sum)
