@@ -10,7 +10,7 @@ use std::time::Duration;
 use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
 use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::files::exchange::{read_reply, write_reply};
-use hushed_infer::ckks::job::bootstrap_keys;
+use hushed_infer::ckks::job::bootstrap;
 use hushed_infer::ckks::offer::Offer;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
 use hushed_infer::ckks::public_plan::{Canary, Lengths, named};
@@ -96,7 +96,7 @@ impl Offered {
         let public = PublicModel::from_folder(&dir, &model).unwrap();
         public.write(&self.path("public")).unwrap();
         let params = named(PARAMETERS).unwrap();
-        let bootstrap = bootstrap_keys(&params).unwrap();
+        let (_, bootstrap) = bootstrap(&params).unwrap();
         let canary = "a private world is the hello".to_owned();
         let embedding = model.embed(vec![tokens(&canary)]).unwrap();
         let canary = Canary {
@@ -124,6 +124,7 @@ impl Offered {
                 choices: &choices,
                 parameters: PARAMETERS,
                 params: &params,
+                bootstrap: &bootstrap,
                 options: &options,
                 placement: &report.unwrap().placement,
                 public_sha256: public.hash().0,

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::keys::{EvalKeyPlan, PublicKey};
+use hushed_ckks::bootstrap::BootstrapLiteral;
+pub use hushed_ckks::bootstrap::Bootstrapper;
+pub use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
 use hushed_model::{Bert, Site};
 
@@ -55,12 +57,15 @@ pub enum Event {
 /// Who is told.
 pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
 
-/// The evaluation keys of a bootstrap of these parameters.
+/// A bootstrap of these parameters, with the evaluation keys that it needs. It takes seconds and, at N = 2^16, half a gigabyte: whoever
+/// looks at the keys and then runs makes one.
 ///
 /// # Errors
 /// [`FheError::Ckks`] for parameters without one.
-pub fn bootstrap_keys(params: &Arc<CkksParams>) -> Result<EvalKeyPlan, FheError> {
-    Ok(Bootstrapper::new(params, BootstrapLiteral::default())?.key_plan()?)
+pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, EvalKeyPlan), FheError> {
+    let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
+    let keys = bootstrapper.key_plan()?;
+    Ok((Arc::new(bootstrapper), keys))
 }
 
 /// A client's keys in memory, with what they are for.
@@ -118,24 +123,24 @@ impl Batch {
 }
 
 impl Engine {
-    /// Reads a client's keys and prepares the bootstraps.
+    /// Reads a client's keys, for the bootstrap of [`bootstrap`].
     ///
     /// # Errors
     /// [`FheError::File`] for damaged keys, [`FheError::Ckks`] if they are not enough for a bootstrap.
     pub fn load(
         plan: &FhePlan,
         params: &Arc<CkksParams>,
+        bootstrapper: Arc<Bootstrapper>,
         file: KeyFile,
         progress: KeyProgress<'_>,
     ) -> Result<Engine, FheError> {
         let id = file.id();
         let (public, keys) = file.read(progress)?;
         let evaluator = Evaluator::new(params, Arc::new(keys))?;
-        let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
         Ok(Engine {
             plan: plan.clone(),
             params: Arc::clone(params),
-            on: Encrypted::new(evaluator, Arc::new(bootstrapper))?,
+            on: Encrypted::new(evaluator, bootstrapper)?,
             public: Arc::new(public),
             keys: id,
         })

@@ -10,7 +10,6 @@ use rayon::prelude::*;
 use super::acts::here;
 use super::choices::{Choices, ChoicesError};
 use super::error::FheError;
-use super::job::bootstrap_keys;
 use super::placement::Placement;
 use super::plan::{DryRun, FheOptions, dry_run, key_plan};
 use super::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation};
@@ -29,6 +28,8 @@ pub struct Offer<'a> {
     pub parameters: &'a str,
     /// The same.
     pub params: &'a Arc<CkksParams>,
+    /// The keys of a bootstrap of it.
+    pub bootstrap: &'a EvalKeyPlan,
     /// Rows, lengths and the rest that the report was asked for.
     pub options: &'a FheOptions,
     /// Where the run refreshes: the report's.
@@ -51,7 +52,14 @@ impl Offer<'_> {
     pub fn plan(&self) -> Result<FhePlan, FheError> {
         let (bert, params) = (self.bert, self.params);
         self.choices.check(bert)?;
-        let (keys, reply) = needed(bert, self.choices, params, self.options, self.placement)?;
+        let (keys, reply) = needed(
+            bert,
+            self.choices,
+            params,
+            self.bootstrap,
+            self.options,
+            self.placement,
+        )?;
         let mut plan = FhePlan {
             version: PLAN_VERSION,
             parameters: self.parameters.to_owned(),
@@ -76,7 +84,7 @@ impl Offer<'_> {
 }
 
 /// The evaluation keys that a run needs and what it replies: what a plan must say of both, and what a server compares a plan with before it
-/// works by it.
+/// works by it. `bootstrap`: the keys of a bootstrap.
 ///
 /// # Errors
 /// As [`dry_run`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
@@ -84,11 +92,12 @@ pub fn needed(
     bert: &Bert,
     choices: &Choices,
     params: &Arc<CkksParams>,
+    bootstrap: &EvalKeyPlan,
     options: &FheOptions,
     placement: &Placement,
 ) -> Result<(EvalKeyPlan, ReplyForm), FheError> {
     let run = dry_run(bert, choices, params, options, placement)?;
-    let keys = key_plan(&run, params, &bootstrap_keys(params)?)?;
+    let keys = key_plan(&run, params, bootstrap)?;
     Ok((keys, reply_form(bert, choices, params, &run)?))
 }
 

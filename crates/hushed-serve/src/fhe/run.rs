@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use hushed_infer::calibrate::weights_sha256;
@@ -11,7 +11,7 @@ use hushed_infer::ckks::files::atomic::{self, Access, AtomicFile};
 use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use hushed_infer::ckks::files::keys::KeyFile;
 use hushed_infer::ckks::files::{FileError, checkpoint};
-use hushed_infer::ckks::job::{Batch, Engine, Event, bootstrap_keys};
+use hushed_infer::ckks::job::{Batch, Bootstrapper, Engine, EvalKeyPlan, Event, bootstrap};
 use hushed_infer::ckks::offer::needed;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
 use hushed_infer::ckks::public_plan::Params;
@@ -172,6 +172,7 @@ pub fn run(
         model,
         choices,
         keys: file,
+        bootstrapper,
         report: predicted,
     } = Prepared::check(options)?;
     let keys = file.id();
@@ -227,7 +228,7 @@ pub fn run(
         seconds: predicted.work.seconds,
     });
     pool.install(|| -> Result<(), FheJobError> {
-        let engine = Engine::load(&plan, &params, file, &mut |done, of| {
+        let engine = Engine::load(&plan, &params, bootstrapper, file, &mut |done, of| {
             watch(JobEvent::Keys { done, of });
         })?;
         let path = saved.as_ref().map(|saved| saved.path.as_path());
@@ -249,6 +250,7 @@ struct Prepared {
     model: Model,
     choices: Choices,
     keys: KeyFile,
+    bootstrapper: Arc<Bootstrapper>,
     report: FhePlanReport,
 }
 
@@ -299,7 +301,8 @@ impl Prepared {
         })?;
         choices.check_model(&weights).map_err(FheJobError::from)?;
 
-        let report = predicted(options, &plan, &params, &model, &choices)?;
+        let (bootstrapper, keys_of_it) = bootstrap(&params).map_err(FheJobError::from)?;
+        let report = predicted(options, &plan, &params, &keys_of_it, &model, &choices)?;
         let folder = options.out.parent().unwrap_or(Path::new("."));
         system::check_room(folder, exchange::reply_bytes(&plan, &params))?;
         Ok(Prepared {
@@ -308,6 +311,7 @@ impl Prepared {
             model,
             choices,
             keys,
+            bootstrapper,
             report,
         })
     }
@@ -318,6 +322,7 @@ fn predicted(
     options: &RunOptions,
     plan: &FhePlan,
     params: &Params,
+    bootstrap: &EvalKeyPlan,
     model: &Model,
     choices: &Choices,
 ) -> Result<FhePlanReport, ServeError> {
@@ -331,9 +336,8 @@ fn predicted(
         prices: reference(options.threads.unwrap_or(all)),
         placement: Some(plan.placement.clone()),
     };
-    check_needed(plan, params, model, choices, &asked)?;
-    let report = bootstrap_keys(params)
-        .and_then(|keys| FhePlanReport::new(&model.bert, choices, false, params, &keys, &asked));
+    check_needed(plan, params, bootstrap, model, choices, &asked)?;
+    let report = FhePlanReport::new(&model.bert, choices, false, params, bootstrap, &asked);
     let report = report.map_err(FheJobError::from)?;
     let needed = report.memory.total();
     match options.max_memory.filter(|&limit| limit < needed) {
@@ -351,11 +355,19 @@ fn predicted(
 fn check_needed(
     plan: &FhePlan,
     params: &Params,
+    bootstrap: &EvalKeyPlan,
     model: &Model,
     choices: &Choices,
     asked: &FheOptions,
 ) -> Result<(), ServeError> {
-    let found = needed(&model.bert, choices, params, asked, &plan.placement);
+    let found = needed(
+        &model.bert,
+        choices,
+        params,
+        bootstrap,
+        asked,
+        &plan.placement,
+    );
     let (keys, reply) = found.map_err(FheJobError::from)?;
     let mut ours = plan.clone();
     ours.set_keys(&keys);

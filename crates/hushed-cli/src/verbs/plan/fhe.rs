@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use hushed_ckks::CkksParams;
-use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_infer::ckks::job::bootstrap;
 use hushed_infer::ckks::offer::Offer;
 use hushed_infer::ckks::plan::{
     FheOptions, FhePlanReport, Prices, Step, assumed_choices, measure_prices, reference,
@@ -219,7 +220,7 @@ impl Args {
         };
         let plain = assumed_choices(&model.bert, rows);
         let used = choices.as_ref().unwrap_or(&plain);
-        let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
+        let (_, bootstrap) = bootstrap(&params)?;
         let assumed = choices.is_none();
         let plan = FhePlanReport::new(&model.bert, used, assumed, &params, &bootstrap, &options)?;
 
@@ -233,7 +234,16 @@ impl Args {
             fields.remove("steps");
         }
         out.result(json!({ "plan": object }), || summary(&plan))?;
-        self.publish(request.dir, &model, used, &params, &options, &plan, out)
+        self.publish(
+            request.dir,
+            &model,
+            used,
+            &params,
+            &bootstrap,
+            &options,
+            &plan,
+            out,
+        )
     }
 
     /// Writes what clients need.
@@ -244,6 +254,7 @@ impl Args {
         model: &Model,
         choices: &Choices,
         params: &Arc<CkksParams>,
+        bootstrap: &EvalKeyPlan,
         options: &FheOptions,
         report: &FhePlanReport,
         out: &Output,
@@ -268,6 +279,7 @@ impl Args {
             choices,
             parameters: &self.parameters,
             params,
+            bootstrap,
             options,
             placement: &report.placement,
             public_sha256: public.hash().0,
