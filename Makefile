@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test accuracy bench check peers fuzz audit clean
+.PHONY: help setup build run test accuracy calibration bench check peers fuzz audit clean
 SHELL := /bin/sh
 # The question of `make run` reaches the script as it is, whatever characters it has.
 export QUERY
@@ -25,6 +25,10 @@ test: setup ## every check and every test; the last line counts them
 
 accuracy: build ## private against clear embeddings over data/sample.txt (long)
 	@python3 scripts/accuracy.py
+
+calibration: build ## data/calibration-fhe-minilm.json again, from the texts beside it (minutes)
+	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \
+		--input data/calibration.txt --hostile data/calibration-hostile.txt --truncate --unseen data/sample.txt --output data/calibration-fhe-minilm.json
 
 bench: build ## every measurement on loopback, models on LAN and WAN too; rows in out/bench.jsonl (long)
 	@mkdir -p out && : >out/bench.jsonl

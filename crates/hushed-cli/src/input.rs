@@ -54,10 +54,23 @@ impl Truncate {
 
     /// The token ids of every text. All are tokenised before any work begins, so that a bad line ends a run at once.
     pub fn tokens(&self, model: &Public, texts: &[String]) -> Result<Vec<TokenIds>, CliError> {
-        let too_long = self.choice();
+        self.tokens_within(model, texts, model.max_tokens)
+    }
+
+    /// The same for at most `rows` tokens a text, if the model takes as many.
+    pub fn tokens_within(
+        &self,
+        model: &Public,
+        texts: &[String],
+        rows: usize,
+    ) -> Result<Vec<TokenIds>, CliError> {
+        let (too_long, limit) = (self.choice(), rows.min(model.max_tokens));
         let tokens = texts.iter().enumerate().map(|(index, text)| {
-            let ids = model.tokens(text, too_long);
-            ids.map_err(|source| CliError::Text { index, source })
+            let ids = model.tokenizer.encode(text, limit, too_long);
+            ids.map_err(|source| CliError::Text {
+                index,
+                source: source.into(),
+            })
         });
         tokens.collect()
     }

@@ -186,14 +186,33 @@ impl Tokenizer {
         if tokens > limit && too_long == TooLong::Refuse {
             return Err(TextError::TooLong { tokens, limit });
         }
-        let kept = inside.iter().copied().take(limit.saturating_sub(2));
-        Ok(TokenIds::new(
+        let kept = inside.len().min(limit.saturating_sub(2));
+        Ok(self.surrounded(&inside[..kept]))
+    }
+
+    /// The ids that texts can have inside: all of the vocabulary but special tokens and places that were left unused, which brackets mark.
+    pub fn ordinary_ids(&self) -> Vec<u32> {
+        let all = self.library.get_vocab(true).into_iter();
+        let bracketed =
+            |token: &str| token.starts_with('[') && token.ends_with(']') && token.len() > 2;
+        let mut ids: Vec<u32> = all
+            .filter(|(token, id)| !bracketed(token) && !self.never_inside.contains(id))
+            .map(|(_, id)| id)
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// A text of these tokens, between the two special ones.
+    pub fn surrounded(&self, inside: &[u32]) -> TokenIds {
+        let inside = inside.iter().copied();
+        TokenIds::new(
             [self.first]
                 .into_iter()
-                .chain(kept)
+                .chain(inside)
                 .chain([self.last])
                 .collect(),
-        ))
+        )
     }
 
     /// The id that padding uses.

@@ -80,6 +80,7 @@ impl Offered {
         let sample = Sample {
             texts: &all,
             hostile: &[],
+            broad: &[],
             sha256: &"0".repeat(64),
             model_sha256: &weights_sha256(&dir).unwrap(),
         };

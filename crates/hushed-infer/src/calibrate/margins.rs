@@ -2,12 +2,12 @@
 //!
 //! | what | margin |
 //! |---|---|
-//! | scores | 1 on each side |
-//! | Σ e^{s/2} | a factor of e^{3/4} below, of e above: a longer text of near scores has larger sums, and an inverse soon diverges there |
+//! | scores | 2 on each side |
+//! | Σ e^{s/2} | a factor of e below, of e^{3/2} above: a longer text of near scores has larger sums, and an inverse soon diverges there |
 //! | Σe | a factor of e^{1/2}, not below 1/rows (which no exact one is), and the square of the first inverse's error |
-//! | variances of norms | a factor of 1.5 on each side |
+//! | variances of norms | a factor of 2 on each side |
 //! | x̂ | a quarter |
-//! | arguments of activations | 0.75 and 15 % of the width on each side, outwards to quarters |
+//! | arguments of activations | 0.75 and 15 % of the width on each side, then half of that again, in which a polynomial is only bounded ([`fits`]); outwards to quarters |
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
 use hushed_model::Layer;
@@ -17,7 +17,7 @@ use super::approximate::values;
 use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen};
 use crate::ckks::{
     ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
-    NormChoice,
+    NormChoice, fits,
 };
 
 /// Degrees that a search varies.
@@ -34,6 +34,19 @@ impl Degrees {
         activation: 31,
     };
 
+    /// More of one: of the activation first.
+    pub fn next(self) -> Option<Degrees> {
+        let after = |degree: usize| (2 * degree + 1 <= MOST).then_some(2 * degree + 1);
+        match (after(self.activation), after(self.exponential)) {
+            (Some(activation), _) => Some(Degrees { activation, ..self }),
+            (None, Some(exponential)) => Some(Degrees {
+                exponential,
+                ..self
+            }),
+            (None, None) => None,
+        }
+    }
+
     /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, × 1/Σe, output, norm;
     /// of feed-forward, up, activation, down, norm.
     pub fn levels(self) -> (usize, usize) {
@@ -45,10 +58,18 @@ impl Degrees {
     }
 }
 
+/// The largest degree that is tried.
+const MOST: usize = 63;
 /// × 1/Σp, square, P·V, × 1/Σe, output, norm.
 const AFTER_EXPONENTIAL: usize = 6;
 /// × 1/Σe, output, norm.
 const AFTER_SQUARES: usize = 3;
+
+/// Nats on each side of the scores.
+const SCORES: f64 = 2.0;
+
+/// A factor on each side of the variances of a norm.
+const VARIANCES: f64 = 2.0;
 
 /// The first inverse's error is a factor of a row's quotients, which the second takes out again.
 const FIRST_ERROR: f64 = 0.1;
@@ -143,21 +164,21 @@ fn attention(
 fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
     let least_maximum = ((head.maxima.least - 1.0) * 16.0).floor() / 16.0;
     let scores = Interval {
-        low: (head.scores.least - 1.0).floor(),
-        high: (head.scores.greatest + 1.0).ceil(),
+        low: (head.scores.least - SCORES).floor(),
+        high: (head.scores.greatest + SCORES).ceil(),
     };
     let sum = |ln: f64| (ln - scores.high / 2.0).exp();
     let first = Interval {
-        low: down(sum(head.first.least - 0.75)),
-        high: up(sum(head.first.greatest + 1.0)),
+        low: down(sum(head.first.least - 1.0)),
+        high: up(sum(head.first.greatest + 1.5)),
     };
     (scores, least_maximum, first)
 }
 
 fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheError> {
     let d = width as f64;
-    let least = seen.later.least.min(seen.first.least) / 1.5;
-    let greatest = seen.later.greatest.max(seen.first.greatest) * 1.5;
+    let least = seen.later.least.min(seen.first.least) / VARIANCES;
+    let greatest = seen.later.greatest.max(seen.first.greatest) * VARIANCES;
     // What is masked is still refreshed: garbage of its own slot up to some 2^7 times the bound, and with a margin here.
     let greatest = greatest.max(seen.masked.greatest / 32.0);
     let low = down(least / greatest);
@@ -178,7 +199,9 @@ fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheErro
 
 fn argument(seen: &ColumnSeen) -> Column {
     let (span, (mean, deviation)) = (seen.span, seen.bell());
-    let margin = 0.75 + (span.greatest - span.least) * 0.15;
+    let width = span.greatest - span.least;
+    let margin = 0.75 + width * 0.15;
+    let margin = margin + (fits::OUTER - 1.0) * (width / 2.0 + margin);
     Column {
         low: ((span.least - margin) * 4.0).floor() / 4.0,
         high: ((span.greatest + margin) * 4.0).ceil() / 4.0,

@@ -11,15 +11,18 @@
 //! Cost is levels: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in the other. Inverses and
 //! inverse roots are of single vectors, so theirs are taken as precise as there is room for.
 //!
-//! Outside of an interval every approximation is garbage, and the answer to that text too. Texts made to leave intervals belong into the
-//! sample: they widen intervals, and accuracy is judged by the others.
+//! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until it reaches the other
+//! texts of a batch. Texts made to leave intervals belong into the sample, and so do all words ([`vocabulary`]): they widen intervals, and
+//! accuracy is judged by the others. [`reaches`] says how much of the intervals texts use that were not in the sample.
 
 mod approximate;
 mod circuit;
 mod margins;
 mod measure;
+mod reach;
 #[cfg(test)]
 mod tests;
+mod vocabulary;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -36,6 +39,8 @@ pub use approximate::Errors;
 use circuit::Circuit;
 use margins::Degrees;
 use measure::{Exact, LayerSeen, Structure};
+pub use reach::{Quantity, Reach, reaches};
+pub use vocabulary::vocabulary;
 
 /// What a calibration is to reach, and over what it searches.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +78,8 @@ pub struct Sample<'a> {
     pub texts: &'a [TokenIds],
     /// Made to leave intervals: all are measured, none is judged.
     pub hostile: &'a [TokenIds],
+    /// Likewise, but only at last: [`vocabulary`], too many to be measured while structures are compared.
+    pub broad: &'a [TokenIds],
     /// SHA-256 of the file they are from, in hexadecimal.
     pub sha256: &'a str,
     /// SHA-256 of the weights, in hexadecimal.
@@ -161,19 +168,44 @@ pub fn calibrate(
             }
         }
     }
-    let Some(degrees) = found else {
-        return refuse(format!(
-            "no degrees bring every held-out text within a cosine of {} of the exact embedding",
-            options.wanted
-        ));
+    let Some(mut degrees) = found else {
+        return refuse(vain(options));
     };
     told("measuring all texts");
-    let seen = search.measure(&structure, sample.texts)?;
+    let mut seen = search.measure(&structure, sample.texts)?;
+    search.measure_more(&structure, sample.broad, &mut seen)?;
+    // Wider intervals than those that degrees were chosen by.
+    loop {
+        let mut candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
+        candidate.name = format!("intervals of all texts; {}", candidate.name);
+        told(&shown(&candidate));
+        let (enough, next) = (candidate.chosen, degrees.next());
+        report.candidates.push(candidate);
+        if enough {
+            break;
+        }
+        let Some(next) = next else {
+            return refuse(vain(options));
+        };
+        degrees = next;
+    }
+    // One was chosen: the last.
+    let last = report.candidates.len() - 1;
+    for candidate in &mut report.candidates[..last] {
+        candidate.chosen = false;
+    }
     let mut choices = search.choices(&structure, &seen, degrees)?;
-    choices.texts = sample.texts.len() + sample.hostile.len();
+    choices.texts = sample.texts.len() + sample.hostile.len() + sample.broad.len();
     choices.report = report;
     choices.check(bert)?;
     Ok(choices)
+}
+
+fn vain(options: &Options) -> String {
+    format!(
+        "no degrees bring every held-out text within a cosine of {} of the exact embedding",
+        options.wanted
+    )
 }
 
 /// Embeddings by the approximations of a calibration, in the clear; with simulated errors, if there are any.
@@ -250,6 +282,7 @@ impl<'a> Search<'a> {
         }
         check_rows(sample.texts, options.rows)?;
         check_rows(sample.hostile, options.rows)?;
+        check_rows(sample.broad, options.rows)?;
         Ok(Search {
             model,
             sample,
@@ -265,18 +298,33 @@ impl<'a> Search<'a> {
         structure: &Structure,
         texts: &[TokenIds],
     ) -> Result<Vec<LayerSeen>, FheError> {
-        let mut circuit = Circuit {
-            functions: Exact::new(&self.model.bert, structure),
-            rows: self.options.rows,
-        };
+        let mut functions = Exact::new(&self.model.bert, structure);
+        functions = self.pass(functions, texts)?;
+        functions.ordinary = false;
+        Ok(self.pass(functions, self.sample.hostile)?.layers)
+    }
+
+    /// Texts that are not ordinary, after others.
+    fn measure_more(
+        &self,
+        structure: &Structure,
+        texts: &[TokenIds],
+        seen: &mut Vec<LayerSeen>,
+    ) -> Result<(), FheError> {
+        let mut functions = Exact::new(&self.model.bert, structure);
+        functions.layers = std::mem::take(seen);
+        functions.ordinary = false;
+        *seen = self.pass(functions, texts)?.layers;
+        Ok(())
+    }
+
+    fn pass<'s>(&self, functions: Exact<'s>, texts: &[TokenIds]) -> Result<Exact<'s>, FheError> {
+        let rows = self.options.rows;
+        let mut circuit = Circuit { functions, rows };
         for part in texts.chunks(TOGETHER) {
             self.model.forward(&mut circuit, part.to_vec())?;
         }
-        circuit.functions.ordinary = false;
-        for part in self.sample.hostile.chunks(TOGETHER) {
-            self.model.forward(&mut circuit, part.to_vec())?;
-        }
-        Ok(circuit.functions.layers)
+        Ok(circuit.functions)
     }
 
     fn exact(&self) -> Result<Vec<Vec<f64>>, FheError> {

@@ -36,6 +36,7 @@ fn sample(texts: &[TokenIds]) -> Sample<'_> {
     Sample {
         texts,
         hostile: &[],
+        broad: &[],
         sha256: "sample",
         model_sha256: "model",
     }
@@ -128,6 +129,64 @@ fn rows_are_given_and_heads_are_fixed() {
     let functions = Approximate::new(bert, &choices, None).unwrap();
     let given = functions.frozen(0);
     assert!(given.iter().all(|v| (v - 0.5).abs() < 1e-3), "{given:?}");
+}
+
+#[test]
+fn a_vocabulary_is_there_once() {
+    let (_folder, model, _) = tiny();
+    let tokenizer = &model.public.tokenizer;
+    let texts = vocabulary(tokenizer, 16);
+    let ends = [texts[0].ids()[0], *texts[0].ids().last().unwrap()];
+    let mut inside = Vec::new();
+    for text in &texts {
+        let ids = text.ids();
+        assert!(ids.len() > 2 && ids.len() <= 16);
+        assert_eq!([ids[0], ids[ids.len() - 1]], ends);
+        inside.extend_from_slice(&ids[1..ids.len() - 1]);
+    }
+    assert_ne!(inside, tokenizer.ordinary_ids(), "in another order");
+    inside.sort_unstable();
+    assert_eq!(inside, tokenizer.ordinary_ids());
+    assert!(inside.len() > 5 && !inside.contains(&tokenizer.padding_id()));
+    let again = vocabulary(tokenizer, 16);
+    assert!(
+        again
+            .iter()
+            .map(TokenIds::ids)
+            .eq(texts.iter().map(TokenIds::ids))
+    );
+}
+
+/// Texts that were measured lie within margins; a calibration of others may be left, and that is seen.
+#[test]
+fn what_texts_reach_is_seen() {
+    let (_folder, model, texts) = tiny();
+    let options = options();
+    let choices = intervals(&model, &sample(&texts), &options, 15, 15).unwrap();
+    let inside = reaches(&model, &choices, &texts).unwrap();
+    assert_eq!(inside.len(), texts.len());
+    for reach in inside.iter().flatten() {
+        assert!(reach.reach > 0.0 && reach.reach < 1.0, "{reach:?}");
+    }
+    let quantities: Vec<Quantity> = inside[0].iter().map(|r| r.quantity).collect();
+    assert_eq!(
+        quantities,
+        [
+            Quantity::Scores,
+            Quantity::FirstSum,
+            Quantity::SecondSum,
+            Quantity::Variance,
+            Quantity::Normed,
+            Quantity::Argument
+        ]
+    );
+    let mut narrow = choices;
+    let column = &mut narrow.layers[1].activation.columns[3];
+    (column.low, column.high) = (column.mean - 1e-3, column.mean + 1e-3);
+    let outside = reaches(&model, &narrow, &texts[..1]).unwrap();
+    let worst = outside[0].last().unwrap();
+    assert!(worst.reach > 1.0);
+    assert_eq!((worst.layer, worst.index), (1, 3));
 }
 
 /// Twice as far from the middle as an interval reaches, nothing is larger than this: a text's own loss, of no size that could reach others.

@@ -7,7 +7,8 @@
 //! | [`activation`] | t in [−1, 1], arguments mapped to it | least squares under the bell of its mean and deviation, and a little everywhere | mean square over what occurs |
 //!
 //! Degrees are given, not found from intervals: intervals follow from weights, and what is computed must not. Outside of its
-//! interval every one of these is garbage, of any size.
+//! interval every one of these is garbage, of any size: one text's garbage may grow until it overflows the ciphertexts that it shares with
+//! others. So the intervals of activations, whose columns have long tails, are wider than what occurs: [`OUTER`].
 
 use hushed_ckks::poly::{PolyError, Polynomial};
 use hushed_math::fit::{least_squares_points, minimax};
@@ -21,8 +22,14 @@ use super::error::FheError;
 /// in e^{s/2}: an error of the size of the largest one's is damped by that when it is squared.
 const RELATIVE_BELOW: f64 = 3.0;
 
-/// Weight of everything else, so that what is rare stays bounded.
+/// Weight of everything else, so that what is rare stays near.
 const UNIFORM: f64 = 0.01;
+
+/// A column's interval is so many times as wide as the part of it in which arguments are expected.
+pub const OUTER: f64 = 1.5;
+
+/// Weight of the rest of it, so that a polynomial stays bounded there: with [`UNIFORM`] the expected part would be twice as far off.
+const BOUNDED: f64 = 1e-4;
 
 /// Points of a fit for each of its coefficients.
 const POINTS: usize = 6;
@@ -70,7 +77,12 @@ pub fn activation(
             let x = interval.middle() + interval.half() * t;
             let width = angle.sin().max(0.5 / count as f64);
             let bell = (-0.5 * ((x - column.mean) / column.deviation).powi(2)).exp();
-            (t, exact(f, x), width * (bell + UNIFORM))
+            let rare = if t.abs() * OUTER <= 1.0 {
+                UNIFORM
+            } else {
+                BOUNDED
+            };
+            (t, exact(f, x), width * (bell + rare))
         })
         .collect();
     Polynomial::from_fit(&least_squares_points(&points, degree)?)

@@ -56,3 +56,26 @@ fn activations_are_near_where_arguments_are() {
     };
     assert!(activation(Activation::Gelu, empty, 15).is_err());
 }
+
+/// An interval is wider than what is expected in it: there nothing grows, whatever the degree.
+#[test]
+fn activations_stay_bounded_between_what_is_expected_and_their_ends() {
+    for degree in [15, 31, 63] {
+        let bell = Column {
+            low: -18.0,
+            high: 9.0,
+            mean: -1.5,
+            deviation: 1.0,
+        };
+        let p = activation(Activation::Gelu, bell, degree).unwrap();
+        for i in 0..=1000 {
+            let t = f64::from(i) / 500.0 - 1.0;
+            let x = 13.5 * t - 4.5;
+            let off = (p.eval(t) - exact(Activation::Gelu, x)).abs();
+            assert!(off < 2.0, "degree {degree}: {off} at {x}");
+            if (x - bell.mean).abs() < 3.0 {
+                assert!(off < 0.1, "degree {degree}: {off} at {x}");
+            }
+        }
+    }
+}

@@ -1,8 +1,11 @@
 //! `hushed calibrate --protocol fhe`: intervals, degrees and constants of every approximation under CKKS, for a model.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
+use hushed_infer::calibrate::{
+    Options, Quantity, Reach, Sample, calibrate, reaches, vocabulary, weights_sha256,
+};
 use hushed_infer::ckks::{Candidate, FheError};
 use hushed_model::{Model, TokenIds};
 use serde_json::json;
@@ -29,6 +32,10 @@ pub struct Args {
     /// A file of texts made to leave intervals, one a line: they are measured, and accuracy is judged by the others (fhe)
     #[arg(long, value_name = "FILE")]
     hostile: Option<PathBuf>,
+
+    /// A file of other texts, one a line: how far each goes in the intervals that were chosen is reported, and nothing is measured by them (fhe)
+    #[arg(long, value_name = "FILE")]
+    unseen: Option<PathBuf>,
 }
 
 impl Args {
@@ -42,12 +49,15 @@ impl Args {
     ) -> Result<(), CliError> {
         let model = Model::load(dir)?;
         let mut digest = Sha256::new();
+        let lines = |bytes: Vec<u8>, path: &Path| -> Result<Vec<TokenIds>, CliError> {
+            let texts = input::lines(bytes, path)?;
+            let texts: Vec<String> = texts.into_iter().filter(|t| !t.trim().is_empty()).collect();
+            too_long.tokens_within(&model.public, &texts, self.rows)
+        };
         let mut tokens = |path: &Path| -> Result<Vec<TokenIds>, CliError> {
             let bytes = input::read(path)?;
             digest.update(&bytes);
-            let texts = input::lines(bytes, path)?;
-            let texts: Vec<String> = texts.into_iter().filter(|t| !t.trim().is_empty()).collect();
-            too_long.tokens(&model.public, &texts)
+            lines(bytes, path)
         };
         let texts = tokens(input)?;
         let hostile = match &self.hostile {
@@ -61,6 +71,7 @@ impl Args {
         let sample = Sample {
             texts: &texts,
             hostile: &hostile,
+            broad: &vocabulary(&model.public.tokenizer, self.rows),
             sha256: &hexadecimal(&digest.finalize()),
             model_sha256: &weights,
         };
@@ -75,6 +86,11 @@ impl Args {
         }
         let path = output.map_or_else(|| dir.join("calibration-fhe.json"), Path::to_owned);
         write(&choices.to_json().map_err(FheError::from)?, &path)?;
+        if let Some(path) = &self.unseen {
+            let texts = lines(input::read(path)?, path)?;
+            out.note("looking at other texts");
+            unseen(out, &reaches(&model, &choices, &texts)?)?;
+        }
         let end = json!({
             "texts": choices.texts, "held_out": choices.report.held_out, "rows": choices.rows,
             "sample_sha256": choices.sample_sha256, "written": path,
@@ -89,6 +105,34 @@ impl Args {
             ),
         )
     }
+}
+
+/// For each quantity, how many texts leave their intervals, and the farthest.
+fn unseen(out: &Output, all: &[Vec<Reach>]) -> Result<(), CliError> {
+    let quantities: BTreeSet<Quantity> = all.iter().flatten().map(|r| r.quantity).collect();
+    for quantity in quantities {
+        let those = || {
+            let texts = all.iter().enumerate();
+            texts
+                .flat_map(|(i, text)| text.iter().map(move |reach| (i, reach)))
+                .filter(|(_, reach)| reach.quantity == quantity)
+        };
+        let beyond = those().filter(|(_, reach)| reach.reach > 1.0).count();
+        let farthest = those().max_by(|a, b| a.1.reach.total_cmp(&b.1.reach));
+        let Some((text, farthest)) = farthest else {
+            continue;
+        };
+        out.result(
+            json!({ "unseen": { "quantity": quantity, "texts": all.len(), "beyond": beyond, "text": text, "farthest": farthest } }),
+            || {
+                format!(
+                    "{quantity}: {beyond} of {} unseen texts leave an interval; the farthest, line {} of those with text, goes to {:.3} of it (layer {}, index {})",
+                    all.len(), text + 1, farthest.reach, farthest.layer, farthest.index
+                )
+            },
+        )?;
+    }
+    Ok(())
 }
 
 fn shown(c: &Candidate) -> String {

@@ -1,0 +1,38 @@
+//! Texts of a whole vocabulary: every token once, in an order without sense. A sample has some thousands of the tokens, and columns of an
+//! activation answer to single ones: a text with one that no sample had leaves intervals that hundreds of texts kept.
+
+use hushed_model::{TokenIds, Tokenizer};
+
+/// Lengths of the texts, in turn: a token meets few others or many.
+const LENGTHS: [usize; 4] = [6, 12, 24, 48];
+
+/// Every ordinary token once, in texts of up to `rows` tokens. The same texts each time.
+#[must_use]
+pub fn vocabulary(tokenizer: &Tokenizer, rows: usize) -> Vec<TokenIds> {
+    let mut ids = tokenizer.ordinary_ids();
+    shuffle(&mut ids);
+    let most = rows.saturating_sub(2).max(1);
+    let (mut texts, mut rest) = (Vec::new(), &ids[..]);
+    for length in LENGTHS.into_iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (text, after) = rest.split_at(length.min(most).min(rest.len()));
+        texts.push(tokenizer.surrounded(text));
+        rest = after;
+    }
+    texts
+}
+
+/// Fisher and Yates, on SplitMix64 from 0: an order, nothing secret.
+fn shuffle(ids: &mut [u32]) {
+    let mut state = 0_u64;
+    for i in (1..ids.len()).rev() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        ids.swap(i, (z % (i as u64 + 1)) as usize);
+    }
+}
