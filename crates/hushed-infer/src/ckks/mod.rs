@@ -52,6 +52,8 @@ mod slots;
 pub mod softmax;
 #[cfg(test)]
 mod testing;
+#[cfg(any(feature = "client", test))]
+pub mod verify;
 
 pub use acts::{Acts, bound_of, centred};
 pub use attention::attention;

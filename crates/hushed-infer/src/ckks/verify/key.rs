@@ -1,0 +1,132 @@
+//! The last rung: a key made here, for nothing but this, and every step opened with it.
+
+use std::sync::Arc;
+
+use hushed_ckks::keys::{EvalKeys, SecretKey};
+use hushed_ckks::{CkksError, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
+use hushed_math::rng::SecretRng;
+use hushed_model::Matrix;
+
+use super::rung::{Rung, Shown, columns};
+use super::{OutOfRange, Subject};
+use crate::ckks::encrypted::Encrypted;
+use crate::ckks::error::FheError;
+use crate::ckks::job::bootstrap;
+use crate::ckks::plan::{FheOptions, dry_run, key_plan, reference};
+use crate::ckks::public_plan::Lengths;
+use crate::packing::Interleave;
+
+/// A key, its evaluation keys, and a run on it between two layers.
+pub(super) struct TestKey {
+    on: Encrypted,
+    encoder: Arc<Encoder>,
+    encryptor: Encryptor,
+    decryptor: Decryptor,
+    rng: SecretRng,
+    columns: Vec<hushed_ckks::Ciphertext>,
+    layout: Interleave,
+    alive: Vec<usize>,
+}
+
+impl TestKey {
+    /// Keys for all that the run does, as a dry run counts it. Texts that a simulation found out of range are not in it.
+    pub fn new(subject: &Subject<'_>, out: &[OutOfRange]) -> Result<TestKey, FheError> {
+        let params = &subject.params;
+        let options = FheOptions {
+            rows: subject.rows,
+            texts: subject.lengths.len(),
+            lengths: Lengths::Public,
+            max_memory: None,
+            uplink: f64::INFINITY,
+            prices: reference(1),
+            placement: Some(subject.placement.clone()),
+        };
+        let (bert, choices) = (&subject.bert, &subject.choices);
+        let run = dry_run(bert, choices, params, &options, &subject.placement)?;
+        let (bootstrapper, keys) = bootstrap(params)?;
+        let keys = key_plan(&run, params, &keys)?;
+        let mut rng = SecretRng::from_os("test key of verify");
+        let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+        let keys = EvalKeys::generate(&key, &keys, &mut rng).map_err(CkksError::from)?;
+        let keys = Arc::new(keys);
+        let encoder = Arc::new(Encoder::new(params));
+        let mut alive = subject.lengths.clone();
+        for text in out.iter().filter_map(|o| o.text) {
+            alive[text] = 0;
+        }
+        Ok(TestKey {
+            on: Encrypted::new(Evaluator::new(params, keys)?, bootstrapper)?,
+            // The key is dropped with this: how often it is opened harms nobody.
+            decryptor: Decryptor::with_limit(&encoder, &key, u64::MAX)?,
+            encryptor: Encryptor::new(params, &key)?,
+            layout: Interleave::new(params.slots(), subject.rows)?,
+            columns: Vec::new(),
+            encoder,
+            rng,
+            alive,
+        })
+    }
+
+    /// Encrypts the texts as a client does, two columns a ciphertext, and parts them. Tells which texts are in it.
+    pub fn start(
+        &mut self,
+        subject: &Subject<'_>,
+        texts: &[Matrix<f64>],
+        alive: &mut Vec<usize>,
+    ) -> Result<(), FheError> {
+        alive.clone_from(&self.alive);
+        let sent: Vec<Matrix<f64>> = texts
+            .iter()
+            .zip(&self.alive)
+            .map(|(x, &rows)| match rows {
+                0 => Matrix::zero(0, x.cols()),
+                _ => x.clone(),
+            })
+            .collect();
+        let columns = columns(subject, self.layout, &sent);
+        let (limbs, scale) = (subject.placement.upload, subject.params.default_scale());
+        self.columns = Vec::with_capacity(columns.len());
+        for pair in columns.chunks(2) {
+            let (u, v) = (&pair[0], pair.get(1));
+            let half = |i: usize| Complex64::new(u[i] / 2.0, v.map_or(0.0, |v| v[i] / 2.0));
+            let message: Vec<Complex64> = (0..u.len()).map(half).collect();
+            let plain = self.encoder.encode(&message, limbs, scale)?;
+            let ct = self.encryptor.encrypt(&plain, &mut self.rng)?;
+            let parts = self.on.split(&ct)?;
+            self.columns.extend(parts.into_iter().take(pair.len()));
+        }
+        Ok(())
+    }
+
+    /// The columns after layer `i`, and what its steps gave.
+    pub fn layer(&mut self, subject: &Subject<'_>, i: usize) -> Result<Shown, FheError> {
+        self.with(|rung, alive, open| rung.layer(subject, i, alive, open))
+    }
+
+    /// The pooled row of each text.
+    pub fn pool(&mut self, subject: &Subject<'_>) -> Result<Vec<Vec<f64>>, FheError> {
+        self.with(|rung, alive, open| rung.pooled(subject, alive, open))
+    }
+
+    fn with<T>(
+        &mut self,
+        f: impl FnOnce(
+            &mut Rung<'_, Encrypted>,
+            &[usize],
+            super::rung::Open<'_, hushed_ckks::Ciphertext>,
+        ) -> Result<T, FheError>,
+    ) -> Result<T, FheError> {
+        let mut rung = Rung {
+            on: &self.on,
+            layout: self.layout,
+            columns: std::mem::take(&mut self.columns),
+        };
+        let open = |ct: &hushed_ckks::Ciphertext| {
+            let slots = self.decryptor.decrypt_raw(ct)?;
+            Ok(slots.iter().map(|z| z.re).collect())
+        };
+        let done = f(&mut rung, &self.alive, &open);
+        self.columns = rung.columns;
+        done
+    }
+}

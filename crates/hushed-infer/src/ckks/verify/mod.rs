@@ -1,0 +1,259 @@
+//! Where accuracy goes under CKKS, step by step: the same texts on four rungs, each with one source of error more than the one above it.
+//!
+//! | rung | what runs | what it adds |
+//! |---|---|---|
+//! | clear | the model, in f64 | nothing: the others are compared with it |
+//! | polynomial | the circuit over [`Simulator::new`] | approximations, given rows, fixed heads |
+//! | predicted | the same over [`Simulator::with_errors`] | simulated errors of rescales and refreshes |
+//! | encrypted | the same over [`super::Encrypted`], on a key made for the occasion, every step decrypted | everything |
+//!
+//! MOAI's Figures 3 and 6 show such errors of the outputs of layers, and of the steps of one. Errors are relative to the root mean square
+//! of the clear values of the step. What the encrypted run and the prediction add to the polynomials is compared by size: noise is drawn
+//! anew in each.
+//!
+//! A text that leaves a calibrated interval is garbage, and under encryption spoils the texts that share its ciphertexts. The simulation
+//! sees it ([`FheError::Range`]): the text is found, named and left out from that layer on, and is not encrypted.
+//!
+//! This opens ciphertexts in the middle of a run: a tool for whoever holds model and key, on one machine, and never part of a session with
+//! somebody else.
+
+mod answers;
+mod clear;
+mod compare;
+mod key;
+mod range;
+mod rung;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_model::{Bert, Model, TokenIds};
+use serde::Serialize;
+
+pub use answers::{Answer, Retrieval, retrieval};
+pub use compare::{Difference, Stage};
+
+use super::choices::Choices;
+use super::error::FheError;
+use super::offer::input_bound;
+use super::placement::Placement;
+use super::simulate::Simulator;
+use crate::packing::{Interleave, PackingError};
+use answers::answers;
+use clear::Clear;
+use key::TestKey;
+use range::settle;
+use rung::{Rung, Shown};
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Rows a text, padding included: a power of two.
+    pub rows: usize,
+    /// So many layers of the model, pooled after the last of them; all unless given.
+    pub layers: Option<usize>,
+    /// What simulated errors follow from.
+    pub seed: u64,
+    /// Whether to run encrypted too.
+    pub encrypted: bool,
+}
+
+/// A rung of the comparison, for whoever waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// Approximations alone.
+    Polynomial,
+    /// With simulated errors.
+    Predicted,
+    /// On a key.
+    Encrypted,
+}
+
+/// Numbers that were too large for a step: everything that can be said of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutOfRange {
+    /// Which text, by its place in the input; none where no text does it alone.
+    pub text: Option<usize>,
+    /// The layer in which it happened; the text is left out of its errors and of all that follows.
+    pub layer: usize,
+    /// On which rung.
+    pub rung: Which,
+    /// The step, with its number and its bound.
+    pub message: String,
+}
+
+/// What [`verify`] finds.
+pub struct Report {
+    /// Step by step; up to the layer at which no text was left, if there is one.
+    pub stages: Vec<Stage>,
+    /// Text by text; none where no text was left at the end.
+    pub answers: Vec<Answer>,
+    /// Texts that left a calibrated interval.
+    pub out_of_range: Vec<OutOfRange>,
+}
+
+impl Report {
+    /// The outputs of the layers.
+    pub fn layers(&self) -> impl Iterator<Item = &Stage> {
+        self.stages.iter().filter(|stage| stage.is_output())
+    }
+
+    /// The layer over which an error grew most; `of` says which one.
+    pub fn worst_layer(&self, of: impl Fn(&Stage) -> Option<Difference>) -> Option<&Stage> {
+        let sizes = || self.layers().map(|s| of(s).map(|d| d.rms));
+        let before = std::iter::once(Some(0.0)).chain(sizes());
+        let grown = self.layers().zip(sizes()).zip(before);
+        let grown = grown.filter_map(|((stage, now), before)| Some((stage, now? - before?)));
+        grown
+            .max_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(stage, _)| stage)
+    }
+}
+
+/// All that is fixed before a run.
+struct Subject<'a> {
+    model: &'a Model,
+    bert: Bert,
+    choices: Choices,
+    params: Arc<CkksParams>,
+    placement: Placement,
+    bound: f64,
+    rows: usize,
+    seed: u64,
+    /// Tokens of each text.
+    lengths: Vec<usize>,
+}
+
+/// Compares the rungs over `texts`, which have to fit one batch. `told` hears which layer is run on which rung.
+///
+/// # Errors
+/// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model, [`FheError::Levels`] for
+/// parameters that do not hold the circuit. Values out of range are no error: [`Report::out_of_range`].
+pub fn verify(
+    model: &Model,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    texts: &[TokenIds],
+    options: &Options,
+    told: &mut dyn FnMut(usize, Which),
+) -> Result<Report, FheError> {
+    let subject = Subject::new(model, choices, params, texts, options)?;
+    let report = subject.walk(texts, None, told)?;
+    if !options.encrypted {
+        return Ok(report);
+    }
+    let mut key = TestKey::new(&subject, &report.out_of_range)?;
+    subject.walk(texts, Some(&mut key), told)
+}
+
+impl<'a> Subject<'a> {
+    fn new(
+        model: &'a Model,
+        choices: &Choices,
+        params: &Arc<CkksParams>,
+        texts: &[TokenIds],
+        options: &Options,
+    ) -> Result<Subject<'a>, FheError> {
+        choices.check(&model.bert)?;
+        let rows = options.rows;
+        let room = Interleave::new(params.slots(), rows)?.texts();
+        if texts.len() > room {
+            let (texts, slots) = (texts.len(), params.slots());
+            return Err(PackingError::TooMany {
+                texts,
+                room,
+                slots,
+                rows,
+            }
+            .into());
+        }
+        let lengths: Vec<usize> = texts.iter().map(|t| t.rows().real).collect();
+        if let Some((text, &found)) = lengths.iter().enumerate().find(|(_, l)| **l > rows) {
+            return Err(PackingError::RowCount { text, found, rows }.into());
+        }
+        let (mut bert, mut choices) = (model.bert.clone(), choices.clone());
+        let layers = options.layers.unwrap_or(usize::MAX).max(1);
+        bert.layers.truncate(layers);
+        choices.layers.truncate(layers);
+        let head = bert.layers.first().map_or(1, |l| l.attention.heads.width);
+        Ok(Subject {
+            model,
+            bound: input_bound(&bert.embedding, &bert.embedding_norm, rows)?,
+            placement: Placement::plain(params.fresh_limbs(), rows, head),
+            params: Arc::clone(params),
+            bert,
+            choices,
+            rows,
+            seed: options.seed,
+            lengths,
+        })
+    }
+
+    /// A simulation with room for `texts` texts: fewer slots than the ring has are quicker, and each is what it would be among all.
+    fn simulator(&self, texts: usize, errors: bool) -> Result<(Simulator, Interleave), FheError> {
+        let slots = self.rows * texts.next_power_of_two();
+        let on = Simulator::new(&self.params, slots)?;
+        let on = match errors {
+            true => on.with_errors(self.seed),
+            false => on,
+        };
+        Ok((on, Interleave::new(slots, self.rows)?))
+    }
+
+    fn walk(
+        &self,
+        texts: &[TokenIds],
+        mut key: Option<&mut TestKey>,
+        told: &mut dyn FnMut(usize, Which),
+    ) -> Result<Report, FheError> {
+        let mut clear = Clear::new(&self.bert, texts)?;
+        let mut alive = self.lengths.clone();
+        if let Some(key) = &mut key {
+            key.start(self, &clear.embedded(), &mut alive)?;
+        }
+        let (exact, layout) = self.simulator(texts.len(), false)?;
+        let (noisy, _) = self.simulator(texts.len(), true)?;
+        let mut polynomial = Rung::simulated(self, &exact, layout, &clear.embedded())?;
+        let mut predicted = Rung::simulated(self, &noisy, layout, &clear.embedded())?;
+        let mut report = Report {
+            stages: Vec::new(),
+            answers: Vec::new(),
+            out_of_range: Vec::new(),
+        };
+        for i in 0..self.bert.layers.len() {
+            let shown = clear.layer(&self.bert, i)?;
+            let mut rungs: Vec<(Which, Shown)> = Vec::new();
+            for (which, rung) in [
+                (Which::Polynomial, &mut polynomial),
+                (Which::Predicted, &mut predicted),
+            ] {
+                told(i, which);
+                let seen = settle(self, i, which, rung, &mut alive, &mut report.out_of_range)?;
+                let Some(seen) = seen else {
+                    return Ok(report);
+                };
+                rungs.push((which, seen));
+            }
+            if let Some(key) = &mut key {
+                told(i, Which::Encrypted);
+                rungs.push((Which::Encrypted, key.layer(self, i)?));
+            }
+            let frozen = self.choices.layers[i].frozen_row.is_some();
+            let stages = compare::stages(&shown, &rungs, &clear.compared(&alive), frozen);
+            report.stages.extend(stages);
+        }
+        let pooled = clear.pool(&self.bert)?;
+        let mut found = vec![
+            (Which::Polynomial, polynomial.pool(self, &alive)?),
+            (Which::Predicted, predicted.pool(self, &alive)?),
+        ];
+        if let Some(key) = &mut key {
+            found.push((Which::Encrypted, key.pool(self)?));
+        }
+        report.answers = answers(&self.model.public, &pooled, &found, &alive);
+        Ok(report)
+    }
+}

@@ -1,0 +1,221 @@
+//! A rung under [`Slots`]: a layer from columns to columns, with the numbers of every step read out of its vectors.
+
+use hushed_model::record::{Moment, Recorded, Value};
+use hushed_model::{Matrix, Site};
+
+use super::Subject;
+use crate::ckks::backend::{CkksBackend, Passing};
+use crate::ckks::error::FheError;
+use crate::ckks::mask::RowsKnown;
+use crate::ckks::pool::unpack;
+use crate::ckks::simulate::{Simulator, Vector};
+use crate::ckks::slots::Slots;
+use crate::packing::Interleave;
+
+/// What the steps of a layer gave, each as the rows of all texts, one text after another.
+pub(super) type Shown = Vec<(Site, Matrix<f64>)>;
+
+/// How numbers are read out of a vector.
+pub(super) type Open<'a, V> = &'a dyn Fn(&V) -> Result<Vec<f64>, FheError>;
+
+/// A run between two layers.
+pub(super) struct Rung<'a, S: Slots> {
+    pub on: &'a S,
+    pub layout: Interleave,
+    pub columns: Vec<S::Value>,
+}
+
+impl<'a, S: Slots> Rung<'a, S> {
+    /// The columns after layer `i`, and what its steps gave. `alive`: the rows of each text, none of one that is left out. The columns are
+    /// taken.
+    pub fn layer(
+        &mut self,
+        subject: &Subject<'_>,
+        i: usize,
+        alive: &[usize],
+        open: Open<'_, S::Value>,
+    ) -> Result<Shown, FheError> {
+        let mut backend = self.backend(subject, alive)?;
+        let columns = std::mem::take(&mut self.columns);
+        let x = backend.resume(&subject.bert, i, columns)?;
+        let (mut shown, mut failed) = (Shown::new(), None);
+        let reader = Reader {
+            subject,
+            layout: self.layout,
+            open,
+        };
+        let mut recorded = Recorded::blocks(
+            &mut backend,
+            |at: &Site, moment, value: Value<'_, CkksBackend<'_, S>>| {
+                if let (Moment::Output, Value::Acts(x)) = (moment, value) {
+                    match reader.read(at, x) {
+                        Ok(values) => shown.push((at.clone(), values)),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+            },
+        );
+        let x = subject.bert.layer(&mut recorded, i, Passing::Columns(x))?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if let Passing::Columns(x) = x {
+            self.columns = x.columns;
+        }
+        Ok(shown)
+    }
+
+    /// The pooled row of each text.
+    pub fn pooled(
+        &mut self,
+        subject: &Subject<'_>,
+        alive: &[usize],
+        open: Open<'_, S::Value>,
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        let mut backend = self.backend(subject, alive)?;
+        let (bert, columns) = (&subject.bert, std::mem::take(&mut self.columns));
+        let x = backend.resume(bert, bert.layers.len(), columns)?;
+        let pooled = backend.finish(bert, x)?;
+        let vectors: Result<Vec<_>, _> = pooled.vectors.iter().map(open).collect();
+        let (width, factor) = (pooled.width, pooled.factor);
+        Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
+    }
+
+    /// The columns after layer `i`, and nothing else.
+    pub fn run(
+        &mut self,
+        subject: &Subject<'_>,
+        i: usize,
+        alive: &[usize],
+    ) -> Result<(), FheError> {
+        let mut backend = self.backend(subject, alive)?;
+        let columns = std::mem::take(&mut self.columns);
+        let x = backend.resume(&subject.bert, i, columns)?;
+        self.columns = backend.run_layer(&subject.bert, i, x)?.columns;
+        Ok(())
+    }
+
+    fn backend<'b>(
+        &self,
+        subject: &'b Subject<'_>,
+        alive: &[usize],
+    ) -> Result<CkksBackend<'b, S>, FheError>
+    where
+        'a: 'b,
+    {
+        let rows = RowsKnown::public(self.layout, alive.to_vec())?;
+        let placement = subject.placement.clone();
+        CkksBackend::new(self.on, &subject.choices, placement, rows, subject.bound)
+    }
+}
+
+impl<'a> Rung<'a, Simulator> {
+    /// What a client would send of these texts (embedded and normalised), in the clear.
+    pub fn simulated(
+        subject: &Subject<'_>,
+        on: &'a Simulator,
+        layout: Interleave,
+        texts: &[Matrix<f64>],
+    ) -> Result<Rung<'a, Simulator>, FheError> {
+        let columns = columns(subject, layout, texts);
+        let limbs = subject.placement.attention;
+        let vectors = columns.into_iter().map(|v| on.vector(v, limbs));
+        Ok(Rung {
+            on,
+            layout,
+            columns: vectors.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The same columns with nothing in the places of texts that are left out.
+    pub fn without(&self, columns: &[Vector], alive: &[usize]) -> Result<Vec<Vector>, FheError> {
+        use hushed_ckks::poly::Arithmetic;
+        let texts = self.layout.texts();
+        let blank = |v: &Vector| {
+            let kept = |(slot, &x): (usize, &f64)| match alive.get(slot % texts) {
+                Some(0) => 0.0,
+                _ => x,
+            };
+            let values = v.values().iter().enumerate().map(kept).collect();
+            self.on.vector(values, self.on.limbs(v))
+        };
+        columns.iter().map(blank).collect()
+    }
+
+    /// Pooled rows.
+    pub fn pool(
+        &mut self,
+        subject: &Subject<'_>,
+        alive: &[usize],
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        self.pooled(subject, alive, &clear)
+    }
+}
+
+/// The numbers of a simulated vector.
+pub(super) fn clear(v: &Vector) -> Result<Vec<f64>, FheError> {
+    Ok(v.values().to_vec())
+}
+
+/// The columns of these texts as a client packs them, divided by the bound of inputs.
+pub(super) fn columns(
+    subject: &Subject<'_>,
+    layout: Interleave,
+    texts: &[Matrix<f64>],
+) -> Vec<Vec<f64>> {
+    let entry = |column: usize| {
+        move |text: usize, row: usize| match texts.get(text) {
+            Some(x) if row < x.rows() => x.row(row)[column] / subject.bound,
+            _ => 0.0,
+        }
+    };
+    let width = subject.bert.embedding.width;
+    (0..width)
+        .map(|j| layout.vector(texts.len(), entry(j)))
+        .collect()
+}
+
+/// Vectors of slots to the rows of all texts.
+struct Reader<'a, V> {
+    subject: &'a Subject<'a>,
+    layout: Interleave,
+    open: Open<'a, V>,
+}
+
+impl<V> Reader<'_, V> {
+    fn read(&self, at: &Site, x: &Passing<V>) -> Result<Matrix<f64>, FheError> {
+        match x {
+            Passing::Columns(x) => self.rows(&x.columns, |j| (x.gain[j], x.offset[j])),
+            Passing::Centred(columns) => {
+                let layer = at
+                    .layer_index()
+                    .and_then(|i| self.subject.choices.layers.get(i));
+                let scale = layer.map_or(1.0, |l| match at.in_layer().starts_with("attention") {
+                    true => l.attention_norm.scale,
+                    false => l.feed_forward_norm.scale,
+                });
+                self.rows(columns, |_| (1.0 / scale, 0.0))
+            }
+            Passing::Pooled(x) => self.rows(&x.vectors, |_| (1.0, 0.0)),
+        }
+    }
+
+    /// gain·v + offset, for each column's gain and offset.
+    fn rows(
+        &self,
+        columns: &[V],
+        affine: impl Fn(usize) -> (f64, f64),
+    ) -> Result<Matrix<f64>, FheError> {
+        let lengths = &self.subject.lengths;
+        let mut out = Matrix::zero(lengths.iter().sum(), columns.len());
+        for (j, column) in columns.iter().enumerate() {
+            let (values, (gain, offset)) = ((self.open)(column)?, affine(j));
+            let slots = lengths.iter().enumerate();
+            let slots = slots.flat_map(|(t, &m)| (0..m).map(move |row| self.layout.slot(t, row)));
+            for (row, slot) in slots.enumerate() {
+                out.row_mut(row)[j] = gain * values[slot] + offset;
+            }
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,233 @@
+use hushed_model::testing::tiny_folder;
+use hushed_model::{TooLong, cosine};
+
+use super::*;
+use crate::calibrate::{Options as Search, Sample, intervals};
+use crate::ckks::public_plan::named;
+
+const TEXTS: [&str; 8] = [
+    "a b c d",
+    "c a",
+    "b b b a c d a",
+    "d",
+    "a c a c a c",
+    "d d a b",
+    "b a d c c",
+    "c d b",
+];
+
+/// The tiny model, its calibration on the texts, and the insecure ring of tests.
+struct Tiny {
+    _folder: tempfile::TempDir,
+    model: Model,
+    texts: Vec<TokenIds>,
+    choices: Choices,
+    params: Arc<CkksParams>,
+}
+
+impl Tiny {
+    fn new() -> Tiny {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let model = Model::load(folder.path()).unwrap();
+        let texts = TEXTS.map(|t| model.tokens(t, TooLong::Refuse).unwrap());
+        let sample = Sample {
+            texts: &texts,
+            hostile: &[],
+            sha256: "",
+            model_sha256: "",
+        };
+        let search = Search {
+            rows: 16,
+            ..Search::default()
+        };
+        let choices = intervals(&model, &sample, &search, 15, 15).unwrap();
+        Tiny {
+            _folder: folder,
+            params: named("insecure-test/9/14").unwrap(),
+            texts: texts.to_vec(),
+            model,
+            choices,
+        }
+    }
+
+    fn verify(&self, choices: &Choices, layers: Option<usize>, encrypted: bool) -> Report {
+        let options = Options {
+            rows: 16,
+            layers,
+            seed: 3,
+            encrypted,
+        };
+        let Tiny {
+            model,
+            params,
+            texts,
+            ..
+        } = self;
+        verify(model, choices, params, texts, &options, &mut |_, _| ()).unwrap()
+    }
+}
+
+/// Each step of each layer, errors that grow with what is added, and an encrypted run whose errors are those predicted.
+#[test]
+fn an_encrypted_run_errs_as_predicted_step_by_step() {
+    let tiny = Tiny::new();
+    let report = tiny.verify(&tiny.choices, None, true);
+    let steps = [
+        "attention",
+        "attention.add",
+        "attention.norm",
+        "feed_forward",
+        "feed_forward.add",
+        "feed_forward.norm",
+    ];
+    let sites: Vec<String> = (0..2)
+        .flat_map(|i| steps.map(|s| format!("layer.{i}.{s}")))
+        .collect();
+    assert_eq!(
+        report
+            .stages
+            .iter()
+            .map(|s| s.site.clone())
+            .collect::<Vec<_>>(),
+        sites
+    );
+    assert!(report.out_of_range.is_empty());
+    for s in &report.stages {
+        let (measured, predicted) = (s.encrypted_noise.unwrap(), s.predicted_noise);
+        println!(
+            "{:<26} clear {:.3} polynomial {:.2e} noise {:.2e} encrypted {:.2e}",
+            s.site, s.clear_rms, s.polynomial.rms, predicted.rms, measured.rms
+        );
+        assert!(s.polynomial.rms > 0.0 && s.polynomial.rms < 0.05, "{s:?}");
+        assert!(predicted.rms > 0.0 && predicted.rms < 0.01, "{s:?}");
+        // Of one size, either way.
+        assert!(measured.rms < 8.0 * predicted.rms, "{s:?}");
+        assert!(measured.rms > predicted.rms / 64.0, "{s:?}");
+        assert!(s.predicted.rms <= s.polynomial.rms + predicted.rms + 1e-12);
+        for d in [s.polynomial, s.predicted, s.encrypted.unwrap()] {
+            assert!(d.quartiles[0] <= d.quartiles[1] && d.quartiles[2] <= d.max);
+            assert!(d.rms <= d.max && (d.bits + d.rms.log2()).abs() < 1e-12);
+        }
+    }
+    let worst = report.worst_layer(|s| Some(s.predicted)).unwrap();
+    assert!(worst.is_output());
+    assert_eq!(report.answers.len(), TEXTS.len());
+    for a in &report.answers {
+        for found in [&a.polynomial, &a.predicted, a.encrypted.as_ref().unwrap()] {
+            assert!(cosine(&a.clear, found) > 0.999);
+            assert!(&a.clear != found);
+        }
+    }
+}
+
+#[test]
+fn the_first_layers_alone_are_a_model() {
+    let tiny = Tiny::new();
+    let report = tiny.verify(&tiny.choices, Some(1), false);
+    assert_eq!(report.layers().count(), 1);
+    assert!(report.stages.iter().all(|s| s.encrypted.is_none()));
+    for a in &report.answers {
+        assert!(cosine(&a.clear, &a.predicted) > 0.999);
+    }
+    let whole = tiny.verify(&tiny.choices, None, false);
+    assert!(whole.answers[0].clear != report.answers[0].clear);
+    // The same seed, the same numbers.
+    let again = tiny.verify(&tiny.choices, Some(1), false);
+    assert_eq!(again.answers[0].predicted, report.answers[0].predicted);
+}
+
+/// A norm that holds less than it is given: whose text it is comes out, the others' answers do not suffer, and the table goes on.
+#[test]
+fn texts_that_leave_their_range_are_named_and_left_out() {
+    let tiny = Tiny::new();
+    let mut choices = tiny.choices.clone();
+    let mut tried = (0..40).map(|step| {
+        let norm = &mut choices.layers[1].attention_norm;
+        norm.scale = tiny.choices.layers[1].attention_norm.scale * (1.0 + 0.02 * f64::from(step));
+        tiny.verify(&choices, None, false)
+    });
+    let report = tried.find(|r| !r.out_of_range.is_empty()).unwrap();
+    let gone: Vec<usize> = report.out_of_range.iter().filter_map(|o| o.text).collect();
+    assert!(!gone.is_empty() && gone.len() < TEXTS.len(), "{gone:?}");
+    for out in &report.out_of_range {
+        assert_eq!((out.layer, out.rung), (1, Which::Polynomial));
+        assert!(out.message.contains("layer.1.attention.norm"), "{out:?}");
+    }
+    assert_eq!(report.layers().count(), 2);
+    assert_eq!(report.answers.len() + gone.len(), TEXTS.len());
+    for a in &report.answers {
+        assert!(!gone.contains(&a.text));
+        assert!(cosine(&a.clear, &a.predicted) > 0.99, "text {}", a.text);
+    }
+    // Where nobody is left, what was seen until then is told.
+    choices.layers[1].attention_norm.scale *= 100.0;
+    let report = tiny.verify(&choices, None, false);
+    assert_eq!((report.layers().count(), report.answers.len()), (1, 0));
+    assert_eq!(report.out_of_range.len(), TEXTS.len());
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_refused() {
+    let tiny = Tiny::new();
+    let Tiny {
+        model,
+        choices,
+        params,
+        texts,
+        ..
+    } = &tiny;
+    let mut options = Options {
+        rows: 4,
+        layers: None,
+        seed: 1,
+        encrypted: false,
+    };
+    let run = |texts: &[TokenIds], options: &Options| {
+        verify(model, choices, params, texts, options, &mut |_, _| ()).map(drop)
+    };
+    // 256 slots.
+    assert!(matches!(
+        run(texts, &options),
+        Err(FheError::Packing(PackingError::RowCount { .. }))
+    ));
+    options.rows = 16;
+    let many = vec![texts[0].clone(); 17];
+    assert!(matches!(
+        run(&many, &options),
+        Err(FheError::Packing(PackingError::TooMany { room: 16, .. }))
+    ));
+    options.rows = 3;
+    assert!(matches!(
+        run(texts, &options),
+        Err(FheError::Packing(PackingError::Rows { .. }))
+    ));
+}
+
+fn answer(text: usize, clear: [f64; 2], predicted: [f64; 2]) -> Answer {
+    Answer {
+        text,
+        clear: clear.to_vec(),
+        polynomial: clear.to_vec(),
+        predicted: predicted.to_vec(),
+        encrypted: None,
+    }
+}
+
+#[test]
+fn rankings_are_compared_pair_by_pair() {
+    let query = answer(0, [1.0, 0.0], [1.0, 0.0]);
+    let near = answer(1, [1.0, 0.1], [1.0, 0.3]);
+    let middle = answer(2, [1.0, 0.2], [1.0, 0.2]);
+    let far = answer(3, [0.0, 1.0], [0.0, 1.0]);
+    let documents = [&query, &near, &middle, &far];
+    let of = |f: fn(&Answer) -> Option<&[f64]>| retrieval(&[&query], &documents, f);
+    let same = of(|a| Some(&a.polynomial));
+    assert_eq!((same.queries, same.match_count, same.same_order), (1, 1, 1));
+    assert_eq!((same.pairs, same.swapped), (3, 0));
+    let other = of(|a| Some(&a.predicted));
+    assert_eq!(
+        (other.mismatch_count, other.swapped, other.same_order),
+        (1, 1, 0)
+    );
+}
