@@ -116,7 +116,8 @@ impl CliError {
             },
             Self::Unsupported { .. } | Self::Calibration(_) => 4,
             Self::Fhe(error) => match error {
-                FheError::Choices(_) | FheError::Unsupported { .. } => 4,
+                FheError::Choices(_) | FheError::Unsupported { .. } | FheError::Levels { .. } => 4,
+                FheError::Packing(_) => 3,
                 FheError::Model(ModelError::Folder(_)) => 4,
                 FheError::Io { .. } => 8,
                 _ => 70,
@@ -147,7 +148,8 @@ impl CliError {
             },
             Self::Unsupported { .. } => "model-folder",
             Self::Calibration(_) | Self::Fhe(FheError::Choices(_)) => "calibration",
-            Self::Fhe(FheError::Unsupported { .. }) => "unsupported",
+            Self::Fhe(FheError::Unsupported { .. } | FheError::Levels { .. }) => "unsupported",
+            Self::Fhe(FheError::Packing(_)) => "batch",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoSuchBench { .. } | Self::NoTrust | Self::NoBucket | Self::Preset { .. } => {

@@ -13,6 +13,8 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::output::Output;
 
+pub use fhe::read_choices;
+
 /// Say what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
 #[command(

@@ -141,12 +141,16 @@ pub fn verify(
     told: &mut dyn FnMut(usize, Which),
 ) -> Result<Report, FheError> {
     let subject = Subject::new(model, choices, params, texts, options)?;
-    let report = subject.walk(texts, None, told)?;
+    let simulated = subject.walk(texts, None, told)?;
     if !options.encrypted {
-        return Ok(report);
+        return Ok(simulated);
     }
-    let mut key = TestKey::new(&subject, &report.out_of_range)?;
-    subject.walk(texts, Some(&mut key), told)
+    let mut out_of_range = simulated.out_of_range;
+    let mut key = TestKey::new(&subject, &out_of_range)?;
+    let mut report = subject.walk(texts, Some(&mut key), told)?;
+    out_of_range.append(&mut report.out_of_range);
+    report.out_of_range = out_of_range;
+    Ok(report)
 }
 
 impl<'a> Subject<'a> {

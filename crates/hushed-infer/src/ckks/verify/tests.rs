@@ -160,6 +160,13 @@ fn texts_that_leave_their_range_are_named_and_left_out() {
         assert!(!gone.contains(&a.text));
         assert!(cosine(&a.clear, &a.predicted) > 0.99, "text {}", a.text);
     }
+    // Encrypted without them, nobody else is spoiled.
+    let encrypted = tiny.verify(&choices, None, true);
+    assert_eq!(encrypted.out_of_range, report.out_of_range);
+    assert_eq!(encrypted.answers.len(), report.answers.len());
+    for a in &encrypted.answers {
+        assert!(cosine(&a.clear, a.encrypted.as_ref().unwrap()) > 0.99);
+    }
     // Where nobody is left, what was seen until then is told.
     choices.layers[1].attention_norm.scale *= 100.0;
     let report = tiny.verify(&choices, None, false);

@@ -1,0 +1,371 @@
+//! `hushed verify --protocol fhe`: four rungs from the clear to ciphertexts, as a table and a picture.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hushed_infer::calibrate::weights_sha256;
+use hushed_infer::ckks::FheError;
+use hushed_infer::ckks::public_plan::named;
+use hushed_infer::ckks::verify::{
+    Answer, Difference, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
+};
+use hushed_model::{Model, ModelError, TokenIds, TooLong, cosine};
+use serde_json::{Map, Value, json};
+
+use super::labels::rank_correlation;
+use super::plot;
+use crate::error::CliError;
+use crate::input;
+use crate::output::Output;
+use crate::verbs::plan::read_choices;
+
+/// What only this protocol needs.
+#[derive(clap::Args)]
+// As of `plan`: a group of its own would have the name of the verb's.
+#[group(skip)]
+pub struct Args {
+    /// fhe: what `hushed calibrate --protocol fhe` wrote [default: DIR/calibration-fhe.json]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "HUSHED_CALIBRATION",
+        help_heading = "With --protocol fhe"
+    )]
+    calibration: Option<PathBuf>,
+
+    /// fhe: rows of each text, padding included, a power of two; the longest text rounded up unless given. --truncate cuts to it
+    #[arg(long, value_name = "N", env = "HUSHED_ROWS", value_parser = clap::value_parser!(u16).range(4..), help_heading = "With --protocol fhe")]
+    rows: Option<u16>,
+
+    /// fhe: the first K layers only, pooled after the last of them
+    #[arg(long, value_name = "K", env = "HUSHED_LAYERS", value_parser = clap::value_parser!(u16).range(1..), help_heading = "With --protocol fhe")]
+    layers: Option<u16>,
+
+    /// fhe: what simulated errors follow from
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        env = "HUSHED_SEED",
+        help_heading = "With --protocol fhe"
+    )]
+    seed: u64,
+
+    /// fhe: texts, one a line, that search among the others: rankings in the clear and with errors are compared
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "labels",
+        env = "HUSHED_QUERIES",
+        help_heading = "With --protocol fhe"
+    )]
+    queries: Option<PathBuf>,
+
+    /// fhe: show every step of a layer, not its output alone
+    #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
+    steps: bool,
+
+    /// fhe: write a picture of the errors of all steps to FILE
+    #[arg(
+        long,
+        value_name = "FILE.svg",
+        env = "HUSHED_PLOT",
+        help_heading = "With --protocol fhe"
+    )]
+    plot: Option<PathBuf>,
+
+    /// fhe: run encrypted too, on a key made here, opening every step: hours with the parameters of real runs
+    #[arg(long, env = "HUSHED_ENCRYPTED", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
+    encrypted: bool,
+
+    /// fhe: the parameter set
+    #[arg(
+        long,
+        value_name = "SET",
+        default_value = "n16-boot-14x40",
+        env = "HUSHED_PARAMETERS",
+        help_heading = "With --protocol fhe"
+    )]
+    parameters: String,
+}
+
+/// A rung's answers: its name, and how to find them.
+type Rung = (&'static str, fn(&Answer) -> Option<&[f64]>);
+
+const RUNGS: [Rung; 3] = [
+    ("polynomial", |a| Some(&a.polynomial)),
+    ("predicted", |a| Some(&a.predicted)),
+    ("encrypted", |a| a.encrypted.as_deref()),
+];
+
+impl Args {
+    pub fn run(
+        &self,
+        out: &Output,
+        dir: &Path,
+        mut texts: Vec<String>,
+        scores: &[f64],
+        too_long: TooLong,
+    ) -> Result<(), CliError> {
+        let documents = texts.len();
+        if let Some(path) = &self.queries {
+            texts.extend(input::read_lines(path)?);
+        }
+        let params = named(&self.parameters).map_err(|source| CliError::Preset {
+            name: self.parameters.clone(),
+            source,
+        })?;
+        let beside = dir.join("calibration-fhe.json");
+        let choices = read_choices(self.calibration.as_deref().unwrap_or(&beside))?;
+        let model = Model::load(dir)?;
+        let weights = weights_sha256(dir).map_err(|source| CliError::ReadInput {
+            path: dir.join("model.safetensors"),
+            source,
+        })?;
+        let made_for = choices.check(&model.bert);
+        made_for
+            .and_then(|()| choices.check_model(&weights))
+            .map_err(FheError::from)?;
+        let rows = self.rows.map(|n| usize::from(n).next_power_of_two());
+        let limit = rows.unwrap_or(choices.rows).min(choices.rows);
+        let tokens = tokens(&model, &texts, limit, too_long)?;
+        let longest = tokens.iter().map(|t| t.ids().len()).max().unwrap_or(0);
+        let rows = rows.unwrap_or(longest.next_power_of_two().max(4));
+        if rows > choices.rows {
+            let (given, limit) = (rows, choices.rows);
+            return Err(CliError::Tokens { given, limit });
+        }
+        if self.parameters.starts_with("insecure") {
+            out.result(
+                json!({ "insecure": true, "parameters": self.parameters }),
+                || {
+                    format!(
+                        "INSECURE: {} is a ring for tests; what is measured on it says nothing of the time or the security of a run",
+                        self.parameters
+                    )
+                },
+            )?;
+        }
+        let options = Options {
+            rows,
+            layers: self.layers.map(usize::from),
+            seed: self.seed,
+            encrypted: self.encrypted,
+        };
+        let layers = options
+            .layers
+            .map_or(choices.layers.len(), |k| k.min(choices.layers.len()));
+        let passes = if self.encrypted { 5 } else { 2 };
+        let bar = out.progress((passes * layers) as u64, "layers");
+        let report = verify(&model, &choices, &params, &tokens, &options, &mut |_, _| {
+            bar.inc(1);
+        })?;
+        bar.finish_and_clear();
+
+        for gone in &report.out_of_range {
+            out.result(json!({ "out_of_range": gone }), || left(gone))?;
+        }
+        for answer in &report.answers {
+            let tokens = tokens[answer.text].ids().len();
+            let cosines = cosines(answer);
+            let shown: Vec<String> = cosines
+                .iter()
+                .map(|(name, c)| format!("{name} {c:.6}"))
+                .collect();
+            let cosine: Map<String, Value> = cosines
+                .into_iter()
+                .map(|(name, c)| (name.to_owned(), json!(c)))
+                .collect();
+            let object = json!({ "text_index": answer.text, "tokens": tokens, "cosine": cosine });
+            out.result(object, || {
+                format!(
+                    "text {:<4} cosine to the clear embedding: {}",
+                    answer.text,
+                    shown.join(", ")
+                )
+            })?;
+        }
+        self.table(out, &report)?;
+        if let Some(path) = &self.plot {
+            let title = format!(
+                "{} texts, {rows} rows a text, {} ({} layers)",
+                tokens.len(),
+                self.parameters,
+                layers
+            );
+            fs::write(path, plot::svg(&report.stages, &title)).map_err(|source| {
+                CliError::WriteFile {
+                    path: path.clone(),
+                    source,
+                }
+            })?;
+        }
+        self.end(out, &report, documents, tokens.len(), scores)
+    }
+
+    fn table(&self, out: &Output, report: &Report) -> Result<(), CliError> {
+        if !report.stages.is_empty() {
+            out.note(
+                "differences over the RMS of the clear step: RMS (bits), largest; noise is what comes on top of the polynomials",
+            );
+        }
+        for stage in &report.stages {
+            let name = if stage.is_output() { "layer" } else { "step" };
+            if self.steps || stage.is_output() {
+                out.result(json!({ name: stage }), || line(stage))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(
+        &self,
+        out: &Output,
+        report: &Report,
+        documents: usize,
+        texts: usize,
+        scores: &[f64],
+    ) -> Result<(), CliError> {
+        let answers = &report.answers;
+        let worst = |of: fn(&Stage) -> Option<Difference>| {
+            let stage = report.worst_layer(of);
+            stage.map(|s| format!("layer.{}", s.layer))
+        };
+        let (approximations, noise) = (
+            worst(|s| Some(s.polynomial)),
+            worst(|s| Some(s.predicted_noise)),
+        );
+        let mut end = json!({
+            "texts": texts, "left_out": texts - answers.len(), "parameters": self.parameters, "seed": self.seed,
+            "worst_layer": { "polynomial": approximations, "noise": noise },
+        });
+        let named = |name: &Option<String>| name.clone().unwrap_or("no layer".to_owned());
+        let mut text = format!(
+            "{texts} texts, {} left out; most is lost to polynomials in {}, to noise in {}",
+            texts - answers.len(),
+            named(&approximations),
+            named(&noise)
+        );
+        let all: Vec<&Answer> = answers.iter().collect();
+        let (found, asked): (Vec<&Answer>, Vec<&Answer>) =
+            all.iter().copied().partition(|a| a.text < documents);
+        for (name, of) in RUNGS {
+            let cosines: Vec<f64> = answers
+                .iter()
+                .filter_map(|a| Some(cosine(&a.clear, of(a)?)))
+                .collect();
+            if cosines.is_empty() {
+                continue;
+            }
+            let least = cosines.iter().copied().fold(f64::INFINITY, f64::min);
+            let mean = cosines.iter().sum::<f64>() / cosines.len() as f64;
+            let nearest = retrieval(&all, &all, of);
+            let mut object =
+                json!({ "cosine_min": least, "cosine_mean": mean, "nearest": nearest });
+            text += &format!(
+                "\n{name}: least cosine {least:.6}, mean {mean:.6}; nearest other text the same for {} of {}",
+                nearest.match_count, nearest.queries
+            );
+            if !asked.is_empty() {
+                let ranked = retrieval(&asked, &found, of);
+                object["retrieval"] = json!(ranked);
+                text += &format!(
+                    "; first document the same for {} of {} queries, {} of {} pairs of documents in the other order",
+                    ranked.match_count, ranked.queries, ranked.swapped, ranked.pairs
+                );
+            }
+            if let Some((clear, private, agreement)) = correlations(answers, scores, of) {
+                object["rank_correlation"] =
+                    json!({ "clear": clear, "private": private, "agreement": agreement });
+                text += &format!(
+                    "; rank correlation with the labels {private:.4}, in the clear {clear:.4}; with the clear ranking {agreement:.6}"
+                );
+            }
+            end[name] = object;
+        }
+        out.summary(end, &text)
+    }
+}
+
+/// Token ids of at most `limit` rows.
+fn tokens(
+    model: &Model,
+    texts: &[String],
+    limit: usize,
+    too_long: TooLong,
+) -> Result<Vec<TokenIds>, CliError> {
+    let limit = limit.min(model.public.max_tokens);
+    let tokens = texts.iter().enumerate().map(|(index, text)| {
+        let ids = model.public.tokenizer.encode(text, limit, too_long);
+        ids.map_err(|source| CliError::Text {
+            index,
+            source: ModelError::Text(source),
+        })
+    });
+    tokens.collect()
+}
+
+fn cosines(answer: &Answer) -> Vec<(&'static str, f64)> {
+    let of = |(name, of): &Rung| Some((*name, cosine(&answer.clear, of(answer)?)));
+    RUNGS.iter().filter_map(of).collect()
+}
+
+/// Of the pairs whose texts are both left: clear cosines with the labels, a rung's with the labels, and a rung's with the clear ones.
+fn correlations(
+    answers: &[Answer],
+    scores: &[f64],
+    of: impl Fn(&Answer) -> Option<&[f64]>,
+) -> Option<(f64, f64, f64)> {
+    let at = |text: usize| answers.iter().find(|a| a.text == text);
+    let (mut clear, mut private, mut labels) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, score) in scores.iter().enumerate() {
+        if let (Some(a), Some(b)) = (at(2 * i), at(2 * i + 1)) {
+            clear.push(cosine(&a.clear, &b.clear));
+            private.push(cosine(of(a)?, of(b)?));
+            labels.push(*score);
+        }
+    }
+    (!labels.is_empty()).then(|| {
+        (
+            rank_correlation(&clear, &labels),
+            rank_correlation(&private, &labels),
+            rank_correlation(&clear, &private),
+        )
+    })
+}
+
+fn left(gone: &OutOfRange) -> String {
+    let who = match gone.text {
+        Some(text) => format!("text {text} leaves its calibrated range"),
+        None => "the texts together leave their calibrated range".to_owned(),
+    };
+    let rung = match gone.rung {
+        Which::Polynomial => "polynomials alone",
+        Which::Predicted => "simulated errors",
+        Which::Encrypted => "ciphertexts",
+    };
+    format!(
+        "{who} in layer {}, with {rung}, and is left out from there: {}",
+        gone.layer, gone.message
+    )
+}
+
+fn line(stage: &Stage) -> String {
+    let shown = |d: &Difference| format!("{:.2e} ({:4.1}) {:.1e}", d.rms, d.bits, d.max);
+    let mut line = format!(
+        "{:<26} clear {:<7.4} polynomial {}  predicted noise {}  predicted {}",
+        stage.site,
+        stage.clear_rms,
+        shown(&stage.polynomial),
+        shown(&stage.predicted_noise),
+        shown(&stage.predicted),
+    );
+    if let (Some(noise), Some(all)) = (&stage.encrypted_noise, &stage.encrypted) {
+        line += &format!(
+            "  encrypted noise {}  encrypted {}",
+            shown(noise),
+            shown(all)
+        );
+    }
+    line
+}

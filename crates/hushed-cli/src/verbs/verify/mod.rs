@@ -1,0 +1,100 @@
+//! `hushed verify`: where accuracy goes, stage by stage, and what is left of it in the answers.
+
+mod fhe;
+mod labels;
+mod plot;
+mod twopc;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use hushed_model::Model;
+
+use crate::error::CliError;
+use crate::input::{self, Truncate};
+use crate::output::Output;
+
+/// Compare the private run with the clear one, stage by stage: all of it on this machine
+#[derive(clap::Args)]
+#[command(
+    after_help = "Everything runs in this process, on keys made for the occasion, and what no party may see is put together or opened: this needs the
+weights and is never done with a server. There is no option for one.
+
+2pc: a stage's error is relative to the root mean square of its clear values; `approximation` is what the functions behind GELU and softmax
+and the rounding of fixed point cost, `protocol` what the shares cost, which round at random.
+
+fhe: four rungs. In the clear; with the polynomials of a calibration; with simulated errors of rescales and bootstraps; and, with
+--encrypted, on ciphertexts, each step of which is opened. Errors are relative to the root mean square of the clear values of the step. A
+text that leaves a calibrated interval is named, and left out from there. --encrypted with the parameters of real runs takes hours and as
+much memory as `hushed run`; --layers bounds it.
+
+--labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation of the
+cosines with the scores, in the clear and privately.
+
+Examples:
+  hushed verify models/all-MiniLM-L6-v2 --input data/sample.txt
+  hushed verify models/all-MiniLM-L6-v2 --labels pairs.tsv --json
+  hushed verify models/all-MiniLM-L6-v2 --protocol fhe --calibration data/calibration-fhe-minilm.json --input data/sample.txt \\
+      --rows 32 --truncate --plot verify.svg
+  hushed verify models/all-MiniLM-L6-v2 --protocol fhe --input data/search/documents.txt --queries data/search/queries.txt"
+)]
+#[command(group = clap::ArgGroup::new("source").required(true).args(["input", "labels"]))]
+pub struct Args {
+    /// The model folder (config.json, model.safetensors, tokenizer.json, …)
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// What is compared
+    #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
+    protocol: Protocol,
+
+    /// A file with one text a line, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+
+    /// A file of labelled pairs: text, text and a number, tab-separated
+    #[arg(long, value_name = "FILE.tsv", env = "HUSHED_LABELS")]
+    labels: Option<PathBuf>,
+
+    #[command(flatten)]
+    fhe: fhe::Args,
+
+    #[command(flatten)]
+    too_long: Truncate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// Interactive, both parties compute on shares
+    #[value(name = "2pc")]
+    TwoPc,
+    /// The server computes alone, on ciphertexts
+    Fhe,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let (texts, scores) = self.read()?;
+        match self.protocol {
+            Protocol::TwoPc => {
+                let model = Model::load(&self.dir)?;
+                let tokens = self.too_long.tokens(&model.public, &texts)?;
+                twopc::run(out, &model, &tokens, &scores)
+            }
+            Protocol::Fhe => {
+                let too_long = self.too_long.choice();
+                self.fhe.run(out, &self.dir, texts, &scores, too_long)
+            }
+        }
+    }
+
+    /// The texts, and the scores of consecutive pairs if there are labels.
+    fn read(&self) -> Result<(Vec<String>, Vec<f64>), CliError> {
+        if let Some(path) = &self.labels {
+            return labels::pairs(&input::read_lines(path)?);
+        }
+        // The group above asks for one of the two.
+        let path = self.input.as_deref().unwrap_or("-".as_ref());
+        Ok((input::read_lines(path)?, Vec::new()))
+    }
+}

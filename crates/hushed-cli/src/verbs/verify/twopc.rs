@@ -1,0 +1,70 @@
+//! `hushed verify`, of a run between two parties: both of them here.
+
+use hushed_infer::verify::{Answer, Report, verify};
+use hushed_model::{Model, TokenIds, cosine};
+use serde_json::json;
+
+use super::labels::rank_correlation;
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Runs and reports; `scores` are those of consecutive pairs of texts, if there are labels.
+pub fn run(
+    out: &Output,
+    model: &Model,
+    tokens: &[TokenIds],
+    scores: &[f64],
+) -> Result<(), CliError> {
+    let bar = out.progress(tokens.len() as u64, "three ways");
+    let report = verify(model, tokens, |done| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+
+    for (index, answer) in report.answers.iter().enumerate() {
+        let found = (
+            cosine(&answer.clear, &answer.private),
+            cosine(&answer.clear, &answer.approximated),
+        );
+        let object = json!({ "text_index": index, "tokens": tokens[index].rows().real, "cosine": found.0, "cosine_approximated": found.1 });
+        out.result(object, || {
+            format!(
+                "text {index:<4} cosine to the clear embedding {:.6}, of the approximation alone {:.6}",
+                found.0, found.1
+            )
+        })?;
+    }
+    for stage in &report.stages {
+        out.result(json!({ "stage": stage }), || {
+            format!(
+                "{:<9} approximation {:.2e}  protocol {:.2e}  total {:.2e}  largest difference {:.2e}",
+                stage.stage, stage.approximation, stage.protocol, stage.total, stage.worst
+            )
+        })?;
+    }
+    end(out, &report, scores)
+}
+
+fn end(out: &Output, report: &Report, scores: &[f64]) -> Result<(), CliError> {
+    let cosines = report.answers.iter().map(|a| cosine(&a.clear, &a.private));
+    let least = cosines.fold(f64::INFINITY, f64::min);
+    let worst = report.worst_stage().map(|s| s.stage.clone());
+    let mut end =
+        json!({ "texts": report.answers.len(), "cosine_min": least, "worst_stage": worst });
+    let mut text = format!(
+        "{} texts; least cosine {least:.6}; most is lost in {}",
+        report.answers.len(),
+        worst.as_deref().unwrap_or("no stage")
+    );
+    if !scores.is_empty() {
+        let of = |pick: fn(&Answer) -> &[f64]| -> Vec<f64> {
+            let pairs = report.answers.chunks_exact(2);
+            pairs.map(|p| cosine(pick(&p[0]), pick(&p[1]))).collect()
+        };
+        let clear = rank_correlation(&of(|a| &a.clear), scores);
+        let private = rank_correlation(&of(|a| &a.private), scores);
+        end["rank_correlation"] = json!({ "clear": clear, "private": private });
+        text += &format!(
+            "; rank correlation with the labels {clear:.4} in the clear, {private:.4} privately"
+        );
+    }
+    out.summary(end, &text)
+}
