@@ -25,8 +25,8 @@ and the rounding of fixed point cost, `protocol` what the shares cost, which rou
 
 fhe: four rungs. In the clear; with the polynomials of a calibration; with simulated errors of rescales and bootstraps; and, with
 --encrypted, on ciphertexts, each step of which is opened. Errors are relative to the root mean square of the clear values of the step. A
-text that leaves a calibrated interval is named, and left out from there. --encrypted with the parameters of real runs takes hours and as
-much memory as `hushed run`; --layers bounds it.
+text that leaves a calibrated interval is named, and left out from there. --encrypted with the parameters of real runs takes hours, and more
+memory than `hushed run`; --layers bounds it.
 
 --labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation of the
 cosines with the scores, in the clear and privately.
