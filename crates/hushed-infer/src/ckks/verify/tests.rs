@@ -238,3 +238,35 @@ fn rankings_are_compared_pair_by_pair() {
         (1, 1, 0)
     );
 }
+
+/// Rows of texts that are left out do not count, nor does a first row that a layer gives while it is nobody's.
+#[test]
+fn only_rows_that_mean_something_are_compared() {
+    let at = |step: &str| hushed_model::Site::from(format!("layer.2.{step}"));
+    let shown = |step: &str, rows: [f64; 3]| {
+        let matrix = hushed_model::Matrix::new(3, 1, rows.to_vec()).unwrap();
+        vec![(at(step), matrix)]
+    };
+    let differs = |step: &str, rows: &[Option<usize>], frozen: bool| {
+        let clear = shown(step, [3.0, 4.0, 5.0]);
+        let near = shown(step, [30.0, 4.0, 50.0]);
+        let rungs = [(Which::Polynomial, near.clone()), (Which::Predicted, near)];
+        let stages = compare::stages(&clear, &rungs, rows, frozen);
+        let [stage] = &stages[..] else {
+            panic!("one step")
+        };
+        assert_eq!((stage.layer, stage.step()), (2, step));
+        assert_eq!(stage.predicted_noise.max, 0.0);
+        (stage.clear_rms, stage.polynomial.max)
+    };
+    let (all, some) = ([Some(0), Some(1), Some(0)], [Some(0), Some(1), None]);
+    let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+    let (scale, largest) = differs("feed_forward.norm", &all, true);
+    assert!(close(scale, (50.0_f64 / 3.0).sqrt()) && close(largest, 45.0 / scale));
+    let (scale, largest) = differs("feed_forward", &some, false);
+    assert!(close(scale, 12.5_f64.sqrt()) && close(largest, 27.0 / scale));
+    for step in ["attention.norm", "feed_forward", "feed_forward.add"] {
+        assert_eq!(differs(step, &some, true), (4.0, 0.0), "{step}");
+    }
+    assert!(differs("attention.add", &some, true).1 > 1.0);
+}
