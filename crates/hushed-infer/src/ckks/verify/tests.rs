@@ -34,6 +34,7 @@ impl Tiny {
         let sample = Sample {
             texts: &texts,
             hostile: &[],
+            broad: &[],
             sha256: "",
             model_sha256: "",
         };
