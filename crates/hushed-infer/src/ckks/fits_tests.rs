@@ -74,7 +74,7 @@ fn activations_stay_bounded_between_what_is_expected_and_their_ends() {
             let off = (p.eval(t) - exact(Activation::Gelu, x)).abs();
             assert!(off < 2.0, "degree {degree}: {off} at {x}");
             if (x - bell.mean).abs() < 3.0 {
-                assert!(off < 0.1, "degree {degree}: {off} at {x}");
+                assert!(off < 0.15, "degree {degree}: {off} at {x}");
             }
         }
     }
