@@ -2,10 +2,12 @@
 """Writes the golden files of hushed-model: what all-MiniLM-L6-v2 computes, by a reference that shares no code with this repository.
 
     python3 scripts/golden.py DIR OUT        (needs numpy; DIR is the model folder, OUT is crates/hushed-model/tests/golden)
+    python3 scripts/golden.py --classifier DIR OUT        (DIR: cargo run -p hushed-model --features testing --example tiny_classifier DIR)
 
 The forward pass is BERT's (Devlin et al. 2019) in float64, the tokenizer is the WordPiece algorithm written from its description, the
 weights are read with 20 lines. `layers.json` has, for a few texts, token ids, the final embedding, and for every step a few probed
 values, the root mean square and the largest absolute value; `tokens.json` has the token ids of every line of data/*.txt.
+`classifier.json` has token ids and logits of the random classifier that tests write.
 """
 
 import json
@@ -111,7 +113,7 @@ def gelu(x):
     return x * 0.5 * (1.0 + np.vectorize(math.erf)(x / math.sqrt(2.0)))
 
 
-def forward(t, ids, config, seen):
+def encode(t, ids, config, seen):
     m, d, h = len(ids), config["hidden_size"], config["num_attention_heads"]
     dh = d // h
 
@@ -140,8 +142,19 @@ def forward(t, ids, config, seen):
         y = see(f"{at}.activation", gelu(y))
         y = see(f"{at}.down", linear(y, t, f"{name}.output.dense"))
         x = see(f"{at}.norm", layer_norm(see(f"{at}.add", x + y), t, f"{name}.output.LayerNorm"))
-    pooled = see("pool", x.mean(axis=0, keepdims=True))[0]
-    return pooled / np.linalg.norm(pooled)
+    return x
+
+
+def forward(t, ids, config, seen):
+    pooled = encode(t, ids, config, seen).mean(axis=0, keepdims=True)
+    seen["pool"] = pooled
+    return pooled[0] / np.linalg.norm(pooled[0])
+
+
+def logits(t, ids, config):
+    encoder = {name.removeprefix("bert."): numbers for name, numbers in t.items()}
+    first = encode(encoder, ids, config, {})[0]
+    return linear(np.tanh(linear(first, encoder, "pooler.dense")), encoder, "classifier")
 
 
 def summary(value):
@@ -151,7 +164,19 @@ def summary(value):
     return {"rms": math.sqrt((flat**2).mean()), "max": np.abs(flat).max(), "probes": [flat[p] for p in places], "size": flat.size}
 
 
+def classifier(folder, out):
+    config = json.loads((folder / "config.json").read_text())
+    tensors = read_safetensors(folder / "model.safetensors")
+    cases = []
+    for length in (3, 5, 12, 30):
+        ids = [2] + [5 + (i * 31 + length * 17) % 80 for i in range(length - 2)] + [3]
+        cases.append({"ids": ids, "logits": [float(f"{v:.12g}") for v in logits(tensors, ids, config)]})
+    (out / "classifier.json").write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
+
+
 def main():
+    if sys.argv[1] == "--classifier":
+        return classifier(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
     folder, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     config = json.loads((folder / "config.json").read_text())
     tensors = read_safetensors(folder / "model.safetensors")

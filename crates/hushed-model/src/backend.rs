@@ -64,6 +64,16 @@ pub trait Backend {
     /// One row a text.
     fn pool(&mut self, at: Site, x: Self::Acts, p: &Pool) -> Result<Self::Acts, Self::Error>;
 
+    /// `classes(activation(dense(row 0)))`: `m × d` to one row of k numbers a text.
+    fn classify(
+        &mut self,
+        at: Site,
+        x: Self::Acts,
+        c: &Classifier,
+    ) -> Result<Self::Acts, Self::Error> {
+        classify_by_steps(self, at, x, c)
+    }
+
     // What those are made of.
 
     /// `X·Wᵀ + b`: `m × inputs` to `m × outputs`.
@@ -132,6 +142,19 @@ pub fn feed_forward_by_steps<B: Backend + ?Sized>(
     let y = b.linear(at.then("up"), x, &f.up)?; // m × hidden
     let y = b.activation(at.then("activation"), y, f.activation)?; // m × hidden
     b.linear(at.then("down"), &y, &f.down) // m × d
+}
+
+/// The head of a classifier, one step after another; sites `…first`, `…dense`, `…activation`, `…classes`.
+pub fn classify_by_steps<B: Backend + ?Sized>(
+    b: &mut B,
+    at: Site,
+    x: B::Acts,
+    c: &Classifier,
+) -> Result<B::Acts, B::Error> {
+    let x = b.pool(at.then("first"), x, &Pool::First)?; // 1 × d
+    let x = b.linear(at.then("dense"), &x, &c.dense)?; // 1 × d
+    let x = b.activation(at.then("activation"), x, c.activation)?; // 1 × d
+    b.linear(at.then("classes"), &x, &c.classes) // 1 × k
 }
 
 /// `Y = X·Wᵀ + b`.
@@ -241,6 +264,17 @@ pub struct FeedForward {
     pub tolerance: Option<Tolerance>,
     /// `hidden → d`.
     pub down: Linear,
+}
+
+/// The head of a classifier: BERT's pooler and what reads it.
+#[derive(Clone)]
+pub struct Classifier {
+    /// `d → d`, of the first row of a text.
+    pub dense: Linear,
+    /// Between the two; BERT's is the hyperbolic tangent.
+    pub activation: Activation,
+    /// `d → k`: a number a class, before any softmax.
+    pub classes: Linear,
 }
 
 /// What an approximation of an activation has to do for one model. Its owner declares it, and it is public.

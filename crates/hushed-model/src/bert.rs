@@ -1,9 +1,9 @@
-//! BERT as an encoder of sentences (Devlin et al. 2019; Reimers and Gurevych 2019), written once for every backend.
+//! BERT as an encoder of sentences or a classifier (Devlin et al. 2019; Reimers and Gurevych 2019), written once for every backend.
 //!
 //! `start` embeds and normalises, each `layer` is attention and feed-forward with a residual sum and a norm after each (post-norm),
-//! `finish` pools the rows of a text into one vector. The pieces are apart so that a driver can report, compare or save between them.
+//! `finish` pools the rows of a text into one vector, or makes a number a class of its first row. The pieces are apart so that a driver can report, compare or save between them.
 
-use crate::backend::{Attention, Backend, Embedding, FeedForward, Norm, Pool};
+use crate::backend::{Attention, Backend, Classifier, Embedding, FeedForward, Norm, Pool};
 use crate::error::ModelError;
 use crate::site::Site;
 
@@ -16,8 +16,10 @@ pub struct Bert {
     pub embedding_norm: Norm,
     /// In order.
     pub layers: Vec<Layer>,
-    /// What `finish` does.
+    /// What `finish` does, where there is no classifier.
     pub pool: Pool,
+    /// What `finish` does instead of pooling.
+    pub classifier: Option<Classifier>,
 }
 
 /// One encoder layer.
@@ -66,9 +68,18 @@ impl Bert {
         backend.norm(at.then("norm"), sum, &layer.feed_forward_norm) // m × d
     }
 
-    /// One vector a text: `1 × d`.
+    /// One vector a text: `1 × d`, or `1 × k` of a classifier.
     pub fn finish<B: Backend>(&self, backend: &mut B, x: B::Acts) -> Result<B::Acts, B::Error> {
-        backend.pool(Site::root("pool"), x, &self.pool)
+        match &self.classifier {
+            Some(classifier) => backend.classify(Site::root("head"), x, classifier),
+            None => backend.pool(Site::root("pool"), x, &self.pool),
+        }
+    }
+
+    /// Columns of the answer.
+    pub fn outputs(&self) -> usize {
+        let classes = self.classifier.as_ref().map(|c| c.classes.outputs);
+        classes.unwrap_or(self.embedding.width)
     }
 
     /// All of it: token ids to one vector a text, not yet scaled to unit length.

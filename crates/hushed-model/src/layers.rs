@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::backend::{
-    Attention, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool, Weigh,
+    Activation, Attention, Classifier, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool,
+    Weigh,
 };
 use crate::bert::{Bert, Layer};
 use crate::error::Problem;
@@ -65,6 +66,7 @@ pub(crate) fn bert<S: Source>(
             .map(|i| from.layer(i))
             .collect::<Result<_, _>>()?,
         pool,
+        classifier: from.classifier()?,
     })
 }
 
@@ -96,6 +98,18 @@ impl<S: Source> From<'_, S> {
             },
             feed_forward_norm: self.norm(&name("output.LayerNorm"))?,
         })
+    }
+
+    fn classifier(&mut self) -> Result<Option<Classifier>, S::Error> {
+        let Some(labels) = &self.config.labels else {
+            return Ok(None);
+        };
+        let (d, classes) = (self.config.width, labels.len());
+        Ok(Some(Classifier {
+            dense: self.linear("pooler.dense", d, d)?,
+            activation: Activation::Tanh,
+            classes: self.linear("classifier", d, classes)?,
+        }))
     }
 
     fn embedding(&mut self) -> Result<Embedding, S::Error> {

@@ -25,8 +25,8 @@ pub mod tokens;
 pub mod vectors;
 
 pub use backend::{
-    Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    Pool, QUICK_GELU, Tolerance, Weigh,
+    Activation, Attention, Backend, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm,
+    NormKind, Pool, QUICK_GELU, Tolerance, Weigh,
 };
 pub use bert::{Bert, Layer};
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
@@ -38,4 +38,4 @@ pub use plain::{Plain, PlainActs, PlainScores};
 pub use rows::{Rows, TextRows};
 pub use site::Site;
 pub use tokens::{TokenIds, Tokenizer, TooLong};
-pub use vectors::cosine;
+pub use vectors::{cosine, length, nearness};

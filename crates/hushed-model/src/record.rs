@@ -1,9 +1,10 @@
 //! Watching a forward pass: golden tensors, calibration and comparisons read what goes through each site.
 
 use crate::backend::{
-    Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Norm, Pool, Weigh,
+    Activation, Attention, Backend, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm,
+    Pool, Weigh,
 };
-use crate::backend::{attention_by_steps, feed_forward_by_steps};
+use crate::backend::{attention_by_steps, classify_by_steps, feed_forward_by_steps};
 use crate::site::Site;
 
 /// Something that passes through a site.
@@ -125,6 +126,15 @@ where
     fn pool(&mut self, at: Site, x: B::Acts, p: &Pool) -> Result<B::Acts, B::Error> {
         self.input(&at, &x);
         let y = self.inner.pool(at.clone(), x, p);
+        self.output(&at, y)
+    }
+
+    fn classify(&mut self, at: Site, x: B::Acts, c: &Classifier) -> Result<B::Acts, B::Error> {
+        if self.steps {
+            return classify_by_steps(self, at, x, c);
+        }
+        self.input(&at, &x);
+        let y = self.inner.classify(at.clone(), x, c);
         self.output(&at, y)
     }
 

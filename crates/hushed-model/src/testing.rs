@@ -20,12 +20,10 @@ use crate::synthetic::Random;
 /// tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always the same bytes.
 pub fn tiny_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder.join("1_Pooling"))?;
-    let vocabulary = tiny_vocabulary();
-    let config = tiny_config();
     let write =
         |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
     write("config.json", tiny_config_json())?;
-    write("tokenizer.json", tiny_tokenizer_json(&vocabulary))?;
+    write("tokenizer.json", tiny_tokenizer_json(&tiny_vocabulary()))?;
     write(
         "modules.json",
         json!([
@@ -42,7 +40,39 @@ pub fn tiny_folder(folder: &Path) -> io::Result<()> {
         "sentence_bert_config.json",
         json!({"max_seq_length": 48, "do_lower_case": false}),
     )?;
-    fs::write(folder.join("model.safetensors"), safetensors_of(&config)?)
+    let weights = safetensors_of(&tiny_config())?;
+    fs::write(folder.join("model.safetensors"), weights)
+}
+
+/// Names for three classes.
+pub const TINY_LABELS: [&str; 3] = ["no", "perhaps", "yes"];
+
+/// The same encoder as [`tiny_folder`]'s with a head for these classes, as `BertForSequenceClassification` is saved: no pooling is declared,
+/// and the encoder's tensors are under `bert.`.
+pub fn tiny_classifier_folder(folder: &Path, labels: &[&str]) -> io::Result<()> {
+    let write =
+        |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
+    fs::create_dir_all(folder)?;
+    let names: serde_json::Map<_, _> = labels
+        .iter()
+        .enumerate()
+        .map(|(i, name)| (i.to_string(), json!(name)))
+        .collect();
+    let mut config = tiny_config_json();
+    config["architectures"] = json!(["BertForSequenceClassification"]);
+    config["id2label"] = names.into();
+    write("config.json", config)?;
+    write("tokenizer.json", tiny_tokenizer_json(&tiny_vocabulary()))?;
+    let weights = safetensors_of(&tiny_classifier_config(labels))?;
+    fs::write(folder.join("model.safetensors"), weights)
+}
+
+/// The sizes of [`tiny_classifier_folder`].
+pub fn tiny_classifier_config(labels: &[&str]) -> BertConfig {
+    BertConfig {
+        labels: Some(labels.iter().map(|&l| l.to_owned()).collect()),
+        ..tiny_config()
+    }
 }
 
 /// The sizes of [`tiny_folder`].
@@ -113,13 +143,18 @@ fn tiny_tokenizer_json(vocabulary: &[String]) -> serde_json::Value {
     })
 }
 
-/// A weights file of a configuration with random numbers.
+/// A weights file of a configuration with random numbers. A classifier's encoder is under `bert.`.
 pub fn safetensors_of(config: &BertConfig) -> io::Result<Vec<u8>> {
     let mut kept = Keeping {
         random: Random::new(7),
         tensors: Vec::new(),
     };
     let Ok(_) = layers::bert(config, Pool::Mean, &mut kept);
+    for (name, ..) in &mut kept.tensors {
+        if config.labels.is_some() && !name.starts_with("classifier.") {
+            name.insert_str(0, "bert.");
+        }
+    }
     let views = kept.tensors.iter().map(|(name, shape, bytes)| {
         TensorView::new(Dtype::F32, shape.clone(), bytes)
             .map(|view| (name.clone(), view))

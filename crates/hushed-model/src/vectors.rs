@@ -1,5 +1,17 @@
 //! Comparing two answers.
 
+/// How near `found` is to `exact`: 1 − |found − exact|²/(2·`size`²). Of vectors whose length is `size` it is their cosine; it also sees lengths,
+/// which matter where a vector is a list of logits, and of which one alone has no angle.
+pub fn nearness(found: &[f64], exact: &[f64], size: f64) -> f64 {
+    let apart = found.iter().zip(exact).map(|(a, b)| (a - b) * (a - b));
+    1.0 - apart.sum::<f64>() / (2.0 * size * size)
+}
+
+/// Root of the sum of squares.
+pub fn length(x: &[f64]) -> f64 {
+    x.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
 /// Cosine of the angle between two vectors of one length.
 pub fn cosine(a: &[f64], b: &[f64]) -> f64 {
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();

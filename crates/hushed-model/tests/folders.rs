@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use hushed_model::testing::{mutations, safetensors_of, tiny_config, tiny_folder};
+use hushed_model::testing::{
+    TINY_LABELS, mutations, safetensors_of, tiny_classifier_folder, tiny_config, tiny_folder,
+};
 use hushed_model::{
     FUNCTIONS, FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds,
     Tolerance, TooLong, check, fuzz,
@@ -444,6 +446,62 @@ fn decoders_survive_mutations() {
         fuzz::ending,
     );
     mutations(&[file("tokenizer.json")], count, 4, fuzz::tokenizer);
+}
+
+#[test]
+fn a_classifier_is_one_by_its_configuration() {
+    let classifier = || {
+        let dir = TempDir::new().unwrap();
+        tiny_classifier_folder(dir.path(), &TINY_LABELS).unwrap();
+        dir
+    };
+    let dir = classifier();
+    let summary = check(dir.path()).summary.unwrap();
+    assert_eq!(summary.labels.unwrap(), TINY_LABELS);
+    assert_eq!((summary.pooling, summary.normalised), ("first", false));
+    let encoder = check(folder().path()).summary.unwrap().parameters;
+    let head = 32 * 32 + 32 + 3 * 32 + 3;
+    assert_eq!(summary.parameters, encoder + head);
+
+    // The client's shapes have the same head.
+    let model = Model::load(dir.path()).unwrap();
+    let shapes = Model::shapes_only(&model.public);
+    for bert in [&model.bert, &shapes.bert] {
+        assert_eq!(bert.outputs(), 3);
+        let head = bert.classifier.as_ref().unwrap();
+        assert_eq!((head.dense.outputs, head.classes.inputs), (32, 32));
+    }
+
+    // Names for another number of classes, and a head that is not there.
+    edit(dir.path(), "config.json", |c| {
+        c["id2label"] = json!({"0": "a", "1": "b"});
+    });
+    let found = check(dir.path()).problems;
+    assert!(
+        matches!(
+            &found[..],
+            [Problem::WrongShape { .. }, Problem::WrongShape { .. }]
+        ),
+        "{found:#?}"
+    );
+    let dir = classifier();
+    let weights = safetensors_of(&tiny_config()).unwrap();
+    fs::write(dir.path().join("model.safetensors"), weights).unwrap();
+    let found = check(dir.path()).problems;
+    assert_eq!(found.len(), 4, "{found:#?}");
+    assert!(
+        found
+            .iter()
+            .all(|p| matches!(p, Problem::MissingTensor { .. }))
+    );
+
+    // A sentence encoder that was cut from a classifier is an encoder.
+    let dir = folder();
+    edit(dir.path(), "config.json", |c| {
+        c["architectures"] = json!(["BertForSequenceClassification"]);
+    });
+    let summary = check(dir.path()).summary.unwrap();
+    assert_eq!((summary.labels, summary.pooling), (None, "mean"));
 }
 
 fn tolerance() -> Tolerance {

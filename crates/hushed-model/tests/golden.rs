@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use hushed_model::record::{Moment, Recorded, Value};
-use hushed_model::testing::{data_lines, model_folder};
-use hushed_model::{Model, Plain, PlainActs, PlainScores, Public, PublicFiles, TooLong};
+use hushed_model::testing::{TINY_LABELS, data_lines, model_folder, tiny_classifier_folder};
+use hushed_model::{Model, Plain, PlainActs, PlainScores, Public, PublicFiles, TokenIds, TooLong};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -99,6 +99,26 @@ fn every_step_equals_the_reference() {
             .zip(&golden.embedding)
             .fold(0f64, |m, (a, b)| m.max((a - b).abs()));
         assert!(error < 1e-6, "embedding differs by {error}");
+    }
+}
+
+#[derive(Deserialize)]
+struct Classified {
+    ids: Vec<u32>,
+    logits: Vec<f64>,
+}
+
+#[test]
+fn logits_equal_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    for golden in golden::<Vec<Classified>>("classifier.json") {
+        let found = model.embed(vec![TokenIds::new(golden.ids)]).unwrap();
+        assert_eq!(found[0].len(), golden.logits.len());
+        for (a, b) in found[0].iter().zip(&golden.logits) {
+            assert!((a - b).abs() < 1e-6, "{a}, expected {b}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::backend::{Activation, Heads, Tolerance};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
+use crate::folder::labels;
 
 /// Name of the file in a model folder.
 pub(crate) const CONFIG: &str = "config.json";
@@ -33,6 +34,8 @@ pub struct BertConfig {
     pub epsilon: f64,
     /// Id of the padding token, if config.json gives it.
     pub padding_id: Option<u32>,
+    /// Names of the classes, where the model is a classifier.
+    pub labels: Option<Vec<String>>,
 }
 
 /// Bounds that keep a hostile folder from asking for absurd memory; far above every published BERT.
@@ -95,6 +98,7 @@ impl BertConfig {
             .optional_size("pad_token_id", 0, MAX_VOCABULARY)
             .and_then(|id| u32::try_from(id).ok());
 
+        let labels = labels::parse(&mut f);
         if let (Some(width), Some(heads)) = (width, heads)
             && !width.is_multiple_of(heads)
         {
@@ -115,6 +119,7 @@ impl BertConfig {
             tolerance: None,
             epsilon,
             padding_id,
+            labels,
         })
     }
 
@@ -143,6 +148,7 @@ impl BertConfig {
             tolerance: None,
             epsilon: 1e-12,
             padding_id: Some(0),
+            labels: None,
         }
     }
 
@@ -156,11 +162,16 @@ impl BertConfig {
         }
     }
 
-    /// Numbers in all tensors that the encoder uses.
+    /// Numbers in all tensors that are used.
     pub fn parameters(&self) -> usize {
         let (d, hidden) = (self.width, self.hidden);
         let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
-        (self.vocabulary + self.positions + self.token_types) * d + 2 * d + self.layers * layer
+        let classes = self.labels.as_ref().map(Vec::len);
+        let head = classes.map_or(0, |k| d * d + d + k * d + k);
+        (self.vocabulary + self.positions + self.token_types) * d
+            + 2 * d
+            + self.layers * layer
+            + head
     }
 }
 

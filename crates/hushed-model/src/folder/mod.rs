@@ -3,6 +3,7 @@
 pub mod config;
 pub mod declared;
 pub(crate) mod json;
+pub(crate) mod labels;
 pub(crate) mod pooling;
 pub mod public;
 pub mod report;

@@ -160,7 +160,15 @@ impl PublicFiles {
         let tokenizer =
             bytes(TOKENIZER).and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, problems));
         let modules = bytes(MODULES).and_then(|b| pooling::modules(b, problems));
-        let mut pool = Pool::Mean; // what sentence-transformers does with a folder that does not say
+        if let (Some(config), Some(_)) = (&mut config, bytes(MODULES)) {
+            // A sentence encoder, whatever it was cut from.
+            config.labels = None;
+        }
+        let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
+        let mut pool = match classifies {
+            true => Pool::First,
+            false => Pool::Mean, // what sentence-transformers does with a folder that does not say
+        };
         if modules.is_some_and(|m| m.pooled) {
             match bytes(POOLING) {
                 Some(b) => {
@@ -209,6 +217,11 @@ impl Public {
     /// The token ids of a text, within the model's limit.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
         Ok(self.tokenizer.encode(text, self.max_tokens, too_long)?)
+    }
+
+    /// Names of the answer's numbers, if the model is a classifier.
+    pub fn labels(&self) -> Option<&[String]> {
+        self.config.labels.as_deref()
     }
 
     /// From the pooled row to the answer: unit length if the model ends so (a row of zeros stays zero).

@@ -26,7 +26,7 @@ pub struct Report {
 pub struct Summary {
     /// Layers.
     pub layers: usize,
-    /// Columns of the activations and of the answer.
+    /// Columns of the activations, and of the answer unless the model is a classifier.
     pub width: usize,
     /// Heads of the attention.
     pub heads: usize,
@@ -34,7 +34,7 @@ pub struct Summary {
     pub hidden: usize,
     /// Rows of the token table.
     pub vocabulary: usize,
-    /// Numbers in the encoder.
+    /// Numbers in the tensors that are used.
     pub parameters: usize,
     /// Longest input in tokens.
     pub max_tokens: usize,
@@ -42,6 +42,8 @@ pub struct Summary {
     pub pooling: &'static str,
     /// Whether answers have unit length.
     pub normalised: bool,
+    /// Names of the classes, if it is a classifier.
+    pub labels: Option<Vec<String>>,
 }
 
 impl Report {
@@ -135,5 +137,6 @@ fn summary(public: &Public) -> Summary {
             Pool::Max => "max",
         },
         normalised: public.normalise,
+        labels: c.labels.clone(),
     }
 }

@@ -1,0 +1,126 @@
+//! Whether a model is a classifier, and what its classes are called: `architectures`, `id2label` and `num_labels` of `config.json`.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use serde_json::{Map, Value};
+
+use crate::error::Problem;
+use crate::folder::config::CONFIG;
+use crate::folder::json::{Fields, shown};
+
+/// The architecture whose head is read: tanh of a linear map of the first row, then a linear map to the classes.
+const CLASSIFIER: &str = "BertForSequenceClassification";
+/// Most classes: far above published classifiers.
+const MAX_CLASSES: usize = 1 << 12;
+/// Most bytes of a name.
+const MAX_NAME: usize = 200;
+/// What the library that writes these files assumes where they say nothing.
+const DEFAULT_CLASSES: usize = 2;
+const NAMES: &str = "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
+
+/// The names of the classes, if the configuration is of a classifier; what is wrong with them is added to the problems.
+pub(crate) fn parse(f: &mut Fields<'_>) -> Option<Vec<String>> {
+    let classifies = match f.get("architectures") {
+        Some(Value::Array(names)) => names.iter().any(|name| name.as_str() == Some(CLASSIFIER)),
+        _ => false,
+    };
+    if !classifies {
+        return None;
+    }
+    match f.get("id2label") {
+        Some(Value::Object(names)) => {
+            let found = in_order(names);
+            if found.is_none() {
+                f.problem(Problem::UnsupportedValue {
+                    file: CONFIG.to_owned(),
+                    field: "id2label",
+                    value: shown(&Value::Object(names.clone())),
+                    supported: NAMES,
+                });
+            }
+            found
+        }
+        Some(_) => {
+            f.unsupported("id2label", NAMES);
+            None
+        }
+        None => {
+            let classes = match f.get("num_labels") {
+                Some(_) => f.size("num_labels", 1, MAX_CLASSES)?,
+                None => DEFAULT_CLASSES,
+            };
+            Some((0..classes).map(|i| format!("LABEL_{i}")).collect())
+        }
+    }
+}
+
+fn in_order(names: &Map<String, Value>) -> Option<Vec<String>> {
+    let sound = |name: &&str| name.len() <= MAX_NAME && !name.chars().any(char::is_control);
+    let name = |i: usize| {
+        let name = names.get(&i.to_string())?.as_str();
+        name.filter(sound).map(str::to_owned)
+    };
+    let classes = (1..=MAX_CLASSES).contains(&names.len());
+    classes.then(|| (0..names.len()).map(name).collect())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::json;
+
+    /// The names, and how many problems there are.
+    fn labels(text: &str) -> (Option<Vec<String>>, usize) {
+        let mut problems = Vec::new();
+        let object = json::object(CONFIG, text.as_bytes(), &mut problems).unwrap();
+        let found = parse(&mut Fields::new(CONFIG, &object, &mut problems));
+        (found, problems.len())
+    }
+
+    #[test]
+    fn only_of_classifiers_and_in_order() {
+        let names = |names: &[&str]| Some(names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>());
+        for (text, expected) in [
+            (r#"{"id2label":{"0":"a"}}"#, (None, 0)),
+            (r#"{"architectures":["BertModel"]}"#, (None, 0)),
+            (r#"{"architectures":7}"#, (None, 0)),
+            (
+                r#"{"architectures":["BertForSequenceClassification"]}"#,
+                (names(&["LABEL_0", "LABEL_1"]), 0),
+            ),
+            (
+                r#"{"architectures":["BertForSequenceClassification"],"num_labels":1}"#,
+                (names(&["LABEL_0"]), 0),
+            ),
+            (
+                r#"{"architectures":["BertForSequenceClassification"],"id2label":{"1":"no","0":"yes"}}"#,
+                (names(&["yes", "no"]), 0),
+            ),
+        ] {
+            assert_eq!(labels(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_refused() {
+        let long = format!(r#"{{"0":"{}"}}"#, "x".repeat(201));
+        for names in [
+            r#"{"0":"a","2":"b"}"#,
+            r#"{"0":7}"#,
+            r#"{"0":"\u001b[2J"}"#,
+            "{}",
+            "[]",
+            &long,
+        ] {
+            let text = format!(
+                r#"{{"architectures":["BertForSequenceClassification"],"id2label":{names}}}"#
+            );
+            assert_eq!(labels(&text), (None, 1), "{names}");
+        }
+        for count in ["0", "5000", "\"2\""] {
+            let text = format!(
+                r#"{{"architectures":["BertForSequenceClassification"],"num_labels":{count}}}"#
+            );
+            assert_eq!(labels(&text), (None, 1), "{count}");
+        }
+    }
+}
