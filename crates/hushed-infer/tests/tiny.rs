@@ -8,7 +8,7 @@ use hushed_infer::twopc::{
     Input, Layers, PublicTable, RunError, SiteCost, Terms, TwopcBackend, embeddings, out_of_range,
 };
 use hushed_math::rng::SecretRng;
-use hushed_model::testing::tiny_folder;
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{FUNCTIONS, Model, Pool, Tolerance, check, cosine};
 use hushed_net::{Session, memory_pair};
@@ -108,6 +108,32 @@ fn assert_close(private: &[Vec<f64>], clear: &[Vec<f64>]) {
         let c = cosine(private, clear);
         assert!(c > 0.999, "cosine {c}");
     }
+}
+
+/// A classifier is refused by both parties before anything is sent, when a server prepares, and by the plan.
+#[test]
+fn classifiers_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    let shapes = Model::shapes_only(&model.public);
+    let refused = |error: Option<RunError>| {
+        assert!(matches!(error, Some(RunError::Unsupported { .. })));
+    };
+    refused(Layers::default().prepare(&model).err());
+    refused(Plan::twopc(&shapes.bert, &[3], Terms::default(), false).err());
+    let (near, far) = memory_pair();
+    let (near_ot, far_ot) = IdealPair::new();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| backend(far, Box::new(far_ot), Arc::default()));
+        let mut client = backend(near, Box::new(near_ot), Arc::default());
+        let text = model.tokens("hello", TooLong::Refuse).unwrap();
+        let input = Input::Texts(vec![text], Terms::default());
+        refused(embeddings(&mut client, &shapes, input).err());
+        let mut server = server.join().unwrap();
+        let input = Input::Lengths(vec![3], Terms::default());
+        refused(embeddings(&mut server, &model, input).err());
+    });
 }
 
 #[test]

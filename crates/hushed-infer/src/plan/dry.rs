@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use hushed_model::{
-    Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    Pool, Rows, Site, Weigh,
+    Activation, Attention, Backend, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm,
+    NormKind, Pool, Rows, Site, Weigh,
 };
 use hushed_rlwe::{RlweError, RlweParams};
 use hushed_twopc::func::inverse::reciprocal_cost;
@@ -26,6 +26,7 @@ use crate::twopc::formats::{
 };
 use crate::twopc::{
     Function, RunError, SHARE_FRAC, Terms, divides_first, groups, hidden_spec, maximum_cost,
+    no_head,
 };
 
 /// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
@@ -290,6 +291,10 @@ impl Backend for PlanBackend {
         self.step(at, cost + c, work);
         pooled.waiting = false;
         Ok(pooled)
+    }
+
+    fn classify(&mut self, at: Site, _: Shape, _: &Classifier) -> Result<Shape, RunError> {
+        Err(no_head(&at))
     }
 
     fn linear(&mut self, at: Site, x: &Shape, w: &Linear) -> Result<Shape, RunError> {

@@ -7,7 +7,7 @@ use hushed_twopc::func::{Format, narrow};
 use super::acts::Acts;
 use super::backend::TwopcBackend;
 use super::formats::{ANSWER, RAW_ANSWER};
-use super::{Input, RunError};
+use super::{Input, RunError, refuse_classifier};
 
 /// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has shapes only).
 /// The client gets one embedding a text, the server `None`.
@@ -16,6 +16,7 @@ pub fn embeddings(
     model: &Model,
     input: Input,
 ) -> Result<Option<Vec<Vec<f64>>>, RunError> {
+    refuse_classifier(&model.bert)?;
     let pooled = model.forward(backend, input)?;
     let (words, format) = reveal(backend, model, &pooled)?;
     let width = pooled.width();

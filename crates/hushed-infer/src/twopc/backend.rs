@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hushed_model::{
-    Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, ModelError, Norm,
-    NormKind, Pool, Site, Weigh,
+    Activation, Attention, Backend, Classifier, Embedding, FeedForward, Heads, Linear, Mask,
+    ModelError, Norm, NormKind, Pool, Site, Weigh,
 };
 use hushed_net::{Party, Stats};
 use hushed_twopc::Ctx;
@@ -24,7 +24,7 @@ use super::held::{Layer, Layers};
 use super::layers::{self, Fused};
 use super::pool::{maximum, pool};
 use super::table::PublicTable;
-use super::{Input, RunError, Terms, attention, embed};
+use super::{Input, RunError, Terms, attention, embed, no_head};
 
 /// What a step of the model cost this party.
 #[derive(Clone, Debug)]
@@ -321,6 +321,10 @@ impl Backend for TwopcBackend {
             let y = this.settled(&at, &pooled)?;
             Ok(Acts::new(y, LINEAR, pooled.rows, pooled.width))
         })
+    }
+
+    fn classify(&mut self, at: Site, _: Acts, _: &Classifier) -> Result<Acts, RunError> {
+        Err(no_head(&at))
     }
 
     fn linear(&mut self, at: Site, x: &Acts, w: &Linear) -> Result<Acts, RunError> {

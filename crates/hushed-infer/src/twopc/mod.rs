@@ -44,7 +44,7 @@ pub(crate) use pool::{SHARE_FRAC, hidden_spec, maximum_cost};
 pub use ranges::{OutOfRange, out_of_range};
 pub use table::{PublicTable, rows_in_chunk};
 
-use hushed_model::ModelError;
+use hushed_model::{Bert, ModelError, Site};
 use hushed_net::NetError;
 use hushed_twopc::TwopcError;
 
@@ -78,6 +78,21 @@ pub enum RunError {
         "the client gives token ids and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]
     WrongInput,
+}
+
+/// What has no protocol here: the head of a classifier, found before anything is sent.
+pub(crate) fn refuse_classifier(bert: &Bert) -> Result<(), RunError> {
+    match bert.classifier {
+        None => Ok(()),
+        Some(_) => Err(no_head(&Site::root("head"))),
+    }
+}
+
+pub(crate) fn no_head(at: &Site) -> RunError {
+    RunError::Unsupported {
+        site: at.path().to_owned(),
+        what: "classifiers; protocol fhe does",
+    }
 }
 
 impl RunError {

@@ -2,17 +2,18 @@
 
 use hushed_model::{Bert, Model, ModelError, Site};
 
-use super::RunError;
 use super::held::Layers;
 use super::layers::{self, Fused};
+use super::{RunError, refuse_classifier};
 
 impl Layers {
     /// Makes every layer that a run of `model` will ask for; what is there already stays. A server calls this when it starts, so that its
     /// first text is as quick as the others.
     ///
     /// # Errors
-    /// [`RunError::Model`] if the model has shapes only; [`RunError::OutOfRange`] for numbers that the formats do not hold.
+    /// [`RunError::Unsupported`] for a classifier; [`RunError::Model`] if the model has shapes only; [`RunError::OutOfRange`] for numbers that the formats do not hold.
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
+        refuse_classifier(&model.bert)?;
         self.table(&model.bert.embedding)?;
         each_layer(&model.bert, |at, make| self.get(at, make).map(drop))
     }
