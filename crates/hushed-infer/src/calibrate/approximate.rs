@@ -9,7 +9,7 @@ use hushed_model::{Activation, Bert, Matrix, ModelError, Norm, Rows, TextRows};
 use rayon::prelude::*;
 
 use super::circuit::{Functions, Half};
-use crate::ckks::{Choices, FheError, HeadChoice, Interval, LayerChoice, NormChoice, fits};
+use crate::ckks::{Choices, FheError, HeadChoice, Interval, LayerChoice, NormChoice, fits, head};
 
 /// Deviations of simulated errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +58,8 @@ struct Layer {
 /// Polynomials in place of functions.
 pub(super) struct Approximate {
     layers: Vec<Layer>,
+    /// Of a classifier: the polynomial, and the reach that its argument is divided by.
+    head: Option<(Polynomial, f64)>,
     errors: Option<Normal>,
     rescale: f64,
     refresh: f64,
@@ -80,8 +82,13 @@ impl Approximate {
                 &layer.feed_forward_norm,
             )
         });
+        let head = choices.classifier.as_ref().zip(bert.classifier.as_ref());
+        let head = head.map(|(choice, c)| {
+            Ok::<_, FheError>((head::polynomial(c.activation, choice)?, choice.reach))
+        });
         Ok(Approximate {
             layers: layers.collect::<Result<_, _>>()?,
+            head: head.transpose()?,
             rescale: errors.map_or(0.0, |e| e.rescale),
             refresh: errors.map_or(0.0, |e| e.refresh),
             errors: errors.map(|e| Normal(e.seed)),
@@ -232,6 +239,17 @@ impl Functions for Approximate {
             let factor = norm.root.eval(v) * (width as f64).sqrt();
             row.iter_mut()
                 .for_each(|v| *v = *v * factor + bound * err(coarse));
+        }
+    }
+
+    fn squash(&mut self, _: Activation, x: &mut Matrix<f64>) {
+        let Some((polynomial, reach)) = &self.head else {
+            return;
+        };
+        let (noise, coarse) = (&mut self.errors, self.refresh);
+        for v in x.data_mut() {
+            let error = noise.as_mut().map_or(0.0, |n| coarse * n.next());
+            *v = polynomial.eval(*v / reach + error);
         }
     }
 

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use hushed_model::{
-    Activation, Attention, Backend, Embedding, FeedForward, Heads, Linear, Mask, Matrix,
-    ModelError, Norm, Plain, PlainActs, PlainScores, Pool, Rows, Site, TextRows, TokenIds, Weigh,
+    Activation, Attention, Backend, Classifier, Embedding, FeedForward, Heads, Linear, Mask,
+    Matrix, ModelError, Norm, Plain, PlainActs, PlainScores, Pool, Rows, Site, TextRows, TokenIds,
+    Weigh,
 };
 
 use crate::ckks::FheError;
@@ -47,6 +48,9 @@ pub(super) trait Functions {
 
     /// x̂ of row 0 after a layer that freezes it.
     fn frozen(&self, layer: usize) -> Vec<f64>;
+
+    /// Arguments of a classifier's tanh, one row a text, to its values.
+    fn squash(&mut self, f: Activation, x: &mut Matrix<f64>);
 }
 
 /// Rows between two steps: the values are `gain`·x + `offset`, column by column.
@@ -296,6 +300,14 @@ impl<F: Functions> Backend for Circuit<F> {
     fn pool(&mut self, at: Site, x: Acts, p: &Pool) -> Result<Acts, FheError> {
         let pooled = Plain.pool(at, x.real(true), p)?;
         Ok(Acts::values(pooled.rows, pooled.values))
+    }
+
+    fn classify(&mut self, at: Site, x: Acts, c: &Classifier) -> Result<Acts, FheError> {
+        let first = Plain.pool(at.then("first"), x.real(true), &Pool::First)?;
+        let mut arguments = Plain.linear(at.then("dense"), &first, &c.dense)?;
+        self.functions.squash(c.activation, &mut arguments.values);
+        let logits = Plain.linear(at.then("classes"), &arguments, &c.classes)?;
+        Ok(Acts::values(logits.rows, logits.values))
     }
 
     fn linear(&mut self, _: Site, _: &Acts, _: &Linear) -> Result<Acts, FheError> {

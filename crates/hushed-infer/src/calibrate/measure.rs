@@ -6,6 +6,7 @@ use hushed_model::{Activation, Bert, Matrix, Rows, TextRows};
 use rayon::prelude::*;
 
 use super::circuit::{Functions, Half};
+use super::head::HeadArguments;
 
 /// The least and the greatest of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -155,6 +156,8 @@ pub(super) struct Exact<'a> {
     pub layers: Vec<LayerSeen>,
     /// Whether texts now are ordinary: what is usual is counted among these only.
     pub ordinary: bool,
+    /// Of a classifier's head.
+    pub head: HeadArguments,
 }
 
 impl<'a> Exact<'a> {
@@ -168,6 +171,7 @@ impl<'a> Exact<'a> {
             structure,
             layers: layers.collect(),
             ordinary: true,
+            head: HeadArguments::default(),
         }
     }
 }
@@ -244,6 +248,11 @@ impl Functions for Exact<'_> {
                 }
             }
         }
+    }
+
+    fn squash(&mut self, f: Activation, x: &mut Matrix<f64>) {
+        self.head.see(x.data());
+        x.data_mut().iter_mut().for_each(|v| *v = activation(f, *v));
     }
 
     fn freezes(&self, layer: usize) -> bool {

@@ -17,6 +17,7 @@
 
 mod approximate;
 mod circuit;
+mod head;
 mod margins;
 mod measure;
 mod reach;
@@ -28,7 +29,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use hushed_model::{Model, TokenIds, cosine};
+use hushed_model::{Bert, Model, TokenIds, cosine, length, nearness};
 use sha2::{Digest, Sha256};
 
 use crate::ckks::{
@@ -37,6 +38,7 @@ use crate::ckks::{
 use approximate::Approximate;
 pub use approximate::Errors;
 use circuit::Circuit;
+use head::HeadArguments;
 use margins::Degrees;
 use measure::{Exact, LayerSeen, Structure};
 pub use reach::{Quantity, Reach, reaches};
@@ -114,7 +116,7 @@ pub fn calibrate(
     let bert = &model.bert;
     let none = Structure::none(bert);
     let seen = search.measure(&none, &search.measured)?;
-    let (structures, fixed) = structures(&none, &seen, options);
+    let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(bert));
     told(&format!(
         "{fixed} heads always look at the row before; the first row is nearly constant in {} layers",
         structures[0].frozen.len()
@@ -126,7 +128,7 @@ pub fn calibrate(
         candidates: Vec::new(),
     };
     // First what is replaced, at degrees that are enough; then degrees.
-    let mut best: Option<(f64, Structure, Vec<LayerSeen>)> = None;
+    let mut best: Option<(f64, Structure, Seen)> = None;
     for structure in structures {
         let seen = search.measure(&structure, &search.measured)?;
         let candidate = search.try_out(&structure, &seen, Degrees::AMPLE, &exact, false)?;
@@ -172,8 +174,8 @@ pub fn calibrate(
         return refuse(vain(options));
     };
     told("measuring all texts");
-    let mut seen = search.measure(&structure, sample.texts)?;
-    search.measure_more(&structure, sample.broad, &mut seen)?;
+    let seen = search.measure(&structure, sample.texts)?;
+    let seen = search.measure_more(&structure, sample.broad, seen)?;
     // Wider intervals than those that degrees were chosen by.
     loop {
         let mut candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
@@ -249,6 +251,29 @@ pub fn weights_sha256(folder: &Path) -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+impl Options {
+    /// A classifier reads the first row of the last layer, so that one is not given.
+    fn most_frozen(&self, bert: &Bert) -> usize {
+        let readable = bert.layers.len() - usize::from(bert.classifier.is_some());
+        self.most_frozen.min(readable)
+    }
+}
+
+/// What a model was seen to do.
+struct Seen {
+    layers: Vec<LayerSeen>,
+    head: HeadArguments,
+}
+
+impl From<Exact<'_>> for Seen {
+    fn from(seen: Exact<'_>) -> Seen {
+        Seen {
+            layers: seen.layers,
+            head: seen.head,
+        }
+    }
+}
+
 struct Search<'a> {
     model: &'a Model,
     sample: &'a Sample<'a>,
@@ -293,15 +318,11 @@ impl<'a> Search<'a> {
     }
 
     /// These texts, and the hostile ones.
-    fn measure(
-        &self,
-        structure: &Structure,
-        texts: &[TokenIds],
-    ) -> Result<Vec<LayerSeen>, FheError> {
+    fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
         let mut functions = Exact::new(&self.model.bert, structure);
         functions = self.pass(functions, texts)?;
         functions.ordinary = false;
-        Ok(self.pass(functions, self.sample.hostile)?.layers)
+        Ok(self.pass(functions, self.sample.hostile)?.into())
     }
 
     /// Texts that are not ordinary, after others.
@@ -309,13 +330,12 @@ impl<'a> Search<'a> {
         &self,
         structure: &Structure,
         texts: &[TokenIds],
-        seen: &mut Vec<LayerSeen>,
-    ) -> Result<(), FheError> {
+        seen: Seen,
+    ) -> Result<Seen, FheError> {
         let mut functions = Exact::new(&self.model.bert, structure);
-        functions.layers = std::mem::take(seen);
+        (functions.layers, functions.head) = (seen.layers, seen.head);
         functions.ordinary = false;
-        *seen = self.pass(functions, texts)?.layers;
-        Ok(())
+        Ok(self.pass(functions, texts)?.into())
     }
 
     fn pass<'s>(&self, functions: Exact<'s>, texts: &[TokenIds]) -> Result<Exact<'s>, FheError> {
@@ -336,10 +356,10 @@ impl<'a> Search<'a> {
     fn choices(
         &self,
         structure: &Structure,
-        seen: &[LayerSeen],
+        seen: &Seen,
         degrees: Degrees,
     ) -> Result<Choices, FheError> {
-        let layers = self.model.bert.layers.iter().zip(seen).enumerate();
+        let layers = self.model.bert.layers.iter().zip(&seen.layers).enumerate();
         let layers = layers.map(|(i, (layer, seen))| {
             let given = structure.frozen.get(i).map(Vec::as_slice);
             let context = (&structure.fixed[i][..], given);
@@ -352,6 +372,7 @@ impl<'a> Search<'a> {
             texts: self.measured.len(),
             rows: self.options.rows,
             layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
+            classifier: head::choice(&self.model.bert, &seen.head)?,
             report: Report::default(),
         })
     }
@@ -360,20 +381,21 @@ impl<'a> Search<'a> {
     fn try_out(
         &self,
         structure: &Structure,
-        seen: &[LayerSeen],
+        seen: &Seen,
         degrees: Degrees,
         exact: &[Vec<f64>],
         with_errors: bool,
     ) -> Result<Candidate, FheError> {
         let choices = self.choices(structure, seen, degrees)?;
         let found = embed(self.model, &choices, &self.held_out, None)?;
-        let (cosine_min, cosine_mean) = compared(exact, &found);
+        let classifies = self.model.bert.classifier.is_some();
+        let (cosine_min, cosine_mean) = compared(exact, &found, classifies);
         let wanted = self.options.wanted;
         let mut noisy = None;
         if with_errors && cosine_min >= wanted {
             let errors = Some(self.options.errors);
             let found = embed(self.model, &choices, &self.held_out, errors)?;
-            noisy = Some(compared(exact, &found).0);
+            noisy = Some(compared(exact, &found, classifies).0);
         }
         let (attention_levels, feed_forward_levels) = degrees.levels();
         Ok(Candidate {
@@ -395,7 +417,7 @@ impl<'a> Search<'a> {
 }
 
 /// What could be replaced: the fixed heads, with the first row given after as many layers as it is nearly constant, or one or two fewer.
-fn structures(none: &Structure, seen: &[LayerSeen], options: &Options) -> (Vec<Structure>, usize) {
+fn structures(none: &Structure, seen: &[LayerSeen], most_frozen: usize) -> (Vec<Structure>, usize) {
     let mut fixed = none.fixed.clone();
     for (layer, fixed) in seen.iter().zip(&mut fixed) {
         for (head, fixed) in layer.heads.iter().zip(fixed) {
@@ -405,7 +427,7 @@ fn structures(none: &Structure, seen: &[LayerSeen], options: &Options) -> (Vec<S
     }
     let rows: Vec<Vec<f64>> = seen
         .iter()
-        .take(options.most_frozen)
+        .take(most_frozen)
         .map(LayerSeen::first_row)
         .take_while(|(_, farthest)| *farthest < NEARLY_CONSTANT)
         .map(|(row, _)| margins::rounded_row(&row))
@@ -427,10 +449,16 @@ fn thin(texts: &mut Vec<TokenIds>, most: usize) {
     }
 }
 
-/// Least and mean cosine; 0 for an answer that is not finite.
-fn compared(exact: &[Vec<f64>], found: &[Vec<f64>]) -> (f64, f64) {
+/// Least and mean cosine; 0 for an answer that is not finite. Of logits, the nearness by their size in the mean square: one logit alone has no
+/// angle, and that of logits which are all small says nothing.
+fn compared(exact: &[Vec<f64>], found: &[Vec<f64>], logits: bool) -> (f64, f64) {
+    let squares: f64 = exact.iter().map(|x| length(x).powi(2)).sum();
+    let size = (squares / exact.len().max(1) as f64).sqrt();
     let cosines = exact.iter().zip(found).map(|(a, b)| {
-        let c = cosine(a, b);
+        let c = match logits {
+            true => nearness(b, a, size),
+            false => cosine(a, b),
+        };
         if c.is_finite() { c } else { 0.0 }
     });
     let cosines: Vec<f64> = cosines.collect();

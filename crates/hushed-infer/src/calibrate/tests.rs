@@ -1,4 +1,4 @@
-use hushed_model::testing::tiny_folder;
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
 use hushed_model::{Model, TokenIds, TooLong};
 
 use super::circuit::Functions;
@@ -99,13 +99,33 @@ fn approximations_come_near_and_say_how_near() {
     let exact = model.embed(texts.clone()).unwrap();
     for errors in [None, Some(Errors::default())] {
         let found = embed(&model, &choices, &texts, errors).unwrap();
-        assert!(compared(&exact, &found).0 > 0.999);
+        assert!(compared(&exact, &found, false).0 > 0.999);
         assert!(furthest(&found, &exact) > 1e-9, "polynomials are not exact");
         // Alone or with others, and with the same errors again.
         let alone = embed(&model, &choices, &texts[..1], errors).unwrap();
         assert!(errors.is_some() || furthest(&alone, &found[..1]) < 1e-12);
         assert_eq!(embed(&model, &choices, &texts, errors).unwrap(), found);
     }
+}
+
+/// A classifier is calibrated with its head, and judged by the distance of logits.
+#[test]
+fn a_classifier_has_its_head_calibrated() {
+    let folder = tempfile::tempdir().unwrap();
+    tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    let (_folder, _, texts) = tiny();
+    let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| ()).unwrap();
+    choices.check(&model.bert).unwrap();
+    let head = choices.classifier.as_ref().unwrap();
+    assert!(head.degree >= 15 && head.reach > 0.5, "{head:?}");
+    let exact = model.embed(texts.clone()).unwrap();
+    for errors in [None, Some(Errors::default())] {
+        let found = embed(&model, &choices, &texts, errors).unwrap();
+        assert!(compared(&exact, &found, true).0 > 0.999);
+    }
+    let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
+    assert_eq!(read, choices);
 }
 
 /// What a text sees of a structure: a row that is given, a head that is fixed.
@@ -121,8 +141,8 @@ fn rows_are_given_and_heads_are_fixed() {
     let owner = sample(&texts);
     let search = Search::new(&model, &owner, &options).unwrap();
     let seen = search.measure(&structure, &texts).unwrap();
-    assert_eq!(seen[0].heads[1].scores, Default::default());
-    assert!(seen[0].norms[1].first.least > seen[0].norms[1].first.greatest);
+    assert_eq!(seen.layers[0].heads[1].scores, Default::default());
+    assert!(seen.layers[0].norms[1].first.least > seen.layers[0].norms[1].first.greatest);
     let choices = search.choices(&structure, &seen, Degrees::AMPLE).unwrap();
     assert_eq!(choices.layers[0].attention.heads[1], HeadChoice::Previous);
     assert!(choices.layers[0].frozen_row.is_some() && choices.layers[1].frozen_row.is_none());

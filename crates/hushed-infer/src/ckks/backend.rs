@@ -9,14 +9,14 @@
 //! | `attention`, `feed_forward` | κ·(y − mean of y) by columns |
 //! | `add` | the same with the residual in it |
 //! | `norm` | x̂/bound by columns, refreshed to what the next half of the layer begins with; not after the last layer |
-//! | `pool` | the declared outputs, packed |
+//! | `pool` or `head` | the declared outputs, packed |
 //!
 //! Rows of padding are 0 from each norm on. Where a layer's first rows are given (`frozen_row`), both of its norms leave them out, and the
-//! second puts the given ones in.
+//! second puts the given ones in. Before a classifier's head the last norm gives first rows alone.
 
 use hushed_model::{
-    Activation, Attention, Backend, Bert, Embedding, FeedForward, Heads, Linear, Mask, Norm, Pool,
-    Site, Weigh,
+    Activation, Attention, Backend, Bert, Classifier, Embedding, FeedForward, Heads, Linear, Mask,
+    Norm, Pool, Site, Weigh,
 };
 use rayon::prelude::*;
 
@@ -26,6 +26,7 @@ use super::attention::attention;
 use super::choices::{Choices, ChoicesError, LayerChoice};
 use super::error::FheError;
 use super::feed_forward::feed_forward;
+use super::head::head;
 use super::levels::{LayerLevels, levels};
 use super::mask::{RowMasks, RowsKnown};
 use super::norm::{Given, NormPlan, norm, residual};
@@ -197,8 +198,11 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
         let given = given
             .map(|row| frozen(at, row, n, choice.bound))
             .transpose()?;
+        let last = at.in_layer() == "feed_forward.norm" && i + 1 == self.levels.len();
         let plan = NormPlan {
             rows: match layer.frozen_row {
+                // A classifier reads first rows: no other is to be in the way when they are packed.
+                _ if last && self.choices.classifier.is_some() => &self.masks.first,
                 Some(_) => &self.masks.later,
                 None => &self.masks.tokens,
             },
@@ -380,6 +384,24 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         let pooled = pool(self.on, &at, &x, *p, layout, tokens)?;
         self.tell(&at, 1.0);
         Ok(Passing::Pooled(pooled))
+    }
+
+    fn classify(
+        &mut self,
+        at: Site,
+        x: Passing<S::Value>,
+        c: &Classifier,
+    ) -> Result<Passing<S::Value>, FheError> {
+        let Passing::Columns(x) = x else {
+            return Err(order(&at));
+        };
+        let choice = self.choices.classifier.as_ref();
+        let choice = choice.ok_or_else(|| absent(&at))?;
+        self.tell(&at, 0.0);
+        let (layout, first) = (self.rows.layout(), &self.masks.first);
+        let answer = head(self.on, &at, &x, c, choice, layout, first)?;
+        self.tell(&at, 1.0);
+        Ok(Passing::Pooled(answer))
     }
 
     fn linear(

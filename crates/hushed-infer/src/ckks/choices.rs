@@ -23,6 +23,9 @@ pub struct Choices {
     pub rows: usize,
     /// Layer by layer.
     pub layers: Vec<LayerChoice>,
+    /// The head, if the model is a classifier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classifier: Option<ClassifierChoice>,
     /// How they were found.
     #[serde(default)]
     pub report: Report,
@@ -178,6 +181,16 @@ pub struct ActivationChoice {
     pub columns: Vec<Column>,
 }
 
+/// The head of a classifier: one odd polynomial for tanh in all of its columns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassifierChoice {
+    /// Degree, odd.
+    pub degree: usize,
+    /// No argument is larger in size, those of an empty row (the biases) among them, margins included.
+    pub reach: f64,
+}
+
 /// The arguments of one hidden column; in JSON four numbers in brackets. Where most of them are decides how good a fit is, so mean and
 /// deviation belong to it: at degree 15 a fit that does not know them loses ten times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -320,6 +333,21 @@ impl Choices {
                 same(&at("columns"), row.len(), layer.feed_forward_norm.width)?;
             }
         }
+        let heads = |has: bool| match has {
+            true => "a classifier's head",
+            false => "no classifier's head",
+        };
+        let (ours, theirs) = (self.classifier.is_some(), model.classifier.is_some());
+        if ours != theirs {
+            let (ours, theirs) = (heads(ours), heads(theirs));
+            return unusable(format!(
+                "the calibration has {ours}, and the model {theirs}"
+            ));
+        }
+        let last = self.layers.last();
+        if ours && last.is_some_and(|layer| layer.frozen_row.is_some()) {
+            return unusable("the first row, which the classifier reads, is given".to_owned());
+        }
         Ok(())
     }
 
@@ -347,6 +375,28 @@ impl Choices {
                 other => other,
             };
             layer.validate().map_err(named)?;
+        }
+        match &self.classifier {
+            Some(classifier) => classifier.validate(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ClassifierChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        within(
+            "degree of the classifier's tanh",
+            self.degree,
+            3,
+            MAX_DEGREE,
+        )?;
+        let sound = self.reach.is_finite() && self.reach > 0.0;
+        if self.degree.is_multiple_of(2) || !sound {
+            let (degree, reach) = (self.degree, self.reach);
+            return unusable(format!(
+                "the classifier's tanh: degree {degree}, which must be odd, up to {reach}"
+            ));
         }
         Ok(())
     }

@@ -37,6 +37,7 @@ fn choices() -> Choices {
         texts: 3,
         rows: 16,
         layers: vec![layer],
+        classifier: None,
         report: Report::default(),
     }
 }

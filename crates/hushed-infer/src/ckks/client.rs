@@ -176,7 +176,7 @@ impl FheClient {
         Ok(x)
     }
 
-    /// The pooled row of each place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does
+    /// The pooled row, or the logits, of each place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does
     /// that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
     ///
     /// # Errors
@@ -194,8 +194,11 @@ impl FheClient {
             let opened = decryptor.open(ct, Opening::Bits(bits))?;
             vectors.push(opened.values.iter().map(|z| z.re).collect());
         }
-        let factor = pool::factor(self.pool, self.plan.lengths == Lengths::Public)?;
-        let rows = pool::unpack(self.layout, lengths, self.plan.width, factor, &vectors)?;
+        let factor = match self.plan.logits {
+            Some(_) => pool::Factor::One,
+            None => pool::factor(self.pool, self.plan.lengths == Lengths::Public)?,
+        };
+        let rows = pool::unpack(self.layout, lengths, self.plan.outputs(), factor, &vectors)?;
         let of = rows.into_iter().zip(lengths);
         Ok(of.map(|(row, &m)| (m > 0).then_some(row)).collect())
     }

@@ -8,6 +8,7 @@ use hushed_ckks::poly::Inverse;
 use super::activation;
 use super::choices::{AttentionChoice, Choices, HeadChoice, Interval, NormChoice};
 use super::error::FheError;
+use super::head;
 use super::norm::statistic_levels;
 use super::placement::Placement;
 use super::slots::Slots;
@@ -62,6 +63,7 @@ pub fn levels<S: Slots>(
         let fed = step(limbs, "feed_forward.down", 1)?;
         let normed = walk.norm("feed_forward.norm", fed, &layer.feed_forward_norm)?;
         let out = if i == last {
+            // Pooling takes one level, and a classifier's first layer does.
             step(normed, "pool", 1)?;
             normed
         } else {
@@ -74,6 +76,21 @@ pub fn levels<S: Slots>(
             fed,
             out,
         });
+    }
+    if let Some(classifier) = &choices.classifier {
+        let walk = Walk {
+            on,
+            layer: last,
+            statistics: placement.statistics,
+        };
+        let (needed, available) = (head::levels(classifier), walk.available(on.top()));
+        if available < needed {
+            return Err(FheError::Levels {
+                step: "head".to_owned(),
+                needed,
+                available,
+            });
+        }
     }
     Ok(layers)
 }

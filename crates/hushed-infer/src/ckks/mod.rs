@@ -35,6 +35,7 @@ mod error;
 pub mod feed_forward;
 pub mod files;
 pub mod fits;
+pub mod head;
 pub mod job;
 mod key_mask;
 mod keys;
@@ -59,8 +60,8 @@ pub use acts::{Acts, bound_of, centred};
 pub use attention::attention;
 pub use backend::{CkksBackend, Passing, Progress};
 pub use choices::{
-    ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, Column, HeadChoice,
-    Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
+    ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
+    HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
 };
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;

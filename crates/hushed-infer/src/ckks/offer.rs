@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use super::acts::here;
 use super::choices::{Choices, ChoicesError};
 use super::error::FheError;
+use super::head;
 use super::placement::Placement;
 use super::plan::{DryRun, FheOptions, dry_run, key_plan};
 use super::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation};
@@ -67,6 +68,7 @@ impl Offer<'_> {
             rows: self.options.rows,
             width: bert.embedding.width,
             layers: bert.layers.len(),
+            logits: bert.classifier.as_ref().map(|c| c.classes.outputs),
             input_bound: input_bound(&bert.embedding, &bert.embedding_norm, self.options.rows)?,
             lengths: self.options.lengths,
             placement: self.placement.clone(),
@@ -107,19 +109,10 @@ fn reply_form(
     params: &CkksParams,
     run: &DryRun,
 ) -> Result<ReplyForm, FheError> {
-    let at = Site::root("pool");
-    let none = || ChoicesError::Unusable {
-        what: "the calibration has no layers".to_owned(),
+    let most = match &bert.classifier {
+        Some(classifier) => head::magnitude(&Site::root("head"), classifier)?,
+        None => largest(bert, choices)?,
     };
-    let layer = bert.layers.last().ok_or_else(none)?;
-    let bound = choices.layers.last().ok_or_else(none)?;
-    let bound = bound.feed_forward_norm.bound;
-    let norm = &layer.feed_forward_norm;
-    let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
-    let columns = gain.iter().zip(offset.iter());
-    let most = columns
-        .map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs())
-        .fold(1.0, f64::max);
     // A power of two: what the largest number of a column could be says little of the weights.
     let magnitude = most.log2().ceil().exp2();
     let scale = Scale::new(run.reply_scale)?;
@@ -130,6 +123,22 @@ fn reply_form(
         magnitude,
         deviation: reply_deviation(params, magnitude),
     })
+}
+
+/// No number of a pooled row is larger.
+fn largest(bert: &Bert, choices: &Choices) -> Result<f64, FheError> {
+    let at = Site::root("pool");
+    let none = || ChoicesError::Unusable {
+        what: "the calibration has no layers".to_owned(),
+    };
+    let layer = bert.layers.last().ok_or_else(none)?;
+    let bound = choices.layers.last().ok_or_else(none)?;
+    let bound = bound.feed_forward_norm.bound;
+    let norm = &layer.feed_forward_norm;
+    let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
+    let columns = gain.iter().zip(offset.iter());
+    let most = columns.map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs());
+    Ok(most.fold(1.0, f64::max))
 }
 
 /// No number that a client sends is larger: the greatest of all token vectors at all positions, after the first norm. All three are public.

@@ -78,6 +78,9 @@ pub struct FhePlanReport {
     pub layers: usize,
     /// Columns of the model.
     pub width: usize,
+    /// Logits that a text is answered with, if the model is a classifier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logits: Option<usize>,
     /// Rows a text.
     pub rows: usize,
     /// Texts of the batch.
@@ -284,6 +287,7 @@ impl FhePlanReport {
             log2_qp: params.rlwe().log2_qp(),
             layers: bert.layers.len(),
             width,
+            logits: bert.classifier.as_ref().map(|c| c.classes.outputs),
             rows: options.rows,
             texts,
             places: layout.texts(),
@@ -306,7 +310,13 @@ impl FhePlanReport {
             bytes_down,
             memory,
             failure_log2: (bootstraps.max(1) as f64).log2() + params.log2_bootstrap_failure(),
-            exposures: exposure::exposures(choices, options.lengths, options.rows, layout.texts()),
+            exposures: exposure::exposures(
+                choices,
+                options.lengths,
+                options.rows,
+                layout.texts(),
+                bert.classifier.as_ref().map(|c| c.classes.outputs),
+            ),
             prices: options.prices.clone(),
             steps,
             placement,

@@ -127,7 +127,11 @@ fn counts<S: Slots>(
 }
 
 /// Σ over the rows of each text, in all of them.
-fn row_sums<S: Slots>(on: &S, layout: Interleave, mut x: S::Value) -> Result<S::Value, FheError> {
+pub(super) fn row_sums<S: Slots>(
+    on: &S,
+    layout: Interleave,
+    mut x: S::Value,
+) -> Result<S::Value, FheError> {
     for k in 0..layout.rows().ilog2() {
         let turned = on.rotate(&x, layout.rotation(1 << k))?;
         on.add_assign(&mut x, &turned)?;
@@ -190,30 +194,39 @@ fn first_block<S: Slots>(
     layout: Interleave,
     limbs: usize,
 ) -> Result<S::Value, FheError> {
-    let m = layout.rows();
     let one = |(r, v): (usize, &S::Value)| {
         let mask = row(layout, 0, x.gain[from + r]);
         on.mul_vector(&on.drop_to(v, limbs)?, &mask, on.default_scale())
     };
     let masked: Result<Vec<S::Value>, FheError> = block.par_iter().enumerate().map(one).collect();
+    let packed = packed(on, layout, masked?)?;
+    let mut offsets = vec![0.0; layout.slots()];
+    for (r, o) in x.offset[from..from + block.len()].iter().enumerate() {
+        fill(&mut offsets, layout, r, *o);
+    }
+    on.add_vector(packed, &offsets)
+}
+
+/// Row 0 of column r in row r, for at most m columns that are 0 in all other rows.
+pub(super) fn packed<S: Slots>(
+    on: &S,
+    layout: Interleave,
+    columns: Vec<S::Value>,
+) -> Result<S::Value, FheError> {
+    let by = layout.rotation(layout.rows() - 1);
     // The last first: each step moves what there is by one row, and puts a column into row 0.
     let mut packed: Option<S::Value> = None;
-    for v in masked?.into_iter().rev() {
+    for v in columns.into_iter().rev() {
         packed = Some(match packed {
             Some(p) => {
-                let mut moved = on.rotate(&p, layout.rotation(m - 1))?;
+                let mut moved = on.rotate(&p, by)?;
                 on.add_assign(&mut moved, &v)?;
                 moved
             }
             None => v,
         });
     }
-    let packed = packed.ok_or(PackingError::Mismatch)?;
-    let mut offsets = vec![0.0; layout.slots()];
-    for (r, o) in x.offset[from..from + block.len()].iter().enumerate() {
-        fill(&mut offsets, layout, r, *o);
-    }
-    on.add_vector(packed, &offsets)
+    Ok(packed.ok_or(PackingError::Mismatch)?)
 }
 
 fn total<S: Slots>(on: &S, values: Vec<S::Value>) -> Result<S::Value, FheError> {
@@ -232,7 +245,7 @@ fn row(layout: Interleave, r: usize, value: f64) -> Vec<f64> {
     v
 }
 
-fn fill(v: &mut [f64], layout: Interleave, r: usize, value: f64) {
+pub(super) fn fill(v: &mut [f64], layout: Interleave, r: usize, value: f64) {
     let texts = layout.texts();
     v[r * texts..(r + 1) * texts].fill(value);
 }

@@ -53,6 +53,9 @@ pub struct FhePlan {
     pub width: usize,
     /// Layers of the model.
     pub layers: usize,
+    /// How many logits a text is answered with, if the model is a classifier; without it, d numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logits: Option<usize>,
     /// Columns are divided by it before they are encrypted: then no entry is beyond 1.
     pub input_bound: f64,
     /// What the server learns of lengths.
@@ -152,9 +155,9 @@ pub enum PlannedUse {
 pub struct Canary {
     /// The text.
     pub text: String,
-    /// Its embedding, as the model in the clear has it.
+    /// Its embedding or its logits, as the model in the clear has it.
     pub embedding: Vec<f64>,
-    /// The cosine to it that the answer must have at least.
+    /// The cosine to it that the answer must have at least; of logits, the nearness ([`hushed_model::nearness`]).
     pub least_cosine: f64,
 }
 
@@ -371,6 +374,12 @@ impl FhePlan {
         self.width.div_ceil(2) + usize::from(self.lengths.encrypted())
     }
 
+    /// Numbers that a text is answered with.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.logits.unwrap_or(self.width)
+    }
+
     /// The scale of a reply.
     ///
     /// # Errors
@@ -419,6 +428,11 @@ impl FhePlan {
             self.layers.to_string(),
         )?;
         require(
+            (1..=MOST).contains(&self.outputs()),
+            "logits",
+            self.outputs().to_string(),
+        )?;
+        require(
             self.input_bound.is_finite() && self.input_bound > 0.0,
             "input bound",
             self.input_bound.to_string(),
@@ -441,7 +455,7 @@ impl FhePlan {
         let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
         let scale = reply.scale / params.default_scale().value();
         require(
-            (1..=self.width).contains(&reply.ciphertexts)
+            (1..=self.outputs()).contains(&reply.ciphertexts)
                 && fits(reply.limbs)
                 && (1.0..f64::INFINITY).contains(&reply.magnitude)
                 && deviations.contains(&reply.deviation)
@@ -456,7 +470,7 @@ impl FhePlan {
         )?;
         if let Some(canary) = &self.canary {
             require(
-                canary.embedding.len() == self.width
+                canary.embedding.len() == self.outputs()
                     && canary.embedding.iter().all(|x| x.is_finite())
                     && (-1.0..=1.0).contains(&canary.least_cosine),
                 "canary",
@@ -549,6 +563,7 @@ pub fn insecure_plan(
         rows: 4,
         width,
         layers: 2,
+        logits: None,
         input_bound: 8.0,
         lengths: Lengths::Public,
         placement: Placement::plain(top, 4, 4),

@@ -6,8 +6,8 @@ use hushed_model::plain::activation as exact;
 use hushed_model::{Attention, Bert, Layer, Linear, Matrix, Norm, Pool};
 
 use super::choices::{
-    ActivationChoice, AttentionChoice, Choices, HeadChoice, Interval, LayerChoice, NormChoice,
-    VERSION,
+    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
+    LayerChoice, NormChoice, VERSION,
 };
 use crate::packing::Interleave;
 
@@ -45,6 +45,16 @@ pub(crate) fn measure(
         (x, offset) = (out, numbers(&layer.feed_forward_norm.offset));
         layers.push(choice);
     }
+    let classifier = bert.classifier.as_ref().map(|c| {
+        let rows = x.iter().map(|x| linear(&c.dense, x.row(0)));
+        // An empty row is the last norm's offset.
+        let all = rows.chain([linear(&c.dense, &offset)]);
+        let most = all.flatten().fold(0.0_f64, |m, v| m.max(v.abs()));
+        ClassifierChoice {
+            degree: 31,
+            reach: 1.2 * most,
+        }
+    });
     let pooled = x.iter().map(|x| {
         let used = match bert.pool {
             Pool::First => 1,
@@ -62,6 +72,7 @@ pub(crate) fn measure(
             texts: texts.len(),
             rows,
             layers,
+            classifier,
             report: Default::default(),
         },
     }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Scale};
-use hushed_model::testing::tiny_config;
-use hushed_model::{Bert, Matrix, Plain, Pool, TokenIds, bert_random, cosine};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
+use hushed_model::{
+    Bert, BertConfig, Matrix, Plain, Pool, Site, TokenIds, bert_random, cosine, length, nearness,
+};
 use zeroize::Zeroizing;
 
 use super::testing::{Keys, seeded};
 use crate::ckks::client::FheClient;
+use crate::ckks::head::magnitude;
 use crate::ckks::pool::{Pooled, unpack};
 use crate::ckks::public_plan::{Lengths, insecure_plan};
 use crate::ckks::reply::{ReplySecret, fewest_limbs, seal_reply};
@@ -40,7 +43,10 @@ impl Subject {
     fn new(layers: usize, lengths: Lengths) -> Subject {
         let mut config = tiny_config();
         config.layers = layers;
-        let bert = bert_random(&config, Pool::Mean, 5);
+        Subject::of(bert_random(&config, Pool::Mean, 5), &config, lengths)
+    }
+
+    fn of(bert: Bert, config: &BertConfig, lengths: Lengths) -> Subject {
         let (mut plan, params) = insecure_plan(LOG_N, 14, bert.embedding.width).unwrap();
         let layout = Interleave::new(params.slots(), ROWS).unwrap();
         let text = |t: usize| {
@@ -62,11 +68,15 @@ impl Subject {
         plan.placement = Placement::plain(params.fresh_limbs(), ROWS, width);
         // Eight levels from here to the pooling, and one to spare.
         plan.placement.feed_forward = params.bootstrap_limbs() + 9;
-        plan.reply.magnitude = 4.0;
+        let classifier = bert.classifier.as_ref();
+        plan.logits = classifier.map(|c| c.classes.outputs);
+        plan.reply.magnitude =
+            classifier.map_or(4.0, |c| magnitude(&Site::root("head"), c).unwrap());
         // Less noise than a plan may declare: the comparison is as sharp as the engine.
         plan.reply.deviation = 3e-7;
-        plan.reply.ciphertexts = plan.width.div_ceil(ROWS);
-        plan.reply.limbs = fewest_limbs(&params, params.default_scale(), 4.0);
+        plan.reply.ciphertexts = plan.outputs().div_ceil(ROWS);
+        let (scale, magnitude) = (params.default_scale(), plan.reply.magnitude);
+        plan.reply.limbs = fewest_limbs(&params, scale, magnitude);
         Subject {
             params,
             layout,
@@ -225,6 +235,39 @@ fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
         let cosine = cosine(found, clear.values.row(0));
         println!("cosine {cosine:.6}");
         assert!(cosine > 0.999, "{cosine}");
+    }
+}
+
+/// A classifier of three classes: its logits, and nothing of the pooled rows. A text's classes do not depend on whether lengths are known.
+#[test]
+fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
+    let mut config = tiny_classifier_config(&TINY_LABELS);
+    config.layers = 1;
+    for lengths in [Lengths::Public, Lengths::Private] {
+        let bert = bert_random(&config, Pool::First, 5);
+        let subject = Subject::of(bert, &config, lengths);
+        let slots = subject.params.slots();
+        let exact = Simulator::new(&subject.params, slots).unwrap();
+        let expected = subject.simulated(&exact);
+        let counts = exact.tally().counts();
+        let simulator = Simulator::new(&subject.params, slots).unwrap();
+        let predicted = spread(&subject.simulated(&simulator.with_errors(3)), &expected);
+        let plan = &subject.plan;
+        let demand = KeyDemand::of(&subject.params, &counts);
+        let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+        let (found, raw, reply) = subject.encrypted(&demand);
+        assert_eq!((reply.len(), found[0].len()), (1, 3));
+        let error = spread(&raw, &expected);
+        let noise = 10.0 * plan.reply.deviation;
+        println!("error {error:e}, predicted {predicted:e} and {noise:e}");
+        assert!(error < 3.0 * predicted + noise);
+        for (text, found) in subject.texts.iter().zip(&found) {
+            let clear = subject.bert.forward(&mut Plain, vec![text.clone()]);
+            let clear = clear.unwrap().values.row(0).to_vec();
+            let near = nearness(found, &clear, length(&clear));
+            println!("nearness {near:.6}");
+            assert!(near > 0.999, "{near}");
+        }
     }
 }
 

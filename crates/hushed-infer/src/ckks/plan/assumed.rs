@@ -4,12 +4,12 @@
 use hushed_model::Bert;
 
 use crate::ckks::{
-    ActivationChoice, AttentionChoice, Choices, HeadChoice, Interval, LayerChoice, NormChoice,
-    VERSION,
+    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
+    LayerChoice, NormChoice, VERSION,
 };
 
 /// Degree 15 for exponentials and activations, seven and six steps for the two inverses of a softmax, a seed of degree 15 and one step for
-/// inverse roots; no head with a fixed pattern, no frozen row.
+/// inverse roots, degree 63 for a classifier's tanh; no head with a fixed pattern, no frozen row.
 #[must_use]
 pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
     let head = HeadChoice::Softmax {
@@ -63,6 +63,10 @@ pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
         texts: 0,
         rows,
         layers: layers.collect(),
+        classifier: bert.classifier.as_ref().map(|_| ClassifierChoice {
+            degree: 63,
+            reach: 16.0,
+        }),
         report: Default::default(),
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn exposures(
     lengths: Lengths,
     rows: usize,
     places: usize,
+    logits: Option<usize>,
 ) -> Vec<FheExposure> {
     let see = |who, sees: String| FheExposure { who, sees };
     let length = match lengths {
@@ -30,6 +31,10 @@ pub(super) fn exposures(
         Lengths::Private => {
             format!("nothing of a text's length but that it is at most {rows} tokens")
         }
+    };
+    let answers = match logits {
+        Some(k) => format!("of each of its texts {k} logits, one a class, not their pooled row"),
+        None => "the answers of its texts".to_owned(),
     };
     let mut all = vec![
         see("server", length),
@@ -49,7 +54,7 @@ pub(super) fn exposures(
             "client",
             "the model's public part (sizes, tokenizer, pooling), and of the calibration its hash, degrees and steps, by the counts below".to_owned(),
         ),
-        see("client", "the answers of its texts, with the error that the plan states".to_owned()),
+        see("client", format!("{answers}, with the error that the plan states")),
         see(
             "network",
             "sizes and times of messages, which follow from the plan alone; all else is inside TLS".to_owned(),

@@ -203,6 +203,9 @@ const ORDER: [&str; 24] = [
     "refresh",
 ];
 
+/// Steps of a classifier's head.
+const HEAD: [&str; 5] = ["dense", "pack", "refresh", "activation", "classes"];
+
 /// What sites are sorted by: the first steps, layers in order, attention before its norm before the feed-forward, the last steps.
 fn order(site: &str) -> (usize, usize, usize, usize, String) {
     let parts: Vec<&str> = site.split('.').collect();
@@ -218,6 +221,13 @@ fn order(site: &str) -> (usize, usize, usize, usize, String) {
             (1, number, half, rank(rest.first()), rest.join("."))
         }
         ["pool", ..] => (2, 0, 0, 0, site.to_owned()),
+        ["head", rest @ ..] => (
+            2,
+            0,
+            0,
+            HEAD.iter().position(|s| rest == [*s]).unwrap_or(0),
+            site.to_owned(),
+        ),
         ["finish", ..] => (2, 0, 0, 1, site.to_owned()),
         _ => (0, 0, 0, 0, site.to_owned()),
     }

@@ -1,0 +1,271 @@
+//! The head of a classifier: BERT's pooler, which is tanh of a linear map of the first row, and a number a class.
+//!
+//! Only the first rows are of use, a share 1/m of the slots. So the d columns of arguments are packed before anything deep is done with them,
+//! and ⌈d/m⌉ vectors are refreshed instead of d: three bootstraps for BERT-base and texts of 128 rows, where d columns would take 384.
+//!
+//! | step | levels |
+//! |---|---|
+//! | the last norm gives zeros in every row but the first (its mask is that of first rows) | 0 |
+//! | `dense`: gains and offsets of that norm and 1/reach in its weights; d columns, valid in row 0 | 1 |
+//! | `pack`: column j to row j mod m of vector j/m, m − 1 rotations a vector, all by one row; then the biases | 0 |
+//! | `refresh` | |
+//! | `activation`: to the scale of polynomials; one odd polynomial for all of a vector, its argument within ±reach | 1 + ⌈log2(degree + 1)⌉ |
+//! | `classes`: times a row of the weights, summed over rows by log2(m) rotations a class | 1 |
+//! | times a mask that leaves row c mod m of class c in texts, nothing elsewhere | 1 |
+//!
+//! MOAI takes a polynomial and a ciphertext a column here. One interval for all columns costs nothing: degrees are cheap where vectors are
+//! few, tanh is flat where its argument is large, and where arguments lie would say something of the weights.
+//!
+//! An argument beyond the reach is refreshed wrong (as another number within ±reach): that text's answer is garbage, and no other's is, as
+//! slots of other texts do not mix and the polynomial is bounded on all that a refresh gives.
+
+use hushed_ckks::Scale;
+use hushed_ckks::poly::{Parity, PolyError, Polynomial, evaluate, to_unit_interval};
+use hushed_math::fit::minimax;
+use hushed_model::plain::activation as exact;
+use hushed_model::{Activation, Classifier, Site};
+use rayon::prelude::*;
+
+use super::activation;
+use super::acts::{Acts, bound_of, here, same};
+use super::choices::ClassifierChoice;
+use super::error::FheError;
+use super::mask::OwnedMask;
+use super::norm::{above, divisor, product, scale_of};
+use super::pool::{Factor, Pooled, fill, packed, row_sums};
+use super::slots::Slots;
+use crate::packing::{Interleave, PackingError};
+
+/// Greatest size of the approximated tanh: what it may err by is far below.
+const LARGEST: f64 = 1.0 + 1.0 / 64.0;
+
+/// Levels between the refresh and the answer.
+#[must_use]
+pub fn levels(choice: &ClassifierChoice) -> usize {
+    activation::levels(choice.degree) + 3
+}
+
+/// Primes that the packed arguments are refreshed to: those that [`levels`] use up.
+///
+/// # Errors
+/// [`PolyError::LevelsTooFew`] if a refresh does not give as many.
+pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<usize, FheError> {
+    (0..levels(choice)).try_fold(on.floor(), |limbs, _| above(on, limbs))
+}
+
+/// The polynomial in t = x/reach for an odd function of x: minimax on the whole interval, and odd.
+///
+/// # Errors
+/// [`PolyError`] for a function that is not odd, or a fit that is refused.
+pub fn polynomial(f: Activation, choice: &ClassifierChoice) -> Result<Polynomial, PolyError> {
+    let value = |t: f64| exact(f, choice.reach * t);
+    let fit = minimax(value, |_| 1.0, choice.degree, -1.0, 1.0)?;
+    let mut coeffs = fit.chebyshev;
+    // The best approximation of an odd function is odd; what is found of even coefficients are roundings.
+    coeffs.iter_mut().step_by(2).for_each(|c| *c = 0.0);
+    Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd)
+}
+
+/// No logit is larger, as no number of the pooler is beyond [`LARGEST`]: a power of two.
+///
+/// # Errors
+/// [`FheError::Model`] without numbers.
+pub fn magnitude(at: &Site, c: &Classifier) -> Result<f64, FheError> {
+    let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
+    let logit = |(row, &b): (&[f32], &f32)| {
+        let sum: f64 = row.iter().map(|&w| f64::from(w).abs()).sum();
+        LARGEST * sum + f64::from(b).abs()
+    };
+    let rows = weights.data().chunks_exact(c.classes.inputs.max(1));
+    let most = rows.zip(bias.iter()).map(logit).fold(1.0, f64::max);
+    Ok(bound_of(&[most]))
+}
+
+/// The logits of each text from columns that are 0 in all rows but the first, and that have a level: packed as [`super::pool::pool`] packs.
+/// `first` are the first rows of texts.
+///
+/// # Errors
+/// Shapes that differ, layers without numbers, too few levels, no key for a rotation; [`FheError::Unsupported`] for a function that is not
+/// tanh.
+pub fn head<S: Slots>(
+    on: &S,
+    at: &Site,
+    x: &Acts<S::Value>,
+    c: &Classifier,
+    choice: &ClassifierChoice,
+    layout: Interleave,
+    first: &OwnedMask<S::Value>,
+) -> Result<Pooled<S::Value>, FheError> {
+    if c.activation != Activation::Tanh {
+        return Err(FheError::Unsupported {
+            what: format!("{at}: a pooler with {:?}", c.activation),
+            remedy: "poolers with tanh can be run",
+        });
+    }
+    let arguments = arguments(on, at, x, c, choice, layout)?;
+    let site = at.then("refresh");
+    on.at(site.path());
+    let limbs = refreshed_limbs(on, choice)?;
+    let arguments = on.refresh(site.path(), arguments, limbs)?;
+
+    on.at(at.then("activation").path());
+    let p = polynomial(c.activation, choice)?;
+    let tanh = |t: &S::Value| -> Result<S::Value, FheError> {
+        let t = to_unit_interval(on, t, -1.0, 1.0)?;
+        let y = evaluate(on, &t, &p, on.default_scale())?;
+        Ok(on.within(y, LARGEST))
+    };
+    let pooled: Result<Vec<S::Value>, FheError> = arguments.par_iter().map(tanh).collect();
+    let site = at.then("classes");
+    on.at(site.path());
+    logits(on, &site, &pooled?, c, layout, first)
+}
+
+/// The arguments of tanh divided by the reach, packed, at the scale of refreshes.
+fn arguments<S: Slots>(
+    on: &S,
+    at: &Site,
+    x: &Acts<S::Value>,
+    c: &Classifier,
+    choice: &ClassifierChoice,
+    layout: Interleave,
+) -> Result<Vec<S::Value>, FheError> {
+    let site = at.then("dense");
+    on.at(site.path());
+    let mut map = x.folded(&site, &c.dense)?;
+    map.weights.iter_mut().for_each(|w| *w /= choice.reach);
+    map.bound = bound_of(&map.weights);
+    // The biases come when only rows of arguments are left.
+    let bias = map.bias.take().unwrap_or_default();
+    let limbs = above(on, on.floor())?;
+    let cut = x.columns.par_iter().map(|v| on.drop_to(v, limbs));
+    let cut: Vec<S::Value> = cut.collect::<Result<_, _>>()?;
+    let mut columns = on.linear(&map, &cut, on.default_scale())?;
+    drop(cut);
+    on.at(at.then("pack").path());
+    let m = layout.rows();
+    let mut blocks = Vec::with_capacity(columns.len().div_ceil(m));
+    while !columns.is_empty() {
+        let rest = columns.split_off(m.min(columns.len()));
+        blocks.push(std::mem::replace(&mut columns, rest));
+    }
+    let pack = |(block, bias): (Vec<S::Value>, &[f64])| -> Result<S::Value, FheError> {
+        let mut biases = vec![0.0; layout.slots()];
+        for (r, b) in bias.iter().enumerate() {
+            fill(&mut biases, layout, r, b / choice.reach);
+        }
+        let packed = on.add_vector(packed(on, layout, block)?, &biases)?;
+        Ok(on.within(packed, 1.0))
+    };
+    blocks
+        .into_par_iter()
+        .zip(bias.par_chunks(m))
+        .map(pack)
+        .collect()
+}
+
+fn logits<S: Slots>(
+    on: &S,
+    at: &Site,
+    pooled: &[S::Value],
+    c: &Classifier,
+    layout: Interleave,
+    first: &OwnedMask<S::Value>,
+) -> Result<Pooled<S::Value>, FheError> {
+    let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
+    let (m, classes) = (layout.rows(), c.classes.outputs);
+    same(at, "columns", c.classes.inputs, c.dense.outputs)?;
+    let limbs = above(on, on.floor())?;
+    let masks = Masks::new(on, layout, first, limbs, classes.min(m))?;
+    // Such that what leaves has the default scale.
+    let target = masks.target(on, limbs)?;
+    let logit = |class: usize| -> Result<S::Value, FheError> {
+        let mut sum: Option<S::Value> = None;
+        for (block, v) in weights.row(class).chunks(m).zip(pooled) {
+            let mut row = vec![0.0; layout.slots()];
+            for (r, &w) in block.iter().enumerate() {
+                fill(&mut row, layout, r, f64::from(w));
+            }
+            let part = on.mul_vector(v, &row, target)?;
+            match &mut sum {
+                Some(sum) => on.add_assign(sum, &part)?,
+                None => sum = Some(part),
+            }
+        }
+        let sum = row_sums(on, layout, sum.ok_or(PackingError::Mismatch)?)?;
+        let sum = on.add_constant(sum, f64::from(bias[class]))?;
+        masks.keep(on, layout, &sum, class % m)
+    };
+    let all: Result<Vec<S::Value>, FheError> = (0..classes).into_par_iter().map(logit).collect();
+    let mut vectors: Vec<S::Value> = Vec::with_capacity(classes.div_ceil(m));
+    for (class, v) in all?.into_iter().enumerate() {
+        match vectors.last_mut() {
+            Some(sum) if class % m != 0 => on.add_assign(sum, &v)?,
+            _ => vectors.push(v),
+        }
+    }
+    Ok(Pooled {
+        vectors,
+        width: classes,
+        factor: Factor::One,
+    })
+}
+
+/// 1 in row r of texts, for the rows that logits take.
+enum Masks<'a, V> {
+    Public(&'a [f64]),
+    Private(Vec<V>),
+}
+
+impl<'a, V> Masks<'a, V> {
+    fn new<S: Slots<Value = V>>(
+        on: &S,
+        layout: Interleave,
+        first: &'a OwnedMask<V>,
+        limbs: usize,
+        rows: usize,
+    ) -> Result<Self, FheError> {
+        let first = match first {
+            OwnedMask::Public(first) => return Ok(Self::Public(first)),
+            OwnedMask::Private(first) => first,
+        };
+        let mut masks = vec![on.drop_to(first, limbs)?];
+        while let Some(last) = masks.last().filter(|_| masks.len() < rows) {
+            masks.push(on.rotate(last, layout.rotation(layout.rows() - 1))?);
+        }
+        Ok(Self::Private(masks))
+    }
+
+    /// The scale of logits of `limbs` primes before they are masked.
+    fn target<S: Slots<Value = V>>(&self, on: &S, limbs: usize) -> Result<Scale, FheError> {
+        match self {
+            Self::Public(_) => Ok(on.default_scale()),
+            Self::Private(masks) => {
+                let mask = masks.first().map_or(on.default_scale(), |v| on.scale(v));
+                scale_of(on.default_scale().value() * divisor(on, limbs)? / mask.value())
+            }
+        }
+    }
+
+    /// Row r of texts, at the default scale.
+    fn keep<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        layout: Interleave,
+        x: &V,
+        r: usize,
+    ) -> Result<V, FheError> {
+        match self {
+            Self::Public(first) => {
+                let mut mask = first.to_vec();
+                mask.rotate_right(layout.texts() * r);
+                on.mul_vector(x, &mask, on.default_scale())
+            }
+            Self::Private(masks) => product(on, x, masks.get(r).ok_or(PackingError::Mismatch)?),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "head_tests.rs"]
+mod tests;
