@@ -89,6 +89,51 @@ impl Output {
     }
 }
 
+/// The answer to a text as an object: an embedding, or a classifier's logits and the class with the largest.
+pub fn answer(index: usize, tokens: usize, numbers: &[f64], labels: Option<&[String]>) -> Value {
+    let Some(labels) = labels else {
+        return json!({ "text_index": index, "tokens": tokens, "embedding": numbers });
+    };
+    let largest = largest(numbers).and_then(|i| labels.get(i));
+    json!({ "text_index": index, "tokens": tokens, "logits": numbers, "label": largest })
+}
+
+/// The same for people.
+pub fn answer_text(
+    index: usize,
+    tokens: usize,
+    numbers: &[f64],
+    labels: Option<&[String]>,
+) -> String {
+    let Some(labels) = labels else {
+        return format!("text {index}, {tokens} tokens: {}", preview(numbers));
+    };
+    let mut classes: Vec<(&String, f64)> = labels.iter().zip(numbers.iter().copied()).collect();
+    classes.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let shown: Vec<String> = classes
+        .iter()
+        .take(6)
+        .map(|(name, logit)| format!("{name} {logit:.4}"))
+        .collect();
+    let more = if classes.len() > shown.len() {
+        ", …"
+    } else {
+        ""
+    };
+    format!(
+        "text {index}, {tokens} tokens: {}{more} ({} logits)",
+        shown.join(", "),
+        numbers.len()
+    )
+}
+
+/// Of one number alone there is no largest.
+fn largest(numbers: &[f64]) -> Option<usize> {
+    let classes = numbers.iter().enumerate();
+    let found = classes.max_by(|a, b| a.1.total_cmp(b.1)).map(|(i, _)| i);
+    found.filter(|_| numbers.len() > 1)
+}
+
 /// The first numbers of a vector, for people; `--json` has them all.
 pub fn preview(vector: &[f64]) -> String {
     let shown: Vec<String> = vector.iter().take(6).map(|x| format!("{x:.4}")).collect();

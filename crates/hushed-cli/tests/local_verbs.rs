@@ -5,6 +5,7 @@ mod common;
 
 use common::{command, embeddings, hushed, json_lines, model};
 use hushed_model::cosine;
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use serde_json::Value;
 
 #[test]
@@ -74,6 +75,33 @@ fn bad_input_ends_with_3_before_the_model_is_read() {
         json_lines(&output.stderr)[0]["error"]["name"],
         "input-unreadable"
     );
+}
+
+#[test]
+fn a_classifier_prints_logits_and_names() {
+    let folder = std::env::temp_dir().join(format!("hushed-classifier-{}", std::process::id()));
+    tiny_classifier_folder(&folder, &TINY_LABELS).expect("a folder");
+    let dir = folder.to_string_lossy().into_owned();
+    let check = hushed(&["check", &dir, "--json"]);
+    let rows = json_lines(&check.stdout);
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["fhe"]));
+    assert_eq!(rows[0]["model"]["labels"], serde_json::json!(TINY_LABELS));
+
+    let output = hushed(&["clear", &dir, "a private world", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let rows = json_lines(&output.stdout);
+    let logits = rows[0]["logits"].as_array().expect("logits");
+    assert!(logits.len() == 3 && rows[0]["embedding"].is_null());
+    let value = |i: usize| logits[i].as_f64().expect("a number");
+    let largest = (0..3).max_by(|&a, &b| value(a).total_cmp(&value(b)));
+    assert_eq!(rows[0]["label"], TINY_LABELS[largest.expect("three")]);
+    let text = hushed(&["clear", &dir, "a private world"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(TINY_LABELS.iter().all(|name| text.contains(name)), "{text}");
+
+    let plan = hushed(&["plan", &dir, "--tokens", "8", "--json"]);
+    assert_eq!(common::error(&plan)["name"], "model-folder");
+    std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use hushed_infer::ckks::job::bootstrap;
 use hushed_infer::ckks::offer::Offer;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
 use hushed_infer::ckks::public_plan::{Canary, Lengths, named};
-use hushed_model::testing::tiny_folder;
-use hushed_model::{Model, TokenIds, TooLong, cosine};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
+use hushed_model::{Model, TokenIds, TooLong, cosine, length, nearness};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
     self, Answer, JobEvent, JobReport, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunOptions,
@@ -61,7 +61,7 @@ impl Offered {
                 folder: folder.path().to_owned(),
                 file,
             });
-            both[0].make();
+            both[0].make(tiny_folder);
             (folder, both)
         });
         &made.1
@@ -71,9 +71,9 @@ impl Offered {
         &Offered::both()[0]
     }
 
-    fn make(&self) {
+    fn make(&self, write: impl Fn(&Path) -> std::io::Result<()>) {
         let dir = self.path("model");
-        tiny_folder(&dir).unwrap();
+        write(&dir).unwrap();
         let model = Model::load(&dir).unwrap();
         let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
         let all: Vec<TokenIds> = sample().iter().map(tokens).collect();
@@ -619,4 +619,31 @@ fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
     assert_eq!(store.list().unwrap().len(), 1);
     own.delete(&made.id).unwrap();
     assert!(!work.join("keys").exists());
+}
+
+/// A classifier through the same files: its logits beside those in the clear, with the names of its classes, and nothing of the width of rows.
+#[test]
+fn a_classifier_is_answered_with_logits() {
+    let folder = tempfile::tempdir().unwrap();
+    let offered = Offered {
+        folder: folder.path().to_owned(),
+        file: "private.json",
+    };
+    offered.make(|dir| tiny_classifier_folder(dir, &TINY_LABELS));
+    let (plan, _) = FhePlan::from_json(&fs::read(offered.plan()).unwrap()).unwrap();
+    assert_eq!((plan.logits, plan.reply.ciphertexts), (Some(3), 1));
+    let work = tempfile::tempdir().unwrap();
+    offered.keygen(&work.path().join("keys")).unwrap();
+    offered.encrypt(work.path(), &texts()).unwrap();
+    fhe::run(&offered.options(work.path()), &quiet).unwrap();
+    let answer = offered.decrypt(work.path()).unwrap();
+    assert!(answer.canary.unwrap().is_good());
+    assert_eq!(answer.labels.unwrap(), TINY_LABELS);
+    let model = Model::load(&offered.path("model")).unwrap();
+    for (text, found) in texts().iter().zip(&answer.embeddings) {
+        let tokens = model.tokens(text, TooLong::Refuse).unwrap();
+        let clear = &model.embed(vec![tokens]).unwrap()[0];
+        let near = nearness(found, clear, length(clear));
+        assert!(found.len() == 3 && near > 0.99, "{near}");
+    }
 }

@@ -37,8 +37,13 @@ impl Args {
                 problems: report.problems.len(),
             });
         };
-        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run.
-        let beyond = out_of_range(&Model::load(&self.dir)?)?;
+        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run, which a classifier does
+        // not have.
+        let model = Model::load(&self.dir)?;
+        let beyond = match s.labels {
+            Some(_) => Vec::new(),
+            None => out_of_range(&model)?,
+        };
         for problem in &beyond {
             let text = problem.to_string();
             out.result(json!({ "problem": text }), || format!("- {text}"))?;
@@ -48,12 +53,21 @@ impl Args {
                 problems: beyond.len(),
             });
         }
-        let object = json!({ "supported": true, "model": s });
+        let protocols: &[&str] = match (&s.labels, s.pooling) {
+            (Some(_), _) => &["fhe"],
+            (None, "mean" | "first") => &["2pc", "fhe"],
+            (None, _) => &["2pc"],
+        };
+        let object = json!({ "supported": true, "model": s, "protocols": protocols });
         out.result(object, || {
-            let ends = if s.normalised {
-                ", scaled to unit length"
-            } else {
-                ""
+            let ends = match (&s.labels, s.normalised) {
+                (Some(labels), _) => format!(
+                    "; a classifier of {} classes ({}), not in protocol 2pc",
+                    labels.len(),
+                    shortened(labels)
+                ),
+                (None, true) => ", scaled to unit length".to_owned(),
+                (None, false) => String::new(),
             };
             format!(
                 "supported: {} layers, {} wide, {} heads, {} hidden; {:.1} million parameters; \
@@ -68,4 +82,15 @@ impl Args {
             )
         })
     }
+}
+
+/// The first names, for people.
+fn shortened(labels: &[String]) -> String {
+    let shown: Vec<&str> = labels.iter().take(6).map(String::as_str).collect();
+    let more = if labels.len() > shown.len() {
+        ", …"
+    } else {
+        ""
+    };
+    shown.join(", ") + more
 }

@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::input::{Texts, Truncate};
-use crate::output::{Output, preview};
+use crate::output::{Output, answer, answer_text};
 
-/// Embed texts in the clear, with the weights of a model folder
+/// Embed or classify texts in the clear, with the weights of a model folder
 #[derive(clap::Args)]
 #[command(override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>>")]
 #[command(after_help = "Examples:
@@ -35,6 +35,7 @@ impl Args {
         let model = Model::load(&self.dir)?;
         let load_seconds = start.elapsed().as_secs_f64();
 
+        let labels = model.public.labels();
         let tokens = self.too_long.tokens(&model.public, &texts)?;
         let in_text = |index| move |source| CliError::Text { index, source };
 
@@ -42,18 +43,19 @@ impl Args {
         let bar = out.progress(tokens.len() as u64, "embedding");
         for (index, ids) in tokens.into_iter().enumerate() {
             let count = ids.rows().real;
-            for embedding in model.embed(vec![ids]).map_err(in_text(index))? {
-                let object =
-                    json!({ "text_index": index, "tokens": count, "embedding": embedding });
-                out.result(object, || {
-                    format!("text {index}, {count} tokens: {}", preview(&embedding))
-                })?;
+            for numbers in model.embed(vec![ids]).map_err(in_text(index))? {
+                let object = answer(index, count, &numbers, labels);
+                out.result(object, || answer_text(index, count, &numbers, labels))?;
             }
             bar.inc(1);
         }
         bar.finish_and_clear();
         let seconds = start.elapsed().as_secs_f64();
-        let end = json!({ "texts": texts.len(), "seconds": seconds, "load_seconds": load_seconds });
+        let mut end =
+            json!({ "texts": texts.len(), "seconds": seconds, "load_seconds": load_seconds });
+        if let Some(labels) = labels {
+            end["labels"] = json!(labels);
+        }
         out.summary(
             end,
             &format!(

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::encrypt::Files;
 use crate::error::CliError;
-use crate::output::{Output, preview};
+use crate::output::{Output, answer, answer_text};
 
 /// Open the encrypted answers of a run
 #[derive(clap::Args)]
@@ -38,8 +38,8 @@ pub struct Args {
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let files = &self.files;
-        let answer = fhe::decrypt(&files.plan, &files.public, &files.keys, &self.reply)?;
-        if let Some(canary) = answer.canary.filter(|canary| !canary.is_good()) {
+        let opened = fhe::decrypt(&files.plan, &files.public, &files.keys, &self.reply)?;
+        if let Some(canary) = opened.canary.filter(|canary| !canary.is_good()) {
             if !self.anyway {
                 let (found, least) = (canary.cosine, canary.least);
                 return Err(CliError::Canary { found, least });
@@ -48,16 +48,15 @@ impl Args {
                 "the canary's answer is not the published one: these numbers are not to be trusted",
             );
         }
-        let texts = answer.embeddings.iter().zip(&answer.tokens);
-        for (index, (embedding, &tokens)) in texts.enumerate() {
-            let object = json!({ "text_index": index, "tokens": tokens, "embedding": embedding });
-            out.result(object, || {
-                format!("text {index}, {tokens} tokens: {}", preview(embedding))
-            })?;
+        let labels = opened.labels.as_deref();
+        let texts = opened.embeddings.iter().zip(&opened.tokens);
+        for (index, (numbers, &tokens)) in texts.enumerate() {
+            let object = answer(index, tokens, numbers, labels);
+            out.result(object, || answer_text(index, tokens, numbers, labels))?;
         }
-        let canary = answer.canary;
+        let canary = opened.canary;
         let object = json!({
-            "texts": answer.embeddings.len(), "decryptions": answer.decryptions,
+            "texts": opened.embeddings.len(), "decryptions": opened.decryptions, "labels": labels,
             "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
         });
         let told = match canary {
@@ -68,8 +67,8 @@ impl Args {
             object,
             &format!(
                 "{} text(s); {told}; {} ciphertexts opened with this key so far",
-                answer.embeddings.len(),
-                answer.decryptions
+                opened.embeddings.len(),
+                opened.decryptions
             ),
         )
     }

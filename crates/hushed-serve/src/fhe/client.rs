@@ -8,7 +8,7 @@ use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::client::FheClient;
 use hushed_infer::ckks::files::{FileError, atomic, exchange, keys::KeyTimes, owner};
 use hushed_infer::ckks::public_plan::{Lengths, Params};
-use hushed_model::{TextError, TokenIds, TooLong, cosine};
+use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
 
 use super::record::{
     KEYS, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, hold, make_folder, now,
@@ -65,7 +65,7 @@ pub struct Encrypted {
 /// Whether the canary's answer is the published one. For the client alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CanaryOutcome {
-    /// The cosine to it.
+    /// The cosine to it; of logits, the nearness.
     pub cosine: f64,
     /// What it must be at least.
     pub least: f64,
@@ -83,8 +83,10 @@ impl CanaryOutcome {
 /// An opened reply.
 #[derive(Clone)]
 pub struct Answer {
-    /// The embedding of each text, in order.
+    /// The embedding of each text, or its logits, in order.
     pub embeddings: Vec<Vec<f64>>,
+    /// Names of the logits, if the model is a classifier.
+    pub labels: Option<Vec<String>>,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
     /// The canary's, if the plan has one.
@@ -146,7 +148,7 @@ struct Owned {
 }
 
 impl Owned {
-    fn open(plan: &Path, public: &Path, folder: &Path) -> Result<Owned, ServeError> {
+    fn open(plan: &Path, path: &Path, folder: &Path) -> Result<Owned, ServeError> {
         let (plan, params) = read_plan(plan)?;
         let record = KeyRecord::read(folder)?;
         let ours = Digest(plan.hash()).to_string();
@@ -158,9 +160,14 @@ impl Owned {
             }
             .into());
         }
-        let public = PublicModel::read(public, &plan.public_sha256)?;
+        let public = PublicModel::read(path, &plan.public_sha256)?;
         let (embedding, norm) = (public.embedding().clone(), public.norm().clone());
         let pool = public.public().pool;
+        let classes = public.public().labels().map(<[String]>::len);
+        if classes != plan.logits {
+            let path = path.to_owned();
+            return Err(FheJobError::BadPublic { path }.into());
+        }
         let client = FheClient::new(plan.clone(), &params, embedding, norm, pool);
         Ok(Owned {
             client: client.map_err(FheJobError::from)?,
@@ -345,7 +352,10 @@ pub fn decrypt(
         .collect();
     let canary = match (&owned.plan.canary, request.canary) {
         (Some(canary), Some(_)) => answers.pop().flatten().map(|answer| CanaryOutcome {
-            cosine: cosine(&answer, &canary.embedding),
+            cosine: match public.labels() {
+                Some(_) => nearness(&answer, &canary.embedding, length(&canary.embedding)),
+                None => cosine(&answer, &canary.embedding),
+            },
             least: canary.least_cosine,
         }),
         _ => None,
@@ -354,6 +364,7 @@ pub fn decrypt(
     Ok(Answer {
         embeddings: answers.into_iter().take(texts).flatten().collect(),
         tokens: request.tokens,
+        labels: public.labels().map(<[String]>::to_vec),
         canary,
         decryptions: record.decryptions,
     })

@@ -275,11 +275,16 @@ impl Prepared {
             planned,
             found,
         };
-        let sizes = |layers: usize, width: usize| format!("{layers} layers of {width} columns");
-        let (layers, width) = (model.bert.layers.len(), model.bert.embedding.width);
-        if (layers, width) != (plan.layers, plan.width) {
-            let planned = sizes(plan.layers, plan.width);
-            return Err(other("model", planned, sizes(layers, width)).into());
+        let sizes = |(layers, width, logits): (usize, usize, Option<usize>)| match logits {
+            Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
+            None => format!("{layers} layers of {width} columns"),
+        };
+        let bert = &model.bert;
+        let logits = bert.classifier.as_ref().map(|c| c.classes.outputs);
+        let found = (bert.layers.len(), bert.embedding.width, logits);
+        let planned = (plan.layers, plan.width, plan.logits);
+        if found != planned {
+            return Err(other("model", sizes(planned), sizes(found)).into());
         }
         let public = PublicModel::from_folder(&options.model, &model)?.hash();
         if public.to_string() != plan.public_sha256 {

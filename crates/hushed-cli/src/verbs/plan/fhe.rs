@@ -461,6 +461,9 @@ fn summary(plan: &FhePlanReport) -> String {
         };
         text += &format!("\n  {:<48} {seconds}", alternative.what);
     }
+    if let Some(logits) = plan.logits {
+        text += &format!("\nanswer: {logits} logits a text");
+    }
     for exposure in &plan.exposures {
         text += &format!("\nseen by the {}: {}", exposure.who, exposure.sees);
     }
