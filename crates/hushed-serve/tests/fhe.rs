@@ -120,6 +120,11 @@ impl Offered {
             };
             let report =
                 FhePlanReport::new(&model.bert, &choices, false, &params, &bootstrap, &options);
+            let mut placement = report.unwrap().placement;
+            assert!(!placement.spills());
+            // As where memory is short: of one plan one half of a layer, of the other both.
+            placement.spill_attention = true;
+            placement.spill_feed_forward = !lengths.encrypted();
             let plan = Offer {
                 bert: &model.bert,
                 choices: &choices,
@@ -127,7 +132,7 @@ impl Offered {
                 params: &params,
                 bootstrap: &bootstrap,
                 options: &options,
-                placement: &report.unwrap().placement,
+                placement: &placement,
                 public_sha256: public.hash().0,
                 calibration_sha256: Sha256::digest(&calibration).into(),
                 canary: Some(canary.clone()),
@@ -146,6 +151,7 @@ impl Offered {
             request: work.join("request"),
             out: work.join("reply"),
             checkpoint: Some(work.join("checkpoints")),
+            spill: None,
             secret: work.join("state/reply.secret"),
             max_memory: None,
             threads: Some(2),
@@ -211,6 +217,7 @@ fn child(work: &Path) {
         request: work.join("request"),
         out: work.join("reply"),
         checkpoint: Some(work.join("checkpoints")),
+        spill: None,
         secret: work.join("state/reply.secret"),
         max_memory: None,
         threads: Some(2),
@@ -236,6 +243,13 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let sent = offered.encrypt(work, &texts()).unwrap();
     assert_eq!(sent.tokens.len(), 9);
     assert!(sent.warnings.is_empty());
+
+    // What is put on disk needs a folder: found before any work.
+    let nowhere = RunOptions {
+        spill: Some(work.join("request")),
+        ..offered.options(work)
+    };
+    assert_eq!(name(fhe::run(&nowhere, &quiet)), "file");
 
     // SIGKILL in the second layer.
     let mut killed = Command::new(std::env::current_exe().unwrap())
@@ -281,13 +295,23 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     assert!(!checkpoint.exists());
 
     // The same without any interruption, on another number of threads.
+    let disk = work.join("disk");
     let whole = RunOptions {
         out: work.join("again"),
         checkpoint: None,
+        spill: Some(disk.clone()),
         threads: Some(1),
         ..options.clone()
     };
-    fhe::run(&whole, &quiet).unwrap();
+    let uninterrupted = fhe::run(&whole, &quiet).unwrap();
+    // What the plan says of the disk is what happens, and nothing is left there.
+    let spilled = uninterrupted.spilled;
+    assert_eq!(spilled.peak, uninterrupted.planned_disk);
+    assert!(spilled.peak > 0 && spilled.written == spilled.read);
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
+    let hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
+    let beside = fs::read_dir(work).unwrap().map(Result::unwrap);
+    assert_eq!(beside.filter(hidden).count(), 0);
     let reply = fs::read(work.join("reply")).unwrap();
     assert!(reply == fs::read(work.join("again")).unwrap());
     assert_eq!(reply.len() as u64, report.bytes);

@@ -10,7 +10,8 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "Everything is checked before work begins: whether keys, request, plan, model and calibration belong together, whether each key is there,
-whether disk and memory suffice. With --checkpoint the columns are kept after each layer; after a crash or a kill the same command
+whether disk and memory suffice. A plan that was made for little memory (`hushed plan --max-memory`) puts vectors on disk while it runs, in
+the folder --spill or beside the reply. With --checkpoint the columns are kept after each layer; after a crash or a kill the same command
 goes on from there, and the reply has the same bytes.
 
 Examples:
@@ -38,6 +39,8 @@ impl Args {
         let object = json!({
             "request": report.request, "bytes": report.bytes, "seconds": report.seconds,
             "done_before": report.done_before, "planned_memory": report.planned_memory,
+            "planned_disk": report.planned_disk, "disk_peak": report.spilled.peak,
+            "disk_written": report.spilled.written, "disk_read": report.spilled.read,
         });
         out.result(object, || match report.done_before {
             true => format!("the reply to {} was there already", report.request),

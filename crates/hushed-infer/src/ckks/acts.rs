@@ -4,7 +4,7 @@ use hushed_model::{Linear, ModelError, Norm, Site};
 
 use super::choices::NormChoice;
 use super::error::FheError;
-use super::slots::LinearMap;
+use super::slots::{LinearMap, Slots};
 
 /// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the numbers of vector
 /// j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
@@ -82,6 +82,51 @@ impl<V> Acts<V> {
         map.bound = bound_of(&map.weights);
         map.bias = Some(biases);
         Ok(map)
+    }
+}
+
+/// Columns that are put away with fewer primes than they had: what a residual sum needs of them once a block has read them.
+pub struct StoredActs<S: Slots> {
+    blocks: Vec<S::Stored>,
+    gain: Vec<f64>,
+    offset: Vec<f64>,
+}
+
+/// Columns that are cut and put away at a time.
+const STORED_BLOCK: usize = 32;
+
+impl<S: Slots> StoredActs<S> {
+    /// Puts the first `limbs` primes of the columns away; the columns are let go of, block by block.
+    ///
+    /// # Errors
+    /// If they have fewer, and as [`Slots::store`].
+    pub fn new(on: &S, x: Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
+        let mut blocks = Vec::with_capacity(x.columns.len().div_ceil(STORED_BLOCK));
+        let mut rest = x.columns.into_iter();
+        while rest.len() > 0 {
+            let block = rest.by_ref().take(STORED_BLOCK);
+            let low = block.map(|v| on.drop_to(&v, limbs));
+            blocks.push(on.store(low.collect::<Result<_, _>>()?)?);
+        }
+        Ok(StoredActs {
+            blocks,
+            gain: x.gain,
+            offset: x.offset,
+        })
+    }
+
+    /// The columns.
+    ///
+    /// # Errors
+    /// As [`Slots::load`].
+    pub fn load(self, on: &S) -> Result<Acts<S::Value>, FheError> {
+        let blocks = self.blocks.into_iter().map(|block| on.load(block));
+        let columns: Vec<Vec<S::Value>> = blocks.collect::<Result<_, _>>()?;
+        Ok(Acts {
+            columns: columns.into_iter().flatten().collect(),
+            gain: self.gain,
+            offset: self.offset,
+        })
     }
 }
 

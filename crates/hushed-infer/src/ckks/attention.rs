@@ -19,12 +19,15 @@
 //! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 4.3 of rotated keys, 3 of queries, their rotations and decompositions,
 //! 3 of exponentials, 2.3 of the output's sums: 19.3 GiB, which a test counts. 4 baby steps take 17.1 GiB, and half as many rotations more;
 //! heads one at a time take 1.5 GiB less, and twice the bootstraps of sums.
+//!
+//! [`attention_stored`] holds neither columns nor sums of the output beside the heads: queries, keys and values of all heads are made while
+//! nothing else is alive, and wait on disk, as does what each head gives. Of the columns it keeps what the residual sum reads, on disk too.
 
 use hushed_ckks::Scale;
 use hushed_model::{Attention, Site};
 use rayon::prelude::*;
 
-use super::acts::{Acts, centred, same};
+use super::acts::{Acts, StoredActs, centred, same};
 use super::choices::{AttentionChoice, HeadChoice, NormChoice};
 use super::error::FheError;
 use super::key_mask::KeyMask;
@@ -32,12 +35,15 @@ use super::mask::RowsKnown;
 use super::norm::{above, below, centred_scale, divisor, product, scale_of};
 use super::placement::Placement;
 use super::slots::{LinearMap, Slots};
-use super::softmax::{Softmax, Weights, weights};
+use super::softmax::{Softmax, Weights, weight_scale, weights};
 use crate::packing::products::{attend, scores_with};
 use crate::packing::{Columns, Diagonals, Interleave, PackingError};
 
 /// Columns that are copied at a time to the lower level at which V is projected.
 const NARROW_BLOCK: usize = 64;
+
+/// Rows of the maps of queries and keys that are applied at a time where their results are put away.
+const PROJECTED: usize = 32;
 
 /// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of what it has left.
 ///
@@ -55,64 +61,62 @@ pub fn attention<S: Slots>(
     rows: &RowsKnown<S::Value>,
     placement: &Placement,
 ) -> Result<Vec<S::Value>, FheError> {
-    same(
-        at,
-        "heads of the calibration",
-        choice.heads.len(),
-        layer.heads.count,
-    )?;
-    let softmaxes = choice.heads.iter().map(|head| match head {
-        HeadChoice::Softmax { .. } => Softmax::new(head, choice).map(Some),
-        HeadChoice::Previous => Ok(None),
-    });
-    let softmaxes: Vec<Option<Softmax>> = softmaxes.collect::<Result<_, _>>()?;
-    let maps = Maps::new(at, x, layer, norm.scale)?;
     let Some(first) = x.columns.first() else {
         return Ok(Vec::new());
     };
-    on.at(at.then("rows").path());
-    let keys = KeyMask::new(on, rows)?;
-    let any = softmaxes.iter().flatten().next();
-    let limbs = Limbs::new(
-        on,
-        on.limbs(first),
-        any,
-        choice.degree,
-        placement.statistics,
-    )?;
-    let run = Run {
+    let maps = Maps::new(at, x, layer, norm.scale)?;
+    let keys = rows_of_keys(on, at, rows)?;
+    let run = Run::new(
         on,
         at,
-        x,
-        width: layer.heads.width,
-        scale: layer.heads.scale,
-        layout: rows.layout(),
-        maps: &maps,
-        keys: &keys,
-        limbs: &limbs,
+        on.limbs(first),
+        layer,
+        choice,
+        &maps,
+        &keys,
+        rows,
         placement,
-    };
-    let mut output = Output {
-        run: &run,
-        target: centred_scale(on, below(on, limbs.heads, 1)?)?,
-        partial: None,
-    };
-    let learned: Vec<(usize, &Softmax)> = softmaxes
-        .iter()
-        .enumerate()
-        .filter_map(|(h, softmax)| Some((h, softmax.as_ref()?)))
-        .collect();
-    let fixed: Vec<usize> = (0..softmaxes.len())
-        .filter(|&h| softmaxes[h].is_none())
-        .collect();
-    let together = placement.heads_together.max(1);
-    for heads in learned.chunks(together) {
-        run.learned(heads, &mut output)?;
-    }
-    for heads in fixed.chunks(together) {
-        run.fixed(heads, &mut output)?;
-    }
-    output.finish()
+    )?;
+    run.all(Source::Columns(&x.columns), Output::new(&run, false)?)
+}
+
+/// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and put away, so that the
+/// columns can be let go of before the scores; what is left of them for the residual is returned, put away as well.
+///
+/// # Errors
+/// As [`attention`] and [`Slots::store`].
+#[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
+pub fn attention_stored<S: Slots>(
+    on: &S,
+    at: &Site,
+    x: Acts<S::Value>,
+    layer: &Attention,
+    choice: &AttentionChoice,
+    norm: &NormChoice,
+    rows: &RowsKnown<S::Value>,
+    placement: &Placement,
+) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
+    let maps = Maps::new(at, &x, layer, norm.scale)?;
+    let keys = rows_of_keys(on, at, rows)?;
+    let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
+    let run = Run::new(
+        on, at, columns, layer, choice, &maps, &keys, rows, placement,
+    )?;
+    let source = run.stored(&x.columns)?;
+    // As much as the residual sum reads.
+    let limbs = above(on, below(on, run.limbs.heads, 1)?)?;
+    run.site("kept");
+    let kept = StoredActs::new(on, x, limbs)?;
+    Ok((run.all(source, Output::new(&run, true)?)?, kept))
+}
+
+fn rows_of_keys<'a, S: Slots>(
+    on: &S,
+    at: &Site,
+    rows: &'a RowsKnown<S::Value>,
+) -> Result<KeyMask<'a, S::Value>, FheError> {
+    on.at(at.then("rows").path());
+    KeyMask::new(on, rows)
 }
 
 /// Primes of a layer's vectors.
@@ -195,7 +199,6 @@ impl Maps {
 struct Run<'a, S: Slots> {
     on: &'a S,
     at: &'a Site,
-    x: &'a Acts<S::Value>,
     /// dh.
     width: usize,
     /// 1/√dh.
@@ -203,48 +206,167 @@ struct Run<'a, S: Slots> {
     layout: Interleave,
     maps: &'a Maps,
     keys: &'a KeyMask<'a, S::Value>,
-    limbs: &'a Limbs,
+    softmaxes: Vec<Option<Softmax>>,
+    /// Primes of the columns.
+    columns: usize,
+    limbs: Limbs,
     placement: &'a Placement,
 }
 
-impl<S: Slots> Run<'_, S> {
+/// What the heads are made of.
+enum Source<'a, S: Slots> {
+    /// The columns: a head's queries, keys and values are made when it is their turn.
+    Columns(&'a [S::Value]),
+    /// Made before, head by head, and put away.
+    Stored {
+        /// Queries, then keys, in the blocks in which they were made.
+        query_key: Vec<Vec<S::Stored>>,
+        values: Vec<Option<S::Stored>>,
+    },
+}
+
+impl<'a, S: Slots> Run<'a, S> {
+    #[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
+    fn new(
+        on: &'a S,
+        at: &'a Site,
+        columns: usize,
+        layer: &Attention,
+        choice: &AttentionChoice,
+        maps: &'a Maps,
+        keys: &'a KeyMask<'a, S::Value>,
+        rows: &RowsKnown<S::Value>,
+        placement: &'a Placement,
+    ) -> Result<Self, FheError> {
+        let (given, count) = (choice.heads.len(), layer.heads.count);
+        same(at, "heads of the calibration", given, count)?;
+        let softmaxes = choice.heads.iter().map(|head| match head {
+            HeadChoice::Softmax { .. } => Softmax::new(head, choice).map(Some),
+            HeadChoice::Previous => Ok(None),
+        });
+        let softmaxes: Vec<Option<Softmax>> = softmaxes.collect::<Result<_, _>>()?;
+        let any = softmaxes.iter().flatten().next();
+        let limbs = Limbs::new(on, columns, any, choice.degree, placement.statistics)?;
+        Ok(Run {
+            on,
+            at,
+            width: layer.heads.width,
+            scale: layer.heads.scale,
+            layout: rows.layout(),
+            maps,
+            keys,
+            softmaxes,
+            columns,
+            limbs,
+            placement,
+        })
+    }
+
     fn site(&self, step: &str) {
         self.on.at(self.at.then(step).path());
     }
 
+    /// The heads that have a softmax, with it.
+    fn learned(&self) -> Vec<(usize, &Softmax)> {
+        let heads = self.softmaxes.iter().enumerate();
+        heads
+            .filter_map(|(h, softmax)| Some((h, softmax.as_ref()?)))
+            .collect()
+    }
+
+    /// The others.
+    fn fixed(&self) -> Vec<usize> {
+        let heads = self.softmaxes.iter().enumerate();
+        heads
+            .filter_map(|(h, softmax)| softmax.is_none().then_some(h))
+            .collect()
+    }
+
+    /// All heads and the output's map.
+    fn all(
+        &self,
+        mut source: Source<'_, S>,
+        mut output: Output<'_, S>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let together = self.placement.heads_together.max(1);
+        for heads in self.learned().chunks(together) {
+            self.learned_heads(heads, &mut source, &mut output)?;
+        }
+        for heads in self.fixed().chunks(together) {
+            self.fixed_heads(heads, &mut source, &mut output)?;
+        }
+        output.finish()
+    }
+
+    /// Queries, keys and values of all heads, in the order and groups in which [`Run::all`] takes them, put away.
+    fn stored<'s>(&self, x: &[S::Value]) -> Result<Source<'s, S>, FheError> {
+        let count = self.softmaxes.len();
+        let mut query_key: Vec<Vec<S::Stored>> = (0..count).map(|_| Vec::new()).collect();
+        let mut values: Vec<Option<S::Stored>> = (0..count).map(|_| None).collect();
+        let learned = self.learned();
+        self.site("query_key");
+        for &(h, softmax) in &learned {
+            let (map, scale) = self.query_key(h, softmax)?;
+            let mut from = 0;
+            while from < map.rows {
+                let to = map.rows.min(from + PROJECTED);
+                let made = self.on.linear(&map.rows(from..to), x, scale)?;
+                if let Some(blocks) = query_key.get_mut(h) {
+                    blocks.push(self.on.store(made)?);
+                }
+                from = to;
+            }
+        }
+        let together = self.placement.heads_together.max(1);
+        let unit = self.on.default_scale();
+        let mut put = |heads: &[usize], limbs: usize, target: Scale| -> Result<(), FheError> {
+            let made = self.project(heads, x, limbs, target)?;
+            for (&h, made) in heads.iter().zip(made) {
+                if let Some(value) = values.get_mut(h) {
+                    *value = Some(self.on.store(made)?);
+                }
+            }
+            Ok(())
+        };
+        for heads in learned.chunks(together) {
+            let target = self.value_scale(heads)?;
+            let heads: Vec<usize> = heads.iter().map(|&(h, _)| h).collect();
+            put(&heads, self.limbs.values, target)?;
+        }
+        for heads in self.fixed().chunks(together) {
+            put(heads, above(self.on, self.limbs.heads)?, unit)?;
+        }
+        Ok(Source::Stored { query_key, values })
+    }
+
     /// A group of heads with a softmax each.
-    fn learned(
+    fn learned_heads(
         &self,
         heads: &[(usize, &Softmax)],
+        source: &mut Source<'_, S>,
         output: &mut Output<'_, S>,
     ) -> Result<(), FheError> {
         let mut exponentials = Vec::with_capacity(heads.len());
         for &(h, softmax) in heads {
-            exponentials.push((softmax, self.exponentials(h, softmax)?));
+            exponentials.push((softmax, self.exponentials(h, softmax, source)?));
         }
         self.site("weigh");
         let (on, at) = (self.on, self.at.then("weigh"));
         let weights = weights(on, &at, exponentials, self.keys, self.placement.statistics)?;
-        let Some(e) = weights.first().and_then(|w| w.exponentials.first()) else {
-            return Ok(());
-        };
-        // So that P·V is at the default scale.
-        let wanted = on.default_scale().value() * divisor(on, self.limbs.values)?;
-        let target = scale_of(wanted / on.scale(e).value())?;
         let which: Vec<usize> = heads.iter().map(|&(h, _)| h).collect();
-        let values = self.values(&which, self.limbs.values, target)?;
-        for ((&(h, softmax), w), v) in heads.iter().zip(weights).zip(values) {
-            let columns = self.attended(softmax, w, v)?;
-            output.add(h, &columns)?;
+        let target = self.value_scale(heads)?;
+        let mut values = self.values(&which, source, self.limbs.values, target)?;
+        for (&(h, softmax), w) in heads.iter().zip(weights) {
+            let columns = self.attended(softmax, w, values.next(self, h)?)?;
+            output.add(h, columns)?;
         }
         Ok(())
     }
 
-    /// p of head `h`, diagonal by diagonal.
-    fn exponentials(&self, h: usize, softmax: &Softmax) -> Result<Vec<S::Value>, FheError> {
+    /// The map of the queries and keys of head `h`, and the scale of its results.
+    fn query_key(&self, h: usize, softmax: &Softmax) -> Result<(LinearMap, Scale), FheError> {
         let (on, dh) = (self.on, self.width);
-        self.site("query_key");
-        let (factor, offset) = softmax.argument();
+        let (factor, _) = softmax.argument();
         let range = h * dh..(h + 1) * dh;
         // Half of the factor in each, so that one bound serves both.
         let half = (factor * self.scale.abs()).sqrt();
@@ -253,13 +375,38 @@ impl<S: Slots> Run<'_, S> {
             half.copysign(self.scale),
         );
         let map = stacked(&[query, times(self.maps.key.rows(range), half)]);
-        let limbs = below(on, self.columns(), 1)?;
+        let limbs = below(on, self.columns, 1)?;
         // Arguments at twice what their first square is divided by.
         let wanted = 2.0 * divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
-        let mut q = on.linear(&map, &self.x.columns, scale_of(wanted.sqrt())?)?;
-        let mut k = q.split_off(dh);
+        Ok((map, scale_of(wanted.sqrt())?))
+    }
+
+    /// p of head `h`, diagonal by diagonal.
+    fn exponentials(
+        &self,
+        h: usize,
+        softmax: &Softmax,
+        source: &mut Source<'_, S>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let (on, keys, offset) = (self.on, self.keys, softmax.argument().1);
+        self.site("query_key");
+        let mut q = match source {
+            Source::Columns(x) => {
+                let (map, scale) = self.query_key(h, softmax)?;
+                on.linear(&map, x, scale)?
+            }
+            Source::Stored { query_key, .. } => {
+                let blocks = query_key.get_mut(h).map(std::mem::take).unwrap_or_default();
+                let mut all = Vec::with_capacity(2 * self.width);
+                for block in blocks {
+                    all.extend(on.load(block)?);
+                }
+                all
+            }
+        };
+        let mut k = q.split_off(self.width.min(q.len()));
         if let (Some(first), Some(key)) = (q.first(), k.first())
-            && let Some((one, rows)) = self.keys.columns(on, first, key, offset)?
+            && let Some((one, rows)) = keys.columns(on, first, key, offset)?
         {
             q.push(one);
             k.push(rows);
@@ -268,8 +415,7 @@ impl<S: Slots> Run<'_, S> {
         self.site("scores");
         scores_with(on, &q, k, self.placement.scores_baby, |first, diagonals| {
             self.site("weigh");
-            let one =
-                |(i, s)| softmax.exponential(on, &self.keys.argument(on, first + i, s, offset)?);
+            let one = |(i, s)| softmax.exponential(on, &keys.argument(on, first + i, s, offset)?);
             let p = diagonals.into_par_iter().enumerate().map(one);
             let p = p.collect::<Result<Vec<_>, FheError>>();
             self.site("scores");
@@ -299,16 +445,22 @@ impl<S: Slots> Run<'_, S> {
     }
 
     /// A group of heads in which row i attends to row i − 1, and row 0 to itself.
-    fn fixed(&self, heads: &[usize], output: &mut Output<'_, S>) -> Result<(), FheError> {
+    fn fixed_heads(
+        &self,
+        heads: &[usize],
+        source: &mut Source<'_, S>,
+        output: &mut Output<'_, S>,
+    ) -> Result<(), FheError> {
         let (on, layout, scale) = (self.on, self.layout, self.on.default_scale());
-        let values = self.values(heads, above(on, self.limbs.heads)?, scale)?;
-        self.site("attend");
+        let mut values = self.values(heads, source, above(on, self.limbs.heads)?, scale)?;
         let texts = layout.texts();
         let mut first = vec![0.0; layout.slots()];
         first[..texts].fill(1.0);
         let later: Vec<f64> = first.iter().map(|f| 1.0 - f).collect();
         let back = layout.rotation(layout.rows() - 1);
-        for (&h, v) in heads.iter().zip(values) {
+        for &h in heads {
+            let v = values.next(self, h)?;
+            self.site("attend");
             let shift = |v: S::Value| -> Result<S::Value, FheError> {
                 let mut sum = on.mul_vector(&v, &first, scale)?;
                 if back != 0 {
@@ -318,15 +470,38 @@ impl<S: Slots> Run<'_, S> {
                 Ok(sum)
             };
             let columns = v.into_par_iter().map(shift);
-            output.add(h, &columns.collect::<Result<Vec<_>, FheError>>()?)?;
+            output.add(h, columns.collect::<Result<Vec<_>, FheError>>()?)?;
         }
         Ok(())
     }
 
-    /// V of some heads without biases, with `limbs` primes at `target`.
-    fn values(
+    /// The scale of V that brings P·V to the default scale.
+    fn value_scale(&self, heads: &[(usize, &Softmax)]) -> Result<Scale, FheError> {
+        let on = self.on;
+        let wanted = on.default_scale().value() * divisor(on, self.limbs.values)?;
+        let softmaxes = heads.iter().map(|&(_, softmax)| softmax);
+        scale_of(wanted / weight_scale(on, softmaxes)?.value())
+    }
+
+    /// V of some heads: made from the columns, all at once, or where they were put away.
+    fn values<'s>(
         &self,
         heads: &[usize],
+        source: &'s mut Source<'_, S>,
+        limbs: usize,
+        target: Scale,
+    ) -> Result<Values<'s, S>, FheError> {
+        Ok(match source {
+            Source::Columns(x) => Values::Made(self.project(heads, x, limbs, target)?.into_iter()),
+            Source::Stored { values, .. } => Values::Stored(values),
+        })
+    }
+
+    /// V of some heads without biases, with `limbs` primes at `target`.
+    fn project(
+        &self,
+        heads: &[usize],
+        x: &[S::Value],
         limbs: usize,
         target: Scale,
     ) -> Result<Vec<Vec<S::Value>>, FheError> {
@@ -339,7 +514,7 @@ impl<S: Slots> Run<'_, S> {
         let map = stacked(&maps);
         let from = above(on, limbs)?;
         let mut partial = None;
-        for (number, block) in self.x.columns.chunks(NARROW_BLOCK).enumerate() {
+        for (number, block) in x.chunks(NARROW_BLOCK).enumerate() {
             let low = block.par_iter().map(|v| on.drop_to(v, from));
             let low = low.collect::<Result<Vec<_>, FheError>>()?;
             let start = number * NARROW_BLOCK;
@@ -355,11 +530,26 @@ impl<S: Slots> Run<'_, S> {
         values.push(all);
         Ok(values)
     }
+}
 
-    /// Primes of the columns.
-    fn columns(&self) -> usize {
-        let first = self.x.columns.first();
-        first.map_or(self.on.top(), |v| self.on.limbs(v))
+/// V of a group of heads.
+enum Values<'a, S: Slots> {
+    Made(std::vec::IntoIter<Vec<S::Value>>),
+    Stored(&'a mut [Option<S::Stored>]),
+}
+
+impl<S: Slots> Values<'_, S> {
+    /// Of head `h`, the next of its group.
+    fn next(&mut self, run: &Run<'_, S>, h: usize) -> Result<Vec<S::Value>, FheError> {
+        let found = match self {
+            Values::Made(values) => values.next(),
+            Values::Stored(values) => {
+                run.site("value");
+                let stored = values.get_mut(h).and_then(Option::take);
+                stored.map(|v| run.on.load(v)).transpose()?
+            }
+        };
+        Ok(found.ok_or(PackingError::Mismatch)?)
     }
 }
 
@@ -368,13 +558,33 @@ struct Output<'a, S: Slots> {
     run: &'a Run<'a, S>,
     target: Scale,
     partial: Option<S::Partial>,
+    /// What heads gave, where it waits on disk until all have: the map's sums are as many as the columns.
+    waiting: Option<Vec<(usize, S::Stored)>>,
 }
 
-impl<S: Slots> Output<'_, S> {
+impl<'a, S: Slots> Output<'a, S> {
+    fn new(run: &'a Run<'a, S>, stored: bool) -> Result<Self, FheError> {
+        Ok(Output {
+            target: centred_scale(run.on, below(run.on, run.limbs.heads, 1)?)?,
+            run,
+            partial: None,
+            waiting: stored.then(Vec::new),
+        })
+    }
+
+    /// Takes what head `h` gave.
+    fn add(&mut self, h: usize, columns: Vec<S::Value>) -> Result<(), FheError> {
+        self.run.site("output");
+        match &mut self.waiting {
+            Some(waiting) => waiting.push((h, self.run.on.store(columns)?)),
+            None => self.multiply(h, &columns)?,
+        }
+        Ok(())
+    }
+
     /// The part of head `h`; the first one brings the biases.
-    fn add(&mut self, h: usize, columns: &[S::Value]) -> Result<(), FheError> {
+    fn multiply(&mut self, h: usize, columns: &[S::Value]) -> Result<(), FheError> {
         let run = self.run;
-        run.site("output");
         let mut map = run.maps.output.columns(h * run.width..(h + 1) * run.width);
         if self.partial.is_none() {
             map.bias.clone_from(&run.maps.output.bias);
@@ -385,8 +595,12 @@ impl<S: Slots> Output<'_, S> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Vec<S::Value>, FheError> {
+    fn finish(mut self) -> Result<Vec<S::Value>, FheError> {
         self.run.site("output");
+        for (h, columns) in self.waiting.take().unwrap_or_default() {
+            let columns = self.run.on.load(columns)?;
+            self.multiply(h, &columns)?;
+        }
         match self.partial {
             Some(partial) => self.run.on.linear_finish(partial),
             None => Ok(Vec::new()),

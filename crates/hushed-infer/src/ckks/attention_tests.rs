@@ -360,16 +360,50 @@ fn a_value_beyond_a_sum_says_where() {
     ));
 }
 
+/// Put away, heads are what they are otherwise, and the columns come back with the primes that a residual sum reads.
+#[test]
+fn what_is_put_away_changes_nothing() {
+    for fixed in [&[][..], &[1], &[0, 1, 2]] {
+        let case = Case::new(8, &[8, 5, 1], fixed);
+        let on = simulator().with_errors(5);
+        let (layer, norm) = (layer(), norm());
+        let placement = Placement::plain(on.top(), 8, DH);
+        let at = Site::layer(0).then("attention");
+        for rows in [case.public(), case.private(&on)] {
+            let expected = case.run(&on, &rows);
+            let x = case.columns(&on);
+            let wide: Vec<Vec<f64>> = x.columns.iter().map(|v| v.values().to_vec()).collect();
+            let (found, kept) =
+                attention_stored(&on, &at, x, &layer, &case.choice, &norm, &rows, &placement)
+                    .unwrap();
+            assert_eq!(found.len(), expected.len());
+            for (a, b) in found.iter().zip(&expected) {
+                assert_eq!((on.limbs(a), on.scale(a)), (on.limbs(b), on.scale(b)));
+                assert_eq!(a.values(), b.values());
+            }
+            let kept = kept.load(&on).unwrap();
+            assert_eq!((&kept.gain, &kept.offset), (&gain(), &offset()));
+            for (low, wide) in kept.columns.iter().zip(&wide) {
+                assert_eq!(on.limbs(low), on.limbs(&found[0]) + 1);
+                assert_eq!(low.values(), wide);
+            }
+        }
+    }
+}
+
 /// All of MiniLM's sizes, counted: levels close, and operations and memory are what the modules' tables say.
 #[test]
 fn a_layer_of_a_real_size_is_within_its_budget() {
-    let least = budget(4);
-    let plain = budget(8);
+    let least = budget(4, false);
+    let plain = budget(8, false);
+    let stored = budget(8, true);
+    println!("{least:.2} and {plain:.2} GiB, {stored:.2} with a disk");
     assert!(plain < 19.5 && least < 17.5, "{plain} {least} GiB");
+    assert!(stored < 11.0, "{stored} GiB");
 }
 
 /// Counts a layer with `b` baby steps, and gives the GiB that its vectors take at most.
-fn budget(b: usize) -> f64 {
+fn budget(b: usize, stored: bool) -> f64 {
     let (d, count, dh, m, slots) = (384, 12, 32, 128, 1 << 15);
     let params = CkksParams::n16_boot().unwrap();
     let on = Simulator::new(&params, slots).unwrap().counting();
@@ -421,7 +455,15 @@ fn budget(b: usize) -> f64 {
         ..Placement::plain(on.top(), m, dh)
     };
     let at = Site::layer(0).then("attention");
-    let found = attention(&on, &at, &x, &layer, &choice, &norm(), &rows, &placement).unwrap();
+    let norm = norm();
+    let found = match stored {
+        true => {
+            attention_stored(&on, &at, x, &layer, &choice, &norm, &rows, &placement)
+                .unwrap()
+                .0
+        }
+        false => attention(&on, &at, &x, &layer, &choice, &norm, &rows, &placement).unwrap(),
+    };
     assert_eq!((found.len(), on.limbs(&found[0])), (d, on.floor() + 1));
     let counts = on.tally().counts();
     let g = m / b;

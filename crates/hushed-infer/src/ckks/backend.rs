@@ -11,6 +11,9 @@
 //! | `norm` | x̂/bound by columns, refreshed to what the next half of the layer begins with; not after the last layer |
 //! | `pool` or `head` | the declared outputs, packed |
 //!
+//! Where the placement puts vectors on disk, columns between steps are in the backend's keeping ([`Passing::Kept`]), so that a block can let
+//! go of them: a step of a model only lends them.
+//!
 //! Rows of padding are 0 from each norm on. Where a layer's first rows are given (`frozen_row`), both of its norms leave them out, and the
 //! second puts the given ones in. Before a classifier's head the last norm gives first rows alone.
 
@@ -21,11 +24,11 @@ use hushed_model::{
 use rayon::prelude::*;
 
 use super::activation::Polynomials;
-use super::acts::{Acts, here, same};
-use super::attention::attention;
+use super::acts::{Acts, StoredActs, here, same};
+use super::attention::{attention, attention_stored};
 use super::choices::{Choices, ChoicesError, LayerChoice};
 use super::error::FheError;
-use super::feed_forward::feed_forward;
+use super::feed_forward::{feed_forward, feed_forward_stored};
 use super::head::head;
 use super::levels::{LayerLevels, levels};
 use super::mask::{RowMasks, RowsKnown};
@@ -39,6 +42,8 @@ use super::slots::Slots;
 pub enum Passing<V> {
     /// Columns between blocks.
     Columns(Acts<V>),
+    /// The same, kept by the backend that gave this: its latest ones, for the next steps of a layer.
+    Kept,
     /// Centred columns on their way to a norm.
     Centred(Vec<V>),
     /// The answer.
@@ -60,6 +65,15 @@ pub struct CkksBackend<'a, S: Slots> {
     input_bound: f64,
     polynomials: Polynomials,
     progress: Option<Progress<'a>>,
+    kept: Kept<S>,
+}
+
+/// What [`Passing::Kept`] stands for.
+enum Kept<S: Slots> {
+    Nothing,
+    Columns(Acts<S::Value>),
+    /// As much as the residual sum of the block that read them needs.
+    Residual(StoredActs<S>),
 }
 
 impl<'a, S: Slots> CkksBackend<'a, S> {
@@ -84,6 +98,7 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
             input_bound,
             polynomials: Polynomials::default(),
             progress: None,
+            kept: Kept::Nothing,
         })
     }
 
@@ -135,10 +150,9 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
         x: Acts<S::Value>,
     ) -> Result<Acts<S::Value>, FheError> {
         let x = self.cut(i, x)?;
-        match bert.layer(self, i, Passing::Columns(x))? {
-            Passing::Columns(x) => Ok(x),
-            _ => Err(order(&Site::layer(i))),
-        }
+        let x = self.pass(x, self.placement.spill_attention);
+        let x = bert.layer(self, i, x)?;
+        self.columns(&Site::layer(i), x)
     }
 
     /// What leaves the server.
@@ -164,6 +178,23 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
             x.columns = cut.collect::<Result<_, _>>()?;
         }
         Ok(x)
+    }
+
+    /// Columns for the next block; in the backend's keeping if that puts vectors on disk.
+    fn pass(&mut self, x: Acts<S::Value>, keep: bool) -> Passing<S::Value> {
+        if keep {
+            self.kept = Kept::Columns(x);
+            return Passing::Kept;
+        }
+        Passing::Columns(x)
+    }
+
+    /// The columns that are passed.
+    fn columns(&mut self, at: &Site, x: Passing<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        match (x, std::mem::replace(&mut self.kept, Kept::Nothing)) {
+            (Passing::Columns(x), _) | (Passing::Kept, Kept::Columns(x)) => Ok(x),
+            _ => Err(order(at)),
+        }
     }
 
     fn tell(&mut self, at: &Site, part: f64) {
@@ -275,7 +306,8 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         e: &Embedding,
     ) -> Result<Passing<S::Value>, FheError> {
         same(&at, "columns", x.len(), e.width)?;
-        Ok(Passing::Columns(self.start(x)))
+        let x = self.start(x);
+        Ok(self.pass(x, self.placement.spill_attention))
     }
 
     fn attention(
@@ -284,21 +316,36 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         x: &Passing<S::Value>,
         a: &Attention,
     ) -> Result<Passing<S::Value>, FheError> {
-        let Passing::Columns(x) = x else {
-            return Err(order(&at));
-        };
         let layer = self.choice(&at)?;
         self.tell(&at, 0.0);
-        let columns = attention(
-            self.on,
-            &at,
-            x,
-            a,
-            &layer.attention,
-            &layer.attention_norm,
-            &self.rows,
-            &self.placement,
-        )?;
+        let columns = match x {
+            Passing::Columns(x) => attention(
+                self.on,
+                &at,
+                x,
+                a,
+                &layer.attention,
+                &layer.attention_norm,
+                &self.rows,
+                &self.placement,
+            )?,
+            Passing::Kept => {
+                let x = self.columns(&at, Passing::Kept)?;
+                let (columns, residual) = attention_stored(
+                    self.on,
+                    &at,
+                    x,
+                    a,
+                    &layer.attention,
+                    &layer.attention_norm,
+                    &self.rows,
+                    &self.placement,
+                )?;
+                self.kept = Kept::Residual(residual);
+                columns
+            }
+            _ => return Err(order(&at)),
+        };
         self.tell(&at, 1.0);
         Ok(Passing::Centred(columns))
     }
@@ -309,26 +356,46 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         x: &Passing<S::Value>,
         f: &FeedForward,
     ) -> Result<Passing<S::Value>, FheError> {
-        let Passing::Columns(x) = x else {
-            return Err(order(&at));
-        };
         let layer = self.choice(&at)?;
+        let kept = match x {
+            Passing::Kept => Some(self.columns(&at, Passing::Kept)?),
+            _ => None,
+        };
         let progress = &mut self.progress;
-        let columns = feed_forward(
-            self.on,
-            &at,
-            x,
-            f,
-            &layer.activation,
-            &layer.feed_forward_norm,
-            self.placement.hidden_block,
-            &self.polynomials,
-            |part| {
-                if let Some(progress) = progress {
-                    progress(&at, part);
-                }
-            },
-        )?;
+        let tell = |part| {
+            if let Some(progress) = progress {
+                progress(&at, part);
+            }
+        };
+        let columns = match (x, kept) {
+            (Passing::Columns(x), _) => feed_forward(
+                self.on,
+                &at,
+                x,
+                f,
+                &layer.activation,
+                &layer.feed_forward_norm,
+                self.placement.hidden_block,
+                &self.polynomials,
+                tell,
+            )?,
+            (_, Some(x)) => {
+                let (columns, residual) = feed_forward_stored(
+                    self.on,
+                    &at,
+                    x,
+                    f,
+                    &layer.activation,
+                    &layer.feed_forward_norm,
+                    self.placement.hidden_block,
+                    &self.polynomials,
+                    tell,
+                )?;
+                self.kept = Kept::Residual(residual);
+                columns
+            }
+            _ => return Err(order(&at)),
+        };
         Ok(Passing::Centred(columns))
     }
 
@@ -340,12 +407,17 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
     ) -> Result<Passing<S::Value>, FheError> {
         match x {
             // The client's own, after the embedding: done already.
-            Passing::Columns(x) if at.path() == "embed.norm" => Ok(Passing::Columns(x)),
+            x @ (Passing::Columns(_) | Passing::Kept) if at.path() == "embed.norm" => Ok(x),
             Passing::Centred(columns) => {
                 self.tell(&at, 0.0);
                 let x = self.normalise(&at, columns, n)?;
                 self.tell(&at, 1.0);
-                Ok(Passing::Columns(x))
+                // What reads them next.
+                let keep = match at.in_layer() {
+                    "attention.norm" => self.placement.spill_feed_forward,
+                    _ => self.placement.spill_attention,
+                };
+                Ok(self.pass(x, keep))
             }
             _ => Err(order(&at)),
         }
@@ -357,7 +429,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         a: &Passing<S::Value>,
         b: &Passing<S::Value>,
     ) -> Result<Passing<S::Value>, FheError> {
-        let (Passing::Columns(x), Passing::Centred(block)) = (a, b) else {
+        let Passing::Centred(block) = b else {
             return Err(order(&at));
         };
         let layer = self.choice(&at)?;
@@ -367,6 +439,15 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             _ => return Err(absent(&at)),
         };
         self.on.at(at.path());
+        let stored;
+        let x = match (a, std::mem::replace(&mut self.kept, Kept::Nothing)) {
+            (Passing::Columns(x), _) => x,
+            (Passing::Kept, Kept::Residual(residual)) => {
+                stored = residual.load(self.on)?;
+                &stored
+            }
+            _ => return Err(order(&at)),
+        };
         Ok(Passing::Centred(residual(self.on, &at, x, block, kappa)?))
     }
 
@@ -376,9 +457,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         x: Passing<S::Value>,
         p: &Pool,
     ) -> Result<Passing<S::Value>, FheError> {
-        let Passing::Columns(x) = x else {
-            return Err(order(&at));
-        };
+        let x = self.columns(&at, x)?;
         self.tell(&at, 0.0);
         let (layout, tokens) = (self.rows.layout(), &self.masks.tokens);
         let pooled = pool(self.on, &at, &x, *p, layout, tokens)?;

@@ -17,6 +17,7 @@ use hushed_ckks::poly::{Arithmetic, EncryptedSum, Weight};
 use hushed_ckks::{Ciphertext, Encoder, Evaluator, Hoisted, Plaintext, Scale};
 
 use super::error::FheError;
+use super::files::spill::{SpillFolder, SpillUse, Spilled};
 use super::slots::{LinearMap, Slots};
 
 /// Digits in base 256 of a weight.
@@ -33,6 +34,7 @@ pub struct Encrypted {
     encoder: Arc<Encoder>,
     gemm: ModularGemm,
     watch: Option<Watch>,
+    spill: Option<SpillFolder>,
 }
 
 /// Is told each step of the model before it is run.
@@ -57,6 +59,7 @@ impl Encrypted {
             encoder: Arc::new(Encoder::new(&params)),
             gemm: ModularGemm::new(&params),
             watch: None,
+            spill: None,
             evaluator,
             bootstrapper,
         })
@@ -65,6 +68,19 @@ impl Encrypted {
     /// Tells `watch` each step from now on.
     pub fn watch(&mut self, watch: Watch) {
         self.watch = Some(watch);
+    }
+
+    /// Puts vectors away in this folder from now on.
+    pub fn spill_to(&mut self, folder: SpillFolder) {
+        self.spill = Some(folder);
+    }
+
+    /// What was put away so far.
+    pub fn spilled(&self) -> SpillUse {
+        self.spill
+            .as_ref()
+            .map(SpillFolder::used)
+            .unwrap_or_default()
     }
 
     /// The evaluator: parameters, keys, counters.
@@ -230,6 +246,7 @@ impl Arithmetic for Encrypted {
 impl Slots for Encrypted {
     type Hoisted<'a> = Hoisted<'a>;
     type Partial = EncryptedPartial;
+    type Stored = Spilled;
 
     fn at(&self, site: &str) {
         if let Some(watch) = &self.watch {
@@ -361,6 +378,18 @@ impl Slots for Encrypted {
             done.extend(self.refresh_tile(tile, limbs)?);
         }
         Ok(done)
+    }
+
+    fn store(&self, x: Vec<Ciphertext>) -> Result<Spilled, FheError> {
+        let folder = self.spill.as_ref().ok_or_else(|| FheError::Unsupported {
+            what: "a plan that puts vectors on disk".to_owned(),
+            remedy: "give a folder for them",
+        })?;
+        Ok(folder.store(self.evaluator.params(), x)?)
+    }
+
+    fn load(&self, stored: Spilled) -> Result<Vec<Ciphertext>, FheError> {
+        Ok(stored.load(self.evaluator.params())?)
     }
 }
 

@@ -6,16 +6,21 @@
 //! | the activation, a polynomial a column ([`super::activation`]) | ⌈log2(degree + 1)⌉ |
 //! | down: κ and the centring of the norm after in its weights; a block's products join a sum that is rescaled once | 1 |
 //!
+//! [`feed_forward_stored`] holds the columns and the sums of the second map one after the other: hidden columns wait on disk in between.
+//!
 //! It has no rotations. MOAI holds all hidden columns (3072 ciphertexts); at N = 2^16 a block of 64 takes 0.8 GiB at most.
 
+use std::ops::Range;
+
+use hushed_ckks::Scale;
 use hushed_model::{FeedForward, Site};
 
 use super::activation::{Polynomials, activation, argument_scale, levels, unit_map};
-use super::acts::{Acts, centred, same};
+use super::acts::{Acts, StoredActs, centred, same};
 use super::choices::{ActivationChoice, NormChoice};
 use super::error::FheError;
-use super::norm::{below, centred_scale};
-use super::slots::Slots;
+use super::norm::{above, below, centred_scale};
+use super::slots::{LinearMap, Slots};
 
 /// κ·(y − mean of y) by columns for y = down(f(up(x))), `hidden_block` hidden columns at a time; `progress` is told the part that is
 /// done. At the scale of [`centred_scale`].
@@ -34,38 +39,152 @@ pub fn feed_forward<S: Slots>(
     polynomials: &Polynomials,
     mut progress: impl FnMut(f64),
 ) -> Result<Vec<S::Value>, FheError> {
-    let hidden = f.up.outputs;
-    same(at, "intervals", choice.columns.len(), hidden)?;
-    same(at, "hidden columns", f.down.inputs, hidden)?;
-    let (up_at, down_at) = (at.then("up"), at.then("down"));
-    let activation_at = at.then("activation");
-    let up = unit_map(x.folded(&up_at, &f.up)?, &choice.columns)?;
-    let down = centred(&down_at, &f.down, norm.scale)?;
-    let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
-    let argument = argument_scale(on, below(on, start, 1)?)?;
-    let target = centred_scale(on, below(on, start, 2 + levels(choice.degree))?)?;
-
+    let run = Run::new(on, at, x, f, choice, norm, polynomials)?;
     let mut partial = None;
-    let mut from = 0;
-    while from < hidden {
-        let block = from..hidden.min(from + hidden_block.max(1));
-        on.at(up_at.path());
-        let t = on.linear(&up.rows(block.clone()), &x.columns, argument)?;
-        on.at(activation_at.path());
-        let intervals = &choice.columns[block.clone()];
-        let y = activation(on, f.activation, t, intervals, choice.degree, polynomials)?;
-        on.at(down_at.path());
-        let mut map = down.columns(block.clone());
-        if from == 0 {
-            map.bias.clone_from(&down.bias);
-        }
-        partial = Some(on.linear_add(&map, &y, target, partial)?);
-        from = block.end;
-        progress(from as f64 / hidden as f64);
+    for block in blocks(run.hidden, hidden_block) {
+        let done = block.end as f64 / run.hidden as f64;
+        let y = run.hidden_columns(&x.columns, block.clone())?;
+        partial = Some(run.down(&y, block, partial)?);
+        progress(done);
     }
-    match partial {
-        Some(partial) => on.linear_finish(partial),
-        None => Ok(Vec::new()),
+    run.finish(partial)
+}
+
+/// As [`feed_forward`], bit for bit, with less in memory: hidden columns are put away, so that the columns that they are made of are let go
+/// of before the sums that they go into; what is left of the columns for the residual is returned, put away as well.
+///
+/// # Errors
+/// As [`feed_forward`] and [`Slots::store`].
+#[allow(clippy::too_many_arguments)]
+pub fn feed_forward_stored<S: Slots>(
+    on: &S,
+    at: &Site,
+    x: Acts<S::Value>,
+    f: &FeedForward,
+    choice: &ActivationChoice,
+    norm: &NormChoice,
+    hidden_block: usize,
+    polynomials: &Polynomials,
+    mut progress: impl FnMut(f64),
+) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
+    let run = Run::new(on, at, &x, f, choice, norm, polynomials)?;
+    let mut waiting = Vec::new();
+    for block in blocks(run.hidden, hidden_block) {
+        let done = block.end as f64 / run.hidden as f64;
+        let y = run.hidden_columns(&x.columns, block.clone())?;
+        waiting.push((block, on.store(y)?));
+        // Products of the second map are the quicker half: they have fewer primes.
+        progress(0.9 * done);
+    }
+    on.at(at.then("kept").path());
+    let kept = StoredActs::new(on, x, above(on, run.fed)?)?;
+    let mut partial = None;
+    for (block, y) in waiting {
+        on.at(run.down_at.path());
+        let y = on.load(y)?;
+        partial = Some(run.down(&y, block, partial)?);
+    }
+    progress(1.0);
+    Ok((run.finish(partial)?, kept))
+}
+
+/// Ranges of `block` out of `hidden`.
+fn blocks(hidden: usize, block: usize) -> impl Iterator<Item = Range<usize>> {
+    let block = block.max(1);
+    (0..hidden)
+        .step_by(block)
+        .map(move |from| from..hidden.min(from + block))
+}
+
+/// One layer's maps and scales.
+struct Run<'a, S: Slots> {
+    on: &'a S,
+    f: &'a FeedForward,
+    choice: &'a ActivationChoice,
+    polynomials: &'a Polynomials,
+    hidden: usize,
+    up_at: Site,
+    activation_at: Site,
+    down_at: Site,
+    up: LinearMap,
+    down: LinearMap,
+    /// Scale of the activations' arguments.
+    argument: Scale,
+    /// Scale of the results.
+    target: Scale,
+    /// Primes of the results.
+    fed: usize,
+}
+
+impl<'a, S: Slots> Run<'a, S> {
+    fn new(
+        on: &'a S,
+        at: &Site,
+        x: &Acts<S::Value>,
+        f: &'a FeedForward,
+        choice: &'a ActivationChoice,
+        norm: &NormChoice,
+        polynomials: &'a Polynomials,
+    ) -> Result<Self, FheError> {
+        let hidden = f.up.outputs;
+        same(at, "intervals", choice.columns.len(), hidden)?;
+        same(at, "hidden columns", f.down.inputs, hidden)?;
+        let (up_at, down_at) = (at.then("up"), at.then("down"));
+        let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
+        let fed = below(on, start, 2 + levels(choice.degree))?;
+        Ok(Run {
+            on,
+            f,
+            choice,
+            polynomials,
+            hidden,
+            up: unit_map(x.folded(&up_at, &f.up)?, &choice.columns)?,
+            down: centred(&down_at, &f.down, norm.scale)?,
+            up_at,
+            activation_at: at.then("activation"),
+            down_at,
+            argument: argument_scale(on, below(on, start, 1)?)?,
+            target: centred_scale(on, fed)?,
+            fed,
+        })
+    }
+
+    /// A block of hidden columns.
+    fn hidden_columns(
+        &self,
+        x: &[S::Value],
+        block: Range<usize>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let (on, choice) = (self.on, self.choice);
+        on.at(self.up_at.path());
+        let t = on.linear(&self.up.rows(block.clone()), x, self.argument)?;
+        on.at(self.activation_at.path());
+        let intervals = choice.columns.get(block).unwrap_or_default();
+        let f = self.f.activation;
+        activation(on, f, t, intervals, choice.degree, self.polynomials)
+    }
+
+    /// What they add to the results.
+    fn down(
+        &self,
+        y: &[S::Value],
+        block: Range<usize>,
+        partial: Option<S::Partial>,
+    ) -> Result<S::Partial, FheError> {
+        self.on.at(self.down_at.path());
+        let first = block.start == 0;
+        let mut map = self.down.columns(block);
+        if first {
+            map.bias.clone_from(&self.down.bias);
+        }
+        self.on.linear_add(&map, y, self.target, partial)
+    }
+
+    fn finish(&self, partial: Option<S::Partial>) -> Result<Vec<S::Value>, FheError> {
+        match partial {
+            Some(partial) => self.on.linear_finish(partial),
+            None => Ok(Vec::new()),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use super::files::checkpoint::{self, Run};
 use super::files::chunked::Hash;
 use super::files::exchange::{self, ReplyHead, RequestHead, RequestReader};
 use super::files::keys::{KeyFile, KeyProgress};
+use super::files::spill::SpillFolder;
 use super::mask::RowsKnown;
 use super::public_plan::FhePlan;
 use super::reply::{ReplySecret, seal_reply};
@@ -154,6 +155,11 @@ impl Engine {
     /// The engine, with its counters.
     pub fn on(&self) -> &Encrypted {
         &self.on
+    }
+
+    /// Puts vectors away in this folder, where the plan says so: a plan that does cannot run without.
+    pub fn spill_to(&mut self, folder: SpillFolder) {
+        self.on.spill_to(folder);
     }
 
     /// Runs a batch from its columns, or from the checkpoint in the file `save` if there is one of this run, and writes one there after each

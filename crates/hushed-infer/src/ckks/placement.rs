@@ -1,5 +1,6 @@
 //! Where a run refreshes its vectors, and how much of it is held at once: found by the plan, and followed by the run and by whoever
-//! resumes it. Nothing here follows from weights.
+//! resumes it. Nothing here follows from weights. What goes to disk changes no result and no operation: a plan from before there was any
+//! reads as one that puts nothing there, and keeps its hash.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,12 @@ pub struct Placement {
     pub heads_together: usize,
     /// Hidden columns of the feed-forward that are held at once.
     pub hidden_block: usize,
+    /// Whether attention puts queries, keys, values and results of heads on disk, so that the columns are let go of before the scores.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spill_attention: bool,
+    /// Whether the feed-forward puts its hidden columns on disk, so that the columns are let go of before the sums of the second map.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spill_feed_forward: bool,
 }
 
 impl Placement {
@@ -41,6 +48,14 @@ impl Placement {
             attend_baby: products::baby_steps(rows, width),
             heads_together: 2,
             hidden_block: 64,
+            spill_attention: false,
+            spill_feed_forward: false,
         }
+    }
+
+    /// Whether a run needs a folder on disk.
+    #[must_use]
+    pub fn spills(&self) -> bool {
+        self.spill_attention || self.spill_feed_forward
     }
 }

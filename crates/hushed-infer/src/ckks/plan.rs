@@ -54,7 +54,7 @@ pub struct FheOptions {
     pub texts: usize,
     /// What the server learns of lengths.
     pub lengths: Lengths,
-    /// Bytes that the server may take; a plan that needs more is refused.
+    /// Bytes of memory that the server may take: what needs more goes to disk, and what cannot is refused.
     pub max_memory: Option<u64>,
     /// Bytes a second from the client to the server: decides whether an upload at the lowest level and a refresh are quicker than one at
     /// the level at which the columns are read.
@@ -109,6 +109,8 @@ pub struct FhePlanReport {
     pub bytes_down: u64,
     /// Of the server.
     pub memory: FheMemory,
+    /// Bytes that it has on disk at the worst moment, besides keys, checkpoint and reply.
+    pub disk: u64,
     /// log2 of the probability that a bootstrap of this batch fails.
     pub failure_log2: f64,
     /// Who sees what.
@@ -234,7 +236,8 @@ impl FhePlanReport {
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
             let keys = key_bytes(&key_plan(run, params, bootstrap)?, params)?;
             let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
-            Ok(FheMemory::around(params, bert, keys).with_vectors(vectors))
+            let around = FheMemory::around(params, bert, keys);
+            Ok(around.with_vectors(vectors, run.counts.disk > 0))
         };
         let (placement, alternatives) = match &options.placement {
             Some(placement) => (placement.clone(), Vec::new()),
@@ -309,6 +312,7 @@ impl FhePlanReport {
             bytes_up,
             bytes_down,
             memory,
+            disk: run.counts.disk,
             failure_log2: (bootstraps.max(1) as f64).log2() + params.log2_bootstrap_failure(),
             exposures: exposure::exposures(
                 choices,

@@ -63,6 +63,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         Self: 'a;
     /// Results of a linear map that have not got all their terms yet.
     type Partial: Send;
+    /// Vectors that are put away: on a disk, not in memory.
+    type Stored: Send;
 
     /// Says which step of the model the calls after this one belong to (`layer.0.attention.scores`): for plans, counters and progress.
     /// Nothing is computed.
@@ -198,4 +200,16 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         x: Vec<Self::Value>,
         limbs: usize,
     ) -> Result<Vec<Self::Value>, FheError>;
+
+    /// Puts vectors away until [`Slots::load`] brings them back; their memory is free after it. Dropped, they are gone from where they were.
+    ///
+    /// # Errors
+    /// [`FheError::File`] if there is no room, [`FheError::Unsupported`] if there is no place for them.
+    fn store(&self, x: Vec<Self::Value>) -> Result<Self::Stored, FheError>;
+
+    /// The same vectors, to the bit.
+    ///
+    /// # Errors
+    /// [`FheError::File`] if they are not what was put away.
+    fn load(&self, stored: Self::Stored) -> Result<Vec<Self::Value>, FheError>;
 }

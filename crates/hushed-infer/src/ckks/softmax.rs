@@ -127,8 +127,7 @@ pub fn weights<S: Slots>(
     keys: &KeyMask<'_, S::Value>,
     statistics: usize,
 ) -> Result<Vec<Weights<S::Value>>, FheError> {
-    let high = heads.iter().map(|(head, _)| head.second_high());
-    let high = high.fold(1.0, f64::max);
+    let high = highest(heads.iter().map(|(head, _)| *head));
     let sums = heads.iter().map(|(head, p)| {
         let sum = keys.take_off(on, total(on, p)?, head.padding())?;
         Ok(on.within(sum, 1.0))
@@ -147,6 +146,22 @@ pub fn weights<S: Slots>(
     Ok(both
         .map(|(exponentials, sum)| Weights { exponentials, sum })
         .collect())
+}
+
+/// The scale of e for some heads that [`weights`] takes together, before there is any of it.
+///
+/// # Errors
+/// None for intervals of a calibration.
+pub fn weight_scale<'a, S: Slots>(
+    on: &S,
+    heads: impl Iterator<Item = &'a Softmax>,
+) -> Result<Scale, FheError> {
+    scale_of(on.default_scale().value() / highest(heads))
+}
+
+/// The largest upper end of the second intervals, if that is above 1.
+fn highest<'a>(heads: impl Iterator<Item = &'a Softmax>) -> f64 {
+    heads.map(Softmax::second_high).fold(1.0, f64::max)
 }
 
 /// e = (p/Σp)² and Σe without padding, from the refreshed `sum`.

@@ -36,6 +36,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", env = "HUSHED_CHECKPOINT")]
     pub checkpoint: Option<PathBuf>,
 
+    /// A folder on a quick disk for what a plan with little memory puts away while it runs; nothing is left in it [default: beside the reply]
+    #[arg(long, value_name = "DIR", env = "HUSHED_SPILL")]
+    pub spill: Option<PathBuf>,
+
     /// The secret that the randomness of replies follows from; it is made on first use [default: ~/.local/state/hushed/reply.secret]
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
@@ -67,6 +71,7 @@ impl RunArguments {
             request: self.request.clone(),
             out: self.out.clone(),
             checkpoint: self.checkpoint.clone(),
+            spill: self.spill.clone(),
             secret: secret.ok_or(FheJobError::NoStateFolder)?,
             max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
             threads: self.threads.map(usize::from),

@@ -10,6 +10,7 @@ use hushed_infer::calibrate::weights_sha256;
 use hushed_infer::ckks::files::atomic::{self, Access, AtomicFile};
 use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use hushed_infer::ckks::files::keys::KeyFile;
+use hushed_infer::ckks::files::spill::{SpillFolder, SpillUse};
 use hushed_infer::ckks::files::{FileError, checkpoint};
 use hushed_infer::ckks::job::{Batch, Bootstrapper, Engine, EvalKeyPlan, Event, bootstrap};
 use hushed_infer::ckks::offer::needed;
@@ -45,6 +46,8 @@ pub struct RunOptions {
     pub out: PathBuf,
     /// The folder for checkpoints, if there are to be any.
     pub checkpoint: Option<PathBuf>,
+    /// The folder for what a plan puts on disk while it runs; beside the reply if `None`.
+    pub spill: Option<PathBuf>,
     /// What the randomness of replies follows from: made on first use, and kept.
     pub secret: PathBuf,
     /// Bytes of memory that the run may take.
@@ -138,6 +141,10 @@ pub struct JobReport {
     pub bytes: u64,
     /// Bytes that the plan says the run holds at most.
     pub planned_memory: u64,
+    /// Bytes that the plan says it has on disk at most, besides keys, checkpoint and reply.
+    pub planned_disk: u64,
+    /// What it put on disk.
+    pub spilled: SpillUse,
 }
 
 /// Where the secret of replies is kept unless said otherwise: `$XDG_STATE_HOME/hushed/reply.secret`, or under `~/.local/state`.
@@ -174,16 +181,19 @@ pub fn run(
         keys: file,
         bootstrapper,
         report: predicted,
+        spill,
     } = Prepared::check(options)?;
     let keys = file.id();
     let batch = Batch::read(&options.request, &plan, &params, &keys).map_err(FheJobError::from)?;
     let (head, name) = (batch.head().clone(), batch.name());
-    let report = |done_before| JobReport {
+    let report = |done_before, spilled| JobReport {
         request: hex(&head.id),
         seconds: began.elapsed().as_secs_f64(),
         done_before,
         bytes: exchange::reply_bytes(&plan, &params),
         planned_memory: predicted.memory.total(),
+        planned_disk: predicted.disk,
+        spilled,
     };
     if options.out.symlink_metadata().is_ok() {
         let there = exchange::read_reply(&options.out, &plan, &params, &keys);
@@ -193,7 +203,7 @@ pub fn run(
                     // Left by a run that ended between its reply and this.
                     let _ = fs::remove_file(checkpoint_path(folder, &head.id));
                 }
-                Ok(report(true))
+                Ok(report(true, SpillUse::default()))
             }
             _ => Err(FheJobError::OtherReply {
                 path: options.out.clone(),
@@ -227,20 +237,23 @@ pub fn run(
     watch(JobEvent::Estimate {
         seconds: predicted.work.seconds,
     });
-    pool.install(|| -> Result<(), FheJobError> {
-        let engine = Engine::load(&plan, &params, bootstrapper, file, &mut |done, of| {
+    let spilled = pool.install(|| -> Result<SpillUse, FheJobError> {
+        let mut engine = Engine::load(&plan, &params, bootstrapper, file, &mut |done, of| {
             watch(JobEvent::Keys { done, of });
         })?;
+        if let Some(folder) = spill {
+            engine.spill_to(folder);
+        }
         let path = saved.as_ref().map(|saved| saved.path.as_path());
         let answer = engine.run(&model.bert, &choices, batch, path, &told)?;
         engine.reply(&options.out, &head, &name, &answer, &secret)?;
-        Ok(())
+        Ok(engine.on().spilled())
     })?;
     if let Some(saved) = saved {
         // The reply is there: what is left over is only space.
         let _ = fs::remove_file(&saved.path);
     }
-    Ok(report(false))
+    Ok(report(false, spilled))
 }
 
 /// Everything that is checked before work begins.
@@ -252,6 +265,7 @@ struct Prepared {
     keys: KeyFile,
     bootstrapper: Arc<Bootstrapper>,
     report: FhePlanReport,
+    spill: Option<SpillFolder>,
 }
 
 impl Prepared {
@@ -309,8 +323,25 @@ impl Prepared {
         let (bootstrapper, keys_of_it) = bootstrap(&params).map_err(FheJobError::from)?;
         let report = predicted(options, &plan, &params, &keys_of_it, &model, &choices)?;
         let folder = options.out.parent().unwrap_or(Path::new("."));
-        system::check_room(folder, exchange::reply_bytes(&plan, &params))?;
+        let reply = exchange::reply_bytes(&plan, &params);
+        system::check_room(folder, reply)?;
+        let spill = plan.placement.spills().then(|| {
+            let given = options.spill.as_deref();
+            if let Some(given) = given {
+                make_folder(given)?;
+            }
+            let spill = SpillFolder::open(given.unwrap_or(folder)).map_err(FheJobError::from)?;
+            // Also for the reply and two checkpoints, which may be on the same disk.
+            let checkpoints = options
+                .checkpoint
+                .as_ref()
+                .map_or(0, |_| 2 * checkpoint_bytes(&plan, &params));
+            system::check_room(spill.path(), report.disk + reply + checkpoints)?;
+            Ok::<_, ServeError>(spill)
+        });
+        let spill = spill.transpose()?;
         Ok(Prepared {
+            spill,
             plan,
             params,
             model,
@@ -405,6 +436,11 @@ fn checkpoint_path(folder: &Path, request: &[u8]) -> PathBuf {
     folder.join(format!("{}.checkpoint", hex(request)))
 }
 
+fn checkpoint_bytes(plan: &FhePlan, params: &Params) -> u64 {
+    let most = params.max_limbs().min(plan.placement.attention);
+    checkpoint::bytes(params, plan.width, most)
+}
+
 /// The checkpoint of a request, which one process at a time may use.
 struct Saved {
     path: PathBuf,
@@ -430,8 +466,7 @@ impl Saved {
         // What a killed process had not finished.
         atomic::clear_drafts(&path);
         // The last one stays until the next is whole.
-        let most = params.max_limbs().min(plan.placement.attention);
-        let bytes = checkpoint::bytes(params, plan.width, most);
+        let bytes = checkpoint_bytes(plan, params);
         let there = path.metadata().map_or(0, |metadata| metadata.len());
         system::check_room(folder, (2 * bytes).saturating_sub(there))?;
         Ok(Saved { path, _lock: file })

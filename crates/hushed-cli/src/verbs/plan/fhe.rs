@@ -57,7 +57,7 @@ pub struct Args {
     )]
     calibration: Option<PathBuf>,
 
-    /// fhe: memory that the server may take, in GiB; what cannot run in it is refused
+    /// fhe: memory that the server may take, in GiB: what needs more goes to disk while it runs, and what cannot is refused
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     max_memory: Option<u32>,
 
@@ -370,8 +370,12 @@ fn describe(step: &Step) -> String {
         .iter()
         .map(|(vectors, to)| format!("{vectors} → {to}"))
         .collect();
+    let disk = match step.work.disk_bytes {
+        0 => String::new(),
+        bytes => format!("  disk {:>6} MiB", bytes >> 20),
+    };
     format!(
-        "{:<34} level {:>2} → {:>2}  refreshed {:<12}  bootstraps {:>4}  key switches {:>6}  terms {:>9}  {:>8.1} s  {:>6} MiB",
+        "{:<34} level {:>2} → {:>2}  refreshed {:<12}  bootstraps {:>4}  key switches {:>6}  terms {:>9}  {:>8.1} s  {:>6} MiB{disk}",
         step.site,
         level(step.level_before),
         level(step.level_after),
@@ -397,6 +401,15 @@ fn summary(plan: &FhePlanReport) -> String {
     };
     let p = &plan.placement;
     let m = &plan.memory;
+    let disk = match plan.disk {
+        0 => String::new(),
+        peak => format!(
+            "disk               {:9.1} GiB at the server while it runs; {:.1} GiB written and read, at {:.1} GB/s assumed\n",
+            gib(peak),
+            gib(w.disk_bytes),
+            plan.prices.disk / 1e9,
+        ),
+    };
     let mut text = format!(
         "{} texts of {} rows (room for {}), protocol {}, parameters {} of {:.0} bits{assumed}\n\
          time               {:9.0} s on {} threads, prices {measured}; {:.1} s a text\n\
@@ -404,7 +417,7 @@ fn summary(plan: &FhePlanReport) -> String {
          key switches       {:9} ({} rotations, {} relinearisations); {:.1} a text\n\
          weights × columns  {:9}\n\
          memory             {:9.1} GiB at the server: vectors {:.1}, keys {:.1}, matrices {:.1}, a bootstrap {:.1}, weights {:.1}, program {:.1}\n\
-         upload             {:9.2} GiB a batch, and {:.2} GiB of keys once ({} rotations)\n\
+         {disk}upload             {:9.2} GiB a batch, and {:.2} GiB of keys once ({} rotations)\n\
          reply              {:9.1} MiB\n\
          failure            2^{:.0} for all of it\n\
          placement          columns uploaded with {} primes, {} before attention, {} before the feed-forward, {} for sums and variances; \

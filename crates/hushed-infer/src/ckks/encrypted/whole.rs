@@ -13,11 +13,12 @@ use zeroize::Zeroizing;
 
 use super::testing::{Keys, seeded};
 use crate::ckks::client::FheClient;
+use crate::ckks::files::spill::SpillFolder;
 use crate::ckks::head::magnitude;
 use crate::ckks::pool::{Pooled, unpack};
 use crate::ckks::public_plan::{Lengths, insecure_plan};
 use crate::ckks::reply::{ReplySecret, fewest_limbs, seal_reply};
-use crate::ckks::simulate::Vector;
+use crate::ckks::simulate::{Counts, Op, Vector};
 use crate::ckks::testing::{Structure, largest, measure, packed};
 use crate::ckks::{
     Choices, CkksBackend, FheError, FhePlan, KeyDemand, Placement, RowsKnown, Simulator, Slots,
@@ -130,6 +131,10 @@ impl Subject {
     /// Client and server: rows as a client opens them, the same without rounding, and the reply as it left.
     fn encrypted(&self, demand: &KeyDemand) -> (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Ciphertext>) {
         let keys = Keys::new(&self.params, |b| demand.plan(&self.params, b).unwrap());
+        self.encrypted_with(&keys)
+    }
+
+    fn encrypted_with(&self, keys: &Keys) -> (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Ciphertext>) {
         let mut rng = seeded(11);
         let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
         let client = FheClient::new(
@@ -294,4 +299,76 @@ fn threads_do_not_show_in_a_reply() {
     for (one, two) in replies[0].iter().zip(&replies[1]) {
         assert!(one.a() == two.a() && one.b() == two.b());
     }
+}
+
+/// What goes to disk changes nothing but memory: the same operations, the same bytes of a reply, and less that is alive at once. What a
+/// simulation says of the disk is what happens.
+#[test]
+fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
+    let mut subject = Subject::new(2, Lengths::Private);
+    let count = |subject: &Subject| {
+        let slots = subject.params.slots();
+        let on = Simulator::new(&subject.params, slots).unwrap();
+        let answer = subject.simulated(&on);
+        (answer, on.tally().counts())
+    };
+    let (answer, plain) = count(&subject);
+    let demand = KeyDemand::of(&subject.params, &plain);
+    let plan = &subject.plan;
+    let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+    let mut keys = Keys::new(&subject.params, |b| {
+        demand.plan(&subject.params, b).unwrap()
+    });
+    let counters = |keys: &Keys| keys.on.evaluator().counters().snapshot();
+    let start = counters(&keys);
+    let before = subject.encrypted_with(&keys).2;
+    let done = counters(&keys).since(&start);
+
+    subject.plan.placement.spill_attention = true;
+    let attention = count(&subject);
+    subject.plan.placement.spill_feed_forward = true;
+    let both = count(&subject);
+    let moved = |op: Op| matches!(op, Op::Store | Op::Load);
+    for (found, counts) in [&attention, &both] {
+        assert_eq!(*found, answer);
+        let mut operations = counts.operations.clone();
+        operations.retain(|count| !moved(count.op));
+        assert_eq!(operations, plain.operations);
+        assert_eq!(counts.total(Op::Store), counts.total(Op::Load));
+        assert!(counts.disk > 0 && counts.total(Op::Store) > 0);
+    }
+    assert_eq!((plain.disk, plain.total(Op::Store)), (0, 0));
+    let peak = |counts: &Counts, site: &str| {
+        let found = counts.peaks.iter().find(|peak| &*peak.site == site);
+        found.unwrap().residues
+    };
+    let [scores, down] = ["layer.0.attention.scores", "layer.0.feed_forward.down"];
+    assert!(peak(&attention.1, scores) < peak(&plain, scores));
+    assert!(peak(&both.1, down) < peak(&attention.1, down));
+    assert!(both.1.peak() < plain.peak());
+
+    // There is no place for it yet.
+    let refused = keys.on.store(Vec::new()).err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+    let folder = tempfile::tempdir().unwrap();
+    keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
+    let start = counters(&keys);
+    let after = subject.encrypted_with(&keys).2;
+    assert_eq!(counters(&keys).since(&start), done);
+    assert_eq!(before.len(), after.len());
+    for (one, two) in before.iter().zip(&after) {
+        assert!(one.a() == two.a() && one.b() == two.b());
+    }
+    let bytes = |op: Op| -> u64 {
+        let those = both.1.operations.iter().filter(|c| c.op == op);
+        those
+            .map(|c| c.times * Ciphertext::list_bytes(&subject.params, c.limbs, 1) as u64)
+            .sum()
+    };
+    let used = keys.on.spilled();
+    assert_eq!(
+        (used.written, used.read, used.peak),
+        (bytes(Op::Store), bytes(Op::Load), both.1.disk)
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

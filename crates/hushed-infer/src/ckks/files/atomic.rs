@@ -189,11 +189,12 @@ fn folder_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
+/// Makes the file that is created its owner's alone.
 #[cfg(unix)]
-fn private(options: &mut OpenOptions) {
+pub(super) fn private(options: &mut OpenOptions) {
     use std::os::unix::fs::OpenOptionsExt;
     options.mode(0o600);
 }
 
 #[cfg(not(unix))]
-fn private(_: &mut OpenOptions) {}
+pub(super) fn private(_: &mut OpenOptions) {}

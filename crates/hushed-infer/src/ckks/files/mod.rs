@@ -11,6 +11,8 @@
 //! | [`keys`] | client | public key and evaluation keys, known by their id |
 //! | [`exchange`] | client, server | request and reply: lists of ciphertexts |
 //! | [`checkpoint`] | server | the columns between two layers |
+//!
+//! Besides them, and unlike them: [`spill`], what a run puts away for a moment.
 
 pub mod atomic;
 pub mod checkpoint;
@@ -22,6 +24,7 @@ pub mod keys;
 pub mod owner;
 #[cfg(any(feature = "client", test))]
 pub mod secret;
+pub mod spill;
 #[cfg(test)]
 mod tests;
 

@@ -23,6 +23,9 @@ const PROGRAM: u64 = 150 << 20;
 /// The pool of large buffers keeps up to this.
 const POOL: u64 = 1 << 30;
 
+/// Packed copies of vectors on their way to disk or back: four, of 12 MB at 18 primes.
+const PACKED: u64 = 64 << 20;
+
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FheMemory {
@@ -64,10 +67,16 @@ impl FheMemory {
         }
     }
 
-    /// With so many bytes of vectors.
+    /// With so many bytes of vectors; `spills`: some of them go through packed copies to disk and back.
     #[must_use]
-    pub(super) fn with_vectors(self, vectors: u64) -> FheMemory {
-        FheMemory { vectors, ..self }
+    pub(super) fn with_vectors(self, vectors: u64, spills: bool) -> FheMemory {
+        let packed = if spills { PACKED } else { 0 };
+        let program = self.program + packed;
+        FheMemory {
+            vectors,
+            program,
+            ..self
+        }
     }
 
     /// All of it.

@@ -38,6 +38,16 @@ pub struct Prices {
     pub gemm_term: f64,
     /// A bootstrap of two vectors by primes of the results, ascending.
     pub bootstrap: Vec<(usize, f64)>,
+    /// Bytes a second, to a disk or back, digests included: assumed, never measured.
+    #[serde(default = "disk")]
+    pub disk: f64,
+}
+
+/// [`Prices::disk`] unless something else is stated.
+pub(super) const DISK: f64 = 0.8e9;
+
+fn disk() -> f64 {
+    DISK
 }
 
 /// Seconds at one number of primes.
@@ -86,8 +96,8 @@ impl Prices {
             Op::MulVector => at(|p| p.encode + p.mul_plain),
             Op::LinearTerm => self.gemm_term * limbs as f64,
             Op::Bootstrap => interpolate(self.bootstrap.iter().copied(), limbs),
-            // What a bootstrap refreshes is in its price.
-            Op::Refreshed => 0.0,
+            // What a bootstrap refreshes is in its price; bytes have their own.
+            Op::Refreshed | Op::Store | Op::Load => 0.0,
         }
     }
 
@@ -161,6 +171,7 @@ fn measure(params: &Arc<CkksParams>, threads: usize, bootstraps: bool) -> Result
         grid_term,
         gemm_term,
         bootstrap: Vec::new(),
+        disk: DISK,
     };
     let table = table::reference(threads);
     prices.bootstrap = if bootstraps && params.can_bootstrap() {

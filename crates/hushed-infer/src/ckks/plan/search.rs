@@ -2,8 +2,10 @@
 //!
 //! Operations get dearer with primes, so columns have as few before attention, and before the feed-forward, as the circuit allows: sought from
 //! the floor up, by the ledger, which names the half that lacks levels. Sums and variances have any number: their inverses must arrive above
-//! the columns, so for each the other two are sought, and a dry run prices all three. Baby steps, heads and hidden columns that are held at once follow from
-//! memory: the fewest rotations and the fewest passes that fit.
+//! the columns, so for each the other two are sought, and a dry run prices all three. Then come baby steps, heads and hidden columns that are
+//! held at once: first the quickest, whatever they take. If that is more than the server may take, the placement is made smaller, once with
+//! nothing on disk, once with what attention can do without there, once with what both halves of a layer can; the quickest that fits is
+//! taken, time at the disk included.
 
 use hushed_ckks::poly::PolyError;
 use serde::Serialize;
@@ -102,42 +104,9 @@ pub(super) fn search(
         cost,
         tried,
     };
-    walk.consider("columns uploaded at the lowest level".to_owned(), |p| {
-        p.upload = floor;
-    });
-    let powers = |from: u32, most: usize| {
-        let all = (from..usize::BITS).map(|k| 1usize << k);
-        all.take_while(move |&b| b <= most)
-    };
-    for baby in powers(0, bounds.rows) {
-        walk.consider(format!("{baby} baby steps of Q·Kᵀ"), |p| {
-            p.scores_baby = baby;
-        });
-    }
-    for baby in powers(0, bounds.rows) {
-        walk.consider(format!("{baby} baby steps of P·V"), |p| {
-            p.attend_baby = baby;
-        });
-    }
-    for together in [4, bounds.heads] {
-        walk.consider(format!("{together} heads together"), |p| {
-            p.heads_together = together.min(bounds.heads);
-        });
-    }
-    for block in powers(4, bounds.hidden) {
-        walk.consider(format!("{block} hidden columns at a time"), |p| {
-            p.hidden_block = block;
-        });
-    }
+    walk.quickest(bounds);
     if !walk.fits(&walk.cost) {
-        return Err(FheError::Unsupported {
-            what: format!(
-                "a batch of this size in {} MiB, as it needs {}",
-                room.unwrap_or(0) >> 20,
-                walk.cost.memory >> 20
-            ),
-            remedy: "give more memory, or fewer rows a text",
-        });
+        walk.fitting(bounds)?;
     }
     for alternative in &mut walk.tried {
         alternative.chosen = alternative.placement == walk.best;
@@ -159,7 +128,113 @@ impl Walk<'_> {
         self.room.is_none_or(|room| dry.memory <= room)
     }
 
-    /// Takes a change if it runs, and if it is cheaper or fits where what was there does not.
+    /// The quickest placement, whatever it takes.
+    fn quickest(&mut self, bounds: &Bounds) {
+        let floor = bounds.floor;
+        self.consider("columns uploaded at the lowest level".to_owned(), |p| {
+            p.upload = floor;
+        });
+        let powers = |from: u32, most: usize| {
+            let all = (from..usize::BITS).map(|k| 1usize << k);
+            all.take_while(move |&b| b <= most)
+        };
+        for baby in powers(0, bounds.rows) {
+            self.consider(format!("{baby} baby steps of Q·Kᵀ"), |p| {
+                p.scores_baby = baby;
+            });
+        }
+        for baby in powers(0, bounds.rows) {
+            self.consider(format!("{baby} baby steps of P·V"), |p| {
+                p.attend_baby = baby;
+            });
+        }
+        for together in [4, bounds.heads] {
+            self.consider(format!("{together} heads together"), |p| {
+                p.heads_together = together.min(bounds.heads);
+            });
+        }
+        for block in powers(4, bounds.hidden) {
+            self.consider(format!("{block} hidden columns at a time"), |p| {
+                p.hidden_block = block;
+            });
+        }
+    }
+
+    /// The quickest placement that fits: the quickest of all made smaller, with nothing on disk, with what attention can do without there,
+    /// and with what both halves of a layer can.
+    fn fitting(&mut self, bounds: &Bounds) -> Result<(), FheError> {
+        let start = self.best.clone();
+        let (mut found, mut least): (Option<(Dry, Placement)>, _) = (None, self.cost.memory);
+        for (attention, feed_forward, what) in [
+            (false, false, "nothing on disk"),
+            (true, false, "attention on disk"),
+            (true, true, "attention and feed-forward on disk"),
+        ] {
+            let from = Placement {
+                spill_attention: attention,
+                spill_feed_forward: feed_forward,
+                ..start.clone()
+            };
+            let (cost, at) = self.shrunk(what, from, bounds)?;
+            least = least.min(cost.memory);
+            let quicker = |(c, _): &(Dry, Placement)| cost.seconds < c.seconds;
+            if self.fits(&cost) && found.as_ref().is_none_or(quicker) {
+                found = Some((cost, at));
+            }
+        }
+        let room = self.room.unwrap_or(0);
+        let (cost, best) = found.ok_or_else(|| FheError::Unsupported {
+            what: format!(
+                "a batch of this size in {} MiB, as it needs {}",
+                room >> 20,
+                least >> 20
+            ),
+            remedy: "give more memory, or fewer rows a text",
+        })?;
+        (self.cost, self.best) = (cost, best);
+        Ok(())
+    }
+
+    /// Makes a placement smaller until it fits, or until nothing makes it smaller. What holds most at the worst moment is one step of a
+    /// layer: of the changes, in the order of what they cost, the first that helps is taken.
+    fn shrunk(
+        &mut self,
+        what: &str,
+        mut at: Placement,
+        bounds: &Bounds,
+    ) -> Result<(Dry, Placement), FheError> {
+        let mut cost = self.look(what, &at)?;
+        while !self.fits(&cost) {
+            let mut better = None;
+            for change in CHANGES {
+                let mut smaller = at.clone();
+                change(&mut smaller, bounds);
+                if smaller == at {
+                    continue;
+                }
+                let new = self.look(what, &smaller)?;
+                if new.memory < cost.memory {
+                    better = Some((new, smaller));
+                    break;
+                }
+            }
+            let Some(better) = better else { break };
+            (cost, at) = better;
+        }
+        Ok((cost, at))
+    }
+
+    fn look(&mut self, what: &str, at: &Placement) -> Result<Dry, FheError> {
+        let result = (self.dry)(at);
+        let what = format!(
+            "{what}: {} and {} baby steps, {} heads, {} hidden columns",
+            at.scores_baby, at.attend_baby, at.heads_together, at.hidden_block
+        );
+        self.tried.push(alternative(what, at, &result));
+        result
+    }
+
+    /// Takes a change if it runs, and is quicker.
     fn consider(&mut self, what: String, change: impl FnOnce(&mut Placement)) {
         let mut at = self.best.clone();
         change(&mut at);
@@ -171,16 +246,24 @@ impl Walk<'_> {
         let Ok(new) = result else {
             return;
         };
-        let better = match (self.fits(&new), self.fits(&self.cost)) {
-            (true, true) => new.seconds < self.cost.seconds,
-            (false, false) => new.memory < self.cost.memory,
-            (new, _) => new,
-        };
-        if better {
+        if new.seconds < self.cost.seconds {
             (self.best, self.cost) = (at, new);
         }
     }
 }
+
+/// Makes a placement smaller.
+type Change = fn(&mut Placement, &Bounds);
+
+/// Smaller blocks cost nothing but passes; then come rotations, a fiftieth of a run at a halving; heads one at a time take twice the
+/// bootstraps of sums; the upload at the lowest level takes a refresh of all columns.
+const CHANGES: [Change; 5] = [
+    |p, _| p.hidden_block = (p.hidden_block / 2).max(16).min(p.hidden_block),
+    |p, _| p.scores_baby = (p.scores_baby / 2).max(1),
+    |p, _| p.attend_baby = (p.attend_baby / 2).max(1),
+    |p, _| p.heads_together = 1,
+    |p, bounds| p.upload = bounds.floor,
+];
 
 /// The fewest primes before attention and before the feed-forward with which both run.
 fn lowest(levels: Levels<'_>, mut at: Placement, bounds: &Bounds) -> Option<Placement> {

@@ -1,6 +1,6 @@
 //! From the counters of a dry run to what each step costs.
 
-use hushed_ckks::CkksParams;
+use hushed_ckks::{Ciphertext, CkksParams};
 use serde::Serialize;
 
 use super::prices::Prices;
@@ -27,6 +27,8 @@ pub struct Work {
     pub linear_terms: u64,
     /// Rescales, those of relinearisations included.
     pub rescales: u64,
+    /// Bytes to the disk and back.
+    pub disk_bytes: u64,
     /// Seconds by the prices, with the threads that they are for.
     pub seconds: f64,
     /// Of these, in bootstraps.
@@ -55,6 +57,7 @@ impl Work {
         self.products += other.products;
         self.linear_terms += other.linear_terms;
         self.rescales += other.rescales;
+        self.disk_bytes += other.disk_bytes;
         self.seconds += other.seconds;
         self.bootstrap_seconds += other.bootstrap_seconds;
     }
@@ -89,8 +92,8 @@ pub(super) fn steps(
         let operations = counts.operations.iter().filter(|c| c.site == peak.site);
         let operations: Vec<_> = operations.map(|c| (c.op, c.limbs, c.times)).collect();
         let level = |limbs: usize| limbs.saturating_sub(params.bootstrap_limbs());
-        let refresh = |op: Op| matches!(op, Op::Refreshed | Op::Bootstrap);
-        let computed = operations.iter().filter(|(op, ..)| !refresh(*op));
+        let other = |op: Op| matches!(op, Op::Refreshed | Op::Bootstrap | Op::Store | Op::Load);
+        let computed = operations.iter().filter(|(op, ..)| !other(*op));
         let rescaled = operations.iter().filter(|(op, ..)| *op == Op::Rescale);
         let refreshed: Vec<(u64, usize)> = operations
             .iter()
@@ -104,7 +107,7 @@ pub(super) fn steps(
             site: peak.site.to_string(),
             level_before: before.map(level),
             level_after: least.or(lowest).map(level),
-            work: work(&operations, prices, &refreshed, wide),
+            work: work(&operations, params, prices, &refreshed, wide),
             refreshed,
             peak: peak.residues * 8 * params.n() as u64,
         });
@@ -140,6 +143,7 @@ pub(super) fn parted(
 
 fn work(
     operations: &[(Op, usize, u64)],
+    params: &CkksParams,
     prices: &Prices,
     refreshed: &[(u64, usize)],
     wide: usize,
@@ -165,6 +169,11 @@ fn work(
             }
             Op::LinearTerm => work.linear_terms += times,
             Op::Rescale => work.rescales += times,
+            Op::Store | Op::Load => {
+                let bytes = times * Ciphertext::list_bytes(params, limbs, 1) as u64;
+                work.disk_bytes += bytes;
+                seconds = bytes as f64 / prices.disk;
+            }
             _ => {}
         }
         work.seconds += seconds;
@@ -176,10 +185,11 @@ fn work(
 }
 
 /// Steps of a layer, as they follow one another.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "query",
     "key",
     "query_key",
+    "kept",
     "scores",
     "exp",
     "weigh",

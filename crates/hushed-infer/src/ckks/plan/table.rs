@@ -1,6 +1,6 @@
 //! Prices of `n16-boot-14x40` on the machine of docs/benchmarks.md: what a plan says where nothing was measured.
 
-use super::prices::{Point, Prices};
+use super::prices::{DISK, Point, Prices};
 
 /// Primes, then a decomposition, a hoisted rotation, a product, relinearisation with rescale, a rescale, a multiple, a sum, an encoding, a product
 /// with a plaintext: milliseconds of one core of processor time (`hushed plan --measure whole`, with other work on the machine).
@@ -66,5 +66,6 @@ pub fn reference(threads: usize) -> Prices {
             .iter()
             .map(|&(limbs, s)| (limbs, s / gain))
             .collect(),
+        disk: DISK,
     }
 }

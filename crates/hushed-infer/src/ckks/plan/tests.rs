@@ -90,6 +90,65 @@ fn memory_is_a_limit() {
     assert!(matches!(tight(1 << 30), Err(FheError::Unsupported { .. })));
 }
 
+/// With less and less memory more goes to disk, until nothing fits; what a plan says of the disk is in its time and in its bytes.
+#[test]
+fn what_does_not_fit_goes_to_disk() {
+    let free = plan(&options(Lengths::Public)).unwrap();
+    assert!(!free.placement.spills() && (free.disk, free.work.disk_bytes) == (0, 0));
+    let mut spilled = 0;
+    for parts in (70..100).rev().step_by(3) {
+        let limit = free.memory.total() / 100 * parts;
+        let tight = plan(&FheOptions {
+            max_memory: Some(limit),
+            ..options(Lengths::Public)
+        });
+        let tight = match tight {
+            Ok(plan) => plan,
+            Err(error) => {
+                assert!(matches!(error, FheError::Unsupported { .. }), "{error}");
+                break;
+            }
+        };
+        assert!(tight.memory.total() <= limit);
+        assert_eq!(tight.placement.spills(), tight.disk > 0);
+        let chosen = tight.alternatives.iter().filter(|a| a.chosen);
+        assert!(chosen.clone().count() > 0);
+        assert!(
+            chosen
+                .into_iter()
+                .all(|a| a.memory.is_some_and(|m| m <= limit))
+        );
+        let at_disk: u64 = tight.steps.iter().map(|s| s.work.disk_bytes).sum();
+        assert_eq!(at_disk, tight.work.disk_bytes);
+        assert!(at_disk >= 2 * tight.disk);
+        assert!(tight.work.seconds >= at_disk as f64 / tight.prices.disk);
+        spilled += usize::from(tight.placement.spills());
+    }
+    assert!(spilled > 0);
+}
+
+/// A plan that puts nothing on disk is written as it was before there was any, so that its hash is what it was.
+#[test]
+fn a_placement_from_before_there_was_a_disk_is_one_without() {
+    let plain = Placement::plain(18, 16, 8);
+    let text = serde_json::to_string(&plain).unwrap();
+    assert!(!text.contains("spill"));
+    assert_eq!(serde_json::from_str::<Placement>(&text).unwrap(), plain);
+    let spills = Placement {
+        spill_attention: true,
+        ..plain
+    };
+    let text = serde_json::to_string(&spills).unwrap();
+    assert_eq!(serde_json::from_str::<Placement>(&text).unwrap(), spills);
+    let prices = serde_json::to_value(reference(1)).unwrap();
+    let mut before = prices.clone();
+    before.as_object_mut().unwrap().remove("disk");
+    assert_eq!(
+        serde_json::from_value::<Prices>(before).unwrap(),
+        reference(1)
+    );
+}
+
 #[test]
 fn a_slow_uplink_is_spared() {
     let with = |uplink: f64| {

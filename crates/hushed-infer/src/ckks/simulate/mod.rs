@@ -24,7 +24,7 @@ use hushed_ckks::poly::PolyError;
 use hushed_ckks::{CkksError, CkksParams, Scale};
 
 pub use arithmetic::Sum;
-pub use slots::{Hoisted, Partial};
+pub use slots::{Hoisted, Partial, Stored};
 pub use tally::{Count, Counts, Op, Peak, Rotations, Tally};
 
 use super::error::FheError;

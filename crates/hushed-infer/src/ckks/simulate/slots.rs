@@ -1,10 +1,10 @@
 //! Vectors, rotations, grids of products, linear maps and refreshes.
 
-use hushed_ckks::{CkksError, Scale};
+use hushed_ckks::{Ciphertext, CkksError, Scale};
 use rayon::prelude::*;
 
 use super::errors::mix;
-use super::tally::{Held, Op};
+use super::tally::{Held, OnDisk, Op};
 use super::{SLACK, Simulator, Vector, check_limbs, check_scales, linear, rounded};
 use crate::ckks::error::FheError;
 use crate::ckks::mask::OwnedMask;
@@ -22,13 +22,30 @@ pub struct Hoisted<'a> {
 #[derive(Debug)]
 pub struct Partial {
     rows: Vec<Vec<f64>>,
+    /// One a row: a row is released when it is finished.
+    held: Vec<Held>,
     limbs: usize,
     from: Scale,
     target: Scale,
     /// Scale of the sums.
     wide: f64,
     id: u64,
-    _held: Held,
+}
+
+/// Vectors on disk, as far as the counters go.
+#[derive(Debug)]
+pub struct Stored {
+    vectors: Vec<Put>,
+    _on_disk: OnDisk,
+}
+
+/// A vector without what it holds in memory.
+#[derive(Debug)]
+struct Put {
+    slots: Vec<f64>,
+    limbs: usize,
+    scale: Scale,
+    id: u64,
 }
 
 /// Slots that stay in the first cache while a product of a grid is summed.
@@ -37,6 +54,7 @@ const BLOCK: usize = 2048;
 impl Slots for Simulator {
     type Hoisted<'a> = Hoisted<'a>;
     type Partial = Partial;
+    type Stored = Stored;
 
     fn at(&self, site: &str) {
         self.tally.at(site);
@@ -213,9 +231,13 @@ impl Slots for Simulator {
 
     fn linear_finish(&self, partial: Partial) -> Result<Vec<Vector>, FheError> {
         let (limbs, wide, id) = (partial.limbs, partial.wide, partial.id);
-        let rows = partial.rows.into_par_iter().enumerate();
-        rows.map(|(row, slots)| self.rescale(slots, limbs, wide, mix(id, row as u64)))
-            .collect()
+        let rows = partial.rows.into_par_iter().zip(partial.held).enumerate();
+        rows.map(|(row, (slots, held))| {
+            let finished = self.rescale(slots, limbs, wide, mix(id, row as u64));
+            drop(held);
+            finished
+        })
+        .collect()
     }
 
     fn refresh(&self, site: &str, x: Vec<Vector>, limbs: usize) -> Result<Vec<Vector>, FheError> {
@@ -239,6 +261,32 @@ impl Slots for Simulator {
         x.into_par_iter()
             .map(|x| self.refresh_one(site, x, limbs))
             .collect()
+    }
+
+    fn store(&self, x: Vec<Vector>) -> Result<Stored, FheError> {
+        let bytes = |x: &Vector| Ciphertext::list_bytes(&self.params, x.limbs, 1) as u64;
+        let on_disk = OnDisk::new(&self.tally, x.iter().map(bytes).sum());
+        let put = |x: Vector| {
+            self.tally.count(Op::Store, x.limbs, 1);
+            Put {
+                slots: x.slots,
+                limbs: x.limbs,
+                scale: x.scale,
+                id: x.id,
+            }
+        };
+        Ok(Stored {
+            vectors: x.into_iter().map(put).collect(),
+            _on_disk: on_disk,
+        })
+    }
+
+    fn load(&self, stored: Stored) -> Result<Vec<Vector>, FheError> {
+        let back = |put: Put| {
+            self.tally.count(Op::Load, put.limbs, 1);
+            self.make(put.slots, put.limbs, put.scale, put.id)
+        };
+        Ok(stored.vectors.into_iter().map(back).collect())
     }
 }
 
@@ -285,7 +333,9 @@ impl Simulator {
             target,
             wide,
             id: 0,
-            _held: Held::new(&self.tally, 2 * first.limbs * map.rows),
+            held: (0..map.rows)
+                .map(|_| Held::new(&self.tally, 2 * first.limbs))
+                .collect(),
         })
     }
 

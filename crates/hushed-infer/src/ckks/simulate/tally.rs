@@ -36,6 +36,10 @@ pub enum Op {
     Refreshed,
     /// A bootstrap, of one or two vectors, by the primes that they have afterwards.
     Bootstrap,
+    /// A vector written to disk.
+    Store,
+    /// A vector read back.
+    Load,
 }
 
 /// Operations of one kind in one step at one number of primes.
@@ -80,6 +84,8 @@ pub struct Counts {
     pub rotations: Vec<Rotations>,
     /// By step.
     pub peaks: Vec<Peak>,
+    /// Bytes on disk at the worst moment.
+    pub disk: u64,
 }
 
 impl Counts {
@@ -114,6 +120,8 @@ struct State {
     rotations: BTreeMap<(usize, usize), u64>,
     alive: u64,
     peaks: BTreeMap<Arc<str>, u64>,
+    stored: u64,
+    stored_peak: u64,
 }
 
 impl Tally {
@@ -173,6 +181,7 @@ impl Tally {
                     residues,
                 })
                 .collect(),
+            disk: state.stored_peak,
         })
     }
 
@@ -188,6 +197,7 @@ impl Tally {
             state.operations.clear();
             state.rotations.clear();
             state.peaks.clear();
+            state.stored_peak = state.stored;
             state.note_peak();
         });
     }
@@ -230,5 +240,31 @@ impl Clone for Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.tally.with(|state| state.alive -= self.residues);
+    }
+}
+
+/// Bytes on disk that are there as long as this is.
+#[derive(Debug)]
+pub(super) struct OnDisk {
+    tally: Arc<Tally>,
+    bytes: u64,
+}
+
+impl OnDisk {
+    pub(super) fn new(tally: &Arc<Tally>, bytes: u64) -> OnDisk {
+        tally.with(|state| {
+            state.stored += bytes;
+            state.stored_peak = state.stored_peak.max(state.stored);
+        });
+        OnDisk {
+            tally: Arc::clone(tally),
+            bytes,
+        }
+    }
+}
+
+impl Drop for OnDisk {
+    fn drop(&mut self) {
+        self.tally.with(|state| state.stored -= self.bytes);
     }
 }

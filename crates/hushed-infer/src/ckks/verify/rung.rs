@@ -197,6 +197,10 @@ impl<V> Reader<'_, V> {
                 self.rows(columns, |_| (1.0 / scale, 0.0))
             }
             Passing::Pooled(x) => self.rows(&x.vectors, |_| (1.0, 0.0)),
+            Passing::Kept => Err(FheError::Unsupported {
+                what: format!("{at}: a look at columns that the run keeps"),
+                remedy: "what is compared step by step is placed in memory",
+            }),
         }
     }
 
