@@ -239,8 +239,15 @@ impl FhePlanReport {
             let around = FheMemory::around(params, bert, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
         };
-        let (placement, alternatives) = match &options.placement {
-            Some(placement) => (placement.clone(), Vec::new()),
+        let whole = |placement: &Placement| -> Result<_, FheError> {
+            let run = dry_run(bert, choices, params, options, placement)?;
+            let mut steps = steps::steps(&run.counts, params, &options.prices, width);
+            steps.insert(0, steps::parted(placement, width, params, &options.prices));
+            let memory = memory(&run, &steps)?;
+            Ok((run, steps, memory))
+        };
+        let (placement, alternatives, (run, steps, memory)) = match &options.placement {
+            Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
                 // Layers are alike: two of them, of which the last is another, decide as well as all.
                 let (bert, choices) = shortened(bert, choices, 2);
@@ -258,7 +265,7 @@ impl FhePlanReport {
                 let heads = bert.layers.first().map_or(1, |l| l.attention.heads.count);
                 let head = bert.layers.first().map_or(1, |l| l.attention.heads.width);
                 let hidden = bert.layers.first().map_or(1, |l| l.feed_forward.up.outputs);
-                let bounds = Bounds {
+                let mut bounds = Bounds {
                     floor: on.floor(),
                     top: on.top(),
                     rows: options.rows,
@@ -267,18 +274,26 @@ impl FhePlanReport {
                     room: options.max_memory,
                 };
                 let start = Placement::plain(on.top(), options.rows, head);
-                search::search(&mut dry, &mut enough, &start, &bounds)?
+                let search = &mut |bounds: &Bounds| {
+                    let (placement, tried) = search::search(&mut dry, &mut enough, &start, bounds)?;
+                    let found = whole(&placement)?;
+                    Ok::<_, FheError>((placement, tried, found))
+                };
+                let mut found = search(&bounds)?;
+                // Of all layers keys may be more: those of rotations that are many enough for a quicker one.
+                let more = found.2.2.total().saturating_sub(chosen_memory(&found.1));
+                if let Some(room) = options.max_memory.filter(|&room| found.2.2.total() > room) {
+                    bounds.room = Some(room.saturating_sub(more));
+                    found = search(&bounds)?;
+                }
+                found
             }
         };
-        let run = dry_run(bert, choices, params, options, &placement)?;
         let keys = key_plan(&run, params, bootstrap)?;
-        let mut steps = steps::steps(&run.counts, params, &options.prices, width);
-        steps.insert(0, steps::parted(&placement, width, params, &options.prices));
         let mut work = Work::default();
         for step in &steps {
             work.add(&step.work);
         }
-        let memory = memory(&run, &steps)?;
         check_memory(&memory, options.max_memory)?;
         let bytes_up = upload(&placement);
         let bytes_down = Ciphertext::list_bytes(params, run.reply_limbs, run.reply) as u64;
@@ -333,6 +348,12 @@ impl FhePlanReport {
         let of = |step: &&Step| hushed_model::Site::from(step.site.clone()).layer_index() == layer;
         self.steps.iter().filter(of).collect()
     }
+}
+
+/// Bytes that the search found for what it chose.
+fn chosen_memory(tried: &[Alternative]) -> u64 {
+    let chosen = tried.iter().filter(|alternative| alternative.chosen);
+    chosen.filter_map(|a| a.memory).max().unwrap_or(0)
 }
 
 /// Bytes of keys in memory.

@@ -166,16 +166,17 @@ impl Walk<'_> {
         let start = self.best.clone();
         let (mut found, mut least): (Option<(Dry, Placement)>, _) = (None, self.cost.memory);
         for (attention, feed_forward, what) in [
-            (false, false, "nothing on disk"),
             (true, false, "attention on disk"),
             (true, true, "attention and feed-forward on disk"),
+            (false, false, "nothing on disk"),
         ] {
             let from = Placement {
                 spill_attention: attention,
                 spill_feed_forward: feed_forward,
                 ..start.clone()
             };
-            let (cost, at) = self.shrunk(what, from, bounds)?;
+            let beaten = found.as_ref().map(|(cost, _)| cost.seconds);
+            let (cost, at) = self.shrunk(what, from, bounds, beaten)?;
             least = least.min(cost.memory);
             let quicker = |(c, _): &(Dry, Placement)| cost.seconds < c.seconds;
             if self.fits(&cost) && found.as_ref().is_none_or(quicker) {
@@ -202,9 +203,12 @@ impl Walk<'_> {
         what: &str,
         mut at: Placement,
         bounds: &Bounds,
+        beaten: Option<f64>,
     ) -> Result<(Dry, Placement), FheError> {
         let mut cost = self.look(what, &at)?;
-        while !self.fits(&cost) {
+        // Smaller ones are no quicker.
+        let worth = |cost: &Dry| beaten.is_none_or(|seconds| cost.seconds < seconds);
+        while !self.fits(&cost) && worth(&cost) {
             let mut better = None;
             for change in CHANGES {
                 let mut smaller = at.clone();
