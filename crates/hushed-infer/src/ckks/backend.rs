@@ -471,9 +471,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         x: Passing<S::Value>,
         c: &Classifier,
     ) -> Result<Passing<S::Value>, FheError> {
-        let Passing::Columns(x) = x else {
-            return Err(order(&at));
-        };
+        let x = self.columns(&at, x)?;
         let choice = self.choices.classifier.as_ref();
         let choice = choice.ok_or_else(|| absent(&at))?;
         self.tell(&at, 0.0);
