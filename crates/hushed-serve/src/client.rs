@@ -24,7 +24,8 @@ use crate::bundle::Digest;
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
 use crate::wire::{self, ANSWER, Answer, MAX_ANSWER, REQUEST, Request, Welcome};
-use greet::{greet, open, pinned};
+pub(crate) use greet::open;
+use greet::{greet, pinned};
 
 pub use answer::{Cost, Embedding, OnProgress, Pass, Progress};
 pub use config::{BundlePin, ClientConfig, ServerTrust};

@@ -271,7 +271,10 @@ impl ServeError {
             Self::Refused(
                 Refusal::OtherVersion { .. }
                 | Refusal::OtherPlan { .. }
-                | Refusal::OtherBundle { .. },
+                | Refusal::OtherBundle { .. }
+                | Refusal::OtherProtocol { .. }
+                | Refusal::WrongSize
+                | Refusal::OtherKeys,
             ) => Category::Mismatch,
             Self::OtherPlan { .. } | Self::OtherBundle { .. } | Self::BundleOfOtherPlan => {
                 Category::Mismatch
@@ -362,6 +365,19 @@ impl Refusal {
             Self::PrivateTable => "private-table",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Stopping => "stopping",
+            Self::OtherProtocol { .. } => "other-protocol",
+            Self::WrongSize => "wrong-size",
+            Self::WrongOffset => "wrong-offset",
+            Self::Busy => "busy",
+            Self::Quota { .. } => "quota",
+            Self::TooManyUploads { .. } => "too-many-uploads",
+            Self::DamagedUpload => "damaged-upload",
+            Self::ExpiredKeys => "keys-expired",
+            Self::NotThere => "not-there",
+            Self::NoRoom => "server-disk-full",
+            Self::QueueFull { .. } => "queue-full",
+            Self::NoReply => "no-reply",
+            Self::OtherKeys => "other-file",
             Self::Unknown { .. } => "refused",
         }
     }

@@ -1,6 +1,7 @@
 //! Bodies of fuzz targets: plain functions that panic on a broken promise. Replayed by a test over mutations.
 
 use crate::bundle::{self, Digest};
+use crate::fhe::wire::{Ask, CHUNK, MAX_ASK, MAX_TOLD, PART, Told, frames};
 use crate::token::Token;
 use crate::wire::{Answer, Confirm, Hello, MAX_ANSWER, MAX_GREETING, Reply, Request};
 
@@ -18,7 +19,7 @@ pub fn control(data: &[u8]) {
     }
     if let Ok(reply) = Reply::decode(data) {
         match reply {
-            Reply::Welcome(_) => same(reply.encode(), MAX_GREETING),
+            Reply::Welcome(_) | Reply::Fhe(_) => same(reply.encode(), MAX_GREETING),
             // A refusal is read from any version and may carry numbers that its reason does not use.
             Reply::Refused(refusal) => assert!(refusal.to_string().len() < 300),
         }
@@ -31,6 +32,20 @@ pub fn control(data: &[u8]) {
     }
     if let Ok(answer) = Answer::decode(data) {
         assert!(answer.encode().len() <= MAX_ANSWER);
+    }
+    if let Ok(ask) = Ask::decode(data) {
+        same(ask.encode(), MAX_ASK);
+        if let Ask::Put { bytes, .. } = ask {
+            assert!(bytes > 0 && u64::from(bytes) <= PART);
+            assert_eq!(frames(bytes.into()).sum::<usize>() as u64, u64::from(bytes));
+            assert!(frames(bytes.into()).all(|frame| (1..=CHUNK).contains(&frame)));
+        }
+    }
+    if let Ok(told) = Told::decode(data) {
+        assert!(told.encode().len() <= MAX_TOLD);
+        if !matches!(told, Told::Refused(_)) {
+            same(told.encode(), MAX_TOLD);
+        }
     }
     if let Some(token) = Token::from_bytes(data) {
         assert!(token.as_bytes() == data);

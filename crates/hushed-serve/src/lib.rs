@@ -54,7 +54,7 @@ pub use client::{
 };
 pub use deadlines::Deadlines;
 pub use error::{Category, ServeError};
-pub use server::{ClientAccess, Server, ServerConfig, ServerIdentity};
+pub use server::{ClientAccess, Entrance, Server, ServerConfig, ServerIdentity};
 pub use token::Token;
 pub use wire::Refusal;
 

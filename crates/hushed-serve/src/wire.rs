@@ -166,11 +166,28 @@ pub struct Welcome {
     pub table: Option<Digest>,
 }
 
+/// What a server of runs under encryption offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FheWelcome {
+    /// Fresh randomness.
+    pub nonce: [u8; 32],
+    /// Hash of the public plan.
+    pub plan: Digest,
+    /// Bytes of its file.
+    pub plan_bytes: u32,
+    /// Hash of the public model, which the plan has as well.
+    pub public: Digest,
+    /// Bytes of its file.
+    pub public_bytes: u64,
+}
+
 /// The server's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The session goes on.
     Welcome(Welcome),
+    /// The session goes on, and runs are under encryption ([`crate::fhe`]).
+    Fhe(FheWelcome),
     /// It does not.
     Refused(Refusal),
 }
@@ -199,6 +216,14 @@ impl Reply {
                     out.extend_from_slice(&table.0);
                 }
             }
+            Self::Fhe(w) => {
+                out.push(2);
+                out.extend_from_slice(&w.nonce);
+                out.extend_from_slice(&w.plan.0);
+                out.extend_from_slice(&w.plan_bytes.to_le_bytes());
+                out.extend_from_slice(&w.public.0);
+                out.extend_from_slice(&w.public_bytes.to_le_bytes());
+            }
         }
         out
     }
@@ -226,7 +251,14 @@ impl Reply {
                     _ => return Err(WireFault::Undefined { field: "table" }),
                 },
             }),
-            [1] => return Err(WireFault::Version { got: version }),
+            [2] if version == VERSION => Self::Fhe(FheWelcome {
+                nonce: reader.array("nonce")?,
+                plan: Digest(reader.array("plan")?),
+                plan_bytes: u32::from_le_bytes(reader.array("length of the plan")?),
+                public: Digest(reader.array("public model")?),
+                public_bytes: u64::from_le_bytes(reader.array("length of the public model")?),
+            }),
+            [1 | 2] => return Err(WireFault::Version { got: version }),
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;

@@ -65,6 +65,9 @@ pub enum FheError {
         "the plan's bound of inputs is below what the public model gives; ask the server's operator for a plan made from this model"
     )]
     InputBound,
+    /// Asked to stop: it goes on from the checkpoint of its last layer.
+    #[error("the run was stopped between two layers")]
+    Stopped,
     /// A step that this backend does not have.
     #[error("{what} cannot run under encryption: {remedy}")]
     Unsupported {

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use hushed_ckks::bootstrap::BootstrapLiteral;
@@ -76,6 +77,7 @@ pub struct Engine {
     on: Encrypted,
     public: Arc<PublicKey>,
     keys: Hash,
+    stop: Arc<AtomicBool>,
 }
 
 /// A request that was read and checked whole.
@@ -144,7 +146,14 @@ impl Engine {
             on: Encrypted::new(evaluator, bootstrapper)?,
             public: Arc::new(public),
             keys: id,
+            stop: Arc::default(),
         })
+    }
+
+    /// The same, whose runs end between two layers once this is raised.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Engine {
+        Engine { stop, ..self }
     }
 
     /// The id of the keys.
@@ -166,7 +175,7 @@ impl Engine {
     /// layer. The ciphertexts are those of the answer, not fit to leave yet.
     ///
     /// # Errors
-    /// [`FheError`]; the last checkpoint stays.
+    /// [`FheError`], [`FheError::Stopped`] among them; the last checkpoint stays.
     pub fn run(
         &self,
         bert: &Bert,
@@ -202,6 +211,9 @@ impl Engine {
             None => (0, self.start(&backend, batch.columns)?),
         };
         for layer in first..layers {
+            if self.stop.load(Ordering::SeqCst) {
+                return Err(FheError::Stopped);
+            }
             let began = Instant::now();
             x = backend.run_layer(bert, layer, x)?;
             if let Some(path) = save {

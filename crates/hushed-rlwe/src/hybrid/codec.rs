@@ -236,7 +236,11 @@ pub struct EvalKeysReader {
     plan: EvalKeyPlan,
     /// What is still to come after the first chunk, in order.
     gadgets: Vec<Gadget>,
+    /// Keys read and checked so far.
+    done: usize,
     keys: BTreeMap<KeySpec, SwitchKey>,
+    /// Each key is checked and let go.
+    forgets: bool,
     offset: u64,
     chain: Hash,
     all: Sha256,
@@ -256,7 +260,9 @@ impl EvalKeysReader {
             params: params.clone(),
             plan: plan.clone(),
             gadgets: plan.gadgets(params)?,
+            done: 0,
             keys: BTreeMap::new(),
+            forgets: false,
             offset: 0,
             chain: [0; DIGEST],
             all: Sha256::new(),
@@ -264,12 +270,22 @@ impl EvalKeysReader {
         })
     }
 
+    /// A reader that checks as [`EvalKeysReader::new`] does and keeps no key: it takes the memory of one, and has none to give at its end.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn checking(params: &Arc<RlweParams>, plan: &EvalKeyPlan) -> Result<Self, RlweError> {
+        let mut reader = Self::new(params, plan)?;
+        reader.forgets = true;
+        Ok(reader)
+    }
+
     /// Bytes of the next chunk, none when all have been read.
     pub fn next_bytes(&self) -> Option<usize> {
         if self.offset == 0 {
             return Some(self.plan.first_bytes());
         }
-        let gadget = self.gadgets.get(self.keys.len());
+        let gadget = self.gadgets.get(self.done);
         match (gadget, self.name) {
             (Some(gadget), _) => Some(key_bytes(&self.params, gadget) + DIGEST),
             (None, None) => Some(DIGEST),
@@ -284,12 +300,12 @@ impl EvalKeysReader {
 
     /// The keys that are complete.
     pub fn complete(&self) -> impl ExactSizeIterator<Item = &KeySpec> {
-        self.keys.keys()
+        self.plan.iter().take(self.done)
     }
 
     /// The keys that are still to come.
     pub fn missing(&self) -> impl Iterator<Item = &KeySpec> {
-        self.plan.iter().skip(self.keys.len())
+        self.plan.iter().skip(self.done)
     }
 
     /// What names the key set, once all is read.
@@ -304,7 +320,7 @@ impl EvalKeysReader {
     /// [`CodecError::Length`] for another length, [`CodecError::Damaged`] for a digest that is not that of the chunk,
     /// [`CodecError::Keys`] for keys that are not expected, or what the header or a residue has wrong.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), RlweError> {
-        let number = self.keys.len() + usize::from(self.offset != 0);
+        let number = self.done + usize::from(self.offset != 0);
         if self.offset == 0 {
             // A list of other keys has another length: what is wrong with it says more.
             let offered = EvalKeyPlan::offered(&self.params, chunk)?;
@@ -316,7 +332,7 @@ impl EvalKeysReader {
         let expected = self.next_bytes().unwrap_or(0);
         check_length(chunk.len(), expected)?;
         let (body, digest_read) = chunk.split_at(expected.saturating_sub(DIGEST));
-        let done = self.offset != 0 && self.keys.len() == self.gadgets.len();
+        let done = self.offset != 0 && self.done == self.gadgets.len();
         let found: Hash = if done {
             self.all.clone().finalize().into()
         } else {
@@ -364,7 +380,7 @@ impl EvalKeysReader {
     /// The keys.
     ///
     /// # Errors
-    /// [`CodecError::Truncated`] unless all chunks have been read.
+    /// [`CodecError::Truncated`] unless all chunks have been read; [`CodecError::Keys`] from a reader that keeps none.
     pub fn finish(self) -> Result<EvalKeys, RlweError> {
         if self.next_bytes().is_some() {
             return Err(CodecError::Truncated {
@@ -373,12 +389,15 @@ impl EvalKeysReader {
             }
             .into());
         }
+        if self.forgets {
+            return Err(CodecError::Keys.into());
+        }
         Ok(EvalKeys::from_parts(&self.params, self.keys))
     }
 
     fn read_key(&mut self, body: &[u8]) -> Result<(), RlweError> {
-        let next = self.plan.iter().nth(self.keys.len());
-        let (Some(spec), Some(gadget)) = (next, self.gadgets.get(self.keys.len())) else {
+        let next = self.plan.iter().nth(self.done);
+        let (Some(spec), Some(gadget)) = (next, self.gadgets.get(self.done)) else {
             return Err(CodecError::Keys.into());
         };
         let mut reader = Reader::new(body);
@@ -412,7 +431,10 @@ impl EvalKeysReader {
                 Ok(())
             })?;
         let key = SwitchKey::from_parts(&self.params, spec.key, gadget.clone(), seed, digits);
-        self.keys.insert(*spec, key);
+        self.done += 1;
+        if !self.forgets {
+            self.keys.insert(*spec, key);
+        }
         Ok(())
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn pinned(pin: Option<&BundlePin>) -> Result<Pinned, ServeError> {
 }
 
 /// TCP, then TLS.
-pub(super) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
+pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
     let trust = match &config.trust {
         ServerTrust::CaFile(path) => Trust::from_ca_file(path)?,
         ServerTrust::Pin(pin) => Trust::from_pin(pin)?,
@@ -98,6 +98,7 @@ pub(super) fn greet(
                 offered: server,
             });
         }
+        Reply::Fhe(_) => return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: true })),
         Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
     };
     if welcome.plan != plan {

@@ -52,6 +52,8 @@ pub enum Warning {
 pub struct Encrypted {
     /// The request's id, in hexadecimal.
     pub id: String,
+    /// What names its content.
+    pub content: Digest,
     /// Bytes of its file.
     pub bytes: u64,
     /// Tokens of each text.
@@ -279,6 +281,7 @@ pub fn encrypt(
     }
     Ok(Encrypted {
         id: hushed_infer::ckks::public_plan::hex(&id),
+        content: Digest(content),
         bytes,
         tokens: lengths,
         declared: upload.declared(),

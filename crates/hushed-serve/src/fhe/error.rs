@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use hushed_infer::ckks::files::FileError;
 use hushed_infer::ckks::{ChoicesError, FheError, PlanFileError};
 
+use super::wire::Failure;
 use crate::bundle::Digest;
 use crate::error::Category;
 
@@ -161,6 +162,62 @@ pub enum FheJobError {
     /// Neither HOME nor a place for the secret of replies.
     #[error("there is no HOME to keep the secret of replies in: give --secret")]
     NoStateFolder,
+    /// Asked to stop.
+    #[error("the run was stopped between two layers: run it again, it goes on from its checkpoint")]
+    Stopped,
+    /// The server offers another plan than the one that is here.
+    #[error(
+        "the server offers the plan {offered}, and the one in {path:?} is {ours}: its operator has changed it, or it is another server. Keys and \
+         answers belong to one plan: take another folder for the new one"
+    )]
+    PlanChanged {
+        /// The client's plan file.
+        path: PathBuf,
+        /// Its hash.
+        ours: Digest,
+        /// The server's.
+        offered: Digest,
+    },
+    /// A file from the server that is not what it had offered.
+    #[error("the server sent another {what} than it had offered")]
+    NotAsOffered {
+        /// `plan`, `public model`, `reply`.
+        what: &'static str,
+    },
+    /// No keys yet.
+    #[error(
+        "there are no keys in {path:?} yet: make them with `hushed keygen --plan {plan:?} --out {path:?}`, or let this command make them with --make-keys"
+    )]
+    NoKeys {
+        /// The folder.
+        path: PathBuf,
+        /// Where the plan is.
+        plan: PathBuf,
+    },
+    /// No job of this id was sent with these keys.
+    #[error("no job {id} was sent with the keys in {path:?}")]
+    NoSuchJob {
+        /// As asked for.
+        id: String,
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The server does not know a job (any more).
+    #[error(
+        "the server does not have the job {id} (any more): its reply has expired, or it is another server. Send the texts again"
+    )]
+    JobGone {
+        /// Its id.
+        id: Digest,
+    },
+    /// A job that ended without a reply.
+    #[error("the job {id} failed: {failure}")]
+    JobFailed {
+        /// Its id.
+        id: Digest,
+        /// Why.
+        failure: Failure,
+    },
     /// Threads could not be started.
     #[error("could not start {threads} threads; is there a limit on them?")]
     Threads {
@@ -193,6 +250,7 @@ impl From<FheError> for FheJobError {
             FheError::File(error) => Self::File(error),
             FheError::Plan(error) => Self::Plan(error),
             FheError::Choices(error) => Self::Choices(error),
+            FheError::Stopped => Self::Stopped,
             error => Self::Run(error),
         }
     }
@@ -209,18 +267,26 @@ impl FheJobError {
             | Self::KeysOfOtherPlan { .. }
             | Self::UnknownRequest { .. }
             | Self::OtherLengths { .. }
+            | Self::PlanChanged { .. }
             | Self::Run(FheError::InputBound) => Category::Mismatch,
             Self::Plan(PlanFileError::OtherParameters { .. } | PlanFileError::Version { .. }) => {
                 Category::Mismatch
             }
             Self::Choices(_) => Category::Folder,
-            Self::Expired { .. } | Self::Quota { .. } => Category::Refused,
+            Self::Expired { .. }
+            | Self::Quota { .. }
+            | Self::JobGone { .. }
+            | Self::JobFailed { .. }
+            | Self::Stopped => Category::Refused,
+            Self::NotAsOffered { .. } => Category::Network,
             Self::TooManyTexts { .. } | Self::TextTooLong { .. } => Category::Input,
             Self::Run(FheError::Model(_) | FheError::Unsupported { .. }) => Category::Folder,
             Self::Run(_) => Category::Defect,
-            Self::NoSuchKeys { .. } | Self::OtherReply { .. } | Self::NoStateFolder => {
-                Category::Usage
-            }
+            Self::NoSuchKeys { .. }
+            | Self::NoKeys { .. }
+            | Self::NoSuchJob { .. }
+            | Self::OtherReply { .. }
+            | Self::NoStateFolder => Category::Usage,
             Self::File(_)
             | Self::Plan(_)
             | Self::BadPublic { .. }
@@ -257,6 +323,13 @@ impl FheJobError {
             Self::Memory { .. } => "memory",
             Self::Quota { .. } => "quota",
             Self::NoSuchKeys { .. } => "no-such-keys",
+            Self::Stopped => "stopped",
+            Self::PlanChanged { .. } => "other-plan",
+            Self::NotAsOffered { .. } => "peer-misbehaved",
+            Self::NoKeys { .. } => "no-keys",
+            Self::NoSuchJob { .. } => "no-such-job",
+            Self::JobGone { .. } => "job-gone",
+            Self::JobFailed { .. } => "job-failed",
             Self::OtherReply { .. } => "file-exists",
             Self::NoStateFolder => "usage",
             Self::Threads { .. } => "system",

@@ -16,12 +16,19 @@
 mod arguments;
 #[cfg(feature = "client")]
 mod client;
+mod depot;
 mod error;
+mod jobs;
 mod public;
 mod record;
+#[cfg(feature = "client")]
+mod remote;
 mod run;
+mod server;
+mod session;
 mod store;
 mod system;
+pub mod wire;
 
 #[cfg(feature = "arguments")]
 pub use arguments::RunArguments;
@@ -32,7 +39,10 @@ pub use client::{
 pub use error::FheJobError;
 pub use public::PublicModel;
 pub use record::{KeyRecord, now};
+#[cfg(feature = "client")]
+pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use run::{JobEvent, JobReport, RunOptions, default_calibration, default_secret, run};
+pub use server::{Declared, FheServer, FheServerConfig};
 pub use store::{KeyStore, StoredKeys};
 
 use std::path::Path;

@@ -30,7 +30,7 @@ const VERSION: u16 = 1;
 const HEADER: usize = 32;
 
 /// Most bytes of a public model: 256 million numbers.
-const MAX_BYTES: u64 = (MAX_BUNDLE_BYTES as u64) + (1 << 30);
+pub(super) const MAX_BYTES: u64 = (MAX_BUNDLE_BYTES as u64) + (1 << 30);
 
 /// What a client needs of a model.
 pub struct PublicModel {
@@ -177,6 +177,12 @@ impl PublicModel {
     /// [`ServeError::File`].
     pub fn write(&self, path: &Path) -> Result<(), ServeError> {
         files::write(path, &self.bytes)
+    }
+
+    /// As it is in a file.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// SHA-256 of its bytes.

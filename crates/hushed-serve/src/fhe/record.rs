@@ -25,6 +25,10 @@ pub(super) const RECORD: &str = "key.json";
 pub(super) const SECRET: &str = "secret.key";
 pub(super) const KEYS: &str = "evaluation.keys";
 pub(super) const REQUESTS: &str = "requests";
+/// Of a client that talks to a server: its plan, its public model, and what waits for an answer.
+pub(super) const PLAN: &str = "plan.json";
+pub(super) const PUBLIC: &str = "model.public";
+pub(super) const JOBS: &str = "jobs";
 const LOCK: &str = "key.lock";
 
 /// Of one set of keys.

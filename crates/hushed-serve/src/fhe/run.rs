@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -172,6 +173,15 @@ pub fn run(
     options: &RunOptions,
     watch: &(dyn Fn(JobEvent) + Sync),
 ) -> Result<JobReport, ServeError> {
+    run_until(options, &Arc::default(), watch)
+}
+
+/// [`run`], which ends with [`FheJobError::Stopped`] between two layers once `stop` is raised.
+pub(super) fn run_until(
+    options: &RunOptions,
+    stop: &Arc<AtomicBool>,
+    watch: &(dyn Fn(JobEvent) + Sync),
+) -> Result<JobReport, ServeError> {
     let began = Instant::now();
     let Prepared {
         plan,
@@ -244,6 +254,7 @@ pub fn run(
         if let Some(folder) = spill {
             engine.spill_to(folder);
         }
+        let engine = engine.stopped_by(Arc::clone(stop));
         let path = saved.as_ref().map(|saved| saved.path.as_path());
         let answer = engine.run(&model.bert, &choices, batch, path, &told)?;
         engine.reply(&options.out, &head, &name, &answer, &secret)?;
@@ -283,43 +294,7 @@ impl Prepared {
         let request = RequestReader::open(&options.request, &plan, &params, Some(&keys.id()));
         request.map_err(FheJobError::from)?;
 
-        let model = Model::load(&options.model)?;
-        let other = |what, planned: String, found: String| FheJobError::OtherModel {
-            what,
-            planned,
-            found,
-        };
-        let sizes = |(layers, width, logits): (usize, usize, Option<usize>)| match logits {
-            Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
-            None => format!("{layers} layers of {width} columns"),
-        };
-        let bert = &model.bert;
-        let logits = bert.classifier.as_ref().map(|c| c.classes.outputs);
-        let found = (bert.layers.len(), bert.embedding.width, logits);
-        let planned = (plan.layers, plan.width, plan.logits);
-        if found != planned {
-            return Err(other("model", sizes(planned), sizes(found)).into());
-        }
-        let public = PublicModel::from_folder(&options.model, &model)?.hash();
-        if public.to_string() != plan.public_sha256 {
-            let planned = plan.public_sha256.clone();
-            return Err(other("public model", planned, public.to_string()).into());
-        }
-        let calibration = files::read(&options.calibration, MAX_BYTES as u64)?;
-        let found = Digest(Sha256::digest(&calibration).into()).to_string();
-        if found != plan.calibration_sha256 {
-            let planned = plan.calibration_sha256.clone();
-            return Err(other("calibration", planned, found).into());
-        }
-        let choices = Choices::from_json(&calibration).map_err(FheJobError::from)?;
-        choices.check(&model.bert).map_err(FheJobError::from)?;
-        let weights = weights_sha256(&options.model).map_err(|source| ServeError::File {
-            operation: "read",
-            path: options.model.clone(),
-            source,
-        })?;
-        choices.check_model(&weights).map_err(FheJobError::from)?;
-
+        let (model, choices) = fitting(&options.model, &options.calibration, &plan)?;
         let (bootstrapper, keys_of_it) = bootstrap(&params).map_err(FheJobError::from)?;
         let report = predicted(options, &plan, &params, &keys_of_it, &model, &choices)?;
         let folder = options.out.parent().unwrap_or(Path::new("."));
@@ -351,6 +326,51 @@ impl Prepared {
             report,
         })
     }
+}
+
+/// The model and the calibration that the plan was made for, or what is not the plan's.
+pub(super) fn fitting(
+    folder: &Path,
+    calibration: &Path,
+    plan: &FhePlan,
+) -> Result<(Model, Choices), ServeError> {
+    let model = Model::load(folder)?;
+    let other = |what, planned: String, found: String| FheJobError::OtherModel {
+        what,
+        planned,
+        found,
+    };
+    let sizes = |(layers, width, logits): (usize, usize, Option<usize>)| match logits {
+        Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
+        None => format!("{layers} layers of {width} columns"),
+    };
+    let bert = &model.bert;
+    let logits = bert.classifier.as_ref().map(|c| c.classes.outputs);
+    let found = (bert.layers.len(), bert.embedding.width, logits);
+    let planned = (plan.layers, plan.width, plan.logits);
+    if found != planned {
+        return Err(other("model", sizes(planned), sizes(found)).into());
+    }
+    let public = PublicModel::from_folder(folder, &model)?.hash();
+    if public.to_string() != plan.public_sha256 {
+        let planned = plan.public_sha256.clone();
+        return Err(other("public model", planned, public.to_string()).into());
+    }
+    let bytes = files::read(calibration, MAX_BYTES as u64)?;
+    let found = Digest(Sha256::digest(&bytes).into()).to_string();
+    if found != plan.calibration_sha256 {
+        let planned = plan.calibration_sha256.clone();
+        return Err(other("calibration", planned, found).into());
+    }
+    let choices = Choices::from_json(&bytes).map_err(FheJobError::from)?;
+    choices.check(&model.bert).map_err(FheJobError::from)?;
+    let weights = weights_sha256(folder).map_err(|source| ServeError::File {
+        operation: "read",
+        path: folder.to_owned(),
+        source,
+    })?;
+    choices.check_model(&weights).map_err(FheJobError::from)?;
+    Ok((model, choices))
 }
 
 /// What the plan's placement costs, refused if it takes more memory than it may.

@@ -5,10 +5,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::files::atomic::{Access, AtomicFile};
 use hushed_infer::ckks::files::{FileError, keys::KeyFile};
+use hushed_infer::ckks::public_plan::Params;
 
-use super::record::{KEYS, KeyRecord, RECORD, REQUESTS, SECRET, VERSION, check_time, make_folder};
+use super::record::{
+    JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET, VERSION, check_time, make_folder,
+};
 use super::{FheJobError, read_plan};
 use crate::bundle::Digest;
 use crate::error::ServeError;
@@ -98,10 +102,15 @@ impl KeyStore {
         for name in [SECRET, KEYS] {
             remove(&keys.folder.join(name))?;
         }
-        let requests = keys.folder.join(REQUESTS);
-        if requests.is_dir() {
-            let removed = fs::remove_dir_all(&requests).map_err(FileError::io("delete", &requests));
-            removed.map_err(FheJobError::from)?;
+        for name in [REQUESTS, JOBS] {
+            let folder = keys.folder.join(name);
+            if folder.is_dir() {
+                let removed = fs::remove_dir_all(&folder).map_err(FileError::io("delete", &folder));
+                removed.map_err(FheJobError::from)?;
+            }
+        }
+        for name in [PLAN, PUBLIC] {
+            remove(&keys.folder.join(name))?;
         }
         remove(&keys.folder.join("key.lock"))?;
         remove(&keys.folder.join(RECORD))?;
@@ -123,7 +132,43 @@ impl KeyStore {
         quota: u64,
     ) -> Result<StoredKeys, ServeError> {
         let (plan, params) = read_plan(plan)?;
-        let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
+        let placed = Placed::Copied {
+            taken: self.taken(owner)?,
+            quota,
+        };
+        self.place(&plan, &params, keys, owner, placed)
+    }
+
+    /// As [`KeyStore::add`] for a file of this disk that is of no use elsewhere: it is moved. Quota and room are its caller's to see to.
+    pub(super) fn take(
+        &self,
+        plan: &FhePlan,
+        params: &Params,
+        keys: &Path,
+        owner: &str,
+    ) -> Result<StoredKeys, ServeError> {
+        self.place(plan, params, keys, owner, Placed::Moved)
+    }
+
+    /// Bytes of an owner's keys.
+    fn taken(&self, owner: &str) -> Result<u64, ServeError> {
+        if !self.folder.exists() {
+            return Ok(0);
+        }
+        let taken = self.list()?.into_iter().map(|keys| keys.record);
+        let taken = taken.filter(|record| record.owner.as_deref() == Some(owner));
+        Ok(taken.map(|record| record.bytes).sum())
+    }
+
+    fn place(
+        &self,
+        plan: &FhePlan,
+        params: &Params,
+        keys: &Path,
+        owner: &str,
+        placed: Placed,
+    ) -> Result<StoredKeys, ServeError> {
+        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
         let file = KeyFile::open(keys, params.rlwe(), &key_plan).map_err(FheJobError::from)?;
         let (id, times) = (file.id(), file.times());
         check_time(&id, times.expires)?;
@@ -135,25 +180,27 @@ impl KeyStore {
         }
         let metadata = fs::metadata(keys).map_err(FileError::io("read", keys));
         let bytes = metadata.map_err(FheJobError::from)?.len();
-        let taken = self.list()?.into_iter().map(|keys| keys.record);
-        let taken: u64 = taken
-            .filter(|record| record.owner.as_deref() == Some(owner))
-            .map(|record| record.bytes)
-            .sum();
-        let left = quota.saturating_sub(taken);
-        if bytes > left {
-            return Err(FheJobError::Quota {
-                owner: owner.to_owned(),
-                needed: bytes,
-                left,
+        if let Placed::Copied { taken, quota } = placed {
+            let left = quota.saturating_sub(taken);
+            if bytes > left {
+                return Err(FheJobError::Quota {
+                    owner: owner.to_owned(),
+                    needed: bytes,
+                    left,
+                }
+                .into());
             }
-            .into());
+            super::system::check_room(&self.folder, bytes)?;
         }
-        super::system::check_room(&self.folder, bytes)?;
         // All of it is read and checked once, key by key, before it is kept.
-        file.read(&mut |_, _| {}).map_err(FheJobError::from)?;
+        file.check(&mut |_, _| {}).map_err(FheJobError::from)?;
         make_folder(&folder)?;
-        copy(keys, &folder.join(KEYS)).map_err(FheJobError::from)?;
+        let there = folder.join(KEYS);
+        let done = match placed {
+            Placed::Copied { .. } => copy(keys, &there),
+            Placed::Moved => fs::rename(keys, &there).map_err(FileError::io("write", &there)),
+        };
+        done.map_err(FheJobError::from)?;
         let record = KeyRecord {
             version: VERSION,
             id: name,
@@ -172,6 +219,12 @@ impl KeyStore {
             secret: false,
         })
     }
+}
+
+/// How a file comes into a store.
+enum Placed {
+    Copied { taken: u64, quota: u64 },
+    Moved,
 }
 
 impl StoredKeys {

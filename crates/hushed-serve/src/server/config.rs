@@ -1,8 +1,8 @@
 //! What an operator decides.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::door::Entrance;
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
 
@@ -109,7 +109,6 @@ impl ServerConfig {
 
     pub(super) fn check(&self) -> Result<(), ServeError> {
         let limits = [
-            ("the number of sessions", self.max_sessions),
             ("the number of tokens", self.max_tokens.unwrap_or(1)),
             ("the number of tokens of a pass", self.max_pass_tokens),
             ("the number of texts", self.max_texts),
@@ -121,10 +120,14 @@ impl ServerConfig {
         }
     }
 
-    pub(super) fn check_access(&self, address: SocketAddr) -> Result<(), ServeError> {
-        if self.access == ClientAccess::Anyone && !address.ip().is_loopback() {
-            return Err(ServeError::OpenToStrangers { address });
+    pub(super) fn entrance(&self) -> Entrance {
+        Entrance {
+            listen: self.listen.clone(),
+            identity: self.identity.clone(),
+            access: self.access.clone(),
+            max_sessions: self.max_sessions,
+            deadlines: self.deadlines,
+            metrics_listen: self.metrics_listen.clone(),
         }
-        Ok(())
     }
 }

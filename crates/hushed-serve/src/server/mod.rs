@@ -1,65 +1,46 @@
 //! The server: one model, many sessions, each in a thread of its own.
 
 mod config;
+mod door;
 mod registry;
 mod session;
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Scope};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 use hushed_infer::memory::Memory;
 use hushed_infer::twopc::Layers;
 use hushed_model::Model;
-use hushed_net::channel::tls;
-use hushed_net::{Identity, Listener, TlsServer};
 
 pub use config::{ClientAccess, ServerConfig, ServerIdentity};
+pub(crate) use door::Door;
+pub use door::Entrance;
+pub(crate) use registry::Entry;
 
 use crate::bundle::{self, Bundle, Digest};
-use crate::deadlines::Deadlines;
 use crate::error::ServeError;
-use crate::metrics::{self, Metrics};
 use crate::table;
-use crate::token::Accepted;
-use registry::Registry;
 use session::Ended;
-
-/// Connections beyond the sessions that may be in their first seconds at once.
-const GREETING: usize = 32;
-/// How often a server that drains looks whether it is done.
-const POLL: Duration = Duration::from_millis(20);
-/// How long to wait when the system has no connection to give.
-const NO_CONNECTION: Duration = Duration::from_millis(100);
 
 /// A server that listens.
 pub struct Server {
-    listener: Listener,
-    metrics_listener: Option<Listener>,
-    fingerprint: [u8; 32],
     shared: Shared,
 }
 
 /// What all sessions read.
 struct Shared {
-    tls: TlsServer,
-    accepted: Option<Accepted>,
+    door: Door,
     model: Model,
     layers: Arc<Layers>,
     bundle: Bundle,
     plan: Digest,
-    max_sessions: usize,
     max_tokens: usize,
     max_pass_tokens: usize,
     max_texts: usize,
     /// Its hash, if the table is public.
     table: Option<Digest>,
-    deadlines: Deadlines,
-    registry: Registry,
-    metrics: Metrics,
 }
 
 impl Server {
@@ -70,30 +51,7 @@ impl Server {
     pub fn bind(config: &ServerConfig) -> Result<Self, ServeError> {
         config.check()?;
         // The cheap refusals first: a large model takes seconds to read.
-        let listener = Listener::bind(&config.listen)?;
-        config.check_access(listener.local_addr())?;
-        let metrics_listener = match &config.metrics_listen {
-            Some(address) => Some(Listener::bind(address)?),
-            None => None,
-        };
-        let (accepted, authorities) = match &config.access {
-            ClientAccess::Anyone => (None, None),
-            ClientAccess::Tokens(path) => (Some(Accepted::from_file(path)?), None),
-            ClientAccess::Certificates(path) => (None, Some(tls::read_authorities(path)?)),
-            ClientAccess::TokensAndCertificates {
-                tokens,
-                authorities,
-            } => (
-                Some(Accepted::from_file(tokens)?),
-                Some(tls::read_authorities(authorities)?),
-            ),
-        };
-        let identity = match &config.identity {
-            ServerIdentity::Development(dir) => tls::load_or_create_dev_certificate(dir)?,
-            ServerIdentity::Files { chain, key } => Identity::from_files(chain, key)?,
-        };
-        let fingerprint = identity.fingerprint();
-        let tls = TlsServer::new(identity, authorities)?;
+        let door = Door::open(&config.entrance())?;
         let bundle = Bundle::from_folder(&config.model)?;
         let model = Model::load(&config.model)?;
         let layers = Layers::default();
@@ -108,24 +66,16 @@ impl Server {
             false => None,
         };
         Ok(Self {
-            listener,
-            metrics_listener,
-            fingerprint,
             shared: Shared {
-                tls,
-                accepted,
+                door,
                 max_tokens,
                 max_pass_tokens: config.max_pass_tokens.max(max_tokens),
                 model,
                 layers: Arc::new(layers),
                 bundle,
                 plan: bundle::plan()?,
-                max_sessions: config.max_sessions,
                 max_texts: config.max_texts,
                 table,
-                deadlines: config.deadlines,
-                registry: Registry::default(),
-                metrics: Metrics::default(),
             },
         })
     }
@@ -133,19 +83,19 @@ impl Server {
     /// The address that was bound, with the port that the system chose.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.listener.local_addr()
+        self.shared.door.local_addr()
     }
 
     /// The address of the metrics, if there is one.
     #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.metrics_listener.as_ref().map(Listener::local_addr)
+        self.shared.door.metrics_addr()
     }
 
     /// SHA-256 of the certificate: what clients pin.
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
-        Digest(self.fingerprint)
+        self.shared.door.fingerprint()
     }
 
     /// Hash of the bundle: what clients pin to insist on this model.
@@ -160,68 +110,27 @@ impl Server {
         self.shared.max_tokens
     }
 
-    /// Serves until `stop` is raised, then lets texts under way come to their end (within [`Deadlines::drain`]) and breaks off the rest.
-    /// A session that fails, however it fails, ends alone.
+    /// Serves until `stop` is raised, then lets texts under way come to their end (within [`crate::Deadlines::drain`]) and breaks off the
+    /// rest. A session that fails, however it fails, ends alone.
     ///
     /// # Errors
     /// [`ServeError::Thread`] if the metrics' thread cannot be started.
     pub fn run(&self, stop: &AtomicBool) -> Result<(), ServeError> {
-        let done = AtomicBool::new(false);
+        let shared = &self.shared;
         tracing::info!(
             address = %self.local_addr(),
             certificate = %self.fingerprint(),
             bundle = %self.bundle_hash(),
-            max_sessions = self.shared.max_sessions,
-            max_tokens = self.shared.max_tokens,
+            max_sessions = shared.door.max_sessions,
+            max_tokens = shared.max_tokens,
             "serving"
         );
-        thread::scope(|scope| {
-            if let Some(listener) = &self.metrics_listener {
-                let (shared, done) = (&self.shared, &done);
-                let serve = move || metrics::serve(listener, &shared.metrics, stop, done);
-                let thread = thread::Builder::new().name("hushed-metrics".to_owned());
-                thread
-                    .spawn_scoped(scope, serve)
-                    .map_err(ServeError::Thread)?;
-            }
-            self.accept(scope, stop);
-            self.drain();
-            done.store(true, Ordering::SeqCst);
-            Ok(())
+        shared.door.run(stop, &|entry, socket, peer| {
+            let session = AssertUnwindSafe(|| session::serve(shared, entry, socket, peer));
+            // The entry's state is simple, the session's dies with it, and the shared rest is atomic or behind locks.
+            let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
+            ended.report(&shared.door.metrics, entry.number(), peer);
         })
-    }
-
-    fn accept<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &AtomicBool) {
-        let shared = &self.shared;
-        loop {
-            match self.listener.accept(|| stop.load(Ordering::SeqCst)) {
-                Ok(None) => return,
-                Ok(Some((socket, peer))) => shared.start(scope, socket, peer),
-                Err(error) => {
-                    // Usually the limit of open files: it passes when a session ends.
-                    tracing::warn!(%error, "no connection can be accepted");
-                    thread::sleep(NO_CONNECTION);
-                }
-            }
-        }
-    }
-
-    fn drain(&self) {
-        let registry = &self.shared.registry;
-        tracing::info!(sessions = registry.len(), "stopping");
-        registry.stop();
-        let give_up = Instant::now() + self.shared.deadlines.drain;
-        while registry.len() > 0 && Instant::now() < give_up {
-            thread::sleep(POLL);
-        }
-        let broken_off = registry.break_off();
-        if broken_off > 0 {
-            tracing::warn!(
-                sessions = broken_off,
-                "broke off sessions that did not end in time"
-            );
-        }
-        tracing::info!("stopped");
     }
 }
 
@@ -253,40 +162,6 @@ fn hold_ready(
         "weights transformed"
     );
     Ok(())
-}
-
-impl Shared {
-    /// Starts a session's thread, if there is room for one.
-    fn start<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        socket: TcpStream,
-        peer: SocketAddr,
-    ) {
-        if self.registry.len() >= self.max_sessions + GREETING {
-            // Not even a handshake: this is the answer to a flood.
-            self.metrics.refused("too-many-connections");
-            tracing::warn!(%peer, "refused: too many connections");
-            return;
-        }
-        let entry = match self.registry.enter(&socket) {
-            Ok(entry) => entry,
-            Err(error) => {
-                tracing::warn!(%peer, %error, "refused: no descriptor left");
-                return;
-            }
-        };
-        let thread = thread::Builder::new().name(format!("session-{}", entry.number()));
-        let started = thread.spawn_scoped(scope, move || {
-            let session = AssertUnwindSafe(|| session::serve(self, &entry, socket, peer));
-            // The entry's state is simple, the session's dies with it, and the shared rest is atomic or behind locks.
-            let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
-            ended.report(&self.metrics, entry.number(), peer);
-        });
-        if let Err(error) = started {
-            tracing::warn!(%peer, %error, "refused: no thread");
-        }
-    }
 }
 
 #[cfg(all(test, feature = "client"))]

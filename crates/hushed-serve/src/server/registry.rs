@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
-pub(super) struct Registry(Mutex<State>);
+pub(crate) struct Registry(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -26,7 +26,7 @@ struct Connection {
 
 impl Registry {
     /// Enters a connection until the entry is dropped.
-    pub(super) fn enter(&self, socket: &TcpStream) -> io::Result<Entry<'_>> {
+    pub(crate) fn enter(&self, socket: &TcpStream) -> io::Result<Entry<'_>> {
         let socket = socket.try_clone()?;
         let mut state = self.lock();
         let number = state.next;
@@ -43,19 +43,19 @@ impl Registry {
         })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lock().connections.len()
     }
 
     /// From now on nothing new begins, and connections that only wait are ended.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
         end(state.connections.values().filter(|c| !c.working));
     }
 
     /// Ends what is left; gives how many there were.
-    pub(super) fn break_off(&self) -> usize {
+    pub(crate) fn break_off(&self) -> usize {
         let state = self.lock();
         end(state.connections.values());
         state.connections.len()
@@ -75,19 +75,19 @@ fn end<'a>(connections: impl Iterator<Item = &'a Connection>) {
 }
 
 /// One connection's place.
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     registry: &'a Registry,
     number: u64,
 }
 
 impl Entry<'_> {
     /// Unique in this server's life.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Counts this connection as one of at most `limit` sessions; false if there are as many already.
-    pub(super) fn admit(&self, limit: usize) -> bool {
+    pub(crate) fn admit(&self, limit: usize) -> bool {
         let mut state = self.registry.lock();
         if state.admitted >= limit {
             return false;
@@ -101,7 +101,7 @@ impl Entry<'_> {
     }
 
     /// Says that a text begins; false if the server is stopping.
-    pub(super) fn begin(&self) -> bool {
+    pub(crate) fn begin(&self) -> bool {
         let mut state = self.registry.lock();
         let stopping = state.stopping;
         if let Some(connection) = state.connections.get_mut(&self.number) {
@@ -111,7 +111,7 @@ impl Entry<'_> {
     }
 
     /// Says that it has ended; false if the server is stopping.
-    pub(super) fn rest(&self) -> bool {
+    pub(crate) fn rest(&self) -> bool {
         let mut state = self.registry.lock();
         if let Some(connection) = state.connections.get_mut(&self.number) {
             connection.working = false;

@@ -15,6 +15,7 @@ use super::Shared;
 use super::registry::Entry;
 use crate::agree;
 use crate::error::ServeError;
+use crate::fhe;
 use crate::metrics::Metrics;
 use crate::table;
 use crate::wire::{
@@ -110,7 +111,7 @@ pub(super) fn serve(
 ) -> Ended {
     let began = Instant::now();
     let mut ended = Ended::default();
-    let _running = shared.metrics.running();
+    let _running = shared.door.metrics.running();
     let result = run(shared, entry, socket, peer, &mut ended);
     if let Err(stop) = result {
         ended.outcome = stop.into();
@@ -126,10 +127,7 @@ fn run(
     peer: SocketAddr,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
-    let channel = shared
-        .tls
-        .accept(socket, shared.deadlines.before_authentication())?;
-    let mut session = Session::new(Party::Server, Box::new(channel));
+    let mut session = shared.door.session(socket)?;
     let greeted = greet(shared, entry, &mut session);
     ended.stats = session.stats();
     if let Err(stop) = greeted {
@@ -182,7 +180,7 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<()
     let confirm = session.recv(CONFIRM, Expect::Exactly(CONFIRM_BYTES))?;
     let confirm = Confirm::decode(&confirm).map_err(|fault| malformed("confirmation", fault))?;
     identity.check(Party::Client, &confirm.tag)?;
-    session.set_limits(shared.deadlines.within(shared.deadlines.setup));
+    session.set_limits(shared.door.deadlines.within(shared.door.deadlines.setup));
     if confirm.wants_bundle {
         session.send(BUNDLE, shared.bundle.bytes())?;
     }
@@ -202,12 +200,12 @@ fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<(), Stop> {
         }
         Err(fault) => return Err(malformed("hello", fault).into()),
     };
-    if let Some(accepted) = &shared.accepted {
-        match &hello.token {
-            None => return refuse(Refusal::NoToken),
-            Some(token) if !accepted.contains(token) => return refuse(Refusal::BadToken),
-            Some(_) => {}
-        }
+    shared
+        .door
+        .check_token(hello.token.as_ref())
+        .map_err(Stop::Refuse)?;
+    if hello.plan == fhe::wire::agreement() {
+        return refuse(Refusal::OtherProtocol { fhe: false });
     }
     if hello.plan != shared.plan {
         return refuse(Refusal::OtherPlan {
@@ -218,12 +216,7 @@ fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<(), Stop> {
     if hello.pinned.is_some_and(|pinned| pinned != bundle) {
         return refuse(Refusal::OtherBundle { server: bundle });
     }
-    if !entry.admit(shared.max_sessions) {
-        return refuse(Refusal::TooManySessions {
-            limit: narrow(shared.max_sessions),
-        });
-    }
-    Ok(())
+    shared.door.admit(entry).map_err(Stop::Refuse)
 }
 
 /// Runs passes until the client has had enough.
@@ -239,7 +232,7 @@ fn texts(
             session.abort(ABORT_STOPPING);
             return Err(Stop::Refuse(Refusal::Stopping));
         }
-        session.set_limits(shared.deadlines.within(shared.deadlines.idle));
+        session.set_limits(shared.door.deadlines.within(shared.door.deadlines.idle));
         let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
         let request = Request::decode(&request).map_err(|fault| malformed("request", fault))?;
         let (rows, terms) = match request {
@@ -265,7 +258,7 @@ fn texts(
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
-        session.set_limits(shared.deadlines.within(shared.deadlines.text));
+        session.set_limits(shared.door.deadlines.within(shared.door.deadlines.text));
         session.send_vec(ANSWER, Answer::Go.encode())?;
         let (began, before) = (Instant::now(), session.stats());
         let (texts, tokens) = (rows.len(), rows.iter().sum());
@@ -274,7 +267,7 @@ fn texts(
         let spent = began.elapsed();
         ended.texts += texts;
         ended.tokens += tokens;
-        shared.metrics.pass(texts, tokens, spent, &stats);
+        shared.door.metrics.pass(texts, tokens, spent, &stats);
         debug(entry, texts, tokens, spent, &stats);
     }
 }
@@ -286,7 +279,7 @@ fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
         session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
         return Err(Stop::Refuse(refusal));
     }
-    session.set_limits(shared.deadlines.within(shared.deadlines.text));
+    session.set_limits(shared.door.deadlines.within(shared.door.deadlines.text));
     session.send_vec(ANSWER, Answer::Go.encode())?;
     Ok(table::send(session, &shared.model.bert.embedding)?)
 }

@@ -69,6 +69,61 @@ pub enum Refusal {
     /// It is shutting down.
     #[error("it is shutting down; try again later")]
     Stopping,
+    /// It runs the model by the other protocol.
+    #[error("it runs its model {}", match fhe { true => "under encryption: give --protocol fhe", false => "interactively: leave out --protocol fhe" })]
+    OtherProtocol {
+        /// Whether it is `fhe` that it speaks.
+        fhe: bool,
+    },
+    /// A file of another size than its plan says.
+    #[error("by its plan the file has another size; is it for this plan?")]
+    WrongSize,
+    /// A part that does not begin where the last one ended.
+    #[error("it has another part of this file; try again, it goes on where it was")]
+    WrongOffset,
+    /// Somebody else sends the same file.
+    #[error("the same file is being sent by another session; wait for that one")]
+    Busy,
+    /// What this client keeps there would be above its quota.
+    #[error(
+        "the file is above this client's quota, of which {left} MiB are left; wait for answers to expire, or ask its operator"
+    )]
+    Quota {
+        /// MiB.
+        left: u32,
+    },
+    /// Too many files that were begun and not ended.
+    #[error(
+        "it keeps at most {limit} unfinished files of a client; finish one, or wait until they expire"
+    )]
+    TooManyUploads {
+        /// Its limit.
+        limit: u32,
+    },
+    /// A file that arrived whole and is not what its name says: it was thrown away.
+    #[error("the file arrived damaged, or is not for its plan, and was thrown away; try again")]
+    DamagedUpload,
+    /// Keys whose time is over.
+    #[error("the keys have expired; make new ones with `hushed keygen`")]
+    ExpiredKeys,
+    /// Keys or a request that are not there.
+    #[error("it does not have these keys, or this request; send them")]
+    NotThere,
+    /// The disk is full.
+    #[error("its disk is full; try again later, or tell its operator")]
+    NoRoom,
+    /// As many jobs wait as may.
+    #[error("{limit} jobs of this client wait already, its limit; try again later")]
+    QueueFull {
+        /// Its limit.
+        limit: u32,
+    },
+    /// A request and keys that do not belong together.
+    #[error("the request was encrypted for other keys")]
+    OtherKeys,
+    /// There is no reply to fetch: the job is unknown, not done, or its reply has expired.
+    #[error("it has no reply of this job: it is not done, or its reply has expired")]
+    NoReply,
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -98,6 +153,19 @@ impl Refusal {
             Self::Stopping => (ABORT_STOPPING, 0, none),
             Self::PassTooLarge { limit } => (10, limit, none),
             Self::PrivateTable => (11, 0, none),
+            Self::OtherProtocol { fhe } => (12, fhe.into(), none),
+            Self::WrongSize => (13, 0, none),
+            Self::WrongOffset => (14, 0, none),
+            Self::Busy => (15, 0, none),
+            Self::Quota { left } => (16, left, none),
+            Self::TooManyUploads { limit } => (17, limit, none),
+            Self::DamagedUpload => (18, 0, none),
+            Self::ExpiredKeys => (19, 0, none),
+            Self::NotThere => (20, 0, none),
+            Self::NoRoom => (21, 0, none),
+            Self::QueueFull { limit } => (22, limit, none),
+            Self::NoReply => (23, 0, none),
+            Self::OtherKeys => (24, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -117,18 +185,31 @@ impl Refusal {
             ABORT_STOPPING => Self::Stopping,
             10 => Self::PassTooLarge { limit: number },
             11 => Self::PrivateTable,
+            12 => Self::OtherProtocol { fhe: number != 0 },
+            13 => Self::WrongSize,
+            14 => Self::WrongOffset,
+            15 => Self::Busy,
+            16 => Self::Quota { left: number },
+            17 => Self::TooManyUploads { limit: number },
+            18 => Self::DamagedUpload,
+            19 => Self::ExpiredKeys,
+            20 => Self::NotThere,
+            21 => Self::NoRoom,
+            22 => Self::QueueFull { limit: number },
+            23 => Self::NoReply,
+            24 => Self::OtherKeys,
             code => Self::Unknown { code },
         }
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let (code, number, digest) = self.parts();
         out.extend_from_slice(&code.to_le_bytes());
         out.extend_from_slice(&number.to_le_bytes());
         out.extend_from_slice(&digest.0);
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, WireFault> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireFault> {
         let code = u16::from_le_bytes(reader.array("code")?);
         let number = u32::from_le_bytes(reader.array("number")?);
         let digest = Digest(reader.array("digest")?);

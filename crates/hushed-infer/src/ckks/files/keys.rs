@@ -142,9 +142,31 @@ impl KeyFile {
     /// # Errors
     /// [`FileError::Io`], [`FileError::Codec`], [`FileError::Other`] if the keys are not those of the id.
     pub fn read(mut self, progress: KeyProgress<'_>) -> Result<(PublicKey, EvalKeys), FileError> {
+        let reader = EvalKeysReader::new(&self.params, &self.plan);
+        let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
+        let reader = self.read_into(reader, progress)?;
+        let keys = reader.finish();
+        let keys = keys.map_err(|error| FileError::content(&self.path, error))?;
+        Ok((self.public, keys))
+    }
+
+    /// Checks the keys as [`KeyFile::read`] does and keeps none: it takes the memory of one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(mut self, progress: KeyProgress<'_>) -> Result<(), FileError> {
+        let reader = EvalKeysReader::checking(&self.params, &self.plan);
+        let reader = reader.map_err(|error| FileError::content(&self.path, error))?;
+        self.read_into(reader, progress).map(|_| ())
+    }
+
+    fn read_into(
+        &mut self,
+        mut reader: EvalKeysReader,
+        progress: KeyProgress<'_>,
+    ) -> Result<EvalKeysReader, FileError> {
         let path = &self.path;
         let refused = |error| FileError::content(path, error);
-        let mut reader = EvalKeysReader::new(&self.params, &self.plan).map_err(refused)?;
         let mut chunk = Vec::new();
         while let Some(bytes) = reader.next_bytes() {
             progress(reader.complete().len(), self.plan.len());
@@ -156,8 +178,7 @@ impl KeyFile {
         }
         let name = reader.content_hash().unwrap_or_default();
         super::fault::same(path, "key set", &self.stated, &id(&self.digest, &name))?;
-        let keys = reader.finish().map_err(refused)?;
-        Ok((self.public, keys))
+        Ok(reader)
     }
 }
 

@@ -1,0 +1,554 @@
+//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), and their replies until they expire.
+//!
+//! A job's record says whether it waits, is done or has failed. That it runs is known in memory alone: whatever ends the server, the job
+//! waits again at the next start, and goes on from its last checkpoint.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use hushed_infer::ckks::files::FileError;
+use serde::{Deserialize, Serialize};
+
+use super::FheJobError;
+use super::depot::{Depot, Owner, entries, remove};
+use super::record::{VERSION, make_folder, now, read, write};
+use super::run::{JobEvent, RunOptions, run_until};
+use super::wire::{Failure, JobState, job_id};
+use crate::bundle::Digest;
+use crate::error::ServeError;
+use crate::wire::Refusal;
+
+/// Most jobs of an owner that wait.
+const MAX_QUEUED: usize = 8;
+/// Ends of the server during a job, without a layer done in between, after which it is not tried again.
+const MAX_ATTEMPTS: u32 = 3;
+/// How often what is over is looked for.
+const TIDY: Duration = Duration::from_secs(60);
+
+const JOB: &str = "job.json";
+const REPLY: &str = "reply";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// What is kept of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobRecord {
+    version: u32,
+    /// Id of the key set, in hexadecimal.
+    keys: String,
+    /// What names the request's content, in hexadecimal.
+    request: String,
+    /// Microseconds since 1970, and one more than the last: the order of the queue.
+    submitted: u64,
+    /// Begun since the last layer was done.
+    attempts: u32,
+    state: State,
+    /// When it was done or failed, in seconds since 1970.
+    ended: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Queued,
+    Done,
+    Failed(String),
+}
+
+/// A job by its owner and id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Job {
+    owner: Owner,
+    id: Digest,
+    request: Digest,
+}
+
+impl Job {
+    fn short(&self) -> String {
+        // Without tokens the whole id is what opens a job to a client: a log does not have it.
+        self.id.to_string().chars().take(8).collect()
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: BTreeMap<u64, Job>,
+    running: Option<Running>,
+    /// What the last run took or was planned to take, in seconds.
+    whole: f64,
+}
+
+struct Running {
+    job: Job,
+    layer: usize,
+    of: usize,
+    part: f64,
+    /// Estimated seconds that were left at `since`.
+    left: f64,
+    since: Instant,
+}
+
+/// What a run is made of, but for what a job brings.
+#[derive(Clone, Debug)]
+pub(super) struct RunSetup {
+    pub(super) model: PathBuf,
+    pub(super) plan: PathBuf,
+    pub(super) calibration: PathBuf,
+    pub(super) secret: PathBuf,
+    pub(super) max_memory: Option<u64>,
+    pub(super) threads: Option<usize>,
+}
+
+/// Counters of jobs.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) done: AtomicU64,
+    pub(super) failed: AtomicU64,
+}
+
+/// All jobs of a server.
+pub(super) struct Jobs {
+    depot: Depot,
+    plan: Digest,
+    setup: RunSetup,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    stop: Arc<AtomicBool>,
+    pub(super) counts: Counts,
+}
+
+impl Jobs {
+    /// The jobs of a store: those that wait are queued, in the order in which they came.
+    pub(super) fn open(depot: Depot, plan: Digest, setup: RunSetup) -> Result<Jobs, ServeError> {
+        let mut queue = Queue::default();
+        for owner in depot.owners() {
+            for folder in entries(&depot.jobs_folder(&owner)) {
+                let name = folder.file_name().and_then(|name| name.to_str());
+                let Some(id) = name.and_then(|name| name.parse::<Digest>().ok()) else {
+                    continue;
+                };
+                let path = folder.join(JOB);
+                if !path.is_file() {
+                    continue;
+                }
+                let record: JobRecord = read(&path)?;
+                let Ok(request) = record.request.parse() else {
+                    continue;
+                };
+                if record.state == State::Queued {
+                    let owner = owner.clone();
+                    let job = Job { owner, id, request };
+                    tracing::info!(job = job.short(), "a job waits from before");
+                    queue.waiting.insert(record.submitted, job);
+                }
+            }
+        }
+        Ok(Jobs {
+            depot,
+            plan,
+            setup,
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+            stop: Arc::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    pub(super) fn depot(&self) -> &Depot {
+        &self.depot
+    }
+
+    /// Jobs that wait or run.
+    pub(super) fn under_way(&self) -> usize {
+        let queue = self.lock();
+        queue.waiting.len() + usize::from(queue.running.is_some())
+    }
+
+    /// Queues a run, unless it is there already. One that failed is begun again.
+    pub(super) fn submit(
+        &self,
+        owner: &Owner,
+        keys: Digest,
+        request: Digest,
+    ) -> Result<JobState, Refusal> {
+        let id = job_id(&self.plan, &keys, &request);
+        let mut queue = self.lock();
+        let before = self.state(&queue, owner, &id);
+        if !matches!(before, JobState::Unknown | JobState::Failed(_)) {
+            return Ok(before);
+        }
+        self.depot.check_pair(owner, &keys, &request)?;
+        let ours = queue.waiting.values().filter(|job| job.owner == *owner);
+        if ours.count() >= MAX_QUEUED {
+            let limit = MAX_QUEUED as u32;
+            return Err(Refusal::QueueFull { limit });
+        }
+        let last = queue.waiting.last_key_value().map_or(0, |(time, _)| *time);
+        let submitted = micros().max(last + 1);
+        let record = JobRecord {
+            version: VERSION,
+            keys: keys.to_string(),
+            request: request.to_string(),
+            submitted,
+            attempts: 0,
+            state: State::Queued,
+            ended: None,
+        };
+        let folder = self.folder(owner, &id);
+        if let JobState::Failed(Failure::Other) = before {
+            // It may be its own files that are damaged: then it begins anew.
+            let _ = fs::remove_dir_all(folder.join(CHECKPOINTS));
+            remove(&folder.join(REPLY));
+        }
+        make_folder(&folder)
+            .and_then(|()| write(&folder.join(JOB), &record))
+            .map_err(|error| {
+                tracing::warn!(%error, "a job could not be written down");
+                Refusal::NoRoom
+            })?;
+        let job = Job {
+            owner: owner.clone(),
+            id,
+            request,
+        };
+        tracing::info!(owner = owner.name(), job = job.short(), "job queued");
+        queue.waiting.insert(submitted, job);
+        let state = self.state(&queue, owner, &id);
+        drop(queue);
+        self.changed.notify_all();
+        Ok(state)
+    }
+
+    /// How far a job of this owner is.
+    pub(super) fn status(&self, owner: &Owner, id: &Digest) -> JobState {
+        self.state(&self.lock(), owner, id)
+    }
+
+    /// The file of a reply.
+    pub(super) fn reply(&self, owner: &Owner, id: &Digest) -> Result<PathBuf, Refusal> {
+        match self.status(owner, id) {
+            JobState::Done { .. } => Ok(self.folder(owner, id).join(REPLY)),
+            _ => Err(Refusal::NoReply),
+        }
+    }
+
+    /// Runs jobs until the server stops. A run under way then ends after the layer that it is in.
+    pub(super) fn work(&self) {
+        while let Some((submitted, job)) = self.next() {
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&job)));
+            let outcome = outcome.unwrap_or_else(|_| {
+                tracing::error!(job = job.short(), "a defect of this program ended a run");
+                Outcome::Failed(Failure::Other)
+            });
+            // Written down before it is no longer the running one: a client never sees neither.
+            let ended = self.end(&job, &outcome);
+            let mut queue = self.lock();
+            queue.running = None;
+            if let (Outcome::Stopped, false) = (outcome, ended) {
+                queue.waiting.insert(submitted, job);
+            }
+        }
+    }
+
+    /// Deletes what is over, from time to time, until the server stops.
+    pub(super) fn tidy(&self) {
+        loop {
+            for owner in self.depot.owners() {
+                let needed = {
+                    let queue = self.lock();
+                    let running = queue.running.iter().map(|running| &running.job);
+                    let jobs = queue.waiting.values().chain(running);
+                    jobs.filter(|job| job.owner == owner)
+                        .map(|job| job.request)
+                        .collect::<HashSet<_>>()
+                };
+                self.depot.tidy(&owner, &needed);
+                self.expire(&owner);
+            }
+            let began = Instant::now();
+            let mut queue = self.lock();
+            while began.elapsed() < TIDY {
+                if self.stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                let waited = self
+                    .changed
+                    .wait_timeout(queue, TIDY.saturating_sub(began.elapsed()));
+                queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// No job is begun from now on, and the one that runs ends after its layer.
+    pub(super) fn stop(&self) {
+        // Under the lock: whoever has looked at the flag is waiting by now.
+        let queue = self.lock();
+        self.stop.store(true, Ordering::SeqCst);
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    fn next(&self) -> Option<(u64, Job)> {
+        let mut queue = self.lock();
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return None;
+            }
+            if let Some((submitted, job)) = queue.waiting.pop_first() {
+                queue.running = Some(Running {
+                    job: job.clone(),
+                    layer: 0,
+                    of: 0,
+                    part: 0.0,
+                    left: queue.whole,
+                    since: Instant::now(),
+                });
+                return Some((submitted, job));
+            }
+            let waited = self.changed.wait(queue);
+            queue = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn run(&self, job: &Job) -> Outcome {
+        let folder = self.folder(&job.owner, &job.id);
+        let path = folder.join(JOB);
+        let mut record: JobRecord = match read(&path) {
+            Ok(record) => record,
+            Err(error) => return failed(job, &error),
+        };
+        let Ok(keys) = record.keys.parse::<Digest>() else {
+            return Outcome::Failed(Failure::Other);
+        };
+        if record.attempts >= MAX_ATTEMPTS {
+            return Outcome::Failed(Failure::Crashed);
+        }
+        record.attempts += 1;
+        if let Err(error) = write(&path, &record) {
+            return failed(job, &error);
+        }
+        let options = RunOptions {
+            model: self.setup.model.clone(),
+            plan: self.setup.plan.clone(),
+            calibration: self.setup.calibration.clone(),
+            keys: self.depot.keys_path(&job.owner, &keys),
+            request: self.depot.request_path(&job.owner, &job.request),
+            out: folder.join(REPLY),
+            checkpoint: Some(folder.join(CHECKPOINTS)),
+            secret: self.setup.secret.clone(),
+            max_memory: self.setup.max_memory,
+            threads: self.setup.threads,
+        };
+        tracing::info!(job = job.short(), "job begins");
+        let began = Instant::now();
+        let record = Mutex::new(record);
+        let watch = |event: JobEvent| {
+            self.progress(job, &event);
+            if let JobEvent::Layer { .. } = event {
+                let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+                record.attempts = 0;
+                // Without it the job is given up a little early at worst.
+                let _ = write(&path, &*record);
+            }
+        };
+        match run_until(&options, &self.stop, &watch) {
+            Ok(report) => {
+                let seconds = began.elapsed().as_secs_f64();
+                tracing::info!(job = job.short(), seconds, bytes = report.bytes, "job done");
+                Outcome::Done
+            }
+            Err(ServeError::Fhe(FheJobError::Stopped)) => {
+                tracing::info!(
+                    job = job.short(),
+                    "job stopped after a layer: it goes on at the next start"
+                );
+                Outcome::Stopped
+            }
+            Err(error) => failed(job, &error),
+        }
+    }
+
+    /// Writes an end down; false if there was none, or if it could not be written, and then the job waits again at the next start.
+    fn end(&self, job: &Job, outcome: &Outcome) -> bool {
+        let (state, counter) = match outcome {
+            Outcome::Stopped => return false,
+            Outcome::Done => (State::Done, &self.counts.done),
+            Outcome::Failed(why) => (State::Failed(why.name().to_owned()), &self.counts.failed),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let folder = self.folder(&job.owner, &job.id);
+        let path = folder.join(JOB);
+        let written = read::<JobRecord>(&path).and_then(|mut record| {
+            record.state = state;
+            record.ended = Some(now());
+            write(&path, &record)
+        });
+        if let Err(error) = written {
+            tracing::warn!(job = job.short(), %error, "the end of a job could not be written down");
+            return false;
+        }
+        if let Outcome::Done = outcome {
+            // The same request again finds the reply.
+            remove(&self.depot.request_path(&job.owner, &job.request));
+            let _ = fs::remove_dir_all(folder.join(CHECKPOINTS));
+        }
+        true
+    }
+
+    fn progress(&self, job: &Job, event: &JobEvent) {
+        let mut queue = self.lock();
+        let mut whole = queue.whole;
+        let Some(running) = queue.running.as_mut().filter(|running| running.job == *job) else {
+            return;
+        };
+        match *event {
+            JobEvent::Estimate { seconds } => {
+                whole = seconds;
+                (running.left, running.since) = (seconds, Instant::now());
+            }
+            JobEvent::Resumed { layer } => running.layer = layer,
+            JobEvent::Step { part, .. } => running.part = part,
+            JobEvent::Layer {
+                layer,
+                of,
+                seconds,
+                left,
+            } => {
+                (running.layer, running.of, running.part) = (layer + 1, of, 0.0);
+                (running.left, running.since) = (left, Instant::now());
+                tracing::info!(
+                    job = job.short(),
+                    layer = layer + 1,
+                    of,
+                    seconds,
+                    left,
+                    "layer done"
+                );
+            }
+            JobEvent::Keys { .. } => {}
+        }
+        queue.whole = whole;
+    }
+
+    fn state(&self, queue: &Queue, owner: &Owner, id: &Digest) -> JobState {
+        let is_it = |job: &Job| job.owner == *owner && job.id == *id;
+        let left = |seconds: f64| seconds.clamp(0.0, f64::from(u32::MAX)).ceil() as u32;
+        if let Some(running) = queue.running.as_ref().filter(|r| is_it(&r.job)) {
+            return JobState::Running {
+                layer: narrow(running.layer.min(running.of)),
+                of: narrow(running.of),
+                part: (running.part.clamp(0.0, 1.0) * 1000.0) as u16,
+                left: left(running.left - running.since.elapsed().as_secs_f64()),
+            };
+        }
+        if let Some(place) = queue.waiting.values().position(is_it) {
+            let before = queue.running.as_ref();
+            let before = before.map(|r| (r.left - r.since.elapsed().as_secs_f64()).max(0.0));
+            let seconds = before.unwrap_or(0.0) + (place + 1) as f64 * queue.whole;
+            return JobState::Queued {
+                ahead: narrow(place + usize::from(queue.running.is_some())),
+                left: left(seconds),
+            };
+        }
+        let folder = self.folder(owner, id);
+        match read::<JobRecord>(&folder.join(JOB)).map(|record| record.state) {
+            Ok(State::Done) => match fs::metadata(folder.join(REPLY)) {
+                Ok(metadata) => JobState::Done {
+                    bytes: metadata.len(),
+                },
+                Err(_) => JobState::Unknown,
+            },
+            Ok(State::Failed(why)) => JobState::Failed(Failure::named(&why)),
+            // One whose end could not be written down waits for the next start.
+            Ok(State::Queued) => JobState::Queued { ahead: 0, left: 0 },
+            Err(_) => JobState::Unknown,
+        }
+    }
+
+    /// Deletes the jobs of an owner that ended long ago.
+    fn expire(&self, owner: &Owner) {
+        let keep = self.depot.keep_time().as_secs();
+        for folder in entries(&self.depot.jobs_folder(owner)) {
+            let ended = read::<JobRecord>(&folder.join(JOB)).map(|record| record.ended);
+            if let Ok(Some(ended)) = ended
+                && ended.saturating_add(keep) <= now()
+            {
+                // The record first: without it there is no job.
+                remove(&folder.join(JOB));
+                let _ = fs::remove_dir_all(&folder);
+                tracing::info!(owner = owner.name(), "a reply has expired");
+            }
+        }
+    }
+
+    fn folder(&self, owner: &Owner, id: &Digest) -> PathBuf {
+        self.depot.jobs_folder(owner).join(id.to_string())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Outcome {
+    Done,
+    Failed(Failure),
+    /// The server stops.
+    Stopped,
+}
+
+fn failed(job: &Job, error: &ServeError) -> Outcome {
+    tracing::warn!(job = job.short(), reason = error.name(), %error, "job failed");
+    Outcome::Failed(failure(error))
+}
+
+/// What a client is told of an error of its job.
+fn failure(error: &ServeError) -> Failure {
+    let ServeError::Fhe(error) = error else {
+        return Failure::Model;
+    };
+    match error {
+        FheJobError::Expired { .. } => Failure::Keys,
+        FheJobError::Memory { .. } => Failure::Memory,
+        FheJobError::File(FileError::NoRoom { .. }) => Failure::Disk,
+        FheJobError::File(FileError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::StorageFull =>
+        {
+            Failure::Disk
+        }
+        FheJobError::File(FileError::Io { path, .. } | FileError::Codec { path, .. }) => {
+            of_path(path)
+        }
+        FheJobError::File(FileError::Content { path, .. } | FileError::Other { path, .. }) => {
+            of_path(path)
+        }
+        FheJobError::OtherModel { .. } | FheJobError::Choices(_) | FheJobError::Plan(_) => {
+            Failure::Model
+        }
+        _ => Failure::Other,
+    }
+}
+
+/// Which of a job's files it is.
+fn of_path(path: &Path) -> Failure {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("keys") => Failure::Keys,
+        Some("request") => Failure::Request,
+        _ => Failure::Other,
+    }
+}
+
+fn narrow(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+fn micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(0))
+}

@@ -1,0 +1,215 @@
+//! A server of runs under encryption: clients leave keys and requests, one worker runs them, clients fetch the replies.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hushed_infer::ckks::public_plan::{Lengths, MAX_PLAN_BYTES};
+
+use super::depot::{Depot, Limits};
+use super::jobs::{Jobs, RunSetup};
+use super::public::PublicModel;
+use super::read_plan;
+use super::run::fitting;
+use super::session::{self, Ended};
+use crate::bundle::Digest;
+use crate::error::ServeError;
+use crate::files;
+use crate::server::{Door, Entrance};
+
+/// How often a server that ends looks whether its run has come to the end of a layer.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Everything about a server.
+#[derive(Clone, Debug)]
+pub struct FheServerConfig {
+    /// Where it listens, who it is and whom it lets in.
+    pub entrance: Entrance,
+    /// The model folder.
+    pub model: PathBuf,
+    /// The public plan, which every client gets.
+    pub plan: PathBuf,
+    /// The calibration that the plan was made with.
+    pub calibration: PathBuf,
+    /// The public model of the plan, which every client gets: token vectors, positions and the first norm, as numbers.
+    pub public: PathBuf,
+    /// The folder for keys, requests, jobs and replies.
+    pub store: PathBuf,
+    /// Bytes that a client's files may take there.
+    pub owner_quota: u64,
+    /// How long a reply is kept, and a request that nobody runs.
+    pub keep: Duration,
+    /// What the randomness of replies follows from: made on first use, and kept.
+    pub secret: PathBuf,
+    /// Bytes of memory that a run may take.
+    pub max_memory: Option<u64>,
+    /// Threads of a run; as many as the machine has if `None`.
+    pub threads: Option<usize>,
+}
+
+/// A server that listens.
+pub struct FheServer {
+    shared: Shared,
+    jobs: Arc<Jobs>,
+    declared: Declared,
+}
+
+/// What all sessions read.
+pub(super) struct Shared {
+    pub(super) door: Door,
+    pub(super) plan: Vec<u8>,
+    pub(super) plan_hash: Digest,
+    pub(super) public: PublicModel,
+}
+
+/// What the plan makes known to whom: for an operator to see before anybody else does.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// What the server is told of a text's length.
+    pub lengths: Lengths,
+    /// Bytes of the public model.
+    pub public_bytes: u64,
+    /// What else the plan says that it shows.
+    pub exposures: Vec<String>,
+}
+
+impl FheServer {
+    /// Checks that plan, model, calibration and public model belong together, opens the store and listens. Connections wait until
+    /// [`FheServer::run`].
+    ///
+    /// # Errors
+    /// [`ServeError`]: files that do not fit, a store in use, the certificate, the token file, a port in use.
+    pub fn bind(config: &FheServerConfig) -> Result<FheServer, ServeError> {
+        // The cheap refusals first.
+        let door = Door::open(&config.entrance)?;
+        let (plan, params) = read_plan(&config.plan)?;
+        let bytes = files::read(&config.plan, MAX_PLAN_BYTES as u64)?;
+        let public = PublicModel::read(&config.public, &plan.public_sha256)?;
+        // Only to find now what would fail the first job.
+        drop(fitting(&config.model, &config.calibration, &plan)?);
+        let plan_hash = Digest(plan.hash());
+        let declared = Declared {
+            lengths: plan.lengths,
+            public_bytes: public.bytes().len() as u64,
+            exposures: plan.exposures.clone(),
+        };
+        let limits = Limits {
+            quota: config.owner_quota,
+            keep: config.keep,
+        };
+        let depot = Depot::open(&config.store, plan, params, limits)?;
+        // Runs read the plan that clients are given, whatever becomes of the operator's file.
+        let kept = config.store.join("plan.json");
+        files::write(&kept, &bytes)?;
+        let setup = RunSetup {
+            model: config.model.clone(),
+            plan: kept,
+            calibration: config.calibration.clone(),
+            secret: config.secret.clone(),
+            max_memory: config.max_memory,
+            threads: config.threads,
+        };
+        Ok(FheServer {
+            shared: Shared {
+                door,
+                plan: bytes,
+                plan_hash,
+                public,
+            },
+            jobs: Arc::new(Jobs::open(depot, plan_hash, setup)?),
+            declared,
+        })
+    }
+
+    /// The address that was bound, with the port that the system chose.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.door.local_addr()
+    }
+
+    /// The address of the metrics, if there is one.
+    #[must_use]
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.shared.door.metrics_addr()
+    }
+
+    /// SHA-256 of the certificate: what clients pin.
+    #[must_use]
+    pub fn fingerprint(&self) -> Digest {
+        self.shared.door.fingerprint()
+    }
+
+    /// Hash of the plan: what clients compare with what its operator says.
+    #[must_use]
+    pub fn plan_hash(&self) -> Digest {
+        self.shared.plan_hash
+    }
+
+    /// What the plan makes known.
+    #[must_use]
+    pub fn declared(&self) -> &Declared {
+        &self.declared
+    }
+
+    /// Serves until `stop` is raised. Then sessions come to their end, and the run under way to the end of its layer, both within
+    /// [`crate::Deadlines::drain`]; a run that does not goes on from its last checkpoint at the next start, as after a crash.
+    ///
+    /// # Errors
+    /// [`ServeError::Thread`] if a thread cannot be started.
+    pub fn run(&self, stop: &AtomicBool) -> Result<(), ServeError> {
+        let (shared, jobs) = (&self.shared, &self.jobs);
+        let started = self.start("hushed-runs", |jobs| jobs.work())?;
+        let tidying = match self.start("hushed-tidy", |jobs| jobs.tidy()) {
+            Ok(thread) => thread,
+            Err(error) => {
+                jobs.stop();
+                return Err(error);
+            }
+        };
+        tracing::info!(
+            address = %self.local_addr(),
+            certificate = %self.fingerprint(),
+            plan = %self.plan_hash(),
+            max_sessions = shared.door.max_sessions,
+            jobs = jobs.under_way(),
+            "serving runs under encryption"
+        );
+        let done = shared.door.run(stop, &|entry, socket, peer| {
+            let session = AssertUnwindSafe(|| session::serve(shared, jobs, entry, socket, peer));
+            // The session's state dies with it, and the shared rest is behind locks and on disk.
+            let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
+            ended.report(&shared.door.metrics, entry.number(), peer);
+        });
+        jobs.stop();
+        let give_up = Instant::now() + shared.door.deadlines.drain;
+        while !started.is_finished() && Instant::now() < give_up {
+            thread::sleep(POLL);
+        }
+        match started.is_finished() {
+            // A panic in it was caught and told.
+            true => drop(started.join()),
+            false => tracing::warn!(
+                "the run under way is broken off: it goes on after its last whole layer at the next start"
+            ),
+        }
+        drop(tidying.join());
+        done
+    }
+
+    /// A thread of its own: one that still runs when the server has ended dies with the process.
+    fn start(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Jobs) + Send + 'static,
+    ) -> Result<JoinHandle<()>, ServeError> {
+        let jobs = Arc::clone(&self.jobs);
+        let thread = thread::Builder::new().name(name.to_owned());
+        thread
+            .spawn(move || work(&jobs))
+            .map_err(ServeError::Thread)
+    }
+}

@@ -1,0 +1,341 @@
+//! One session of a client: it leaves files, asks for runs, and fetches replies. It may break at any moment; the next one goes on.
+//!
+//! Everything before [`admit`] is done for strangers, and bounded in time and memory.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
+
+use hushed_net::{Expect, Party, Session, Stats};
+
+use super::depot::Owner;
+use super::jobs::Jobs;
+use super::server::Shared;
+use super::wire::{ASK, Ask, DATA, Download, MAX_ASK, PART, TOLD, Told, Upload, agreement, frames};
+use crate::agree;
+use crate::bundle;
+use crate::error::ServeError;
+use crate::metrics::Metrics;
+use crate::server::Entry;
+use crate::wire::{
+    self, ABORT, ABORT_STOPPING, CONFIRM, CONFIRM_BYTES, Confirm, FheWelcome, HELLO, Hello,
+    MAX_GREETING, READY, REPLY, Refusal, Reply, WireFault,
+};
+
+/// What can be told about a session.
+#[derive(Default)]
+pub(super) struct Ended {
+    outcome: Outcome,
+    seconds: f64,
+    stats: Stats,
+}
+
+#[derive(Default)]
+enum Outcome {
+    #[default]
+    Well,
+    Refused(Refusal),
+    Failed(ServeError),
+    Panicked,
+}
+
+impl Ended {
+    pub(super) fn panicked() -> Self {
+        Self {
+            outcome: Outcome::Panicked,
+            ..Self::default()
+        }
+    }
+
+    /// Counts and logs it.
+    pub(super) fn report(&self, metrics: &Metrics, session: u64, peer: SocketAddr) {
+        let seconds = self.seconds;
+        let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
+        match &self.outcome {
+            Outcome::Well => {
+                metrics.ended("ended");
+                tracing::debug!(session, %peer, seconds, sent, received, "session ended");
+            }
+            Outcome::Refused(refusal) => {
+                metrics.refused(refusal.name());
+                tracing::info!(session, %peer, reason = refusal.name(), detail = %refusal, "session refused");
+            }
+            Outcome::Failed(error) => {
+                metrics.ended(error.name());
+                tracing::warn!(
+                    session, %peer, reason = error.name(), detail = %error, seconds, sent, received, "session failed"
+                );
+            }
+            Outcome::Panicked => {
+                metrics.ended("panic");
+                tracing::error!(session, %peer, "session failed: a defect of this program");
+            }
+        }
+    }
+}
+
+/// Why a session goes no further.
+enum Stop {
+    Refuse(Refusal),
+    Fail(ServeError),
+}
+
+impl<E: Into<ServeError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Fail(error.into())
+    }
+}
+
+/// Serves one connection to its end.
+pub(super) fn serve(
+    shared: &Shared,
+    jobs: &Jobs,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    peer: SocketAddr,
+) -> Ended {
+    let began = Instant::now();
+    let mut ended = Ended::default();
+    let _running = shared.door.metrics.running();
+    tracing::debug!(session = entry.number(), %peer, "connected");
+    if let Err(stop) = run(shared, jobs, entry, socket, &mut ended) {
+        ended.outcome = match stop {
+            Stop::Refuse(refusal) => Outcome::Refused(refusal),
+            Stop::Fail(error) => Outcome::Failed(error),
+        };
+    }
+    ended.seconds = began.elapsed().as_secs_f64();
+    ended
+}
+
+fn run(
+    shared: &Shared,
+    jobs: &Jobs,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    ended: &mut Ended,
+) -> Result<(), Stop> {
+    let mut session = shared.door.session(socket)?;
+    let done = greet(shared, entry, &mut session)
+        .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
+    ended.stats = session.stats();
+    match done {
+        Ok(()) => Ok(session.close()?),
+        Err(stop) => {
+            // After a refusal everything has been said.
+            if let Stop::Fail(_) = stop {
+                session.abort(ABORT);
+            }
+            Err(stop)
+        }
+    }
+}
+
+/// Hello, welcome, confirmation. Who it is that came.
+fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<Owner, Stop> {
+    let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
+    let owner = match admit(shared, entry, &hello) {
+        Err(Stop::Refuse(refusal)) => {
+            session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
+            return Err(Stop::Refuse(refusal));
+        }
+        admitted => admitted?,
+    };
+    let welcome = FheWelcome {
+        nonce: agree::nonce()?,
+        plan: shared.plan_hash,
+        plan_bytes: u32::try_from(shared.plan.len()).unwrap_or(u32::MAX),
+        public: shared.public.hash(),
+        public_bytes: shared.public.bytes().len() as u64,
+    };
+    session.send_vec(REPLY, Reply::Fhe(welcome).encode())?;
+    session.flush()?;
+    let identity = agree::Identity::of(session)?;
+    let confirm = session.recv(CONFIRM, Expect::Exactly(CONFIRM_BYTES))?;
+    let confirm = Confirm::decode(&confirm).map_err(|fault| malformed("confirmation", fault))?;
+    identity.check(Party::Client, &confirm.tag)?;
+    session.send(READY, &identity.tag(Party::Server))?;
+    Ok(owner)
+}
+
+/// Decides on a hello. The version comes first: a client of another one can be told so and nothing else.
+fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<Owner, Stop> {
+    let refuse = |refusal| Err(Stop::Refuse(refusal));
+    let hello = match Hello::decode(hello) {
+        Ok(hello) => hello,
+        Err(WireFault::Version { .. }) => {
+            return refuse(Refusal::OtherVersion {
+                server: wire::VERSION,
+            });
+        }
+        Err(fault) => return Err(malformed("hello", fault).into()),
+    };
+    let door = &shared.door;
+    door.check_token(hello.token.as_ref())
+        .map_err(Stop::Refuse)?;
+    if hello.plan == bundle::plan()? {
+        return refuse(Refusal::OtherProtocol { fhe: true });
+    }
+    if hello.plan != agreement() {
+        return refuse(Refusal::OtherPlan {
+            server: agreement(),
+        });
+    }
+    door.admit(entry).map_err(Stop::Refuse)?;
+    // A token that nobody asked for names nobody.
+    let token = hello.token.filter(|_| door.asks_for_tokens());
+    Ok(Owner::of(token.as_ref()))
+}
+
+/// Answers until the client has had enough.
+fn answer(
+    shared: &Shared,
+    jobs: &Jobs,
+    entry: &Entry<'_>,
+    session: &mut Session,
+    owner: &Owner,
+) -> Result<(), Stop> {
+    let deadlines = &shared.door.deadlines;
+    loop {
+        if !entry.rest() {
+            session.abort(ABORT_STOPPING);
+            return Err(Stop::Refuse(Refusal::Stopping));
+        }
+        session.set_limits(deadlines.within(deadlines.idle));
+        let ask = session.recv(ASK, Expect::AtMost(MAX_ASK))?;
+        let ask = Ask::decode(&ask).map_err(|fault| malformed("question", fault))?;
+        if !entry.begin() {
+            session.abort(ABORT_STOPPING);
+            return Err(Stop::Refuse(Refusal::Stopping));
+        }
+        session.set_limits(deadlines.within(deadlines.text));
+        let told = match ask {
+            Ask::End => return Ok(()),
+            Ask::Offer { file, bytes } => {
+                let have = jobs.depot().offer(owner, file, bytes);
+                have.map(|bytes| Told::Have { bytes })
+            }
+            Ask::Put {
+                file,
+                offset,
+                bytes,
+            } => {
+                let have = put(jobs, session, owner, file, offset, bytes)?;
+                have.map(|bytes| Told::Have { bytes })
+            }
+            Ask::Get { file, offset } => match get(shared, jobs, session, owner, file, offset)? {
+                Ok(()) => continue,
+                Err(refusal) => Err(refusal),
+            },
+            Ask::Submit { keys, request } => jobs.submit(owner, keys, request).map(Told::Job),
+            Ask::Status { job } => Ok(Told::Job(jobs.status(owner, &job))),
+        };
+        let (told, refused) = match told {
+            Ok(told) => (told, None),
+            Err(refusal) => (Told::Refused(refusal), Some(refusal)),
+        };
+        session.send_vec(TOLD, told.encode())?;
+        if let Some(refusal) = refused {
+            return Err(Stop::Refuse(refusal));
+        }
+    }
+}
+
+/// Receives a part. One that is refused is received all the same: the client reads no answer before it has sent it.
+fn put(
+    jobs: &Jobs,
+    session: &mut Session,
+    owner: &Owner,
+    file: Upload,
+    offset: u64,
+    bytes: u32,
+) -> Result<Result<u64, Refusal>, Stop> {
+    let mut part = jobs.depot().part(owner, file, offset, bytes);
+    for frame in frames(bytes.into()) {
+        let data = session.recv(DATA, Expect::Exactly(frame))?;
+        if let Ok(open) = &mut part
+            && let Err(refusal) = open.write(&data)
+        {
+            part = Err(refusal);
+        }
+    }
+    Ok(part.and_then(|part| part.end()))
+}
+
+/// Sends a part, after saying how long it is.
+fn get(
+    shared: &Shared,
+    jobs: &Jobs,
+    session: &mut Session,
+    owner: &Owner,
+    file: Download,
+    offset: u64,
+) -> Result<Result<(), Refusal>, Stop> {
+    let mut opened = match file {
+        Download::Plan => Source::Memory(&shared.plan),
+        Download::Public => Source::Memory(shared.public.bytes()),
+        Download::Reply(job) => match jobs.reply(owner, &job) {
+            // It may have expired a moment ago.
+            Ok(path) => match File::open(path) {
+                Ok(file) => Source::File(file),
+                Err(_) => return Ok(Err(Refusal::NoReply)),
+            },
+            Err(refusal) => return Ok(Err(refusal)),
+        },
+    };
+    let total = match &opened {
+        Source::Memory(bytes) => bytes.len() as u64,
+        Source::File(file) => file.metadata().map_or(0, |metadata| metadata.len()),
+    };
+    let Some(left) = total.checked_sub(offset) else {
+        return Ok(Err(Refusal::WrongOffset));
+    };
+    let part = left.min(PART);
+    let told = Told::Part {
+        total,
+        bytes: u32::try_from(part).unwrap_or(0),
+    };
+    session.send_vec(TOLD, told.encode())?;
+    let mut at = offset;
+    for frame in frames(part) {
+        let bytes = opened.read(at, frame).map_err(|source| ServeError::File {
+            operation: "read",
+            path: "a reply".into(),
+            source,
+        })?;
+        session.send_vec(DATA, bytes)?;
+        at += frame as u64;
+    }
+    Ok(Ok(()))
+}
+
+enum Source<'a> {
+    Memory(&'a [u8]),
+    File(File),
+}
+
+impl Source<'_> {
+    fn read(&mut self, at: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
+        match self {
+            Self::Memory(all) => {
+                let rest = usize::try_from(at).ok().and_then(|at| all.get(at..));
+                let piece = rest.and_then(|rest| rest.get(..bytes));
+                piece
+                    .map(<[u8]>::to_vec)
+                    .ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+            }
+            Self::File(file) => {
+                let mut piece = vec![0; bytes];
+                file.seek(SeekFrom::Start(at))?;
+                file.read_exact(&mut piece)?;
+                Ok(piece)
+            }
+        }
+    }
+}
+
+fn malformed(message: &'static str, fault: WireFault) -> ServeError {
+    ServeError::Malformed { message, fault }
+}

@@ -1,0 +1,239 @@
+//! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a way to end.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use hushed_net::channel::tls;
+use hushed_net::{Identity, Listener, Party, Session, TlsServer};
+
+use super::config::{ClientAccess, ServerIdentity};
+use super::registry::{Entry, Registry};
+use crate::bundle::Digest;
+use crate::deadlines::Deadlines;
+use crate::error::ServeError;
+use crate::metrics::{self, Metrics};
+use crate::token::{Accepted, Token};
+use crate::wire::Refusal;
+
+/// Connections beyond the sessions that may be in their first seconds at once.
+const GREETING: usize = 32;
+/// How often a server that drains looks whether it is done.
+const POLL: Duration = Duration::from_millis(20);
+/// How long to wait when the system has no connection to give.
+const NO_CONNECTION: Duration = Duration::from_millis(100);
+
+/// Where a server listens, who it is and whom it lets in.
+#[derive(Clone, Debug)]
+pub struct Entrance {
+    /// `HOST:PORT`; port 0 takes any free one.
+    pub listen: String,
+    /// How it proves who it is.
+    pub identity: ServerIdentity,
+    /// Whom it lets in.
+    pub access: ClientAccess,
+    /// Sessions at once; more are refused.
+    pub max_sessions: usize,
+    /// How long to wait for what.
+    pub deadlines: Deadlines,
+    /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for a loopback or an inner network.
+    pub metrics_listen: Option<String>,
+}
+
+/// An entrance that listens.
+pub(crate) struct Door {
+    listener: Listener,
+    metrics_listener: Option<Listener>,
+    fingerprint: [u8; 32],
+    tls: TlsServer,
+    accepted: Option<Accepted>,
+    pub(crate) max_sessions: usize,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) registry: Registry,
+    pub(crate) metrics: Metrics,
+}
+
+impl Door {
+    /// Listens. Connections wait until [`Door::run`].
+    pub(crate) fn open(entrance: &Entrance) -> Result<Door, ServeError> {
+        if entrance.max_sessions == 0 {
+            return Err(ServeError::NothingAllowed {
+                name: "the number of sessions",
+            });
+        }
+        let listener = Listener::bind(&entrance.listen)?;
+        let address = listener.local_addr();
+        if entrance.access == ClientAccess::Anyone && !address.ip().is_loopback() {
+            return Err(ServeError::OpenToStrangers { address });
+        }
+        let metrics_listener = match &entrance.metrics_listen {
+            Some(address) => Some(Listener::bind(address)?),
+            None => None,
+        };
+        let (accepted, authorities) = match &entrance.access {
+            ClientAccess::Anyone => (None, None),
+            ClientAccess::Tokens(path) => (Some(Accepted::from_file(path)?), None),
+            ClientAccess::Certificates(path) => (None, Some(tls::read_authorities(path)?)),
+            ClientAccess::TokensAndCertificates {
+                tokens,
+                authorities,
+            } => (
+                Some(Accepted::from_file(tokens)?),
+                Some(tls::read_authorities(authorities)?),
+            ),
+        };
+        let identity = match &entrance.identity {
+            ServerIdentity::Development(dir) => tls::load_or_create_dev_certificate(dir)?,
+            ServerIdentity::Files { chain, key } => Identity::from_files(chain, key)?,
+        };
+        let fingerprint = identity.fingerprint();
+        Ok(Door {
+            listener,
+            metrics_listener,
+            fingerprint,
+            tls: TlsServer::new(identity, authorities)?,
+            accepted,
+            max_sessions: entrance.max_sessions,
+            deadlines: entrance.deadlines,
+            registry: Registry::default(),
+            metrics: Metrics::default(),
+        })
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics_listener.as_ref().map(Listener::local_addr)
+    }
+
+    pub(crate) fn fingerprint(&self) -> Digest {
+        Digest(self.fingerprint)
+    }
+
+    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory.
+    pub(crate) fn session(&self, socket: TcpStream) -> Result<Session, ServeError> {
+        let limits = self.deadlines.before_authentication();
+        let channel = self.tls.accept(socket, limits)?;
+        Ok(Session::new(Party::Server, Box::new(channel)))
+    }
+
+    /// Whether somebody with this token may come in.
+    pub(crate) fn check_token(&self, token: Option<&Token>) -> Result<(), Refusal> {
+        match (&self.accepted, token) {
+            (None, _) => Ok(()),
+            (Some(_), None) => Err(Refusal::NoToken),
+            (Some(accepted), Some(token)) if !accepted.contains(token) => Err(Refusal::BadToken),
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
+    /// Whether clients are told apart by their tokens.
+    pub(crate) fn asks_for_tokens(&self) -> bool {
+        self.accepted.is_some()
+    }
+
+    /// Counts a connection as one of the sessions.
+    pub(crate) fn admit(&self, entry: &Entry<'_>) -> Result<(), Refusal> {
+        match entry.admit(self.max_sessions) {
+            true => Ok(()),
+            false => Err(Refusal::TooManySessions {
+                limit: u32::try_from(self.max_sessions).unwrap_or(u32::MAX),
+            }),
+        }
+    }
+
+    /// Serves until `stop` is raised, each connection in a thread by `serve`, which does not panic. Then lets those that work come to their
+    /// end (within [`Deadlines::drain`]), and breaks off the rest.
+    pub(crate) fn run<F>(&self, stop: &AtomicBool, serve: &F) -> Result<(), ServeError>
+    where
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+    {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            if let Some(listener) = &self.metrics_listener {
+                let (metrics, done) = (&self.metrics, &done);
+                let answer = move || metrics::serve(listener, metrics, stop, done);
+                let thread = thread::Builder::new().name("hushed-metrics".to_owned());
+                thread
+                    .spawn_scoped(scope, answer)
+                    .map_err(ServeError::Thread)?;
+            }
+            self.accept(scope, stop, serve);
+            self.drain();
+            done.store(true, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn accept<'scope, F>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        stop: &AtomicBool,
+        serve: &'scope F,
+    ) where
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+    {
+        loop {
+            match self.listener.accept(|| stop.load(Ordering::SeqCst)) {
+                Ok(None) => return,
+                Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer),
+                Err(error) => {
+                    // Usually the limit of open files: it passes when a session ends.
+                    tracing::warn!(%error, "no connection can be accepted");
+                    thread::sleep(NO_CONNECTION);
+                }
+            }
+        }
+    }
+
+    /// Starts a session's thread, if there is room for one.
+    fn start<'scope, F>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        serve: &'scope F,
+        socket: TcpStream,
+        peer: SocketAddr,
+    ) where
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+    {
+        if self.registry.len() >= self.max_sessions + GREETING {
+            // Not even a handshake: this is the answer to a flood.
+            self.metrics.refused("too-many-connections");
+            tracing::warn!(%peer, "refused: too many connections");
+            return;
+        }
+        let entry = match self.registry.enter(&socket) {
+            Ok(entry) => entry,
+            Err(error) => {
+                tracing::warn!(%peer, %error, "refused: no descriptor left");
+                return;
+            }
+        };
+        let thread = thread::Builder::new().name(format!("session-{}", entry.number()));
+        let started = thread.spawn_scoped(scope, move || serve(&entry, socket, peer));
+        if let Err(error) = started {
+            tracing::warn!(%peer, %error, "refused: no thread");
+        }
+    }
+
+    fn drain(&self) {
+        let registry = &self.registry;
+        tracing::info!(sessions = registry.len(), "stopping");
+        registry.stop();
+        let give_up = Instant::now() + self.deadlines.drain;
+        while registry.len() > 0 && Instant::now() < give_up {
+            thread::sleep(POLL);
+        }
+        let broken_off = registry.break_off();
+        if broken_off > 0 {
+            tracing::warn!(
+                sessions = broken_off,
+                "broke off sessions that did not end in time"
+            );
+        }
+        tracing::info!("stopped");
+    }
+}
