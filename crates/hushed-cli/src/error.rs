@@ -62,6 +62,12 @@ pub enum CliError {
     #[error("give the server's certificate by --pin or --ca")]
     NoTrust,
 
+    #[error("{option} is of the other protocol: see --protocol")]
+    OtherProtocol { option: &'static str },
+
+    #[error("--protocol fhe needs --keys DIR, a folder for keys (--make-keys makes them)")]
+    NoKeysFolder,
+
     #[error(
         "the canary's answer has cosine {found:.4} to the published one, and at least {least} was expected: the run went wrong, or some text left \
          the calibrated ranges. The answers are not shown (--anyway shows them); do not tell the server"
@@ -124,7 +130,12 @@ impl CliError {
             },
             Self::Canary { .. } => 5,
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
-            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoBucket | Self::Preset { .. } => 2,
+            Self::NoSuchBench { .. }
+            | Self::NoTrust
+            | Self::NoBucket
+            | Self::OtherProtocol { .. }
+            | Self::NoKeysFolder
+            | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
             Self::Bench(BenchError::Net(_)) => 5,
             Self::Bench(_) | Self::Ckks(_) | Self::Run(_) => 70,
@@ -152,9 +163,12 @@ impl CliError {
             Self::Fhe(FheError::Packing(_)) => "batch",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
-            Self::NoSuchBench { .. } | Self::NoTrust | Self::NoBucket | Self::Preset { .. } => {
-                "usage"
-            }
+            Self::NoSuchBench { .. }
+            | Self::NoTrust
+            | Self::NoBucket
+            | Self::OtherProtocol { .. }
+            | Self::NoKeysFolder
+            | Self::Preset { .. } => "usage",
             Self::Canary { .. } => "canary",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),

@@ -35,6 +35,33 @@ impl Texts {
     }
 }
 
+/// Texts, or what was sent before.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Asked {
+    /// The text
+    text: Option<String>,
+
+    /// A file with one text a line, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+
+    /// With --protocol fhe: the answers to a batch that was sent before, by the id of its job or at least eight digits of it
+    #[arg(long, value_name = "ID")]
+    pub job: Option<String>,
+}
+
+impl Asked {
+    /// As [`Texts::read`]; none for a job.
+    pub fn read(&self) -> Result<Vec<String>, CliError> {
+        let texts = Texts {
+            text: self.text.clone(),
+            input: self.input.clone(),
+        };
+        texts.read()
+    }
+}
+
 /// What to do with a text of more tokens than the model takes.
 #[derive(clap::Args)]
 pub struct Truncate {

@@ -5,7 +5,26 @@ use std::time::Duration;
 
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
-use crate::server::{ClientAccess, ServerConfig, ServerIdentity};
+use crate::fhe::{FheServeArguments, FheServerConfig};
+use crate::server::{ClientAccess, Entrance, ServerConfig, ServerIdentity};
+
+/// How texts are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// Between two parties, while the client waits: seconds a text
+    #[value(name = "2pc")]
+    TwoParty,
+    /// Under encryption, by the server alone: a batch of many texts in one long run
+    Fhe,
+}
+
+/// A server, of either protocol.
+pub enum ServeConfig {
+    /// Of `2pc`.
+    TwoParty(Box<ServerConfig>),
+    /// Of `fhe`.
+    Fhe(Box<FheServerConfig>),
+}
 
 /// What `hushed serve` and `hushed-server` take.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,6 +32,10 @@ pub struct ServeArguments {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
+
+    /// How texts are run
+    #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
+    pub protocol: Protocol,
 
     /// Where to listen, HOST:PORT; port 0 takes any free one
     #[arg(
@@ -84,7 +107,7 @@ pub struct ServeArguments {
     pub public_table: bool,
 
     /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights transformed at the start.
-    /// Without it all are transformed in each text
+    /// Without it all are transformed in each text. With --protocol fhe: what a run may take; a job that needs more fails
     #[arg(long, value_name = "SIZE", value_parser = size, env = "HUSHED_MAX_MEMORY")]
     pub max_memory: Option<u64>,
 
@@ -113,6 +136,10 @@ pub struct ServeArguments {
     /// Also log one line a pass (its numbers of tokens and its time, never what is in it)
     #[arg(long, env = "HUSHED_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
     pub debug: bool,
+
+    /// What `--protocol fhe` takes besides
+    #[command(flatten)]
+    pub fhe: FheServeArguments,
 }
 
 impl ServeArguments {
@@ -120,7 +147,18 @@ impl ServeArguments {
     ///
     /// # Errors
     /// [`ServeError::NoStateFolder`] if the development certificate has nowhere to be.
-    pub fn config(&self) -> Result<ServerConfig, ServeError> {
+    pub fn config(&self) -> Result<ServeConfig, ServeError> {
+        let entrance = self.entrance()?;
+        Ok(match self.protocol {
+            Protocol::Fhe => {
+                let config = self.fhe.config(&self.dir, entrance, self.max_memory)?;
+                ServeConfig::Fhe(Box::new(config))
+            }
+            Protocol::TwoParty => ServeConfig::TwoParty(Box::new(self.two_party(entrance))),
+        })
+    }
+
+    fn entrance(&self) -> Result<Entrance, ServeError> {
         let identity = match self.cert.clone().zip(self.key.clone()) {
             Some((chain, key)) => ServerIdentity::Files { chain, key },
             None => {
@@ -128,18 +166,11 @@ impl ServeArguments {
                 ServerIdentity::Development(dir.ok_or(ServeError::NoStateFolder)?)
             }
         };
-        Ok(ServerConfig {
-            model: self.dir.clone(),
+        Ok(Entrance {
             listen: self.listen.clone(),
             identity,
             access: ClientAccess::new(self.tokens.clone(), self.client_ca.clone()),
             max_sessions: self.max_sessions,
-            max_tokens: self.max_tokens,
-            max_pass_tokens: self.max_pass_tokens,
-            max_texts: self.max_texts,
-            public_table: self.public_table,
-            max_memory: self.max_memory,
-            ready_tokens: self.ready_tokens,
             deadlines: Deadlines {
                 silence: Duration::from_secs(self.silence),
                 drain: Duration::from_secs(self.drain),
@@ -147,6 +178,24 @@ impl ServeArguments {
             },
             metrics_listen: self.metrics.clone(),
         })
+    }
+
+    fn two_party(&self, entrance: Entrance) -> ServerConfig {
+        ServerConfig {
+            model: self.dir.clone(),
+            listen: entrance.listen,
+            identity: entrance.identity,
+            access: entrance.access,
+            max_sessions: entrance.max_sessions,
+            max_tokens: self.max_tokens,
+            max_pass_tokens: self.max_pass_tokens,
+            max_texts: self.max_texts,
+            public_table: self.public_table,
+            max_memory: self.max_memory,
+            ready_tokens: self.ready_tokens,
+            deadlines: entrance.deadlines,
+            metrics_listen: entrance.metrics_listen,
+        }
     }
 }
 

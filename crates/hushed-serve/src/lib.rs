@@ -24,6 +24,10 @@
 //! Nothing that depends on a text or a weight is sent before both confirmations have been compared.
 #![forbid(unsafe_code)]
 
+// What unit tests share with the others names this crate as they do.
+#[cfg(test)]
+extern crate self as hushed_serve;
+
 mod agree;
 #[cfg(feature = "arguments")]
 mod arguments;
@@ -46,7 +50,7 @@ pub mod token;
 pub mod wire;
 
 #[cfg(feature = "arguments")]
-pub use arguments::ServeArguments;
+pub use arguments::{Protocol, ServeArguments, ServeConfig};
 pub use bundle::{Bundle, Digest};
 #[cfg(feature = "client")]
 pub use client::{

@@ -34,6 +34,9 @@ pub(crate) struct Metrics {
     /// By reason; reasons are names of this program, so there are few.
     refused: Mutex<BTreeMap<&'static str, u64>>,
     ended: Mutex<BTreeMap<&'static str, u64>>,
+    /// Runs under encryption that wait or run.
+    jobs: AtomicU64,
+    jobs_ended: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 /// A session that runs until this is dropped.
@@ -57,6 +60,14 @@ impl Metrics {
 
     pub(crate) fn ended(&self, how: &'static str) {
         count(&self.ended, how);
+    }
+
+    pub(crate) fn jobs(&self, under_way: usize) {
+        self.jobs.store(under_way as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn job_ended(&self, how: &'static str) {
+        count(&self.jobs_ended, how);
     }
 
     pub(crate) fn pass(&self, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {
@@ -118,6 +129,19 @@ impl Metrics {
             "counter",
             "Bytes received for these texts.",
             read(&self.received).to_string(),
+        );
+        single(
+            "hushed_jobs",
+            "gauge",
+            "Runs under encryption that wait or run.",
+            read(&self.jobs).to_string(),
+        );
+        labelled(
+            &mut out,
+            "hushed_jobs_total",
+            "Runs under encryption that ended, by how.",
+            "end",
+            &self.jobs_ended,
         );
         labelled(
             &mut out,

@@ -1,9 +1,12 @@
 //! Every decoder of foreign bytes on seeds and seeded mutations of them, and the edges by hand.
 
 use hushed_model::testing::{mutations, tiny_folder};
+use hushed_serve::fhe::wire::{
+    Ask, CHUNK, Download, Failure, JobState, MAX_ASK, MAX_TOLD, PART, Told, Upload, frames,
+};
 use hushed_serve::wire::{
-    Answer, Confirm, Hello, MAX_GREETING, MAX_PASS_TEXTS, MAX_REQUEST, Reply, Request, VERSION,
-    Welcome, WireFault,
+    Answer, Confirm, FheWelcome, Hello, MAX_GREETING, MAX_PASS_TEXTS, MAX_REQUEST, Reply, Request,
+    VERSION, Welcome, WireFault,
 };
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
@@ -46,6 +49,19 @@ fn refusals() -> Vec<Refusal> {
         Refusal::PassTooLarge { limit: 7 },
         Refusal::PrivateTable,
         Refusal::Stopping,
+        Refusal::OtherProtocol { fhe: true },
+        Refusal::WrongSize,
+        Refusal::WrongOffset,
+        Refusal::Busy,
+        Refusal::Quota { left: 8 },
+        Refusal::TooManyUploads { limit: 9 },
+        Refusal::DamagedUpload,
+        Refusal::ExpiredKeys,
+        Refusal::NotThere,
+        Refusal::NoRoom,
+        Refusal::QueueFull { limit: 10 },
+        Refusal::NoReply,
+        Refusal::OtherKeys,
         Refusal::Unknown { code: 999 },
     ]
 }
@@ -56,6 +72,70 @@ fn request(rows: &[u32], padded: bool) -> Request {
         padded,
         public_table: padded,
     }
+}
+
+fn fhe_welcome() -> FheWelcome {
+    FheWelcome {
+        nonce: [4; 32],
+        plan: Digest([5; 32]),
+        plan_bytes: 6,
+        public: Digest([7; 32]),
+        public_bytes: 8,
+    }
+}
+
+fn asks() -> Vec<Ask> {
+    let (a, b) = (Digest([1; 32]), Digest([2; 32]));
+    vec![
+        Ask::End,
+        Ask::Offer {
+            file: Upload::Keys(a),
+            bytes: 3 << 30,
+        },
+        Ask::Put {
+            file: Upload::Request(b),
+            offset: 1 << 29,
+            bytes: PART as u32,
+        },
+        Ask::Get {
+            file: Download::Plan,
+            offset: 0,
+        },
+        Ask::Get {
+            file: Download::Public,
+            offset: 7,
+        },
+        Ask::Get {
+            file: Download::Reply(a),
+            offset: 7,
+        },
+        Ask::Submit {
+            keys: a,
+            request: b,
+        },
+        Ask::Status { job: a },
+    ]
+}
+
+fn told() -> Vec<Told> {
+    let running = JobState::Running {
+        layer: 2,
+        of: 6,
+        part: 1000,
+        left: 4000,
+    };
+    vec![
+        Told::Have { bytes: 5 },
+        Told::Part {
+            total: 1 << 40,
+            bytes: 0,
+        },
+        Told::Job(JobState::Unknown),
+        Told::Job(JobState::Queued { ahead: 1, left: 2 }),
+        Told::Job(running),
+        Told::Job(JobState::Done { bytes: 9 }),
+        Told::Job(JobState::Failed(Failure::Memory)),
+    ]
 }
 
 fn corpus() -> Vec<Vec<u8>> {
@@ -82,6 +162,10 @@ fn corpus() -> Vec<Vec<u8>> {
     ];
     all.extend(refusals().iter().map(|r| Reply::Refused(*r).encode()));
     all.extend(refusals().iter().map(|r| Answer::Refused(*r).encode()));
+    all.push(Reply::Fhe(fhe_welcome()).encode());
+    all.extend(asks().iter().map(Ask::encode));
+    all.extend(told().iter().map(Told::encode));
+    all.extend(refusals().iter().map(|r| Told::Refused(*r).encode()));
     all
 }
 
@@ -110,6 +194,64 @@ fn control_messages_come_back() {
         }
         let longer = [bytes.as_slice(), &[0]].concat();
         fuzz::control(&longer);
+    }
+}
+
+#[test]
+fn messages_about_runs_under_encryption_come_back() {
+    let welcome = Reply::Fhe(fhe_welcome());
+    assert_eq!(Reply::decode(&welcome.encode()), Ok(welcome));
+    for ask in asks() {
+        let bytes = ask.encode();
+        assert!(bytes.len() <= MAX_ASK);
+        assert_eq!(Ask::decode(&bytes), Ok(ask));
+        for cut in 0..bytes.len() {
+            assert!(Ask::decode(&bytes[..cut]).is_err());
+        }
+    }
+    for told in told()
+        .into_iter()
+        .chain(refusals().into_iter().map(Told::Refused))
+    {
+        let bytes = told.encode();
+        assert!(bytes.len() <= MAX_TOLD);
+        assert_eq!(Told::decode(&bytes), Ok(told));
+        for cut in 0..bytes.len() {
+            assert!(Told::decode(&bytes[..cut]).is_err());
+        }
+    }
+    for failure in (1..=7).map(|code| Told::decode(&[3, 4, code]).unwrap()) {
+        let Told::Job(JobState::Failed(failure)) = failure else {
+            panic!("it is a failure");
+        };
+        assert_eq!(Failure::named(failure.name()), failure);
+    }
+    // A part of nothing or of too much, progress beyond the end, a failure that is none.
+    let put = |bytes: u32| Ask::Put {
+        file: Upload::Keys(Digest([0; 32])),
+        offset: 0,
+        bytes,
+    };
+    for bytes in [0, PART as u32 + 1, u32::MAX] {
+        assert!(Ask::decode(&put(bytes).encode()).is_err());
+    }
+    for (layer, of, part) in [(7, 6, 0), (0, 6, 1001)] {
+        let state = JobState::Running {
+            layer,
+            of,
+            part,
+            left: 0,
+        };
+        assert!(Told::decode(&Told::Job(state).encode()).is_err());
+    }
+    assert!(Told::decode(&[3, 4, 0]).is_err());
+    for (part, expected) in [
+        (0, vec![]),
+        (1, vec![1]),
+        (CHUNK as u64, vec![CHUNK]),
+        (CHUNK as u64 + 1, vec![CHUNK, 1]),
+    ] {
+        assert_eq!(frames(part).collect::<Vec<_>>(), expected);
     }
 }
 

@@ -1,101 +1,46 @@
 //! Runs under encryption over a connection, on a tiny model and an insecure ring: sent, interrupted, run, killed, fetched, opened; and what
-//! is refused on the way.
+//! is refused on the way. What a client that does not follow the protocol meets is tested beside the client's session.
 
+#[path = "common/fhe_server.rs"]
+mod fhe_server;
 #[path = "common/offered.rs"]
 mod offered;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
+use fhe_server::{Running, config};
+use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{
-    self, FheServer, FheServerConfig, KeygenOptions, Remote, RemoteEvent, RemoteOptions,
-};
-use hushed_serve::{
-    ClientAccess, ClientConfig, Deadlines, Entrance, ServeError, ServerIdentity, ServerTrust,
-};
+use hushed_serve::fhe::{self, FheServer, Remote, RemoteEvent};
+use hushed_serve::{Client, ClientAccess, ServeError, Server, ServerConfig, ServerTrust, Token};
 use offered::{Offered, assert_close, texts};
 
-/// A server of the offered model, its store in `work`.
-fn config(offered: &Offered, work: &Path) -> FheServerConfig {
-    FheServerConfig {
-        entrance: Entrance {
-            listen: "127.0.0.1:0".to_owned(),
-            identity: ServerIdentity::Development(work.join("certificate")),
-            access: ClientAccess::Anyone,
-            max_sessions: 4,
-            deadlines: Deadlines {
-                silence: Duration::from_secs(20),
-                ..Deadlines::default()
-            },
-            metrics_listen: None,
-        },
-        model: offered.path("model"),
-        plan: offered.plan(),
-        calibration: offered.path("calibration-fhe.json"),
-        public: offered.path("public"),
-        store: work.join("store"),
-        owner_quota: 1 << 30,
-        keep: Duration::from_secs(3600),
-        secret: work.join("state/reply.secret"),
-        max_memory: None,
-        threads: Some(2),
-    }
+/// Set in a process that is to be killed: the folder that its server works in.
+const CHILD: &str = "HUSHED_TEST_REMOTE_CHILD";
+
+fn quiet(_: RemoteEvent) {}
+
+fn name<T>(result: Result<T, ServeError>) -> &'static str {
+    result.err().unwrap().name()
 }
 
-/// A running server, stopped and joined on drop.
-struct Running {
-    address: SocketAddr,
-    pin: String,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), ServeError>>>,
-}
-
-impl Running {
-    fn start(config: &FheServerConfig) -> Running {
-        let server = FheServer::bind(config).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        Running {
-            address: server.local_addr(),
-            pin: server.fingerprint().to_string(),
-            thread: Some(thread::spawn({
-                let stop = Arc::clone(&stop);
-                move || server.run(&stop)
-            })),
-            stop,
-        }
-    }
-
-    fn client(&self) -> ClientConfig {
-        let trust = ServerTrust::Pin(self.pin.clone());
-        ClientConfig::new(self.address.to_string(), trust)
-    }
-
-    fn remote(&self, keys: PathBuf) -> RemoteOptions {
-        RemoteOptions {
-            make_keys: Some(KeygenOptions { days: 1 }),
-            most_wait: Duration::from_millis(20),
-            patience: Duration::from_secs(5),
-            ..RemoteOptions::new(self.client(), keys)
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        if let Some(thread) = self.thread.take() {
-            let ended = thread.join();
-            if !thread::panicking() {
-                ended.unwrap().unwrap();
-            }
-        }
-    }
+/// The reply to a job as the verbs that work on files make it.
+fn reply_through_files(offered: &Offered, work: &Path, keys: &Path, job: &str) -> Vec<u8> {
+    let again = work.join("again");
+    fs::create_dir(&again).unwrap();
+    let mut options = offered.options(&again);
+    options.keys = keys.join("evaluation.keys");
+    options.request = keys.join(format!("jobs/{job}.request"));
+    options.secret = work.join("state/reply.secret");
+    fhe::run(&options, &|_| {}).unwrap();
+    fs::read(again.join("reply")).unwrap()
 }
 
 #[test]
@@ -104,35 +49,320 @@ fn texts_go_out_and_answers_come_back() {
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
     let server = Running::start(&config(offered, work));
-    let remote = Remote::new(server.remote(work.join("keys")));
+    let keys = work.join("keys");
+    let mut options = server.remote(keys.clone());
+    let made = options.make_keys.take();
+    let without = Remote::new(options);
+    assert_eq!(name(without.submit(&texts(), &mut quiet)), "no-keys");
+    let remote = Remote::new(fhe::RemoteOptions {
+        make_keys: made,
+        ..server.remote(keys.clone())
+    });
+    let mut sent = 0;
+    let job = remote.submit(&texts(), &mut |event| {
+        if let RemoteEvent::Sending { done, of, .. } = event {
+            sent += u64::from(done == of);
+        }
+    });
+    let job = job.unwrap();
+    assert_eq!(sent, 2);
+    // The same again, from another process: it is the same job, and nothing is sent.
     let mut events = Vec::new();
-    let job = remote
-        .submit(&texts(), &mut |event| events.push(event))
-        .unwrap();
+    let other = Remote::new(server.remote(keys.clone()));
+    let again = other.submit(&texts(), &mut |event| events.push(event));
+    assert_eq!(again.unwrap(), job);
+    let is_new = |event: &RemoteEvent| {
+        matches!(
+            event,
+            RemoteEvent::Sending { .. }
+                | RemoteEvent::Encrypted(_)
+                | RemoteEvent::Plan { first: true, .. }
+        )
+    };
+    assert!(!events.iter().any(is_new));
+
     let mut states = Vec::new();
-    let answer = remote
-        .collect(&job, &mut |event| {
-            if let RemoteEvent::Job(state) = event {
-                states.push(state);
-            }
-        })
-        .unwrap();
+    let answer = remote.collect(&job, &mut |event| {
+        if let RemoteEvent::Job(state) = event {
+            states.push(state);
+        }
+    });
+    let answer = answer.unwrap();
     assert_close(offered, &answer);
     assert!(answer.canary.unwrap().is_good());
     assert!(matches!(states.last(), Some(JobState::Done { .. })));
-    assert!(
-        events
-            .iter()
-            .any(|event| matches!(event, RemoteEvent::Plan { first: true, .. }))
+    let layers = states.iter().filter_map(|state| match state {
+        JobState::Running { layer, .. } => Some(*layer),
+        _ => None,
+    });
+    assert!(layers.is_sorted());
+    let id = job.to_string();
+    let reply = fs::read(keys.join(format!("jobs/{id}.reply"))).unwrap();
+    assert!(reply == reply_through_files(offered, work, &keys, &id));
+
+    // Found by its first digits, until it is forgotten.
+    assert_eq!(remote.find(&id[..8]).unwrap(), job);
+    assert_eq!(name(remote.find(&id[..7])), "no-such-job");
+    remote.forget(&job).unwrap();
+    assert_eq!(name(remote.find(&id)), "no-such-job");
+    assert_eq!(fs::read_dir(keys.join("jobs")).unwrap().count(), 1);
+    // The request went when its run was done.
+    let requests = work.join("store/owners/anyone/requests");
+    assert_eq!(fs::read_dir(requests).unwrap().count(), 0);
+}
+
+/// Passes bytes on until so many have come from the client, then breaks the connection; the last number holds for all later ones.
+fn break_after(server: SocketAddr, limits: &'static [usize]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for (i, client) in listener.incoming().flatten().enumerate() {
+            let limit = limits[i.min(limits.len() - 1)];
+            let server = TcpStream::connect(server).unwrap();
+            let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            thread::spawn(move || {
+                let (mut left, mut piece) = (limit, vec![0; 1 << 16]);
+                let (mut client, mut server) = (client, server);
+                while left > 0 {
+                    let most = left.min(piece.len());
+                    match client.read(&mut piece[..most]) {
+                        Ok(got) if got > 0 && server.write_all(&piece[..got]).is_ok() => {
+                            left -= got
+                        }
+                        _ => break,
+                    }
+                }
+                let _ = server.shutdown(Shutdown::Both);
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn an_upload_that_breaks_goes_on_where_it_was() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let server = Running::start(&config(offered, work));
+    // Of the first two sessions one agrees on the plan.
+    let address = break_after(server.address, &[usize::MAX, 9 << 20, 6 << 20, usize::MAX]);
+    let mut options = server.remote(work.join("keys"));
+    options.connection.server = address.to_string();
+    let remote = Remote::new(options);
+    let (mut lost, mut from) = (0, Vec::new());
+    let job = remote.submit(&texts(), &mut |event| match event {
+        RemoteEvent::Lost(_) => {
+            lost += 1;
+            from.push(None);
+        }
+        RemoteEvent::Sending {
+            what: "keys", done, ..
+        } => from.push(Some(done)),
+        _ => {}
+    });
+    let job = job.unwrap();
+    assert_eq!(lost, 2);
+    // What a later session began with.
+    let starts: Vec<u64> = from
+        .windows(2)
+        .filter_map(|pair| match pair {
+            [None, Some(done)] => Some(*done),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(starts, [8 << 20, 12 << 20]);
+    assert_close(offered, &remote.collect(&job, &mut quiet).unwrap());
+    let uploads = work.join("store/owners/anyone/uploads");
+    assert_eq!(fs::read_dir(uploads).unwrap().count(), 0);
+}
+
+/// A server in a process of its own, until somebody kills it.
+fn child(work: &Path) {
+    let folder = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
+    let server = FheServer::bind(&config(&Offered::at(folder), work)).unwrap();
+    let told = format!("{} {}", server.local_addr(), server.fingerprint());
+    fs::write(work.join("draft"), told).unwrap();
+    fs::rename(work.join("draft"), work.join("listening")).unwrap();
+    server.run(&AtomicBool::new(false)).unwrap();
+}
+
+#[test]
+fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
+    if let Some(work) = std::env::var_os(CHILD) {
+        return child(Path::new(&work));
+    }
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let test = "a_server_that_was_killed_goes_on_with_the_same_bytes";
+    let mut killed = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env(CHILD, work)
+        .env("HUSHED_TEST_FHE_OFFERED", &offered.folder)
+        .spawn()
+        .unwrap();
+    let mut until = |what: &dyn Fn() -> bool| {
+        while !what() {
+            assert!(killed.try_wait().unwrap().is_none(), "it ended by itself");
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(&|| work.join("listening").exists());
+    let told = fs::read_to_string(work.join("listening")).unwrap();
+    let (address, pin) = told.split_once(' ').unwrap();
+    let keys = work.join("keys");
+    let options = |address: &str, pin: &str| {
+        let trust = ServerTrust::Pin(pin.to_owned());
+        let mut options = fhe_server::options(address, trust, keys.clone());
+        options.patience = Duration::from_secs(60);
+        options
+    };
+    let remote = Remote::new(options(address, pin));
+    let job = remote.submit(&texts(), &mut quiet).unwrap();
+    let folder = work.join(format!("store/owners/anyone/jobs/{job}"));
+    let has_checkpoint = || {
+        let found = fs::read_dir(folder.join("checkpoints"))
+            .into_iter()
+            .flatten();
+        found
+            .flatten()
+            .any(|entry| entry.path().extension().is_some_and(|e| e == "checkpoint"))
+    };
+    until(&has_checkpoint);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert!(!folder.join("reply").exists());
+
+    // Stopped after another layer, if it does not end before, and started again.
+    let config = config(offered, work);
+    drop(Running::start(&config));
+    let server = Running::start(&config);
+    let remote = Remote::new(options(&server.address.to_string(), &server.pin));
+    let answer = remote.collect(&job, &mut quiet).unwrap();
+    assert_close(offered, &answer);
+    let id = job.to_string();
+    let reply = fs::read(keys.join(format!("jobs/{id}.reply"))).unwrap();
+    assert!(reply == reply_through_files(offered, work, &keys, &id));
+    assert!(!folder.join("checkpoints").exists());
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let both = Offered::both();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let server = Running::start(&config(&both[0], work));
+    // One server at a time has a store.
+    assert_eq!(name(FheServer::bind(&config(&both[0], work))), "file");
+    let keys = work.join("keys");
+    let remote = Remote::new(server.remote(keys.clone()));
+    remote.agree(&mut quiet).unwrap();
+    // What the server may learn is the client's to refuse.
+    let mut options = server.remote(keys.clone());
+    options.lengths = Some("private");
+    let refused = Remote::new(options).submit(&texts(), &mut quiet);
+    assert_eq!(name(refused), "other-lengths");
+    // A plan that was given, and is not the server's.
+    let mut options = server.remote(work.join("others"));
+    options.plan = Some(both[1].plan());
+    assert_eq!(name(Remote::new(options).agree(&mut quiet)), "other-plan");
+    // Another plan at the server than the one that was kept.
+    let other = Running::start(&config(&both[1], &work.join("other")));
+    let changed = Remote::new(other.remote(keys.clone()));
+    assert_eq!(name(changed.agree(&mut quiet)), "other-plan");
+    // A public model that is not the plan's.
+    let path = work.join("public");
+    let mut bytes = fs::read(both[0].path("public")).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let mut options = server.remote(keys.clone());
+    options.public = Some(path.clone());
+    assert_eq!(name(Remote::new(options).agree(&mut quiet)), "public-model");
+    let mut bad = config(&both[0], &work.join("bad"));
+    bad.public = path;
+    assert_eq!(name(FheServer::bind(&bad)), "public-model");
+    let mut bad = config(&both[0], &work.join("bad"));
+    bad.plan = both[1].plan();
+    bad.calibration = both[0].path("plan.json");
+    assert_eq!(name(FheServer::bind(&bad)), "other-model");
+
+    // The other protocol, both ways.
+    let two_party = Client::connect(&server.client());
+    assert_eq!(name(two_party), "other-protocol");
+    let model = work.join("model");
+    tiny_folder(&model).unwrap();
+    let two = Server::bind(&ServerConfig::local(model, work.join("certificates"))).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| two.run(&stop).unwrap());
+        let trust = ServerTrust::Pin(two.fingerprint().to_string());
+        let address = two.local_addr().to_string();
+        let remote = Remote::new(fhe_server::options(&address, trust, keys.clone()));
+        assert_eq!(name(remote.agree(&mut quiet)), "other-protocol");
+        stop.store(true, Ordering::SeqCst);
+    });
+    // Nobody there.
+    drop(other);
+    assert_eq!(name(changed.agree(&mut quiet)), "unreachable");
+}
+
+#[test]
+fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let tokens = work.join("tokens");
+    fs::write(
+        &tokens,
+        "the token of ann\nthe-token-of-ann\nthe-token-of-bob\n",
+    )
+    .unwrap();
+    let mut config = config(offered, work);
+    config.entrance.access = ClientAccess::Tokens(tokens.clone());
+    assert_eq!(name(FheServer::bind(&config)), "token-file");
+    fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
+    let server = Running::start(&config);
+    let remote = |token: Option<&str>| {
+        let mut options = server.remote(work.join("keys"));
+        options.connection.token = token.and_then(|token| Token::from_bytes(token.as_bytes()));
+        Remote::new(options)
+    };
+    assert_eq!(name(remote(None).agree(&mut quiet)), "no-token");
+    assert_eq!(
+        name(remote(Some("somebody-elses-token")).agree(&mut quiet)),
+        "bad-token"
     );
-    // The same bytes as through files.
-    let again = work.join("again");
-    fs::create_dir(&again).unwrap();
-    let mut options = offered.options(&again);
-    options.keys = work.join("keys/evaluation.keys");
-    options.request = work.join(format!("keys/jobs/{job}.request"));
-    options.secret = work.join("state/reply.secret");
-    fhe::run(&options, &|_| {}).unwrap();
-    let reply = fs::read(work.join(format!("keys/jobs/{job}.reply"))).unwrap();
-    assert!(reply == fs::read(again.join("reply")).unwrap());
+    let ann = remote(Some("the-token-of-ann"));
+    let job = ann.submit(&texts()[..2], &mut quiet).unwrap();
+    // With all that ann knows, bob does not see her job.
+    let bob = remote(Some("the-token-of-bob"));
+    assert_eq!(name(bob.collect(&job, &mut quiet)), "job-gone");
+    assert_eq!(ann.collect(&job, &mut quiet).unwrap().embeddings.len(), 2);
+    let owners: Vec<PathBuf> = fs::read_dir(work.join("store/owners"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert_eq!(owners.len(), 1);
+    assert!(!owners[0].to_string_lossy().contains("ann"));
+
+    // The server's operator keeps nothing any more.
+    drop(server);
+    config.keep = Duration::ZERO;
+    let server = Running::start(&config);
+    let id = job.to_string();
+    let reply = owners[0].join(format!("jobs/{id}/reply"));
+    while reply.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    fs::remove_file(work.join(format!("keys/jobs/{id}.reply"))).unwrap();
+    let mut options = server.remote(work.join("keys"));
+    options.connection.token = Token::from_bytes(b"the-token-of-ann");
+    let ann = Remote::new(options);
+    assert_eq!(name(ann.collect(&job, &mut quiet)), "job-gone");
 }

@@ -4,10 +4,13 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
-use hushed_serve::fhe::{self, RunArguments};
-use hushed_serve::{ServeArguments, ServeError, Server, logging, signals};
+use hushed_serve::fhe::{self, FheServer, FheServerConfig, RunArguments};
+use hushed_serve::{
+    ServeArguments, ServeConfig, ServeError, Server, ServerConfig, logging, signals,
+};
 
 /// Serves a model to clients whose texts it never sees.
 ///
@@ -18,7 +21,7 @@ use hushed_serve::{ServeArguments, ServeError, Server, logging, signals};
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  hushed-server models/minilm\n  hushed-server models/minilm --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
+    after_help = "Examples:\n  hushed-server models/minilm\n  hushed-server models/minilm --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server models/minilm --protocol fhe --plan plan.json --public minilm.public --store /var/lib/hushed\n  hushed-server run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -76,7 +79,35 @@ fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
 
 fn run_server(serve: &ServeArguments, json: bool) -> Result<(), ServeError> {
     let stop = signals::stop_on_signals().map_err(ServeError::Signals)?;
-    let server = Server::bind(&serve.config()?)?;
+    match serve.config()? {
+        ServeConfig::TwoParty(config) => run_two_party(&config, &stop, json),
+        ServeConfig::Fhe(config) => run_fhe(&config, &stop, json),
+    }
+}
+
+fn run_fhe(config: &FheServerConfig, stop: &AtomicBool, json: bool) -> Result<(), ServeError> {
+    let server = FheServer::bind(config)?;
+    let (address, certificate, plan) = (
+        server.local_addr(),
+        server.fingerprint(),
+        server.plan_hash(),
+    );
+    if json {
+        // The three are an address and digits: nothing to escape.
+        println!(
+            r#"{{"event":"listening","address":"{address}","certificate_sha256":"{certificate}","plan":"{plan}"}}"#
+        );
+    } else {
+        println!("listening on {address}\ncertificate sha256 {certificate}\nplan {plan}");
+        for line in server.declared().lines() {
+            println!("{line}");
+        }
+    }
+    server.run(stop)
+}
+
+fn run_two_party(config: &ServerConfig, stop: &AtomicBool, json: bool) -> Result<(), ServeError> {
+    let server = Server::bind(config)?;
     let (address, certificate, bundle) = (
         server.local_addr(),
         server.fingerprint(),
@@ -90,5 +121,5 @@ fn run_server(serve: &ServeArguments, json: bool) -> Result<(), ServeError> {
     } else {
         println!("listening on {address}\ncertificate sha256 {certificate}\nbundle {bundle}");
     }
-    server.run(&stop)
+    server.run(stop)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hushed_serve::fhe;
+use hushed_serve::fhe::{self, Answer};
 use serde_json::json;
 
 use super::encrypt::Files;
@@ -39,37 +39,42 @@ impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         let files = &self.files;
         let opened = fhe::decrypt(&files.plan, &files.public, &files.keys, &self.reply)?;
-        if let Some(canary) = opened.canary.filter(|canary| !canary.is_good()) {
-            if !self.anyway {
-                let (found, least) = (canary.cosine, canary.least);
-                return Err(CliError::Canary { found, least });
-            }
-            out.note(
-                "the canary's answer is not the published one: these numbers are not to be trusted",
-            );
-        }
-        let labels = opened.labels.as_deref();
-        let texts = opened.embeddings.iter().zip(&opened.tokens);
-        for (index, (numbers, &tokens)) in texts.enumerate() {
-            let object = answer(index, tokens, numbers, labels);
-            out.result(object, || answer_text(index, tokens, numbers, labels))?;
-        }
-        let canary = opened.canary;
-        let object = json!({
-            "texts": opened.embeddings.len(), "decryptions": opened.decryptions, "labels": labels,
-            "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
-        });
-        let told = match canary {
-            Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
-            None => "the plan has no canary".to_owned(),
-        };
-        out.summary(
-            object,
-            &format!(
-                "{} text(s); {told}; {} ciphertexts opened with this key so far",
-                opened.embeddings.len(),
-                opened.decryptions
-            ),
-        )
+        show(out, &opened, self.anyway)
     }
+}
+
+/// Prints opened answers, unless the canary's is wrong and they are not wanted `anyway`.
+pub fn show(out: &Output, opened: &Answer, anyway: bool) -> Result<(), CliError> {
+    if let Some(canary) = opened.canary.filter(|canary| !canary.is_good()) {
+        if !anyway {
+            let (found, least) = (canary.cosine, canary.least);
+            return Err(CliError::Canary { found, least });
+        }
+        out.note(
+            "the canary's answer is not the published one: these numbers are not to be trusted",
+        );
+    }
+    let labels = opened.labels.as_deref();
+    let texts = opened.embeddings.iter().zip(&opened.tokens);
+    for (index, (numbers, &tokens)) in texts.enumerate() {
+        let object = answer(index, tokens, numbers, labels);
+        out.result(object, || answer_text(index, tokens, numbers, labels))?;
+    }
+    let canary = opened.canary;
+    let object = json!({
+        "texts": opened.embeddings.len(), "decryptions": opened.decryptions, "labels": labels,
+        "canary": canary.map(|c| json!({ "cosine": c.cosine, "least": c.least, "good": c.is_good() })),
+    });
+    let told = match canary {
+        Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
+        None => "the plan has no canary".to_owned(),
+    };
+    out.summary(
+        object,
+        &format!(
+            "{} text(s); {told}; {} ciphertexts opened with this key so far",
+            opened.embeddings.len(),
+            opened.decryptions
+        ),
+    )
 }

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use hushed_serve::{
-    BundlePin, Client, ClientConfig, Embedding, Options, ServerTrust, SiteCost, Stats, Token,
+    BundlePin, Client, ClientConfig, Embedding, Options, Protocol, ServerTrust, SiteCost, Stats,
+    Token,
 };
 use serde_json::{Value, json};
 
+use super::embed_fhe::FheArgs;
 use crate::error::CliError;
 use crate::folders;
-use crate::input::{Texts, Truncate};
+use crate::input::{Asked, Truncate};
 use crate::output::{Output, preview};
 
 /// Embed private texts with a server that sees neither text nor embedding
@@ -21,18 +23,31 @@ The server learns how many tokens each text has, and nothing else about it. With
 multiple of N, and a text costs what one of the padded length costs. With --batch N up to N texts go through the model
 together, which saves rounds and ciphertexts that would be part empty; texts of one padded length share most.
 
+With --protocol fhe all texts are one encrypted batch that the server runs alone, which takes long. --keys is a folder for the keys, the
+server's plan and whatever waits for an answer: gigabytes of evaluation keys are sent once. Ctrl-C, a lost connection or a server that is
+started again lose nothing: the same command goes on. With --detach it ends when the batch is sent, and --job fetches the answers later.
+What the plan says that the server learns is printed before anything is sent; compare its hash with the one that the operator published,
+or give the operator's file by --plan.
+
 Examples:
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… --input texts.txt --bucket 32 --batch 8
-  hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt --json"
+  hushed embed --server models.example.org:7450 --ca ca.pem --token-file token --input texts.txt --json
+  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --make-keys --input texts.txt
+  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --input texts.txt --detach
+  hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --job 6e34a1c0 --json"
 )]
 pub struct Args {
     /// The server, HOST:PORT
     #[arg(long, value_name = "ADDR", env = "HUSHED_SERVER")]
     server: String,
 
+    /// How texts are run: as the server does it
+    #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
+    protocol: Protocol,
+
     #[command(flatten)]
-    texts: Texts,
+    texts: Asked,
 
     #[command(flatten)]
     trust: TrustArgs,
@@ -81,6 +96,9 @@ pub struct Args {
     /// Look token vectors up in the model's table, where the server's operator has made it public: fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
+
+    #[command(flatten)]
+    fhe: FheArgs,
 }
 
 /// A number of tokens or texts.
@@ -106,6 +124,17 @@ struct TrustArgs {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        if self.protocol == Protocol::Fhe {
+            self.refuse_two_party_options()?;
+            let config = self.config()?;
+            return self
+                .fhe
+                .run(out, config, &self.texts, self.too_long.choice());
+        }
+        if let Some(option) = self.texts.job.as_ref().map(|_| "--job") {
+            return Err(CliError::OtherProtocol { option });
+        }
+        self.fhe.refuse()?;
         let texts = self.texts.read()?;
         let mut client = Client::connect(&self.config()?)?;
         let setup = client.setup();
@@ -141,6 +170,20 @@ impl Args {
         written?;
         let setup = setup.time.as_secs_f64();
         out.summary(sum.json(setup, &stats), &sum.text(setup, &stats))
+    }
+
+    /// What means nothing under encryption is not passed over.
+    fn refuse_two_party_options(&self) -> Result<(), CliError> {
+        let given = [
+            ("--bundle", self.bundle.is_some()),
+            ("--bucket", self.bucket.is_some()),
+            ("--batch", self.batch != 1),
+            ("--public-table", self.public_table),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(CliError::OtherProtocol { option }),
+            None => Ok(()),
+        }
     }
 
     fn options(&self) -> Options {

@@ -67,7 +67,7 @@ pub enum Learns {
 }
 
 impl Learns {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Public => "public",
             Self::Bucket => "bucket",
@@ -120,7 +120,7 @@ impl Args {
     }
 }
 
-fn told(warning: &Warning) -> String {
+pub fn told(warning: &Warning) -> String {
     match warning {
         Warning::Repetitive { text } => format!(
             "text {text} says the same over and over: it may leave the calibrated ranges, and its answer would then mean nothing"

@@ -8,6 +8,7 @@ mod clear;
 mod decrypt;
 mod doctor;
 mod embed;
+mod embed_fhe;
 mod encrypt;
 mod keygen;
 mod keys;

@@ -1,6 +1,9 @@
 //! `hushed serve`: answer private texts with the weights of a model folder.
 
-use hushed_serve::{ServeArguments, Server, logging, signals};
+use std::sync::atomic::AtomicBool;
+
+use hushed_serve::fhe::{FheServer, FheServerConfig};
+use hushed_serve::{ServeArguments, ServeConfig, Server, ServerConfig, logging, signals};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -13,9 +16,15 @@ use crate::output::Output;
 On an address that other machines can reach, clients have to show a token or a certificate.
 SIGTERM lets texts under way come to their end; a second one does not wait.
 
+With --protocol fhe clients leave keys and encrypted batches and come back for the answers. Batches are run one after another. What is in
+--store survives any end: started again, the server goes on after the last whole layer, and the reply has the same bytes. Each client gets
+the public model, token vectors included; the start says who sees what. Clients are told apart by their tokens; without --tokens
+whoever has the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can open.
+
 Examples:
   hushed serve models/all-MiniLM-L6-v2 --listen 127.0.0.1:7450
-  hushed serve models/all-MiniLM-L6-v2 --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750"
+  hushed serve models/all-MiniLM-L6-v2 --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
+  hushed serve models/minilm --protocol fhe --plan plan.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -28,27 +37,60 @@ impl Args {
         if !out.is_quiet() {
             logging::to_stderr(out.is_json(), self.serve.debug);
         }
-        let server = Server::bind(&self.serve.config()?)?;
-        let (address, pin) = (server.local_addr(), server.fingerprint().to_string());
-        let bundle = server.bundle_hash().to_string();
-        let object = json!({
-            "event": "listening",
-            "address": address.to_string(),
-            "certificate_sha256": pin,
-            "bundle": bundle,
-            "max_tokens": server.max_tokens(),
-            "metrics": server.metrics_addr().map(|a| a.to_string()),
-        });
-        out.result(object, || {
-            let metrics = server
-                .metrics_addr()
-                .map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
-            format!(
-                "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
-                 try:  hushed embed --server {address} --pin {pin} \"a private text\""
-            )
-        })?;
-        server.run(&stop)?;
-        Ok(())
+        match self.serve.config()? {
+            ServeConfig::TwoParty(config) => two_party(&config, &stop, out),
+            ServeConfig::Fhe(config) => fhe(&config, &stop, out),
+        }
     }
+}
+
+fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), CliError> {
+    let server = FheServer::bind(config)?;
+    let (address, pin) = (server.local_addr(), server.fingerprint().to_string());
+    let plan = server.plan_hash().to_string();
+    let declared = server.declared();
+    let object = json!({
+        "event": "listening",
+        "protocol": "fhe",
+        "address": address.to_string(),
+        "certificate_sha256": pin,
+        "plan": plan,
+        "public_bytes": declared.public_bytes,
+        "exposures": declared.exposures,
+        "metrics": server.metrics_addr().map(|a| a.to_string()),
+    });
+    out.result(object, || {
+        format!(
+            "listening on {address}\ncertificate sha256 {pin}\nplan {plan}\n{}\n\n\
+             try:  hushed embed --protocol fhe --server {address} --pin {pin} --keys keys --make-keys \"a private text\"",
+            declared.lines().join("\n")
+        )
+    })?;
+    server.run(stop)?;
+    Ok(())
+}
+
+fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), CliError> {
+    let server = Server::bind(config)?;
+    let (address, pin) = (server.local_addr(), server.fingerprint().to_string());
+    let bundle = server.bundle_hash().to_string();
+    let object = json!({
+        "event": "listening",
+        "address": address.to_string(),
+        "certificate_sha256": pin,
+        "bundle": bundle,
+        "max_tokens": server.max_tokens(),
+        "metrics": server.metrics_addr().map(|a| a.to_string()),
+    });
+    out.result(object, || {
+        let metrics = server
+            .metrics_addr()
+            .map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
+        format!(
+            "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
+             try:  hushed embed --server {address} --pin {pin} \"a private text\""
+        )
+    })?;
+    server.run(stop)?;
+    Ok(())
 }

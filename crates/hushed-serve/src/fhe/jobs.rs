@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,7 @@ use super::run::{JobEvent, RunOptions, run_until};
 use super::wire::{Failure, JobState, job_id};
 use crate::bundle::Digest;
 use crate::error::ServeError;
+use crate::metrics::Metrics;
 use crate::wire::Refusal;
 
 /// Most jobs of an owner that wait.
@@ -105,13 +106,6 @@ pub(super) struct RunSetup {
     pub(super) threads: Option<usize>,
 }
 
-/// Counters of jobs.
-#[derive(Default)]
-pub(super) struct Counts {
-    pub(super) done: AtomicU64,
-    pub(super) failed: AtomicU64,
-}
-
 /// All jobs of a server.
 pub(super) struct Jobs {
     depot: Depot,
@@ -120,12 +114,17 @@ pub(super) struct Jobs {
     queue: Mutex<Queue>,
     changed: Condvar,
     stop: Arc<AtomicBool>,
-    pub(super) counts: Counts,
+    metrics: Arc<Metrics>,
 }
 
 impl Jobs {
     /// The jobs of a store: those that wait are queued, in the order in which they came.
-    pub(super) fn open(depot: Depot, plan: Digest, setup: RunSetup) -> Result<Jobs, ServeError> {
+    pub(super) fn open(
+        depot: Depot,
+        plan: Digest,
+        setup: RunSetup,
+        metrics: Arc<Metrics>,
+    ) -> Result<Jobs, ServeError> {
         let mut queue = Queue::default();
         for owner in depot.owners() {
             for folder in entries(&depot.jobs_folder(&owner)) {
@@ -156,7 +155,7 @@ impl Jobs {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             stop: Arc::default(),
-            counts: Counts::default(),
+            metrics,
         })
     }
 
@@ -166,8 +165,14 @@ impl Jobs {
 
     /// Jobs that wait or run.
     pub(super) fn under_way(&self) -> usize {
-        let queue = self.lock();
-        queue.waiting.len() + usize::from(queue.running.is_some())
+        self.counted(&self.lock())
+    }
+
+    /// As [`Jobs::under_way`], and for all to see.
+    fn counted(&self, queue: &Queue) -> usize {
+        let jobs = queue.waiting.len() + usize::from(queue.running.is_some());
+        self.metrics.jobs(jobs);
+        jobs
     }
 
     /// Queues a run, unless it is there already. One that failed is begun again.
@@ -219,6 +224,7 @@ impl Jobs {
         };
         tracing::info!(owner = owner.name(), job = job.short(), "job queued");
         queue.waiting.insert(submitted, job);
+        self.counted(&queue);
         let state = self.state(&queue, owner, &id);
         drop(queue);
         self.changed.notify_all();
@@ -253,6 +259,7 @@ impl Jobs {
             if let (Outcome::Stopped, false) = (outcome, ended) {
                 queue.waiting.insert(submitted, job);
             }
+            self.counted(&queue);
         }
     }
 
@@ -376,12 +383,17 @@ impl Jobs {
 
     /// Writes an end down; false if there was none, or if it could not be written, and then the job waits again at the next start.
     fn end(&self, job: &Job, outcome: &Outcome) -> bool {
-        let (state, counter) = match outcome {
+        let state = match outcome {
             Outcome::Stopped => return false,
-            Outcome::Done => (State::Done, &self.counts.done),
-            Outcome::Failed(why) => (State::Failed(why.name().to_owned()), &self.counts.failed),
+            Outcome::Done => {
+                self.metrics.job_ended("done");
+                State::Done
+            }
+            Outcome::Failed(why) => {
+                self.metrics.job_ended(why.name());
+                State::Failed(why.name().to_owned())
+            }
         };
-        counter.fetch_add(1, Ordering::Relaxed);
         let folder = self.folder(&job.owner, &job.id);
         let path = folder.join(JOB);
         let written = read::<JobRecord>(&path).and_then(|mut record| {

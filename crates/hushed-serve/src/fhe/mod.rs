@@ -14,6 +14,8 @@
 
 #[cfg(feature = "arguments")]
 mod arguments;
+#[cfg(feature = "arguments")]
+mod arguments_serve;
 #[cfg(feature = "client")]
 mod client;
 mod depot;
@@ -32,6 +34,8 @@ pub mod wire;
 
 #[cfg(feature = "arguments")]
 pub use arguments::RunArguments;
+#[cfg(feature = "arguments")]
+pub use arguments_serve::FheServeArguments;
 #[cfg(feature = "client")]
 pub use client::{
     Answer, CanaryOutcome, Encrypted, KeygenOptions, Warning, decrypt, encrypt, keygen,

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use hushed_infer::ckks::public_plan::{Lengths, MAX_PLAN_BYTES};
+use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
 
 use super::depot::{Depot, Limits};
 use super::jobs::{Jobs, RunSetup};
@@ -69,12 +69,23 @@ pub(super) struct Shared {
 /// What the plan makes known to whom: for an operator to see before anybody else does.
 #[derive(Clone, Debug)]
 pub struct Declared {
-    /// What the server is told of a text's length.
-    pub lengths: Lengths,
     /// Bytes of the public model.
     pub public_bytes: u64,
-    /// What else the plan says that it shows.
+    /// What the plan says that who sees.
     pub exposures: Vec<String>,
+}
+
+impl Declared {
+    /// For people, a line each.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!(
+            "every client gets the public model of {} bytes",
+            self.public_bytes
+        )];
+        lines.extend(self.exposures.iter().cloned());
+        lines
+    }
 }
 
 impl FheServer {
@@ -93,7 +104,6 @@ impl FheServer {
         drop(fitting(&config.model, &config.calibration, &plan)?);
         let plan_hash = Digest(plan.hash());
         let declared = Declared {
-            lengths: plan.lengths,
             public_bytes: public.bytes().len() as u64,
             exposures: plan.exposures.clone(),
         };
@@ -113,14 +123,15 @@ impl FheServer {
             max_memory: config.max_memory,
             threads: config.threads,
         };
+        let jobs = Jobs::open(depot, plan_hash, setup, Arc::clone(&door.metrics))?;
         Ok(FheServer {
+            jobs: Arc::new(jobs),
             shared: Shared {
                 door,
                 plan: bytes,
                 plan_hash,
                 public,
             },
-            jobs: Arc::new(Jobs::open(depot, plan_hash, setup)?),
             declared,
         })
     }

@@ -1,6 +1,7 @@
 //! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a way to end.
 
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
@@ -51,7 +52,7 @@ pub(crate) struct Door {
     pub(crate) max_sessions: usize,
     pub(crate) deadlines: Deadlines,
     pub(crate) registry: Registry,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Door {
@@ -97,7 +98,7 @@ impl Door {
             max_sessions: entrance.max_sessions,
             deadlines: entrance.deadlines,
             registry: Registry::default(),
-            metrics: Metrics::default(),
+            metrics: Arc::default(),
         })
     }
 
@@ -154,7 +155,7 @@ impl Door {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             if let Some(listener) = &self.metrics_listener {
-                let (metrics, done) = (&self.metrics, &done);
+                let (metrics, done) = (&*self.metrics, &done);
                 let answer = move || metrics::serve(listener, metrics, stop, done);
                 let thread = thread::Builder::new().name("hushed-metrics".to_owned());
                 thread

@@ -166,6 +166,10 @@ fn hold_ready(
 
 #[cfg(all(test, feature = "client"))]
 mod tests {
+    use std::sync::atomic::Ordering;
+    use std::thread;
+    use std::time::Duration;
+
     use hushed_model::Matrix;
     use hushed_model::testing::tiny_folder;
 
@@ -192,12 +196,12 @@ mod tests {
                 let error = client.embed(&["hello"], TooLong::Refuse, None).err();
                 assert_eq!(error.unwrap().name(), "peer-gone");
             }
-            while server.shared.registry.len() > 0 {
-                thread::sleep(POLL);
+            while server.shared.door.registry.len() > 0 {
+                thread::sleep(Duration::from_millis(20));
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let metrics = server.shared.metrics.render();
+        let metrics = server.shared.door.metrics.render();
         assert!(
             metrics.contains("hushed_sessions_total{end=\"panic\"} 2"),
             "{metrics}"

@@ -58,6 +58,14 @@ impl Offered {
         &made.1
     }
 
+    /// As another process has made it.
+    pub fn at(folder: PathBuf) -> Offered {
+        Offered {
+            folder,
+            file: "plan.json",
+        }
+    }
+
     pub fn get() -> &'static Offered {
         &Offered::both()[0]
     }

@@ -1,0 +1,196 @@
+//! `hushed embed --protocol fhe`: a batch under encryption with a server on the other side of a connection.
+
+use std::path::PathBuf;
+
+use hushed_infer::ckks::public_plan::Lengths;
+use hushed_serve::fhe::wire::JobState;
+use hushed_serve::fhe::{KeygenOptions, Remote, RemoteEvent, RemoteOptions};
+use hushed_serve::{ClientConfig, TooLong};
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use super::decrypt;
+use super::encrypt::{Learns, told};
+use crate::error::CliError;
+use crate::input::Asked;
+use crate::output::Output;
+
+/// What `embed --protocol fhe` takes besides.
+#[derive(clap::Args)]
+#[command(next_help_heading = "With --protocol fhe")]
+pub struct FheArgs {
+    /// The folder of keys, which also keeps the server's plan, its public model, and what waits for an answer
+    #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
+    keys: Option<PathBuf>,
+
+    /// Make keys in that folder if there are none
+    #[arg(long)]
+    make_keys: bool,
+
+    /// Days until keys made now expire
+    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
+    days: u32,
+
+    /// Accept this plan only: a file from the server's operator [default: the server's at first, and from then on only that]
+    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    plan: Option<PathBuf>,
+
+    /// The public model that belongs to the plan [default: fetched once]
+    #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC")]
+    public: Option<PathBuf>,
+
+    /// What the server may learn of lengths; a plan that says otherwise is refused
+    #[arg(long, value_enum, env = "HUSHED_LENGTHS")]
+    lengths: Option<Learns>,
+
+    /// End when the batch is sent, and print the id of its job
+    #[arg(long)]
+    detach: bool,
+
+    /// Print the answers although the canary's is wrong
+    #[arg(long)]
+    anyway: bool,
+}
+
+impl FheArgs {
+    /// What means nothing between two parties is not passed over; what the environment sets is.
+    pub fn refuse(&self) -> Result<(), CliError> {
+        let given = [
+            ("--make-keys", self.make_keys),
+            ("--detach", self.detach),
+            ("--anyway", self.anyway),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(CliError::OtherProtocol { option }),
+            None => Ok(()),
+        }
+    }
+
+    pub fn run(
+        &self,
+        out: &Output,
+        connection: ClientConfig,
+        asked: &Asked,
+        too_long: TooLong,
+    ) -> Result<(), CliError> {
+        let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
+        let days = self.days;
+        let remote = Remote::new(RemoteOptions {
+            plan: self.plan.clone(),
+            public: self.public.clone(),
+            make_keys: self.make_keys.then_some(KeygenOptions { days }),
+            too_long,
+            lengths: self.lengths.map(Learns::name),
+            ..RemoteOptions::new(connection, keys)
+        });
+        let shown = Shown::new(out);
+        let mut watch = |event| shown.event(event);
+        let job = match &asked.job {
+            Some(id) => remote.find(id)?,
+            None => remote.submit(&asked.read()?, &mut watch)?,
+        };
+        if self.detach {
+            shown.bar.finish_and_clear();
+            return out.result(json!({ "job": job.to_string() }), || {
+                format!("job {job}: fetch its answers with --job {job}")
+            });
+        }
+        let answer = remote.collect(&job, &mut watch)?;
+        shown.bar.finish_and_clear();
+        decrypt::show(out, &answer, self.anyway)?;
+        // Only what has been shown is forgotten.
+        Ok(remote.forget(&job)?)
+    }
+}
+
+/// A bar for whatever is under way, and lines for what is worth one.
+struct Shown<'a> {
+    out: &'a Output,
+    bar: ProgressBar,
+}
+
+impl<'a> Shown<'a> {
+    fn new(out: &'a Output) -> Shown<'a> {
+        let bar = out.progress(1, "connecting");
+        Shown { out, bar }
+    }
+
+    fn event(&self, event: RemoteEvent) {
+        match event {
+            RemoteEvent::Plan {
+                hash,
+                lengths,
+                first,
+            } => {
+                let learns = match lengths {
+                    Lengths::Public => "the length of each text".to_owned(),
+                    Lengths::Bucket(multiple) => {
+                        format!("the length of each text, rounded up to a multiple of {multiple}")
+                    }
+                    Lengths::Private => "no lengths".to_owned(),
+                };
+                let new = if first { ", kept from now on" } else { "" };
+                self.note(&format!("plan {hash}{new}: the server learns {learns}"));
+            }
+            RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
+            RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
+            RemoteEvent::Encrypted(sent) => sent.warnings.iter().for_each(|w| self.note(&told(w))),
+            RemoteEvent::Again => self.note("these texts wait for their answers: going on"),
+            RemoteEvent::Sending { what, done, of } => {
+                let what = match what {
+                    "keys" => "sending keys, MiB",
+                    _ => "sending texts, MiB",
+                };
+                self.step(what, done >> 20, of >> 20);
+            }
+            RemoteEvent::Fetching(done, of) => self.step("fetching, KiB", done >> 10, of >> 10),
+            RemoteEvent::Job(state) => self.job(state),
+            RemoteEvent::Lost(why) => {
+                self.note(&format!("the server is out of reach ({why}); trying again"))
+            }
+        }
+    }
+
+    fn job(&self, state: JobState) {
+        match state {
+            JobState::Queued { ahead, left } => {
+                self.bar
+                    .set_message(format!("queued, {ahead} before it{}", about(left)));
+            }
+            JobState::Running {
+                layer,
+                of,
+                part,
+                left,
+            } => {
+                let done = u64::from(layer) * 1000 + u64::from(part);
+                self.bar.set_length(u64::from(of.max(1)) * 1000);
+                self.bar.set_position(done);
+                self.bar.set_message(format!(
+                    "layer {} of {of}{}",
+                    (layer + 1).min(of),
+                    about(left)
+                ));
+            }
+            JobState::Done { .. } | JobState::Unknown | JobState::Failed(_) => {}
+        }
+    }
+
+    fn step(&self, what: &'static str, done: u64, of: u64) {
+        self.bar.set_message(what);
+        self.bar.set_length(of.max(1));
+        self.bar.set_position(done);
+    }
+
+    fn note(&self, line: &str) {
+        self.bar.suspend(|| self.out.note(line));
+    }
+}
+
+fn about(left: u32) -> String {
+    match left {
+        0 => String::new(),
+        left if left < 120 => format!(", about {left} s"),
+        left => format!(", about {} min", left / 60),
+    }
+}
