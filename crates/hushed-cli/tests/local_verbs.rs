@@ -25,6 +25,48 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
+fn options_of_the_other_protocol_are_wrong_usage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    let keys = keys.to_str().expect("UTF-8");
+    let pin = "0".repeat(64);
+    let embed = |more: &[&str]| {
+        // A port of nobody.
+        let to = ["embed", "--json", "--server", "127.0.0.1:1", "--pin", &pin];
+        let output = hushed(&[&to, more].concat());
+        let error = json_lines(&output.stderr);
+        let name = error.last().and_then(|e| e["error"]["name"].as_str());
+        (output.status.code(), name.map(str::to_owned))
+    };
+    let usage = (Some(2), Some("usage".to_owned()));
+    let fhe = ["--protocol", "fhe", "--keys", keys];
+    assert_eq!(embed(&["--protocol", "fhe", "a text"]), usage);
+    assert_eq!(embed(&["--job", "0123456789"]), usage);
+    assert_eq!(embed(&["--detach", "a text"]), usage);
+    assert_eq!(embed(&["--make-keys", "a text"]), usage);
+    for option in [
+        &["--bucket", "8"][..],
+        &["--batch", "2"],
+        &["--public-table"],
+    ] {
+        assert_eq!(embed(&[&fhe, option, &["a text"]].concat()), usage);
+    }
+    let gone = (Some(5), Some("unreachable".to_owned()));
+    assert_eq!(embed(&[&fhe[..], &["a text"]].concat()), gone);
+    let unknown = (Some(2), Some("no-such-job".to_owned()));
+    assert_eq!(embed(&[&fhe[..], &["--job", "01234567"]].concat()), unknown);
+    let serve = hushed(&["serve", "/no/such/folder", "--protocol", "fhe"]);
+    assert_eq!(serve.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&serve.stderr);
+    assert!(
+        ["--plan", "--public", "--store"]
+            .iter()
+            .all(|flag| message.contains(flag)),
+        "{message}"
+    );
+}
+
+#[test]
 fn doctor_reports_one_object_a_check() {
     let rows = json_lines(&hushed(&["doctor", "--json"]).stdout);
     let checks: Vec<&str> = rows.iter().filter_map(|r| r["check"].as_str()).collect();

@@ -83,6 +83,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
     for there in [
         "hushed_serve6server",
         "hushed_serve3fhe3run",
+        "hushed_serve3fhe6server",
         "hushed_infer4ckks3job",
     ] {
         assert!(contains(&bytes, there), "{there}");
@@ -90,6 +91,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
     for not in [
         "hushed_serve6client",
         "hushed_serve3fhe6client",
+        "hushed_serve3fhe6remote",
         "hushed_infer4ckks6client",
         "hushed_infer4ckks5files5owner",
         "hushed_infer4ckks5files6secret",
@@ -121,6 +123,22 @@ fn built_alone_it_serves_and_has_no_client_code() {
         &binary,
         &[&["run", "/nonexistent/model"], &files[..]].concat(),
     );
+    assert_eq!(code, Some(8), "{message}");
+    let fhe = ["/nonexistent/model", "--protocol", "fhe"];
+    let (code, message) = run(&binary, &fhe);
+    assert_eq!(code, Some(2), "{message}");
+    for flag in ["--plan", "--public", "--store"] {
+        assert!(message.contains(flag), "{message}");
+    }
+    let files = [
+        "--plan",
+        "/nonexistent/plan",
+        "--public",
+        "p",
+        "--store",
+        "s",
+    ];
+    let (code, message) = run(&binary, &[&fhe[..], &files].concat());
     assert_eq!(code, Some(8), "{message}");
     let (code, message) = run(&binary, &["/nonexistent/model", "--listen", "0.0.0.0:0"]);
     assert_eq!(code, Some(2), "{message}");

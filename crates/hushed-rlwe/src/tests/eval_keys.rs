@@ -101,6 +101,33 @@ fn reading_goes_on_after_an_interruption() {
 }
 
 #[test]
+fn a_reader_that_only_checks_refuses_the_same_and_keeps_nothing() {
+    let (params, plan) = (minute(), fuzz::plan());
+    let bytes = made(&params, &plan).to_bytes().unwrap();
+    let mut reader = EvalKeysReader::checking(&params, &plan).unwrap();
+    assert_eq!(reader.push_all(&bytes), Ok(bytes.len()));
+    assert_eq!(reader.complete().len(), plan.len());
+    assert_eq!(
+        reader.content_hash().unwrap()[..],
+        bytes[bytes.len() - 32..]
+    );
+    assert!(matches!(
+        reader.finish().err(),
+        Some(RlweError::Codec(CodecError::Keys))
+    ));
+    for at in 0..bytes.len() {
+        let mut other = bytes.clone();
+        other[at] ^= 0x11;
+        let mut reader = EvalKeysReader::checking(&params, &plan).unwrap();
+        assert_eq!(
+            reader.push_all(&other).err(),
+            Some(refused(&params, &plan, &other)),
+            "{at}"
+        );
+    }
+}
+
+#[test]
 fn every_other_length_is_refused() {
     let (params, plan) = (minute(), fuzz::plan());
     let bytes = made(&params, &plan).to_bytes().unwrap();

@@ -21,6 +21,11 @@ mod client;
 mod depot;
 mod error;
 mod jobs;
+#[cfg(test)]
+mod jobs_tests;
+#[cfg(test)]
+#[path = "../../tests/common/offered.rs"]
+mod offered;
 mod public;
 mod record;
 #[cfg(feature = "client")]

@@ -175,7 +175,7 @@ impl KeyStore {
         make_folder(&self.folder)?;
         let name = Digest(id).to_string();
         let folder = self.folder.join(&name);
-        if folder.join(RECORD).is_file() {
+        if folder.join(RECORD).is_file() && folder.join(KEYS).is_file() {
             return self.find(&name);
         }
         let metadata = fs::metadata(keys).map_err(FileError::io("read", keys));

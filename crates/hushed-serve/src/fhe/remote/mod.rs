@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::files::exchange;
+use hushed_infer::ckks::files::{atomic, exchange};
 use hushed_infer::ckks::public_plan::{Lengths, MAX_PLAN_BYTES, Params};
 use hushed_model::TooLong;
 use hushed_net::NetError;
 
 use super::client::{Answer, Encrypted, KeygenOptions, decrypt, encrypt, keygen};
 use super::public::MAX_BYTES;
-use super::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, hold, make_folder};
+use super::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, hold, make_folder};
 use super::wire::{Download, Failure, JobState, Upload, job_id};
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
@@ -333,9 +333,18 @@ impl Remote {
                 }
                 .into());
             };
-            return keygen(&self.plan_path(), folder, options, &mut |done, of| {
-                watch(RemoteEvent::Keys(done, of));
-            });
+            let _held = hold(folder)?;
+            let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
+            atomic::clear_drafts(&keys);
+            if !folder.join(RECORD).is_file() {
+                if !keys.exists() {
+                    // Left by a call that ended while it made them: nothing was ever encrypted with it.
+                    let _ = fs::remove_file(secret);
+                }
+                return keygen(&self.plan_path(), folder, options, &mut |done, of| {
+                    watch(RemoteEvent::Keys(done, of));
+                });
+            }
         }
         let record = KeyRecord::read(folder)?;
         record.check_time()?;
@@ -360,6 +369,7 @@ impl Remote {
         }
         let draft = self.outbox.draft();
         let _ = fs::remove_file(&draft);
+        atomic::clear_drafts(&draft);
         let encrypted = encrypt(
             &self.plan_path(),
             &self.public_path(),

@@ -2,20 +2,20 @@
 
 #[path = "../../../../tests/common/fhe_server.rs"]
 mod fhe_server;
-#[path = "../../../../tests/common/offered.rs"]
-mod offered;
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use hushed_infer::ckks::files::exchange::RequestReader;
+use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use tempfile::TempDir;
 
 use super::*;
+use crate::fhe::offered;
+use crate::fhe::offered::{Offered, texts};
 use crate::fhe::read_plan;
 use crate::fhe::wire::CHUNK;
 use fhe_server::{Running, config};
-use offered::{Offered, texts};
 
 /// A server, and a client's files.
 struct Scene {
@@ -258,6 +258,43 @@ fn parts_and_questions_that_cannot_be_are_refused() {
     // The server serves on.
     assert!(scene.server.address.port() > 0);
     scene.send_keys().unwrap();
+}
+
+#[test]
+fn one_session_at_a_time_writes_a_file_and_none_holds_it_for_ever() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let mut config = config(offered, work.path());
+    config.entrance.deadlines.idle = Duration::from_millis(300);
+    config.entrance.deadlines.text = Duration::from_secs(2);
+    let server = Running::start(&config);
+    let connection = server.client();
+    let bytes = {
+        let (plan, params) = read_plan(&offered.plan()).unwrap();
+        exchange::request_bytes(&plan, &params).unwrap()
+    };
+    let file = Upload::Request(Digest([1; 32]));
+    let mut slow = Link::open(&connection).unwrap();
+    let put = Ask::Put {
+        file,
+        offset: 0,
+        bytes: 10,
+    };
+    slow.begin(put).unwrap();
+    let offer = || {
+        let mut link = Link::open(&connection).unwrap();
+        link.have(Ask::Offer { file, bytes })
+    };
+    // Until the first has its file, which the second may see before.
+    while let Ok(have) = offer() {
+        assert_eq!(have, 0);
+    }
+    assert_eq!(refused(offer()), Refusal::Busy);
+    // Whoever sends nothing of what it announced is not waited for, nor is one that asks for nothing.
+    assert!(matches!(slow.told(), Err(ServeError::Net(_))));
+    assert_eq!(offer().unwrap(), 0);
+    let mut idle = Link::open(&connection).unwrap();
+    assert!(matches!(idle.told(), Err(ServeError::Net(_))));
 }
 
 /// What names a request's content is in its last bytes, and in no other place of this program's making.
