@@ -26,9 +26,7 @@ fn wrong_usage_ends_with_2() {
 
 #[test]
 fn options_of_the_other_protocol_are_wrong_usage() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let keys = folder.path().join("keys");
-    let keys = keys.to_str().expect("UTF-8");
+    let keys = concat!(env!("CARGO_TARGET_TMPDIR"), "/no-keys");
     let pin = "0".repeat(64);
     let embed = |more: &[&str]| {
         // A port of nobody.

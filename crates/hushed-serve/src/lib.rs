@@ -3,7 +3,7 @@
 //! * [`server`]: holds a model's weights, lets clients in and runs its half of each text.
 //! * `client` (feature `client`): turns texts into embeddings with a server that sees neither.
 //! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
-//! * [`fhe`]: runs under encryption, through files.
+//! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own once the two have greeted.
 //! * [`wire`]: every message of the two outside the protocols themselves, with a total decoder.
 //!
 //! A session, each line a message:

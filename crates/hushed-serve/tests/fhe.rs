@@ -1,204 +1,27 @@
 //! A whole run under encryption through files, on a tiny model and an insecure ring: keys, request, a run that is killed and goes on, reply,
 //! embeddings beside those of the model in the clear; and what is refused on the way.
 
+#[path = "common/offered.rs"]
+mod offered;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
 use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::files::exchange::{read_reply, write_reply};
-use hushed_infer::ckks::job::bootstrap;
-use hushed_infer::ckks::offer::Offer;
-use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
-use hushed_infer::ckks::public_plan::{Canary, Lengths, named};
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
-use hushed_model::{Model, TokenIds, TooLong, cosine, length, nearness};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
+use hushed_model::{Model, TooLong, length, nearness};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
-    self, Answer, JobEvent, JobReport, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunOptions,
-    Warning,
+    self, JobEvent, JobReport, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunOptions, Warning,
 };
+use offered::{Offered, assert_close, texts};
 use sha2::{Digest, Sha256};
-use tempfile::TempDir;
 
 /// Set in a process that is to be killed: the folder that it works in.
 const CHILD: &str = "HUSHED_TEST_FHE_CHILD";
-const PARAMETERS: &str = "insecure-test/9/14";
-const ROWS: usize = 16;
-
-/// What an operator has and gives away.
-struct Offered {
-    folder: PathBuf,
-    /// Of the plan.
-    file: &'static str,
-}
-
-impl Offered {
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
-    fn plan(&self) -> PathBuf {
-        self.path(self.file)
-    }
-
-    fn lengths(&self) -> &'static str {
-        match self.file {
-            "plan.json" => "public",
-            _ => "private",
-        }
-    }
-
-    /// A model, its calibration, public part and plans, with lengths public and private; made once for all tests.
-    fn both() -> &'static [Offered; 2] {
-        static OFFERED: OnceLock<(TempDir, [Offered; 2])> = OnceLock::new();
-        let made = OFFERED.get_or_init(|| {
-            let folder = tempfile::tempdir().unwrap();
-            let both = ["plan.json", "private.json"].map(|file| Offered {
-                folder: folder.path().to_owned(),
-                file,
-            });
-            both[0].make(tiny_folder);
-            (folder, both)
-        });
-        &made.1
-    }
-
-    fn get() -> &'static Offered {
-        &Offered::both()[0]
-    }
-
-    fn make(&self, write: impl Fn(&Path) -> std::io::Result<()>) {
-        let dir = self.path("model");
-        write(&dir).unwrap();
-        let model = Model::load(&dir).unwrap();
-        let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
-        let all: Vec<TokenIds> = sample().iter().map(tokens).collect();
-        let sample = Sample {
-            texts: &all,
-            hostile: &[],
-            broad: &[],
-            sha256: &"0".repeat(64),
-            model_sha256: &weights_sha256(&dir).unwrap(),
-        };
-        let options = Options {
-            rows: ROWS,
-            wanted: 0.999,
-            most_frozen: 0,
-            ..Options::default()
-        };
-        let choices = calibrate(&model, &sample, &options, &mut |_| {}).unwrap();
-        let calibration = choices.to_json().unwrap();
-        fs::write(self.path("calibration-fhe.json"), &calibration).unwrap();
-
-        let public = PublicModel::from_folder(&dir, &model).unwrap();
-        public.write(&self.path("public")).unwrap();
-        let params = named(PARAMETERS).unwrap();
-        let (_, bootstrap) = bootstrap(&params).unwrap();
-        let canary = "a private world is the hello".to_owned();
-        let embedding = model.embed(vec![tokens(&canary)]).unwrap();
-        let canary = Canary {
-            text: canary,
-            embedding: embedding.into_iter().next().unwrap(),
-            least_cosine: 0.99,
-        };
-        for (file, lengths) in [
-            ("plan.json", Lengths::Public),
-            ("private.json", Lengths::Private),
-        ] {
-            let options = FheOptions {
-                rows: ROWS,
-                texts: usize::MAX,
-                lengths,
-                max_memory: None,
-                uplink: 1e7,
-                prices: reference(2),
-                placement: None,
-            };
-            let report =
-                FhePlanReport::new(&model.bert, &choices, false, &params, &bootstrap, &options);
-            let mut placement = report.unwrap().placement;
-            assert!(!placement.spills());
-            // As where memory is short: of one plan one half of a layer, of the other both.
-            placement.spill_attention = true;
-            placement.spill_feed_forward = !lengths.encrypted();
-            let plan = Offer {
-                bert: &model.bert,
-                choices: &choices,
-                parameters: PARAMETERS,
-                params: &params,
-                bootstrap: &bootstrap,
-                options: &options,
-                placement: &placement,
-                public_sha256: public.hash().0,
-                calibration_sha256: Sha256::digest(&calibration).into(),
-                canary: Some(canary.clone()),
-                exposures: vec!["the server sees what it sees".to_owned()],
-            };
-            fhe::write_plan(&self.path(file), &plan.plan().unwrap()).unwrap();
-        }
-    }
-
-    fn options(&self, work: &Path) -> RunOptions {
-        RunOptions {
-            model: self.path("model"),
-            plan: self.plan(),
-            calibration: self.path("calibration-fhe.json"),
-            keys: work.join("keys/evaluation.keys"),
-            request: work.join("request"),
-            out: work.join("reply"),
-            checkpoint: Some(work.join("checkpoints")),
-            spill: None,
-            secret: work.join("state/reply.secret"),
-            max_memory: None,
-            threads: Some(2),
-        }
-    }
-
-    fn keygen(&self, keys: &Path) -> Result<KeyRecord, ServeError> {
-        let options = KeygenOptions { days: 1 };
-        fhe::keygen(&self.plan(), keys, options, &mut |_, _| {})
-    }
-
-    fn encrypt(&self, work: &Path, texts: &[String]) -> Result<fhe::Encrypted, ServeError> {
-        fhe::encrypt(
-            &self.plan(),
-            &self.path("public"),
-            &work.join("keys"),
-            texts,
-            TooLong::Refuse,
-            Some(self.lengths()),
-            &work.join("request"),
-            &mut |_, _| {},
-        )
-    }
-
-    fn decrypt(&self, work: &Path) -> Result<Answer, ServeError> {
-        let (plan, public) = (self.plan(), self.path("public"));
-        fhe::decrypt(&plan, &public, &work.join("keys"), &work.join("reply"))
-    }
-}
-
-fn sample() -> Vec<String> {
-    let words = [
-        "the", "private", "world", "is", "a", "hello", "key", "sea", "7", "12", "red!", "no?",
-    ];
-    (0..48)
-        .map(|t| {
-            let length = 1 + t % 6;
-            let word = |i: usize| words[(t * 7 + i * 5 + t * i) % words.len()];
-            (0..length).map(word).collect::<Vec<_>>().join(" ")
-        })
-        .filter(|text| text.len() < 20)
-        .collect()
-}
-
-fn texts() -> Vec<String> {
-    sample().into_iter().take(9).collect()
-}
 
 fn quiet(_: JobEvent) {}
 
@@ -209,19 +32,7 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
 /// Runs in a process of its own, until somebody kills it.
 fn child(work: &Path) {
     let offered = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
-    let options = RunOptions {
-        model: offered.join("model"),
-        plan: offered.join("plan.json"),
-        calibration: offered.join("calibration-fhe.json"),
-        keys: work.join("keys/evaluation.keys"),
-        request: work.join("request"),
-        out: work.join("reply"),
-        checkpoint: Some(work.join("checkpoints")),
-        spill: None,
-        secret: work.join("state/reply.secret"),
-        max_memory: None,
-        threads: Some(2),
-    };
+    let options = Offered::at(offered).options(work);
     let told = |event| {
         if let JobEvent::Layer { layer: 0, .. } = event {
             fs::write(work.join("first-layer"), b"").unwrap();
@@ -376,20 +187,6 @@ fn lengths_can_be_private() {
     let answer = offered.decrypt(work).unwrap();
     assert_close(offered, &answer);
     assert!(answer.canary.unwrap().is_good());
-}
-
-fn assert_close(offered: &Offered, answer: &Answer) {
-    let model = Model::load(&offered.path("model")).unwrap();
-    let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
-    let clear = model.embed(texts().iter().map(tokens).collect()).unwrap();
-    assert_eq!(answer.embeddings.len(), clear.len());
-    for (found, expected) in answer.embeddings.iter().zip(&clear) {
-        assert!(
-            cosine(found, expected) > 0.998,
-            "{}",
-            cosine(found, expected)
-        );
-    }
 }
 
 #[test]

@@ -464,6 +464,8 @@ pub(super) fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(%error, ?path, "a file could not be deleted");
+        // Its name is that of a client's file, which a log does not need.
+        let kind = path.extension();
+        tracing::warn!(%error, ?kind, "a file could not be deleted");
     }
 }

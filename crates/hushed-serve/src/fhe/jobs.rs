@@ -75,6 +75,13 @@ impl Job {
         // Without tokens the whole id is what opens a job to a client: a log does not have it.
         self.id.to_string().chars().take(8).collect()
     }
+
+    /// An error for a log: paths have the id in them.
+    fn without_id(&self, error: &ServeError) -> String {
+        error
+            .to_string()
+            .replace(&self.id.to_string(), &self.short())
+    }
 }
 
 #[derive(Default)]
@@ -214,7 +221,7 @@ impl Jobs {
         make_folder(&folder)
             .and_then(|()| write(&folder.join(JOB), &record))
             .map_err(|error| {
-                tracing::warn!(%error, "a job could not be written down");
+                tracing::warn!(reason = error.name(), "a job could not be written down");
                 Refusal::NoRoom
             })?;
         let job = Job {
@@ -301,6 +308,23 @@ impl Jobs {
         self.changed.notify_all();
     }
 
+    /// The end of the server that comes now is no fault of the job that runs.
+    pub(super) fn forgive(&self) {
+        let running = self.lock().running.as_ref().map(|r| r.job.clone());
+        let Some(job) = running else {
+            return;
+        };
+        let path = self.folder(&job.owner, &job.id).join(JOB);
+        let written = read::<JobRecord>(&path).and_then(|mut record| {
+            record.attempts = 0;
+            write(&path, &record)
+        });
+        if let Err(error) = written {
+            let detail = job.without_id(&error);
+            tracing::warn!(job = job.short(), detail, "a job could not be written down");
+        }
+    }
+
     fn next(&self) -> Option<(u64, Job)> {
         let mut queue = self.lock();
         loop {
@@ -371,6 +395,7 @@ impl Jobs {
                 Outcome::Done
             }
             Err(ServeError::Fhe(FheJobError::Stopped)) => {
+                self.forgive();
                 tracing::info!(
                     job = job.short(),
                     "job stopped after a layer: it goes on at the next start"
@@ -402,7 +427,12 @@ impl Jobs {
             write(&path, &record)
         });
         if let Err(error) = written {
-            tracing::warn!(job = job.short(), %error, "the end of a job could not be written down");
+            tracing::warn!(
+                job = job.short(),
+                reason = error.name(),
+                detail = job.without_id(&error),
+                "the end of a job could not be written down"
+            );
             return false;
         }
         if let Outcome::Done = outcome {
@@ -516,7 +546,13 @@ enum Outcome {
 }
 
 fn failed(job: &Job, error: &ServeError) -> Outcome {
-    tracing::warn!(job = job.short(), reason = error.name(), %error, "job failed");
+    let detail = job.without_id(error);
+    tracing::warn!(
+        job = job.short(),
+        reason = error.name(),
+        detail,
+        "job failed"
+    );
     Outcome::Failed(failure(error))
 }
 

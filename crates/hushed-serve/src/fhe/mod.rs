@@ -1,4 +1,4 @@
-//! Runs under CKKS through files: a client makes keys, encrypts texts and goes away; a server that has no secret of its runs the model; the
+//! Runs under CKKS, through files or a connection: a client makes keys, encrypts texts and goes away; a server that has no secret of its runs the model; the
 //! client opens the reply.
 //!
 //! ```text
@@ -8,6 +8,8 @@
 //! server   run       model, plan, evaluation.keys, request → reply     a checkpoint after each layer
 //! client   decrypt   plan, public, keys, reply → embeddings
 //! ```
+//!
+//! Over a connection ([`FheServer`], `Remote`) it is the same files, left with the server and fetched from it ([`wire`]).
 //!
 //! What is checked of a file, and when, is in [`hushed_infer::ckks::files`]; here is what is decided around it: which files belong
 //! together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.

@@ -203,9 +203,12 @@ impl FheServer {
         match started.is_finished() {
             // A panic in it was caught and told.
             true => drop(started.join()),
-            false => tracing::warn!(
-                "the run under way is broken off: it goes on after its last whole layer at the next start"
-            ),
+            false => {
+                jobs.forgive();
+                tracing::warn!(
+                    "the run under way is broken off: it goes on after its last whole layer at the next start"
+                );
+            }
         }
         drop(tidying.join());
         done

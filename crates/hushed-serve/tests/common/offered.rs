@@ -24,7 +24,7 @@ const ROWS: usize = 16;
 pub struct Offered {
     pub folder: PathBuf,
     /// Of the plan.
-    file: &'static str,
+    pub file: &'static str,
 }
 
 impl Offered {
@@ -52,7 +52,7 @@ impl Offered {
                 folder: folder.path().to_owned(),
                 file,
             });
-            both[0].make();
+            both[0].make(tiny_folder);
             (folder, both)
         });
         &made.1
@@ -70,9 +70,9 @@ impl Offered {
         &Offered::both()[0]
     }
 
-    fn make(&self) {
+    pub fn make(&self, write: impl Fn(&Path) -> std::io::Result<()>) {
         let dir = self.path("model");
-        tiny_folder(&dir).unwrap();
+        write(&dir).unwrap();
         let model = Model::load(&dir).unwrap();
         let tokens = |text: &String| model.tokens(text, TooLong::Refuse).unwrap();
         let all: Vec<TokenIds> = sample().iter().map(tokens).collect();
@@ -119,6 +119,11 @@ impl Offered {
             };
             let report =
                 FhePlanReport::new(&model.bert, &choices, false, &params, &bootstrap, &options);
+            let mut placement = report.unwrap().placement;
+            assert!(!placement.spills());
+            // As where memory is short: of one plan one half of a layer, of the other both.
+            placement.spill_attention = true;
+            placement.spill_feed_forward = !lengths.encrypted();
             let plan = Offer {
                 bert: &model.bert,
                 choices: &choices,
@@ -126,7 +131,7 @@ impl Offered {
                 params: &params,
                 bootstrap: &bootstrap,
                 options: &options,
-                placement: &report.unwrap().placement,
+                placement: &placement,
                 public_sha256: public.hash().0,
                 calibration_sha256: Sha256::digest(&calibration).into(),
                 canary: Some(canary.clone()),
@@ -145,6 +150,7 @@ impl Offered {
             request: work.join("request"),
             out: work.join("reply"),
             checkpoint: Some(work.join("checkpoints")),
+            spill: None,
             secret: work.join("state/reply.secret"),
             max_memory: None,
             threads: Some(2),
