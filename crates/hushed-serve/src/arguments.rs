@@ -136,22 +136,18 @@ pub struct ServeArguments {
     /// Also log one line a pass (its numbers of tokens and its time, never what is in it)
     #[arg(long, env = "HUSHED_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
     pub debug: bool,
-
-    /// What `--protocol fhe` takes besides
-    #[command(flatten)]
-    pub fhe: FheServeArguments,
 }
 
 impl ServeArguments {
-    /// The server that they describe.
+    /// The server that they describe, with what `--protocol fhe` takes besides.
     ///
     /// # Errors
     /// [`ServeError::NoStateFolder`] if the development certificate has nowhere to be.
-    pub fn config(&self) -> Result<ServeConfig, ServeError> {
+    pub fn config(&self, fhe: &FheServeArguments) -> Result<ServeConfig, ServeError> {
         let entrance = self.entrance()?;
         Ok(match self.protocol {
             Protocol::Fhe => {
-                let config = self.fhe.config(&self.dir, entrance, self.max_memory)?;
+                let config = fhe.config(&self.dir, entrance, self.max_memory)?;
                 ServeConfig::Fhe(Box::new(config))
             }
             Protocol::TwoParty => ServeConfig::TwoParty(Box::new(self.two_party(entrance))),

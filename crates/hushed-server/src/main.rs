@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
-use hushed_serve::fhe::{self, FheServer, FheServerConfig, RunArguments};
+use hushed_serve::fhe::{self, FheServeArguments, FheServer, FheServerConfig, RunArguments};
 use hushed_serve::{
     ServeArguments, ServeConfig, ServeError, Server, ServerConfig, logging, signals,
 };
@@ -28,6 +28,9 @@ struct Arguments {
     verb: Option<Verb>,
     #[command(flatten)]
     serve: Option<ServeArguments>,
+    // Beside the others and not in them: arguments that may be absent as a whole have none of others' in them.
+    #[command(flatten)]
+    fhe: FheServeArguments,
     /// One JSON object a line instead of text
     #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
     json: bool,
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
         (Some(Verb::Run(run)), _) => run_batch(run, arguments.json),
         (None, Some(serve)) => {
             logging::to_stderr(arguments.json, serve.debug);
-            run_server(serve, arguments.json)
+            run_server(serve, &arguments.fhe, arguments.json)
         }
         // The parser asks for one of the two.
         (None, None) => return ExitCode::from(2),
@@ -77,9 +80,13 @@ fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn run_server(serve: &ServeArguments, json: bool) -> Result<(), ServeError> {
+fn run_server(
+    serve: &ServeArguments,
+    fhe: &FheServeArguments,
+    json: bool,
+) -> Result<(), ServeError> {
     let stop = signals::stop_on_signals().map_err(ServeError::Signals)?;
-    match serve.config()? {
+    match serve.config(fhe)? {
         ServeConfig::TwoParty(config) => run_two_party(&config, &stop, json),
         ServeConfig::Fhe(config) => run_fhe(&config, &stop, json),
     }

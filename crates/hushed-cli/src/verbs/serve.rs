@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hushed_serve::fhe::{FheServer, FheServerConfig};
+use hushed_serve::fhe::{FheServeArguments, FheServer, FheServerConfig};
 use hushed_serve::{ServeArguments, ServeConfig, Server, ServerConfig, logging, signals};
 use serde_json::json;
 
@@ -29,6 +29,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     serve: ServeArguments,
+
+    #[command(flatten)]
+    fhe: FheServeArguments,
 }
 
 impl Args {
@@ -37,7 +40,7 @@ impl Args {
         if !out.is_quiet() {
             logging::to_stderr(out.is_json(), self.serve.debug);
         }
-        match self.serve.config()? {
+        match self.serve.config(&self.fhe)? {
             ServeConfig::TwoParty(config) => two_party(&config, &stop, out),
             ServeConfig::Fhe(config) => fhe(&config, &stop, out),
         }
