@@ -372,6 +372,8 @@ impl Jobs {
             request: self.depot.request_path(&job.owner, &job.request),
             out: folder.join(REPLY),
             checkpoint: Some(folder.join(CHECKPOINTS)),
+            // Beside the reply.
+            spill: None,
             secret: self.setup.secret.clone(),
             max_memory: self.setup.max_memory,
             threads: self.setup.threads,
