@@ -186,8 +186,8 @@ impl Tokenizer {
         if tokens > limit && too_long == TooLong::Refuse {
             return Err(TextError::TooLong { tokens, limit });
         }
-        let kept = inside.len().min(limit.saturating_sub(2));
-        Ok(self.surrounded(&inside[..kept]))
+        let kept = inside.iter().copied().take(limit.saturating_sub(2));
+        Ok(self.surrounded(kept))
     }
 
     /// The ids that texts can have inside: all of the vocabulary but special tokens and places that were left unused, which brackets mark.
@@ -204,8 +204,7 @@ impl Tokenizer {
     }
 
     /// A text of these tokens, between the two special ones.
-    pub fn surrounded(&self, inside: &[u32]) -> TokenIds {
-        let inside = inside.iter().copied();
+    pub fn surrounded(&self, inside: impl IntoIterator<Item = u32>) -> TokenIds {
         TokenIds::new(
             [self.first]
                 .into_iter()

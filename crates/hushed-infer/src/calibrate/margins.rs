@@ -36,7 +36,7 @@ impl Degrees {
 
     /// More of one: of the activation first.
     pub fn next(self) -> Option<Degrees> {
-        let after = |degree: usize| (2 * degree + 1 <= MOST).then_some(2 * degree + 1);
+        let after = |degree: usize| (2 * degree < MOST).then_some(2 * degree + 1);
         match (after(self.activation), after(self.exponential)) {
             (Some(activation), _) => Some(Degrees { activation, ..self }),
             (None, Some(exponential)) => Some(Degrees {

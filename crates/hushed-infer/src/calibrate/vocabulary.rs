@@ -18,7 +18,7 @@ pub fn vocabulary(tokenizer: &Tokenizer, rows: usize) -> Vec<TokenIds> {
             break;
         }
         let (text, after) = rest.split_at(length.min(most).min(rest.len()));
-        texts.push(tokenizer.surrounded(text));
+        texts.push(tokenizer.surrounded(text.iter().copied()));
         rest = after;
     }
     texts
