@@ -91,7 +91,7 @@ pub fn pool<S: Slots>(
                 .collect::<Result<_, _>>()
         }
         _ => blocks
-            .map(|(b, block)| first_block(on, x, b * m, block, layout, limbs))
+            .map(|(b, block)| first_block(on, x, b * m, block, layout, rows, limbs))
             .collect::<Result<_, _>>(),
     };
     Ok(Pooled {
@@ -192,18 +192,36 @@ fn first_block<S: Slots>(
     from: usize,
     block: &[S::Value],
     layout: Interleave,
+    rows: &OwnedMask<S::Value>,
     limbs: usize,
 ) -> Result<S::Value, FheError> {
-    let one = |(r, v): (usize, &S::Value)| {
-        let mask = row(layout, 0, x.gain[from + r]);
-        on.mul_vector(&on.drop_to(v, limbs)?, &mask, on.default_scale())
+    let scale = on.default_scale();
+    // Offsets are weights: a place without a text gets none.
+    let there = match rows {
+        OwnedMask::Public(_) => None,
+        OwnedMask::Private(mask) => Some(on.drop_to(mask, limbs)?),
     };
-    let masked: Result<Vec<S::Value>, FheError> = block.par_iter().enumerate().map(one).collect();
-    let packed = packed(on, layout, masked?)?;
+    let one = |(r, v): (usize, &S::Value)| {
+        let gain = row(layout, 0, x.gain[from + r]);
+        let mut kept = on.mul_vector(&on.drop_to(v, limbs)?, &gain, scale)?;
+        if let Some(there) = &there {
+            let offset = row(layout, 0, x.offset[from + r]);
+            on.add_assign(&mut kept, &on.mul_vector(there, &offset, scale)?)?;
+        }
+        Ok(kept)
+    };
+    let columns: Result<Vec<S::Value>, FheError> = block.par_iter().enumerate().map(one).collect();
+    let packed = packed(on, layout, columns?)?;
+    let OwnedMask::Public(mask) = rows else {
+        return Ok(packed);
+    };
     let mut offsets = vec![0.0; layout.slots()];
     for (r, o) in x.offset[from..from + block.len()].iter().enumerate() {
         fill(&mut offsets, layout, r, *o);
     }
+    let texts = layout.texts();
+    let places = offsets.iter_mut().enumerate();
+    places.for_each(|(slot, o)| *o *= mask[slot % texts]);
     on.add_vector(packed, &offsets)
 }
 
