@@ -31,13 +31,19 @@ fn name<T>(result: Result<T, ServeError>) -> &'static str {
     result.err().unwrap().name()
 }
 
-/// The reply to a job as the verbs that work on files make it.
-fn reply_through_files(offered: &Offered, work: &Path, keys: &Path, job: &str) -> Vec<u8> {
+/// Keeps the request of a job for [`reply_through_files`]: once its reply is opened it is gone.
+fn keep_request(work: &Path, keys: &Path, job: &str) {
     let again = work.join("again");
     fs::create_dir(&again).unwrap();
+    let request = keys.join(format!("jobs/{job}.request"));
+    fs::copy(request, again.join("request")).unwrap();
+}
+
+/// The reply to a job as the verbs that work on files make it.
+fn reply_through_files(offered: &Offered, work: &Path, keys: &Path) -> Vec<u8> {
+    let again = work.join("again");
     let mut options = offered.options(&again);
     options.keys = keys.join("evaluation.keys");
-    options.request = keys.join(format!("jobs/{job}.request"));
     options.secret = work.join("state/reply.secret");
     fhe::run(&options, &|_| {}).unwrap();
     fs::read(again.join("reply")).unwrap()
@@ -85,6 +91,7 @@ fn texts_go_out_and_answers_come_back() {
     };
     assert!(!events.iter().any(is_new));
 
+    keep_request(work, &keys, &job.to_string());
     let mut states = Vec::new();
     let answer = remote.collect(&job, &mut |event| {
         if let RemoteEvent::Job(state) = event {
@@ -102,7 +109,7 @@ fn texts_go_out_and_answers_come_back() {
     assert!(layers.is_sorted());
     let id = job.to_string();
     let reply = fs::read(keys.join(format!("jobs/{id}.reply"))).unwrap();
-    assert!(reply == reply_through_files(offered, work, &keys, &id));
+    assert!(reply == reply_through_files(offered, work, &keys));
 
     // Found by its first digits, until it is forgotten.
     assert_eq!(remote.find(&id[..8]).unwrap(), job);
@@ -251,12 +258,70 @@ fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
     drop(Running::start(&config));
     let server = Running::start(&config);
     let remote = Remote::new(options(&server.address.to_string(), &server.pin));
+    keep_request(work, &keys, &job.to_string());
     let answer = remote.collect(&job, &mut quiet).unwrap();
     assert_close(offered, &answer);
     let id = job.to_string();
     let reply = fs::read(keys.join(format!("jobs/{id}.reply"))).unwrap();
-    assert!(reply == reply_through_files(offered, work, &keys, &id));
+    assert!(reply == reply_through_files(offered, work, &keys));
     assert!(!folder.join("checkpoints").exists());
+}
+
+#[test]
+fn what_is_asked_later_does_not_depend_on_what_was_opened() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    // The same plan with another embedding of the canary: every answer to it is wrong.
+    let mut plan: serde_json::Value =
+        serde_json::from_slice(&fs::read(offered.plan()).unwrap()).unwrap();
+    let embedding = plan["canary"]["embedding"].as_array_mut().unwrap();
+    for number in embedding.iter_mut() {
+        *number = (-number.as_f64().unwrap()).into();
+    }
+    let mut config = config(offered, work);
+    config.plan = work.join("wrong.json");
+    let plan = serde_json::to_vec_pretty(&plan).unwrap();
+    fs::write(&config.plan, plan).unwrap();
+    let server = Running::start(&config);
+    let keys = work.join("keys");
+    let remote = Remote::new(server.remote(keys.clone()));
+    let texts = &texts()[..1];
+    let job = remote.submit(texts, &mut quiet).unwrap();
+    let reply = keys.join(format!("jobs/{job}.reply"));
+    assert!(
+        !remote
+            .collect(&job, &mut quiet)
+            .unwrap()
+            .canary
+            .unwrap()
+            .is_good()
+    );
+    assert!(reply.is_file());
+    // The same texts again are another job, and nothing is asked about the first: a good canary would have made no difference.
+    let mut again = false;
+    let other = remote.submit(texts, &mut |event| {
+        again |= matches!(event, RemoteEvent::Again)
+    });
+    let other = other.unwrap();
+    assert!(other != job && !again);
+    // A reply that is damaged is found to be so before it is opened: that job stays what it is.
+    let damaged = keys.join(format!("jobs/{other}.reply"));
+    fs::write(
+        &damaged,
+        vec![0; fs::metadata(&reply).unwrap().len() as usize],
+    )
+    .unwrap();
+    assert!(remote.collect(&other, &mut quiet).is_err());
+    assert!(!damaged.exists());
+    assert_eq!(remote.submit(texts, &mut quiet).unwrap(), other);
+    // The first is opened from what is here, without the server.
+    drop(server);
+    let found = remote.find(&job.to_string()).unwrap();
+    let answer = remote.collect(&found, &mut quiet).unwrap();
+    assert_eq!(answer.embeddings.len(), 1);
+    remote.forget(&job).unwrap();
+    assert!(!reply.exists());
 }
 
 #[test]

@@ -216,7 +216,8 @@ impl Remote {
         self.outbox.named(id, &self.options.keys)
     }
 
-    /// Waits for a job, fetches its reply and opens it.
+    /// Waits for a job, fetches its reply and opens it. Once it was opened, with whatever outcome, the same texts are another job; this one is
+    /// opened again from what is here, until it is forgotten.
     ///
     /// # Errors
     /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] once the server has been out
@@ -235,13 +236,19 @@ impl Remote {
                 })
             })?;
         }
+        // Before the secret key is used: from here on the same texts are another job, whatever the reply turns out to be, and even if this
+        // process ends here. Were the old job asked about again, or not, the server would learn something of what was opened.
+        self.outbox.retire(job)?;
         let public = self.public_path();
         let opened = decrypt(&self.plan_path(), &public, &self.options.keys, &path);
         if let Err(ServeError::Fhe(error @ FheJobError::File(_))) = &opened
             && ["file-damaged", "other-file", "keys-incomplete"].contains(&error.name())
         {
-            // What came is of no use: the next call fetches it again.
+            // What came is of no use, which is seen before it is opened: the next call fetches it again.
             let _ = fs::remove_file(&path);
+            self.outbox.restore(job)?;
+        } else {
+            self.outbox.drop_retired(job)?;
         }
         opened
     }

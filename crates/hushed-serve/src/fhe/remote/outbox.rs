@@ -104,18 +104,34 @@ impl Outbox {
         write(&self.record(job), record)
     }
 
+    /// The texts of a job are not found any more, and its request is never sent again: its reply is about to be opened.
+    pub(super) fn retire(&self, job: &Digest) -> Result<(), ServeError> {
+        renamed(&self.request(job), &self.retired(job))
+    }
+
+    /// The texts of a job that was retired are found again: its reply could not be read, and the secret key was not used.
+    pub(super) fn restore(&self, job: &Digest) -> Result<(), ServeError> {
+        renamed(&self.retired(job), &self.request(job))
+    }
+
+    /// Deletes a request that was retired.
+    pub(super) fn drop_retired(&self, job: &Digest) -> Result<(), ServeError> {
+        removed(&self.retired(job))
+    }
+
     /// Forgets a job. The record goes last: what was interrupted can be done again.
     pub(super) fn forget(&self, job: &Digest) -> Result<(), ServeError> {
-        for path in [self.request(job), self.reply(job), self.record(job)] {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    let error = FileError::io("delete", &path)(error);
-                    return Err(FheJobError::from(error).into());
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        let all = [
+            self.request(job),
+            self.retired(job),
+            self.reply(job),
+            self.record(job),
+        ];
+        all.iter().try_for_each(|path| removed(path))
+    }
+
+    fn retired(&self, job: &Digest) -> PathBuf {
+        self.folder.join(format!("{job}.opened"))
     }
 
     fn record(&self, job: &Digest) -> PathBuf {
@@ -149,6 +165,26 @@ impl PendingRecord {
             request: request.to_string(),
             texts: texts.to_string(),
         }
+    }
+}
+
+/// Renames a file if it is there.
+fn renamed(from: &Path, to: &Path) -> Result<(), ServeError> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(FheJobError::from(FileError::io("write", to)(error)).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Deletes a file if it is there.
+fn removed(path: &Path) -> Result<(), ServeError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(FheJobError::from(FileError::io("delete", path)(error)).into())
+        }
+        _ => Ok(()),
     }
 }
 
