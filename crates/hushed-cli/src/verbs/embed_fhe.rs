@@ -168,7 +168,7 @@ impl<'a> Shown<'a> {
                 self.bar.set_position(done);
                 self.bar.set_message(format!(
                     "layer {} of {of}{}",
-                    (layer + 1).min(of),
+                    layer.saturating_add(1).min(of),
                     about(left)
                 ));
             }
