@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::record::{KeyRecord, RECORD, make_folder, now};
 use super::store::KeyStore;
-use super::wire::Upload;
+use super::wire::{PART, Upload};
 use super::{FheJobError, system};
 use crate::bundle::Digest;
 use crate::error::ServeError;
@@ -198,8 +198,10 @@ impl Depot {
         }
         let busy = self.occupy(owner, file)?;
         let path = self.part_path(owner, file);
+        // The parts of a file follow from where they begin: smaller ones would each cost a check of what is kept and a wait for the disk.
+        let left = self.size(file).saturating_sub(offset);
         let end = offset.saturating_add(bytes.into());
-        if length(&path) != offset || end > self.size(file) {
+        if length(&path) != offset || left == 0 || u64::from(bytes) != left.min(PART) {
             return Err(Refusal::WrongOffset);
         }
         self.check_limits(owner, file, offset)?;
