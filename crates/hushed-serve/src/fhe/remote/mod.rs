@@ -38,6 +38,9 @@ use outbox::{Outbox, PendingRecord, name_of};
 /// How long to wait before a connection that broke is tried again, at first and at most.
 const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 
+/// Bytes by which a file must be further before its server counts as within reach. One that is whole counts with fewer.
+const LEAST_MOVE: u64 = 1 << 20;
+
 /// How to reach a server, and what a client insists on.
 pub struct RemoteOptions {
     /// The server. Of the rest, `bundle` and `cache_dir` are of no meaning here.
@@ -183,6 +186,7 @@ impl Remote {
             }
             .into());
         };
+        let mut furthest = [None; 2];
         let state = self.with_link(&plan, watch, |link, watch| {
             let state = link.status(job)?;
             if !matches!(state, JobState::Unknown | JobState::Failed(_)) {
@@ -196,9 +200,9 @@ impl Remote {
                     self.outbox.request(&job),
                 ),
             ];
-            for (what, file, path) in files {
+            for ((what, file, path), furthest) in files.into_iter().zip(&mut furthest) {
                 link.send(file, &path, &mut |done, of| {
-                    self.contact.set(Some(Instant::now()));
+                    self.moved(furthest, done, of);
                     watch(RemoteEvent::Sending { what, done, of });
                 })?;
             }
@@ -229,9 +233,10 @@ impl Remote {
         if fs::metadata(&path).map_or(0, |metadata| metadata.len()) != bytes {
             self.wait(&plan, job, bytes, watch)?;
             system::check_room(&self.options.keys, bytes)?;
+            let mut furthest = None;
             self.with_link(&plan, watch, |link, watch| {
                 link.receive(Download::Reply(*job), &path, bytes, &mut |done, of| {
-                    self.contact.set(Some(Instant::now()));
+                    self.moved(&mut furthest, done, of);
                     watch(RemoteEvent::Fetching(done, of));
                 })
             })?;
@@ -426,6 +431,13 @@ impl Remote {
         }
     }
 
+    /// Something came of talking to the server, if a file is further than it ever was in this call.
+    fn moved(&self, furthest: &mut Option<u64>, done: u64, of: u64) {
+        if is_further(furthest, done, of) {
+            self.contact.set(Some(Instant::now()));
+        }
+    }
+
     /// Does something in a session with the server of this plan, and again in another while connections break and patience lasts.
     fn with_link<T>(
         &self,
@@ -463,6 +475,19 @@ impl Remote {
     }
 }
 
+/// Whether this is further by enough to count: a server that says again and again that it has nothing, or a byte more, does not make a client
+/// send the same part for ever.
+fn is_further(furthest: &mut Option<u64>, done: u64, of: u64) -> bool {
+    let further = match *furthest {
+        None => true,
+        Some(most) => done > most && (done - most >= LEAST_MOVE || done == of),
+    };
+    if further {
+        *furthest = Some(done);
+    }
+    further
+}
+
 /// Whether the same may go well a little later.
 fn passes(error: &ServeError) -> bool {
     matches!(
@@ -495,4 +520,29 @@ fn rename(from: &Path, to: &Path) -> Result<(), ServeError> {
         path: to.to_owned(),
         source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_further_counts() {
+        let mut furthest = None;
+        let all = 10 * LEAST_MOVE + 5;
+        let told = [
+            0,
+            0,
+            1,
+            LEAST_MOVE,
+            LEAST_MOVE,
+            0,
+            10 * LEAST_MOVE,
+            all,
+            all,
+        ];
+        let counts = told.map(|done| is_further(&mut furthest, done, all));
+        let expected = [true, false, false, true, false, false, true, true, false];
+        assert_eq!(counts, expected);
+    }
 }
