@@ -246,8 +246,14 @@ impl Remote {
         self.outbox.retire(job)?;
         let public = self.public_path();
         let opened = decrypt(&self.plan_path(), &public, &self.options.keys, &path);
-        if let Err(ServeError::Fhe(error @ FheJobError::File(_))) = &opened
-            && ["file-damaged", "other-file", "keys-incomplete"].contains(&error.name())
+        let useless = [
+            "file-damaged",
+            "other-file",
+            "keys-incomplete",
+            "unknown-request",
+        ];
+        if let Err(ServeError::Fhe(error)) = &opened
+            && useless.contains(&error.name())
         {
             // What came is of no use, which is seen before it is opened: the next call fetches it again.
             let _ = fs::remove_file(&path);
