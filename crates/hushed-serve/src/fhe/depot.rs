@@ -223,10 +223,10 @@ impl Depot {
     pub(super) fn tidy(&self, owner: &Owner, needed: &HashSet<Digest>) {
         let folder = self.folder(owner);
         let store = KeyStore::new(&folder.join("keys"));
-        let expired = store.list().unwrap_or_default().into_iter();
+        let expired = store.readable().into_iter();
         for keys in expired.filter(|keys| keys.record.expires <= now()) {
-            match store.delete(&keys.record.id) {
-                Ok(_) => tracing::info!(owner = owner.name(), "expired keys were deleted"),
+            match keys.delete() {
+                Ok(()) => tracing::info!(owner = owner.name(), "expired keys were deleted"),
                 Err(error) => tracing::warn!(%error, "expired keys could not be deleted"),
             }
         }

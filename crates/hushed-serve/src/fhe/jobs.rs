@@ -143,7 +143,15 @@ impl Jobs {
                 if !path.is_file() {
                     continue;
                 }
-                let record: JobRecord = read(&path)?;
+                let record: JobRecord = match read(&path) {
+                    Ok(record) => record,
+                    Err(error) => {
+                        // One client's record keeps nobody else waiting. If the job is asked for again, it is written anew.
+                        let (owner, reason) = (owner.name(), error.name());
+                        tracing::warn!(owner, reason, "the record of a job cannot be read");
+                        continue;
+                    }
+                };
                 let Ok(request) = record.request.parse() else {
                     continue;
                 };

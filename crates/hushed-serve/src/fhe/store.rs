@@ -50,6 +50,20 @@ impl KeyStore {
     /// # Errors
     /// [`ServeError::File`], [`ServeError::Fhe`].
     pub fn list(&self) -> Result<Vec<StoredKeys>, ServeError> {
+        let all = self.folders()?.into_iter().map(StoredKeys::read);
+        let mut all = all.collect::<Result<Vec<_>, _>>()?;
+        all.sort_by_key(|keys| (keys.record.created, keys.record.id.clone()));
+        Ok(all)
+    }
+
+    /// The keys whose record can be read: one that is damaged does not keep a server from the others.
+    pub(super) fn readable(&self) -> Vec<StoredKeys> {
+        let folders = self.folders().unwrap_or_default().into_iter();
+        folders.filter_map(|f| StoredKeys::read(f).ok()).collect()
+    }
+
+    /// The folders that have a record.
+    fn folders(&self) -> Result<Vec<PathBuf>, ServeError> {
         let mut folders = vec![self.folder.clone()];
         let failed = || FileError::io("read", &self.folder);
         let entries = fs::read_dir(&self.folder).map_err(failed());
@@ -59,18 +73,8 @@ impl KeyStore {
                 folders.push(entry.path());
             }
         }
-        let mut all = Vec::new();
-        for folder in folders {
-            if folder.join(RECORD).is_file() {
-                all.push(StoredKeys {
-                    record: KeyRecord::read(&folder)?,
-                    secret: folder.join(SECRET).is_file(),
-                    folder,
-                });
-            }
-        }
-        all.sort_by_key(|keys| (keys.record.created, keys.record.id.clone()));
-        Ok(all)
+        folders.retain(|folder| folder.join(RECORD).is_file());
+        Ok(folders)
     }
 
     /// Keys by their id, or by at least its first eight digits if no others begin so.
@@ -99,23 +103,7 @@ impl KeyStore {
     /// As [`KeyStore::find`], [`ServeError::Fhe`].
     pub fn delete(&self, id: &str) -> Result<StoredKeys, ServeError> {
         let keys = self.find(id)?;
-        for name in [SECRET, KEYS] {
-            remove(&keys.folder.join(name))?;
-        }
-        for name in [REQUESTS, JOBS] {
-            let folder = keys.folder.join(name);
-            if folder.is_dir() {
-                let removed = fs::remove_dir_all(&folder).map_err(FileError::io("delete", &folder));
-                removed.map_err(FheJobError::from)?;
-            }
-        }
-        for name in [PLAN, PUBLIC] {
-            remove(&keys.folder.join(name))?;
-        }
-        remove(&keys.folder.join("key.lock"))?;
-        remove(&keys.folder.join(RECORD))?;
-        // A folder with something else in it stays.
-        let _ = fs::remove_dir(&keys.folder);
+        keys.delete()?;
         Ok(keys)
     }
 
@@ -176,7 +164,7 @@ impl KeyStore {
         let name = Digest(id).to_string();
         let folder = self.folder.join(&name);
         if folder.join(RECORD).is_file() && folder.join(KEYS).is_file() {
-            return self.find(&name);
+            return StoredKeys::read(folder);
         }
         let metadata = fs::metadata(keys).map_err(FileError::io("read", keys));
         let bytes = metadata.map_err(FheJobError::from)?.len();
@@ -228,6 +216,36 @@ enum Placed {
 }
 
 impl StoredKeys {
+    fn read(folder: PathBuf) -> Result<StoredKeys, ServeError> {
+        Ok(StoredKeys {
+            record: KeyRecord::read(&folder)?,
+            secret: folder.join(SECRET).is_file(),
+            folder,
+        })
+    }
+
+    /// As [`KeyStore::delete`].
+    pub(super) fn delete(&self) -> Result<(), ServeError> {
+        for name in [SECRET, KEYS] {
+            remove(&self.folder.join(name))?;
+        }
+        for name in [REQUESTS, JOBS] {
+            let folder = self.folder.join(name);
+            if folder.is_dir() {
+                let removed = fs::remove_dir_all(&folder).map_err(FileError::io("delete", &folder));
+                removed.map_err(FheJobError::from)?;
+            }
+        }
+        for name in [PLAN, PUBLIC] {
+            remove(&self.folder.join(name))?;
+        }
+        remove(&self.folder.join("key.lock"))?;
+        remove(&self.folder.join(RECORD))?;
+        // A folder with something else in it stays.
+        let _ = fs::remove_dir(&self.folder);
+        Ok(())
+    }
+
     /// The file for the server.
     #[must_use]
     pub fn keys(&self) -> PathBuf {
