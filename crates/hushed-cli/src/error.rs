@@ -120,7 +120,9 @@ impl CliError {
                 ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } => 4,
                 _ => 70,
             },
-            Self::Unsupported { .. } | Self::Calibration(_) => 4,
+            Self::Unsupported { .. }
+            | Self::Calibration(_)
+            | Self::Run(RunError::Unsupported { .. }) => 4,
             Self::Fhe(error) => match error {
                 FheError::Choices(_) | FheError::Unsupported { .. } | FheError::Levels { .. } => 4,
                 FheError::Packing(_) => 3,
@@ -157,7 +159,7 @@ impl CliError {
                 4 => "model-folder",
                 _ => "internal",
             },
-            Self::Unsupported { .. } => "model-folder",
+            Self::Unsupported { .. } | Self::Run(RunError::Unsupported { .. }) => "model-folder",
             Self::Calibration(_) | Self::Fhe(FheError::Choices(_)) => "calibration",
             Self::Fhe(FheError::Unsupported { .. } | FheError::Levels { .. }) => "unsupported",
             Self::Fhe(FheError::Packing(_)) => "batch",

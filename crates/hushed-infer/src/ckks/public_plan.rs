@@ -455,7 +455,8 @@ impl FhePlan {
         let deviations = reply_deviation(params, reply.magnitude)..=reply.magnitude;
         let scale = reply.scale / params.default_scale().value();
         require(
-            (1..=self.outputs()).contains(&reply.ciphertexts)
+            // As many as the outputs fill: each more would be one more opening of the key.
+            reply.ciphertexts == self.outputs().div_ceil(self.rows.max(1))
                 && fits(reply.limbs)
                 && (1.0..f64::INFINITY).contains(&reply.magnitude)
                 && deviations.contains(&reply.deviation)
