@@ -318,12 +318,16 @@ impl Jobs {
 
     /// The end of the server that comes now is no fault of the job that runs.
     pub(super) fn forgive(&self) {
-        let running = self.lock().running.as_ref().map(|r| r.job.clone());
-        let Some(job) = running else {
+        // Held over reading and writing: the job may come to its end at this moment, and that end stays.
+        let queue = self.lock();
+        let Some(job) = queue.running.as_ref().map(|running| &running.job) else {
             return;
         };
         let path = self.folder(&job.owner, &job.id).join(JOB);
         let written = read::<JobRecord>(&path).and_then(|mut record| {
+            if record.state != State::Queued {
+                return Ok(());
+            }
             record.attempts = 0;
             write(&path, &record)
         });
@@ -431,11 +435,13 @@ impl Jobs {
         };
         let folder = self.folder(&job.owner, &job.id);
         let path = folder.join(JOB);
+        let held = self.lock();
         let written = read::<JobRecord>(&path).and_then(|mut record| {
             record.state = state;
             record.ended = Some(now());
             write(&path, &record)
         });
+        drop(held);
         if let Err(error) = written {
             tracing::warn!(
                 job = job.short(),
