@@ -273,16 +273,12 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
     // The same plan with another embedding of the canary: every answer to it is wrong.
-    let mut plan: serde_json::Value =
-        serde_json::from_slice(&fs::read(offered.plan()).unwrap()).unwrap();
-    let embedding = plan["canary"]["embedding"].as_array_mut().unwrap();
-    for number in embedding.iter_mut() {
-        *number = (-number.as_f64().unwrap()).into();
-    }
+    let (mut plan, _) = fhe::read_plan(&offered.plan()).unwrap();
+    let canary = plan.canary.as_mut().unwrap();
+    canary.embedding.iter_mut().for_each(|n| *n = -*n);
     let mut config = config(offered, work);
     config.plan = work.join("wrong.json");
-    let plan = serde_json::to_vec_pretty(&plan).unwrap();
-    fs::write(&config.plan, plan).unwrap();
+    fhe::write_plan(&config.plan, &plan).unwrap();
     let server = Running::start(&config);
     let keys = work.join("keys");
     let remote = Remote::new(server.remote(keys.clone()));
