@@ -219,8 +219,8 @@ impl Depot {
         })
     }
 
-    /// Ends what is over: keys that have expired, unfinished files, requests that nobody runs. `needed`: those of jobs that wait.
-    pub(super) fn tidy(&self, owner: &Owner, needed: &HashSet<Digest>) {
+    /// Ends what is over: keys that have expired, unfinished files.
+    pub(super) fn tidy(&self, owner: &Owner) {
         let folder = self.folder(owner);
         let store = KeyStore::new(&folder.join("keys"));
         let expired = store.readable().into_iter();
@@ -241,11 +241,15 @@ impl Depot {
                 remove(&path);
             }
         }
+    }
+
+    /// Ends requests that nobody runs. `needed`: those of jobs that wait or run.
+    pub(super) fn tidy_requests(&self, owner: &Owner, needed: &HashSet<Digest>) {
         let needed: HashSet<PathBuf> = needed
             .iter()
             .map(|name| self.request_path(owner, name))
             .collect();
-        for path in entries(&folder.join("requests")) {
+        for path in entries(&self.folder(owner).join("requests")) {
             if is_older(&path, self.limits.keep) && !needed.contains(&path) {
                 remove(&path);
             }

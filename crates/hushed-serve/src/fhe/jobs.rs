@@ -4,7 +4,7 @@
 //! waits again at the next start, and goes on from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -282,15 +282,16 @@ impl Jobs {
     pub(super) fn tidy(&self) {
         loop {
             for owner in self.depot.owners() {
-                let needed = {
+                self.depot.tidy(&owner);
+                {
+                    // Held until they are deleted: a job that is asked for now has found its request, or does not.
                     let queue = self.lock();
                     let running = queue.running.iter().map(|running| &running.job);
                     let jobs = queue.waiting.values().chain(running);
-                    jobs.filter(|job| job.owner == owner)
-                        .map(|job| job.request)
-                        .collect::<HashSet<_>>()
-                };
-                self.depot.tidy(&owner, &needed);
+                    let needed = jobs.filter(|job| job.owner == owner);
+                    let needed = needed.map(|job| job.request).collect();
+                    self.depot.tidy_requests(&owner, &needed);
+                }
                 self.expire(&owner);
             }
             let began = Instant::now();
@@ -533,8 +534,20 @@ impl Jobs {
     fn expire(&self, owner: &Owner) {
         let keep = self.depot.keep_time().as_secs();
         for folder in entries(&self.depot.jobs_folder(owner)) {
-            let ended = read::<JobRecord>(&folder.join(JOB)).map(|record| record.ended);
-            if let Ok(Some(ended)) = ended
+            // Held for each: one that is asked for again at this moment is not deleted with what it was before.
+            let queue = self.lock();
+            let name = folder.file_name().and_then(|name| name.to_str());
+            let id = name.and_then(|name| name.parse::<Digest>().ok());
+            let running = queue.running.iter().map(|running| &running.job);
+            let mut under_way = queue.waiting.values().chain(running);
+            if under_way.any(|job| job.owner == *owner && Some(job.id) == id) {
+                continue;
+            }
+            let Ok(record) = read::<JobRecord>(&folder.join(JOB)) else {
+                continue;
+            };
+            if let Some(ended) = record.ended
+                && record.state != State::Queued
                 && ended.saturating_add(keep) <= now()
             {
                 // The record first: without it there is no job.
