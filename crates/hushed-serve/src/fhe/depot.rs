@@ -44,14 +44,18 @@ const UPLOAD_LIFE: Duration = Duration::from_secs(86_400);
 pub(super) struct Owner(String);
 
 impl Owner {
-    /// Whoever shows this token, or anyone where none is asked for. The name says nothing about the token.
-    pub(super) fn of(token: Option<&Token>) -> Owner {
-        let Some(token) = token else {
-            return Owner("anyone".to_owned());
+    /// Whoever shows this token; where none is asked for whoever shows this certificate, and where neither is, anyone. The name says nothing
+    /// about either.
+    pub(super) fn of(token: Option<&Token>, certificate: Option<Digest>) -> Owner {
+        let hash = match (token, certificate) {
+            (Some(token), _) => Sha256::new()
+                .chain_update(b"hushed owner 1")
+                .chain_update(token.digest().0),
+            (None, Some(certificate)) => Sha256::new()
+                .chain_update(b"hushed owner by certificate 1")
+                .chain_update(certificate.0),
+            (None, None) => return Owner("anyone".to_owned()),
         };
-        let hash = Sha256::new()
-            .chain_update(b"hushed owner 1")
-            .chain_update(token.digest().0);
         let name = Digest(hash.finalize().into()).to_string();
         Owner(name.chars().take(16).collect())
     }

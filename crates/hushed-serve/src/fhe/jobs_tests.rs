@@ -59,10 +59,15 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     let work = work.path();
     let keys = Digest(offered.keygen(&work.join("keys")).unwrap().hash());
     let (anyone, ann) = (
-        Owner::of(None),
-        Owner::of(Token::from_bytes(b"the-token-of-ann").as_ref()),
+        Owner::of(None, None),
+        Owner::of(Token::from_bytes(b"the-token-of-ann").as_ref(), None),
     );
     assert!(anyone != ann && !ann.name().contains("ann"));
+    // A certificate tells clients apart where there are no tokens.
+    let [one, two] = [1, 2].map(|n| Owner::of(None, Some(Digest([n; 32]))));
+    assert!(one != two && one != anyone);
+    let token = Token::from_bytes(b"the-token-of-ann");
+    assert_eq!(Owner::of(token.as_ref(), Some(Digest([1; 32]))), ann);
     let jobs = open(offered, work).unwrap();
     let path = work.join("keys/evaluation.keys");
     put(&jobs, &anyone, Upload::Keys(keys), &path);

@@ -15,7 +15,7 @@ use super::jobs::Jobs;
 use super::server::Shared;
 use super::wire::{ASK, Ask, DATA, Download, MAX_ASK, PART, TOLD, Told, Upload, agreement, frames};
 use crate::agree;
-use crate::bundle;
+use crate::bundle::{self, Digest};
 use crate::error::ServeError;
 use crate::metrics::Metrics;
 use crate::server::Entry;
@@ -117,8 +117,8 @@ fn run(
     socket: TcpStream,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
-    let mut session = shared.door.session(socket)?;
-    let done = greet(shared, entry, &mut session)
+    let (mut session, certificate) = shared.door.session_of(socket)?;
+    let done = greet(shared, entry, &mut session, certificate)
         .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
     ended.stats = session.stats();
     match done {
@@ -134,9 +134,14 @@ fn run(
 }
 
 /// Hello, welcome, confirmation. Who it is that came.
-fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<Owner, Stop> {
+fn greet(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    session: &mut Session,
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
     let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
-    let owner = match admit(shared, entry, &hello) {
+    let owner = match admit(shared, entry, &hello, certificate) {
         Err(Stop::Refuse(refusal)) => {
             session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
@@ -161,7 +166,12 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<Ow
 }
 
 /// Decides on a hello. The version comes first: a client of another one can be told so and nothing else.
-fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<Owner, Stop> {
+fn admit(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    hello: &[u8],
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
     let hello = match Hello::decode(hello) {
         Ok(hello) => hello,
@@ -186,7 +196,7 @@ fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<Owner, Stop
     door.admit(entry).map_err(Stop::Refuse)?;
     // A token that nobody asked for names nobody.
     let token = hello.token.filter(|_| door.asks_for_tokens());
-    Ok(Owner::of(token.as_ref()))
+    Ok(Owner::of(token.as_ref(), certificate))
 }
 
 /// Answers until the client has had enough.

@@ -116,9 +116,18 @@ impl Door {
 
     /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory.
     pub(crate) fn session(&self, socket: TcpStream) -> Result<Session, ServeError> {
+        Ok(self.session_of(socket)?.0)
+    }
+
+    /// As [`Door::session`], with SHA-256 of the certificate that the client has shown, if it was asked for one.
+    pub(crate) fn session_of(
+        &self,
+        socket: TcpStream,
+    ) -> Result<(Session, Option<Digest>), ServeError> {
         let limits = self.deadlines.before_authentication();
         let channel = self.tls.accept(socket, limits)?;
-        Ok(Session::new(Party::Server, Box::new(channel)))
+        let certificate = channel.peer_certificate().map(Digest);
+        Ok((Session::new(Party::Server, Box::new(channel)), certificate))
     }
 
     /// Whether somebody with this token may come in.
