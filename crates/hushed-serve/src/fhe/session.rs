@@ -6,9 +6,9 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use hushed_net::{Expect, Party, Session, Stats};
+use hushed_net::{Expect, NetError, Party, Session, Stats};
 
 use super::depot::Owner;
 use super::jobs::Jobs;
@@ -23,6 +23,11 @@ use crate::wire::{
     self, ABORT, ABORT_STOPPING, CONFIRM, CONFIRM_BYTES, Confirm, FheWelcome, HELLO, Hello,
     MAX_GREETING, READY, REPLY, Refusal, Reply, WireFault,
 };
+
+/// Longest time of a session, looked at between two questions.
+const MAX_SESSION: Duration = Duration::from_secs(3600);
+/// Most questions in a row that neither send nor fetch a part.
+const MAX_IDLE_ASKS: u32 = 64;
 
 /// What can be told about a session.
 #[derive(Default)]
@@ -199,6 +204,15 @@ fn admit(
     Ok(Owner::of(token.as_ref(), certificate))
 }
 
+/// Whether a session may ask once more. Sessions are few, and each waits a while for its next question: one that goes on for ever, or asks
+/// again and again without sending or fetching anything, would keep others out. A client that is broken off begins another.
+fn may_ask(began: Instant, idle_asks: u32) -> Result<(), Stop> {
+    match began.elapsed() < MAX_SESSION && idle_asks < MAX_IDLE_ASKS {
+        true => Ok(()),
+        false => Err(ServeError::from(NetError::OutOfTime).into()),
+    }
+}
+
 /// Answers until the client has had enough.
 fn answer(
     shared: &Shared,
@@ -208,7 +222,9 @@ fn answer(
     owner: &Owner,
 ) -> Result<(), Stop> {
     let deadlines = &shared.door.deadlines;
+    let (began, mut idle_asks) = (Instant::now(), 0);
     loop {
+        may_ask(began, idle_asks)?;
         if !entry.rest() {
             session.abort(ABORT_STOPPING);
             return Err(Stop::Refuse(Refusal::Stopping));
@@ -221,6 +237,10 @@ fn answer(
             return Err(Stop::Refuse(Refusal::Stopping));
         }
         session.set_limits(deadlines.within(deadlines.text));
+        idle_asks = match ask {
+            Ask::Put { .. } | Ask::Get { .. } => 0,
+            _ => idle_asks + 1,
+        };
         let told = match ask {
             Ask::End => return Ok(()),
             Ask::Offer { file, bytes } => {

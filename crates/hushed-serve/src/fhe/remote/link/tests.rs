@@ -259,6 +259,21 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         bytes: 0,
     };
     assert_eq!(get(Download::Plan, bytes.into()).unwrap(), end);
+    // A session that only asks comes to its end; what is sent or fetched in between lets it go on.
+    let mut link = scene.link();
+    for i in 0..80 {
+        if i == 40 {
+            link.begin(Ask::Get {
+                file: Download::Plan,
+                offset: bytes.into(),
+            })
+            .unwrap();
+            assert_eq!(link.told().unwrap(), end);
+        }
+        assert_eq!(link.status(job).unwrap(), JobState::Unknown);
+    }
+    let mut asked = (0..64).map(|_| link.status(job));
+    assert!(asked.any(|state| matches!(state, Err(ServeError::Net(_)))));
     // The server serves on.
     assert!(scene.server.address.port() > 0);
     scene.send_keys().unwrap();
