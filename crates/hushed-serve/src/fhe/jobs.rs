@@ -1,10 +1,11 @@
-//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), and their replies until they expire.
+//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), owners in turn, and their replies until they
+//! expire.
 //!
 //! A job's record says whether it waits, is done or has failed. That it runs is known in memory alone: whatever ends the server, the job
 //! waits again at the next start, and goes on from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use crate::error::ServeError;
 use crate::metrics::Metrics;
 use crate::wire::Refusal;
 
-/// Most jobs of an owner that wait.
+/// Most jobs of an owner that wait or run.
 const MAX_QUEUED: usize = 8;
 /// Ends of the server during a job, without a layer done in between, after which it is not tried again.
 const MAX_ATTEMPTS: u32 = 3;
@@ -88,8 +89,53 @@ impl Job {
 struct Queue {
     waiting: BTreeMap<u64, Job>,
     running: Option<Running>,
+    /// When an owner's last job began, counted in jobs.
+    served: HashMap<Owner, u64>,
+    begun: u64,
     /// What the last run took or was planned to take, in seconds.
     whole: f64,
+}
+
+impl Queue {
+    /// The places of the jobs that wait, in the order in which they would run: owners in turn, the one that was served longest ago first, and
+    /// each owner's jobs as they came. So nobody waits for all that somebody else has queued.
+    fn order(&self) -> Vec<u64> {
+        let mut ahead: HashMap<&Owner, (usize, u64)> = HashMap::new();
+        let mut places: Vec<_> = self
+            .waiting
+            .iter()
+            .map(|(submitted, job)| {
+                let (before, first) = ahead.entry(&job.owner).or_insert((0, *submitted));
+                let round = *before;
+                *before += 1;
+                let served = self.served.get(&job.owner).copied().unwrap_or(0);
+                (round, served, *first, *submitted)
+            })
+            .collect();
+        places.sort_unstable();
+        places.into_iter().map(|place| place.3).collect()
+    }
+
+    /// Takes the job that is next.
+    fn take(&mut self) -> Option<(u64, Job)> {
+        let submitted = self.order().into_iter().next()?;
+        let job = self.waiting.remove(&submitted)?;
+        self.begun += 1;
+        self.served.insert(job.owner.clone(), self.begun);
+        Some((submitted, job))
+    }
+
+    /// How many jobs would run before one that waits.
+    fn place(&self, is_it: impl Fn(&Job) -> bool) -> Option<usize> {
+        let (wanted, _) = self.waiting.iter().find(|(_, job)| is_it(job))?;
+        self.order().iter().position(|place| place == wanted)
+    }
+
+    /// All jobs that wait or run.
+    fn jobs(&self) -> impl Iterator<Item = &Job> {
+        let running = self.running.iter().map(|running| &running.job);
+        self.waiting.values().chain(running)
+    }
 }
 
 struct Running {
@@ -204,7 +250,7 @@ impl Jobs {
             return Ok(before);
         }
         self.depot.check_pair(owner, &keys, &request)?;
-        let ours = queue.waiting.values().filter(|job| job.owner == *owner);
+        let ours = queue.jobs().filter(|job| job.owner == *owner);
         if ours.count() >= MAX_QUEUED {
             let limit = MAX_QUEUED as u32;
             return Err(Refusal::QueueFull { limit });
@@ -286,9 +332,7 @@ impl Jobs {
                 {
                     // Held until they are deleted: a job that is asked for now has found its request, or does not.
                     let queue = self.lock();
-                    let running = queue.running.iter().map(|running| &running.job);
-                    let jobs = queue.waiting.values().chain(running);
-                    let needed = jobs.filter(|job| job.owner == owner);
+                    let needed = queue.jobs().filter(|job| job.owner == owner);
                     let needed = needed.map(|job| job.request).collect();
                     self.depot.tidy_requests(&owner, &needed);
                 }
@@ -344,7 +388,7 @@ impl Jobs {
             if self.stop.load(Ordering::SeqCst) {
                 return None;
             }
-            if let Some((submitted, job)) = queue.waiting.pop_first() {
+            if let Some((submitted, job)) = queue.take() {
                 queue.running = Some(Running {
                     job: job.clone(),
                     layer: 0,
@@ -506,7 +550,7 @@ impl Jobs {
                 left: left(running.left - running.since.elapsed().as_secs_f64()),
             };
         }
-        if let Some(place) = queue.waiting.values().position(is_it) {
+        if let Some(place) = queue.place(is_it) {
             let before = queue.running.as_ref();
             let before = before.map(|r| (r.left - r.since.elapsed().as_secs_f64()).max(0.0));
             let seconds = before.unwrap_or(0.0) + (place + 1) as f64 * queue.whole;
@@ -538,8 +582,7 @@ impl Jobs {
             let queue = self.lock();
             let name = folder.file_name().and_then(|name| name.to_str());
             let id = name.and_then(|name| name.parse::<Digest>().ok());
-            let running = queue.running.iter().map(|running| &running.job);
-            let mut under_way = queue.waiting.values().chain(running);
+            let mut under_way = queue.jobs();
             if under_way.any(|job| job.owner == *owner && Some(job.id) == id) {
                 continue;
             }
@@ -628,4 +671,33 @@ fn narrow(n: usize) -> u32 {
 fn micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_take_turns() {
+        let owner = |n| Owner::of(None, Some(Digest([n; 32])));
+        let mut queue = Queue::default();
+        // One owner with four jobs, then another with two, then a third with one.
+        for (submitted, n) in [1, 1, 1, 1, 2, 2, 3].into_iter().enumerate() {
+            let id = Digest([submitted as u8; 32]);
+            let (owner, request) = (owner(n), id);
+            queue
+                .waiting
+                .insert(submitted as u64, Job { owner, id, request });
+        }
+        let expected = [0, 4, 6, 1, 5, 2, 3];
+        assert_eq!(queue.order(), expected);
+        assert_eq!(queue.place(|job| job.id == Digest([5; 32])), Some(4));
+        assert_eq!(queue.place(|job| job.id == Digest([9; 32])), None);
+        let mut taken = Vec::new();
+        while let Some((submitted, _)) = queue.take() {
+            taken.push(submitted);
+        }
+        assert_eq!(taken, expected);
+        assert!(queue.order().is_empty());
+    }
 }
