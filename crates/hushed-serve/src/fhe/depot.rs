@@ -13,7 +13,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +25,7 @@ use hushed_infer::ckks::files::{FileError, keys};
 use hushed_infer::ckks::public_plan::Params;
 use sha2::{Digest as _, Sha256};
 
-use super::record::{KeyRecord, RECORD, make_folder, now};
+use super::record::{KeyRecord, RECORD, make_folder, now, open_append};
 use super::store::KeyStore;
 use super::wire::{PART, Upload};
 use super::{FheJobError, system};
@@ -209,14 +209,9 @@ impl Depot {
             return Err(Refusal::WrongOffset);
         }
         self.check_limits(owner, file, offset)?;
-        let opened = (|| {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            OpenOptions::new().create(true).append(true).open(&path)
-        })();
+        in_folder(&path)?;
         Ok(Part {
-            file: opened.map_err(|error| no_room(&error))?,
+            file: open_append(&path).map_err(|error| no_room(&error))?,
             busy,
             path,
             end,
@@ -383,11 +378,8 @@ impl Depot {
             return Err(Refusal::DamagedUpload);
         }
         let path = self.request_path(owner, name);
-        let moved = path
-            .parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::rename(part, &path));
-        moved.map_err(|error| no_room(&error))
+        in_folder(&path)?;
+        fs::rename(part, &path).map_err(|error| no_room(&error))
     }
 }
 
@@ -442,6 +434,15 @@ fn refused(error: &FileError) -> Refusal {
 fn no_room(error: &io::Error) -> Refusal {
     tracing::warn!(%error, "a file of a client could not be written");
     Refusal::NoRoom
+}
+
+/// Makes the folder of a file.
+fn in_folder(path: &Path) -> Result<(), Refusal> {
+    let made = path.parent().map_or(Ok(()), make_folder);
+    made.map_err(|error| {
+        tracing::warn!(reason = error.name(), "a folder could not be made");
+        Refusal::NoRoom
+    })
 }
 
 /// What is in a folder, without drafts; nothing if there is none.

@@ -1,6 +1,7 @@
 //! What is known of a set of keys beside the keys: a small JSON file in their folder.
 
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -156,8 +157,46 @@ pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<(), ServeErr
     Ok(atomic::write(path, Access::Private, &bytes).map_err(FheJobError::from)?)
 }
 
-/// Makes a folder, and those that it is in.
+/// Makes a folder, and those that it is in; whatever of them is new is its owner's alone.
 pub(super) fn make_folder(path: &Path) -> Result<(), ServeError> {
-    let made = fs::create_dir_all(path).map_err(FileError::io("create", path));
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let made = builder.create(path).map_err(FileError::io("create", path));
     Ok(made.map_err(FheJobError::from)?)
+}
+
+/// Opens a file to write at its end; a new one is its owner's alone.
+pub(super) fn open_append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_its_owners_alone() {
+        let work = tempfile::tempdir().unwrap();
+        let folder = work.path().join("a/b");
+        make_folder(&folder).unwrap();
+        make_folder(&folder).unwrap();
+        let file = folder.join("file");
+        open_append(&file).unwrap();
+        for (path, mode) in [
+            (work.path().join("a"), 0o700),
+            (folder, 0o700),
+            (file, 0o600),
+        ] {
+            let found = path.metadata().unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode);
+        }
+    }
 }

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
@@ -16,6 +16,7 @@ use crate::bundle::{self, Digest};
 use crate::client::{ClientConfig, open};
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
+use crate::fhe::record::open_append;
 use crate::fhe::wire::{
     ASK, Ask, DATA, Download, JobState, MAX_TOLD, PART, TOLD, Told, Upload, agreement, frames,
 };
@@ -146,8 +147,9 @@ impl<'a> Link<'a> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ServeError> {
         let failed = || FileError::io("write", path);
-        let opened = OpenOptions::new().create(true).append(true).open(path);
-        let mut target = opened.map_err(failed()).map_err(FheJobError::from)?;
+        let mut target = open_append(path)
+            .map_err(failed())
+            .map_err(FheJobError::from)?;
         let metadata = target.metadata().map_err(failed());
         let mut have = metadata.map_err(FheJobError::from)?.len();
         if have > bytes {
