@@ -157,7 +157,7 @@ impl Depot {
             return Err(Refusal::ExpiredKeys);
         }
         let path = self.request_path(owner, request);
-        if !path.is_file() {
+        if !self.is_whole(owner, Upload::Keys(*keys)) || !path.is_file() {
             return Err(Refusal::NotThere);
         }
         match RequestReader::open(&path, &self.plan, &self.params, Some(&keys.0)) {

@@ -164,6 +164,10 @@ impl KeyStore {
         let name = Digest(id).to_string();
         let folder = self.folder.join(&name);
         if folder.join(RECORD).is_file() && folder.join(KEYS).is_file() {
+            if let Placed::Moved = placed {
+                // They came twice, and are of no use elsewhere.
+                remove(keys)?;
+            }
             return StoredKeys::read(folder);
         }
         let metadata = fs::metadata(keys).map_err(FileError::io("read", keys));
@@ -183,12 +187,6 @@ impl KeyStore {
         // All of it is read and checked once, key by key, before it is kept.
         file.check(&mut |_, _| {}).map_err(FheJobError::from)?;
         make_folder(&folder)?;
-        let there = folder.join(KEYS);
-        let done = match placed {
-            Placed::Copied { .. } => copy(keys, &there),
-            Placed::Moved => fs::rename(keys, &there).map_err(FileError::io("write", &there)),
-        };
-        done.map_err(FheJobError::from)?;
         let record = KeyRecord {
             version: VERSION,
             id: name,
@@ -200,7 +198,17 @@ impl KeyStore {
             decryptions: 0,
             owner: Some(owner.to_owned()),
         };
+        // The record first: keys without one would be found by nobody, and never expire.
         record.write(&folder)?;
+        let there = folder.join(KEYS);
+        let done = match placed {
+            Placed::Copied { .. } => copy(keys, &there),
+            Placed::Moved => fs::rename(keys, &there).map_err(FileError::io("write", &there)),
+        };
+        if let Err(error) = done {
+            let _ = fs::remove_file(folder.join(RECORD));
+            return Err(FheJobError::from(error).into());
+        }
         Ok(StoredKeys {
             record,
             folder,
