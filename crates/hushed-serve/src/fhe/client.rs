@@ -11,8 +11,8 @@ use hushed_infer::ckks::public_plan::{Lengths, Params};
 use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
 
 use super::record::{
-    KEYS, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, hold, make_folder, now,
-    read, request_path, write,
+    Held, KEYS, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, hold, make_folder,
+    now, read, request_path, write,
 };
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
@@ -107,9 +107,24 @@ pub fn keygen(
     options: KeygenOptions,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<KeyRecord, ServeError> {
+    // A plan that cannot be used leaves nothing behind.
+    read_plan(plan)?;
+    make_folder(folder)?;
+    // Of two processes the second finds the keys of the first.
+    let held = hold(folder)?;
+    keygen_held(plan, folder, options, &held, progress)
+}
+
+/// As [`keygen`] for a folder that is there and held.
+pub(super) fn keygen_held(
+    plan: &Path,
+    folder: &Path,
+    options: KeygenOptions,
+    _: &Held,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<KeyRecord, ServeError> {
     let (plan, params) = read_plan(plan)?;
     let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
-    make_folder(folder)?;
     let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
     for path in [&secret, &keys] {
         atomic::refuse_existing(path).map_err(FheJobError::from)?;

@@ -23,7 +23,7 @@ use hushed_infer::ckks::public_plan::{Lengths, MAX_PLAN_BYTES, Params};
 use hushed_model::TooLong;
 use hushed_net::NetError;
 
-use super::client::{Answer, Encrypted, KeygenOptions, decrypt, encrypt, keygen};
+use super::client::{Answer, Encrypted, KeygenOptions, decrypt, encrypt, keygen_held};
 use super::public::MAX_BYTES;
 use super::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, hold, make_folder};
 use super::wire::{Download, Failure, JobState, Upload, job_id};
@@ -351,7 +351,7 @@ impl Remote {
                 }
                 .into());
             };
-            let _held = hold(folder)?;
+            let held = hold(folder)?;
             let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
             atomic::clear_drafts(&keys);
             if !folder.join(RECORD).is_file() {
@@ -359,9 +359,8 @@ impl Remote {
                     // Left by a call that ended while it made them: nothing was ever encrypted with it.
                     let _ = fs::remove_file(secret);
                 }
-                return keygen(&self.plan_path(), folder, options, &mut |done, of| {
-                    watch(RemoteEvent::Keys(done, of));
-                });
+                let mut made = |done, of| watch(RemoteEvent::Keys(done, of));
+                return keygen_held(&self.plan_path(), folder, options, &held, &mut made);
             }
         }
         let record = KeyRecord::read(folder)?;
