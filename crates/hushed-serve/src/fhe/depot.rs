@@ -226,7 +226,10 @@ impl Depot {
         for keys in expired.filter(|keys| keys.record.expires <= now()) {
             match keys.delete() {
                 Ok(()) => tracing::info!(owner = owner.name(), "expired keys were deleted"),
-                Err(error) => tracing::warn!(%error, "expired keys could not be deleted"),
+                Err(error) => {
+                    let (owner, detail) = (owner.name(), without_ids(&error));
+                    tracing::warn!(owner, detail, "expired keys could not be deleted");
+                }
             }
         }
         let busy: HashSet<PathBuf> = {
@@ -436,6 +439,30 @@ fn no_room(error: &io::Error) -> Refusal {
     Refusal::NoRoom
 }
 
+/// An error for a log. Paths have ids of keys and jobs and names of requests in them, which are shortened to what tells them apart.
+pub(super) fn without_ids(error: &impl std::fmt::Display) -> String {
+    shortened(&error.to_string())
+}
+
+fn shortened(text: &str) -> String {
+    let (mut short, mut digits) = (String::with_capacity(text.len()), String::new());
+    let end = |digits: &mut String, short: &mut String| {
+        let kept = if digits.len() < 64 { digits.len() } else { 8 };
+        short.extend(digits.chars().take(kept));
+        digits.clear();
+    };
+    for character in text.chars() {
+        if character.is_ascii_hexdigit() {
+            digits.push(character);
+        } else {
+            end(&mut digits, &mut short);
+            short.push(character);
+        }
+    }
+    end(&mut digits, &mut short);
+    short
+}
+
 /// Makes the folder of a file.
 fn in_folder(path: &Path) -> Result<(), Refusal> {
     let made = path.parent().map_or(Ok(()), make_folder);
@@ -478,5 +505,18 @@ pub(super) fn remove(path: &Path) {
         // Its name is that of a client's file, which a log does not need.
         let kind = path.extension();
         tracing::warn!(%error, ?kind, "a file could not be deleted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_has_no_whole_ids() {
+        let id = Digest([0xab; 32]);
+        let told = shortened(&format!("{id}: cafe, /store/{id}/file-{id}.part"));
+        assert_eq!(told, "abababab: cafe, /store/abababab/file-abababab.part");
+        assert_eq!(shortened("face"), "face");
     }
 }

@@ -17,7 +17,7 @@ use hushed_infer::ckks::files::FileError;
 use serde::{Deserialize, Serialize};
 
 use super::FheJobError;
-use super::depot::{Depot, Owner, entries, remove};
+use super::depot::{Depot, Owner, entries, remove, without_ids};
 use super::record::{VERSION, make_folder, now, read, write};
 use super::run::{JobEvent, RunOptions, run_until};
 use super::wire::{Failure, JobState, job_id};
@@ -73,15 +73,8 @@ struct Job {
 
 impl Job {
     fn short(&self) -> String {
-        // Without tokens the whole id is what opens a job to a client: a log does not have it.
+        // Where clients are not told apart the whole id is what opens a job to a client: a log does not have it.
         self.id.to_string().chars().take(8).collect()
-    }
-
-    /// An error for a log: paths have the id in them.
-    fn without_id(&self, error: &ServeError) -> String {
-        error
-            .to_string()
-            .replace(&self.id.to_string(), &self.short())
     }
 }
 
@@ -377,7 +370,7 @@ impl Jobs {
             write(&path, &record)
         });
         if let Err(error) = written {
-            let detail = job.without_id(&error);
+            let detail = without_ids(&error);
             tracing::warn!(job = job.short(), detail, "a job could not be written down");
         }
     }
@@ -491,7 +484,7 @@ impl Jobs {
             tracing::warn!(
                 job = job.short(),
                 reason = error.name(),
-                detail = job.without_id(&error),
+                detail = without_ids(&error),
                 "the end of a job could not be written down"
             );
             return false;
@@ -618,7 +611,7 @@ enum Outcome {
 }
 
 fn failed(job: &Job, error: &ServeError) -> Outcome {
-    let detail = job.without_id(error);
+    let detail = without_ids(error);
     tracing::warn!(
         job = job.short(),
         reason = error.name(),
