@@ -84,6 +84,8 @@ pub(super) struct Depot {
     request_bytes: u64,
     /// Files that a session is writing or checking.
     busy: Mutex<HashSet<(Owner, Upload)>>,
+    /// Held from a look at the limits until the file that they allow is there, so that two sessions do not both get the last place.
+    beginning: Mutex<()>,
     _lock: File,
 }
 
@@ -113,6 +115,7 @@ impl Depot {
             plan,
             params,
             busy: Mutex::default(),
+            beginning: Mutex::default(),
             _lock: lock,
         })
     }
@@ -208,6 +211,7 @@ impl Depot {
         if length(&path) != offset || left == 0 || u64::from(bytes) != left.min(PART) {
             return Err(Refusal::WrongOffset);
         }
+        let _beginning = self.beginning.lock();
         self.check_limits(owner, file, offset)?;
         in_folder(&path)?;
         Ok(Part {
