@@ -11,7 +11,8 @@ use hushed_infer::ckks::files::{FileError, keys::KeyFile};
 use hushed_infer::ckks::public_plan::Params;
 
 use super::record::{
-    JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET, VERSION, check_time, make_folder,
+    JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET, VERSION, check_time,
+    make_folder, now,
 };
 use super::{FheJobError, read_plan};
 use crate::bundle::Digest;
@@ -19,6 +20,9 @@ use crate::error::ServeError;
 
 /// Fewest digits of an id that name keys.
 const LEAST_DIGITS: usize = 8;
+
+/// Longest time that a server keeps keys, in seconds: the most days that they can be made for.
+const MAX_LIFE: u64 = 3650 * 86_400;
 
 /// A folder with keys.
 pub struct KeyStore {
@@ -193,7 +197,8 @@ impl KeyStore {
             plan: Digest(plan.hash()).to_string(),
             parameters: plan.parameters.clone(),
             created: times.created,
-            expires: times.expires,
+            // What a client states is no reason to keep them for longer than keys are ever made for.
+            expires: times.expires.min(now().saturating_add(MAX_LIFE)),
             bytes,
             decryptions: 0,
             owner: Some(owner.to_owned()),
