@@ -9,13 +9,13 @@ use hushed_infer::ckks::public_plan::named;
 use hushed_infer::ckks::verify::{
     Answer, Difference, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
 };
-use hushed_model::{Model, ModelError, TokenIds, TooLong, cosine};
+use hushed_model::{Model, cosine};
 use serde_json::{Map, Value, json};
 
 use super::labels::rank_correlation;
 use super::plot;
 use crate::error::CliError;
-use crate::input;
+use crate::input::{self, Truncate};
 use crate::output::Output;
 use crate::verbs::plan::read_choices;
 
@@ -105,7 +105,7 @@ impl Args {
         dir: &Path,
         mut texts: Vec<String>,
         scores: &[f64],
-        too_long: TooLong,
+        too_long: &Truncate,
     ) -> Result<(), CliError> {
         let documents = texts.len();
         if let Some(path) = &self.queries {
@@ -128,7 +128,7 @@ impl Args {
             .map_err(FheError::from)?;
         let rows = self.rows.map(|n| usize::from(n).next_power_of_two());
         let limit = rows.unwrap_or(choices.rows).min(choices.rows);
-        let tokens = tokens(&model, &texts, limit, too_long)?;
+        let tokens = too_long.tokens_within(&model.public, &texts, limit)?;
         let longest = tokens.iter().map(|t| t.ids().len()).max().unwrap_or(0);
         let rows = rows.unwrap_or(longest.next_power_of_two().max(4));
         if rows > choices.rows {
@@ -285,24 +285,6 @@ impl Args {
         }
         out.summary(end, &text)
     }
-}
-
-/// Token ids of at most `limit` rows.
-fn tokens(
-    model: &Model,
-    texts: &[String],
-    limit: usize,
-    too_long: TooLong,
-) -> Result<Vec<TokenIds>, CliError> {
-    let limit = limit.min(model.public.max_tokens);
-    let tokens = texts.iter().enumerate().map(|(index, text)| {
-        let ids = model.public.tokenizer.encode(text, limit, too_long);
-        ids.map_err(|source| CliError::Text {
-            index,
-            source: ModelError::Text(source),
-        })
-    });
-    tokens.collect()
 }
 
 fn cosines(answer: &Answer) -> Vec<(&'static str, f64)> {

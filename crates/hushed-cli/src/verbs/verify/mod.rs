@@ -81,10 +81,7 @@ impl Args {
                 let tokens = self.too_long.tokens(&model.public, &texts)?;
                 twopc::run(out, &model, &tokens, &scores)
             }
-            Protocol::Fhe => {
-                let too_long = self.too_long.choice();
-                self.fhe.run(out, &self.dir, texts, &scores, too_long)
-            }
+            Protocol::Fhe => self.fhe.run(out, &self.dir, texts, &scores, &self.too_long),
         }
     }
 
