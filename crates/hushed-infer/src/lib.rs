@@ -11,5 +11,6 @@ pub mod ckks;
 pub mod memory;
 pub mod packing;
 pub mod plan;
+mod splitmix;
 pub mod twopc;
 pub mod verify;

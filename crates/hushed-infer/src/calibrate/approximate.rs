@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use super::circuit::{Functions, Half};
 use crate::ckks::{Choices, FheError, HeadChoice, Interval, LayerChoice, NormChoice, fits, head};
+use crate::splitmix::SplitMix;
 
 /// Deviations of simulated errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +92,7 @@ impl Approximate {
             head: head.transpose()?,
             rescale: errors.map_or(0.0, |e| e.rescale),
             refresh: errors.map_or(0.0, |e| e.refresh),
-            errors: errors.map(|e| Normal(e.seed)),
+            errors: errors.map(|e| Normal(SplitMix(e.seed))),
         })
     }
 }
@@ -264,18 +265,14 @@ impl Functions for Approximate {
 
 /// Normal numbers (sums of twelve uniform ones on SplitMix64: no logarithms; beyond six deviations there are none): errors of a
 /// simulation, nothing secret.
-struct Normal(u64);
+struct Normal(SplitMix);
 
 impl Normal {
     fn next(&mut self) -> f64 {
         // Four uniform numbers of 16 bits in each word.
         let quarter = |z: u64, i: u32| f64::from((z >> (16 * i)) as u16) / 65536.0;
         let three = (0..3).map(|_| {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.0;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^= z >> 31;
+            let z = self.0.next();
             (0..4).map(|i| quarter(z, i)).sum::<f64>()
         });
         three.sum::<f64>() - 6.0

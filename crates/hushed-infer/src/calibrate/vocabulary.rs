@@ -3,6 +3,8 @@
 
 use hushed_model::{TokenIds, Tokenizer};
 
+use crate::splitmix::SplitMix;
+
 /// Lengths of the texts, in turn: a token meets few others or many.
 const LENGTHS: [usize; 4] = [6, 12, 24, 48];
 
@@ -24,15 +26,10 @@ pub fn vocabulary(tokenizer: &Tokenizer, rows: usize) -> Vec<TokenIds> {
     texts
 }
 
-/// Fisher and Yates, on SplitMix64 from 0: an order, nothing secret.
+/// Fisher and Yates: an order, the same each time.
 fn shuffle(ids: &mut [u32]) {
-    let mut state = 0_u64;
+    let mut dice = SplitMix(0);
     for i in (1..ids.len()).rev() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        ids.swap(i, (z % (i as u64 + 1)) as usize);
+        ids.swap(i, (dice.next() % (i as u64 + 1)) as usize);
     }
 }

@@ -8,6 +8,8 @@
 //! *Refresh*: a normal error of the deviation measured for bootstraps, distributed over the slots as that of a rescale, and what the sine
 //! of the modular reduction bends: v·c·(3/4 − v²), c = (2π/1024)²/6.
 
+use crate::splitmix::split;
+
 /// (2π/ρ)²/6 at q0/scale = ρ = 2^10.
 const BEND: f64 = 6.275_2e-6;
 
@@ -70,13 +72,6 @@ pub(super) fn name(values: &[f64]) -> u64 {
     values
         .iter()
         .fold(values.len() as u64, |h, v| mix(h, v.to_bits()))
-}
-
-fn split(x: u64) -> u64 {
-    let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// A number that is nearly standard normal: 64 coins and a uniform number between them, of variance 16 + 1/12; its fourth moment is 1 %
