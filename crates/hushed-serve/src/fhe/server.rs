@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
 
+use super::FheJobError;
 use super::depot::{Depot, Limits};
 use super::jobs::{Jobs, RunSetup};
 use super::public::PublicModel;
-use super::read_plan;
 use super::run::fitting;
 use super::session::{self, Ended};
 use crate::bundle::Digest;
@@ -97,8 +98,8 @@ impl FheServer {
     pub fn bind(config: &FheServerConfig) -> Result<FheServer, ServeError> {
         // The cheap refusals first.
         let door = Door::open(&config.entrance)?;
-        let (plan, params) = read_plan(&config.plan)?;
         let bytes = files::read(&config.plan, MAX_PLAN_BYTES as u64)?;
+        let (plan, params) = FhePlan::from_json(&bytes).map_err(FheJobError::from)?;
         let public = PublicModel::read(&config.public, &plan.public_sha256)?;
         // Only to find now what would fail the first job.
         drop(fitting(&config.model, &config.calibration, &plan)?);
