@@ -19,10 +19,8 @@ use crate::bundle::{self, Digest};
 use crate::error::ServeError;
 use crate::metrics::Metrics;
 use crate::server::Entry;
-use crate::wire::{
-    self, ABORT, ABORT_STOPPING, CONFIRM, CONFIRM_BYTES, Confirm, FheWelcome, HELLO, Hello,
-    MAX_GREETING, READY, REPLY, Refusal, Reply, WireFault,
-};
+use crate::server::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
+use crate::wire::{ABORT_STOPPING, FheWelcome, READY, Refusal, Reply};
 
 /// Longest time of a session, looked at between two questions.
 const MAX_SESSION: Duration = Duration::from_secs(3600);
@@ -35,15 +33,6 @@ pub(super) struct Ended {
     outcome: Outcome,
     seconds: f64,
     stats: Stats,
-}
-
-#[derive(Default)]
-enum Outcome {
-    #[default]
-    Well,
-    Refused(Refusal),
-    Failed(ServeError),
-    Panicked,
 }
 
 impl Ended {
@@ -81,18 +70,6 @@ impl Ended {
     }
 }
 
-/// Why a session goes no further.
-enum Stop {
-    Refuse(Refusal),
-    Fail(ServeError),
-}
-
-impl<E: Into<ServeError>> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Self::Fail(error.into())
-    }
-}
-
 /// Serves one connection to its end.
 pub(super) fn serve(
     shared: &Shared,
@@ -106,10 +83,7 @@ pub(super) fn serve(
     let _running = shared.door.metrics.running();
     tracing::debug!(session = entry.number(), %peer, "connected");
     if let Err(stop) = run(shared, jobs, entry, socket, &mut ended) {
-        ended.outcome = match stop {
-            Stop::Refuse(refusal) => Outcome::Refused(refusal),
-            Stop::Fail(error) => Outcome::Failed(error),
-        };
+        ended.outcome = stop.into();
     }
     ended.seconds = began.elapsed().as_secs_f64();
     ended
@@ -129,10 +103,7 @@ fn run(
     match done {
         Ok(()) => Ok(session.close()?),
         Err(stop) => {
-            // After a refusal everything has been said.
-            if let Stop::Fail(_) = stop {
-                session.abort(ABORT);
-            }
+            farewell(&mut session, &stop);
             Err(stop)
         }
     }
@@ -145,14 +116,7 @@ fn greet(
     session: &mut Session,
     certificate: Option<Digest>,
 ) -> Result<Owner, Stop> {
-    let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
-    let owner = match admit(shared, entry, &hello, certificate) {
-        Err(Stop::Refuse(refusal)) => {
-            session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
-            return Err(Stop::Refuse(refusal));
-        }
-        admitted => admitted?,
-    };
+    let owner = admitted(session, |hello| admit(shared, entry, hello, certificate))?;
     let welcome = FheWelcome {
         nonce: agree::nonce()?,
         plan: shared.plan_hash,
@@ -160,17 +124,12 @@ fn greet(
         public: shared.public.hash(),
         public_bytes: shared.public.bytes().len() as u64,
     };
-    session.send_vec(REPLY, Reply::Fhe(welcome).encode())?;
-    session.flush()?;
-    let identity = agree::Identity::of(session)?;
-    let confirm = session.recv(CONFIRM, Expect::Exactly(CONFIRM_BYTES))?;
-    let confirm = Confirm::decode(&confirm).map_err(|fault| malformed("confirmation", fault))?;
-    identity.check(Party::Client, &confirm.tag)?;
+    let (_, identity) = confirmed(session, &Reply::Fhe(welcome))?;
     session.send(READY, &identity.tag(Party::Server))?;
     Ok(owner)
 }
 
-/// Decides on a hello. The version comes first: a client of another one can be told so and nothing else.
+/// Decides on a hello.
 fn admit(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -178,18 +137,8 @@ fn admit(
     certificate: Option<Digest>,
 ) -> Result<Owner, Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
-    let hello = match Hello::decode(hello) {
-        Ok(hello) => hello,
-        Err(WireFault::Version { .. }) => {
-            return refuse(Refusal::OtherVersion {
-                server: wire::VERSION,
-            });
-        }
-        Err(fault) => return Err(malformed("hello", fault).into()),
-    };
     let door = &shared.door;
-    door.check_token(hello.token.as_ref())
-        .map_err(Stop::Refuse)?;
+    let hello = known(door, hello)?;
     if hello.plan == bundle::plan()? {
         return refuse(Refusal::OtherProtocol { fhe: true });
     }
@@ -364,8 +313,4 @@ impl Source<'_> {
             }
         }
     }
-}
-
-fn malformed(message: &'static str, fault: WireFault) -> ServeError {
-    ServeError::Malformed { message, fault }
 }

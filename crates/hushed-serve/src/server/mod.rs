@@ -2,6 +2,7 @@
 
 mod config;
 mod door;
+pub(crate) mod greeting;
 mod registry;
 mod session;
 

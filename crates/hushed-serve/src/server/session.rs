@@ -12,16 +12,15 @@ use hushed_infer::twopc::{Input, Terms, TwopcBackend, embeddings};
 use hushed_net::{Expect, Party, Session, Stats};
 
 use super::Shared;
+use super::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
 use super::registry::Entry;
 use crate::agree;
-use crate::error::ServeError;
 use crate::fhe;
 use crate::metrics::Metrics;
 use crate::table;
 use crate::wire::{
-    self, ABORT, ABORT_STOPPING, ANSWER, Answer, BUNDLE, CONFIRM, CONFIRM_BYTES, Confirm, HELLO,
-    Hello, MAX_GREETING, MAX_REQUEST, READY, REPLY, REQUEST, Refusal, Reply, Request, Welcome,
-    WireFault,
+    ABORT_STOPPING, ANSWER, Answer, BUNDLE, MAX_REQUEST, READY, REQUEST, Refusal, Reply, Request,
+    Welcome,
 };
 
 /// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
@@ -32,16 +31,6 @@ pub(super) struct Ended {
     tokens: usize,
     seconds: f64,
     stats: Stats,
-}
-
-#[derive(Default)]
-enum Outcome {
-    #[default]
-    Well,
-    /// This server refused to go on.
-    Refused(Refusal),
-    Failed(ServeError),
-    Panicked,
 }
 
 impl Ended {
@@ -77,27 +66,6 @@ impl Ended {
             Outcome::Failed(_) => tracing::warn!(
                 session, %peer, reason = name, detail, texts, tokens, seconds, sent, received, "session failed"
             ),
-        }
-    }
-}
-
-/// Why a session goes no further.
-enum Stop {
-    Refuse(Refusal),
-    Fail(ServeError),
-}
-
-impl<E: Into<ServeError>> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Self::Fail(error.into())
-    }
-}
-
-impl From<Stop> for Outcome {
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Refuse(refusal) => Self::Refused(refusal),
-            Stop::Fail(error) => Self::Failed(error),
         }
     }
 }
@@ -148,22 +116,9 @@ fn run(
     }
 }
 
-/// After a refusal everything has been said; after a failure the client learns that there was one.
-fn farewell(session: &mut Session, stop: &Stop) {
-    if let Stop::Fail(_) = stop {
-        session.abort(ABORT);
-    }
-}
-
 /// Hello, welcome, confirmation, bundle.
 fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<(), Stop> {
-    let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
-    if let Err(stop) = admit(shared, entry, &hello) {
-        if let Stop::Refuse(refusal) = stop {
-            session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
-        }
-        return Err(stop);
-    }
+    admitted(session, |hello| admit(shared, entry, hello))?;
     let welcome = Welcome {
         nonce: agree::nonce()?,
         plan: shared.plan,
@@ -174,12 +129,7 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<()
         max_texts: narrow(shared.max_texts),
         table: shared.table,
     };
-    session.send_vec(REPLY, Reply::Welcome(welcome).encode())?;
-    session.flush()?;
-    let identity = agree::Identity::of(session)?;
-    let confirm = session.recv(CONFIRM, Expect::Exactly(CONFIRM_BYTES))?;
-    let confirm = Confirm::decode(&confirm).map_err(|fault| malformed("confirmation", fault))?;
-    identity.check(Party::Client, &confirm.tag)?;
+    let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
     session.set_limits(shared.door.deadlines.within(shared.door.deadlines.setup));
     if confirm.wants_bundle {
         session.send(BUNDLE, shared.bundle.bytes())?;
@@ -188,22 +138,10 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<()
     Ok(())
 }
 
-/// Decides on a hello. The version comes first: a client of another one can be told so and nothing else.
+/// Decides on a hello.
 fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<(), Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
-    let hello = match Hello::decode(hello) {
-        Ok(hello) => hello,
-        Err(WireFault::Version { .. }) => {
-            return refuse(Refusal::OtherVersion {
-                server: wire::VERSION,
-            });
-        }
-        Err(fault) => return Err(malformed("hello", fault).into()),
-    };
-    shared
-        .door
-        .check_token(hello.token.as_ref())
-        .map_err(Stop::Refuse)?;
+    let hello = known(&shared.door, hello)?;
     if hello.plan == fhe::wire::agreement() {
         return refuse(Refusal::OtherProtocol { fhe: false });
     }
@@ -332,8 +270,4 @@ fn allow(
 
 fn narrow(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-fn malformed(message: &'static str, fault: WireFault) -> ServeError {
-    ServeError::Malformed { message, fault }
 }
