@@ -11,7 +11,11 @@ use std::time::Instant;
 
 fn main() {
     println!("kernel        prime            limit  values          method    G terms/s");
-    for cpu in [Cpu::get(), Cpu::get().without_amx(), Cpu::portable()] {
+    let mut kernels = Cpu::kernels();
+    if Cpu::get().amx().is_some() {
+        kernels.insert(1, Cpu::get().without_amx());
+    }
+    for cpu in kernels {
         for (prime, limit) in [
             (40, 1 << 40),
             (50, 1 << 50),
@@ -26,16 +30,13 @@ fn main() {
                 row(cpu, prime, limit, values);
             }
         }
-        if cpu.ifma().is_none() {
-            break;
-        }
     }
 }
 
 fn row(cpu: Cpu, prime: u32, limit: u64, values: &str) {
-    let (rows, columns, length) = match cpu.ifma() {
-        Some(_) => (768, 768, 1024),
-        None => (96, 768, 512),
+    let (rows, columns, length) = match cpu.kernel_name() {
+        "portable" => (96, 768, 512),
+        _ => (768, 768, 1024),
     };
     let modulus = Modulus::new(ntt_primes(prime, 1 << 16, 1)[0]).expect("a prime below 2^50");
     let gemm = LimbGemm::with_cpu(modulus, cpu);

@@ -3,11 +3,11 @@
 //! What key switching raises digits and lowers products with. Bases are named by indices of one [`RnsBasis`]; the
 //! coefficients are given as slices, so that a caller cuts them into strips for its threads.
 
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, HaveFma};
 use crate::error::MathError;
 use crate::kernels::convert::{Plan, combine, portable, prepare};
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::ifma;
+use crate::kernels::{fma, ifma};
 use crate::rns::RnsBasis;
 
 /// A conversion from the primes `from` to the primes `to`, prepared once.
@@ -15,6 +15,7 @@ pub struct BaseConverter {
     plan: Plan,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Converter>,
+    fma: Option<HaveFma>,
 }
 
 impl BaseConverter {
@@ -48,10 +49,10 @@ impl BaseConverter {
         }
         let moduli = |ids: &[usize]| -> Vec<_> { ids.iter().map(|&i| *basis.modulus(i)).collect() };
         let plan = Plan::new(&moduli(from), &moduli(to));
-        let _ = cpu;
         Ok(BaseConverter {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Converter::new(token, &plan)),
+            fma: cpu.fma(),
             plan,
         })
     }
@@ -90,7 +91,7 @@ impl BaseConverter {
         {
             return kernel.convert(src, out);
         }
-        portable(&self.plan, src, out);
+        portable(&self.plan, src, out, |terms, out| self.sums(terms, out));
     }
 
     /// What conversions from one set of primes to several others share: the terms of their sums, one row a prime and the
@@ -130,6 +131,14 @@ impl BaseConverter {
             && length.is_multiple_of(8)
         {
             return kernel.combine(terms, out);
+        }
+        self.sums(terms, out);
+    }
+
+    fn sums(&self, terms: &[&[u64]], out: &mut [&mut [u64]]) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(have) = self.fma {
+            return fma::combine(have, &self.plan, terms, out);
         }
         combine(&self.plan, terms, out);
     }

@@ -2,7 +2,8 @@
 //!
 //! A kernel that uses an instruction set takes a token of it; only [`Cpu`] makes tokens, and only after detection. The
 //! environment variable `HUSHED_DENY_AVX512=1`, read once, denies every kernel on 512-bit registers, so that tests and
-//! reports can run the portable path on a machine that has more; `HUSHED_DENY_AMX=1` denies those on tiles only.
+//! reports can run what other machines run; `HUSHED_DENY_FMA=1` denies those and the ones on floating-point multiply-adds, which
+//! leaves the portable path; `HUSHED_DENY_AMX=1` denies those on tiles only.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -12,6 +13,24 @@ use std::sync::OnceLock;
 /// Proof that AVX-512 F, DQ, VL, BW, IFMA and VBMI may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct HaveIfma(());
+
+/// Proof that AVX2 and FMA may be used, and perhaps AVX-512 F and DQ.
+#[derive(Clone, Copy, Debug)]
+pub struct HaveFma {
+    wide: bool,
+}
+
+impl HaveFma {
+    /// Whether the registers are of 512 bits.
+    pub fn wide(self) -> bool {
+        self.wide
+    }
+
+    /// Numbers in a register.
+    pub(crate) fn lanes(self) -> usize {
+        if self.wide { 8 } else { 4 }
+    }
+}
 
 /// Proof that AMX tiles of bytes may be used, the operating system having been asked for their state.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +48,7 @@ pub struct HaveAesni(());
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     ifma: Option<HaveIfma>,
+    fma: Option<HaveFma>,
     amx: Option<HaveAmx>,
     vaes: Option<HaveVaes>,
     aesni: Option<HaveAesni>,
@@ -41,7 +61,9 @@ impl Cpu {
         *CPU.get_or_init(|| {
             let denied = |name| std::env::var_os(name).is_some_and(|value| value == "1");
             let found = Cpu::detect();
-            if denied("HUSHED_DENY_AVX512") {
+            if denied("HUSHED_DENY_FMA") {
+                found.without_fma()
+            } else if denied("HUSHED_DENY_AVX512") {
                 found.without_avx512()
             } else if denied("HUSHED_DENY_AMX") {
                 found.without_amx()
@@ -55,6 +77,7 @@ impl Cpu {
     pub const fn portable() -> Cpu {
         Cpu {
             ifma: None,
+            fma: None,
             amx: None,
             vaes: None,
             aesni: None,
@@ -65,15 +88,38 @@ impl Cpu {
     pub fn without_avx512(self) -> Cpu {
         Cpu {
             ifma: None,
+            fma: self.fma.map(|_| HaveFma { wide: false }),
             amx: None,
             vaes: None,
             ..self
         }
     }
 
+    /// This processor with 52-bit multiply-adds and tiles denied.
+    pub fn without_ifma(self) -> Cpu {
+        Cpu {
+            ifma: None,
+            amx: None,
+            ..self
+        }
+    }
+
+    /// This processor with the kernels on multiply-adds of any kind denied.
+    pub fn without_fma(self) -> Cpu {
+        Cpu {
+            fma: None,
+            ..self.without_avx512()
+        }
+    }
+
     /// Token for the 52-bit multiply-add kernels.
     pub fn ifma(self) -> Option<HaveIfma> {
         self.ifma
+    }
+
+    /// Token for the floating-point multiply-add kernels, where there are no 52-bit ones.
+    pub fn fma(self) -> Option<HaveFma> {
+        self.fma.filter(|_| self.ifma.is_none())
     }
 
     /// This processor with the kernels on tiles denied.
@@ -96,13 +142,27 @@ impl Cpu {
         self.aesni
     }
 
-    /// Name of the arithmetic kernel, for reports: `avx512-ifma` or `portable`.
+    /// Name of the arithmetic kernel, for reports: `avx512-ifma`, `avx512-fma`, `avx2-fma` or `portable`.
     pub fn kernel_name(self) -> &'static str {
-        if self.ifma.is_some() {
-            "avx512-ifma"
-        } else {
-            "portable"
+        match (self.ifma, self.fma) {
+            (Some(_), _) => "avx512-ifma",
+            (None, Some(HaveFma { wide: true })) => "avx512-fma",
+            (None, Some(HaveFma { wide: false })) => "avx2-fma",
+            (None, None) => "portable",
         }
+    }
+
+    /// This processor and what is left of it with better kernels denied, down to none: one of each name, for measurements.
+    pub fn kernels() -> Vec<Cpu> {
+        let here = Cpu::get();
+        let mut all = vec![
+            here,
+            here.without_ifma(),
+            here.without_avx512(),
+            here.without_fma(),
+        ];
+        all.dedup_by_key(|cpu| cpu.kernel_name());
+        all
     }
 
     /// Every variant that this machine can run, for tests that compare them; portable first.
@@ -111,7 +171,16 @@ impl Cpu {
         let mut all = vec![Cpu::portable()];
         let here = Cpu::get();
         if here.aesni.is_some() {
-            all.push(here.without_avx512());
+            all.push(here.without_fma());
+        }
+        match here.fma {
+            Some(fma) => {
+                all.push(here.without_avx512());
+                if fma.wide {
+                    all.push(here.without_ifma());
+                }
+            }
+            None => println!("skipped: avx2-fma"),
         }
         if here.amx.is_some() {
             all.push(here.without_amx());
@@ -133,10 +202,13 @@ impl Cpu {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512ifma")
             && is_x86_feature_detected!("avx512vbmi");
+        let fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let wide = avx512 && is_x86_feature_detected!("avx512dq");
         let amx = ifma && amx::permitted();
         let vaes = avx512 && aesni && is_x86_feature_detected!("vaes");
         Cpu {
             ifma: ifma.then_some(HaveIfma(())),
+            fma: fma.then_some(HaveFma { wide }),
             amx: amx.then_some(HaveAmx(())),
             vaes: vaes.then_some(HaveVaes(())),
             aesni: aesni.then_some(HaveAesni(())),

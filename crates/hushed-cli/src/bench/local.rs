@@ -18,12 +18,7 @@ const BATCH: usize = 1 << 20;
 /// Forward and inverse transforms of one polynomial, on every kernel of this processor.
 pub fn ntt(_: How<'_>) -> Result<Vec<Value>, BenchError> {
     let mut rows = Vec::new();
-    let portable = Cpu::portable();
-    let mut kernels = vec![Cpu::get()];
-    if kernels[0].kernel_name() != portable.kernel_name() {
-        kernels.push(portable);
-    }
-    for cpu in kernels {
+    for cpu in Cpu::kernels() {
         for log_n in [13, 16] {
             rows.extend(transforms(cpu, 1 << log_n)?);
         }

@@ -59,10 +59,10 @@ fn kernels() -> Finding {
         (None, Some(_)) => "aes-ni",
         (None, None) => "portable aes",
     };
-    let slow = if cpu.ifma().is_some() {
-        ""
-    } else {
-        ": several times slower than AVX-512 IFMA"
+    let slow = match (cpu.ifma(), cpu.fma()) {
+        (Some(_), _) => "",
+        (None, Some(_)) => ": slower than AVX-512 IFMA",
+        (None, None) => ": several times slower than AVX2 with FMA or AVX-512",
     };
     let detail = format!("{}, {aes}{slow}", cpu.kernel_name());
     Finding {

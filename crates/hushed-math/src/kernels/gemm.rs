@@ -13,6 +13,8 @@
 //! * [`Method::Planes`], where the processor multiplies tiles of bytes: weights as signed digits and residues as digits in
 //!   base 256, each pair of digits a product of byte matrices (`ifma/planes.rs`).
 //!
+//! The kernel on floating-point multiply-adds packs numbers instead of words, and needs no offset (`fma/gemm.rs`).
+//!
 //! The work is cut into chunks of at most [`TERMS`] columns, which bounds the sums, and tiles of words, which keeps the
 //! inputs of a tile in the second-level cache while every row passes over them.
 
@@ -21,8 +23,8 @@ mod portable;
 mod tests;
 
 #[cfg(target_arch = "x86_64")]
-use super::ifma;
-use crate::cpu::Cpu;
+use super::{fma, ifma};
+use crate::cpu::{Cpu, HaveFma};
 use crate::modulus::Modulus;
 use crate::words::Words;
 use zeroize::Zeroize;
@@ -71,6 +73,7 @@ pub struct LimbGemm {
     ifma: Option<ifma::Gemm>,
     #[cfg(target_arch = "x86_64")]
     planes: Option<ifma::Planes>,
+    fma: Option<HaveFma>,
 }
 
 /// A matrix of weights under one modulus, in the kernel's order.
@@ -79,7 +82,8 @@ pub struct PackedWeights {
     rows: usize,
     columns: usize,
     method: Method,
-    /// Panels of [`ROWS`] rows, zero-padded below, in a panel column by column: residues of f·w, or w + `limit`. Or tiles.
+    /// Panels of [`ROWS`] rows, zero-padded below, in a panel column by column: residues of f·w, or w + `limit`, or the numbers f·w or w. Or
+    /// tiles.
     words: Words,
     /// Largest size of a weight.
     limit: u64,
@@ -110,7 +114,6 @@ impl LimbGemm {
 
     /// Products modulo q by the best kernel of `cpu`.
     pub fn with_cpu(modulus: Modulus, cpu: Cpu) -> LimbGemm {
-        let _ = cpu;
         LimbGemm {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Gemm::new(token, &modulus)),
@@ -119,6 +122,7 @@ impl LimbGemm {
                 .amx()
                 .zip(cpu.ifma())
                 .map(|(amx, ifma)| ifma::Planes::new(amx, ifma, &modulus)),
+            fma: cpu.fma(),
             modulus,
         }
     }
@@ -175,11 +179,22 @@ impl LimbGemm {
             let (digits, tiles) = planes.arrange(weights, rows, columns, limit);
             return (Method::Planes(digits), tiles);
         }
-        if u128::from(limit) * u128::from(q.value()) <= 1 << 51 {
+        let residue = |w| q.mul(q.reduce_signed(w), factor);
+        let narrow = u128::from(limit) * u128::from(q.value()) <= 1 << 51;
+        #[cfg(target_arch = "x86_64")]
+        if self.fma.is_some() {
+            let all = |word: &dyn Fn(i64) -> i64| {
+                panels(weights, rows, columns, |w| fma::number(word(w)))
+            };
+            return match narrow {
+                true => (Method::Narrow, all(&|w| w)),
+                false => (Method::Full, all(&|w| residue(w) as i64)),
+            };
+        }
+        if narrow {
             let offset = |w: i64| w.wrapping_add(limit as i64) as u64;
             (Method::Narrow, panels(weights, rows, columns, offset))
         } else {
-            let residue = |w| q.mul(q.reduce_signed(w), factor);
             (Method::Full, panels(weights, rows, columns, residue))
         }
     }
@@ -249,6 +264,10 @@ impl LimbGemm {
         #[cfg(target_arch = "x86_64")]
         if let Some(gemm) = &self.ifma {
             return gemm.tile(chunk, x, out, at, length, scratch);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(have) = self.fma {
+            return fma::tile(have, &self.modulus, chunk, x, out, at, length, scratch);
         }
         let _ = scratch;
         portable::tile(&self.modulus, chunk, x, out, at, length);

@@ -5,6 +5,8 @@
 
 pub(crate) mod aes_ctr;
 pub(crate) mod convert;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod fma;
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ifma;

@@ -1,8 +1,8 @@
 //! Arithmetic on whole limbs: slices of residues in [0, q), equal in length, results in [0, q).
 
-#[cfg(target_arch = "x86_64")]
-use super::ifma;
 use super::portable;
+#[cfg(target_arch = "x86_64")]
+use super::{fma, ifma};
 use crate::cpu::Cpu;
 use crate::modulus::Modulus;
 
@@ -13,6 +13,8 @@ pub struct Pointwise {
     modulus: Modulus,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Limb>,
+    #[cfg(target_arch = "x86_64")]
+    fma: Option<fma::Limb>,
 }
 
 /// Calls a function of the chosen kernel: all have the same names and arguments.
@@ -20,6 +22,10 @@ macro_rules! run {
     ($self:ident.$name:ident $(::<$flag:literal>)? ($($argument:expr),*)) => {{
         #[cfg(target_arch = "x86_64")]
         if let Some(limb) = &$self.ifma {
+            return limb.$name$(::<$flag>)?($($argument),*);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(limb) = &$self.fma {
             return limb.$name$(::<$flag>)?($($argument),*);
         }
         portable::$name$(::<$flag>)?(&$self.modulus, $($argument),*)
@@ -33,6 +39,8 @@ impl Pointwise {
         Pointwise {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Limb::new(token, &modulus)),
+            #[cfg(target_arch = "x86_64")]
+            fma: cpu.fma().map(|token| fma::Limb::new(token, &modulus)),
             modulus,
         }
     }

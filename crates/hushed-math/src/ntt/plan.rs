@@ -5,9 +5,9 @@ use crate::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::HaveIfma;
 use crate::error::MathError;
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::ifma;
 use crate::kernels::{Pointwise, portable};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::{fma, ifma};
 use crate::modulus::Modulus;
 use crate::primes::is_prime;
 
@@ -15,7 +15,7 @@ use crate::primes::is_prime;
 const MAX_LOG_N: u32 = 20;
 
 /// Least block of words that a kernel starts from in the middle of a transform.
-const LEAST_BLOCK: usize = 32;
+const LEAST_BLOCK: usize = 64;
 
 /// Tables and kernel of one transform. Shared by reference; never changes.
 pub struct NttPlan {
@@ -29,6 +29,8 @@ enum Tables {
     Portable(portable::Tables),
     #[cfg(target_arch = "x86_64")]
     Ifma(HaveIfma, ifma::Tables),
+    #[cfg(target_arch = "x86_64")]
+    Fma(fma::Tables),
 }
 
 impl NttPlan {
@@ -92,6 +94,8 @@ impl NttPlan {
             }
             #[cfg(target_arch = "x86_64")]
             Tables::Ifma(token, tables) => ifma::forward(*token, tables, a, skipped, first),
+            #[cfg(target_arch = "x86_64")]
+            Tables::Fma(tables) => fma::forward(tables, a, skipped, first),
         }
     }
 
@@ -119,7 +123,7 @@ impl NttPlan {
     }
 
     /// The granularity of [`NttPlan::forward_strip`] for a polynomial of `prefix` coefficients: a power of two that
-    /// divides n and is less than 4·max(`prefix`, 32).
+    /// divides n and is less than 4·max(`prefix`, 64).
     ///
     /// # Panics
     /// If `prefix` > n.
@@ -140,6 +144,8 @@ impl NttPlan {
             Tables::Portable(tables) => portable::inverse(self.modulus(), tables, a),
             #[cfg(target_arch = "x86_64")]
             Tables::Ifma(token, tables) => ifma::inverse(*token, tables, a),
+            #[cfg(target_arch = "x86_64")]
+            Tables::Fma(tables) => fma::inverse(tables, a),
         }
     }
 
@@ -157,6 +163,11 @@ impl NttPlan {
             }
             #[cfg(target_arch = "x86_64")]
             Tables::Ifma(token, tables) => ifma::inverse_from(*token, tables, values, out),
+            #[cfg(target_arch = "x86_64")]
+            Tables::Fma(tables) => {
+                out.copy_from_slice(values);
+                fma::inverse(tables, out);
+            }
         }
     }
 
@@ -182,6 +193,12 @@ impl Tables {
             && twiddles.forward.len() >= ifma::MIN_N
         {
             return Tables::Ifma(token, ifma::Tables::new(modulus, twiddles));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(token) = cpu.fma()
+            && twiddles.forward.len() >= fma::MIN_N
+        {
+            return Tables::Fma(fma::Tables::new(token, modulus, twiddles));
         }
         let _ = cpu;
         Tables::Portable(portable::Tables::new(modulus, twiddles))

@@ -1,0 +1,216 @@
+//! The kernels on floating-point multiply-adds (AVX2 with FMA, or AVX-512 without IFMA): four or eight residues at a time.
+//!
+//! Residues below 2^50 are integers that a double holds exactly, and a fused multiply-add rounds once. So the product of two of them is
+//! exact as h + l, h = RN(x·y), l = x·y − h by one fused multiply-subtract; and with c = ⌊h/q⌉ the remainder
+//!
+//! ```text
+//! x·y − c·q = (h − c·q) + l
+//! ```
+//!
+//! has no rounding in it at all: h − c·q is a small integer, hence exact (van der Hoeven, Lecerf and Quintin 2016, §3; the number theoretic
+//! transforms of FLINT are built on it). Six operations. The estimate of c is off by one half, for the rounding, and by x·y/q·2^−52,
+//! as 1/q and h are each rounded once: for |x·y| ≤ 2^50·q the remainder is below 3/4·q in size, never q.
+//!
+//! Rounding to an integer is an addition of 1.5·2^52 and its subtraction, right for numbers up to 2^51. So a factor by a constant w, taken from
+//! (−q/2, q/2), may be multiplied by anything up to 4q ≤ 2^52; the remainder of |x| ≤ Y·q is below (1/2 + Y/8)·q.
+//!
+//! Every result is brought to [0, q) before it is stored as an integer, so that all kernels store the same words. There is no branch and
+//! no index that depends on a residue, and none is denormal, infinite or without a number: the time of these instructions
+//! does not depend on their arguments then.
+
+mod convert;
+mod gemm;
+mod inverse;
+mod lanes;
+mod limb;
+mod ntt;
+
+pub(crate) use convert::combine;
+pub(crate) use gemm::{number, tile};
+pub(crate) use inverse::inverse;
+pub(crate) use limb::Limb;
+pub(crate) use ntt::{MIN_N, Tables, forward};
+
+use crate::modulus::Modulus;
+use lanes::Lanes;
+
+/// 1.5·2^52: integers of 52 bits, sign included, are its last bits when they are added to it.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+
+/// 2^52: integers of 52 bits without a sign.
+const INTEGER: f64 = 4_503_599_627_370_496.0;
+
+/// Remainders, each below 3/4·q, that are added to a residue before the sum is reduced: below 7q < 2^53, exact.
+const TOGETHER: usize = 8;
+
+/// Scalars of one modulus.
+#[derive(Clone, Copy)]
+struct Constants {
+    q: u64,
+    /// 1/q.
+    inverse: f64,
+}
+
+impl Constants {
+    fn new(modulus: &Modulus) -> Constants {
+        Constants {
+            q: modulus.value(),
+            inverse: 1.0 / modulus.value() as f64,
+        }
+    }
+}
+
+/// w as a number of (−q/2, q/2).
+fn centred(modulus: &Modulus, w: u64) -> f64 {
+    modulus.centre(w) as f64
+}
+
+/// The constants in registers.
+#[derive(Clone, Copy)]
+struct Registers<L: Lanes> {
+    q: L::F,
+    inverse: L::F,
+    round: L::F,
+    integer: L::F,
+    q_word: L::I,
+}
+
+impl<L: Lanes> Registers<L> {
+    /// # Safety
+    /// The instruction set of `L`, as for all that follows.
+    #[inline(always)]
+    unsafe fn new(c: &Constants) -> Self {
+        // SAFETY: the caller's.
+        unsafe {
+            Registers {
+                q: L::splat(c.q as f64),
+                inverse: L::splat(c.inverse),
+                round: L::splat(ROUND),
+                integer: L::splat(INTEGER),
+                q_word: L::splat_word(c.q),
+            }
+        }
+    }
+
+    /// Words below 2^52 as numbers.
+    #[inline(always)]
+    unsafe fn number(&self, x: L::I) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let word = L::or(x, L::as_words(self.integer));
+            L::sub(L::as_numbers(word), self.integer)
+        }
+    }
+
+    /// Signed words below 2^51 in size as numbers.
+    #[inline(always)]
+    unsafe fn signed_number(&self, x: L::I) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let word = L::add_words(x, L::as_words(self.round));
+            L::sub(L::as_numbers(word), self.round)
+        }
+    }
+
+    /// Words from memory as numbers.
+    #[inline(always)]
+    unsafe fn load(&self, from: *const u64) -> L::F {
+        // SAFETY: the caller's.
+        unsafe { self.number(L::load(from)) }
+    }
+
+    /// Integers of (−q, q) as words of [0, q).
+    #[inline(always)]
+    unsafe fn word(&self, x: L::F) -> L::I {
+        // SAFETY: the caller's.
+        unsafe {
+            let bits = L::as_words(L::add(x, self.round));
+            self.lift(L::sub_words(bits, L::as_words(self.round)))
+        }
+    }
+
+    /// x + q where x < 0.
+    #[inline(always)]
+    unsafe fn lift(&self, x: L::I) -> L::I {
+        // SAFETY: the caller's.
+        unsafe { L::add_words(x, L::and(L::negative(x), self.q_word)) }
+    }
+
+    /// Integers of any size below 2^53, up to 2^51·q, as words of [0, q).
+    #[inline(always)]
+    unsafe fn reduced_word(&self, x: L::F) -> L::I {
+        // SAFETY: the caller's.
+        unsafe { self.word(self.reduce(x)) }
+    }
+
+    /// x − ⌊x/q⌉·q, in size below (1/2 + 2^−49)·q for |x| < 2^53.
+    #[inline(always)]
+    unsafe fn reduce(&self, x: L::F) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let c = L::sub(L::mul_add(x, self.inverse, self.round), self.round);
+            L::minus_mul_add(c, self.q, x)
+        }
+    }
+
+    /// x·y less a multiple of q, for |x·y| ≤ 2^50·q: below 3/4·q in size.
+    #[inline(always)]
+    unsafe fn mul(&self, x: L::F, y: L::F) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let high = L::mul(x, y);
+            let low = L::mul_sub(x, y, high);
+            let c = L::sub(L::mul_add(high, self.inverse, self.round), self.round);
+            L::add(L::minus_mul_add(c, self.q, high), low)
+        }
+    }
+
+    /// w and w/q, for [`Registers::times`].
+    #[inline(always)]
+    unsafe fn factor(&self, w: L::F) -> [L::F; 2] {
+        // SAFETY: the caller's.
+        unsafe { [w, L::mul(w, self.inverse)] }
+    }
+
+    /// As [`Registers::mul`], by a constant: the quotient does not wait for the product.
+    #[inline(always)]
+    unsafe fn times(&self, x: L::F, [w, ratio]: [L::F; 2]) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let high = L::mul(x, w);
+            let low = L::mul_sub(x, w, high);
+            let c = L::sub(L::mul_add(x, ratio, self.round), self.round);
+            L::add(L::minus_mul_add(c, self.q, high), low)
+        }
+    }
+}
+
+/// Two functions, one an instruction set, of one generic body, and the choice between them.
+macro_rules! kernel {
+    ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) = $body:ident $(::<$flag:ident>)?) => {
+        $(#[$meta])*
+        #[allow(clippy::too_many_arguments, reason = "what the body takes")]
+        fn $name $(<const $flag: bool>)? (have: crate::cpu::HaveFma, $($argument: $type),*) {
+            #[target_feature(enable = "avx2,fma")]
+            #[allow(clippy::too_many_arguments, reason = "what the body takes")]
+            fn four $(<const $flag: bool>)? ($($argument: $type),*) {
+                // SAFETY: the instruction set is enabled here.
+                unsafe { $body::<super::lanes::Four $(, $flag)?>($($argument),*) }
+            }
+            #[target_feature(enable = "avx2,fma,avx512f,avx512dq")]
+            #[allow(clippy::too_many_arguments, reason = "what the body takes")]
+            fn eight $(<const $flag: bool>)? ($($argument: $type),*) {
+                // SAFETY: the instruction set is enabled here.
+                unsafe { $body::<super::lanes::Eight $(, $flag)?>($($argument),*) }
+            }
+            if have.wide() {
+                // SAFETY: the token proves the instruction set.
+                unsafe { eight $(::<$flag>)? ($($argument),*) }
+            } else {
+                // SAFETY: the token proves the instruction set.
+                unsafe { four $(::<$flag>)? ($($argument),*) }
+            }
+        }
+    };
+}
+use kernel;
