@@ -3,7 +3,7 @@
 //! What key switching raises digits and lowers products with. Bases are named by indices of one [`RnsBasis`]; the
 //! coefficients are given as slices, so that a caller cuts them into strips for its threads.
 
-use crate::cpu::{Cpu, HaveFma};
+use crate::cpu::Cpu;
 use crate::error::MathError;
 use crate::kernels::convert::{Plan, combine, portable, prepare};
 #[cfg(target_arch = "x86_64")]
@@ -15,7 +15,8 @@ pub struct BaseConverter {
     plan: Plan,
     #[cfg(target_arch = "x86_64")]
     ifma: Option<ifma::Converter>,
-    fma: Option<HaveFma>,
+    #[cfg(target_arch = "x86_64")]
+    fma: Option<fma::Converter>,
 }
 
 impl BaseConverter {
@@ -49,10 +50,12 @@ impl BaseConverter {
         }
         let moduli = |ids: &[usize]| -> Vec<_> { ids.iter().map(|&i| *basis.modulus(i)).collect() };
         let plan = Plan::new(&moduli(from), &moduli(to));
+        let _ = cpu;
         Ok(BaseConverter {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Converter::new(token, &plan)),
-            fma: cpu.fma(),
+            #[cfg(target_arch = "x86_64")]
+            fma: cpu.fma().map(|token| fma::Converter::new(token, &plan)),
             plan,
         })
     }
@@ -91,7 +94,11 @@ impl BaseConverter {
         {
             return kernel.convert(src, out);
         }
-        portable(&self.plan, src, out, |terms, out| self.sums(terms, out));
+        #[cfg(target_arch = "x86_64")]
+        if let Some(kernel) = &self.fma {
+            return kernel.convert(src, out);
+        }
+        portable(&self.plan, src, out);
     }
 
     /// What conversions from one set of primes to several others share: the terms of their sums, one row a prime and the
@@ -109,6 +116,10 @@ impl BaseConverter {
         if let Some(kernel) = &self.ifma
             && length.is_multiple_of(8)
         {
+            return kernel.prepare(terms);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(kernel) = &self.fma {
             return kernel.prepare(terms);
         }
         prepare(&self.plan, terms);
@@ -132,13 +143,9 @@ impl BaseConverter {
         {
             return kernel.combine(terms, out);
         }
-        self.sums(terms, out);
-    }
-
-    fn sums(&self, terms: &[&[u64]], out: &mut [&mut [u64]]) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(have) = self.fma {
-            return fma::combine(have, &self.plan, terms, out);
+        if let Some(kernel) = &self.fma {
+            return kernel.combine(terms, out);
         }
         combine(&self.plan, terms, out);
     }

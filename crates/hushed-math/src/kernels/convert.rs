@@ -72,13 +72,8 @@ impl Plan {
 /// Strips short enough for the y_i of a usual digit to stay in the first-level cache.
 const STRIP: usize = 128;
 
-/// [`crate::BaseConverter::convert`] on slices of one length, strip by strip, with `combine` as the second step.
-pub(crate) fn portable(
-    plan: &Plan,
-    src: &[&[u64]],
-    out: &mut [&mut [u64]],
-    combine: impl Fn(&[&[u64]], &mut [&mut [u64]]),
-) {
+/// [`crate::BaseConverter::convert`] on slices of one length.
+pub(crate) fn portable(plan: &Plan, src: &[&[u64]], out: &mut [&mut [u64]]) {
     let length = src[0].len();
     let mut terms = Zeroizing::new(vec![[0_u64; STRIP]; plan.sources.len() + 1]);
     for start in (0..length).step_by(STRIP) {
@@ -93,7 +88,7 @@ pub(crate) fn portable(
         prepare(plan, &mut rows);
         let rows: Vec<&[u64]> = rows.iter().map(|row| &**row).collect();
         let mut out: Vec<&mut [u64]> = out.iter_mut().map(|out| &mut out[start..end]).collect();
-        combine(&rows, &mut out);
+        combine(plan, &rows, &mut out);
     }
 }
 

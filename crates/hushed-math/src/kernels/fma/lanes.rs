@@ -38,6 +38,8 @@ pub(super) trait Lanes: Copy {
     unsafe fn negative(a: Self::I) -> Self::I;
     /// a shifted right by 26 bits.
     unsafe fn shift_26(a: Self::I) -> Self::I;
+    /// a shifted right by 51 bits.
+    unsafe fn shift_51(a: Self::I) -> Self::I;
 
     /// Lane j of register i becomes lane i of register j; the first [`Lanes::LANES`] registers.
     unsafe fn transpose(rows: &mut [Self::F; 8]);
@@ -108,6 +110,7 @@ impl Lanes for Four {
         or(a: I, b: I) -> I = _mm256_or_si256(a, b);
         negative(a: I) -> I = _mm256_cmpgt_epi64(_mm256_setzero_si256(), a);
         shift_26(a: I) -> I = _mm256_srli_epi64::<26>(a);
+        shift_51(a: I) -> I = _mm256_srli_epi64::<51>(a);
     }
 
     #[inline(always)]
@@ -169,6 +172,7 @@ impl Lanes for Eight {
         or(a: I, b: I) -> I = _mm512_or_si512(a, b);
         negative(a: I) -> I = _mm512_srai_epi64::<63>(a);
         shift_26(a: I) -> I = _mm512_srli_epi64::<26>(a);
+        shift_51(a: I) -> I = _mm512_srli_epi64::<51>(a);
     }
 
     #[inline(always)]

@@ -25,7 +25,7 @@ mod lanes;
 mod limb;
 mod ntt;
 
-pub(crate) use convert::combine;
+pub(crate) use convert::Converter;
 pub(crate) use gemm::{number, tile};
 pub(crate) use inverse::inverse;
 pub(crate) use limb::Limb;
@@ -126,6 +126,16 @@ impl<L: Lanes> Registers<L> {
         unsafe {
             let bits = L::as_words(L::add(x, self.round));
             self.lift(L::sub_words(bits, L::as_words(self.round)))
+        }
+    }
+
+    /// Integers of (−q, q) in [0, q). A remainder of zero is +0.
+    #[inline(always)]
+    unsafe fn positive(&self, x: L::F) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let q = L::and(L::negative(L::as_words(x)), L::as_words(self.q));
+            L::add(x, L::as_numbers(q))
         }
     }
 
