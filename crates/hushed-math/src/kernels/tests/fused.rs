@@ -105,7 +105,7 @@ fn two_inner_products_at_once_equal_two() {
     for cpu in Cpu::variants() {
         for m in moduli() {
             let (q, p) = (m.value(), Pointwise::with_cpu(m, cpu));
-            // Below, at and beyond the short reduction, and beyond one reduction.
+            // Below, at and beyond the short reduction, beyond one reduction, and beyond one block.
             for (terms, length) in [
                 (0, 9),
                 (1, 40),
@@ -114,6 +114,7 @@ fn two_inner_products_at_once_equal_two() {
                 (16, 33),
                 (40, 17),
                 (4001, 5),
+                (9, 1100),
             ] {
                 for top in [false, true] {
                     let mut list = || -> Vec<Vec<u64>> {
@@ -169,9 +170,13 @@ fn repeated_words_are_as_if_they_were_written_out() {
     for cpu in Cpu::variants() {
         for m in moduli() {
             let (q, p) = (m.value(), Pointwise::with_cpu(m, cpu));
-            for (log_repeat, length, terms) in
-                [(3, 64_usize, 5), (5, 256, 16), (10, 64, 3), (3, 8, 0)]
-            {
+            for (log_repeat, length, terms) in [
+                (3, 64_usize, 5),
+                (5, 256, 16),
+                (10, 64, 3),
+                (3, 8, 0),
+                (4, 1096, 9),
+            ] {
                 let short: Vec<_> = (0..terms)
                     .map(|_| words(length.div_ceil(1 << log_repeat), q, &mut rng))
                     .collect();
