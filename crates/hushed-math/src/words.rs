@@ -139,8 +139,8 @@ impl Words {
     }
 }
 
-/// A waiting buffer of at least that many bytes: the smallest, unless that is more than twice as large, as polynomials of
-/// every length come and go; of equals the one dropped last, which may still be in the cache.
+/// A waiting buffer of at least that many bytes, the smallest, as polynomials of every length come and go; of equals the one dropped last,
+/// which may still be in the cache.
 fn recycled(bytes: usize) -> Option<Buffer> {
     if bytes < LEAST_BYTES {
         return None;
@@ -150,11 +150,17 @@ fn recycled(bytes: usize) -> Option<Buffer> {
     let sizes = idle.buffers.iter().map(|buffer| buffer.bytes);
     let fit = sizes
         .enumerate()
-        .filter(|(_, size)| (bytes..=2 * bytes).contains(size));
+        .filter(|(_, size)| (bytes..=most(bytes)).contains(size));
     let (place, size) = fit.rev().min_by_key(|&(_, size)| size)?;
     let buffer = idle.buffers.remove(place)?;
     idle.bytes -= size;
     Some(buffer)
+}
+
+/// The longest buffer that is taken for so many bytes. Thousands of large ones live as long as a layer of a model, and what they are longer
+/// than their words is memory that no plan counts.
+fn most(bytes: usize) -> usize {
+    bytes + if bytes < PAGE { bytes } else { bytes / 8 }
 }
 
 impl Drop for Words {
