@@ -27,6 +27,7 @@ impl HaveFma {
     }
 
     /// Numbers in a register.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn lanes(self) -> usize {
         if self.wide { 8 } else { 4 }
     }

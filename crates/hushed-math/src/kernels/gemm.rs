@@ -24,7 +24,9 @@ mod tests;
 
 #[cfg(target_arch = "x86_64")]
 use super::{fma, ifma};
-use crate::cpu::{Cpu, HaveFma};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::HaveFma;
 use crate::modulus::Modulus;
 use crate::words::Words;
 use zeroize::Zeroize;
@@ -73,6 +75,7 @@ pub struct LimbGemm {
     ifma: Option<ifma::Gemm>,
     #[cfg(target_arch = "x86_64")]
     planes: Option<ifma::Planes>,
+    #[cfg(target_arch = "x86_64")]
     fma: Option<HaveFma>,
 }
 
@@ -114,6 +117,7 @@ impl LimbGemm {
 
     /// Products modulo q by the best kernel of `cpu`.
     pub fn with_cpu(modulus: Modulus, cpu: Cpu) -> LimbGemm {
+        let _ = cpu;
         LimbGemm {
             #[cfg(target_arch = "x86_64")]
             ifma: cpu.ifma().map(|token| ifma::Gemm::new(token, &modulus)),
@@ -122,6 +126,7 @@ impl LimbGemm {
                 .amx()
                 .zip(cpu.ifma())
                 .map(|(amx, ifma)| ifma::Planes::new(amx, ifma, &modulus)),
+            #[cfg(target_arch = "x86_64")]
             fma: cpu.fma(),
             modulus,
         }
