@@ -2,13 +2,13 @@
 //!
 //! | step | primes of a vector | what is in its factors |
 //! |---|---|---|
-//! | Q, K of a head: one map of 2·dh rows | l − 1 | gain and offset of the norm before; 1/√dh and the argument of the exponential, half of it in each; no bias of K |
-//! | Q·Kᵀ, m diagonals | l − 2 | padding: [`super::key_mask`] |
+//! | Q, K of a head: one map of 2·dh rows; in pairs from there on | l − 1 | gain and offset of the norm before; 1/√dh and the argument of the exponential, half of it in each; no bias of K |
+//! | Q·Kᵀ, the real parts of m diagonals | l − 2 | padding: [`super::key_mask`] |
 //! | p, y, e: [`super::softmax`] | min(l − 6, s − k) − 2 = e | |
-//! | V, projected where it is used | e | gain of the norm before; no bias |
+//! | V, projected where it is used, in pairs | e | gain of the norm before; no bias |
 //! | P·V | e − 1 | |
-//! | × 1/Σe, on dh columns instead of m diagonals | min(e − 1, s − k') − 1 | |
-//! | output | one fewer | κ and the centring of the norm after; the bias of V, which weights that sum to 1 let through |
+//! | × 1/Σe, on dh/2 pairs instead of m diagonals | min(e − 1, s − k') − 1 | |
+//! | output, of parted pairs | one fewer | κ and the centring of the norm after; the bias of V, which weights that sum to 1 let through |
 //!
 //! With l = 14 levels, s = 14, k = 8 or 7 and k' ≤ 10: 14, 13, 12, 8 | 5, 4 | 3, 2, 1 or 6, 5 | 4, 3, 2.
 //!
@@ -16,8 +16,8 @@
 //!
 //! *Memory.* Heads go in groups whose sums share bootstraps; a group's exponentials wait for them, all else of a head is gone before the
 //! next. What is alive at the worst moment, when the last head of a group makes its scores, at N = 2^16, 384 columns, 12 heads in pairs,
-//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 4.3 of rotated keys, 3 of queries, their rotations and decompositions,
-//! 3 of exponentials, 2.3 of the output's sums: 19.3 GiB, which a test counts. 4 baby steps take 17.1 GiB, and half as many rotations more;
+//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 2.1 of rotated keys, 1.5 of queries, their rotations and decompositions,
+//! 3 of exponentials, 2.3 of the output's sums: 15.6 GiB, which a test counts. 4 baby steps take 14.5 GiB, and half as many rotations more;
 //! heads one at a time take 1.5 GiB less, and twice the bootstraps of sums.
 //!
 //! [`attention_stored`] holds neither columns nor sums of the output beside the heads: queries, keys and values of all heads are made while
@@ -32,17 +32,17 @@ use super::choices::{AttentionChoice, HeadChoice, NormChoice};
 use super::error::FheError;
 use super::key_mask::KeyMask;
 use super::mask::RowsKnown;
-use super::norm::{above, below, centred_scale, divisor, product, scale_of};
+use super::norm::{above, below, centred_scale, divisor, scale_of};
 use super::placement::Placement;
 use super::slots::{LinearMap, Slots};
 use super::softmax::{Softmax, Weights, weight_scale, weights};
 use crate::packing::products::{attend, scores_with};
-use crate::packing::{Columns, Diagonals, Interleave, PackingError};
+use crate::packing::{Columns, Diagonals, Interleave, PackingError, Pairs};
 
 /// Columns that are copied at a time to the lower level at which V is projected.
 const NARROW_BLOCK: usize = 64;
 
-/// Rows of the maps of queries and keys that are applied at a time where their results are put away.
+/// Rows of the maps of queries and keys that are applied at a time: an even number, as their results go in pairs.
 const PROJECTED: usize = 32;
 
 /// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of what it has left.
@@ -217,7 +217,7 @@ struct Run<'a, S: Slots> {
 enum Source<'a, S: Slots> {
     /// The columns: a head's queries, keys and values are made when it is their turn.
     Columns(&'a [S::Value]),
-    /// Made before, head by head, and put away.
+    /// Made before, head by head, and put away in pairs.
     Stored {
         /// Queries, then keys, in the blocks in which they were made.
         query_key: Vec<Vec<S::Stored>>,
@@ -304,17 +304,14 @@ impl<'a, S: Slots> Run<'a, S> {
         let mut query_key: Vec<Vec<S::Stored>> = (0..count).map(|_| Vec::new()).collect();
         let mut values: Vec<Option<S::Stored>> = (0..count).map(|_| None).collect();
         let learned = self.learned();
-        self.site("query_key");
         for &(h, softmax) in &learned {
-            let (map, scale) = self.query_key(h, softmax)?;
-            let mut from = 0;
-            while from < map.rows {
-                let to = map.rows.min(from + PROJECTED);
-                let made = self.on.linear(&map.rows(from..to), x, scale)?;
-                if let Some(blocks) = query_key.get_mut(h) {
-                    blocks.push(self.on.store(made)?);
-                }
-                from = to;
+            let mut blocks = Vec::new();
+            self.queries_and_keys(h, softmax, x, |_, pairs| {
+                blocks.push(self.on.store(pairs)?);
+                Ok(())
+            })?;
+            if let Some(place) = query_key.get_mut(h) {
+                *place = blocks;
             }
         }
         let together = self.placement.heads_together.max(1);
@@ -323,7 +320,7 @@ impl<'a, S: Slots> Run<'a, S> {
             let made = self.project(heads, x, limbs, target)?;
             for (&h, made) in heads.iter().zip(made) {
                 if let Some(value) = values.get_mut(h) {
-                    *value = Some(self.on.store(made)?);
+                    *value = Some(self.on.store(made.into_vectors())?);
                 }
             }
             Ok(())
@@ -376,9 +373,30 @@ impl<'a, S: Slots> Run<'a, S> {
         );
         let map = stacked(&[query, times(self.maps.key.rows(range), half)]);
         let limbs = below(on, self.columns, 1)?;
-        // Arguments at twice what their first square is divided by.
-        let wanted = 2.0 * divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
+        // Arguments at twice what their first square is divided by; real parts double the scale themselves.
+        let wanted = divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
         Ok((map, scale_of(wanted.sqrt())?))
+    }
+
+    /// Queries of head `h` in pairs, then its keys in conjugate ones, [`PROJECTED`] columns at a time.
+    fn queries_and_keys(
+        &self,
+        h: usize,
+        softmax: &Softmax,
+        x: &[S::Value],
+        mut put: impl FnMut(Side, Vec<S::Value>) -> Result<(), FheError>,
+    ) -> Result<(), FheError> {
+        let (map, scale) = self.query_key(h, softmax)?;
+        let (queries, keys) = (0..self.width, self.width..map.rows);
+        for (range, side) in [(queries, Side::Queries), (keys, Side::Keys)] {
+            for from in range.clone().step_by(PROJECTED) {
+                let to = range.end.min(from + PROJECTED);
+                self.site("query_key");
+                let made = self.on.linear(&map.rows(from..to), x, scale)?;
+                put(side, self.paired(made, side)?.into_vectors())?;
+            }
+        }
+        Ok(())
     }
 
     /// p of head `h`, diagonal by diagonal.
@@ -389,29 +407,31 @@ impl<'a, S: Slots> Run<'a, S> {
         source: &mut Source<'_, S>,
     ) -> Result<Vec<S::Value>, FheError> {
         let (on, keys, offset) = (self.on, self.keys, softmax.argument().1);
-        self.site("query_key");
-        let mut q = match source {
-            Source::Columns(x) => {
-                let (map, scale) = self.query_key(h, softmax)?;
-                on.linear(&map, x, scale)?
-            }
-            Source::Stored { query_key, .. } => {
-                let blocks = query_key.get_mut(h).map(std::mem::take).unwrap_or_default();
-                let mut all = Vec::with_capacity(2 * self.width);
-                for block in blocks {
-                    all.extend(on.load(block)?);
+        let (mut q, mut k) = (Vec::new(), Vec::new());
+        match source {
+            Source::Columns(x) => self.queries_and_keys(h, softmax, x, |side, pairs| {
+                match side {
+                    Side::Queries => q.extend(pairs),
+                    Side::Keys => k.extend(pairs),
                 }
-                all
+                Ok(())
+            })?,
+            Source::Stored { query_key, .. } => {
+                self.site("query_key");
+                let blocks = query_key.get_mut(h).map(std::mem::take).unwrap_or_default();
+                for block in blocks {
+                    q.extend(on.load(block)?);
+                }
+                k = q.split_off(q.len() / 2);
             }
-        };
-        let mut k = q.split_off(self.width.min(q.len()));
-        if let (Some(first), Some(key)) = (q.first(), k.first())
+        }
+        let [mut q, mut k] = [q, k].map(|x| Pairs::from_vectors(self.layout, x, self.width));
+        if let (Some(first), Some(key)) = (q.vectors().first(), k.vectors().first())
             && let Some((one, rows)) = keys.columns(on, first, key, offset)?
         {
             q.push(one);
             k.push(rows);
         }
-        let [q, k] = [q, k].map(|x| Columns::from_vectors(self.layout, x));
         self.site("scores");
         scores_with(on, &q, k, self.placement.scores_baby, |first, diagonals| {
             self.site("weigh");
@@ -423,25 +443,33 @@ impl<'a, S: Slots> Run<'a, S> {
         })
     }
 
-    /// P·V and the last factor of P.
+    /// P·V and the last factor of P: pairs at half of the default scale, which parting them doubles.
     fn attended(
         &self,
         softmax: &Softmax,
         weights: Weights<S::Value>,
-        v: Vec<S::Value>,
-    ) -> Result<Vec<S::Value>, FheError> {
-        let on = self.on;
+        v: Pairs<S::Value>,
+    ) -> Result<Pairs<S::Value>, FheError> {
+        let (on, width) = (self.on, v.width());
         self.site("weigh");
         let limbs = above(on, self.limbs.heads)?;
-        // From the default scale to itself.
-        let inverse = weights.inverse(on, softmax, scale_of(divisor(on, limbs)?)?)?;
+        let inverse = weights.inverse(on, softmax, scale_of(0.5 * divisor(on, limbs)?)?)?;
         let inverse = on.drop_to(&inverse, limbs)?;
         self.site("attend");
         let p = Diagonals::from_vectors(self.layout, weights.exponentials)?;
-        let v = Columns::from_vectors(self.layout, v);
-        let o = attend(on, p, &v, self.placement.attend_baby)?;
-        let columns = o.vectors().par_iter();
-        columns.map(|o| product(on, o, &inverse)).collect()
+        let o = attend(on, p, v, self.placement.attend_baby)?;
+        let o = on.dot_grid(&[o.into_vectors()], &[vec![inverse]])?;
+        let o = o.into_iter().flatten().collect();
+        Ok(Pairs::from_vectors(self.layout, o, width))
+    }
+
+    /// Columns of a head two by two.
+    fn paired(&self, columns: Vec<S::Value>, side: Side) -> Result<Pairs<S::Value>, FheError> {
+        let columns = Columns::from_vectors(self.layout, columns);
+        match side {
+            Side::Queries => Pairs::new(self.on, columns),
+            Side::Keys => Pairs::conjugate(self.on, columns),
+        }
     }
 
     /// A group of heads in which row i attends to row i − 1, and row 0 to itself.
@@ -452,6 +480,8 @@ impl<'a, S: Slots> Run<'a, S> {
         output: &mut Output<'_, S>,
     ) -> Result<(), FheError> {
         let (on, layout, scale) = (self.on, self.layout, self.on.default_scale());
+        // Parting pairs doubles it.
+        let half = scale_of(0.5 * scale.value())?;
         let mut values = self.values(heads, source, above(on, self.limbs.heads)?, scale)?;
         let texts = layout.texts();
         let mut first = vec![0.0; layout.slots()];
@@ -462,15 +492,17 @@ impl<'a, S: Slots> Run<'a, S> {
             let v = values.next(self, h)?;
             self.site("attend");
             let shift = |v: S::Value| -> Result<S::Value, FheError> {
-                let mut sum = on.mul_vector(&v, &first, scale)?;
+                let mut sum = on.mul_vector(&v, &first, half)?;
                 if back != 0 {
                     let before = on.rotate(&v, back)?;
-                    on.add_assign(&mut sum, &on.mul_vector(&before, &later, scale)?)?;
+                    on.add_assign(&mut sum, &on.mul_vector(&before, &later, half)?)?;
                 }
                 Ok(sum)
             };
-            let columns = v.into_par_iter().map(shift);
-            output.add(h, columns.collect::<Result<Vec<_>, FheError>>()?)?;
+            let width = v.width();
+            let pairs = v.into_vectors().into_par_iter().map(shift);
+            let pairs = pairs.collect::<Result<Vec<_>, FheError>>()?;
+            output.add(h, Pairs::from_vectors(layout, pairs, width))?;
         }
         Ok(())
     }
@@ -504,7 +536,7 @@ impl<'a, S: Slots> Run<'a, S> {
         x: &[S::Value],
         limbs: usize,
         target: Scale,
-    ) -> Result<Vec<Vec<S::Value>>, FheError> {
+    ) -> Result<Vec<Pairs<S::Value>>, FheError> {
         let (on, dh) = (self.on, self.width);
         self.site("value");
         let maps: Vec<LinearMap> = heads
@@ -521,32 +553,38 @@ impl<'a, S: Slots> Run<'a, S> {
             let part = map.columns(start..start + low.len());
             partial = Some(on.linear_add(&part, &low, target, partial)?);
         }
-        let mut all = on.linear_finish(partial.ok_or(PackingError::Mismatch)?)?;
-        let mut values = Vec::with_capacity(heads.len());
-        while all.len() > dh {
-            let rest = all.split_off(dh);
-            values.push(std::mem::replace(&mut all, rest));
-        }
-        values.push(all);
-        Ok(values)
+        let all = on.linear_finish(partial.ok_or(PackingError::Mismatch)?)?;
+        let mut all = all.into_iter();
+        let head = |_| self.paired(all.by_ref().take(dh).collect(), Side::Queries);
+        heads.iter().map(head).collect()
     }
+}
+
+/// Which side of a product pairs are for.
+#[derive(Clone, Copy)]
+enum Side {
+    /// The left one, and values.
+    Queries,
+    /// The right one.
+    Keys,
 }
 
 /// V of a group of heads.
 enum Values<'a, S: Slots> {
-    Made(std::vec::IntoIter<Vec<S::Value>>),
+    Made(std::vec::IntoIter<Pairs<S::Value>>),
     Stored(&'a mut [Option<S::Stored>]),
 }
 
 impl<S: Slots> Values<'_, S> {
     /// Of head `h`, the next of its group.
-    fn next(&mut self, run: &Run<'_, S>, h: usize) -> Result<Vec<S::Value>, FheError> {
+    fn next(&mut self, run: &Run<'_, S>, h: usize) -> Result<Pairs<S::Value>, FheError> {
         let found = match self {
             Values::Made(values) => values.next(),
             Values::Stored(values) => {
                 run.site("value");
                 let stored = values.get_mut(h).and_then(Option::take);
-                stored.map(|v| run.on.load(v)).transpose()?
+                let pairs = stored.map(|v| run.on.load(v)).transpose()?;
+                pairs.map(|v| Pairs::from_vectors(run.layout, v, run.width))
             }
         };
         Ok(found.ok_or(PackingError::Mismatch)?)
@@ -573,33 +611,37 @@ impl<'a, S: Slots> Output<'a, S> {
     }
 
     /// Takes what head `h` gave.
-    fn add(&mut self, h: usize, columns: Vec<S::Value>) -> Result<(), FheError> {
+    fn add(&mut self, h: usize, pairs: Pairs<S::Value>) -> Result<(), FheError> {
         self.run.site("output");
         match &mut self.waiting {
-            Some(waiting) => waiting.push((h, self.run.on.store(columns)?)),
-            None => self.multiply(h, &columns)?,
+            Some(waiting) => waiting.push((h, self.run.on.store(pairs.into_vectors())?)),
+            None => self.multiply(h, pairs)?,
         }
         Ok(())
     }
 
     /// The part of head `h`; the first one brings the biases.
-    fn multiply(&mut self, h: usize, columns: &[S::Value]) -> Result<(), FheError> {
+    fn multiply(&mut self, h: usize, pairs: Pairs<S::Value>) -> Result<(), FheError> {
         let run = self.run;
+        let columns = pairs.parted(run.on)?;
         let mut map = run.maps.output.columns(h * run.width..(h + 1) * run.width);
         if self.partial.is_none() {
             map.bias.clone_from(&run.maps.output.bias);
         }
         let partial = self.partial.take();
-        let partial = run.on.linear_add(&map, columns, self.target, partial)?;
+        let partial = run
+            .on
+            .linear_add(&map, columns.vectors(), self.target, partial)?;
         self.partial = Some(partial);
         Ok(())
     }
 
     fn finish(mut self) -> Result<Vec<S::Value>, FheError> {
         self.run.site("output");
-        for (h, columns) in self.waiting.take().unwrap_or_default() {
-            let columns = self.run.on.load(columns)?;
-            self.multiply(h, &columns)?;
+        for (h, stored) in self.waiting.take().unwrap_or_default() {
+            let pairs = self.run.on.load(stored)?;
+            let pairs = Pairs::from_vectors(self.run.layout, pairs, self.run.width);
+            self.multiply(h, pairs)?;
         }
         match self.partial {
             Some(partial) => self.run.on.linear_finish(partial),

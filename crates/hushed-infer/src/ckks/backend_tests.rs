@@ -201,7 +201,7 @@ fn operations_follow_from_shapes_alone() {
         let (on, dry) = (on.tally().counts(), dry.tally().counts());
         assert_eq!(on.operations, dry.operations);
         // Softmax and norms do not rotate.
-        let rotating = ["scores", "attend", "pool", "rows"];
+        let rotating = ["scores", "attend", "output", "pool", "rows"];
         for count in on.operations.iter().filter(|c| c.op == Op::Hoist) {
             let step = count.site.rsplit('.').next().unwrap_or_default();
             assert!(rotating.contains(&step), "{} rotates", count.site);

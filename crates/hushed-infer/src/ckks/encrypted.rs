@@ -108,11 +108,17 @@ impl Encrypted {
     /// # Errors
     /// [`FheError::Ckks`] without a key for conjugations at its primes.
     pub fn split(&self, z: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
-        let conjugate = self.evaluator.conjugate(z)?;
-        let u = self.evaluator.add(z, &conjugate)?;
-        let mut v = self.evaluator.sub(&conjugate, z)?;
-        self.evaluator.mul_i_assign(&mut v)?;
+        let [u, v] = self.doubled(z)?;
         Ok([u, v].map(|part| self.within(part, 1.0)))
+    }
+
+    /// z + z̄ and i·(z̄ − z): twice the real and twice the imaginary parts.
+    fn doubled(&self, z: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
+        let mut conjugate = self.evaluator.conjugate(z)?;
+        let u = self.evaluator.add(z, &conjugate)?;
+        self.evaluator.sub_assign(&mut conjugate, z)?;
+        self.evaluator.mul_i_assign(&mut conjugate)?;
+        Ok([u, conjugate])
     }
 
     /// The scale of a factor that brings `x` to `target` over the rescale that follows.
@@ -305,6 +311,29 @@ impl Slots for Encrypted {
     /// Without digits of its own: one pass.
     fn rotate(&self, x: &Ciphertext, by: usize) -> Result<Ciphertext, FheError> {
         Ok(self.evaluator.rotate(x, by as i64)?)
+    }
+
+    fn pair(&self, mut a: Ciphertext, mut b: Ciphertext) -> Result<Ciphertext, FheError> {
+        self.evaluator.mul_i_assign(&mut b)?;
+        self.evaluator.add_assign(&mut a, &b)?;
+        Ok(a)
+    }
+
+    fn pair_conjugate(&self, mut a: Ciphertext, mut b: Ciphertext) -> Result<Ciphertext, FheError> {
+        self.evaluator.mul_i_assign(&mut b)?;
+        self.evaluator.sub_assign(&mut a, &b)?;
+        Ok(a)
+    }
+
+    fn real(&self, x: &Ciphertext) -> Result<Ciphertext, FheError> {
+        let mut sum = self.evaluator.conjugate(x)?;
+        self.evaluator.add_assign(&mut sum, x)?;
+        Ok(sum.read_as(0.5)?)
+    }
+
+    fn parts(&self, x: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
+        let [u, v] = self.doubled(x)?;
+        Ok([u.read_as(0.5)?, v.read_as(0.5)?])
     }
 
     fn dot_grid(

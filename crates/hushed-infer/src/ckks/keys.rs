@@ -30,9 +30,12 @@ impl KeyDemand {
     pub fn of(params: &CkksParams, counts: &Counts) -> KeyDemand {
         let mut demand = KeyDemand::default();
         for count in &counts.operations {
-            if count.op == Op::Relinearise {
-                demand.add(KeyUse::Relin, count.limbs, count.times);
-            }
+            let key = match count.op {
+                Op::Relinearise => KeyUse::Relin,
+                Op::Conjugate => KeyUse::Galois(params.conjugation_element()),
+                _ => continue,
+            };
+            demand.add(key, count.limbs, count.times);
         }
         for rotation in &counts.rotations {
             let element = params.rotation_element(rotation.by as i64);

@@ -54,7 +54,8 @@ impl LinearMap {
 /// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and what a transformer needs besides: plaintext vectors,
 /// rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
-/// Slots hold real numbers. A *level* is one rescale; `limbs` are primes. Vectors that are added have one scale, so whoever makes a
+/// Slots hold real numbers; in a *pair*, which [`Slots::pair`] makes of two vectors, those of one are the real and those of the other the imaginary
+/// parts. Of pairs there are rotations, sums, products with vectors and with each other in [`Slots::dot_grid`], and nothing else. A *level* is one rescale; `limbs` are primes. Vectors that are added have one scale, so whoever makes a
 /// vector says at which scale; nothing assigns one.
 pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (decomposed once).
@@ -145,6 +146,30 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     fn rotate(&self, x: &Self::Value, by: usize) -> Result<Self::Value, FheError> {
         self.rotate_hoisted(&self.hoist(x)?, by)
     }
+
+    /// a + i·b, of one scale and as many primes. No key, no level.
+    ///
+    /// # Errors
+    /// If scales or primes differ.
+    fn pair(&self, a: Self::Value, b: Self::Value) -> Result<Self::Value, FheError>;
+
+    /// a − i·b.
+    ///
+    /// # Errors
+    /// As [`Slots::pair`].
+    fn pair_conjugate(&self, a: Self::Value, b: Self::Value) -> Result<Self::Value, FheError>;
+
+    /// The real parts, at twice the scale: x + x̄ is twice what they are. One conjugation, which is a key switch.
+    ///
+    /// # Errors
+    /// If there is no key for conjugations.
+    fn real(&self, x: &Self::Value) -> Result<Self::Value, FheError>;
+
+    /// Both parts, each at twice the scale. One conjugation.
+    ///
+    /// # Errors
+    /// As [`Slots::real`].
+    fn parts(&self, x: &Self::Value) -> Result<[Self::Value; 2], FheError>;
 
     /// grid[i][j] = Σ_k left[k][i] ⊗ right[k][j]: each sum is relinearised once and rescaled once. Operands are cut to the fewest primes
     /// among them; all of `left` have one scale, and all of `right` another.

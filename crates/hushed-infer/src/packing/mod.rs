@@ -2,12 +2,13 @@
 //!
 //! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row after row and within a row text after
 //! text ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and nothing is ever
-//! packed anew: [`Columns`] and [`Diagonals`] are types, so a product of the wrong pair does not compile. The products
+//! packed anew: [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of what does not go together does not compile. The products
 //! ([`products`]) are written over [`crate::ckks::Slots`], which a simulation and ciphertexts both implement.
 
 mod column;
 mod diagonal;
 mod interleave;
+mod pairs;
 pub mod products;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod tests;
 pub use column::Columns;
 pub use diagonal::Diagonals;
 pub use interleave::Interleave;
+pub use pairs::Pairs;
 
 /// Why matrices cannot be packed together; each message says what its fields are.
 #[allow(missing_docs)]

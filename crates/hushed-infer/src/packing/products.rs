@@ -7,43 +7,44 @@
 //! col_i(P·V)   = Σ_a Rot_{ab}( Σ_r Rot_{−ab}(Diag_{ab+r}(P)) ⊗ Rot_r(v_i) )        (algorithm 8)
 //! ```
 //!
-//! The inner sums are sums of products, relinearised and rescaled once each. Rotations, for d' columns a head:
+//! The inner sums are sums of products, relinearised and rescaled once each. Columns come two in a vector ([`Pairs`]). Key switches besides
+//! relinearisations, for d' columns a head in p = d'/2 pairs:
 //!
 //! | | hoisted | each for itself | m = 128, d' = 64 |
 //! |---|---|---|---|
-//! | [`scores`] | d'·(b + g − 2) columns | m − b diagonals | 1,520 at b = 16 |
+//! | [`scores`] | p·(b + g − 2) pairs | m − b diagonals, and m conjugations | 944 at b = 16 |
 //! | [`scores_by_paper`], algorithm 7 | d'·(m − 1) columns | | 8,128 |
 //! | [`scores_naive`], texts one after the other (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
-//! | [`attend`] | d'·(b − 1) columns | m − b diagonals, once for a head; d'·(g − 1) sums | 1,520 |
+//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to part the pairs |
 //!
 //! The paper counts algorithm 8 with its diagonals rotated again for every column: d'·(√m + m).
 //!
-//! *Memory.* [`scores`] holds b rotations of each column of K, the decompositions of Q, and [`GIANTS`] rotations of each column of Q; its
-//! diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 4.3 + 1.1 + 1.1 GiB. [`attend`] holds its
-//! diagonals, b rotations of [`COLUMNS`] columns, and their g·[`COLUMNS`] sums: at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
+//! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each pair of Q; its
+//! diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 + 0.6 + 0.6 GiB. [`attend`] holds its
+//! diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums: at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
 
 use rayon::prelude::*;
 
-use super::{Columns, Diagonals, Interleave, PackingError};
+use super::{Columns, Diagonals, Interleave, PackingError, Pairs};
 use crate::ckks::{FheError, Slots};
 
 /// Giant steps of Q·Kᵀ that share a reading of the rotated keys.
 pub const GIANTS: usize = 2;
 
-/// Columns of V that share a reading of the diagonals.
-pub const COLUMNS: usize = 8;
+/// Pairs of columns of V that share a reading of the diagonals.
+pub const PAIRS: usize = 8;
 
-/// The split m = b·g with the fewest rotations of `columns` columns, b the power of two; the smaller b of two that are within a fiftieth,
-/// which holds fewer rotated columns.
+/// The split m = b·g with the fewest rotations of `columns` columns in pairs, b the power of two; the smaller b of two that are within a fiftieth,
+/// which holds fewer rotated pairs.
 pub fn baby_steps(m: usize, columns: usize) -> usize {
-    let cost = |b: usize| columns * (b + m / b - 2) + (m - b);
+    let cost = |b: usize| columns.div_ceil(2) * (b + m / b - 2) + (m - b);
     let powers = (0..=m.trailing_zeros()).map(|k| 1usize << k);
     let least = powers.clone().map(cost).min().unwrap_or(0);
     let enough = |&b: &usize| cost(b) <= least + least / 50;
     powers.into_iter().find(enough).unwrap_or(1)
 }
 
-/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is the product of
+/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is twice the product of
 /// theirs over what that level divides by.
 ///
 /// # Errors
@@ -54,19 +55,20 @@ pub fn scores<S: Slots>(
     k: &Columns<S::Value>,
     baby: usize,
 ) -> Result<Diagonals<S::Value>, FheError> {
-    let diagonals = scores_with(on, q, k.clone(), baby, |_, diagonals| Ok(diagonals))?;
+    let (q, k) = (Pairs::new(on, q.clone())?, Pairs::conjugate(on, k.clone())?);
+    let diagonals = scores_with(on, &q, k, baby, |_, diagonals| Ok(diagonals))?;
     Ok(Diagonals::from_vectors(q.layout(), diagonals)?)
 }
 
-/// As [`scores`], with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some diagonals in their place: what is done next with them makes room
-/// for the following.
+/// As [`scores`], of pairs and of conjugate pairs, with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some diagonals in their place:
+/// what is done next with them makes room for the following.
 ///
 /// # Errors
 /// As [`scores`], and what `each` says.
 pub fn scores_with<S: Slots, T>(
     on: &S,
-    q: &Columns<S::Value>,
-    k: Columns<S::Value>,
+    q: &Pairs<S::Value>,
+    k: Pairs<S::Value>,
     baby: usize,
     mut each: impl FnMut(usize, Vec<S::Value>) -> Result<Vec<T>, FheError>,
 ) -> Result<Vec<T>, FheError> {
@@ -74,7 +76,7 @@ pub fn scores_with<S: Slots, T>(
     check(layout == k.layout() && q.width() == k.width() && q.width() > 0)?;
     check(baby > 0 && m.is_multiple_of(baby))?;
     let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
-    let keys = rotations(on, k.vectors, &babies)?;
+    let keys = rotations(on, k.into_vectors(), &babies)?;
     let queries: Vec<S::Hoisted<'_>> = hoisted(on, q.vectors())?;
     let mut done = Vec::with_capacity(m);
     let giants: Vec<usize> = (0..m).step_by(baby).collect();
@@ -91,7 +93,7 @@ pub fn scores_with<S: Slots, T>(
         drop(turned);
         for (row, &giant) in grid.into_iter().zip(giants) {
             let turned = row.into_par_iter();
-            let turned = turned.map(|sum| turned_by(on, layout, sum, giant));
+            let turned = turned.map(|sum| on.real(&turned_by(on, layout, sum, giant)?));
             done.extend(each(giant, turned.collect::<Result<_, FheError>>()?)?);
         }
     }
@@ -172,16 +174,16 @@ fn internal_rotation<S: Slots>(
     Ok(sum)
 }
 
-/// P·V of every text: m × m by m × d', in columns, `baby` baby steps. One level below the operands.
+/// P·V of every text: m × m by m × d', in pairs of columns, `baby` baby steps. One level below the operands.
 ///
 /// # Errors
 /// As [`scores`].
 pub fn attend<S: Slots>(
     on: &S,
     p: Diagonals<S::Value>,
-    v: &Columns<S::Value>,
+    v: Pairs<S::Value>,
     baby: usize,
-) -> Result<Columns<S::Value>, FheError> {
+) -> Result<Pairs<S::Value>, FheError> {
     let (layout, m) = (p.layout(), p.layout().rows());
     check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
     // Once for all columns: diagonal ab + r, rotated by −ab.
@@ -195,11 +197,14 @@ pub fn attend<S: Slots>(
         diagonals[j % baby].push(diagonal);
     }
     let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
-    let mut columns = Vec::with_capacity(v.width());
-    for block in v.vectors().chunks(COLUMNS) {
-        let turned = transposed(rotations(on, block.to_vec(), &babies)?);
+    let mut pairs = Vec::with_capacity(v.vectors().len());
+    let width = v.width();
+    let mut rest = v.into_vectors().into_iter();
+    while rest.len() > 0 {
+        let block = rest.by_ref().take(PAIRS).collect();
+        let turned = transposed(rotations(on, block, &babies)?);
         let grid = on.dot_grid(&diagonals, &turned)?;
-        let by_column = transposed(grid);
+        let by_pair = transposed(grid);
         let sum = |giants: Vec<S::Value>| -> Result<S::Value, FheError> {
             let mut sum: Option<S::Value> = None;
             for (a, inner) in giants.into_iter().enumerate() {
@@ -211,10 +216,10 @@ pub fn attend<S: Slots>(
             }
             sum.ok_or_else(|| PackingError::Mismatch.into())
         };
-        let sums = by_column.into_par_iter().map(sum);
-        columns.extend(sums.collect::<Result<Vec<_>, FheError>>()?);
+        let sums = by_pair.into_par_iter().map(sum);
+        pairs.extend(sums.collect::<Result<Vec<_>, FheError>>()?);
     }
-    Ok(Columns::from_vectors(layout, columns))
+    Ok(Pairs::from_vectors(layout, pairs, width))
 }
 
 /// `x` rotated by `rows` rows; as it is, for a whole turn.

@@ -2,10 +2,11 @@ use hushed_model::Matrix;
 use proptest::prelude::*;
 
 use super::products::{attend, baby_steps, scores, scores_by_paper, scores_naive};
-use super::{Columns, Diagonals, Interleave, PackingError};
+use super::{Columns, Diagonals, Interleave, PackingError, Pairs};
 use crate::ckks::simulate::{Op, Vector};
 use crate::ckks::{FheError, Simulator, Slots};
 use hushed_ckks::CkksParams;
+use hushed_ckks::poly::Arithmetic as _;
 
 fn simulator(slots: usize) -> Simulator {
     Simulator::new(&CkksParams::insecure_test(7, 4).unwrap(), slots).unwrap()
@@ -98,8 +99,8 @@ fn rows_must_divide_the_slots() {
 #[test]
 fn baby_steps_of_a_bert_head() {
     // 128 rows, 64 columns, where the paper takes 8,128.
-    let rotations = |b: usize| 64 * (b + 128 / b - 2) + 128 - b;
-    assert_eq!((rotations(16), rotations(8)), (1520, 1528));
+    let rotations = |b: usize| 32 * (b + 128 / b - 2) + 128 - b;
+    assert_eq!((rotations(16), rotations(8)), (816, 824));
     assert_eq!((baby_steps(128, 64), baby_steps(128, 32)), (8, 8));
     assert_eq!((baby_steps(1, 5), baby_steps(2, 5)), (1, 2));
 }
@@ -160,14 +161,21 @@ proptest! {
         let pack = |x: &[Matrix<f64>]| raised(&on, &Columns::pack(layout, x).unwrap());
         let (q_packed, k_packed, v_packed) = (pack(&q), pack(&k), pack(&v));
         let s = scores(&on, &q_packed, &k_packed, b).unwrap();
-        prop_assert_eq!(rotations(&on), count(width * (b + g - 2) + m - b));
-        prop_assert_eq!(on.tally().counts().total(Op::Relinearise), count(m));
+        prop_assert_eq!(rotations(&on), count(width.div_ceil(2) * (b + g - 2) + m - b));
+        let counts = on.tally().counts();
+        prop_assert_eq!((counts.total(Op::Conjugate), counts.total(Op::Relinearise)), (count(m), count(m)));
+        prop_assert_eq!(counts.total(Op::Tensor), count(m * width.div_ceil(2)));
         on.tally().reset();
         let same = scores_by_paper(&on, &q_packed, &k_packed).unwrap();
         prop_assert_eq!(rotations(&on), count(width * (m - 1)));
         on.tally().reset();
-        let o = attend(&on, s.clone(), &v_packed, b).unwrap();
-        prop_assert_eq!(rotations(&on), count(m - b + (width + 1) * (b + g - 2)));
+        let pairs = Pairs::new(&on, v_packed).unwrap();
+        let o = attend(&on, s.clone(), pairs, b).unwrap();
+        let in_pairs = (width + 1).div_ceil(2);
+        prop_assert_eq!(rotations(&on), count(m - b + in_pairs * (b + g - 2)));
+        prop_assert_eq!(on.tally().counts().total(Op::Tensor), count(m * in_pairs));
+        let o = o.parted(&on).unwrap();
+        prop_assert_eq!(on.tally().counts().total(Op::Conjugate), count(in_pairs));
         let values = |v: &Vector| Ok::<_, PackingError>(v.values().to_vec());
         let [s, same] = [s, same].map(|s| s.map(values).unwrap().unpack(texts).unwrap());
         let o = o.map(values).unwrap().unpack(texts).unwrap();
@@ -199,6 +207,23 @@ proptest! {
             }
         }
     }
+}
+
+/// The imaginary parts of Q·Kᵀ are nobody's, and pairs are no vectors of numbers.
+#[test]
+fn pairs_are_not_taken_for_vectors() {
+    let on = simulator(8);
+    let vector = |x: f64| on.vector(vec![x; 8], on.top()).unwrap();
+    let pair = |a, b| on.pair(vector(a), vector(b)).unwrap();
+    let [a, b] = on.parts(&pair(0.5, -0.25)).unwrap();
+    assert_eq!((a.values()[3], b.values()[3]), (0.5, -0.25));
+    assert_eq!(on.scale(&a).value(), 2.0 * on.default_scale().value());
+    assert!(on.pair(pair(0.5, 0.5), vector(0.5)).is_err());
+    assert!(on.refresh("here", vec![pair(0.5, 0.5)], on.top()).is_err());
+    let of_pairs = on.dot_grid(&[vec![pair(0.5, 0.25)]], &[vec![pair(0.5, -0.25)]]);
+    let product = of_pairs.unwrap().remove(0).remove(0);
+    assert!((on.real(&product).unwrap().values()[0] - 0.3125).abs() < 1e-12);
+    assert!(on.parts(&product).is_err());
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn counted(
 
 /// Rotations of a step, bootstraps' own not among them.
 fn rotations(counts: &Counts) -> u64 {
-    counts.total(Op::Rotate)
+    counts.total(Op::Rotate) + counts.total(Op::Conjugate)
 }
 
 fn layout(params: &CkksParams) -> Result<Interleave, BenchError> {

@@ -8,7 +8,7 @@ use super::testing::{Keys, random, seeded};
 use crate::ckks::simulate::{Simulator, Vector};
 use crate::ckks::{FheError, KeyDemand, Slots};
 use crate::packing::products::{attend, scores};
-use crate::packing::{Columns, Diagonals, Interleave};
+use crate::packing::{Columns, Diagonals, Interleave, Pairs};
 
 const LOG_N: u32 = 7;
 
@@ -38,7 +38,8 @@ fn compute<S: Slots>(
         on.add_assign(&mut sums, diagonal)?;
     }
     let turned = on.rotate(&v.vectors()[0], q.layout().rotation(by))?;
-    let product = attend(on, scores.clone(), v, baby)?;
+    let pairs = Pairs::new(on, v.clone())?;
+    let product = attend(on, scores.clone(), pairs, baby)?.parted(on)?;
     Ok(Results {
         scores,
         sums,

@@ -86,7 +86,7 @@ impl Prices {
         };
         match op {
             Op::Hoist => at(|p| p.hoist),
-            Op::Rotate => at(|p| p.rotate_hoisted),
+            Op::Rotate | Op::Conjugate => at(|p| p.rotate_hoisted),
             Op::Tensor => at(|p| p.product),
             // A simulation counts the rescale by itself, and the engine does both in one division.
             Op::Relinearise => at(|p| p.relinearise - p.rescale),

@@ -13,7 +13,7 @@ const GRID: u64 = 4;
 /// Operations of a step, or of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Work {
-    /// Rotations: a key switch each.
+    /// Rotations and conjugations: a key switch each.
     pub rotations: u64,
     /// Relinearisations: a key switch each.
     pub relinearisations: u64,
@@ -153,7 +153,7 @@ fn work(
     for &(op, limbs, times) in operations {
         let mut seconds = times as f64 * prices.seconds(op, limbs);
         match op {
-            Op::Rotate => work.rotations += times,
+            Op::Rotate | Op::Conjugate => work.rotations += times,
             Op::Relinearise => work.relinearisations += times,
             Op::Bootstrap if columns => work.bootstraps_wide += times,
             Op::Bootstrap => work.bootstraps_narrow += times,

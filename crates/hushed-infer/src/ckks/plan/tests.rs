@@ -165,15 +165,16 @@ fn a_slow_uplink_is_spared() {
     assert!(fast.exposures.iter().any(hides));
 }
 
-/// Rotations are those that the products of attention state, one conjugation a pair of columns, and log2(m) a column for the pooling.
+/// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal and a pair, one for each pair of
+/// uploaded columns, and log2(m) a column for the pooling.
 #[test]
 fn rotations_are_those_of_the_products() {
     let plan = plan(&options(Lengths::Public)).unwrap();
-    let (m, width, heads) = (16, 8, 4);
+    let (m, pairs, heads) = (16, 8 / 2, 4);
     let (b, c) = (plan.placement.scores_baby, plan.placement.attend_baby);
-    // Baby steps of K, giant steps of Q, results; then diagonals, columns, sums.
-    let scores = width * (b - 1 + m / b - 1) + (m - b);
-    let attend = (m - c) + width * (c - 1) + width * (m / c - 1);
+    // Baby steps of K, giant steps of Q, results and their real parts; then diagonals, columns, sums, parts.
+    let scores = pairs * (b - 1 + m / b - 1) + (m - b) + m;
+    let attend = (m - c) + pairs * (c - 1) + pairs * (m / c - 1) + pairs;
     let parted = 32 / 2;
     let pooled = 32 * 4;
     let expected = 2 * heads * (scores + attend) + parted + pooled;

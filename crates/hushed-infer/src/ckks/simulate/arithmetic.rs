@@ -4,6 +4,7 @@ use hushed_ckks::Scale;
 use hushed_ckks::poly::{Arithmetic, PolyError, Weight};
 
 use super::errors::mix;
+use super::pairs::check_real;
 use super::tally::{Held, Op};
 use super::{Simulator, Vector, check_limbs, check_scales, rounded};
 use crate::ckks::error::FheError;
@@ -75,6 +76,8 @@ impl Arithmetic for Simulator {
     ) -> Result<(), FheError> {
         check_limbs(a, sum.limbs)?;
         check_limbs(b, sum.limbs)?;
+        check_real(a)?;
+        check_real(b)?;
         check_scales(sum.scale, weight.scale(a.scale.times(b.scale))?)?;
         let pairs = a.slots.iter().zip(&b.slots);
         sum.add(pairs.map(|(x, y)| x * y * weight.value), mix(a.id, b.id));
@@ -85,6 +88,7 @@ impl Arithmetic for Simulator {
 
     fn add_multiple(&self, sum: &mut Sum, x: &Vector, factor: f64) -> Result<(), FheError> {
         check_limbs(x, sum.limbs)?;
+        check_real(x)?;
         let factor = rounded(factor, sum.scale.over(x.scale).value());
         sum.add(
             x.slots.iter().map(|v| v * factor),
@@ -115,6 +119,8 @@ impl Arithmetic for Simulator {
     fn read_as(&self, mut x: Vector, factor: f64) -> Result<Vector, FheError> {
         x.scale = Scale::new(x.scale.value() / factor)?;
         x.slots.iter_mut().for_each(|v| *v *= factor);
+        x.imaginary
+            .each(|part| part.iter_mut().for_each(|v| *v *= factor));
         Ok(x)
     }
 }
@@ -122,6 +128,9 @@ impl Arithmetic for Simulator {
 impl Simulator {
     /// A vector of `limbs` primes that holds what `x` holds.
     pub(super) fn copy(&self, x: &Vector, limbs: usize) -> Vector {
-        self.make(x.slots.clone(), limbs, x.scale, x.id)
+        Vector {
+            imaginary: x.imaginary.clone(),
+            ..self.make(x.slots.clone(), limbs, x.scale, x.id)
+        }
     }
 }

@@ -13,6 +13,7 @@
 mod arithmetic;
 mod errors;
 mod linear;
+mod pairs;
 mod slots;
 mod tally;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use tally::{Count, Counts, Op, Peak, Rotations, Tally};
 
 use super::error::FheError;
 use errors::Errors;
+use pairs::Imaginary;
 use tally::Held;
 
 /// Deviation of a bootstrap's error, besides what the sine bends, for messages within 1 (`n16-boot-14x40`: 20.2 bits in the mean, 16.5 in
@@ -59,6 +61,7 @@ pub struct Simulator {
 #[derive(Clone, Debug)]
 pub struct Vector {
     slots: Vec<f64>,
+    imaginary: Imaginary,
     limbs: usize,
     scale: Scale,
     /// Follows from the history: what its errors are drawn by.
@@ -68,7 +71,7 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// The numbers; none in a simulation that only counts.
+    /// The numbers, of a pair the real parts; none in a simulation that only counts.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.slots
@@ -177,6 +180,7 @@ impl Simulator {
     fn make(&self, slots: Vec<f64>, limbs: usize, scale: Scale, id: u64) -> Vector {
         Vector {
             slots,
+            imaginary: Imaginary::Zero,
             limbs,
             scale,
             id,

@@ -4,6 +4,7 @@ use hushed_ckks::{Ciphertext, CkksError, Scale};
 use rayon::prelude::*;
 
 use super::errors::mix;
+use super::pairs::{Imaginary, check_known, check_real};
 use super::tally::{Held, OnDisk, Op};
 use super::{SLACK, Simulator, Vector, check_limbs, check_scales, linear, rounded};
 use crate::ckks::error::FheError;
@@ -43,13 +44,11 @@ pub struct Stored {
 #[derive(Debug)]
 struct Put {
     slots: Vec<f64>,
+    imaginary: Imaginary,
     limbs: usize,
     scale: Scale,
     id: u64,
 }
-
-/// Slots that stay in the first cache while a product of a grid is summed.
-const BLOCK: usize = 2048;
 
 impl Slots for Simulator {
     type Hoisted<'a> = Hoisted<'a>;
@@ -110,9 +109,13 @@ impl Slots for Simulator {
         self.check_length(v)?;
         let factor = self.factor_scale(x.scale, target, x.limbs)?;
         self.tally.count(Op::MulVector, x.limbs, 1);
-        let slots = x.slots.iter().zip(v).map(|(x, v)| x * v).collect();
+        let times = |x: &[f64]| x.iter().zip(v).map(|(x, v)| x * v).collect();
+        let imaginary = match &x.imaginary {
+            Imaginary::Known(values) => Imaginary::Known(times(values)),
+            other => other.clone(),
+        };
         let wide = x.scale.value() * factor;
-        self.rescale(slots, x.limbs, wide, mix(x.id, 0x6d75))
+        self.rescale_pair(times(&x.slots), imaginary, x.limbs, wide, mix(x.id, 0x6d75))
     }
 
     fn hoist<'a>(&'a self, x: &'a Vector) -> Result<Hoisted<'a>, FheError> {
@@ -132,9 +135,26 @@ impl Slots for Simulator {
             // Nothing to turn where only shapes count.
             if !self.counting {
                 turned.slots.rotate_left(by);
+                turned.imaginary.each(|part| part.rotate_left(by));
             }
         }
         Ok(turned)
+    }
+
+    fn pair(&self, a: Vector, b: Vector) -> Result<Vector, FheError> {
+        self.joined(a, b, 1.0)
+    }
+
+    fn pair_conjugate(&self, a: Vector, b: Vector) -> Result<Vector, FheError> {
+        self.joined(a, b, -1.0)
+    }
+
+    fn real(&self, x: &Vector) -> Result<Vector, FheError> {
+        self.doubled(x)
+    }
+
+    fn parts(&self, x: &Vector) -> Result<[Vector; 2], FheError> {
+        Ok([self.doubled(x)?, self.imaginary(x)?])
     }
 
     fn dot_grid(
@@ -156,31 +176,19 @@ impl Slots for Simulator {
         for (side, first) in [(left, a), (right, b)] {
             for x in side.iter().flatten() {
                 check_scales(first.scale, x.scale)?;
+                check_known(x)?;
             }
         }
         let all = left.iter().chain(right).flatten();
         let limbs = all.map(|x| x.limbs).min().unwrap_or(a.limbs);
         let wide = a.scale.times(b.scale).value();
         let one = |i: usize, j: usize| {
-            let mut slots = vec![0.0; if self.counting { 0 } else { self.slots }];
-            for (block, sums) in slots.chunks_mut(BLOCK).enumerate() {
-                let range = block * BLOCK..block * BLOCK + sums.len();
-                for (left, right) in left.iter().zip(right) {
-                    let (left, right) = (
-                        &left[i].slots[range.clone()],
-                        &right[j].slots[range.clone()],
-                    );
-                    let products = left.iter().zip(right);
-                    sums.iter_mut()
-                        .zip(products)
-                        .for_each(|(s, (a, b))| *s += a * b);
-                }
-            }
-            let pairs = left.iter().zip(right);
-            let id = pairs.fold(0, |id, (left, right)| mix(id, mix(left[i].id, right[j].id)));
+            let pairs = || left.iter().zip(right).map(move |(l, r)| (&l[i], &r[j]));
+            let (slots, imaginary) = self.sum_of_products(pairs);
+            let id = pairs().fold(0, |id, (left, right)| mix(id, mix(left.id, right.id)));
             self.tally.count(Op::Tensor, limbs, left.len());
             self.tally.count(Op::Relinearise, limbs, 1);
-            self.rescale(slots, limbs, wide, id)
+            self.rescale_pair(slots, imaginary, limbs, wide, id)
         };
         (0..rows)
             .into_par_iter()
@@ -202,6 +210,7 @@ impl Slots for Simulator {
         }
         for x in x {
             check_scales(first.scale, x.scale)?;
+            check_real(x)?;
             if x.limbs != first.limbs {
                 return Err(PackingError::Mismatch.into());
             }
@@ -253,6 +262,7 @@ impl Slots for Simulator {
         for pair in x.chunks(2) {
             for x in pair {
                 check_limbs(x, floor)?;
+                check_real(x)?;
                 check_scales(pair[0].scale, x.scale)?;
             }
         }
@@ -270,6 +280,7 @@ impl Slots for Simulator {
             self.tally.count(Op::Store, x.limbs, 1);
             Put {
                 slots: x.slots,
+                imaginary: x.imaginary,
                 limbs: x.limbs,
                 scale: x.scale,
                 id: x.id,
@@ -284,7 +295,10 @@ impl Slots for Simulator {
     fn load(&self, stored: Stored) -> Result<Vec<Vector>, FheError> {
         let back = |put: Put| {
             self.tally.count(Op::Load, put.limbs, 1);
-            self.make(put.slots, put.limbs, put.scale, put.id)
+            Vector {
+                imaginary: put.imaginary,
+                ..self.make(put.slots, put.limbs, put.scale, put.id)
+            }
         };
         Ok(stored.vectors.into_iter().map(back).collect())
     }
@@ -295,7 +309,7 @@ impl Simulator {
         &self,
         acc: &mut Vector,
         x: &Vector,
-        f: impl Fn(&mut f64, f64),
+        f: impl Fn(&mut f64, f64) + Copy,
     ) -> Result<(), FheError> {
         check_scales(acc.scale, x.scale)?;
         let limbs = acc.limbs.min(x.limbs);
@@ -307,6 +321,7 @@ impl Simulator {
             .iter_mut()
             .zip(&x.slots)
             .for_each(|(a, &x)| f(a, x));
+        acc.imaginary.join(&x.imaginary, f);
         acc.id = mix(acc.id, x.id);
         Ok(())
     }

@@ -14,6 +14,8 @@ use serde::Serialize;
 pub enum Op {
     /// A rotation by other than zero: a key switch, without its decomposition.
     Rotate,
+    /// A conjugation: a key switch, without its decomposition.
+    Conjugate,
     /// A decomposition, for the rotations of one vector.
     Hoist,
     /// A product of two vectors, not relinearised.
