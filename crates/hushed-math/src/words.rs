@@ -6,9 +6,11 @@
 //! before they are dropped. Other polynomials are not: their owners erase what must not wait there.
 //!
 //! They also begin at a page of two megabytes and ask for such pages where Linux gives them on request: work over many
-//! limbs otherwise looks up pages for a good part of its time.
+//! limbs otherwise looks up pages for a good part of its time. Linux is asked for them directly ([`map`]): allocators keep what they once
+//! had of such sizes in heaps of their own, whose holes fit nothing that comes later, so that a run of a model held the memory of its
+//! hungriest step until it ended, and that of others besides.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -27,6 +29,27 @@ const IDLE_BYTES: usize = 1 << 30;
 /// Least bytes of a buffer worth keeping: the allocator itself keeps smaller ones.
 const LEAST_BYTES: usize = 1 << 15;
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
+mod map;
+
+/// Elsewhere the allocator has large buffers as well.
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
+mod map {
+    use std::alloc::{alloc_zeroed, dealloc};
+
+    pub(super) fn zero(bytes: usize) -> *mut u8 {
+        // SAFETY: a large buffer has a size.
+        unsafe { alloc_zeroed(super::layout(bytes)) }
+    }
+
+    /// # Safety
+    /// `start` is from [`zero`] with the same length, and nobody uses it any more.
+    pub(super) unsafe fn free(start: *mut u8, bytes: usize) {
+        // SAFETY: allocated by `zero` with this layout.
+        unsafe { dealloc(start, super::layout(bytes)) }
+    }
+}
+
 /// Initialised memory, owned.
 struct Buffer {
     words: NonNull<u64>,
@@ -42,24 +65,27 @@ impl Buffer {
     /// `bytes` zero bytes, a multiple of a line and not zero.
     fn zero(bytes: usize) -> Buffer {
         let layout = layout(bytes);
-        // SAFETY: the layout has a size.
-        let start = unsafe { alloc(layout) };
+        let start = match bytes {
+            large if large >= PAGE => map::zero(bytes),
+            // SAFETY: the layout has a size.
+            _ => unsafe { alloc_zeroed(layout) },
+        };
         let Some(words) = NonNull::new(start.cast::<u64>()) else {
             handle_alloc_error(layout)
         };
-        if bytes >= PAGE {
-            ask_for_large_pages(start, bytes);
-        }
-        // SAFETY: `bytes` bytes were just allocated.
-        unsafe { start.write_bytes(0, bytes) };
         Buffer { words, bytes }
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated by `zero` with this layout, and owned.
-        unsafe { dealloc(self.words.as_ptr().cast(), layout(self.bytes)) };
+        let start = self.words.as_ptr().cast();
+        match self.bytes {
+            // SAFETY: mapped by `zero` with this length, and owned.
+            large if large >= PAGE => unsafe { map::free(start, large) },
+            // SAFETY: allocated by `zero` with this layout, and owned.
+            small => unsafe { dealloc(start, layout(small)) },
+        }
     }
 }
 
@@ -69,22 +95,6 @@ fn layout(bytes: usize) -> Layout {
         Ok(layout) => layout,
         Err(_) => panic!("{bytes} bytes are more than memory has"),
     }
-}
-
-/// A hint: where it is not followed, pages are small.
-fn ask_for_large_pages(start: *mut u8, bytes: usize) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        unsafe extern "C" {
-            fn madvise(start: *mut core::ffi::c_void, length: usize, advice: i32) -> i32;
-        }
-        /// `MADV_HUGEPAGE`, the same on every architecture that Rust has Linux for.
-        const LARGE_PAGES: i32 = 14;
-        // SAFETY: the range begins at a page and was allocated by the caller; the advice changes no content.
-        let _ = unsafe { madvise(start.cast(), bytes & !(PAGE - 1), LARGE_PAGES) };
-    }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = (start, bytes);
 }
 
 /// Dropped buffers, oldest first.
