@@ -14,6 +14,7 @@ use hushed_infer::ckks::plan::{
 };
 use hushed_infer::ckks::public_plan::{Canary, Lengths, hex};
 use hushed_infer::ckks::{Choices, FheError, MAX_BYTES};
+use hushed_math::cpu::Cpu;
 use hushed_model::{Model, PublicFiles, TooLong, bert_random};
 use hushed_serve::fhe::{PublicModel, write_plan};
 use serde_json::json;
@@ -388,6 +389,9 @@ fn describe(step: &Step) -> String {
     )
 }
 
+/// The kernel of the processor that the table of prices is of.
+const PRICED: &str = "avx512-ifma";
+
 fn summary(plan: &FhePlanReport) -> String {
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let w = &plan.work;
@@ -395,9 +399,12 @@ fn summary(plan: &FhePlanReport) -> String {
         true => "\ndegrees and steps are assumed: calibrate the model, and give --calibration",
         false => "",
     };
-    let measured = match plan.prices.measured {
-        true => "measured here",
-        false => "those of docs/benchmarks.md",
+    let measured = match (plan.prices.measured, Cpu::get().kernel_name()) {
+        (true, _) => "measured here".to_owned(),
+        (false, PRICED) => "those of docs/benchmarks.md".to_owned(),
+        (false, other) => format!(
+            "those of docs/benchmarks.md for {PRICED}, and this machine has {other} (--measure quick has its own)"
+        ),
     };
     let p = &plan.placement;
     let m = &plan.memory;
