@@ -200,6 +200,7 @@ fn operations_follow_from_shapes_alone() {
         run(&dry, &bert, &choices, &x[..2], private).unwrap();
         let (on, dry) = (on.tally().counts(), dry.tally().counts());
         assert_eq!(on.operations, dry.operations);
+        assert_eq!(on.visits, dry.visits);
         // Softmax and norms do not rotate.
         let rotating = ["scores", "attend", "output", "pool", "rows"];
         for count in on.operations.iter().filter(|c| c.op == Op::Hoist) {

@@ -26,7 +26,7 @@ use hushed_ckks::{CkksError, CkksParams, Scale};
 
 pub use arithmetic::Sum;
 pub use slots::{Hoisted, Partial, Stored};
-pub use tally::{Count, Counts, Op, Peak, Rotations, Tally};
+pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 
 use super::error::FheError;
 use errors::Errors;

@@ -77,11 +77,23 @@ pub struct Peak {
     pub residues: u64,
 }
 
+/// What was done from one call of [`crate::ckks::Slots::at`] to the next: a step has as many of these as it is gone back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The step.
+    pub site: Arc<str>,
+    /// What, the primes of the operands, and how often.
+    pub operations: Vec<(Op, usize, u64)>,
+}
+
 /// A copy of the counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// By step, operation and primes.
     pub operations: Vec<Count>,
+    /// The same in the order in which it was done.
+    #[serde(skip)]
+    pub visits: Vec<Visit>,
     /// By distance and primes.
     pub rotations: Vec<Rotations>,
     /// By step.
@@ -115,10 +127,14 @@ impl Counts {
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<State>);
 
+/// How often, by operation and primes.
+type Done = BTreeMap<(Op, usize), u64>;
+
 #[derive(Debug, Default)]
 struct State {
     site: Arc<str>,
-    operations: BTreeMap<(Arc<str>, Op, usize), u64>,
+    /// Call by call of `at`.
+    visits: Vec<(Arc<str>, Done)>,
     rotations: BTreeMap<(usize, usize), u64>,
     alive: u64,
     peaks: BTreeMap<Arc<str>, u64>,
@@ -139,14 +155,20 @@ impl Tally {
                 state.site = site.into();
                 state.note_peak();
             }
+            // Also without a change: a step may tell its parts apart.
+            state.begin_visit();
         });
     }
 
     pub(super) fn count(&self, op: Op, limbs: usize, times: usize) {
         if times > 0 {
             self.with(|state| {
-                let key = (Arc::clone(&state.site), op, limbs);
-                *state.operations.entry(key).or_default() += times as u64;
+                if state.visits.is_empty() {
+                    state.begin_visit();
+                }
+                if let Some((_, operations)) = state.visits.last_mut() {
+                    *operations.entry((op, limbs)).or_default() += times as u64;
+                }
             });
         }
     }
@@ -160,14 +182,13 @@ impl Tally {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.with(|state| Counts {
-            operations: state
-                .operations
+            operations: state.by_step(),
+            visits: state
+                .visits
                 .iter()
-                .map(|((site, op, limbs), &times)| Count {
+                .map(|(site, operations)| Visit {
                     site: Arc::clone(site),
-                    op: *op,
-                    limbs: *limbs,
-                    times,
+                    operations: operations.iter().map(|(&(o, l), &t)| (o, l, t)).collect(),
                 })
                 .collect(),
             rotations: state
@@ -196,7 +217,7 @@ impl Tally {
     /// Begins anew; what is alive stays so.
     pub fn reset(&self) {
         self.with(|state| {
-            state.operations.clear();
+            state.visits.clear();
             state.rotations.clear();
             state.peaks.clear();
             state.stored_peak = state.stored;
@@ -206,6 +227,27 @@ impl Tally {
 }
 
 impl State {
+    fn begin_visit(&mut self) {
+        let site = Arc::clone(&self.site);
+        self.visits.push((site, Done::new()));
+    }
+
+    fn by_step(&self) -> Vec<Count> {
+        let mut sums: BTreeMap<(&Arc<str>, Op, usize), u64> = BTreeMap::new();
+        for (site, operations) in &self.visits {
+            for (&(op, limbs), times) in operations {
+                *sums.entry((site, op, limbs)).or_default() += times;
+            }
+        }
+        let count = |((site, op, limbs), times): ((&Arc<str>, Op, usize), u64)| Count {
+            site: Arc::clone(site),
+            op,
+            limbs,
+            times,
+        };
+        sums.into_iter().map(count).collect()
+    }
+
     fn note_peak(&mut self) {
         let peak = self.peaks.entry(Arc::clone(&self.site)).or_default();
         *peak = (*peak).max(self.alive);
