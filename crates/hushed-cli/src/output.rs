@@ -59,19 +59,31 @@ impl Output {
 
     /// A bar with an estimate of the time left; invisible unless standard error is a terminal.
     pub fn progress(&self, steps: u64, what: &'static str) -> ProgressBar {
-        let visible = !self.json && !self.quiet && io::stderr().is_terminal();
-        let target = if visible {
+        let style = "{msg} {bar:30} {pos}/{len} {elapsed} (about {eta} left)";
+        self.bar(steps, what, style)
+    }
+
+    /// A bar of thousandths whose message says what is left: for work that is not done at one pace.
+    pub fn planned(&self, what: &'static str) -> ProgressBar {
+        self.bar(1000, what, "{bar:20} {percent:>3} % {elapsed} {wide_msg}")
+    }
+
+    /// Whether bars are seen.
+    pub fn shows_bars(&self) -> bool {
+        !self.json && !self.quiet && io::stderr().is_terminal()
+    }
+
+    fn bar(&self, steps: u64, what: &'static str, style: &str) -> ProgressBar {
+        let target = if self.shows_bars() {
             ProgressDrawTarget::stderr()
         } else {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(steps), target).with_message(what);
-        if let Ok(style) =
-            ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} {elapsed} (about {eta} left)")
-        {
+        if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
-        if visible {
+        if self.shows_bars() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
         bar

@@ -7,6 +7,7 @@ mod offered;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use hushed_infer::ckks::FhePlan;
@@ -24,6 +25,29 @@ use sha2::{Digest, Sha256};
 const CHILD: &str = "HUSHED_TEST_FHE_CHILD";
 
 fn quiet(_: JobEvent) {}
+
+/// How far a run said that it was.
+#[derive(Default)]
+struct Told(Mutex<Vec<(f64, f64)>>);
+
+impl Told {
+    fn take(&self, event: &JobEvent) {
+        if let JobEvent::Step {
+            done, part, left, ..
+        } = event
+        {
+            assert!((0.0..=1.0).contains(part) && *left >= 0.0);
+            self.0.lock().unwrap().push((*done, *left));
+        }
+    }
+
+    /// Never back, and to the end.
+    fn check(&self) {
+        let told = self.0.lock().unwrap();
+        assert!(told.is_sorted_by_key(|step| step.0), "{told:?}");
+        assert_eq!(told.last(), Some(&(1.0, 0.0)));
+    }
+}
 
 fn name<T>(result: Result<T, ServeError>) -> &'static str {
     result.err().unwrap().name()
@@ -94,14 +118,22 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     assert!(!draft.exists());
     fs::write(&checkpoint, &good).unwrap();
 
-    let resumed = std::sync::Mutex::new(None);
+    let (resumed, told) = (Mutex::new(None), Told::default());
     let report: JobReport = fhe::run(&options, &|event| {
+        told.take(&event);
         if let JobEvent::Resumed { layer } = event {
             *resumed.lock().unwrap() = Some(layer);
         }
     })
     .unwrap();
     assert_eq!(*resumed.lock().unwrap(), Some(1));
+    told.check();
+    // What the first run did is in the plan, and was measured by nobody.
+    for step in &report.steps {
+        let before = step.site.layer_index() == Some(0) || step.site.path().starts_with("input.");
+        assert_eq!(step.seconds.is_none(), before, "{step:?}");
+    }
+    assert!(report.steps.iter().any(|s| s.site.path() == "checkpoint"));
     assert!(!report.done_before && report.request == sent.id);
     assert!(!checkpoint.exists());
 
@@ -114,7 +146,17 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
         threads: Some(1),
         ..options.clone()
     };
-    let uninterrupted = fhe::run(&whole, &quiet).unwrap();
+    let told = Told::default();
+    let uninterrupted = fhe::run(&whole, &|event| told.take(&event)).unwrap();
+    told.check();
+    let steps = &uninterrupted.steps;
+    let planned: f64 = steps.iter().map(|step| step.planned).sum();
+    assert!((planned / uninterrupted.planned_seconds - 1.0).abs() < 1e-9);
+    let taken: f64 = steps.iter().map(|step| step.seconds.unwrap()).sum();
+    assert!(taken > 0.0 && taken <= uninterrupted.seconds);
+    let unplanned = steps.iter().filter(|step| step.planned == 0.0);
+    assert!(unplanned.clone().any(|step| step.site.path() == "reply"));
+    assert!(steps.len() > 30 && unplanned.count() < 8);
     // What the plan says of the disk is what happens, and nothing is left there.
     let spilled = uninterrupted.spilled;
     assert_eq!(spilled.peak, uninterrupted.planned_disk);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
-use hushed_serve::fhe::{self, FheServeArguments, FheServer, FheServerConfig, RunArguments};
+use hushed_serve::fhe::{self, FheServeArguments, FheServer, FheServerConfig, Lines, RunArguments};
 use hushed_serve::{
     ServeArguments, ServeConfig, ServeError, Server, ServerConfig, logging, signals,
 };
@@ -63,8 +63,9 @@ fn main() -> ExitCode {
 }
 
 fn run_batch(arguments: &RunArguments, json: bool) -> Result<(), ServeError> {
+    let lines = Lines::default();
     let report = fhe::run(&arguments.options()?, &|event| {
-        if let Some(line) = event.line().filter(|_| !json) {
+        if let Some(line) = lines.line(&event).filter(|_| !json) {
             eprintln!("{line}");
         }
     })?;

@@ -1,6 +1,6 @@
 //! `hushed run`: the server's part of a run under encryption, from files to a file.
 
-use hushed_serve::fhe::{self, JobEvent, RunArguments};
+use hushed_serve::fhe::{self, JobEvent, JobReport, Lines, RunArguments, StepTime};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -14,43 +14,86 @@ whether disk and memory suffice. A plan that was made for little memory (`hushed
 the folder --spill or beside the reply. With --checkpoint the columns are kept after each layer; after a crash or a kill the same command
 goes on from there, and the reply has the same bytes.
 
+How far it is: a bar of the whole run on a terminal, elsewhere a line now and then on standard error, with the time that is left by the plan
+and by how the steps so far compare with it. Nothing of it with --json or --quiet.
+
 Examples:
   hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply
-  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22"
+  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
+  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --steps --json"
 )]
 pub struct Args {
     #[command(flatten)]
     run: RunArguments,
+
+    /// Show what every step took beside what the plan said
+    #[arg(long)]
+    steps: bool,
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let bar = out.progress(1000, "running");
+        let (bar, lines) = (out.planned("checking"), Lines::default());
         let report = fhe::run(&self.run.options()?, &|event| {
-            if let JobEvent::Step { site, part } = &event {
-                bar.set_message(site.path().to_owned());
-                bar.set_position((part * 1000.0) as u64);
-            }
-            if let Some(line) = event.line() {
+            let line = match &event {
+                JobEvent::Step {
+                    site, done, left, ..
+                } if out.shows_bars() => {
+                    let (step, left) = (fhe::step_words(site), fhe::duration(*left));
+                    bar.set_message(format!("about {left} left, {step}"));
+                    bar.set_position((done * 1000.0) as u64);
+                    None
+                }
+                event => lines.line(event),
+            };
+            if let Some(line) = line {
                 bar.suspend(|| out.note(&line));
             }
         })?;
         bar.finish_and_clear();
+        if self.steps {
+            for step in &report.steps {
+                let object = json!({ "site": step.site.path(), "planned_seconds": step.planned, "seconds": step.seconds });
+                out.result(json!({ "step": object }), || describe(step))?;
+            }
+        }
         let object = json!({
             "request": report.request, "bytes": report.bytes, "seconds": report.seconds,
+            "planned_seconds": report.planned_seconds,
             "done_before": report.done_before, "planned_memory": report.planned_memory,
             "planned_disk": report.planned_disk, "disk_peak": report.spilled.peak,
             "disk_written": report.spilled.written, "disk_read": report.spilled.read,
         });
-        out.result(object, || match report.done_before {
-            true => format!("the reply to {} was there already", report.request),
-            false => format!(
-                "reply to {} in {} after {:.1} s ({:.1} KiB)",
-                report.request,
-                self.run.out.display(),
-                report.seconds,
-                report.bytes as f64 / 1024.0
-            ),
-        })
+        out.result(object, || self.summary(&report))
     }
+
+    fn summary(&self, report: &JobReport) -> String {
+        if report.done_before {
+            return format!("the reply to {} was there already", report.request);
+        }
+        format!(
+            "reply to {} in {} after {:.1} s, {:.1} s by the plan ({:.1} KiB)",
+            report.request,
+            self.run.out.display(),
+            report.seconds,
+            report.planned_seconds,
+            report.bytes as f64 / 1024.0
+        )
+    }
+}
+
+fn describe(step: &StepTime) -> String {
+    let taken = match step.seconds {
+        Some(seconds) if step.planned > 0.0 => {
+            let more = 100.0 * (seconds / step.planned - 1.0);
+            format!("took {seconds:>8.1} s  {more:>+6.0} %")
+        }
+        Some(seconds) => format!("took {seconds:>8.1} s"),
+        None => "done before".to_owned(),
+    };
+    format!(
+        "{:<34} planned {:>8.1} s  {taken}",
+        step.site.path(),
+        step.planned
+    )
 }

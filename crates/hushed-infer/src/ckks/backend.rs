@@ -50,9 +50,6 @@ pub enum Passing<V> {
     Pooled(Pooled<V>),
 }
 
-/// What is told to whoever watches a run: a step, and the part of it that is done, up to 1.
-pub type Progress<'a> = Box<dyn FnMut(&Site, f64) + Send + 'a>;
-
 /// Runs a BERT over vectors of slots.
 pub struct CkksBackend<'a, S: Slots> {
     on: &'a S,
@@ -64,7 +61,6 @@ pub struct CkksBackend<'a, S: Slots> {
     /// Of the client's columns, public.
     input_bound: f64,
     polynomials: Polynomials,
-    progress: Option<Progress<'a>>,
     kept: Kept<S>,
 }
 
@@ -97,16 +93,8 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
             rows,
             input_bound,
             polynomials: Polynomials::default(),
-            progress: None,
             kept: Kept::Nothing,
         })
-    }
-
-    /// The same, telling how far it is.
-    #[must_use]
-    pub fn with_progress(mut self, progress: Progress<'a>) -> Self {
-        self.progress = Some(progress);
-        self
     }
 
     /// The ledger, layer by layer.
@@ -194,12 +182,6 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
         match (x, std::mem::replace(&mut self.kept, Kept::Nothing)) {
             (Passing::Columns(x), _) | (Passing::Kept, Kept::Columns(x)) => Ok(x),
             _ => Err(order(at)),
-        }
-    }
-
-    fn tell(&mut self, at: &Site, part: f64) {
-        if let Some(progress) = &mut self.progress {
-            progress(at, part);
         }
     }
 
@@ -317,7 +299,6 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         a: &Attention,
     ) -> Result<Passing<S::Value>, FheError> {
         let layer = self.choice(&at)?;
-        self.tell(&at, 0.0);
         let columns = match x {
             Passing::Columns(x) => attention(
                 self.on,
@@ -346,7 +327,6 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             }
             _ => return Err(order(&at)),
         };
-        self.tell(&at, 1.0);
         Ok(Passing::Centred(columns))
     }
 
@@ -361,12 +341,6 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             Passing::Kept => Some(self.columns(&at, Passing::Kept)?),
             _ => None,
         };
-        let progress = &mut self.progress;
-        let tell = |part| {
-            if let Some(progress) = progress {
-                progress(&at, part);
-            }
-        };
         let columns = match (x, kept) {
             (Passing::Columns(x), _) => feed_forward(
                 self.on,
@@ -377,7 +351,6 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
                 &layer.feed_forward_norm,
                 self.placement.hidden_block,
                 &self.polynomials,
-                tell,
             )?,
             (_, Some(x)) => {
                 let (columns, residual) = feed_forward_stored(
@@ -389,7 +362,6 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
                     &layer.feed_forward_norm,
                     self.placement.hidden_block,
                     &self.polynomials,
-                    tell,
                 )?;
                 self.kept = Kept::Residual(residual);
                 columns
@@ -409,9 +381,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             // The client's own, after the embedding: done already.
             x @ (Passing::Columns(_) | Passing::Kept) if at.path() == "embed.norm" => Ok(x),
             Passing::Centred(columns) => {
-                self.tell(&at, 0.0);
                 let x = self.normalise(&at, columns, n)?;
-                self.tell(&at, 1.0);
                 // What reads them next.
                 let keep = match at.in_layer() {
                     "attention.norm" => self.placement.spill_feed_forward,
@@ -458,10 +428,8 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         p: &Pool,
     ) -> Result<Passing<S::Value>, FheError> {
         let x = self.columns(&at, x)?;
-        self.tell(&at, 0.0);
         let (layout, tokens) = (self.rows.layout(), &self.masks.tokens);
         let pooled = pool(self.on, &at, &x, *p, layout, tokens)?;
-        self.tell(&at, 1.0);
         Ok(Passing::Pooled(pooled))
     }
 
@@ -474,10 +442,8 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         let x = self.columns(&at, x)?;
         let choice = self.choices.classifier.as_ref();
         let choice = choice.ok_or_else(|| absent(&at))?;
-        self.tell(&at, 0.0);
         let (layout, first) = (self.rows.layout(), &self.masks.first);
         let answer = head(self.on, &at, &x, c, choice, layout, first)?;
-        self.tell(&at, 1.0);
         Ok(Passing::Pooled(answer))
     }
 

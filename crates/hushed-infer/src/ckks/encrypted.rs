@@ -16,6 +16,7 @@ use hushed_ckks::gemm::{GemmWeights, ModularGemm};
 use hushed_ckks::poly::{Arithmetic, EncryptedSum, Weight};
 use hushed_ckks::{Ciphertext, Encoder, Evaluator, Hoisted, Plaintext, Scale};
 
+use super::clock::Clock;
 use super::error::FheError;
 use super::files::spill::{SpillFolder, SpillUse, Spilled};
 use super::slots::{LinearMap, Slots};
@@ -33,12 +34,9 @@ pub struct Encrypted {
     bootstrapper: Arc<Bootstrapper>,
     encoder: Arc<Encoder>,
     gemm: ModularGemm,
-    watch: Option<Watch>,
+    clock: Clock,
     spill: Option<SpillFolder>,
 }
-
-/// Is told each step of the model before it is run.
-pub type Watch = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Results of a linear map before their rescale: their scale holds the prime that it will drop.
 pub struct EncryptedPartial(Vec<Ciphertext>);
@@ -58,16 +56,16 @@ impl Encrypted {
         Ok(Self {
             encoder: Arc::new(Encoder::new(&params)),
             gemm: ModularGemm::new(&params),
-            watch: None,
+            clock: Clock::default(),
             spill: None,
             evaluator,
             bootstrapper,
         })
     }
 
-    /// Tells `watch` each step from now on.
-    pub fn watch(&mut self, watch: Watch) {
-        self.watch = Some(watch);
+    /// Where a run is, and what its steps took.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Puts vectors away in this folder from now on.
@@ -255,9 +253,7 @@ impl Slots for Encrypted {
     type Stored = Spilled;
 
     fn at(&self, site: &str) {
-        if let Some(watch) = &self.watch {
-            watch(site);
-        }
+        self.clock.at(site);
     }
 
     fn slots(&self) -> usize {
@@ -404,7 +400,9 @@ impl Slots for Encrypted {
         let mut rest = low.into_iter();
         while rest.len() > 0 {
             let tile = rest.by_ref().take(REFRESH_TILE).collect();
-            done.extend(self.refresh_tile(tile, limbs)?);
+            let fresh = self.refresh_tile(tile, limbs)?;
+            self.clock.refreshed(fresh.len());
+            done.extend(fresh);
         }
         Ok(done)
     }

@@ -22,8 +22,8 @@ use super::error::FheError;
 use super::norm::{above, below, centred_scale};
 use super::slots::{LinearMap, Slots};
 
-/// κ·(y − mean of y) by columns for y = down(f(up(x))), `hidden_block` hidden columns at a time; `progress` is told the part that is
-/// done. At the scale of [`centred_scale`].
+/// κ·(y − mean of y) by columns for y = down(f(up(x))), `hidden_block` hidden columns at a time. At the scale of
+/// [`centred_scale`].
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
@@ -37,15 +37,12 @@ pub fn feed_forward<S: Slots>(
     norm: &NormChoice,
     hidden_block: usize,
     polynomials: &Polynomials,
-    mut progress: impl FnMut(f64),
 ) -> Result<Vec<S::Value>, FheError> {
     let run = Run::new(on, at, x, f, choice, norm, polynomials)?;
     let mut partial = None;
     for block in blocks(run.hidden, hidden_block) {
-        let done = block.end as f64 / run.hidden as f64;
         let y = run.hidden_columns(&x.columns, block.clone())?;
         partial = Some(run.down(&y, block, partial)?);
-        progress(done);
     }
     run.finish(partial)
 }
@@ -65,16 +62,12 @@ pub fn feed_forward_stored<S: Slots>(
     norm: &NormChoice,
     hidden_block: usize,
     polynomials: &Polynomials,
-    mut progress: impl FnMut(f64),
 ) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
     let run = Run::new(on, at, &x, f, choice, norm, polynomials)?;
     let mut waiting = Vec::new();
     for block in blocks(run.hidden, hidden_block) {
-        let done = block.end as f64 / run.hidden as f64;
         let y = run.hidden_columns(&x.columns, block.clone())?;
         waiting.push((block, on.store(y)?));
-        // Products of the second map are the quicker half: they have fewer primes.
-        progress(0.9 * done);
     }
     on.at(at.then("kept").path());
     let kept = StoredActs::new(on, x, above(on, run.fed)?)?;
@@ -84,7 +77,6 @@ pub fn feed_forward_stored<S: Slots>(
         let y = on.load(y)?;
         partial = Some(run.down(&y, block, partial)?);
     }
-    progress(1.0);
     Ok((run.finish(partial)?, kept))
 }
 

@@ -2,22 +2,27 @@
 //!
 //! Between two layers the columns may be put into a [`checkpoint`]: a run that is ended at any moment goes on from the last one, and as
 //! nothing in it is random but what follows from the server's secret and the request, its reply has the same bytes.
+//!
+//! How far it is, is read off its [`Clock`](super::Clock) by a thread that does nothing else: most of a run is in steps that take minutes.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hushed_ckks::bootstrap::BootstrapLiteral;
 pub use hushed_ckks::bootstrap::Bootstrapper;
 pub use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
-use hushed_model::{Bert, Site};
+use hushed_model::Bert;
 
 use super::acts::Acts;
 use super::backend::CkksBackend;
 use super::choices::Choices;
+use super::clock::Progress;
 use super::encrypted::Encrypted;
 use super::error::FheError;
 use super::files::checkpoint::{self, Run};
@@ -26,9 +31,17 @@ use super::files::exchange::{self, ReplyHead, RequestHead, RequestReader};
 use super::files::keys::{KeyFile, KeyProgress};
 use super::files::spill::SpillFolder;
 use super::mask::RowsKnown;
+use super::plan::Timetable;
 use super::public_plan::FhePlan;
 use super::reply::{ReplySecret, seal_reply};
 use super::slots::Slots;
+
+/// How often it is told how far a run is.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+
+/// What a run does besides the steps of its plan, as the clock has it.
+const CHECKPOINT: &str = "checkpoint";
+const REPLY: &str = "reply";
 
 /// What is told of a run while it goes.
 #[derive(Clone, Debug)]
@@ -38,13 +51,8 @@ pub enum Event {
         /// The layer, from 0.
         layer: usize,
     },
-    /// A part of a step, up to 1.
-    Step {
-        /// Which step.
-        site: Site,
-        /// How much of it.
-        part: f64,
-    },
+    /// How far it is: every second, and at the end.
+    Step(Progress),
     /// A layer is done, and its checkpoint is written if there is to be one.
     Layer {
         /// The layer, from 0.
@@ -53,6 +61,8 @@ pub enum Event {
         of: usize,
         /// What it took.
         seconds: f64,
+        /// Estimated seconds that are left.
+        left: f64,
     },
 }
 
@@ -78,6 +88,7 @@ pub struct Engine {
     public: Arc<PublicKey>,
     keys: Hash,
     stop: Arc<AtomicBool>,
+    timetable: Arc<Timetable>,
 }
 
 /// A request that was read and checked whole.
@@ -147,6 +158,7 @@ impl Engine {
             public: Arc::new(public),
             keys: id,
             stop: Arc::default(),
+            timetable: Arc::default(),
         })
     }
 
@@ -154,6 +166,12 @@ impl Engine {
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Engine {
         Engine { stop, ..self }
+    }
+
+    /// The same, whose runs are told by this plan: without one nobody knows how far they are.
+    #[must_use]
+    pub fn timed_by(self, timetable: Arc<Timetable>) -> Engine {
+        Engine { timetable, ..self }
     }
 
     /// The id of the keys.
@@ -184,6 +202,18 @@ impl Engine {
         save: Option<&Path>,
         watch: Watch<'_>,
     ) -> Result<Vec<Ciphertext>, FheError> {
+        self.on.clock().begin(Arc::clone(&self.timetable));
+        self.told(watch, || self.layers(bert, choices, batch, save, watch))
+    }
+
+    fn layers(
+        &self,
+        bert: &Bert,
+        choices: &Choices,
+        batch: Batch,
+        save: Option<&Path>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Ciphertext>, FheError> {
         let run = Run {
             plan: self.plan.hash(),
             keys: self.keys,
@@ -191,16 +221,16 @@ impl Engine {
         };
         let layers = bert.layers.len();
         let found = match save {
-            Some(path) => checkpoint::read(path, &self.params, &run, self.plan.width, layers)?,
+            Some(path) => {
+                self.on.at(CHECKPOINT);
+                checkpoint::read(path, &self.params, &run, self.plan.width, layers)?
+            }
             None => None,
         };
+        self.on.at("input");
         let rows = self.rows(&batch)?;
         let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
-        let mut backend = CkksBackend::new(&self.on, choices, placement, rows, bound)?
-            .with_progress(Box::new(move |site, part| {
-                let site = site.clone();
-                watch(Event::Step { site, part });
-            }));
+        let mut backend = CkksBackend::new(&self.on, choices, placement, rows, bound)?;
         let (first, mut x) = match found {
             Some(found) => {
                 drop(batch);
@@ -217,15 +247,44 @@ impl Engine {
             let began = Instant::now();
             x = backend.run_layer(bert, layer, x)?;
             if let Some(path) = save {
+                self.on.at(CHECKPOINT);
                 checkpoint::write(path, &self.params, &run, layer + 1, &x.columns)?;
             }
             watch(Event::Layer {
                 layer,
                 of: layers,
                 seconds: began.elapsed().as_secs_f64(),
+                left: self.on.clock().progress().map_or(0.0, |now| now.left()),
             });
         }
-        Ok(backend.finish(bert, x)?.vectors)
+        let answer = backend.finish(bert, x)?.vectors;
+        // All that is planned is done.
+        self.on.at(REPLY);
+        Ok(answer)
+    }
+
+    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the pool have work.
+    fn told<T>(&self, watch: Watch<'_>, work: impl FnOnce() -> T) -> T {
+        let clock = self.on.clock();
+        thread::scope(|scope| {
+            // Dropped at the end of the work, whatever that is.
+            let (working, ended) = mpsc::channel::<()>();
+            let look = move || {
+                let mut over = false;
+                while !over {
+                    let waited = ended.recv_timeout(TOLD_EVERY);
+                    over = waited == Err(RecvTimeoutError::Disconnected);
+                    if let Some(now) = clock.progress() {
+                        watch(Event::Step(now));
+                    }
+                }
+            };
+            // A system without a thread to spare has a run that says nothing.
+            let _ = thread::Builder::new().spawn_scoped(scope, look);
+            let done = work();
+            drop(working);
+            done
+        })
     }
 
     /// Writes the reply of a batch: masked, re-randomised, and the same bytes whenever it is made again.
@@ -276,6 +335,7 @@ impl Engine {
         backend: &CkksBackend<'_, Encrypted>,
         sent: Vec<SeededCiphertext>,
     ) -> Result<Acts<Ciphertext>, FheError> {
+        self.on.at("input.columns");
         let mut columns = Vec::with_capacity(self.plan.width);
         for pair in sent {
             columns.extend(self.on.split(&pair.expand())?);

@@ -30,6 +30,7 @@ mod backend;
 mod choices;
 #[cfg(any(feature = "client", test))]
 pub mod client;
+mod clock;
 mod encrypted;
 mod error;
 pub mod feed_forward;
@@ -58,11 +59,12 @@ pub mod verify;
 
 pub use acts::{Acts, bound_of, centred};
 pub use attention::attention;
-pub use backend::{CkksBackend, Passing, Progress};
+pub use backend::{CkksBackend, Passing};
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
     HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
 };
+pub use clock::{Clock, Progress};
 pub use encrypted::{Encrypted, EncryptedPartial};
 pub use error::FheError;
 pub use key_mask::KeyMask;

@@ -14,6 +14,7 @@ mod steps;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timetable;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub use prices::{Point, Prices, measure_prices};
 pub use search::Alternative;
 pub use steps::{Step, Work};
 pub use table::reference;
+pub use timetable::Timetable;
 
 use super::backend::CkksBackend;
 use super::choices::Choices;
@@ -95,6 +97,9 @@ pub struct FhePlanReport {
     pub alternatives: Vec<Alternative>,
     /// The ledger, step by step.
     pub steps: Vec<Step>,
+    /// The same visit by visit, as a run comes to them.
+    #[serde(skip)]
+    pub timetable: Arc<Timetable>,
     /// All steps.
     pub work: Work,
     /// By the text, as if `places` were full or not: of all texts of the batch.
@@ -242,11 +247,15 @@ impl FhePlanReport {
         let whole = |placement: &Placement| -> Result<_, FheError> {
             let run = dry_run(bert, choices, params, options, placement)?;
             let mut steps = steps::steps(&run.counts, params, &options.prices, width);
-            steps.insert(0, steps::parted(placement, width, params, &options.prices));
+            let parted = steps::parted(placement, width, params, &options.prices);
+            let timetable = Timetable::new(&run.counts, params, &options.prices);
+            let timetable = timetable.with_parted(&parted);
+            steps.insert(0, parted);
             let memory = memory(&run, &steps)?;
-            Ok((run, steps, memory))
+            Ok((run, (steps, timetable), memory))
         };
-        let (placement, alternatives, (run, steps, memory)) = match &options.placement {
+        let (placement, alternatives, (run, (steps, timetable), memory)) = match &options.placement
+        {
             Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
                 // Layers are alike: two of them, of which the last is another, decide as well as all.
@@ -337,6 +346,7 @@ impl FhePlanReport {
                 bert.classifier.as_ref().map(|c| c.classes.outputs),
             ),
             prices: options.prices.clone(),
+            timetable: Arc::new(timetable),
             steps,
             placement,
         })

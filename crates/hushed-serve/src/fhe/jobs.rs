@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::FheJobError;
 use super::depot::{Depot, Owner, entries, remove, without_ids};
 use super::record::{VERSION, make_folder, now, read, write};
-use super::run::{JobEvent, RunOptions, run_until};
+use super::run::{RunOptions, run_until};
+use super::told::JobEvent;
 use super::wire::{Failure, JobState, job_id};
 use crate::bundle::Digest;
 use crate::error::ServeError;
@@ -504,12 +505,23 @@ impl Jobs {
             return;
         };
         match *event {
-            JobEvent::Estimate { seconds } => {
-                whole = seconds;
+            JobEvent::Estimate { seconds, layers } => {
+                (whole, running.of) = (seconds, layers);
                 (running.left, running.since) = (seconds, Instant::now());
             }
             JobEvent::Resumed { layer } => running.layer = layer,
-            JobEvent::Step { part, .. } => running.part = part,
+            JobEvent::Step {
+                ref site,
+                part,
+                left,
+                ..
+            } => {
+                // Looked at by another thread: it may be of the layer before.
+                if site.layer_index() == Some(running.layer) {
+                    running.part = part;
+                }
+                (running.left, running.since) = (left, Instant::now());
+            }
             JobEvent::Layer {
                 layer,
                 of,

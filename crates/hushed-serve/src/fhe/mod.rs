@@ -25,6 +25,7 @@ mod error;
 mod jobs;
 #[cfg(test)]
 mod jobs_tests;
+mod ledger;
 #[cfg(test)]
 #[path = "../../tests/common/offered.rs"]
 mod offered;
@@ -37,6 +38,7 @@ mod server;
 mod session;
 mod store;
 mod system;
+mod told;
 pub mod wire;
 
 #[cfg(feature = "arguments")]
@@ -48,13 +50,15 @@ pub use client::{
     Answer, CanaryOutcome, Encrypted, KeygenOptions, Warning, decrypt, encrypt, keygen,
 };
 pub use error::FheJobError;
+pub use ledger::StepTime;
 pub use public::PublicModel;
 pub use record::{KeyRecord, now};
 #[cfg(feature = "client")]
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
-pub use run::{JobEvent, JobReport, RunOptions, default_calibration, default_secret, run};
+pub use run::{JobReport, RunOptions, default_calibration, default_secret, run};
 pub use server::{Declared, FheServer, FheServerConfig};
 pub use store::{KeyStore, StoredKeys};
+pub use told::{JobEvent, Lines, duration, step_words};
 
 use std::path::Path;
 

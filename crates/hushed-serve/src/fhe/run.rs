@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use hushed_infer::calibrate::weights_sha256;
@@ -20,11 +20,13 @@ use hushed_infer::ckks::public_plan::Params;
 use hushed_infer::ckks::public_plan::hex;
 use hushed_infer::ckks::reply::ReplySecret;
 use hushed_infer::ckks::{Choices, FhePlan, MAX_BYTES};
-use hushed_model::{Model, Site};
+use hushed_model::Model;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
+use super::ledger::{StepTime, ledger};
 use super::record::{check_time, make_folder};
+use super::told::JobEvent;
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
 use crate::error::ServeError;
@@ -57,78 +59,6 @@ pub struct RunOptions {
     pub threads: Option<usize>,
 }
 
-/// What is told of a run.
-#[derive(Clone, Debug)]
-pub enum JobEvent {
-    /// Keys that were read.
-    Keys {
-        /// So far.
-        done: usize,
-        /// In all.
-        of: usize,
-    },
-    /// Seconds that the run will take by the plan, or what is left of it after a checkpoint.
-    Estimate {
-        /// Of this machine's class, not of this machine: corrected after each layer.
-        seconds: f64,
-    },
-    /// It goes on from a checkpoint before this layer, from 0.
-    Resumed {
-        /// The layer.
-        layer: usize,
-    },
-    /// A part of a step, up to 1.
-    Step {
-        /// Which.
-        site: Site,
-        /// How much of it.
-        part: f64,
-    },
-    /// A layer is done.
-    Layer {
-        /// From 0.
-        layer: usize,
-        /// In all.
-        of: usize,
-        /// It took.
-        seconds: f64,
-        /// Estimated seconds that are left.
-        left: f64,
-    },
-}
-
-impl JobEvent {
-    /// The event as a line for people, if it is worth one.
-    #[must_use]
-    pub fn line(&self) -> Option<String> {
-        match self {
-            Self::Keys { done, of } if done + 1 == *of => Some(format!("{of} keys read")),
-            Self::Estimate { seconds } => Some(format!("about {} by the plan", duration(*seconds))),
-            Self::Resumed { layer } => Some(format!("going on before layer {layer}")),
-            Self::Layer {
-                layer,
-                of,
-                seconds,
-                left,
-            } => Some(format!(
-                "layer {} of {of} took {}; about {} left",
-                layer + 1,
-                duration(*seconds),
-                duration(*left)
-            )),
-            Self::Keys { .. } | Self::Step { .. } => None,
-        }
-    }
-}
-
-fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
-}
-
 /// What a run did.
 #[derive(Clone, Debug)]
 pub struct JobReport {
@@ -136,6 +66,10 @@ pub struct JobReport {
     pub request: String,
     /// Seconds, reading of keys included.
     pub seconds: f64,
+    /// Seconds of all steps by the plan.
+    pub planned_seconds: f64,
+    /// What each step took beside what the plan said; none where nothing was computed.
+    pub steps: Vec<StepTime>,
     /// The reply was there already, whole: nothing was computed.
     pub done_before: bool,
     /// Bytes of the reply.
@@ -196,9 +130,11 @@ pub(super) fn run_until(
     let keys = file.id();
     let batch = Batch::read(&options.request, &plan, &params, &keys).map_err(FheJobError::from)?;
     let (head, name) = (batch.head().clone(), batch.name());
-    let report = |done_before, spilled| JobReport {
+    let report = |done_before, steps, spilled| JobReport {
         request: hex(&head.id),
         seconds: began.elapsed().as_secs_f64(),
+        planned_seconds: predicted.work.seconds,
+        steps,
         done_before,
         bytes: exchange::reply_bytes(&plan, &params),
         planned_memory: predicted.memory.total(),
@@ -213,7 +149,7 @@ pub(super) fn run_until(
                     // Left by a run that ended between its reply and this.
                     let _ = fs::remove_file(checkpoint_path(folder, &head.id));
                 }
-                Ok(report(true, SpillUse::default()))
+                Ok(report(true, Vec::new(), SpillUse::default()))
             }
             _ => Err(FheJobError::OtherReply {
                 path: options.out.clone(),
@@ -230,24 +166,33 @@ pub(super) fn run_until(
     let threads = options.threads.unwrap_or(0);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|_| FheJobError::Threads { threads })?;
-    let estimate = Mutex::new(Estimate::new(&predicted, plan.layers));
     let told = |event: Event| {
-        let mut estimate = estimate.lock().unwrap_or_else(|broken| broken.into_inner());
         watch(match event {
             Event::Resumed { layer } => JobEvent::Resumed { layer },
-            Event::Step { site, part } => JobEvent::Step { site, part },
-            Event::Layer { layer, of, seconds } => JobEvent::Layer {
+            Event::Step(now) => JobEvent::Step {
+                done: now.done(),
+                left: now.left(),
+                part: now.part,
+                site: now.site,
+            },
+            Event::Layer {
                 layer,
                 of,
                 seconds,
-                left: estimate.after(layer, seconds),
+                left,
+            } => JobEvent::Layer {
+                layer,
+                of,
+                seconds,
+                left,
             },
         });
     };
     watch(JobEvent::Estimate {
         seconds: predicted.work.seconds,
+        layers: plan.layers,
     });
-    let spilled = pool.install(|| -> Result<SpillUse, FheJobError> {
+    let (steps, spilled) = pool.install(|| -> Result<_, FheJobError> {
         let mut engine = Engine::load(&plan, &params, bootstrapper, file, &mut |done, of| {
             watch(JobEvent::Keys { done, of });
         })?;
@@ -255,16 +200,18 @@ pub(super) fn run_until(
             engine.spill_to(folder);
         }
         let engine = engine.stopped_by(Arc::clone(stop));
+        let engine = engine.timed_by(Arc::clone(&predicted.timetable));
         let path = saved.as_ref().map(|saved| saved.path.as_path());
         let answer = engine.run(&model.bert, &choices, batch, path, &told)?;
         engine.reply(&options.out, &head, &name, &answer, &secret)?;
-        Ok(engine.on().spilled())
+        let steps = ledger(&predicted, &engine.on().clock().seconds());
+        Ok((steps, engine.on().spilled()))
     })?;
     if let Some(saved) = saved {
         // The reply is there: what is left over is only space.
         let _ = fs::remove_file(&saved.path);
     }
-    Ok(report(false, spilled))
+    Ok(report(false, steps, spilled))
 }
 
 /// Everything that is checked before work begins.
@@ -527,55 +474,9 @@ fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
     Ok(ReplySecret::from_bytes(secret))
 }
 
-/// What is left of a run: what the plan says of the layers to come, by how the ones done compare with it.
-struct Estimate {
-    layers: Vec<f64>,
-    planned: f64,
-    taken: f64,
-}
-
-impl Estimate {
-    fn new(report: &FhePlanReport, layers: usize) -> Estimate {
-        let mut seconds = vec![0.0; layers];
-        for step in &report.steps {
-            let layer = Site::from(step.site.clone()).layer_index();
-            if let Some(sum) = layer.and_then(|layer| seconds.get_mut(layer)) {
-                *sum += step.work.seconds;
-            }
-        }
-        Estimate {
-            layers: seconds,
-            planned: 0.0,
-            taken: 0.0,
-        }
-    }
-
-    fn after(&mut self, layer: usize, seconds: f64) -> f64 {
-        self.planned += self.layers.get(layer).copied().unwrap_or(0.0);
-        self.taken += seconds;
-        let left: f64 = self.layers.iter().skip(layer + 1).sum();
-        match self.planned > 0.0 {
-            true => left * self.taken / self.planned,
-            false => left,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_left_follows_what_was_taken() {
-        let mut estimate = Estimate {
-            layers: vec![10.0, 10.0, 5.0],
-            planned: 0.0,
-            taken: 0.0,
-        };
-        assert_eq!(estimate.after(0, 20.0), 30.0);
-        assert_eq!(estimate.after(1, 10.0), 7.5);
-        assert_eq!(estimate.after(2, 5.0), 0.0);
-    }
 
     #[test]
     fn the_secret_of_replies_is_made_once_and_private() {

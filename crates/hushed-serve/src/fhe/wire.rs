@@ -155,7 +155,7 @@ pub enum JobState {
         layer: u32,
         /// Layers in all.
         of: u32,
-        /// Thousandths of the step under way.
+        /// Thousandths of the layer under way.
         part: u16,
         /// Estimated seconds that are left; 0 where nothing is known.
         left: u32,

@@ -1,9 +1,6 @@
 //! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns, with what its plan
 //! said beside what was found.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
@@ -72,11 +69,6 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
         layer(on, bert, &choices, &placement, layout, columns).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    let steps = Arc::new(Mutex::new(Steps::default()));
-    let seen = Arc::clone(&steps);
-    bed.on.watch(Box::new(move |site: &str| {
-        seen.lock().unwrap_or_else(PoisonError::into_inner).at(site);
-    }));
     // Rows of deviation 1, within the bound of the columns.
     let (slots, width) = (params.slots(), bert.embedding.width);
     let bound = input_bound(width);
@@ -90,6 +82,10 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
         table.push(column);
     }
     let (result, taken) = bed.take(|on| layer(on, bert, &choices, &placement, layout, columns))?;
+    let steps = bed.on.clock().seconds().into_iter();
+    let steps: Map<String, Value> = steps
+        .map(|(site, seconds)| (site.into(), json!(seconds)))
+        .collect();
     let mut error = 0.0_f64;
     for text in COMPARED {
         error = error.max(compare(&bed, bert, layout, &table, &result, text)?);
@@ -106,7 +102,7 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
         "paper_core_seconds_per_text": 32178.0,
         "paper_bootstraps_per_text": 144.6,
         "placement": placement,
-        "steps": steps.lock().unwrap_or_else(PoisonError::into_inner).rows(),
+        "steps": steps,
     });
     Ok(bed.row("fhe.layer", about, threads, &taken, parts))
 }
@@ -128,9 +124,7 @@ fn layer<S: Slots>(
     let bound = input_bound(bert.embedding.width);
     let mut backend = CkksBackend::new(on, choices, placement.clone(), rows, bound)?;
     let x = backend.start(columns);
-    let out = backend.run_layer(bert, 0, x);
-    on.at("end");
-    out
+    backend.run_layer(bert, 0, x)
 }
 
 /// The largest error of a text's numbers against the clear.
@@ -163,36 +157,4 @@ fn compare(
         }
     }
     Ok(error)
-}
-
-/// Seconds by step: each ends where the next begins.
-#[derive(Default)]
-struct Steps {
-    seconds: Vec<(String, f64)>,
-    now: Option<(usize, Instant)>,
-}
-
-impl Steps {
-    fn at(&mut self, site: &str) {
-        let time = Instant::now();
-        if let Some((step, since)) = self.now.take()
-            && let Some((_, seconds)) = self.seconds.get_mut(step)
-        {
-            *seconds += time.duration_since(since).as_secs_f64();
-        }
-        let known = self.seconds.iter().position(|(name, _)| name == site);
-        let step = known.unwrap_or_else(|| {
-            self.seconds.push((site.to_owned(), 0.0));
-            self.seconds.len() - 1
-        });
-        self.now = Some((step, time));
-    }
-
-    fn rows(&self) -> Value {
-        let named = self.seconds.iter().filter(|(name, _)| name != "end");
-        let rows: Map<String, Value> = named
-            .map(|(name, seconds)| (name.clone(), json!(seconds)))
-            .collect();
-        Value::Object(rows)
-    }
 }

@@ -1,6 +1,7 @@
 //! A whole small BERT, encrypted by its client, run by a server that has evaluation keys only, opened by the client: beside the same run
 //! in the simulator, and beside the model in the clear.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hushed_ckks::keys::PublicKey;
@@ -13,8 +14,10 @@ use zeroize::Zeroizing;
 
 use super::testing::{Keys, seeded};
 use crate::ckks::client::FheClient;
+use crate::ckks::clock::Clock;
 use crate::ckks::files::spill::SpillFolder;
 use crate::ckks::head::magnitude;
+use crate::ckks::plan::{Timetable, reference};
 use crate::ckks::pool::{Pooled, unpack};
 use crate::ckks::public_plan::{Lengths, insecure_plan};
 use crate::ckks::reply::{ReplySecret, fewest_limbs, seal_reply};
@@ -102,6 +105,7 @@ impl Subject {
     ) -> Result<Pooled<S::Value>, FheError> {
         let placement = self.plan.placement.clone();
         let bound = self.plan.input_bound;
+        on.at("input");
         let mut backend = CkksBackend::new(on, &self.choices, placement, rows, bound)?;
         let mut x = backend.start(columns);
         for i in 0..self.bert.layers.len() {
@@ -189,6 +193,19 @@ impl Subject {
         let raw = unpack(self.layout, upload.lengths(), width, factor, &raw).unwrap();
         (rows.into_iter().flatten().collect(), raw, reply)
     }
+}
+
+/// A run has come to every visit of its timetable, in order, and to no step that is not there.
+fn kept_to(clock: &Clock, table: &Timetable) {
+    clock.at("end");
+    let end = clock.progress().unwrap();
+    assert!((end.worked - table.seconds()).abs() < 1e-9 * table.seconds());
+    assert_eq!((end.done(), end.left()), (1.0, 0.0));
+    let visited: BTreeSet<&str> = table.visits().map(|visit| visit.0).collect();
+    let measured = clock.seconds();
+    let found: BTreeSet<&str> = measured.iter().map(|step| step.0.path()).collect();
+    assert_eq!(&found - &visited, BTreeSet::from(["end"]));
+    assert_eq!(&visited - &found, BTreeSet::new());
 }
 
 /// Root of the mean square of differences.
@@ -321,7 +338,13 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     });
     let counters = |keys: &Keys| keys.on.evaluator().counters().snapshot();
     let start = counters(&keys);
+    let params = Arc::clone(&subject.params);
+    let table = |counts: &Counts| Arc::new(Timetable::new(counts, &params, &reference(1)));
+    let clock = |keys: &Keys, table: &Arc<Timetable>| keys.on.clock().begin(Arc::clone(table));
+    let planned = table(&plain);
+    clock(&keys, &planned);
     let before = subject.encrypted_with(&keys).2;
+    kept_to(keys.on.clock(), &planned);
     let done = counters(&keys).since(&start);
 
     subject.plan.placement.spill_attention = true;
@@ -353,7 +376,10 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     let folder = tempfile::tempdir().unwrap();
     keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
     let start = counters(&keys);
+    let planned = table(&both.1);
+    clock(&keys, &planned);
     let after = subject.encrypted_with(&keys).2;
+    kept_to(keys.on.clock(), &planned);
     assert_eq!(counters(&keys).since(&start), done);
     assert_eq!(before.len(), after.len());
     for (one, two) in before.iter().zip(&after) {

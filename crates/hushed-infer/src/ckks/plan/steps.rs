@@ -7,6 +7,9 @@ use super::prices::Prices;
 use crate::ckks::Placement;
 use crate::ckks::simulate::{Counts, Op};
 
+/// An operation, the primes of its operands, and how often it is done.
+pub(super) type Done = (Op, usize, u64);
+
 /// Sums of more products than this a relinearisation are made by the grid kernel: polynomials have two or three.
 const GRID: u64 = 4;
 
@@ -89,8 +92,7 @@ pub(super) fn steps(
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for peak in &counts.peaks {
-        let operations = counts.operations.iter().filter(|c| c.site == peak.site);
-        let operations: Vec<_> = operations.map(|c| (c.op, c.limbs, c.times)).collect();
+        let operations = operations_of(counts, &peak.site);
         let level = |limbs: usize| limbs.saturating_sub(params.bootstrap_limbs());
         let other = |op: Op| matches!(op, Op::Refreshed | Op::Bootstrap | Op::Store | Op::Load);
         let computed = operations.iter().filter(|(op, ..)| !other(*op));
@@ -141,8 +143,44 @@ pub(super) fn parted(
     }
 }
 
+/// All that is done in a step.
+pub(super) fn operations_of(counts: &Counts, site: &str) -> Vec<Done> {
+    let those = counts.operations.iter().filter(|c| &*c.site == site);
+    those.map(|c| (c.op, c.limbs, c.times)).collect()
+}
+
+/// Seconds of some operations of the step that has `all`: what a product costs follows from how many its sums have there.
+pub(super) fn seconds(
+    (op, limbs, times): Done,
+    all: &[Done],
+    params: &CkksParams,
+    prices: &Prices,
+) -> f64 {
+    let each = match op {
+        Op::Tensor => {
+            let of = |wanted: Op| {
+                let found = all.iter().find(|o| o.0 == wanted && o.1 == limbs);
+                found.map_or(0, |o| o.2)
+            };
+            match of(Op::Tensor) > GRID * of(Op::Relinearise) {
+                true => prices.grid_seconds(limbs),
+                false => prices.seconds(op, limbs),
+            }
+        }
+        Op::Store | Op::Load => {
+            return disk_bytes(params, limbs, times) as f64 / prices.disk;
+        }
+        _ => prices.seconds(op, limbs),
+    };
+    times as f64 * each
+}
+
+fn disk_bytes(params: &CkksParams, limbs: usize, times: u64) -> u64 {
+    times * Ciphertext::list_bytes(params, limbs, 1) as u64
+}
+
 fn work(
-    operations: &[(Op, usize, u64)],
+    operations: &[Done],
     params: &CkksParams,
     prices: &Prices,
     refreshed: &[(u64, usize)],
@@ -151,29 +189,16 @@ fn work(
     let columns = refreshed.iter().map(|r| r.0).sum::<u64>() >= wide as u64;
     let mut work = Work::default();
     for &(op, limbs, times) in operations {
-        let mut seconds = times as f64 * prices.seconds(op, limbs);
+        let seconds = seconds((op, limbs, times), operations, params, prices);
         match op {
             Op::Rotate | Op::Conjugate => work.rotations += times,
             Op::Relinearise => work.relinearisations += times,
             Op::Bootstrap if columns => work.bootstraps_wide += times,
             Op::Bootstrap => work.bootstraps_narrow += times,
-            Op::Tensor => {
-                work.products += times;
-                let finished = operations
-                    .iter()
-                    .find(|o| o.0 == Op::Relinearise && o.1 == limbs)
-                    .map_or(0, |o| o.2);
-                if times > GRID * finished {
-                    seconds = times as f64 * prices.grid_seconds(limbs);
-                }
-            }
+            Op::Tensor => work.products += times,
             Op::LinearTerm => work.linear_terms += times,
             Op::Rescale => work.rescales += times,
-            Op::Store | Op::Load => {
-                let bytes = times * Ciphertext::list_bytes(params, limbs, 1) as u64;
-                work.disk_bytes += bytes;
-                seconds = bytes as f64 / prices.disk;
-            }
+            Op::Store | Op::Load => work.disk_bytes += disk_bytes(params, limbs, times),
             _ => {}
         }
         work.seconds += seconds;

@@ -90,6 +90,45 @@ fn memory_is_a_limit() {
     assert!(matches!(tight(1 << 30), Err(FheError::Unsupported { .. })));
 }
 
+/// What the visits to a step take is what the step does, with nothing on disk and with both halves of a layer there, with rows known and
+/// not; and steps are gone back to.
+#[test]
+fn visits_add_up_to_steps() {
+    for lengths in [Lengths::Public, Lengths::Private] {
+        let free = plan(&options(lengths)).unwrap();
+        let spills = Placement {
+            spill_attention: true,
+            spill_feed_forward: true,
+            ..free.placement.clone()
+        };
+        let spills = plan(&FheOptions {
+            placement: Some(spills),
+            ..options(lengths)
+        });
+        for plan in [free, spills.unwrap()] {
+            let table = &plan.timetable;
+            for step in &plan.steps {
+                let visits = table.visits().filter(|(site, _)| *site == step.site);
+                let sum: f64 = visits.map(|(_, seconds)| seconds).sum();
+                let planned = step.work.seconds;
+                let off = (sum - planned).abs();
+                assert!(off <= 1e-9 * planned, "{} {sum} {planned}", step.site);
+            }
+            assert!((table.seconds() - plan.work.seconds).abs() < 1e-9 * plan.work.seconds);
+            let scores = table.visits().filter(|v| v.0 == "layer.0.attention.scores");
+            assert!(scores.count() > 4);
+            // 32 columns, and no more than all of them.
+            let refresh = table.find(0, "layer.0.attention.norm.refresh").unwrap();
+            let done = [0, 16, 32, 64].map(|columns| table.done_of(refresh, columns));
+            assert_eq!((done[0], done[2]), (0.0, done[3]));
+            assert!(done[2] > 0.0 && (2.0 * done[1] - done[2]).abs() < 1e-9);
+            assert!(done[2] <= table.seconds_of(refresh));
+            let first: Vec<&str> = table.visits().map(|v| v.0).take(2).collect();
+            assert_eq!(first, ["input", "input.columns"]);
+        }
+    }
+}
+
 /// With less and less memory more goes to disk, until nothing fits; what a plan says of the disk is in its time and in its bytes.
 #[test]
 fn what_does_not_fit_goes_to_disk() {

@@ -1,0 +1,191 @@
+//! What is told of a run while it goes, and in which words.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hushed_model::Site;
+
+/// Between two lines about how far a run is, at least: so long, and so much of the run.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+const LINE_PART: f64 = 0.05;
+
+/// What is told of a run.
+#[derive(Clone, Debug)]
+pub enum JobEvent {
+    /// Keys that were read.
+    Keys {
+        /// So far.
+        done: usize,
+        /// In all.
+        of: usize,
+    },
+    /// Seconds that the whole run takes by the plan.
+    Estimate {
+        /// Of this machine's class, not of this machine: corrected while it goes.
+        seconds: f64,
+        /// Layers in all.
+        layers: usize,
+    },
+    /// It goes on from a checkpoint before this layer, from 0.
+    Resumed {
+        /// The layer.
+        layer: usize,
+    },
+    /// How far it is: every second, and at the end.
+    Step {
+        /// The step that it is at.
+        site: Site,
+        /// Part of the whole run, up to 1: of the seconds of the plan.
+        done: f64,
+        /// Part of the layer, up to 1; outside of layers, of all that is before or after them.
+        part: f64,
+        /// Estimated seconds that are left.
+        left: f64,
+    },
+    /// A layer is done.
+    Layer {
+        /// From 0.
+        layer: usize,
+        /// In all.
+        of: usize,
+        /// It took.
+        seconds: f64,
+        /// Estimated seconds that are left.
+        left: f64,
+    },
+}
+
+impl JobEvent {
+    /// The event as a line for people, if it is worth one.
+    #[must_use]
+    pub fn line(&self) -> Option<String> {
+        match self {
+            Self::Keys { done, of } if done + 1 == *of => Some(format!("{of} keys read")),
+            Self::Estimate { seconds, .. } => {
+                Some(format!("about {} by the plan", duration(*seconds)))
+            }
+            Self::Resumed { layer } => Some(format!("going on before layer {}", layer + 1)),
+            Self::Layer {
+                layer,
+                of,
+                seconds,
+                left,
+            } => Some(format!(
+                "layer {} of {of} took {}; about {} left",
+                layer + 1,
+                duration(*seconds),
+                duration(*left)
+            )),
+            Self::Keys { .. } | Self::Step { .. } => None,
+        }
+    }
+}
+
+/// A step for people: `layer 2 attention scores`, layers counted from 1 as in [`JobEvent::line`].
+#[must_use]
+pub fn step_words(site: &Site) -> String {
+    let words = site.in_layer().replace(['.', '_'], " ");
+    match site.layer_index() {
+        Some(layer) => format!("layer {} {words}", layer + 1),
+        None => words,
+    }
+}
+
+/// Seconds for people.
+#[must_use]
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.1} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// The events of a run as lines, for where there is no bar: now and then one says how far it is.
+#[derive(Debug)]
+pub struct Lines {
+    began: Instant,
+    /// Time and part of the run at the last such line.
+    last: Mutex<Option<(Duration, f64)>>,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines {
+            began: Instant::now(),
+            last: Mutex::default(),
+        }
+    }
+}
+
+impl Lines {
+    /// The event as a line, if it is worth one now.
+    #[must_use]
+    pub fn line(&self, event: &JobEvent) -> Option<String> {
+        self.line_at(event, self.began.elapsed())
+    }
+
+    fn line_at(&self, event: &JobEvent, gone: Duration) -> Option<String> {
+        let JobEvent::Step {
+            site, done, left, ..
+        } = event
+        else {
+            return event.line();
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of a run that goes on from a checkpoint much is done at the beginning.
+        let (then, before) = *last.get_or_insert((gone, *done));
+        if gone < then + LINE_EVERY || *done < before + LINE_PART {
+            return None;
+        }
+        *last = Some((gone, *done));
+        Some(format!(
+            "{:.0} %, {}, {} gone, about {} left",
+            done * 100.0,
+            step_words(site),
+            duration(gone.as_secs_f64()),
+            duration(*left)
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_told_now_and_then() {
+        let lines = Lines::default();
+        let at = |seconds: u64, done: f64| {
+            let site = Site::layer(1).then("attention").then("first_inverse");
+            let step = JobEvent::Step {
+                site,
+                done,
+                part: 0.5,
+                left: 60.0 * 80.0,
+            };
+            lines.line_at(&step, Duration::from_secs(seconds))
+        };
+        // What was done when it was looked at first is no news, and neither is little or soon.
+        assert_eq!(at(5, 0.3), None);
+        assert_eq!(at(64, 0.4), None);
+        assert_eq!(at(100, 0.34), None);
+        let told = at(2460, 0.351).unwrap();
+        assert_eq!(
+            told,
+            "35 %, layer 2 attention first inverse, 41.0 min gone, about 80.0 min left"
+        );
+        assert_eq!(at(2500, 0.42), None);
+        assert!(at(2520, 0.42).is_some());
+        let layer = JobEvent::Layer {
+            layer: 0,
+            of: 6,
+            seconds: 90.0,
+            left: 7200.0,
+        };
+        let line = "layer 1 of 6 took 90.0 s; about 2.0 h left";
+        assert_eq!(lines.line(&layer).as_deref(), Some(line));
+        let resumed = JobEvent::Resumed { layer: 1 };
+        assert_eq!(lines.line(&resumed).unwrap(), "going on before layer 2");
+    }
+}
