@@ -166,7 +166,7 @@ impl Simulator {
         Ok(a)
     }
 
-    /// The real parts of x, and its imaginary ones, at twice the scale.
+    /// The real parts of x at twice the scale, and what a conjugation costs.
     pub(super) fn doubled(&self, x: &Vector) -> Result<Vector, FheError> {
         self.tally.count(Op::Hoist, x.limbs, 1);
         self.tally.count(Op::Conjugate, x.limbs, 1);
