@@ -65,10 +65,11 @@ impl Buffer {
     /// `bytes` zero bytes, a multiple of a line and not zero.
     fn zero(bytes: usize) -> Buffer {
         let layout = layout(bytes);
-        let start = match bytes {
-            large if large >= PAGE => map::zero(bytes),
+        let start = if bytes >= PAGE {
+            map::zero(bytes)
+        } else {
             // SAFETY: the layout has a size.
-            _ => unsafe { alloc_zeroed(layout) },
+            unsafe { alloc_zeroed(layout) }
         };
         let Some(words) = NonNull::new(start.cast::<u64>()) else {
             handle_alloc_error(layout)
@@ -80,11 +81,12 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let start = self.words.as_ptr().cast();
-        match self.bytes {
+        if self.bytes >= PAGE {
             // SAFETY: mapped by `zero` with this length, and owned.
-            large if large >= PAGE => unsafe { map::free(start, large) },
+            unsafe { map::free(start, self.bytes) };
+        } else {
             // SAFETY: allocated by `zero` with this layout, and owned.
-            small => unsafe { dealloc(start, layout(small)) },
+            unsafe { dealloc(start, layout(self.bytes)) };
         }
     }
 }

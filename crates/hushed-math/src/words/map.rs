@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 use super::PAGE;
 
-// The same on every 64-bit Linux, whose C library every Rust program there is linked to: a crate for four functions would say no more.
+// The same on every 64-bit Linux, whose C library every Rust program there is linked to: a crate for three functions would say no more.
 unsafe extern "C" {
     fn mmap(
         at: *mut c_void,
