@@ -3,7 +3,7 @@
 //! The imaginary part of a product of two pairs is of no use to anyone ([`crate::packing::Pairs`]), so that it is not computed: what holds it
 //! says so, and whoever asks for it is refused.
 
-use hushed_ckks::CkksError;
+use hushed_ckks::{CkksError, Scale};
 
 use super::errors::mix;
 use super::tally::{Held, Op};
@@ -30,7 +30,7 @@ impl Imaginary {
         }
     }
 
-    /// The same function of each number; 0 goes to 0.
+    /// Changes the numbers that are known, by a function that leaves zeros as they are.
     pub(super) fn each(&mut self, f: impl Fn(&mut [f64])) {
         if let Imaginary::Known(values) = self {
             f(values);
@@ -191,8 +191,8 @@ impl Simulator {
     }
 }
 
-fn double(scale: hushed_ckks::Scale) -> Result<hushed_ckks::Scale, CkksError> {
-    hushed_ckks::Scale::new(2.0 * scale.value())
+fn double(scale: Scale) -> Result<Scale, CkksError> {
+    Scale::new(2.0 * scale.value())
 }
 
 /// sums += left ⊗ right.
