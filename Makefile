@@ -28,7 +28,7 @@ accuracy: build ## private against clear embeddings over data/sample.txt (long)
 
 calibration: build ## data/calibration-fhe-minilm.json again, from the texts beside it (minutes)
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \
-		--input data/calibration.txt --hostile data/calibration-hostile.txt --truncate --unseen data/sample.txt --output data/calibration-fhe-minilm.json
+		--input data/calibration.txt --hostile data/calibration-hostile.txt --truncate --unseen data/unseen.txt --output data/calibration-fhe-minilm.json
 
 bench: build ## every measurement on loopback, models on LAN and WAN too; rows in out/bench.jsonl (long)
 	@mkdir -p out && : >out/bench.jsonl

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use hushed_ckks::CkksParams;
-use hushed_infer::calibrate::{Errors, embed, weights_sha256};
+use hushed_infer::calibrate::{Errors, embed, reaches, weights_sha256};
 use hushed_infer::ckks::pool::unpack;
 use hushed_infer::ckks::{
     Choices, CkksBackend, HeadChoice, Placement, RowsKnown, Simulator, Slots,
@@ -64,6 +64,39 @@ fn texts_that_were_not_measured_come_out_right() {
         for (a, b) in exact.iter().zip(&found) {
             assert!(cosine(a, b) > 0.9995, "{}", cosine(a, b));
         }
+    }
+}
+
+/// The texts of `data/unseen.txt`, of which nothing was ever fitted to: how far they go, and what comes of them.
+#[test]
+fn texts_that_nobody_calibrated_with() {
+    let (folder, choices) = (model_folder(), shipped());
+    let model = Model::load(&folder).unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data");
+    let lines = |name: &str| fs::read_to_string(data.join(name)).unwrap();
+    let unseen = lines("unseen.txt");
+    for name in ["calibration.txt", "calibration-hostile.txt"] {
+        let seen = lines(name);
+        assert!(!unseen.lines().any(|text| seen.lines().any(|s| s == text)));
+    }
+    let texts: Vec<TokenIds> = unseen
+        .lines()
+        .map(|t| model.tokens(t, TooLong::Refuse).unwrap())
+        .collect();
+    assert!(texts.len() >= 60);
+    for (text, reaches) in reaches(&model, &choices, &texts)
+        .unwrap()
+        .iter()
+        .enumerate()
+    {
+        for reach in reaches {
+            assert!(reach.reach < 1.0, "line {}: {reach:?}", text + 1);
+        }
+    }
+    let exact = model.embed(texts.clone()).unwrap();
+    let found = embed(&model, &choices, &texts, Some(Errors::default())).unwrap();
+    for (text, (a, b)) in exact.iter().zip(&found).enumerate() {
+        assert!(cosine(a, b) > 0.9995, "line {}: {}", text + 1, cosine(a, b));
     }
 }
 
