@@ -57,6 +57,11 @@ impl Output {
         }
     }
 
+    /// A remark that is made whatever was asked for: something that costs its reader an answer if it goes unread.
+    pub fn warn(&self, text: &str) {
+        eprintln!("warning: {text}");
+    }
+
     /// A bar with an estimate of the time left; invisible unless standard error is a terminal.
     pub fn progress(&self, steps: u64, what: &'static str) -> ProgressBar {
         let style = "{msg} {bar:30} {pos}/{len} {elapsed} (about {eta} left)";

@@ -134,7 +134,7 @@ impl<'a> Shown<'a> {
             }
             RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
             RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
-            RemoteEvent::Encrypted(sent) => sent.warnings.iter().for_each(|w| self.note(&told(w))),
+            RemoteEvent::Encrypted(sent) => sent.warnings.iter().for_each(|w| self.warn(&told(w))),
             RemoteEvent::Again => self.note("these texts wait for their answers: going on"),
             RemoteEvent::Sending { what, done, of } => {
                 let what = match what {
@@ -184,6 +184,10 @@ impl<'a> Shown<'a> {
 
     fn note(&self, line: &str) {
         self.bar.suspend(|| self.out.note(line));
+    }
+
+    fn warn(&self, line: &str) {
+        self.bar.suspend(|| self.out.warn(line));
     }
 }
 

@@ -96,7 +96,7 @@ impl Args {
         )?;
         bar.finish_and_clear();
         for warning in &sent.warnings {
-            out.note(&told(warning));
+            out.warn(&told(warning));
         }
         let warnings: Vec<Value> = sent.warnings.iter().map(object).collect();
         let object = json!({

@@ -22,7 +22,7 @@ use crate::error::ServeError;
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
 
-/// A text with at least so many tokens, of which one makes up more than half, is nothing that a calibration has seen.
+/// A text with at least so many tokens that says the same over and over is nothing that a calibration has seen.
 const REPETITIVE: usize = 16;
 
 /// Options of [`keygen`].
@@ -35,7 +35,8 @@ pub struct KeygenOptions {
 /// Something about a text that its owner should know before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// One token makes up more than half of it: such a text may leave the calibrated ranges, and its answer then means nothing.
+    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may leave the
+    /// calibrated ranges, and its answer then means nothing.
     Repetitive {
         /// Which text, from 0.
         text: usize,
@@ -402,7 +403,7 @@ fn repetitive(ids: &[u32]) -> bool {
     ids.iter()
         .for_each(|id| *counts.entry(*id).or_default() += 1);
     let most = counts.values().copied().max().unwrap_or(0);
-    ids.len() >= REPETITIVE && 2 * most > ids.len()
+    ids.len() >= REPETITIVE && (2 * most > ids.len() || 4 * counts.len() <= ids.len())
 }
 
 #[cfg(test)]
@@ -413,6 +414,11 @@ mod tests {
     fn repetition_is_seen() {
         assert!(repetitive(&[7; 16]));
         assert!(!repetitive(&[7; 15]));
+        // "a b c a b c …"
+        let thrice: Vec<u32> = (0..100).map(|i| i % 3).collect();
+        assert!(repetitive(&thrice));
+        let halves: Vec<u32> = (0..100).map(|i| i % 50).collect();
+        assert!(!repetitive(&halves));
         assert!(!repetitive(&(0..100).collect::<Vec<u32>>()));
     }
 }
