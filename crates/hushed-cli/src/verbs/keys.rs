@@ -13,6 +13,7 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   hushed keys list keys
+  hushed keys list store
   hushed keys add store evaluation.keys --plan plan.json --owner ann --quota 20
   hushed keys delete store 9f86d081")]
 pub struct Args {
@@ -24,7 +25,7 @@ pub struct Args {
 enum Verb {
     /// What there is: id, owner, when made, when they expire, size
     List {
-        /// A folder of keys, or one with such folders
+        /// A folder of keys, one with such folders, or the store of `hushed serve`
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },

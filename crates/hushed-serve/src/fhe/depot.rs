@@ -26,7 +26,7 @@ use hushed_infer::ckks::public_plan::Params;
 use sha2::{Digest as _, Sha256};
 
 use super::record::{KeyRecord, RECORD, make_folder, now, open_append};
-use super::store::KeyStore;
+use super::store::{KeyStore, OWNER_KEYS, OWNERS};
 use super::wire::{PART, Upload};
 use super::{FheJobError, system};
 use crate::bundle::Digest;
@@ -97,7 +97,7 @@ impl Depot {
         params: Params,
         limits: Limits,
     ) -> Result<Depot, ServeError> {
-        make_folder(&root.join("owners"))?;
+        make_folder(&root.join(OWNERS))?;
         let path = root.join("lock");
         let failed = || FileError::io("lock", &path);
         let lock = File::create(&path).map_err(failed());
@@ -122,19 +122,19 @@ impl Depot {
 
     /// The folder of an owner.
     pub(super) fn folder(&self, owner: &Owner) -> PathBuf {
-        self.root.join("owners").join(owner.name())
+        self.root.join(OWNERS).join(owner.name())
     }
 
     /// All owners that have a folder.
     pub(super) fn owners(&self) -> Vec<Owner> {
-        let names = entries(&self.root.join("owners")).into_iter();
+        let names = entries(&self.root.join(OWNERS)).into_iter();
         names
             .filter_map(|path| Some(Owner(path.file_name()?.to_str()?.to_owned())))
             .collect()
     }
 
     pub(super) fn keys_path(&self, owner: &Owner, id: &Digest) -> PathBuf {
-        let folder = self.folder(owner).join("keys").join(id.to_string());
+        let folder = self.folder(owner).join(OWNER_KEYS).join(id.to_string());
         folder.join(super::record::KEYS)
     }
 
@@ -154,7 +154,7 @@ impl Depot {
         keys: &Digest,
         request: &Digest,
     ) -> Result<(), Refusal> {
-        let folder = self.folder(owner).join("keys").join(keys.to_string());
+        let folder = self.folder(owner).join(OWNER_KEYS).join(keys.to_string());
         let record = KeyRecord::read(&folder).map_err(|_| Refusal::NotThere)?;
         if record.check_time().is_err() {
             return Err(Refusal::ExpiredKeys);
@@ -225,7 +225,7 @@ impl Depot {
     /// Ends what is over: keys that have expired, unfinished files.
     pub(super) fn tidy(&self, owner: &Owner) {
         let folder = self.folder(owner);
-        let store = KeyStore::new(&folder.join("keys"));
+        let store = KeyStore::new(&folder.join(OWNER_KEYS));
         let expired = store.readable().into_iter();
         for keys in expired.filter(|keys| keys.record.expires <= now()) {
             match keys.delete() {
@@ -366,7 +366,7 @@ impl Depot {
         if stated != id.0 {
             return Err(Refusal::DamagedUpload);
         }
-        let store = KeyStore::new(&self.folder(owner).join("keys"));
+        let store = KeyStore::new(&self.folder(owner).join(OWNER_KEYS));
         match store.take(&self.plan, &self.params, part, owner.name()) {
             Ok(_) => Ok(()),
             Err(ServeError::Fhe(FheJobError::Expired { .. })) => Err(Refusal::ExpiredKeys),

@@ -1,6 +1,7 @@
 //! Keys in folders, at either side: what there is, and its end.
 //!
 //! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key set, named by its id.
+//! The store of `hushed serve` has a store of each of its clients in it ([`super::depot`]), whose keys are found from there as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,10 @@ use crate::error::ServeError;
 
 /// Fewest digits of an id that name keys.
 const LEAST_DIGITS: usize = 8;
+
+/// Where `hushed serve` has its clients' folders in its store, and in each of them the keys.
+pub(super) const OWNERS: &str = "owners";
+pub(super) const OWNER_KEYS: &str = "keys";
 
 /// Longest time that a server keeps keys, in seconds: the most days that they can be made for.
 const MAX_LIFE: u64 = 3650 * 86_400;
@@ -66,15 +71,17 @@ impl KeyStore {
         folders.filter_map(|f| StoredKeys::read(f).ok()).collect()
     }
 
-    /// The folders that have a record.
+    /// The folders that have a record: this one, those in it, and in a store of `hushed serve` those of its clients.
     fn folders(&self) -> Result<Vec<PathBuf>, ServeError> {
         let mut folders = vec![self.folder.clone()];
-        let failed = || FileError::io("read", &self.folder);
-        let entries = fs::read_dir(&self.folder).map_err(failed());
-        for entry in entries.map_err(FheJobError::from)? {
-            let entry = entry.map_err(failed()).map_err(FheJobError::from)?;
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(entry.path());
+        folders.extend(inside(&self.folder)?);
+        let owners = self.folder.join(OWNERS);
+        if owners.is_dir() {
+            for owner in inside(&owners)? {
+                let keys = owner.join(OWNER_KEYS);
+                if keys.is_dir() {
+                    folders.extend(inside(&keys)?);
+                }
             }
         }
         folders.retain(|folder| folder.join(RECORD).is_file());
@@ -222,6 +229,20 @@ impl KeyStore {
     }
 }
 
+/// The folders in a folder.
+fn inside(folder: &Path) -> Result<Vec<PathBuf>, ServeError> {
+    let failed = || FileError::io("read", folder);
+    let mut found = Vec::new();
+    let entries = fs::read_dir(folder).map_err(failed());
+    for entry in entries.map_err(FheJobError::from)? {
+        let entry = entry.map_err(failed()).map_err(FheJobError::from)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
 /// How a file comes into a store.
 enum Placed {
     Copied { taken: u64, quota: u64 },
@@ -280,5 +301,59 @@ fn remove(path: &Path) -> Result<(), ServeError> {
             Err(FheJobError::from(error).into())
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(folder: &Path, id: &str, owner: &str) {
+        make_folder(folder).unwrap();
+        let record = KeyRecord {
+            version: VERSION,
+            id: id.to_owned(),
+            plan: String::new(),
+            parameters: String::new(),
+            created: 1,
+            expires: u64::MAX,
+            bytes: 5,
+            decryptions: 0,
+            owner: Some(owner.to_owned()),
+        };
+        record.write(folder).unwrap();
+        fs::write(folder.join(KEYS), b"bytes").unwrap();
+    }
+
+    /// What an operator asks of the whole store, and not client by client.
+    #[test]
+    fn the_keys_of_all_clients_of_a_server() {
+        let work = tempfile::tempdir().unwrap();
+        let root = work.path();
+        put(
+            &root.join("owners/ann/keys/1111222233334444"),
+            "1111222233334444",
+            "ann",
+        );
+        put(
+            &root.join("owners/bob/keys/5555666677778888"),
+            "5555666677778888",
+            "bob",
+        );
+        make_folder(&root.join("owners/bob/jobs")).unwrap();
+        make_folder(&root.join("owners/eve")).unwrap();
+        let store = KeyStore::new(root);
+        let ids: Vec<String> = store
+            .list()
+            .unwrap()
+            .into_iter()
+            .map(|keys| keys.record.id)
+            .collect();
+        assert_eq!(ids, ["1111222233334444", "5555666677778888"]);
+        let gone = store.delete("55556666").unwrap();
+        assert_eq!(gone.record.owner.as_deref(), Some("bob"));
+        assert_eq!(store.list().unwrap().len(), 1);
+        assert!(!root.join("owners/bob/keys/5555666677778888").exists());
+        assert!(store.find("1111222233334444").is_ok());
     }
 }
