@@ -1,6 +1,7 @@
 //! `hushed plan --protocol fhe`: the ledger of a batch under encryption, and the file that client and server share.
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -329,10 +330,14 @@ impl Args {
     fn prices(&self, params: &Arc<CkksParams>, threads: usize) -> Result<Prices, CliError> {
         if let Some(path) = &self.prices {
             let bytes = read(path)?;
-            let text: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-            let prices = [&text["plan"]["prices"], &text["prices"], &text]
-                .into_iter()
-                .find_map(|value| serde_json::from_value(value.clone()).ok());
+            // One object, or what --steps --json wrote: one a line, the plan among them.
+            let lines = bytes.split(|&byte| byte == b'\n');
+            let prices = iter::once(bytes.as_slice()).chain(lines).find_map(|text| {
+                let text: serde_json::Value = serde_json::from_slice(text).ok()?;
+                [&text["plan"]["prices"], &text["prices"], &text]
+                    .into_iter()
+                    .find_map(|value| serde_json::from_value(value.clone()).ok())
+            });
             return prices.ok_or_else(|| CliError::Prices { path: path.clone() });
         }
         Ok(match self.measure {
