@@ -157,6 +157,10 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     let unplanned = steps.iter().filter(|step| step.planned == 0.0);
     assert!(unplanned.clone().any(|step| step.site.path() == "reply"));
     assert!(steps.len() > 30 && unplanned.count() < 8);
+    // What a checkpoint had done is not counted again.
+    let counts = [&report, &uninterrupted].map(|report| report.counts);
+    assert!(0 < counts[0].bootstrap && counts[0].bootstrap < counts[1].bootstrap);
+    assert!(0 < counts[0].key_switch && counts[0].key_switch < counts[1].key_switch);
     // What the plan says of the disk is what happens, and nothing is left there.
     let spilled = uninterrupted.spilled;
     assert_eq!(spilled.peak, uninterrupted.planned_disk);

@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use hushed_ckks::Counts;
 use hushed_ckks::bootstrap::BootstrapLiteral;
 pub use hushed_ckks::bootstrap::Bootstrapper;
 pub use hushed_ckks::keys::EvalKeyPlan;

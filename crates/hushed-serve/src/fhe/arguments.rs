@@ -44,7 +44,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
 
-    /// Memory that the run may take, in GiB; one that the plan says needs more is refused
+    /// Memory that the run may take, in GiB; one that the plan says needs more is refused [default: what the machine has]
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_memory: Option<u32>,
 

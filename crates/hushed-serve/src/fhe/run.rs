@@ -13,7 +13,7 @@ use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use hushed_infer::ckks::files::keys::KeyFile;
 use hushed_infer::ckks::files::spill::{SpillFolder, SpillUse};
 use hushed_infer::ckks::files::{FileError, checkpoint};
-use hushed_infer::ckks::job::{Batch, Bootstrapper, Engine, EvalKeyPlan, Event, bootstrap};
+use hushed_infer::ckks::job::{Batch, Bootstrapper, Counts, Engine, EvalKeyPlan, Event, bootstrap};
 use hushed_infer::ckks::offer::needed;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
 use hushed_infer::ckks::public_plan::Params;
@@ -53,7 +53,7 @@ pub struct RunOptions {
     pub spill: Option<PathBuf>,
     /// What the randomness of replies follows from: made on first use, and kept.
     pub secret: PathBuf,
-    /// Bytes of memory that the run may take.
+    /// Bytes of memory that the run may take; what the machine has if `None`.
     pub max_memory: Option<u64>,
     /// Threads; as many as the machine has if `None`.
     pub threads: Option<usize>,
@@ -80,6 +80,8 @@ pub struct JobReport {
     pub planned_disk: u64,
     /// What it put on disk.
     pub spilled: SpillUse,
+    /// What was computed, since a checkpoint if it went on from one.
+    pub counts: Counts,
 }
 
 /// Where the secret of replies is kept unless said otherwise: `$XDG_STATE_HOME/hushed/reply.secret`, or under `~/.local/state`.
@@ -130,7 +132,7 @@ pub(super) fn run_until(
     let keys = file.id();
     let batch = Batch::read(&options.request, &plan, &params, &keys).map_err(FheJobError::from)?;
     let (head, name) = (batch.head().clone(), batch.name());
-    let report = |done_before, steps, spilled| JobReport {
+    let report = |done_before, steps, (spilled, counts)| JobReport {
         request: hex(&head.id),
         seconds: began.elapsed().as_secs_f64(),
         planned_seconds: predicted.work.seconds,
@@ -140,6 +142,7 @@ pub(super) fn run_until(
         planned_memory: predicted.memory.total(),
         planned_disk: predicted.disk,
         spilled,
+        counts,
     };
     if options.out.symlink_metadata().is_ok() {
         let there = exchange::read_reply(&options.out, &plan, &params, &keys);
@@ -149,7 +152,7 @@ pub(super) fn run_until(
                     // Left by a run that ended between its reply and this.
                     let _ = fs::remove_file(checkpoint_path(folder, &head.id));
                 }
-                Ok(report(true, Vec::new(), SpillUse::default()))
+                Ok(report(true, Vec::new(), Default::default()))
             }
             _ => Err(FheJobError::OtherReply {
                 path: options.out.clone(),
@@ -192,7 +195,7 @@ pub(super) fn run_until(
         seconds: predicted.work.seconds,
         layers: plan.layers,
     });
-    let (steps, spilled) = pool.install(|| -> Result<_, FheJobError> {
+    let (steps, used) = pool.install(|| -> Result<_, FheJobError> {
         let mut engine = Engine::load(&plan, &params, bootstrapper, file, &mut |done, of| {
             watch(JobEvent::Keys { done, of });
         })?;
@@ -205,13 +208,14 @@ pub(super) fn run_until(
         let answer = engine.run(&model.bert, &choices, batch, path, &told)?;
         engine.reply(&options.out, &head, &name, &answer, &secret)?;
         let steps = ledger(&predicted, &engine.on().clock().seconds());
-        Ok((steps, engine.on().spilled()))
+        let counts = engine.on().evaluator().counters().snapshot();
+        Ok((steps, (engine.on().spilled(), counts)))
     })?;
     if let Some(saved) = saved {
         // The reply is there: what is left over is only space.
         let _ = fs::remove_file(&saved.path);
     }
-    Ok(report(false, steps, spilled))
+    Ok(report(false, steps, used))
 }
 
 /// Everything that is checked before work begins.
@@ -343,7 +347,9 @@ fn predicted(
     let report = FhePlanReport::new(&model.bert, choices, false, params, bootstrap, &asked);
     let report = report.map_err(FheJobError::from)?;
     let needed = report.memory.total();
-    match options.max_memory.filter(|&limit| limit < needed) {
+    // A run that the machine cannot hold would be ended by the system after hours.
+    let limit = options.max_memory.or_else(system::memory);
+    match limit.filter(|&limit| limit < needed) {
         Some(limit) => Err(FheJobError::Memory {
             needed: needed >> 20,
             limit: limit >> 20,

@@ -1,5 +1,6 @@
 //! What a machine has left.
 
+use std::fs;
 use std::path::Path;
 
 use hushed_infer::ckks::files::FileError;
@@ -37,4 +38,19 @@ fn free(folder: &Path) -> Option<u64> {
 #[cfg(not(unix))]
 fn free(_: &Path) -> Option<u64> {
     None
+}
+
+/// Bytes of memory that this process can have: the machine's, or those of its control group where they are fewer. `None` where the
+/// system does not say.
+pub(super) fn memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    let machine = kibibytes.checked_mul(1024)?;
+    // "max" for no limit, which is no number.
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|limit| limit.trim().parse().ok());
+    Some(group.map_or(machine, |group: u64| group.min(machine)))
 }
