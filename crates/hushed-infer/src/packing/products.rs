@@ -17,7 +17,7 @@
 //! | [`scores_naive`], texts one after the other (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
 //! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to part the pairs |
 //!
-//! The paper counts algorithm 8 with its diagonals rotated again for every column: d'·(√m + m).
+//! | [`attend_by_paper`], algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once for every column; d'·(g − 1) sums | 8,576 |
 //!
 //! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each pair of Q; its
 //! diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 + 0.6 + 0.6 GiB. [`attend`] holds its
@@ -220,6 +220,43 @@ pub fn attend<S: Slots>(
         pairs.extend(sums.collect::<Result<Vec<_>, FheError>>()?);
     }
     Ok(Pairs::from_vectors(layout, pairs, width))
+}
+
+/// P·V as the paper has it (algorithm 8): column by column, with the diagonals rotated again for each.
+///
+/// # Errors
+/// As [`scores`].
+pub fn attend_by_paper<S: Slots>(
+    on: &S,
+    p: &Diagonals<S::Value>,
+    v: &Columns<S::Value>,
+    baby: usize,
+) -> Result<Columns<S::Value>, FheError> {
+    let (layout, m) = (p.layout(), p.layout().rows());
+    check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
+    let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
+    let column = |v: &S::Value| -> Result<S::Value, FheError> {
+        let turned = transposed(rotations(on, vec![v.clone()], &babies)?);
+        let mut sum: Option<S::Value> = None;
+        for giant in (0..m).step_by(baby) {
+            let of_giant = &p.vectors[giant..giant + baby];
+            let back = of_giant.iter().map(|diagonal| {
+                let diagonal = diagonal.clone();
+                Ok(vec![turned_by(on, layout, diagonal, m - giant)?])
+            });
+            let back = back.collect::<Result<Vec<_>, FheError>>()?;
+            let inner = only(on.dot_grid(&back, &turned)?)?;
+            let inner = turned_by(on, layout, inner, giant)?;
+            match &mut sum {
+                Some(sum) => on.add_assign(sum, &inner)?,
+                None => sum = Some(inner),
+            }
+        }
+        sum.ok_or_else(|| PackingError::Mismatch.into())
+    };
+    let columns = v.vectors().par_iter().map(column);
+    let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
+    Ok(Columns::from_vectors(layout, columns))
 }
 
 /// `x` rotated by `rows` rows; as it is, for a whole turn.

@@ -1,10 +1,10 @@
 use hushed_model::Matrix;
 use proptest::prelude::*;
 
-use super::products::{attend, baby_steps, scores, scores_by_paper, scores_naive};
+use super::products::{attend, attend_by_paper, baby_steps, scores, scores_by_paper, scores_naive};
 use super::{Columns, Diagonals, Interleave, PackingError, Pairs};
 use crate::ckks::simulate::{Op, Vector};
-use crate::ckks::{FheError, Simulator, Slots};
+use crate::ckks::{FheError, LinearMap, Simulator, Slots};
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic as _;
 
@@ -105,6 +105,53 @@ fn baby_steps_of_a_bert_head() {
     assert_eq!((baby_steps(1, 5), baby_steps(2, 5)), (1, 2));
 }
 
+/// MOAI's Table 5, by counter: a head of BERT-base, m = 128, d' = 64, and every key switch of a rotation or conjugation.
+#[test]
+fn key_switches_of_a_bert_head() {
+    const M: usize = 128;
+    const WIDTH: usize = 64;
+    let params = CkksParams::insecure_test(8, 4).unwrap();
+    let on = Simulator::new(&params, M).unwrap().counting();
+    let layout = Interleave::new(M, M).unwrap();
+    let vector = || on.vector(vec![0.0; M], on.top()).unwrap();
+    let columns = || Columns::from_vectors(layout, (0..WIDTH).map(|_| vector()).collect());
+    let diagonals = || Diagonals::from_vectors(layout, (0..M).map(|_| vector()).collect()).unwrap();
+    let switches = |work: &dyn Fn()| {
+        on.tally().reset();
+        work();
+        let counts = on.tally().counts();
+        (counts.total(Op::Rotate), counts.total(Op::Conjugate))
+    };
+    let b = 16;
+    let ours = switches(&|| drop(scores(&on, &columns(), &columns(), b).unwrap()));
+    assert_eq!(ours, (816, 128));
+    let paper = switches(&|| drop(scores_by_paper(&on, &columns(), &columns()).unwrap()));
+    assert_eq!(paper, (8128, 0));
+    let ours = switches(&|| {
+        let pairs = Pairs::new(&on, columns()).unwrap();
+        drop(
+            attend(&on, diagonals(), pairs, b)
+                .unwrap()
+                .parted(&on)
+                .unwrap(),
+        );
+    });
+    assert_eq!(ours, (816, 32));
+    let paper = switches(&|| drop(attend_by_paper(&on, &diagonals(), &columns(), b).unwrap()));
+    assert_eq!(paper, (8576, 0));
+    // Products with weights need none.
+    let weights = LinearMap {
+        rows: WIDTH,
+        columns: WIDTH,
+        weights: vec![0.5; WIDTH * WIDTH],
+        bound: 1.0,
+        bias: None,
+    };
+    let scale = on.default_scale();
+    let linear = switches(&|| drop(on.linear(&weights, columns().vectors(), scale).unwrap()));
+    assert_eq!(linear, (0, 0));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -169,6 +216,9 @@ proptest! {
         let same = scores_by_paper(&on, &q_packed, &k_packed).unwrap();
         prop_assert_eq!(rotations(&on), count(width * (m - 1)));
         on.tally().reset();
+        let as_paper = attend_by_paper(&on, &s, &v_packed, b).unwrap();
+        prop_assert_eq!(rotations(&on), count((width + 1) * (m - b + b + g - 2)));
+        on.tally().reset();
         let pairs = Pairs::new(&on, v_packed).unwrap();
         let o = attend(&on, s.clone(), pairs, b).unwrap();
         let in_pairs = (width + 1).div_ceil(2);
@@ -178,11 +228,12 @@ proptest! {
         prop_assert_eq!(on.tally().counts().total(Op::Conjugate), count(in_pairs));
         let values = |v: &Vector| Ok::<_, PackingError>(v.values().to_vec());
         let [s, same] = [s, same].map(|s| s.map(values).unwrap().unpack(texts).unwrap());
-        let o = o.map(values).unwrap().unpack(texts).unwrap();
+        let [o, as_paper] = [o, as_paper].map(|o| o.map(values).unwrap().unpack(texts).unwrap());
         for t in 0..texts {
             let want = product(&q[t], &k[t], true);
             prop_assert!(close(&s[t], &want) && close(&same[t], &want));
-            prop_assert!(close(&o[t], &product(&want, &v[t], false)));
+            let want = product(&want, &v[t], false);
+            prop_assert!(close(&o[t], &want) && close(&as_paper[t], &want));
         }
     }
 
