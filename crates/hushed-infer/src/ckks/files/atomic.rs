@@ -46,6 +46,8 @@ impl AtomicFile {
             private(&mut options);
         }
         let file = options.open(&draft).map_err(FileError::io("write", path))?;
+        #[cfg(all(test, target_os = "linux"))]
+        let file = full_disk::instead_of(file);
         Ok(AtomicFile {
             path: path.to_owned(),
             draft,
@@ -198,3 +200,29 @@ pub(super) fn private(options: &mut OpenOptions) {
 
 #[cfg(not(unix))]
 pub(super) fn private(_: &mut OpenOptions) {}
+
+/// A disk without room, for tests: everything that this thread writes goes where nothing can be written.
+#[cfg(all(test, target_os = "linux"))]
+pub(super) mod full_disk {
+    use std::cell::Cell;
+    use std::fs::{File, OpenOptions};
+
+    thread_local! {
+        static FULL: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// What `work` does while the disk is full.
+    pub fn during<T>(work: impl FnOnce() -> T) -> T {
+        FULL.set(true);
+        let done = work();
+        FULL.set(false);
+        done
+    }
+
+    pub fn instead_of(file: File) -> File {
+        match FULL.get() {
+            true => OpenOptions::new().write(true).open("/dev/full").unwrap(),
+            false => file,
+        }
+    }
+}

@@ -202,6 +202,125 @@ fn requests() {
     other(read(&plan, [7; 32]).err().unwrap(), "plan");
 }
 
+/// Whole files, digests and all, of another shape than the plan's: more primes, fewer ciphertexts.
+#[test]
+fn requests_and_replies_of_another_shape() {
+    let b = Bench::new();
+    let path = b.path("request");
+    let head = b.head();
+    let written_by = |plan: &FhePlan, list: &[SeededCiphertext]| {
+        let mut file = RequestWriter::create(&path, plan, &b.params, &head).unwrap();
+        list.iter().for_each(|ct| file.push(&path, ct).unwrap());
+        file.finish().unwrap();
+    };
+    let read = || RequestReader::open(&path, &b.plan, &b.params, Some(&[7; 32])).err();
+    let seeded = |limbs: usize, rng: &mut SecretRng| {
+        let values = vec![Complex64::new(0.5, 0.0); b.params.slots()];
+        let plain = Encoder::new(&b.params).encode(&values, limbs, b.params.default_scale());
+        let encryptor = Encryptor::new(&b.params, &b.key).unwrap();
+        encryptor.encrypt_seeded(&plain.unwrap(), rng).unwrap()
+    };
+    let mut rng = SecretRng::from_os("test");
+    let (two, three) = (seeded(2, &mut rng), seeded(3, &mut rng));
+    let mut deeper = b.plan.clone();
+    deeper.placement.upload = 3;
+    let list = vec![three; b.plan.request_ciphertexts()];
+    written_by(&deeper, &list);
+    assert!(matches!(read(), Some(FileError::Codec { .. })), "primes");
+    let mut narrower = b.plan.clone();
+    // Two columns a ciphertext.
+    narrower.width -= 2;
+    let list = vec![two.clone(); b.plan.request_ciphertexts() - 1];
+    written_by(&narrower, &list);
+    assert!(matches!(read(), Some(FileError::Codec { .. })), "count");
+    // The same by the plan: it is the shape that was refused.
+    let list = vec![two; b.plan.request_ciphertexts()];
+    written_by(&b.plan, &list);
+    assert!(read().is_none());
+
+    let path = b.path("reply");
+    let head = ReplyHead {
+        plan: b.plan.hash(),
+        keys: [7; 32],
+        id: [9; 16],
+        request: [1; 32],
+    };
+    let mut more = b.plan.clone();
+    more.reply.ciphertexts += 1;
+    let list = vec![seeded(2, &mut rng).expand(); more.reply.ciphertexts];
+    exchange::write_reply(&path, &more, &b.params, &head, &list).unwrap();
+    let error = exchange::read_reply(&path, &b.plan, &b.params, &[7; 32]).err();
+    assert!(matches!(error, Some(FileError::Codec { .. })), "reply");
+}
+
+/// Every kind of file that a run writes, on a disk that fills while it does: a typed error with the name, and what was there before is there.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_loses_nothing() {
+    let mut b = Bench::new();
+    let (reply, saved) = (b.path("reply"), b.path("checkpoint"));
+    for path in [&reply, &saved] {
+        fs::write(path, b"as it was").unwrap();
+    }
+    let head = ReplyHead {
+        plan: b.plan.hash(),
+        keys: [7; 32],
+        id: [9; 16],
+        request: [1; 32],
+    };
+    let run = Run {
+        plan: [1; 32],
+        keys: [2; 32],
+        request: [3; 32],
+    };
+    let cts = [b.seeded().expand(), b.seeded().expand()];
+    let times = KeyTimes {
+        created: 5,
+        expires: 77,
+    };
+    let keys = b.plan.key_plan(&b.params).unwrap();
+    let [evaluation, secret, request] =
+        ["evaluation.keys", "secret.key", "request"].map(|n| b.path(n));
+    let (seeded, sent_head) = (b.seeded(), b.head());
+    let errors = atomic::full_disk::during(|| {
+        let sent = || {
+            let mut file = RequestWriter::create(&request, &b.plan, &b.params, &sent_head)?;
+            for _ in 0..b.plan.request_ciphertexts() {
+                file.push(&request, &seeded)?;
+            }
+            file.finish().map(drop)
+        };
+        [
+            exchange::write_reply(&reply, &b.plan, &b.params, &head, &cts[..1]).map(drop),
+            checkpoint::write(&saved, &b.params, &run, 1, &cts),
+            keys::write(
+                &evaluation,
+                &b.key,
+                &keys,
+                times,
+                &mut b.rng,
+                &mut |_, _| {},
+            )
+            .map(drop),
+            atomic::write(&secret, Access::Private, b"secret"),
+            sent(),
+        ]
+    });
+    let paths = [&reply, &saved, &evaluation, &secret, &request];
+    for (error, named) in errors.into_iter().zip(paths) {
+        let error = error.unwrap_err();
+        assert!(
+            matches!(&error, FileError::Io { operation: "write", path, source }
+                if path == named && source.kind() == std::io::ErrorKind::StorageFull),
+            "{error}"
+        );
+    }
+    for path in [&reply, &saved] {
+        assert_eq!(fs::read(path).unwrap(), b"as it was");
+    }
+    assert_eq!(fs::read_dir(b.folder.path()).unwrap().count(), 2);
+}
+
 #[test]
 fn lengths_are_those_that_the_plan_declares() {
     let mut b = Bench::new();
