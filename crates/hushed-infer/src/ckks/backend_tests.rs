@@ -69,6 +69,19 @@ fn run_bounded(
     private: bool,
     bound: f64,
 ) -> Result<Vec<Vec<f64>>, FheError> {
+    run_padded(on, bert, choices, x, private, bound, |_, _, _| 0.0)
+}
+
+/// The same with something in the rows of padding.
+fn run_padded(
+    on: &Simulator,
+    bert: &Bert,
+    choices: &Choices,
+    x: &[Matrix<f64>],
+    private: bool,
+    bound: f64,
+    padding: impl Fn(usize, usize, usize) -> f64,
+) -> Result<Vec<Vec<f64>>, FheError> {
     let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
     let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
     let rows = if private {
@@ -78,7 +91,7 @@ fn run_bounded(
     };
     let placement = Placement::plain(on.top(), M, bert.layers[0].attention.heads.width);
     let mut backend = CkksBackend::new(on, choices, placement, rows, bound)?;
-    let columns: Vec<Vector> = packed(layout(), x, bound, |_, _, _| 0.0)
+    let columns: Vec<Vector> = packed(layout(), x, bound, padding)
         .into_iter()
         .map(vector)
         .collect();
@@ -155,6 +168,39 @@ fn a_text_alone_is_the_text_in_a_batch() {
             let scaled = run_bounded(&on, &bert, &choices, &alone, private, bound).unwrap();
             let worst = all[text].iter().zip(&scaled[0]).map(|(a, b)| (a - b).abs());
             assert!(worst.fold(0.0, f64::max) < 1e-4);
+        }
+    }
+}
+
+/// A client fills rows of padding with zeros ([`super::super::key_mask`] needs it in the first layer). One that does not spoils its own text:
+/// no other of the batch changes, and texts without padding have nothing to be spoiled by.
+#[test]
+fn hostile_padding_reaches_no_other_text() {
+    const HOSTILE: usize = 1;
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let bert = bert(Pool::Mean);
+    let x = embedded(&bert, &texts());
+    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let padding = |text: usize, row: usize, j: usize| match text {
+        HOSTILE => {
+            0.1 * if (row + j).is_multiple_of(3) {
+                1.0
+            } else {
+                -1.0
+            }
+        }
+        _ => 0.0,
+    };
+    for private in [false, true] {
+        let bound = largest(&x);
+        let clean = run(&on, &bert, &choices, &x, private).unwrap();
+        let hostile = run_padded(&on, &bert, &choices, &x, private, bound, padding).unwrap();
+        for (text, (clean, hostile)) in clean.iter().zip(&hostile).enumerate() {
+            let off = clean.iter().zip(hostile).map(|(a, b)| (a - b).abs());
+            let off = off.fold(0.0, f64::max);
+            // The padding did something: it is not that nobody reads it.
+            assert_eq!(off > 1e-3, text == HOSTILE, "{private} {text}: {off:e}");
+            assert!(text == HOSTILE || off < 1e-9, "{private} {text}: {off:e}");
         }
     }
 }

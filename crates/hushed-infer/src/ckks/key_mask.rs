@@ -1,7 +1,8 @@
 //! Which keys a softmax sees: padding gets the least exponential there is, and its share is taken off the sums again, so that it has no
 //! weight at all and a text's answer does not depend on how far it is padded.
 //!
-//! A key of padding is zero (columns are, and keys have no bias), so that its scores are 0 whatever the query is. With t = s + c the
+//! A key of padding is zero (columns are, and keys have no bias), so that its scores are 0 whatever the query is: the client fills its
+//! rows of padding with zeros, or spoils its own text, and norms mask those of every later layer. With t = s + c the
 //! argument of the exponential on [−1, 1] and R_j the rows whose key, j further, is a token:
 //!
 //! ```text
