@@ -235,9 +235,11 @@ impl Args {
             worst(|s| Some(s.polynomial)),
             worst(|s| Some(s.predicted_noise)),
         );
+        // None without an encrypted run.
+        let (encrypted, measured) = (worst(|s| s.encrypted), worst(|s| s.encrypted_noise));
         let mut end = json!({
             "texts": texts, "left_out": texts - answers.len(), "parameters": self.parameters, "seed": self.seed,
-            "worst_layer": { "polynomial": approximations, "noise": noise },
+            "worst_layer": { "polynomial": approximations, "noise": noise, "encrypted": encrypted, "measured_noise": measured },
         });
         let named = |name: &Option<String>| name.clone().unwrap_or("no layer".to_owned());
         let mut text = format!(
@@ -246,6 +248,11 @@ impl Args {
             named(&approximations),
             named(&noise)
         );
+        if let (Some(encrypted), Some(measured)) = (&encrypted, &measured) {
+            text += &format!(
+                "\nencrypted, most is lost in {encrypted}, and to measured noise in {measured}"
+            );
+        }
         let all: Vec<&Answer> = answers.iter().collect();
         let (found, asked): (Vec<&Answer>, Vec<&Answer>) =
             all.iter().copied().partition(|a| a.text < documents);

@@ -102,9 +102,9 @@ fn an_encrypted_run_errs_as_predicted_step_by_step() {
         );
         assert!(s.polynomial.rms > 0.0 && s.polynomial.rms < 0.05, "{s:?}");
         assert!(predicted.rms > 0.0 && predicted.rms < 0.01, "{s:?}");
-        // Of one size, either way.
-        assert!(measured.rms < 8.0 * predicted.rms, "{s:?}");
-        assert!(measured.rms > predicted.rms / 64.0, "{s:?}");
+        // Of one size, either way: on this ring errors are 0.35 to 0.5 of those predicted, which are those of a large one.
+        assert!(measured.rms < 2.0 * predicted.rms, "{s:?}");
+        assert!(measured.rms > predicted.rms / 4.0, "{s:?}");
         assert!(s.predicted.rms <= s.polynomial.rms + predicted.rms + 1e-12);
         for d in [s.polynomial, s.predicted, s.encrypted.unwrap()] {
             assert!(d.quartiles[0] <= d.quartiles[1] && d.quartiles[2] <= d.max);
