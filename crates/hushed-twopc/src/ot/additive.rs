@@ -18,6 +18,7 @@
 //! values a block.
 //!
 //! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::{CotRecv, CotSend};
 use crate::cost::Cost;
@@ -245,6 +246,10 @@ impl Drop for Kept {
 }
 
 /// Appends f to the message; returns the pads p₀.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "buffers are cut to a chunk of at most their length"
+)]
 fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result<Pads, TwopcError> {
     let Shape {
         count,
@@ -299,6 +304,10 @@ fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result
 }
 
 /// Appends e to the message and adds the chooser's part that needs no answer, Σ_j 2^j·(1 − 2e)·p_c, to `out`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "buffers are cut to a chunk of at most their length"
+)]
 fn make_choice(
     ctx: &mut Ctx,
     choice: &Choice<'_>,
@@ -363,13 +372,13 @@ fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
         let e = wire::bits_from(e, count);
         let chunks = out.chunks_mut(chunk).zip(offer.values.chunks(chunk));
         for ((out, values), e) in chunks.zip(e.chunks(rows / 64)) {
-            let p0 = &mut buffer[..out.len()];
+            let p0 = buffer.as_mut_slice();
             if width - j as u32 > 32 {
-                let (now, later) = wide.split_at(p0.len());
-                p0.copy_from_slice(now);
+                let (now, later) = wide.split_at(out.len());
+                p0.iter_mut().zip(now).for_each(|(p, n)| *p = *n);
                 wide = later;
             } else {
-                let (now, later) = narrow.split_at(p0.len());
+                let (now, later) = narrow.split_at(out.len());
                 p0.iter_mut().zip(now).for_each(|(p, n)| *p = u64::from(*n));
                 narrow = later;
             }
@@ -422,6 +431,10 @@ fn settle_choice(
 }
 
 /// `messages` pads of each block, block by block, into `out`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a chunk of blocks is no longer than the buffer, and 2t < messages"
+)]
 fn stretch(blocks: &[Block], first: u64, hashed: &mut [Block], messages: usize, out: &mut [u64]) {
     let hashed = &mut hashed[..blocks.len()];
     if messages == 1 {

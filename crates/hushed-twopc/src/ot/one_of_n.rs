@@ -15,6 +15,7 @@
 //! the table T(j ⊕ r): it swaps by e ⊕ r.
 //!
 //! Bytes: chooser b·⌈n/8⌉, holder ⌈(N − 1)·n·ℓ/8⌉. Two messages in sequence.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::SecretBlocks;
 use super::additive::low_bits;
@@ -94,6 +95,10 @@ pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>
 }
 
 /// The holder's shares; `entries` holds sixteen words an element.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the entries are this party's own, sixteen for each element"
+)]
 pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u64>, TwopcError> {
     let batch = Batch {
         n: entries.len() / PLACES,
@@ -122,6 +127,10 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     /// Takes its OTs and says what to send for `index`, one of each table's places an element.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "choices of n elements have a bit for each"
+    )]
     pub fn draw(
         ctx: &mut Ctx,
         batch: Batch,
@@ -209,8 +218,14 @@ impl Holder {
         })
     }
 
-    /// What to send back for the chooser's message, and this party's shares. `table` writes an element's table; `rotate` holds b planes
+    /// What to send back for the chooser's message, and this party's shares.
+    ///
+    /// `table` writes an element's table; `rotate` holds b planes
     /// of bits by which each table's places are XORed first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "every place is below what the batch says; the message is cut into planes of that length first"
+    )]
     pub fn answer(
         self,
         choice: &[u8],
@@ -270,6 +285,10 @@ impl Holder {
 }
 
 /// row\[j\] ↔ row\[j ⊕ 2^bit\] if `swap` is 1.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the row's length is a power of two above 2^bit"
+)]
 fn swap_places(row: &mut [u64], bit: usize, swap: u64) {
     let (step, mask) = (1 << bit, swap.wrapping_neg());
     for j in (0..row.len()).filter(|j| j & step == 0) {
