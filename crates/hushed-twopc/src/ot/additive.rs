@@ -20,6 +20,9 @@
 //! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod read;
+
 use super::{CotRecv, CotSend};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -195,13 +198,11 @@ pub fn additive(
     for offering in [client, !client] {
         match (offering, &offer, &choice) {
             (true, Some(offer), _) => {
-                let e = wire::take(&mut reply, offer.shape.bytes_of_choice())?;
                 out.offered = vec![0; offer.shape.values()];
-                settle_offer(offer, &pads, e, &mut out.offered);
+                settle_offer(offer, &pads, &mut reply, &mut out.offered)?;
             }
             (false, _, Some(choice)) => {
-                let f = wire::take(&mut reply, choice.shape.bytes_of_values())?;
-                settle_choice(&choice.shape, &kept, f, &mut out.chosen)?;
+                settle_choice(&choice.shape, &kept, &mut reply, &mut out.chosen)?;
             }
             _ => {}
         }
@@ -353,8 +354,14 @@ fn make_choice(
     Ok(kept)
 }
 
-/// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀).
-fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
+/// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀), with e off the front of the peer's message.
+fn settle_offer(
+    offer: &Offer<'_>,
+    pads: &Pads,
+    message: &mut &[u8],
+    out: &mut [u64],
+) -> Result<(), TwopcError> {
+    let e = wire::take(message, offer.shape.bytes_of_choice())?;
     let Shape {
         count,
         messages,
@@ -362,7 +369,7 @@ fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
         ..
     } = offer.shape;
     if count == 0 {
-        return;
+        return Ok(());
     }
     let rows = rows_a_chunk(messages);
     let chunk = rows * messages;
@@ -393,15 +400,17 @@ fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
     }
     reduce(out, width);
     wipe(&mut buffer);
+    Ok(())
 }
 
-/// out += Σ_j 2^j·(1 − 2e)·c·f, with f from the bytes of the peer's message.
+/// out += Σ_j 2^j·(1 − 2e)·c·f, with f off the front of the peer's message.
 fn settle_choice(
     shape: &Shape,
     kept: &Kept,
-    mut f: &[u8],
+    message: &mut &[u8],
     out: &mut [u64],
 ) -> Result<(), TwopcError> {
+    let mut f = wire::take(message, shape.bytes_of_values())?;
     let Shape {
         count,
         messages,

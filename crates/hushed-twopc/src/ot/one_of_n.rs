@@ -314,6 +314,30 @@ fn multiples(delta: Block) -> [Block; PLACES] {
     })
 }
 
+/// Both readers on bytes of a peer, over blocks of zeros: the shares of whichever message has the form.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
+    let folded = || SecretBlocks::zero(batch.n);
+    let chooser = Chooser {
+        batch,
+        place: Zeroizing::new(vec![1; batch.n]),
+        folded: folded(),
+        first: 0,
+    };
+    let holder = Holder {
+        batch,
+        folded: folded(),
+        offsets: Zeroizing::new(multiples(Block(1))),
+        first: 0,
+    };
+    let answered = holder.answer(message, None, |i, row| row.fill(i as u64));
+    let answered = answered.map(|(reply, shares)| {
+        assert_eq!(reply.len(), batch.entries_len());
+        shares.into_words()
+    });
+    [chooser.read(message).ok(), answered.ok()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,8 @@ mod params;
 mod start;
 
 pub use params::FerretParams;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use start::read as read_start;
 
 use super::base::SessionId;
 use super::{Correlations, CotRecv, CotSend};

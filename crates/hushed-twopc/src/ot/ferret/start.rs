@@ -274,6 +274,26 @@ fn punctured_seeds(keys: &[Block], sums: &[Block], punctured: u64) -> Zeroizing<
     nodes
 }
 
+/// The readers of the points and of the columns on bytes of a peer, for `n` OTs: whether they have the form. The keys are no secrets.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn read(n: usize, message: &[u8], rng: &mut SecretRng) -> [bool; 2] {
+    let sender = StartSender {
+        delta: Zeroizing::new(Block::ONES),
+        keys: Zeroizing::new(vec![Block(7); BASE]),
+    };
+    let blocks = sender.finish(message, n);
+    if let Ok(blocks) = &blocks {
+        assert_eq!((blocks.len(), message.len()), (n, columns_bytes(n)));
+        assert!(blocks.iter().all(|b| !b.lsb()));
+    }
+    let receiver = StartReceiver::new([3; 32], rng).finish(message, n, rng);
+    if let Ok((blocks, columns)) = &receiver {
+        assert_eq!((blocks.len(), message.len()), (n, POINTS_BYTES));
+        assert_eq!(columns.len(), columns_bytes(n));
+    }
+    [receiver.is_ok(), blocks.is_ok()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
