@@ -11,39 +11,68 @@ const UNSAFE_HOME: &str = "crates/hushed-math/";
 
 /// Files that read bytes written by a peer or found on a disk. Each must set the attribute below in
 /// itself, so that clippy holds it there whatever the rest of the crate allows.
-const HOSTILE: [&str; 32] = [
-    "crates/hushed-net/src/frame.rs",
-    "crates/hushed-net/src/session.rs",
+const HOSTILE: [&str; 61] = [
     "crates/hushed-net/src/channel/inbox.rs",
     "crates/hushed-net/src/channel/stream.rs",
     "crates/hushed-net/src/channel/tls/halves.rs",
     "crates/hushed-net/src/channel/tls/verify.rs",
-    "crates/hushed-model/src/folder/json.rs",
+    "crates/hushed-net/src/frame.rs",
+    "crates/hushed-net/src/session.rs",
     "crates/hushed-model/src/folder/config.rs",
+    "crates/hushed-model/src/folder/declared.rs",
+    "crates/hushed-model/src/folder/json.rs",
+    "crates/hushed-model/src/folder/labels.rs",
     "crates/hushed-model/src/folder/pooling.rs",
     "crates/hushed-model/src/folder/public.rs",
     "crates/hushed-model/src/folder/weights.rs",
     "crates/hushed-model/src/tokens.rs",
     "crates/hushed-rlwe/src/codec.rs",
+    "crates/hushed-rlwe/src/flooded.rs",
+    "crates/hushed-rlwe/src/hybrid/codec.rs",
+    "crates/hushed-rlwe/src/keys.rs",
     "crates/hushed-rlwe/src/keys/stored.rs",
+    "crates/hushed-rlwe/src/response.rs",
     "crates/hushed-rlwe/src/truncate.rs",
-    "crates/hushed-infer/src/ckks/public_plan.rs",
+    "crates/hushed-ckks/src/codec.rs",
+    "crates/hushed-twopc/src/ctx.rs",
+    "crates/hushed-twopc/src/he/bole/mod.rs",
+    "crates/hushed-twopc/src/he/context.rs",
+    "crates/hushed-twopc/src/he/engine.rs",
+    "crates/hushed-twopc/src/ot/additive.rs",
+    "crates/hushed-twopc/src/ot/base.rs",
+    "crates/hushed-twopc/src/ot/ferret/extend.rs",
+    "crates/hushed-twopc/src/ot/ferret/mod.rs",
+    "crates/hushed-twopc/src/ot/ferret/start.rs",
+    "crates/hushed-twopc/src/ot/one_of_n.rs",
+    "crates/hushed-twopc/src/ot/triple.rs",
+    "crates/hushed-twopc/src/wire.rs",
     "crates/hushed-infer/src/ckks/files/checkpoint.rs",
     "crates/hushed-infer/src/ckks/files/chunked.rs",
     "crates/hushed-infer/src/ckks/files/exchange.rs",
     "crates/hushed-infer/src/ckks/files/keys.rs",
+    "crates/hushed-infer/src/ckks/files/spill.rs",
+    "crates/hushed-infer/src/ckks/public_plan.rs",
     "crates/hushed-serve/src/bundle.rs",
     "crates/hushed-serve/src/client.rs",
+    "crates/hushed-serve/src/client/answer.rs",
+    "crates/hushed-serve/src/client/config.rs",
+    "crates/hushed-serve/src/client/greet.rs",
+    "crates/hushed-serve/src/client/table.rs",
+    "crates/hushed-serve/src/fhe/depot.rs",
+    "crates/hushed-serve/src/fhe/jobs.rs",
     "crates/hushed-serve/src/fhe/public.rs",
+    "crates/hushed-serve/src/fhe/remote/link.rs",
+    "crates/hushed-serve/src/fhe/session.rs",
+    "crates/hushed-serve/src/fhe/wire.rs",
     "crates/hushed-serve/src/files.rs",
     "crates/hushed-serve/src/metrics.rs",
+    "crates/hushed-serve/src/server/greeting.rs",
     "crates/hushed-serve/src/server/session.rs",
+    "crates/hushed-serve/src/table.rs",
     "crates/hushed-serve/src/token.rs",
     "crates/hushed-serve/src/wire.rs",
     "crates/hushed-serve/src/wire/refusal.rs",
     "crates/hushed-serve/src/wire/request.rs",
-    "crates/hushed-serve/src/table.rs",
-    "crates/hushed-serve/src/client/table.rs",
 ];
 const DENIED: [&str; 3] = [
     "clippy::unwrap_used",
@@ -184,12 +213,13 @@ pub fn unfinished_words(tree: &Tree) -> Outcome {
     }
 }
 
-/// Every declared reader of foreign bytes denies the lints that hide a panic.
+/// Every declared reader of foreign bytes denies the lints that hide a panic, and every file that denies them is declared.
 pub fn hostile_bytes(tree: &Tree) -> Outcome {
-    let problems: Vec<String> = HOSTILE
+    let mut problems: Vec<String> = HOSTILE
         .iter()
         .filter_map(|path| hostile_problem(tree, path))
         .collect();
+    problems.extend(undeclared(tree, &HOSTILE));
     if problems.is_empty() {
         Ok(format!(
             "{} files deny {}",
@@ -201,19 +231,30 @@ pub fn hostile_bytes(tree: &Tree) -> Outcome {
     }
 }
 
+/// Files that deny all of the lints and are not on the list, which they could leave unnoticed.
+fn undeclared(tree: &Tree, listed: &[&str]) -> Vec<String> {
+    let readers = tree.rust().filter(|f| missing(f).is_empty());
+    readers
+        .filter(|f| !listed.contains(&f.path.as_str()))
+        .map(|f| format!("{}: declare it in xtask/src/rules.rs", f.path))
+        .collect()
+}
+
+/// The lints that a file does not deny.
+fn missing(file: &File) -> Vec<&'static str> {
+    let code = code_only(&file.text);
+    let denied: String = inner_attributes(&code, "deny").collect();
+    let lints = DENIED.iter().copied();
+    lints.filter(|lint| !denied.contains(lint)).collect()
+}
+
 fn hostile_problem(tree: &Tree, path: &str) -> Option<String> {
     let Some(file) = tree.file(path) else {
         return Some(format!(
             "{path}: declared in xtask/src/rules.rs, but there is no such file"
         ));
     };
-    let code = code_only(&file.text);
-    let denied: String = inner_attributes(&code, "deny").collect();
-    let missing: Vec<&str> = DENIED
-        .iter()
-        .copied()
-        .filter(|lint| !denied.contains(lint))
-        .collect();
+    let missing = missing(file);
     (!missing.is_empty()).then(|| format!("{path}: lacks #![deny({})]", missing.join(", ")))
 }
 
@@ -283,5 +324,8 @@ mod tests {
         let two = "#![deny(clippy::unwrap_used, clippy::expect_used)]\n";
         assert!(hostile_problem(&tree(&[("a.rs", two)]), "a.rs").is_some());
         assert!(hostile_problem(&tree(&[]), "a.rs").is_some());
+        assert_eq!(undeclared(&tree(&[("a.rs", all)]), &["a.rs"]).len(), 0);
+        assert_eq!(undeclared(&tree(&[("b.rs", all)]), &["a.rs"]).len(), 1);
+        assert_eq!(undeclared(&tree(&[("b.rs", two)]), &["a.rs"]).len(), 0);
     }
 }

@@ -31,7 +31,7 @@ pub struct Entry {
     pub bytes_up: u64,
     /// Payload bytes that the server sends.
     pub bytes_down: u64,
-    /// One-way latencies in sequence.
+    /// Messages in sequence: [`Cost::rounds`].
     pub rounds: u64,
     /// Correlated OTs, both directions.
     pub cots: u64,

@@ -14,6 +14,8 @@ pub fn config(bytes: &[u8]) {
     assert_eq!(config.is_none(), !problems.is_empty());
     if let Some(config) = config {
         assert_eq!(config.split().count * config.split().width, config.width);
+        let sound = |name: &String| name.len() <= 200 && !name.chars().any(char::is_control);
+        assert!(config.labels.iter().flatten().all(sound));
     }
     problems
         .iter()

@@ -419,10 +419,15 @@ fn decoders_survive_mutations() {
     let dir = folder();
     let file = |name: &str| fs::read(dir.path().join(name)).unwrap();
     let count = 10_000;
+    // With the names of its classes.
+    let labelled = TempDir::new().unwrap();
+    tiny_classifier_folder(labelled.path(), &TINY_LABELS).unwrap();
+    let classifier = fs::read(labelled.path().join("config.json")).unwrap();
     let configs = [
         file("config.json"),
         file("1_Pooling/config.json"),
         b"{\"model_type\":\"bert\",\"hidden_size\":1e999}".to_vec(),
+        classifier,
     ];
     mutations(&configs, count, 1, fuzz::config);
     let header = br#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[8,16]}}"#;

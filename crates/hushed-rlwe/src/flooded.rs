@@ -20,6 +20,7 @@
 //! this is 2^-hiding a coefficient; the caller adds log2 of all coefficients that are ever answered to the
 //! 40 bits that shall remain. Masking after the switch would need no fewer bits and would have to hide
 //! the rounding of the switch against the secret key as well.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 

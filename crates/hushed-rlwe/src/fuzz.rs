@@ -8,6 +8,8 @@ use std::sync::Arc;
 use hushed_math::rng::SecretRng;
 
 use crate::ciphertext::SeededCiphertext;
+use crate::error::{ParamsError, RlweError};
+use crate::flooded::FloodedFormat;
 use crate::hybrid::{self, EvalKeyPlan, EvalKeys};
 use crate::keys::{KeySet, SecretKey};
 use crate::params::{RlweLiteral, RlweParams};
@@ -24,7 +26,12 @@ pub const LIST: (usize, usize) = (2, 2);
 /// # Panics
 /// Never: the literal is a constant that tests build.
 pub fn params() -> Arc<RlweParams> {
-    let literal = RlweParams::olt_small().map(|params| params.literal().clone());
+    minute(RlweParams::olt_small())
+}
+
+/// The primes of a preset at N = 2^4.
+fn minute(preset: Result<Arc<RlweParams>, ParamsError>) -> Arc<RlweParams> {
+    let literal = preset.map(|params| params.literal().clone());
     let minute =
         literal.and_then(|l| RlweParams::insecure_for_tests(RlweLiteral { log_n: 4, ..l }));
     minute.unwrap_or_else(|error| panic!("a constant literal: {error}"))
@@ -116,5 +123,34 @@ pub fn response(params: &Arc<RlweParams>, data: &[u8]) {
     };
     if let Ok(shares) = format.open(data, &key, &used) {
         assert_eq!(shares.len(), 3);
+    }
+}
+
+/// A flooded format of exact shares modulo a prime of 43 bits. Insecure.
+///
+/// # Panics
+/// Never: the sizes are constants that tests build.
+pub fn flooded_format() -> (Arc<RlweParams>, FloodedFormat) {
+    let params = minute(RlweParams::ole());
+    let format = FloodedFormat::for_prime(&params, FLOODED_PRIME, 55, 64);
+    let format = format.unwrap_or_else(|error| panic!("constant sizes: {error}"));
+    (params, format)
+}
+
+/// The modulus of the shares of [`flooded`].
+const FLOODED_PRIME: u64 = 0x7ff_fffd_8001;
+
+/// A flooded response.
+///
+/// # Panics
+/// If shares of another count come out, or one that is not below the prime, or bytes of another length are read.
+pub fn flooded((params, format): &(Arc<RlweParams>, FloodedFormat), data: &[u8]) {
+    let key = SecretKey::generate(params, &mut SecretRng::from_os("fuzz"));
+    match format.open(data, &key) {
+        Ok(shares) => {
+            assert_eq!((shares.len(), data.len()), (params.n(), format.bytes()));
+            assert!(shares.iter().all(|share| *share < FLOODED_PRIME));
+        }
+        Err(error) => assert!(matches!(error, RlweError::Codec(_)), "{error}"),
     }
 }

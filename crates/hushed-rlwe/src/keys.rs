@@ -8,6 +8,7 @@
 //!
 //! Uniform parts are seeds on the wire and expanded in memory. s encrypts functions of itself in the Galois keys, the
 //! usual circular-security assumption.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod stored;
 

@@ -30,6 +30,7 @@
 //! switched input noise, the rounding of the switch, the fresh zero and both truncations, and is held to
 //! Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the
 //! input noise admits).
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
 

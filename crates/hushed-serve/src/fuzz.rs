@@ -2,7 +2,7 @@
 
 use crate::bundle::{self, Digest};
 use crate::fhe::wire::{Ask, CHUNK, MAX_ASK, MAX_TOLD, PART, Told, frames};
-use crate::token::Token;
+use crate::token::{Accepted, MIN_TOKEN_BYTES, Token};
 use crate::wire::{Answer, Confirm, Hello, MAX_ANSWER, MAX_GREETING, Reply, Request};
 
 /// Every control message, from the same bytes.
@@ -69,5 +69,66 @@ pub fn bundle(data: &[u8]) {
         let bytes: usize = files.iter().map(|(name, f)| 5 + name.len() + f.len()).sum();
         assert_eq!(bytes + 32, data.len());
         assert!(files.is_sorted_by(|a, b| a.0 < b.0));
+    }
+}
+
+/// A server's file of tokens.
+///
+/// # Panics
+/// When a line is read that says nothing, one that does is passed over, or a token is accepted that is not in the file.
+pub fn tokens(data: &[u8]) {
+    let lines = || data.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
+    let telling = |line: &&[u8]| !line.is_empty() && !line.starts_with(b"#");
+    match Accepted::parse(data) {
+        Ok(accepted) => {
+            assert_eq!(accepted.len(), lines().filter(telling).count());
+            for line in lines().filter(telling) {
+                let token = Token::from_bytes(line).filter(|_| !line.starts_with(b"sha256:"));
+                if let Some(token) = token {
+                    assert!(accepted.contains(&token) && line.len() >= MIN_TOKEN_BYTES);
+                }
+            }
+        }
+        Err(line) => assert!((1..=lines().count()).contains(&line)),
+    }
+}
+
+/// What comes as a public table, in one chunk: of the length that the sizes say, of the hash that was offered, in range.
+///
+/// # Panics
+/// When a chunk of another length is taken, or one that is not as offered.
+#[cfg(feature = "client")]
+pub fn table(data: &[u8]) {
+    use crate::error::ServeError;
+    use crate::{table, wire};
+    use hushed_infer::twopc::formats::TABLE_BITS;
+    use hushed_model::Embedding;
+
+    let sizes = Embedding {
+        vocabulary: 5,
+        positions: 1,
+        width: 3,
+        tokens: None,
+        offsets: None,
+    };
+    let whole = 4 * sizes.vocabulary * sizes.width;
+    let honest = table::of_bytes(&sizes, data);
+    for offered in [honest, Digest::ZERO] {
+        let (mut client, mut server) = hushed_net::memory_pair();
+        let sent = server.send(wire::TABLE, data);
+        drop(server);
+        match (sent, table::receive(&mut client, &sizes, offered)) {
+            (Ok(()), Ok(bytes)) => {
+                assert!(bytes == data && data.len() == whole && offered == honest);
+                let words = bytes.as_chunks::<4>().0.iter();
+                let mut sizes_of = words.map(|w| i32::from_le_bytes(*w).unsigned_abs());
+                let within = sizes_of.all(|size| size <= 1 << TABLE_BITS);
+                assert_eq!(table::decode(&sizes, &bytes).is_ok(), within);
+            }
+            (Ok(()), Err(ServeError::TableNotAsOffered { .. })) => {
+                assert!(data.len() == whole && offered != honest);
+            }
+            _ => assert_ne!(data.len(), whole),
+        }
     }
 }

@@ -64,25 +64,31 @@ impl Accepted {
     /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` say nothing. Several tokens allow them to be replaced one at a time.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
         let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
+        Self::parse(&text).map_err(|line| ServeError::TokenFile {
+            path: path.to_owned(),
+            line,
+        })
+    }
+
+    /// The lines of such a file, or the number of one that is not as it should be; 1 if there is no token.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, usize> {
         let mut digests = Vec::new();
-        for (index, line) in text.split(|b| *b == b'\n').enumerate() {
+        for (line, number) in text.split(|b| *b == b'\n').zip(1usize..) {
             let line = line.trim_ascii();
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let digest = accepted(line).ok_or_else(|| ServeError::TokenFile {
-                path: path.to_owned(),
-                line: index + 1,
-            })?;
-            digests.push(digest);
+            digests.push(accepted(line).ok_or(number)?);
         }
-        if digests.is_empty() {
-            return Err(ServeError::TokenFile {
-                path: path.to_owned(),
-                line: 1,
-            });
+        match digests.is_empty() {
+            true => Err(1),
+            false => Ok(Self(digests)),
         }
-        Ok(Self(digests))
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether a token is on the list, in a time that depends on the list's length only.

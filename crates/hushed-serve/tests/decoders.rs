@@ -296,6 +296,32 @@ fn mutated_control_messages() {
 }
 
 #[test]
+fn mutated_files_of_tokens() {
+    let hashed = format!(
+        "# two clients\r\n  {}\n\nsha256:{}\n",
+        "a".repeat(16),
+        "0f".repeat(32)
+    );
+    let others = [
+        "",
+        "short\n",
+        "sha256: \n",
+        "0123456789abcdef\n0123456789abcdef",
+    ];
+    let others = others.map(|text| text.as_bytes().to_vec());
+    let corpus = [&[hashed.into_bytes()][..], &others].concat();
+    mutations(&corpus, 10_000, 3, fuzz::tokens);
+}
+
+#[test]
+fn mutated_tables() {
+    // Five rows of three, as the body has it; the second is out of range.
+    let table: Vec<u8> = (0..15i32).flat_map(|i| (i << 24).to_le_bytes()).collect();
+    let corpus = [table, vec![0x7f; 60], vec![0; 61], Vec::new()];
+    mutations(&corpus, 10_000, 4, fuzz::table);
+}
+
+#[test]
 fn bundles() {
     let folder = tempfile::tempdir().unwrap();
     tiny_folder(folder.path()).unwrap();

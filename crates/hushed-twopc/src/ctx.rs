@@ -1,4 +1,5 @@
 //! What one party carries through a protocol: its session, its randomness, its correlations.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::{TwopcError, expect_len};
 use crate::ot::Correlations;

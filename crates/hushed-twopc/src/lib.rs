@@ -6,6 +6,9 @@ pub mod cost;
 pub mod ctx;
 pub mod error;
 pub mod func;
+#[doc(hidden)]
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
 pub mod gadget;
 pub mod he;
 pub mod ot;

@@ -6,7 +6,11 @@ use crate::he::HeContext;
 use crate::ot::ideal::IdealPair;
 use crate::share::{BitShare, Ring, Share};
 use hushed_math::rng::SecretRng;
-use hushed_net::{Stats, memory_pair};
+use hushed_net::Stats;
+
+mod watch;
+
+pub use watch::{Watch, watched_pair};
 
 /// Runs both parties on connected contexts; returns (client's, server's) result. A panic of either
 /// party is a panic of the caller.
@@ -14,7 +18,16 @@ pub fn run_pair<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx) -> A + Send,
     server: impl FnOnce(&mut Ctx) -> B + Send,
 ) -> (A, B) {
-    let (client_session, server_session) = memory_pair();
+    let (a, b, _) = run_watched(client, server);
+    (a, b)
+}
+
+/// [`run_pair`] with what was seen of the session.
+fn run_watched<A: Send, B: Send>(
+    client: impl FnOnce(&mut Ctx) -> A + Send,
+    server: impl FnOnce(&mut Ctx) -> B + Send,
+) -> (A, B, Watch) {
+    let (client_session, server_session, watch) = watched_pair();
     let (client_ot, server_ot) = IdealPair::new();
     let rng = |seed| SecretRng::insecure_from_seed(seed);
     let mut c = Ctx::new(client_session, rng(0xc11e), Box::new(client_ot));
@@ -26,7 +39,7 @@ pub fn run_pair<A: Send, B: Send>(
         let client = client.join();
         let server = server.join();
         match (client, server) {
-            (Ok(a), Ok(b)) => (a, b),
+            (Ok(a), Ok(b)) => (a, b, watch),
             // The second failure is usually the consequence of the first; show both are possible.
             (Err(why), _) | (_, Err(why)) => std::panic::resume_unwind(why),
         }
@@ -80,25 +93,56 @@ pub fn reveal_bits(client: &BitShare, server: &BitShare) -> Vec<u64> {
     (0..open.len()).map(|i| open.bit(i)).collect()
 }
 
-/// Runs one gadget on both sides and returns the client's counters beside the results.
+/// What a step took: one party's counters, and the rounds of the pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    /// The client's counters of the step alone.
+    pub client: Stats,
+    /// Rounds, as [`Cost::rounds`] defines them; none where a party has broken off.
+    pub rounds: Option<u64>,
+}
+
+/// Runs one gadget on both sides and returns what it took beside the results.
 pub fn run_counted<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx) -> A + Send,
     server: impl FnOnce(&mut Ctx) -> B + Send,
-) -> (A, B, Stats) {
-    let counted = |ctx: &mut Ctx| {
-        let out = client(ctx);
-        (out, ctx.session.stats())
-    };
-    let ((a, stats), b) = run_pair(counted, server);
-    (a, b, stats)
+) -> (A, B, Counted) {
+    run_after(|_| (), |ctx, ()| client(ctx), |ctx, ()| server(ctx))
 }
 
-/// Holds a declared cost against the client's counters. Rounds are compared only where every step is a crossing
-/// exchange or the client speaks first.
+/// Runs a step on both sides after a first one, usually an exchange of keys, and returns what the second took beside its results.
+pub fn run_after<S, A: Send, B: Send>(
+    first: impl Fn(&mut Ctx) -> S + Sync,
+    client: impl FnOnce(&mut Ctx, &S) -> A + Send,
+    server: impl FnOnce(&mut Ctx, &S) -> B + Send,
+) -> (A, B, Counted) {
+    fn party<S, T>(
+        ctx: &mut Ctx,
+        first: impl Fn(&mut Ctx) -> S,
+        then: impl FnOnce(&mut Ctx, &S) -> T,
+    ) -> (T, [Stats; 2]) {
+        let made = first(ctx);
+        let before = ctx.session.stats();
+        let out = then(ctx, &made);
+        (out, [before, ctx.session.stats()])
+    }
+    let ((a, c), (b, s), watch) = run_watched(
+        |ctx| party(ctx, &first, client),
+        |ctx| party(ctx, &first, server),
+    );
+    let counted = Counted {
+        client: c[1].since(&c[0]),
+        rounds: watch.rounds(&c[0]..&c[1], &s[0]..&s[1]),
+    };
+    (a, b, counted)
+}
+
+/// Holds a declared cost against what the protocol took: frames, payload bytes and rounds, all exactly.
 ///
 /// # Panics
 /// If they differ.
-pub fn assert_cost(client: &Stats, cost: Cost) {
+pub fn assert_cost(counted: &Counted, cost: Cost) {
+    let client = &counted.client;
     assert_eq!(
         (client.frames_sent, client.frames_received),
         (cost.frames_client, cost.frames_server),
@@ -114,23 +158,25 @@ pub fn assert_cost(client: &Stats, cost: Cost) {
         cost.bytes_server,
         "payload bytes of the server"
     );
+    assert_eq!(counted.rounds, Some(cost.rounds), "rounds");
 }
 
-/// Runs a step on shares on both sides after the exchange of keys; gives its result, and the client's counters of the step alone.
+/// Runs a step on shares on both sides after the exchange of keys; gives its result, and what the step alone took.
 ///
 /// # Panics
 /// If the exchange of keys fails, or a party does.
 pub fn run_over_rlwe(
     x: &(Share, Share),
     step: impl Fn(&mut Ctx, &HeContext, &Share) -> Share + Sync,
-) -> (Vec<u64>, Stats) {
-    let party = |ctx: &mut Ctx, x: &Share| {
-        let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng)
-            .unwrap_or_else(|error| panic!("keys are exchanged: {error}"));
-        let before = ctx.session.stats();
-        let y = step(ctx, &he, x);
-        (y, ctx.session.stats().since(&before))
+) -> (Vec<u64>, Counted) {
+    let keys = |ctx: &mut Ctx| {
+        HeContext::exchange(&mut ctx.session, &mut ctx.rng)
+            .unwrap_or_else(|error| panic!("keys are exchanged: {error}"))
     };
-    let ((a, stats), (b, _)) = run_pair(|ctx| party(ctx, &x.0), |ctx| party(ctx, &x.1));
-    (reveal(&a, &b), stats)
+    let (a, b, counted) = run_after(
+        keys,
+        |ctx, he| step(ctx, he, &x.0),
+        |ctx, he| step(ctx, he, &x.1),
+    );
+    (reveal(&a, &b), counted)
 }

@@ -2,6 +2,7 @@
 //!
 //! A vector of `count` values of `width` bits takes ⌈count·width/8⌉ bytes, little-endian, value after value
 //! with no gaps; the unused high bits of the last byte are zero and must be.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::TwopcError;
 use hushed_math::bits;
@@ -47,7 +48,7 @@ pub(crate) fn bits_from(bytes: &[u8], len: usize) -> Vec<u64> {
     let mut words = vec![0u64; len.div_ceil(64)];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
         let mut le = [0u8; 8];
-        le[..chunk.len()].copy_from_slice(chunk);
+        le.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
         *word = u64::from_le_bytes(le);
     }
     if let (Some(last), used @ 1..) = (words.last_mut(), len % 64) {

@@ -19,6 +19,7 @@ pub use fhe::read_choices;
 #[derive(clap::Args)]
 #[command(
     after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an estimate too.
+Rounds are messages in sequence, two for a question and its answer; `embed` reports how often the client waited, which is once for both.
 Several numbers of tokens are one pass over several texts: what `embed --batch` runs.
 
 With --protocol fhe the plan is for a batch at a server that computes alone: its ledger of levels, bootstraps, keys and memory. Counts are

@@ -55,3 +55,16 @@ fn responses() {
     rng(5).fill_bytes(&mut good);
     replay(6, &good, |data| fuzz::response(&params, data));
 }
+
+#[test]
+fn flooded_responses() {
+    let made = fuzz::flooded_format();
+    let mut good = vec![0; made.1.bytes()];
+    rng(9).fill_bytes(&mut good);
+    // Residues above the modulus are refused: small ones are within.
+    replay(10, &good, |data| fuzz::flooded(&made, data));
+    let zeros = vec![0; good.len()];
+    let key = SecretKey::generate(&made.0, &mut rng(11));
+    assert!(made.1.open(&zeros, &key).is_ok());
+    replay(12, &zeros, |data| fuzz::flooded(&made, data));
+}

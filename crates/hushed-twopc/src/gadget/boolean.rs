@@ -81,7 +81,6 @@ mod tests {
                 |ctx| (and(ctx, &a1, &b1).unwrap(), or(ctx, &a1, &b1).unwrap()),
             );
             assert_cost(&stats, and_cost(n).repeated(2));
-            assert_eq!(stats.rounds, 2);
             let both = a.iter().zip(&b);
             let want: Vec<u64> = both.clone().map(|(a, b)| a & b).collect();
             assert_eq!(reveal_bits(&z0.0, &z1.0), want);
@@ -100,7 +99,6 @@ mod tests {
                 run_counted(|ctx| all(ctx, &b0).unwrap(), |ctx| all(ctx, &b1).unwrap());
             let cost = all_cost(90, places);
             assert_cost(&stats, cost);
-            assert_eq!(stats.rounds, cost.rounds);
             let want: Vec<u64> = (0..90)
                 .map(|i| u64::from(i % 7 >= places.min(7) as u64))
                 .collect();

@@ -156,7 +156,6 @@ mod tests {
         );
         let cost = max_rows_cost(rows, cols, ring, drop, keep);
         assert_cost(&stats, cost);
-        assert_eq!(stats.rounds, cost.rounds);
         reveal_signed(&y0, &y1)
     }
 
@@ -196,7 +195,6 @@ mod tests {
             );
             let cost = argmax_rows_cost(rows, cols, ring, 0, 24);
             assert_cost(&stats, cost);
-            assert_eq!(stats.rounds, cost.rounds);
             let (max, at) = (reveal_signed(&y0.0, &y1.0), reveal_signed(&y0.1, &y1.1));
             for (r, row) in x.chunks(cols).enumerate() {
                 assert_eq!(max[r], *row.iter().max().unwrap());

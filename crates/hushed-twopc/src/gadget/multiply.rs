@@ -213,7 +213,6 @@ mod tests {
                 |ctx| square(ctx, &x1).unwrap(),
             );
             assert_cost(&stats, square_cost(n, ring));
-            assert!(stats.rounds <= 1);
             let want: Vec<u64> = x.iter().map(|x| ring.reduce(x.wrapping_mul(*x))).collect();
             assert_eq!(reveal(&y0, &y1), want, "{n} {bits}");
         }
@@ -232,7 +231,6 @@ mod tests {
                 |ctx| mul(ctx, &x1, &y1).unwrap(),
             );
             assert_cost(&stats, mul_cost(n, ring));
-            assert_eq!(stats.rounds, mul_cost(n, ring).rounds);
             let pairs = x.iter().zip(&y);
             let want: Vec<u64> = pairs
                 .map(|(x, y)| ring.reduce(x.wrapping_mul(*y)))

@@ -3,6 +3,7 @@
 //! Both parties generate a secret key, and send the public key (for the fresh encryptions of zero of whoever answers) and the
 //! Galois keys of the interleaving tree, uniform parts as seeds. One key set serves products of two and of three primes:
 //! the shorter modulus is a prefix of the longer one.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::layout::{Layout, OltSpec};
 use crate::error::TwopcError;

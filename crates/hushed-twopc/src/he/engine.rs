@@ -4,6 +4,7 @@
 //! ([`collect`]). The other party receives and expands the ciphertexts ([`receive_inputs`]), forms the leaves, interleaves
 //! them, and answers with fresh masks ([`respond`]); responses leave as they are ready. Two transformations in opposite
 //! directions run at the same time by calling the steps alternately.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::context::HeContext;
 use super::encode::{View, Wanted, encode_left, wanted};
@@ -27,6 +28,10 @@ pub(crate) const INPUT: Kind = Kind(0x0401);
 pub(crate) const RESPONSE: Kind = Kind(0x0402);
 
 /// Encrypts and sends `words`, this party's matrices (batch×k×m or batch×m×n as the caller's shape has them) modulo 2^ℓ.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "this party's own words, as many as the plan says"
+)]
 pub(crate) fn send_inputs(
     session: &mut Session,
     rng: &mut SecretRng,
@@ -216,6 +221,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The leaves of response `index` as one ciphertext over the packing primes.
+    #[expect(clippy::indexing_slicing, reason = "cells name leaves of the plan")]
     fn pack(
         &self,
         index: usize,
@@ -276,6 +282,7 @@ impl Combine for Tree<'_> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "cells are the plan's")]
 fn scatter(share: &mut [u64], cells: &[Wanted], values: &[u64]) {
     for (w, &value) in cells.iter().zip(values) {
         share[w.cell] = value;

@@ -18,6 +18,10 @@
 //! values a block.
 //!
 //! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod read;
 
 use super::{CotRecv, CotSend};
 use crate::cost::Cost;
@@ -194,13 +198,11 @@ pub fn additive(
     for offering in [client, !client] {
         match (offering, &offer, &choice) {
             (true, Some(offer), _) => {
-                let e = wire::take(&mut reply, offer.shape.bytes_of_choice())?;
                 out.offered = vec![0; offer.shape.values()];
-                settle_offer(offer, &pads, e, &mut out.offered);
+                settle_offer(offer, &pads, &mut reply, &mut out.offered)?;
             }
             (false, _, Some(choice)) => {
-                let f = wire::take(&mut reply, choice.shape.bytes_of_values())?;
-                settle_choice(&choice.shape, &kept, f, &mut out.chosen)?;
+                settle_choice(&choice.shape, &kept, &mut reply, &mut out.chosen)?;
             }
             _ => {}
         }
@@ -245,6 +247,10 @@ impl Drop for Kept {
 }
 
 /// Appends f to the message; returns the pads p₀.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "buffers are cut to a chunk of at most their length"
+)]
 fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result<Pads, TwopcError> {
     let Shape {
         count,
@@ -299,6 +305,10 @@ fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result
 }
 
 /// Appends e to the message and adds the chooser's part that needs no answer, Σ_j 2^j·(1 − 2e)·p_c, to `out`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "buffers are cut to a chunk of at most their length"
+)]
 fn make_choice(
     ctx: &mut Ctx,
     choice: &Choice<'_>,
@@ -344,8 +354,14 @@ fn make_choice(
     Ok(kept)
 }
 
-/// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀).
-fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
+/// out = Σ_j 2^j·(e·d − (1 − 2e)·p₀), with e off the front of the peer's message.
+fn settle_offer(
+    offer: &Offer<'_>,
+    pads: &Pads,
+    message: &mut &[u8],
+    out: &mut [u64],
+) -> Result<(), TwopcError> {
+    let e = wire::take(message, offer.shape.bytes_of_choice())?;
     let Shape {
         count,
         messages,
@@ -353,7 +369,7 @@ fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
         ..
     } = offer.shape;
     if count == 0 {
-        return;
+        return Ok(());
     }
     let rows = rows_a_chunk(messages);
     let chunk = rows * messages;
@@ -363,13 +379,13 @@ fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
         let e = wire::bits_from(e, count);
         let chunks = out.chunks_mut(chunk).zip(offer.values.chunks(chunk));
         for ((out, values), e) in chunks.zip(e.chunks(rows / 64)) {
-            let p0 = &mut buffer[..out.len()];
+            let p0 = buffer.as_mut_slice();
             if width - j as u32 > 32 {
-                let (now, later) = wide.split_at(p0.len());
-                p0.copy_from_slice(now);
+                let (now, later) = wide.split_at(out.len());
+                p0.iter_mut().zip(now).for_each(|(p, n)| *p = *n);
                 wide = later;
             } else {
-                let (now, later) = narrow.split_at(p0.len());
+                let (now, later) = narrow.split_at(out.len());
                 p0.iter_mut().zip(now).for_each(|(p, n)| *p = u64::from(*n));
                 narrow = later;
             }
@@ -384,15 +400,17 @@ fn settle_offer(offer: &Offer<'_>, pads: &Pads, e: &[u8], out: &mut [u64]) {
     }
     reduce(out, width);
     wipe(&mut buffer);
+    Ok(())
 }
 
-/// out += Σ_j 2^j·(1 − 2e)·c·f, with f from the bytes of the peer's message.
+/// out += Σ_j 2^j·(1 − 2e)·c·f, with f off the front of the peer's message.
 fn settle_choice(
     shape: &Shape,
     kept: &Kept,
-    mut f: &[u8],
+    message: &mut &[u8],
     out: &mut [u64],
 ) -> Result<(), TwopcError> {
+    let mut f = wire::take(message, shape.bytes_of_values())?;
     let Shape {
         count,
         messages,
@@ -422,6 +440,10 @@ fn settle_choice(
 }
 
 /// `messages` pads of each block, block by block, into `out`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a chunk of blocks is no longer than the buffer, and 2t < messages"
+)]
 fn stretch(blocks: &[Block], first: u64, hashed: &mut [Block], messages: usize, out: &mut [u64]) {
     let hashed = &mut hashed[..blocks.len()];
     if messages == 1 {

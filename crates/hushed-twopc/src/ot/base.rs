@@ -6,6 +6,7 @@
 //! session, the index and both points, cut to one block. Choices select points by masks.
 //!
 //! Bytes: 32 for A, 32 a transfer for B.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::TwopcError;
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
@@ -130,8 +131,9 @@ fn key(
         .chain_update(shared.compress().as_bytes())
         .finalize()
         .into();
-    let (first, _) = digest.as_chunks::<16>();
-    Block::from_bytes(first[0])
+    let mut first = [0; 16];
+    first.iter_mut().zip(digest).for_each(|(f, d)| *f = d);
+    Block::from_bytes(first)
 }
 
 #[cfg(test)]

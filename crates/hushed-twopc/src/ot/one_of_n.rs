@@ -15,6 +15,7 @@
 //! the table T(j ⊕ r): it swaps by e ⊕ r.
 //!
 //! Bytes: chooser b·⌈n/8⌉, holder ⌈(N − 1)·n·ℓ/8⌉. Two messages in sequence.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::SecretBlocks;
 use super::additive::low_bits;
@@ -94,6 +95,10 @@ pub(crate) fn choose(ctx: &mut Ctx, index: &[u8], ring: Ring) -> Result<Vec<u64>
 }
 
 /// The holder's shares; `entries` holds sixteen words an element.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the entries are this party's own, sixteen for each element"
+)]
 pub(crate) fn offer(ctx: &mut Ctx, entries: &[u64], ring: Ring) -> Result<Vec<u64>, TwopcError> {
     let batch = Batch {
         n: entries.len() / PLACES,
@@ -122,6 +127,10 @@ pub(crate) struct Chooser {
 
 impl Chooser {
     /// Takes its OTs and says what to send for `index`, one of each table's places an element.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "choices of n elements have a bit for each"
+    )]
     pub fn draw(
         ctx: &mut Ctx,
         batch: Batch,
@@ -209,8 +218,14 @@ impl Holder {
         })
     }
 
-    /// What to send back for the chooser's message, and this party's shares. `table` writes an element's table; `rotate` holds b planes
+    /// What to send back for the chooser's message, and this party's shares.
+    ///
+    /// `table` writes an element's table; `rotate` holds b planes
     /// of bits by which each table's places are XORed first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "every place is below what the batch says; the message is cut into planes of that length first"
+    )]
     pub fn answer(
         self,
         choice: &[u8],
@@ -270,6 +285,10 @@ impl Holder {
 }
 
 /// row\[j\] ↔ row\[j ⊕ 2^bit\] if `swap` is 1.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the row's length is a power of two above 2^bit"
+)]
 fn swap_places(row: &mut [u64], bit: usize, swap: u64) {
     let (step, mask) = (1 << bit, swap.wrapping_neg());
     for j in (0..row.len()).filter(|j| j & step == 0) {
@@ -293,6 +312,30 @@ fn multiples(delta: Block) -> [Block; PLACES] {
         let taken = (0..4).filter(|k| (j >> k) & 1 == 1);
         taken.fold(Block::ZERO, |sum, k| sum ^ times_x(delta, k))
     })
+}
+
+/// Both readers on bytes of a peer, over blocks of zeros: the shares of whichever message has the form.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
+    let folded = || SecretBlocks::zero(batch.n);
+    let chooser = Chooser {
+        batch,
+        place: Zeroizing::new(vec![1; batch.n]),
+        folded: folded(),
+        first: 0,
+    };
+    let holder = Holder {
+        batch,
+        folded: folded(),
+        offsets: Zeroizing::new(multiples(Block(1))),
+        first: 0,
+    };
+    let answered = holder.answer(message, None, |i, row| row.fill(i as u64));
+    let answered = answered.map(|(reply, shares)| {
+        assert_eq!(reply.len(), batch.entries_len());
+        shares.into_words()
+    });
+    [chooser.read(message).ok(), answered.ok()]
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! half of the words, so that OTs and work are balanced.
 //!
 //! Goldreich, Micali, Wigderson (STOC 1987); Beaver (CRYPTO 1991). One exchange each.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::additive::low_bits;
 use super::{CotRecv, CotSend};
@@ -215,6 +216,10 @@ impl HashedSend {
         Ok(out)
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "buffers are cut to a chunk of at most their length"
+    )]
     fn absorb(&mut self, cot: &CotSend, twice: usize) {
         let mut hashed = [[Block::ZERO; HASHED]; 2];
         let mut flipped = [Block::ZERO; HASHED];
@@ -260,6 +265,10 @@ impl HashedRecv {
         Ok(out)
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "buffers are cut to a chunk of at most their length"
+    )]
     fn absorb(&mut self, cot: &CotRecv, twice: usize) {
         let mut hashed = [Block::ZERO; HASHED];
         self.c.extend_from_slice(&low_bits(&cot.blocks));

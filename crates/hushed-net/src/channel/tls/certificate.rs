@@ -1,6 +1,6 @@
 //! Certificates and keys on disk, and the development certificate that a server makes on first use.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -216,20 +216,30 @@ fn publish(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos());
     let draft = path.with_extension(format!("{}-{number}-{nanos}.tmp", std::process::id()));
-    let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&draft)?;
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&draft);
+    publish_by(path, text, &draft, opened)
+}
+
+/// [`publish`] by way of this draft, which is gone afterwards.
+fn publish_by(
+    path: &Path,
+    text: &str,
+    draft: &Path,
+    opened: io::Result<File>,
+) -> Result<(), CertificateError> {
+    let written = opened.and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        match fs::hard_link(&draft, path) {
+        match fs::hard_link(draft, path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
             _ => Ok(()),
         }
-    })();
-    let removed = fs::remove_file(&draft);
+    });
+    let removed = fs::remove_file(draft);
     written
         .and(removed)
         .map_err(|e| file_error("write", path, &e))
@@ -254,5 +264,31 @@ fn pem_error(
             what,
             path: path.to_owned(),
         },
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_makes_no_identity() {
+        let name = format!("hushed-net-{}-full-disk", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        let (path, draft) = (folder.join(DEV_IDENTITY), folder.join("draft"));
+        for before in [None, Some("made by another process")] {
+            if let Some(before) = before {
+                fs::write(&path, before).unwrap();
+            }
+            fs::write(&draft, "").unwrap();
+            let full = OpenOptions::new().write(true).open("/dev/full");
+            let error = publish_by(&path, "an identity", &draft, full).unwrap_err();
+            let expected = file_error("write", &path, &io::ErrorKind::StorageFull.into());
+            assert_eq!(error, expected);
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), before);
+            assert!(!draft.exists());
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,6 +1,5 @@
 use super::*;
-use crate::testing::{assert_cost, reveal, run_pair, share};
-use hushed_net::Stats;
+use crate::testing::{assert_cost, reveal, run_after, share};
 
 /// GELU with the tanh of its usual approximation, within 5·10^−4 of x·Φ(x).
 fn gelu(x: f64) -> f64 {
@@ -8,7 +7,7 @@ fn gelu(x: f64) -> f64 {
     0.5 * x * (1.0 + inner.tanh())
 }
 
-/// Runs the step on both sides after an exchange of keys; gives the values, the client's counters of the step and the declared cost.
+/// Runs the step on both sides after an exchange of keys, holds it against its declared cost, and gives the values.
 fn run(
     f: Format,
     x: &[f64],
@@ -17,19 +16,20 @@ fn run(
 ) -> Vec<f64> {
     let words: Vec<u64> = x.iter().map(|x| f.encode(*x)).collect();
     let (x0, x1) = share(f.ring, &words, 3);
-    let party = |ctx: &mut Ctx, x: &Share| -> (Share, Cost, Stats) {
-        let ole = OleContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
+    let party = |ctx: &mut Ctx, ole: &OleContext, x: &Share| {
         let how = if over_ole {
-            Powers::Ole(&ole)
+            Powers::Ole(ole)
         } else {
             Powers::Ot
         };
-        let before = ctx.session.stats();
-        let (y, cost) = step(ctx, how, x);
-        (y, cost, ctx.session.stats().since(&before))
+        step(ctx, how, x)
     };
-    let ((a, cost, stats), (b, ..)) = run_pair(|ctx| party(ctx, &x0), |ctx| party(ctx, &x1));
-    assert_cost(&stats, cost);
+    let ((a, cost), (b, _), counted) = run_after(
+        |ctx| OleContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap(),
+        |ctx, ole| party(ctx, ole, &x0),
+        |ctx, ole| party(ctx, ole, &x1),
+    );
+    assert_cost(&counted, cost);
     reveal(&a, &b).into_iter().map(|y| f.decode(y)).collect()
 }
 

@@ -12,6 +12,7 @@
 //!
 //! Messages: a frame of seeded ciphertexts, one a t, for every N elements; a frame of responses for each. A ciphertext once sent can be
 //! multiplied again ([`Sent`]): an odd power of a polynomial costs responses only.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod shares;
 #[cfg(test)]

@@ -72,9 +72,10 @@ pub fn square(ctx: &mut Ctx, ole: &OleContext, x: &Share) -> Result<Share, Twopc
         Party::Client => (first.clone(), second),
         Party::Server => (second, first.clone()),
     };
-    send_encrypted(ctx, ole, ring, &x.words()[mine.clone()])?;
+    let (mine_x, theirs_x) = (x.slice(mine.clone()), x.slice(theirs.clone()));
+    send_encrypted(ctx, ole, ring, mine_x.words())?;
     let sent = receive_encrypted(ctx, ole, ring, theirs.len())?;
-    let answered = answer_products(ctx, ole, &sent, &x.words()[theirs])?;
+    let answered = answer_products(ctx, ole, &sent, theirs_x.words())?;
     let opened = open_products(ctx, ole, ring, mine.len())?;
     let cross = if mine == first {
         [opened, answered]

@@ -5,25 +5,14 @@ use super::shares::{
     square_cost,
 };
 use super::*;
-use crate::testing::{assert_cost, reveal, run_pair, share};
-use hushed_net::Stats;
+use crate::testing::{Counted, assert_cost, reveal, run_after, share};
 
 fn run<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx, &OleContext) -> A + Send,
     server: impl FnOnce(&mut Ctx, &OleContext) -> B + Send,
-) -> (A, B, Stats) {
+) -> (A, B, Counted) {
     let keys = |ctx: &mut Ctx| OleContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
-    let client = |ctx: &mut Ctx| {
-        let ole = keys(ctx);
-        let before = ctx.session.stats();
-        let out = client(ctx, &ole);
-        (out, ctx.session.stats().since(&before))
-    };
-    let ((a, stats), b) = run_pair(client, |ctx| {
-        let ole = keys(ctx);
-        server(ctx, &ole)
-    });
-    (a, b, stats)
+    run_after(keys, client, server)
 }
 
 fn words(count: usize, seed: u64, ring: Ring) -> Vec<u64> {

@@ -11,6 +11,7 @@
 //! An extension runs in steps of [`CHUNK`] trees, each one message from the sender only, of h − 1
 //! blocks a tree: steps run as outputs are needed, so that they are still in the cache when used, and
 //! the receiver works while the sender does. Trees of a step run on the thread pool.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::params::FerretParams;
 use crate::error::TwopcError;
@@ -126,6 +127,10 @@ impl Extender {
     }
 
     /// The LPN secret, and the OTs of a step's trees.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the inputs are this party's own, as many as the parameters say"
+    )]
     fn split<'a>(&self, step: usize, inputs: &'a [Block]) -> (&'a [Block], &'a [Block]) {
         let (secret, cots) = inputs.split_at(self.code.columns());
         let (trees, h) = (self.step_trees(step), self.params.depth());

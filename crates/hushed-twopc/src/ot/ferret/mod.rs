@@ -13,12 +13,15 @@
 //! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
 //! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
 //! OTs are not post-quantum: who records a session and later owns a quantum computer learns its OTs.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod extend;
 mod params;
 mod start;
 
 pub use params::FerretParams;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use start::read as read_start;
 
 use super::base::SessionId;
 use super::{Correlations, CotRecv, CotSend};
@@ -130,8 +133,9 @@ impl FerretOt {
 
     fn extender(&self, sender: Party, domain: &[u8], params: FerretParams) -> Extender {
         let id = self.direction_id(sender, domain);
-        let (halves, _) = id.as_chunks::<16>();
-        Extender::new(params, halves[0])
+        let mut seed = [0; 16];
+        seed.iter_mut().zip(id).for_each(|(s, i)| *s = i);
+        Extender::new(params, seed)
     }
 
     fn start_sending(&mut self, s: &mut Session) -> Result<Box<Stock>, TwopcError> {
@@ -306,6 +310,10 @@ impl Stock {
     }
 
     /// Replaces the used-up outputs by those of one step.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "`next` is at most the number of outputs, which the parameters say"
+    )]
     fn refill(&mut self, end: &mut impl End) -> Result<(), TwopcError> {
         if self.step == self.extender.steps() {
             if let Some(later) = self.later.take() {
@@ -337,6 +345,10 @@ impl Stock {
     }
 
     /// The next `n` OTs and the tweak of the first.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "takes at most what is left after `next`"
+    )]
     fn hand_out(&mut self, n: usize, end: &mut impl End) -> Result<(Vec<Block>, u64), TwopcError> {
         let first_index = self.handed_out;
         let mut out = Zeroizing::new(Vec::with_capacity(n));

@@ -13,6 +13,7 @@
 //! Digits are secret at the sender: its passes touch all seeds and select by masks.
 //!
 //! Bytes: 32 (base), 127·32 (base), 127·32 + 31·n/8 (trees and columns).
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use crate::error::TwopcError;
 use crate::ot::base::{self, BaseSender, POINT_BYTES, SessionId};
@@ -80,6 +81,10 @@ impl StartSender {
     }
 
     /// The `n` OTs from the receiver's columns message.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "columns of fixed places; the message's length is checked first"
+    )]
     pub(super) fn finish(self, message: &[u8], n: usize) -> Result<Vec<Block>, TwopcError> {
         let (trees, columns) = message.split_at_checked(TREE_BYTES).ok_or(BAD_COLUMNS)?;
         let trees = Block::read_all(trees, 2 * BASE).ok_or(BAD_COLUMNS)?;
@@ -128,6 +133,10 @@ impl StartReceiver {
     }
 
     /// Answers the sender's points: the `n` OTs and the columns message.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "columns of fixed places in this party's own matrix"
+    )]
     pub(super) fn finish(
         self,
         points: &[u8],
@@ -205,7 +214,9 @@ fn rows(matrix: &[Block], n: usize) -> Vec<Block> {
     let mut out = vec![Block::ZERO; matrix.len()];
     transpose_columns(matrix, &mut out);
     // The rows beyond n are as secret, and truncation leaves them in memory.
-    Block::wipe(&mut out[n..]);
+    if let Some(beyond) = out.get_mut(n..) {
+        Block::wipe(beyond);
+    }
     out.truncate(n);
     out
 }
@@ -261,6 +272,26 @@ fn punctured_seeds(keys: &[Block], sums: &[Block], punctured: u64) -> Zeroizing<
         }
     }
     nodes
+}
+
+/// The readers of the points and of the columns on bytes of a peer, for `n` OTs: whether they have the form. The keys are no secrets.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn read(n: usize, message: &[u8], rng: &mut SecretRng) -> [bool; 2] {
+    let sender = StartSender {
+        delta: Zeroizing::new(Block::ONES),
+        keys: Zeroizing::new(vec![Block(7); BASE]),
+    };
+    let blocks = sender.finish(message, n);
+    if let Ok(blocks) = &blocks {
+        assert_eq!((blocks.len(), message.len()), (n, columns_bytes(n)));
+        assert!(blocks.iter().all(|b| !b.lsb()));
+    }
+    let receiver = StartReceiver::new([3; 32], rng).finish(message, n, rng);
+    if let Ok((blocks, columns)) = &receiver {
+        assert_eq!((blocks.len(), message.len()), (n, POINTS_BYTES));
+        assert_eq!(columns.len(), columns_bytes(n));
+    }
+    [receiver.is_ok(), blocks.is_ok()]
 }
 
 #[cfg(test)]

@@ -1,0 +1,203 @@
+//! Who sent and who received, in order, at both ends of a session in memory: what declared rounds are held against.
+
+use hushed_net::channel::memory::{self, MemoryChannel};
+use hushed_net::channel::{Channel, Limits, Overhead};
+use hushed_net::frame::Frame;
+use hushed_net::{NetError, Party, Session, Shape, Stats};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What one end did with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Sent,
+    Received,
+}
+
+type Events = Arc<Mutex<Vec<Event>>>;
+
+/// The events of both ends of a session.
+pub struct Watch {
+    client: Events,
+    server: Events,
+}
+
+/// Two sessions connected in memory, and what is seen of them: (client, server, watch).
+pub fn watched_pair() -> (Session, Session, Watch) {
+    let (near, far) = memory::pair();
+    let watch = Watch {
+        client: Events::default(),
+        server: Events::default(),
+    };
+    let session = |party, channel, events: &Events| {
+        let events = Arc::clone(events);
+        Session::new(party, Box::new(Watched { channel, events }))
+    };
+    (
+        session(Party::Client, near, &watch.client),
+        session(Party::Server, far, &watch.server),
+        watch,
+    )
+}
+
+impl Watch {
+    /// The rounds of a part of the session, as [`Cost::rounds`](crate::cost::Cost::rounds) defines them, between two snapshots of each end's
+    /// counters; `None` unless what is sent in the part is received in it, as where a party has broken off.
+    pub fn rounds(&self, client: Range<&Stats>, server: Range<&Stats>) -> Option<u64> {
+        turns(&part(&self.client, client), &part(&self.server, server))
+    }
+}
+
+fn part(events: &Events, between: Range<&Stats>) -> Vec<Event> {
+    let at = |s: &Stats| (s.frames_sent + s.frames_received) as usize;
+    let events = events.lock().unwrap_or_else(PoisonError::into_inner);
+    events[at(between.start)..at(between.end)].to_vec()
+}
+
+/// Rounds of two scripts that are walked through side by side: a run of messages one way is one, and so are two runs that cross.
+fn turns(mut client: &[Event], mut server: &[Event]) -> Option<u64> {
+    let mut turns = 0;
+    while !(client.is_empty() && server.is_empty()) {
+        match (client.first(), server.first()) {
+            (Some(Event::Sent), Some(Event::Sent)) => {
+                let up = run(&mut client, Event::Sent, usize::MAX);
+                let down = run(&mut server, Event::Sent, usize::MAX);
+                let received = (
+                    run(&mut client, Event::Received, down),
+                    run(&mut server, Event::Received, up),
+                );
+                if received != (down, up) {
+                    return None;
+                }
+            }
+            (Some(Event::Sent), _) => pass(&mut client, &mut server)?,
+            (_, Some(Event::Sent)) => pass(&mut server, &mut client)?,
+            _ => return None,
+        }
+        turns += 1;
+    }
+    Some(turns)
+}
+
+/// Takes up to `most` equal events off the front.
+fn run(events: &mut &[Event], event: Event, most: usize) -> usize {
+    let equal = events.iter().take_while(|e| **e == event);
+    let length = equal.count().min(most);
+    *events = &events[length..];
+    length
+}
+
+/// Takes a run of messages one way off both scripts; `None` if there is none.
+fn pass(from: &mut &[Event], to: &mut &[Event]) -> Option<()> {
+    let pairs = from.iter().zip(to.iter());
+    let passed = pairs.take_while(|pair| *pair == (&Event::Sent, &Event::Received));
+    let length = passed.count();
+    (*from, *to) = (&from[length..], &to[length..]);
+    (length > 0).then_some(())
+}
+
+/// A channel in memory that notes what passes.
+struct Watched {
+    channel: MemoryChannel,
+    events: Events,
+}
+
+impl Watched {
+    fn note(&self, event: Event) {
+        let events = self.events.lock();
+        events.unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+}
+
+impl Channel for Watched {
+    fn send(&mut self, frame: Frame) -> Result<(), NetError> {
+        self.channel.send(frame)?;
+        self.note(Event::Sent);
+        Ok(())
+    }
+
+    fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
+        let frame = self.channel.recv(max)?;
+        self.note(Event::Received);
+        Ok(frame)
+    }
+
+    fn flush(&mut self) -> Result<(), NetError> {
+        self.channel.flush()
+    }
+
+    fn abort(&mut self, code: u16) -> Result<(), NetError> {
+        self.channel.abort(code)
+    }
+
+    fn close(&mut self) -> Result<(), NetError> {
+        self.channel.close()
+    }
+
+    fn set_limits(&mut self, limits: Limits) {
+        self.channel.set_limits(limits);
+    }
+
+    fn shape(&mut self, shape: Option<Shape>) {
+        self.channel.shape(shape);
+    }
+
+    fn overhead(&self) -> Overhead {
+        self.channel.overhead()
+    }
+
+    fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
+        self.channel.exporter(label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rounds of two scripts, one letter an event: `>` sends, `<` receives.
+    fn rounds(client: &str, server: &str) -> Option<u64> {
+        let events = |script: &str| -> Vec<Event> {
+            let event = |c| match c {
+                '>' => Event::Sent,
+                _ => Event::Received,
+            };
+            script.chars().map(event).collect()
+        };
+        let (client, server) = (events(client), events(server));
+        let rounds = turns(&client, &server);
+        assert_eq!(rounds, turns(&server, &client));
+        rounds
+    }
+
+    #[test]
+    fn rounds_of_small_exchanges() {
+        assert_eq!(rounds("", ""), Some(0));
+        // A message; its answer; both at once; both twice.
+        assert_eq!(rounds(">", "<"), Some(1));
+        assert_eq!(rounds("><", "<>"), Some(2));
+        assert_eq!(rounds("><", "><"), Some(1));
+        assert_eq!(rounds("><><", "><><"), Some(2));
+        // Frames in a row travel together, crossing or not.
+        assert_eq!(rounds(">>>", "<<<"), Some(1));
+        assert_eq!(rounds(">>><<", "<<<>>"), Some(2));
+        assert_eq!(rounds(">><", "><<"), Some(1));
+        // A question and its answer after messages that cross, and before them.
+        assert_eq!(rounds("><><", "><<>"), Some(3));
+        assert_eq!(rounds("><><", "<>><"), Some(3));
+        // Messages that cross, then one of a party alone.
+        assert_eq!(rounds("><>", "><<"), Some(2));
+        assert_eq!(rounds("><<", "><>"), Some(2));
+        // An answer, and the question of the one who answers.
+        assert_eq!(rounds("><<>", "<>><"), Some(3));
+    }
+
+    #[test]
+    fn parts_of_a_session_that_do_not_match() {
+        assert_eq!(rounds("", "<"), None);
+        assert_eq!(rounds(">", ""), None);
+        assert_eq!(rounds("><", ">"), None);
+        assert_eq!(rounds("><<", "><"), None);
+        assert_eq!(rounds("<", "<"), None);
+    }
+}
