@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The two parts are put together again, or returned as they are: two real columns u + i·v share one bootstrap, and an overflow
-//! of one does not reach the other.
+//! of one does not reach the other. Messages of fewer slots, which repeat, take less of everything: `group.rs`.
 //!
 //! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed on disk),
 //! matrices of 0.6 GiB, and 0.4 GiB for each of the ciphertexts that go together, at most four: a peak of 4.5 GiB for one and 6 GiB
@@ -22,6 +22,7 @@
 
 mod coeffs_to_slots;
 mod encapsulate;
+mod group;
 mod reduce;
 mod shorter;
 mod slots_to_coeffs;
@@ -35,6 +36,7 @@ use rayon::prelude::*;
 
 pub use coeffs_to_slots::CoeffsToSlots;
 pub use encapsulate::{Encapsulated, encapsulate};
+pub use group::{Group, Halves};
 pub use slots_to_coeffs::SlotsToCoeffs;
 
 use crate::ciphertext::Ciphertext;
@@ -55,6 +57,9 @@ pub struct BootstrapLiteral {
     pub eval_mod: EvalModLiteral,
     /// Scale of the results; the default scale of the parameters unless told otherwise.
     pub output_scale: Option<Scale>,
+    /// Sparse slots: messages repeat after so many, a power of two from 4 to N/4. They take smaller maps, one EvalMod instead of two,
+    /// and a level more. All N/2 slots unless told otherwise.
+    pub slots: Option<usize>,
 }
 
 /// Ciphertexts that go through the steps together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of them
@@ -69,6 +74,7 @@ pub struct Bootstrapper {
     eval_mod: EvalMod,
     /// Deviation of the error that EvalMod's rescales make, in units of its message.
     rescaling: f64,
+    group: Option<Arc<Group>>,
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
     plan: EvalKeyPlan,
@@ -89,6 +95,7 @@ impl Bootstrapper {
     /// # Errors
     /// [`CkksError::Params`] for an EvalMod of a range that overflows leave too often;
     /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
+    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too short for them;
     /// [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         params.check_range(literal.eval_mod.range)?;
@@ -125,14 +132,24 @@ impl Bootstrapper {
         let input = eval_mod.input_scale(&chain, limbs)?;
         let rounding = Noise::new(0.0, 0.0).rounded(params.n(), Scale::ONE);
         let rescaling = eval_mod.rescaling_error(&chain, limbs, rounding.deviation())?;
-        let slots_to_coeffs = SlotsToCoeffs::new(params)?;
-        let coeffs_to_slots = CoeffsToSlots::new(params, eval_mod.input_scaling(), input)?;
+        let group = match literal.slots {
+            Some(slots) => Some(Arc::new(Group::new(params, slots)?)),
+            None => None,
+        };
+        let slots = group.as_ref().map_or(params.slots(), |group| group.slots());
+        let slots_to_coeffs = SlotsToCoeffs::new(params, slots)?;
+        let scaling = eval_mod.input_scaling();
+        let coeffs_to_slots = CoeffsToSlots::new(params, group.clone(), scaling, input)?;
         let mut plan = EvalKeyPlan::new();
         plan.insert(KeyUse::ToSparse, 1, 1);
         slots_to_coeffs.add_keys(&mut plan);
         coeffs_to_slots.add_keys(&mut plan)?;
         plan_relin(params, limbs, &mut plan)?;
+        if let Some(group) = &group {
+            group.add_unpacking_keys(params, params.chain().eval_mod.start, &mut plan)?;
+        }
         Ok(Self {
+            group,
             slots_to_coeffs,
             coeffs_to_slots,
             plan,
@@ -155,10 +172,16 @@ impl Bootstrapper {
         &self.literal
     }
 
+    /// Slots of a message: N/2, or as many as it repeats after.
+    pub fn slots(&self) -> usize {
+        let group = self.group.as_ref();
+        group.map_or(self.params.slots(), |group| group.slots())
+    }
+
     /// log2 of the probability that one bootstrap fails: that an overflow leaves the range of its EvalMod.
     pub fn log2_failure(&self) -> f64 {
         let range = self.eval_mod.literal().range;
-        log2_failure(EPHEMERAL_WEIGHT, range, self.params.slots())
+        log2_failure(EPHEMERAL_WEIGHT, range, self.slots())
     }
 
     /// The modular reduction, with what it reaches.
@@ -168,7 +191,12 @@ impl Bootstrapper {
 
     /// Most primes of the results.
     pub fn output_limbs(&self) -> usize {
-        self.params.chain().eval_mod.start
+        self.params.chain().eval_mod.start - self.unpacking()
+    }
+
+    /// Levels between EvalMod and the results.
+    fn unpacking(&self) -> usize {
+        self.group.as_ref().map_or(0, |group| group.levels())
     }
 
     /// The maps, first applied first: SlotsToCoeffs, then CoeffsToSlots.
@@ -251,14 +279,19 @@ impl Bootstrapper {
     fn joined(
         &self,
         evaluator: &Evaluator,
-        [real, mut imaginary]: [Ciphertext; 2],
+        halves: Halves,
         ct: &Ciphertext,
     ) -> Result<Ciphertext, CkksError> {
-        let mut out = real;
-        evaluator.mul_i_assign(&mut imaginary)?;
-        evaluator.add_assign(&mut out, &imaginary)?;
+        let packed = matches!(halves, Halves::Packed(..));
+        let out = halves.join(evaluator)?;
         // The modulus is bounded as it was, not by the sum of the parts' bounds.
-        Ok(out.with_noise(self.noise(ct)))
+        let noise = self.noise(ct);
+        let noise = if packed {
+            out.noise().within(noise.magnitude())
+        } else {
+            noise
+        };
+        Ok(out.with_noise(noise))
     }
 
     /// Two real vectors in one bootstrap: u + i·v goes in, and what comes out is u and v.
@@ -317,7 +350,17 @@ impl Bootstrapper {
             .collect::<Result<Vec<_>, CkksError>>()?;
         let scale = self.output_scale;
         let packed: Vec<_> = packed.iter().collect();
-        self.refresh_at(evaluator, &packed, Target { scale, limbs })
+        let halves = self.refresh_at(evaluator, &packed, Target { scale, limbs })?;
+        let both = halves.into_iter().zip(packed);
+        both.map(|(halves, ct)| {
+            let magnitude = self.noise(ct).magnitude();
+            let within = |part: Ciphertext| {
+                let noise = part.noise().within(magnitude);
+                part.with_noise(noise)
+            };
+            Ok(halves.part(evaluator)?.map(within))
+        })
+        .collect()
     }
 
     /// Steps 3 to 5 for results of so many primes; none if that is the whole chain.
@@ -346,18 +389,19 @@ impl Bootstrapper {
         if let Some(shorter) = known.get(&levels) {
             return Ok(Some(Arc::clone(shorter)));
         }
-        let made = Arc::new(Shorter::new(&self.params, &self.coeffs_to_slots, levels)?);
+        let longer = levels + self.unpacking();
+        let made = Arc::new(Shorter::new(&self.params, &self.coeffs_to_slots, longer)?);
         known.insert(levels, Arc::clone(&made));
         Ok(Some(made))
     }
 
-    /// Steps 1 to 5: real and imaginary part of each message.
+    /// Steps 1 to 5: real and imaginary part of each message, with as many primes as unpacking them needs.
     fn refresh_at(
         &self,
         evaluator: &Evaluator,
         cts: &[&Ciphertext],
         target: Target,
-    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+    ) -> Result<Vec<Halves>, CkksError> {
         // What is missing or does not fit is found before any of the work.
         self.check_keys(evaluator.keys("bootstrap")?)?;
         let shorter = self.shorter(target.limbs)?;
@@ -387,10 +431,8 @@ impl Bootstrapper {
                     let map = &shorter.coeffs_to_slots;
                     let parts = self.refresh_tile(evaluator, map, tile, &low, target.scale)?;
                     let whole = |ct| shorter.leave(ct, &self.params);
-                    let parts = parts.into_iter().map(|[real, imaginary]| {
-                        Ok::<_, CkksError>([whole(real)?, whole(imaginary)?])
-                    });
-                    parts.collect::<Result<Vec<_>, _>>()?
+                    let parts = parts.into_iter().map(|halves| halves.map(whole));
+                    parts.collect::<Result<Vec<_>, CkksError>>()?
                 }
             });
         }
@@ -416,17 +458,13 @@ impl Bootstrapper {
         cts: &[&Ciphertext],
         low: &[Encapsulated],
         target: Scale,
-    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+    ) -> Result<Vec<Halves>, CkksError> {
         let parts = coeffs_to_slots.apply(evaluator, low)?;
         let work: Vec<_> = parts.into_iter().zip(cts).collect();
         let done = work.into_par_iter().map(|(parts, ct)| {
-            let [real, imaginary] = parts;
-            let (real, imaginary) = rayon::join(
-                || self.reduce_at(evaluator, &real, ct, target),
-                || self.reduce_at(evaluator, &imaginary, ct, target),
-            );
+            let parts = parts.map(|part| self.reduce_at(evaluator, &part, ct, target))?;
             evaluator.counters().bootstrap.one();
-            Ok([real?, imaginary?])
+            Ok(parts)
         });
         done.collect()
     }
