@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::CkksParamsError;
+use crate::params::{CkksLiteral, PrimeGroup};
 use crate::testing::Fixture;
 
 fn fixture(seed: u64) -> (Fixture, Bootstrapper) {
@@ -284,4 +285,45 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
         "{found} wrong, {expected} expected"
     );
     assert!(wrong > 0, "{expected} expected");
+}
+
+/// A message four times as large next to q_0 bends the sine sixteen times as much; the arcsine straightens it for two levels more.
+#[test]
+fn an_arcsine_makes_a_small_ratio_precise() {
+    let (ratio, scale) = (256.0, Scale::from_bits(42));
+    let run = |arcsine: usize, levels: usize| {
+        let params = CkksParams::insecure_test(11, 4).unwrap();
+        let params = CkksParams::insecure_for_tests(CkksLiteral {
+            eval_mod: PrimeGroup::new(levels, 50),
+            ..params.literal().clone()
+        })
+        .unwrap();
+        let literal = BootstrapLiteral {
+            eval_mod: EvalModLiteral {
+                ratio,
+                arcsine,
+                ..EvalModLiteral::default()
+            },
+            output_scale: Some(scale),
+            ..BootstrapLiteral::default()
+        };
+        let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
+        let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 11);
+        let x = f.random();
+        let limbs = params.bootstrap_limbs();
+        let plain = f.encoder.encode(&x, limbs, scale).unwrap();
+        let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
+        let out = bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
+        assert_eq!(out.limbs(), params.fresh_limbs());
+        assert!(out.scale().matches(scale));
+        let (least, mean) = f.bits(&out, &x);
+        let fitted = -bootstrapper.eval_mod().report().sine_error.log2();
+        println!("arcsine {arcsine}: least {least:.2}, mean {mean:.2}, of the fit {fitted:.2}");
+        (least, mean, fitted)
+    };
+    let (sine, arcsine) = (run(1, 8), run(3, 10));
+    // The sine's bend is all of its error; with the arcsine that of rescaling is left.
+    assert!((sine.0 - sine.2).abs() < 0.2, "{sine:?}");
+    assert!(arcsine.2 > 28.0 && arcsine.0 > 22.0, "{arcsine:?}");
+    assert!(arcsine.1 > sine.1 + 8.0, "{sine:?} {arcsine:?}");
 }
