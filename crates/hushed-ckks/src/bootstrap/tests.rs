@@ -327,3 +327,31 @@ fn an_arcsine_makes_a_small_ratio_precise() {
     assert!(arcsine.2 > 28.0 && arcsine.0 > 22.0, "{arcsine:?}");
     assert!(arcsine.1 > sine.1 + 8.0, "{sine:?} {arcsine:?}");
 }
+
+/// What a second EvalMod costs, on the chain of the large preset: counts do not depend on the degree of the ring.
+#[test]
+fn an_eval_mod_is_a_third_of_a_bootstrap() {
+    let params = CkksParams::insecure_test(11, 14).unwrap();
+    let params = CkksParams::insecure_for_tests(CkksLiteral {
+        special: PrimeGroup::new(8, 50),
+        ..params.literal().clone()
+    })
+    .unwrap();
+    let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
+    let limbs = params.chain().eval_mod.end;
+    let mut plan = EvalKeyPlan::new();
+    plan_relin(&params, limbs, &mut plan).unwrap();
+    let mut f = Fixture::new(&params, &plan, 12);
+    let x = vec![0.125.into(); params.slots()];
+    let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
+    let plain = f.encoder.encode(&x, limbs, scale).unwrap();
+    let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
+    f.evaluator.counters().reset();
+    eval_mod
+        .evaluate(&f.evaluator, &ct, params.default_scale())
+        .unwrap();
+    let counts = f.evaluator.counters().snapshot();
+    assert_eq!((counts.ct_mul, counts.key_switch), (12, 11));
+    // Of 5,517 at N = 2^16.
+    assert_eq!(counts.ntt, 1809);
+}
