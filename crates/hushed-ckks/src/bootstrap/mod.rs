@@ -14,15 +14,15 @@
 //! of one does not reach the other. Messages of fewer slots, which repeat, take less of everything: `group.rs`.
 //!
 //! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed on disk),
-//! matrices of 0.6 GiB, and 0.4 GiB for each of the ciphertexts that go together, at most four: a peak of 4.5 GiB for one and 6 GiB
-//! for many.
+//! matrices of 0.6 GiB, and 0.4 GiB for each ciphertext of at most four that go together: a peak of 4.5 GiB for one, 6 for many.
 //!
 //! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod: 1 at the scale
-//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
+//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike; `prescale.rs` is for small ones.
 
 mod coeffs_to_slots;
 mod encapsulate;
 mod group;
+mod prescale;
 mod reduce;
 mod shorter;
 mod slots_to_coeffs;

@@ -241,6 +241,81 @@ fn another_scale_is_another_range() {
     ));
 }
 
+/// By as many bits as they are below the range, next to messages of the whole range. Next to themselves without a prescale, by as many where
+/// rescaling decides the error, as it does in large rings: here that takes an arcsine, for the sine bends small messages less anyway.
+#[test]
+fn small_messages_gain_the_bits_that_they_leave() {
+    let params = CkksParams::insecure_test(11, 4).unwrap();
+    let longer = CkksParams::insecure_for_tests(CkksLiteral {
+        eval_mod: PrimeGroup::new(10, 50),
+        ..params.literal().clone()
+    })
+    .unwrap();
+    for (params, arcsine) in [(params, 1), (longer, 3)] {
+        let eval_mod = EvalModLiteral {
+            arcsine,
+            ..EvalModLiteral::default()
+        };
+        let literal = BootstrapLiteral {
+            eval_mod,
+            ..BootstrapLiteral::default()
+        };
+        let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
+        let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 13);
+        // The bound is on the modulus.
+        let bound = 2f64.powi(-4);
+        let small = bound * std::f64::consts::FRAC_1_SQRT_2;
+        let x: Vec<_> = f.random().iter().map(|z| z * small).collect();
+        let large = f.random();
+        let limbs = params.bootstrap_limbs();
+        let (ct, other) = (f.encrypt(&x, limbs + 1), f.encrypt(&large, limbs));
+        let plain = bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
+        let low = bootstrapper.prescale(&f.evaluator, &ct, bound).unwrap();
+        assert_eq!(low.limbs(), limbs);
+        assert_eq!(low.scale().value(), 16.0 * ct.scale().value());
+        // Beside one of the whole range, in one call.
+        let both = bootstrapper.bootstrap_many(&f.evaluator, &[&low, &other]);
+        let both = both.unwrap();
+        for out in &both {
+            assert_eq!(out.limbs(), params.fresh_limbs());
+            assert!(out.scale().matches(params.default_scale()));
+        }
+        let (before, after) = (f.bits(&plain, &x), f.bits(&both[0], &x));
+        let whole = f.bits(&both[1], &large);
+        println!("whole {whole:.2?}, small {before:.2?}, prescaled {after:.2?}");
+        assert!((3.5..5.5).contains(&(after.0 - whole.0)));
+        assert!((3.5..5.5).contains(&(after.1 - whole.1)));
+        if arcsine > 1 {
+            assert!(after.0 > before.0 + 3.5 && after.1 > before.1 + 3.5);
+        }
+        // What is stated follows.
+        let predicted = |ct: &Ciphertext| ct.noise().mean_bits().unwrap();
+        assert!(predicted(&both[0]) > predicted(&plain) + 3.5);
+        assert!(predicted(&both[0]) < after.1 + 1.0);
+    }
+}
+
+/// The bound is the caller's word: what lies beyond it comes back wrong, and what no bootstrap carries is refused.
+#[test]
+fn a_prescale_holds_within_its_bound_only() {
+    let (mut f, bootstrapper) = fixture(14);
+    let x = f.random();
+    let ct = f.encrypt(&x, f.params.bootstrap_limbs());
+    let low = bootstrapper.prescale(&f.evaluator, &ct, 2f64.powi(-4));
+    let out = bootstrapper.bootstrap(&f.evaluator, &low.unwrap());
+    assert!(f.bits(&out.unwrap(), &x).0 < 12.0);
+    for bound in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY] {
+        let refused = bootstrapper.prescale(&f.evaluator, &ct, bound);
+        assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
+    }
+    // A bound at the range is no prescale.
+    let same = bootstrapper.prescale(&f.evaluator, &ct, 1.0).unwrap();
+    assert_eq!(same.scale(), ct.scale());
+    let short = f.evaluator.drop_to(&ct, 2).unwrap();
+    let refused = bootstrapper.prescale(&f.evaluator, &short, 0.5);
+    assert!(matches!(refused, Err(CkksError::LevelTooLow { .. })));
+}
+
 /// Coefficients beyond a small K are wrong by whole turns of the message; how many is what the Irwin–Hall tail says.
 #[test]
 fn overflows_of_a_small_range_are_as_frequent_as_computed() {
