@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the peers and writes out/peers.jsonl. See benches/peers/README.md.
-#   benches/peers/run.sh                                a short selection (about twenty-five minutes on two cores, 17 GB)
+#   benches/peers/run.sh                                a short selection (more than twenty-five minutes on two cores, 17 GB)
 #   benches/peers/run.sh ntt|spu|lattigo|openfhe|poulpy one of them
 # A peer whose tools are not here is named and left out; asked for alone, it is an error.
 set -euo pipefail
@@ -38,7 +38,8 @@ if [[ $which == all || $which == lattigo ]]; then
     if command -v go >/dev/null; then
         (cd benches/peers/lattigo && go build -o ../../../out/peer-lattigo .)
         # Its collector otherwise doubles the 10 GB of keys.
-        for mode in "-mode ntt" "-mode ops" "-mode lintrans" "-mode boot -set N16QP1767H32768H32"; do
+        for mode in "-mode ntt" "-mode ops" "-mode lintrans" "-mode boot -set N16QP1767H32768H32" \
+            "-mode boot -set N16QP1546H192H32"; do
             # shellcheck disable=SC2086 # the words of a mode are arguments
             GOMAXPROCS=1 GOMEMLIMIT=16GiB taskset -c 0 out/peer-lattigo $mode | tee -a "$results"
         done

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper, encapsulate};
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper, Halves, encapsulate};
 use hushed_ckks::keys::{EvalKeys, SecretKey};
 use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::rng::SecretRng;
@@ -93,7 +93,7 @@ pub fn run(
     clock.say("2  to the sparse secret");
     let parts = bootstrapper.coeffs_to_slots().apply(&evaluator, &low)?;
     clock.say("3, 4  ModRaise and CoeffsToSlots");
-    for part in parts.iter().flatten() {
+    for part in parts.iter().flat_map(Halves::as_slice) {
         bootstrapper.reduce(&evaluator, part, &ct)?;
     }
     clock.say("5  EvalMod of both parts");

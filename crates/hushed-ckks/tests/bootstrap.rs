@@ -1,19 +1,47 @@
 //! One full-slot bootstrap of each preset that is made for it, at 128 bits: uniform messages in the unit square in all slots, and the
-//! error over all of them.
+//! error over all of them. And the audit of the keys that it is done with: every sample, held against the security table.
 
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::keys::{EvalKeys, SecretKey};
+use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, KeyUse, SecretKey};
 use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
+use hushed_rlwe::audit::{PublishedSample, SecretDistribution, Source, audit};
 
 fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
     let mut uniform = || (rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
     (0..count)
         .map(|_| Complex64::new(uniform(), uniform()))
         .collect()
+}
+
+/// Every sample of the keys of a whole bootstrap is within the table, no two share their uniform part, and none is left out.
+fn audit_keys(params: &CkksParams, plan: &EvalKeyPlan, keys: &EvalKeys) {
+    let samples: Vec<PublishedSample> = keys.published().collect();
+    audit(&samples).unwrap();
+    let gadgets = plan.gadgets(params.rlwe()).unwrap();
+    let digits: usize = gadgets.iter().map(|gadget| gadget.digits().len()).sum();
+    assert_eq!(samples.len(), digits);
+    let (mut sparse, mut raised) = (0, 0);
+    for sample in &samples {
+        let Source::EvalKey { key, .. } = sample.source else {
+            panic!("{:?}", sample.source)
+        };
+        raised += usize::from(matches!(key, KeyUse::Raised(_)));
+        assert_eq!(
+            sample.secret == SecretDistribution::Sparse,
+            key == KeyUse::ToSparse
+        );
+        if key == KeyUse::ToSparse {
+            sparse += 1;
+            assert!((sample.log2_modulus - params.ephemeral_log2()).abs() < 1e-9);
+        }
+        assert!(sample.log2_modulus <= params.rlwe().log2_qp() + 1e-9);
+    }
+    assert_eq!(sparse, 1);
+    assert!(raised > 1, "{raised} ways back from the sparse secret");
 }
 
 /// (least, mean) of −log2|error| over real and imaginary parts of all slots.
@@ -27,6 +55,7 @@ fn precision(params: &Arc<CkksParams>) -> (f64, f64) {
     let mut rng = SecretRng::insecure_from_seed(16);
     let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
     let keys = Arc::new(EvalKeys::generate(&key, &plan, &mut rng).unwrap());
+    audit_keys(params, &plan, &keys);
     let encoder = Arc::new(Encoder::new(params));
     let message = random(&mut rng, params.slots());
     let (limbs, scale) = (params.bootstrap_limbs(), params.default_scale());
@@ -60,6 +89,7 @@ fn n15_bootstraps_all_slots() {
 fn n16_bootstraps_all_slots() {
     // Without the vector kernels it would take minutes; N = 2^15 is tested everywhere.
     if Cpu::get().ifma().is_none() {
+        println!("skipped: avx512-ifma");
         return;
     }
     let (least, mean) = precision(&CkksParams::n16_boot().unwrap());

@@ -61,6 +61,8 @@ pub enum Kind {
     FheReply = 10,
     /// The columns between two layers.
     FheCheckpoint = 11,
+    /// A linear map of CKKS with its encoded diagonals.
+    LinearTransform = 12,
 }
 
 /// Appends the header of a payload of `length` bytes.

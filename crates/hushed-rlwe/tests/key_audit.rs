@@ -91,7 +91,9 @@ fn evaluation_keys_are_within_the_table() {
     plan.relin(4, 2)
         .galois(5, 4, 2)
         .galois(5, 1, 1)
-        .encapsulation(4, 2);
+        .encapsulation(4, 2)
+        // A bootstrap's way back: rotations of raised polynomials, of one digit.
+        .encapsulation_raised([1, 5], 4, 1);
     let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
     let samples: Vec<_> = keys.published().collect();
     audit(&samples).unwrap();
@@ -99,7 +101,7 @@ fn evaluation_keys_are_within_the_table() {
     let gadgets = plan.gadgets(&params).unwrap();
     let digits: usize = gadgets.iter().map(|gadget| gadget.digits().len()).sum();
     assert_eq!(samples.len(), digits);
-    let mut sparse = 0;
+    let (mut sparse, mut raised) = (0, 0);
     for sample in &samples {
         let Source::EvalKey {
             key,
@@ -114,9 +116,10 @@ fn evaluation_keys_are_within_the_table() {
         let is_sparse = sample.secret == SecretDistribution::Sparse;
         assert_eq!(is_sparse, key == KeyUse::ToSparse);
         sparse += usize::from(is_sparse);
+        raised += usize::from(matches!(key, KeyUse::Raised(_)));
         assert!(!is_sparse || sample.log2_modulus <= 121.0);
     }
-    assert_eq!(sparse, 1);
+    assert_eq!((sparse, raised), (1, 2));
 
     // A sample under the sparse secret at the modulus of the others is found, and so is one in a smaller ring.
     let place = samples

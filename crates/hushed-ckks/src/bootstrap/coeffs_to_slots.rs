@@ -6,7 +6,8 @@
 //! ciphertext anyway, does both (compare the first factor folded into ModRaise in poulpy's bootstrapping).
 //!
 //! Out: for each ciphertext the real parts of its coefficients and the imaginary ones of t_k = m_k + i·m_(k+n), over q_0, each
-//! times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w).
+//! times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w). Of sparse slots both lie in one, and the trace comes
+//! after the first factor ([`super::group`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use hushed_rlwe::hybrid::EvalKeyPlan;
 
 use crate::bootstrap::encapsulate::Encapsulated;
+use crate::bootstrap::group::{Group, Halves};
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 use crate::evaluator::Evaluator;
@@ -26,42 +28,64 @@ pub struct CoeffsToSlots {
     params: Arc<CkksParams>,
     raised: LinearTransform,
     rest: Vec<LinearTransform>,
+    group: Option<Arc<Group>>,
     /// Primes of the results.
     limbs: usize,
 }
 
 impl CoeffsToSlots {
     /// Prepares the map for the top of the chain: what it returns is u/q_0 times `scaling`, u = m + q_0·I the raised coefficients,
-    /// at the scale `target`.
+    /// at the scale `target`. All slots, or those of `group`.
     ///
     /// # Errors
-    /// [`CkksError::LinTrans`].
-    pub fn new(params: &Arc<CkksParams>, scaling: f64, target: Scale) -> Result<Self, CkksError> {
-        let chain = params.chain().cts.clone();
+    /// [`CkksError::LinTrans`]; [`CkksError::LevelTooLow`] for a group where the chain has one prime for the map.
+    pub fn new(
+        params: &Arc<CkksParams>,
+        group: Option<Arc<Group>>,
+        scaling: f64,
+        target: Scale,
+    ) -> Result<Self, CkksError> {
+        let chain = params.chain();
         let direction = Direction::CoeffsToSlots;
-        let layers = DftFactors::even_layers(direction, params.slots(), chain.len());
+        let slots = group.as_ref().map_or(params.slots(), |group| group.slots());
+        let layers = DftFactors::even_layers(direction, slots, chain.cts.len());
         // Real and imaginary parts are w ± w̄, twice as much as wanted.
-        let map = DftFactors::new(direction, params.slots(), &layers, scaling / 2.0)?;
+        let map = DftFactors::new(direction, slots, &layers, scaling / 2.0)?;
         // The ciphertext is read as u/q_0: at the scale q_0. What is missing to the target is shared by the factors.
         let from = Scale::ONE.times_prime(params.prime(0));
         let share = target
             .over(from)
             .value()
             .powf(1.0 / map.factors().len() as f64);
-        let plain = |limbs: usize| Scale::new(share * params.prime(limbs - 1) as f64);
-        let mut limbs = chain.end;
-        let mut factors = map.factors().iter();
-        let first = factors.next().ok_or(CkksError::LevelTooLow {
+        let plain = |share: f64, limbs: usize| Scale::new(share * params.prime(limbs - 1) as f64);
+        // As many primes as the map has factors: that of a small group may have fewer than the chain has room for.
+        let mut limbs = chain.eval_mod.end + map.factors().len();
+        let too_low = CkksError::LevelTooLow {
             operation: "CoeffsToSlots",
             limbs,
             needed: limbs + 1,
-        })?;
-        let raised = LinearTransform::raised(params, first, limbs, 1, Some(plain(limbs)?))?;
+        };
+        let Some((first, factors)) = map.factors().split_first() else {
+            return Err(too_low);
+        };
+        let (mut first, mut factors) = (first.clone(), factors.to_vec());
+        let scale = plain(share, limbs)?;
+        let mut share = share;
+        if let Some(group) = &group {
+            first = group.folding(&first)?;
+            let Some(last) = factors.last_mut() else {
+                return Err(too_low);
+            };
+            *last = group.packing(last)?;
+            // The trace leaves the message at a scale so many times larger.
+            share /= (group.copies() as f64).powf(1.0 / factors.len() as f64);
+        }
+        let raised = LinearTransform::raised(params, &first, limbs, 1, Some(scale))?;
         let mut rest = Vec::new();
-        for factor in factors {
+        for factor in &factors {
             limbs -= 1;
             let options = Options {
-                plain_scale: Some(plain(limbs)?),
+                plain_scale: Some(plain(share, limbs)?),
                 ..Options::default()
             };
             rest.push(LinearTransform::new(params, factor, limbs, options)?);
@@ -70,6 +94,7 @@ impl CoeffsToSlots {
             params: Arc::clone(params),
             raised,
             rest,
+            group,
             limbs: limbs - 1,
         })
     }
@@ -81,6 +106,7 @@ impl CoeffsToSlots {
             params: Arc::clone(params),
             raised: self.raised.without(params, gap),
             rest: rest.collect(),
+            group: self.group.clone(),
             limbs: self.limbs - gap.len(),
         }
     }
@@ -95,18 +121,22 @@ impl CoeffsToSlots {
         self.limbs
     }
 
-    /// Adds the keys of all factors and of the conjugation.
+    /// Adds the keys of all factors, of the trace, and of the conjugation.
     ///
     /// # Errors
     /// [`CkksError::Rlwe`].
     pub fn add_keys(&self, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
         self.factors().for_each(|map| map.add_keys(plan));
+        if let Some(group) = &self.group {
+            let traced = self.limbs + self.rest.len();
+            group.add_trace_keys(&self.params, traced, plan)?;
+        }
         let special = self.params.cheapest_special(self.limbs)?;
         plan.galois(self.params.conjugation_element(), self.limbs, special);
         Ok(())
     }
 
-    /// Real and imaginary parts of the coefficients of each encapsulated ciphertext.
+    /// Real and imaginary parts of the coefficients of each encapsulated ciphertext, those of a group packed.
     ///
     /// # Errors
     /// [`CkksError::NoKeys`]; [`CkksError::Rlwe`] or [`CkksError::LinTrans`] if a key is missing.
@@ -114,7 +144,7 @@ impl CoeffsToSlots {
         &self,
         evaluator: &Evaluator,
         low: &[Encapsulated],
-    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+    ) -> Result<Vec<Halves>, CkksError> {
         let keys = evaluator.keys("bootstrap")?;
         let from = Scale::ONE.times_prime(self.params.prime(0));
         let scale = self.raised.output_scale(from);
@@ -124,10 +154,22 @@ impl CoeffsToSlots {
             .into_iter()
             .map(|(b, a)| Ciphertext::from_parts(b, a, scale))
             .collect::<Result<Vec<_>, _>>()?;
+        let cts = match &self.group {
+            Some(group) => group.trace(evaluator, cts)?,
+            None => cts,
+        };
         let cts = self.rest.iter().try_fold(cts, |cts, map| {
             map.apply_many(evaluator, &cts.iter().collect::<Vec<_>>())
         })?;
-        cts.into_iter().map(|ct| split(evaluator, ct)).collect()
+        let halves = |ct| match &self.group {
+            None => Ok(Halves::Apart(split(evaluator, ct)?)),
+            Some(group) => {
+                let conjugate = evaluator.conjugate(&ct)?;
+                let twice = evaluator.add(&ct, &conjugate)?;
+                Ok(Halves::Packed(twice, Arc::clone(group)))
+            }
+        };
+        cts.into_iter().map(halves).collect()
     }
 }
 

@@ -11,17 +11,19 @@
 //! ```
 //!
 //! The two parts are put together again, or returned as they are: two real columns u + i·v share one bootstrap, and an overflow
-//! of one does not reach the other.
+//! of one does not reach the other. Messages of fewer slots, which repeat, take less of everything: `group.rs`.
 //!
 //! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed on disk),
-//! matrices of 0.6 GiB, and 0.4 GiB for each of the ciphertexts that go together, at most four: a peak of 4.5 GiB for one and 6 GiB
-//! for many.
+//! matrices of 0.6 GiB, and 0.4 GiB for each ciphertext of at most four that go together: a peak of 4.5 GiB for one, 6 for many.
 //!
 //! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod: 1 at the scale
-//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
+//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike; `prescale.rs` is for small ones.
 
 mod coeffs_to_slots;
 mod encapsulate;
+mod group;
+mod prescale;
+mod reduce;
 mod shorter;
 mod slots_to_coeffs;
 mod two_pass;
@@ -29,11 +31,12 @@ mod two_pass;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, KeyUse};
 use rayon::prelude::*;
 
 pub use coeffs_to_slots::CoeffsToSlots;
 pub use encapsulate::{Encapsulated, encapsulate};
+pub use group::{Group, Halves};
 pub use slots_to_coeffs::SlotsToCoeffs;
 
 use crate::ciphertext::Ciphertext;
@@ -44,14 +47,8 @@ use crate::noise::Noise;
 use crate::params::{CkksParams, EPHEMERAL_WEIGHT, log2_failure};
 use crate::poly::{EvalMod, EvalModLiteral};
 use crate::scale::Scale;
+use reduce::{MODULUS, SLACK, plan_relin};
 use shorter::Shorter;
-
-/// What a part may be beyond the bound: one part in a hundred is what scales near the default may be off.
-const SLACK: f64 = 1.01;
-
-/// What a modulus may be beyond it: the parts are bounded, and the fit reaches half as far again, so that a real message may be as
-/// large, with the error that it then has.
-const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 /// How a bootstrap is done, as written down.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -60,6 +57,9 @@ pub struct BootstrapLiteral {
     pub eval_mod: EvalModLiteral,
     /// Scale of the results; the default scale of the parameters unless told otherwise.
     pub output_scale: Option<Scale>,
+    /// Sparse slots: messages repeat after so many, a power of two from 4 to N/4. They take smaller maps, one EvalMod instead of two,
+    /// and a level more. All N/2 slots unless told otherwise.
+    pub slots: Option<usize>,
 }
 
 /// Ciphertexts that go through the steps together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of them
@@ -74,6 +74,7 @@ pub struct Bootstrapper {
     eval_mod: EvalMod,
     /// Deviation of the error that EvalMod's rescales make, in units of its message.
     rescaling: f64,
+    group: Option<Arc<Group>>,
     slots_to_coeffs: SlotsToCoeffs,
     coeffs_to_slots: CoeffsToSlots,
     plan: EvalKeyPlan,
@@ -94,6 +95,7 @@ impl Bootstrapper {
     /// # Errors
     /// [`CkksError::Params`] for an EvalMod of a range that overflows leave too often;
     /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
+    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too short for them;
     /// [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         params.check_range(literal.eval_mod.range)?;
@@ -130,14 +132,24 @@ impl Bootstrapper {
         let input = eval_mod.input_scale(&chain, limbs)?;
         let rounding = Noise::new(0.0, 0.0).rounded(params.n(), Scale::ONE);
         let rescaling = eval_mod.rescaling_error(&chain, limbs, rounding.deviation())?;
-        let slots_to_coeffs = SlotsToCoeffs::new(params)?;
-        let coeffs_to_slots = CoeffsToSlots::new(params, eval_mod.input_scaling(), input)?;
+        let group = match literal.slots {
+            Some(slots) => Some(Arc::new(Group::new(params, slots)?)),
+            None => None,
+        };
+        let slots = group.as_ref().map_or(params.slots(), |group| group.slots());
+        let slots_to_coeffs = SlotsToCoeffs::new(params, slots)?;
+        let scaling = eval_mod.input_scaling();
+        let coeffs_to_slots = CoeffsToSlots::new(params, group.clone(), scaling, input)?;
         let mut plan = EvalKeyPlan::new();
         plan.insert(KeyUse::ToSparse, 1, 1);
         slots_to_coeffs.add_keys(&mut plan);
         coeffs_to_slots.add_keys(&mut plan)?;
         plan_relin(params, limbs, &mut plan)?;
+        if let Some(group) = &group {
+            group.add_unpacking_keys(params, params.chain().eval_mod.start, &mut plan)?;
+        }
         Ok(Self {
+            group,
             slots_to_coeffs,
             coeffs_to_slots,
             plan,
@@ -160,10 +172,16 @@ impl Bootstrapper {
         &self.literal
     }
 
+    /// Slots of a message: N/2, or as many as it repeats after.
+    pub fn slots(&self) -> usize {
+        let group = self.group.as_ref();
+        group.map_or(self.params.slots(), |group| group.slots())
+    }
+
     /// log2 of the probability that one bootstrap fails: that an overflow leaves the range of its EvalMod.
     pub fn log2_failure(&self) -> f64 {
         let range = self.eval_mod.literal().range;
-        log2_failure(EPHEMERAL_WEIGHT, range, self.params.slots())
+        log2_failure(EPHEMERAL_WEIGHT, range, self.slots())
     }
 
     /// The modular reduction, with what it reaches.
@@ -173,7 +191,12 @@ impl Bootstrapper {
 
     /// Most primes of the results.
     pub fn output_limbs(&self) -> usize {
-        self.params.chain().eval_mod.start
+        self.params.chain().eval_mod.start - self.unpacking()
+    }
+
+    /// Levels between EvalMod and the results.
+    fn unpacking(&self) -> usize {
+        self.group.as_ref().map_or(0, |group| group.levels())
     }
 
     /// The maps, first applied first: SlotsToCoeffs, then CoeffsToSlots.
@@ -256,14 +279,19 @@ impl Bootstrapper {
     fn joined(
         &self,
         evaluator: &Evaluator,
-        [real, mut imaginary]: [Ciphertext; 2],
+        halves: Halves,
         ct: &Ciphertext,
     ) -> Result<Ciphertext, CkksError> {
-        let mut out = real;
-        evaluator.mul_i_assign(&mut imaginary)?;
-        evaluator.add_assign(&mut out, &imaginary)?;
+        let packed = matches!(halves, Halves::Packed(..));
+        let out = halves.join(evaluator)?;
         // The modulus is bounded as it was, not by the sum of the parts' bounds.
-        Ok(out.with_noise(self.noise(ct)))
+        let noise = self.noise(ct);
+        let noise = if packed {
+            out.noise().within(noise.magnitude())
+        } else {
+            noise
+        };
+        Ok(out.with_noise(noise))
     }
 
     /// Two real vectors in one bootstrap: u + i·v goes in, and what comes out is u and v.
@@ -322,7 +350,17 @@ impl Bootstrapper {
             .collect::<Result<Vec<_>, CkksError>>()?;
         let scale = self.output_scale;
         let packed: Vec<_> = packed.iter().collect();
-        self.refresh_at(evaluator, &packed, Target { scale, limbs })
+        let halves = self.refresh_at(evaluator, &packed, Target { scale, limbs })?;
+        let both = halves.into_iter().zip(packed);
+        both.map(|(halves, ct)| {
+            let magnitude = self.noise(ct).magnitude();
+            let within = |part: Ciphertext| {
+                let noise = part.noise().within(magnitude);
+                part.with_noise(noise)
+            };
+            Ok(halves.part(evaluator)?.map(within))
+        })
+        .collect()
     }
 
     /// Steps 3 to 5 for results of so many primes; none if that is the whole chain.
@@ -351,18 +389,19 @@ impl Bootstrapper {
         if let Some(shorter) = known.get(&levels) {
             return Ok(Some(Arc::clone(shorter)));
         }
-        let made = Arc::new(Shorter::new(&self.params, &self.coeffs_to_slots, levels)?);
+        let longer = levels + self.unpacking();
+        let made = Arc::new(Shorter::new(&self.params, &self.coeffs_to_slots, longer)?);
         known.insert(levels, Arc::clone(&made));
         Ok(Some(made))
     }
 
-    /// Steps 1 to 5: real and imaginary part of each message.
+    /// Steps 1 to 5: real and imaginary part of each message, with as many primes as unpacking them needs.
     fn refresh_at(
         &self,
         evaluator: &Evaluator,
         cts: &[&Ciphertext],
         target: Target,
-    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+    ) -> Result<Vec<Halves>, CkksError> {
         // What is missing or does not fit is found before any of the work.
         self.check_keys(evaluator.keys("bootstrap")?)?;
         let shorter = self.shorter(target.limbs)?;
@@ -392,10 +431,8 @@ impl Bootstrapper {
                     let map = &shorter.coeffs_to_slots;
                     let parts = self.refresh_tile(evaluator, map, tile, &low, target.scale)?;
                     let whole = |ct| shorter.leave(ct, &self.params);
-                    let parts = parts.into_iter().map(|[real, imaginary]| {
-                        Ok::<_, CkksError>([whole(real)?, whole(imaginary)?])
-                    });
-                    parts.collect::<Result<Vec<_>, _>>()?
+                    let parts = parts.into_iter().map(|halves| halves.map(whole));
+                    parts.collect::<Result<Vec<_>, CkksError>>()?
                 }
             });
         }
@@ -421,17 +458,13 @@ impl Bootstrapper {
         cts: &[&Ciphertext],
         low: &[Encapsulated],
         target: Scale,
-    ) -> Result<Vec<[Ciphertext; 2]>, CkksError> {
+    ) -> Result<Vec<Halves>, CkksError> {
         let parts = coeffs_to_slots.apply(evaluator, low)?;
         let work: Vec<_> = parts.into_iter().zip(cts).collect();
         let done = work.into_par_iter().map(|(parts, ct)| {
-            let [real, imaginary] = parts;
-            let (real, imaginary) = rayon::join(
-                || self.reduce_at(evaluator, &real, ct, target),
-                || self.reduce_at(evaluator, &imaginary, ct, target),
-            );
+            let parts = parts.map(|part| self.reduce_at(evaluator, &part, ct, target))?;
             evaluator.counters().bootstrap.one();
-            Ok([real?, imaginary?])
+            Ok(parts)
         });
         done.collect()
     }
@@ -444,81 +477,6 @@ impl Bootstrapper {
     /// Steps 3 and 4.
     pub fn coeffs_to_slots(&self) -> &CoeffsToSlots {
         &self.coeffs_to_slots
-    }
-
-    /// Step 5, on one of the parts that CoeffsToSlots returned for `ct`: the message of `ct` in that part.
-    ///
-    /// # Errors
-    /// As [`Bootstrapper::bootstrap`].
-    pub fn reduce(
-        &self,
-        evaluator: &Evaluator,
-        x: &Ciphertext,
-        ct: &Ciphertext,
-    ) -> Result<Ciphertext, CkksError> {
-        self.reduce_at(evaluator, x, ct, self.output_scale)
-    }
-
-    fn reduce_at(
-        &self,
-        evaluator: &Evaluator,
-        x: &Ciphertext,
-        ct: &Ciphertext,
-        target: Scale,
-    ) -> Result<Ciphertext, CkksError> {
-        let factor = self.factor(ct.scale());
-        let target = Scale::new(target.value() * factor)?;
-        // x = m·Δ/q_0 comes out as x·ratio.
-        let value = self.eval_mod.evaluate(evaluator, x, target)?;
-        let message = value.read_as(factor)?;
-        Ok(message.with_noise(self.noise(ct)))
-    }
-
-    /// Message over what EvalMod returns, for a message of this scale: 1 at the scale q_0/ratio.
-    fn factor(&self, scale: Scale) -> f64 {
-        self.params.prime(0) as f64 / (scale.value() * self.eval_mod.literal().ratio)
-    }
-
-    /// What is known of the result: EvalMod's own error, uniform at worst, and the input's error.
-    fn noise(&self, ct: &Ciphertext) -> Noise {
-        let report = self.eval_mod.report();
-        let (factor, bound) = (self.factor(ct.scale()), self.eval_mod.literal().bound);
-        let magnitude = if ct.noise().magnitude().is_finite() {
-            ct.noise().magnitude()
-        } else {
-            bound * factor
-        };
-        // A part may be as large as the modulus: a real message is, and where that is more than the bound, the sine bends further.
-        let part = (magnitude / factor).clamp(bound, bound * MODULUS);
-        let sine_error = report.sine_error.max(self.eval_mod.sine_error(part));
-        let own = (report.cosine_error + sine_error).hypot(self.rescaling);
-        let input = if ct.noise().is_known() {
-            ct.noise().deviation()
-        } else {
-            0.0
-        };
-        Noise::new(magnitude, input.hypot(own * factor))
-    }
-
-    /// A message that is known to be more than `room` times the bound at its scale, or a scale at which one of modulus 1 would be.
-    fn check_range(&self, ct: &Ciphertext, room: f64) -> Result<(), CkksError> {
-        let literal = self.eval_mod.literal();
-        let limit = literal.bound * self.factor(ct.scale());
-        let magnitude = ct.noise().magnitude();
-        // Unknown magnitudes are taken for 1.
-        let magnitude = if magnitude.is_finite() {
-            magnitude
-        } else {
-            1.0
-        };
-        if magnitude <= limit * room {
-            return Ok(());
-        }
-        Err(CkksError::BootstrapRange {
-            magnitude,
-            limit,
-            scale: ct.scale(),
-        })
     }
 
     fn lowered(
@@ -536,22 +494,6 @@ impl Bootstrapper {
         }
         evaluator.drop_to(ct, limbs)
     }
-}
-
-/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two keys cost less than
-/// a digit in each of twenty products.
-fn plan_relin(params: &CkksParams, limbs: usize, plan: &mut EvalKeyPlan) -> Result<(), CkksError> {
-    let digits = |limbs: usize, special: usize| {
-        Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
-    };
-    let special = params.cheapest_special(limbs)?;
-    plan.relin(limbs, special);
-    let shorter = limbs - 1;
-    let fewer = params.cheapest_special(shorter)?;
-    if digits(shorter, fewer)? < digits(limbs, special)? {
-        plan.relin(shorter, fewer);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

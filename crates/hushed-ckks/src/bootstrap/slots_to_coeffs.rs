@@ -1,7 +1,7 @@
 //! Step 1: the message moves from the slots to the coefficients, at the bottom of the chain where everything is cheap.
 //!
 //! In: a ciphertext of 1 + stc primes with slots z. Out: one of q_0 alone whose coefficients are scale·z, real parts first, in
-//! bit-reversed order (the order that step 4 reverses), at the same scale.
+//! bit-reversed order (the order that step 4 reverses), at the same scale. Of a message that repeats they are those at powers of Y.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ pub struct SlotsToCoeffs {
 }
 
 impl SlotsToCoeffs {
-    /// Prepares the map for the lowest primes of the chain.
+    /// Prepares the map of `slots` slots for the lowest primes of the chain: all of them, or as many as messages repeat after.
     ///
     /// # Errors
     /// [`CkksError::LinTrans`].
-    pub fn new(params: &Arc<CkksParams>) -> Result<Self, CkksError> {
+    pub fn new(params: &Arc<CkksParams>, slots: usize) -> Result<Self, CkksError> {
         let count = params.chain().stc.len();
         let direction = Direction::SlotsToCoeffs;
-        let layers = DftFactors::even_layers(direction, params.slots(), count);
-        let map = DftFactors::new(direction, params.slots(), &layers, 1.0)?;
-        let limbs = (2..=params.bootstrap_limbs()).rev();
+        let layers = DftFactors::even_layers(direction, slots, count);
+        let map = DftFactors::new(direction, slots, &layers, 1.0)?;
+        let limbs = (2..=1 + map.factors().len()).rev();
         let factors = limbs
             .zip(map.factors())
             .map(|(limbs, m)| LinearTransform::new(params, m, limbs, Options::default()))

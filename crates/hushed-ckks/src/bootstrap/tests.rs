@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::CkksParamsError;
+use crate::params::{CkksLiteral, PrimeGroup};
 use crate::testing::Fixture;
 
 fn fixture(seed: u64) -> (Fixture, Bootstrapper) {
@@ -38,7 +39,7 @@ fn steps_one_to_four_leave_the_message_modulo_one() {
         .apply(&f.evaluator, &low)
         .unwrap();
     let reach = 1.0 / bootstrapper.eval_mod.input_scaling();
-    for (index, part) in parts[0].iter().enumerate() {
+    for (index, part) in parts[0].as_slice().iter().enumerate() {
         assert_eq!(part.limbs(), f.params.chain().eval_mod.end);
         let slots = f.decryptor.decrypt_raw(part).unwrap();
         for (found, z) in slots.iter().zip(&x) {
@@ -197,6 +198,7 @@ fn the_second_pass_refreshes_the_error_of_the_first() {
     let out = bootstrapper.bootstrap_twice(&f.evaluator, &ct, 12).unwrap();
     assert_eq!(out.limbs(), f.params.fresh_limbs());
     let (least, mean) = f.bits(&out, &x);
+    println!("two passes: least {least:.2}, mean {mean:.2}");
     assert!(least > 24.0 && mean > 26.0, "least {least}, mean {mean}");
     let refused = bootstrapper.bootstrap_twice(&f.evaluator, &ct, 24);
     assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
@@ -237,6 +239,81 @@ fn another_scale_is_another_range() {
         bootstrapper.bootstrap(&keyless, &ct),
         Err(CkksError::NoKeys { .. })
     ));
+}
+
+/// By as many bits as they are below the range, next to messages of the whole range. Next to themselves without a prescale, by as many where
+/// rescaling decides the error, as it does in large rings: here that takes an arcsine, for the sine bends small messages less anyway.
+#[test]
+fn small_messages_gain_the_bits_that_they_leave() {
+    let params = CkksParams::insecure_test(11, 4).unwrap();
+    let longer = CkksParams::insecure_for_tests(CkksLiteral {
+        eval_mod: PrimeGroup::new(10, 50),
+        ..params.literal().clone()
+    })
+    .unwrap();
+    for (params, arcsine) in [(params, 1), (longer, 3)] {
+        let eval_mod = EvalModLiteral {
+            arcsine,
+            ..EvalModLiteral::default()
+        };
+        let literal = BootstrapLiteral {
+            eval_mod,
+            ..BootstrapLiteral::default()
+        };
+        let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
+        let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 13);
+        // The bound is on the modulus.
+        let bound = 2f64.powi(-4);
+        let small = bound * std::f64::consts::FRAC_1_SQRT_2;
+        let x: Vec<_> = f.random().iter().map(|z| z * small).collect();
+        let large = f.random();
+        let limbs = params.bootstrap_limbs();
+        let (ct, other) = (f.encrypt(&x, limbs + 1), f.encrypt(&large, limbs));
+        let plain = bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
+        let low = bootstrapper.prescale(&f.evaluator, &ct, bound).unwrap();
+        assert_eq!(low.limbs(), limbs);
+        assert_eq!(low.scale().value(), 16.0 * ct.scale().value());
+        // Beside one of the whole range, in one call.
+        let both = bootstrapper.bootstrap_many(&f.evaluator, &[&low, &other]);
+        let both = both.unwrap();
+        for out in &both {
+            assert_eq!(out.limbs(), params.fresh_limbs());
+            assert!(out.scale().matches(params.default_scale()));
+        }
+        let (before, after) = (f.bits(&plain, &x), f.bits(&both[0], &x));
+        let whole = f.bits(&both[1], &large);
+        println!("whole {whole:.2?}, small {before:.2?}, prescaled {after:.2?}");
+        assert!((3.5..5.5).contains(&(after.0 - whole.0)));
+        assert!((3.5..5.5).contains(&(after.1 - whole.1)));
+        if arcsine > 1 {
+            assert!(after.0 > before.0 + 3.5 && after.1 > before.1 + 3.5);
+        }
+        // What is stated follows.
+        let predicted = |ct: &Ciphertext| ct.noise().mean_bits().unwrap();
+        assert!(predicted(&both[0]) > predicted(&plain) + 3.5);
+        assert!(predicted(&both[0]) < after.1 + 1.0);
+    }
+}
+
+/// The bound is the caller's word: what lies beyond it comes back wrong, and what no bootstrap carries is refused.
+#[test]
+fn a_prescale_holds_within_its_bound_only() {
+    let (mut f, bootstrapper) = fixture(14);
+    let x = f.random();
+    let ct = f.encrypt(&x, f.params.bootstrap_limbs());
+    let low = bootstrapper.prescale(&f.evaluator, &ct, 2f64.powi(-4));
+    let out = bootstrapper.bootstrap(&f.evaluator, &low.unwrap());
+    assert!(f.bits(&out.unwrap(), &x).0 < 12.0);
+    for bound in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY] {
+        let refused = bootstrapper.prescale(&f.evaluator, &ct, bound);
+        assert!(matches!(refused, Err(CkksError::BootstrapRange { .. })));
+    }
+    // A bound at the range is no prescale.
+    let same = bootstrapper.prescale(&f.evaluator, &ct, 1.0).unwrap();
+    assert_eq!(same.scale(), ct.scale());
+    let short = f.evaluator.drop_to(&ct, 2).unwrap();
+    let refused = bootstrapper.prescale(&f.evaluator, &short, 0.5);
+    assert!(matches!(refused, Err(CkksError::LevelTooLow { .. })));
 }
 
 /// Coefficients beyond a small K are wrong by whole turns of the message; how many is what the Irwin–Hall tail says.
@@ -283,4 +360,73 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
         "{found} wrong, {expected} expected"
     );
     assert!(wrong > 0, "{expected} expected");
+}
+
+/// A message four times as large next to q_0 bends the sine sixteen times as much; the arcsine straightens it for two levels more.
+#[test]
+fn an_arcsine_makes_a_small_ratio_precise() {
+    let (ratio, scale) = (256.0, Scale::from_bits(42));
+    let run = |arcsine: usize, levels: usize| {
+        let params = CkksParams::insecure_test(11, 4).unwrap();
+        let params = CkksParams::insecure_for_tests(CkksLiteral {
+            eval_mod: PrimeGroup::new(levels, 50),
+            ..params.literal().clone()
+        })
+        .unwrap();
+        let literal = BootstrapLiteral {
+            eval_mod: EvalModLiteral {
+                ratio,
+                arcsine,
+                ..EvalModLiteral::default()
+            },
+            output_scale: Some(scale),
+            ..BootstrapLiteral::default()
+        };
+        let bootstrapper = Bootstrapper::new(&params, literal).unwrap();
+        let mut f = Fixture::new(&params, &bootstrapper.key_plan().unwrap(), 11);
+        let x = f.random();
+        let limbs = params.bootstrap_limbs();
+        let plain = f.encoder.encode(&x, limbs, scale).unwrap();
+        let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
+        let out = bootstrapper.bootstrap(&f.evaluator, &ct).unwrap();
+        assert_eq!(out.limbs(), params.fresh_limbs());
+        assert!(out.scale().matches(scale));
+        let (least, mean) = f.bits(&out, &x);
+        let fitted = -bootstrapper.eval_mod().report().sine_error.log2();
+        println!("arcsine {arcsine}: least {least:.2}, mean {mean:.2}, of the fit {fitted:.2}");
+        (least, mean, fitted)
+    };
+    let (sine, arcsine) = (run(1, 8), run(3, 10));
+    // The sine's bend is all of its error; with the arcsine that of rescaling is left.
+    assert!((sine.0 - sine.2).abs() < 0.2, "{sine:?}");
+    assert!(arcsine.2 > 28.0 && arcsine.0 > 22.0, "{arcsine:?}");
+    assert!(arcsine.1 > sine.1 + 8.0, "{sine:?} {arcsine:?}");
+}
+
+/// What a second EvalMod costs, on the chain of the large preset: counts do not depend on the degree of the ring.
+#[test]
+fn an_eval_mod_is_a_third_of_a_bootstrap() {
+    let params = CkksParams::insecure_test(11, 14).unwrap();
+    let params = CkksParams::insecure_for_tests(CkksLiteral {
+        special: PrimeGroup::new(8, 50),
+        ..params.literal().clone()
+    })
+    .unwrap();
+    let eval_mod = EvalMod::new(EvalModLiteral::default()).unwrap();
+    let limbs = params.chain().eval_mod.end;
+    let mut plan = EvalKeyPlan::new();
+    plan_relin(&params, limbs, &mut plan).unwrap();
+    let mut f = Fixture::new(&params, &plan, 12);
+    let x = vec![0.125.into(); params.slots()];
+    let scale = eval_mod.input_scale(&f.evaluator, limbs).unwrap();
+    let plain = f.encoder.encode(&x, limbs, scale).unwrap();
+    let ct = f.encryptor.encrypt(&plain, &mut f.rng).unwrap();
+    f.evaluator.counters().reset();
+    eval_mod
+        .evaluate(&f.evaluator, &ct, params.default_scale())
+        .unwrap();
+    let counts = f.evaluator.counters().snapshot();
+    assert_eq!((counts.ct_mul, counts.key_switch), (12, 11));
+    // Of 5,517 at N = 2^16.
+    assert_eq!(counts.ntt, 1809);
 }

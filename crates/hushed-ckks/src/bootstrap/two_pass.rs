@@ -17,6 +17,8 @@ impl Bootstrapper {
     /// As [`Bootstrapper::bootstrap`] in two passes; `gain` is k, the bits by which the second pass improves on the first. A k for
     /// which the first pass's error, 2^k times, leaves the range, makes the result worthless: 12 suits the presets.
     ///
+    /// Of sparse slots the second pass refreshes the mean error of each slot's copies, which is what is read of them in the end.
+    ///
     /// # Errors
     /// As [`Bootstrapper::bootstrap`], and [`CkksError::BootstrapRange`] for a gain that the predicted error of the first pass
     /// excludes.

@@ -37,7 +37,8 @@ impl LinearTransform {
     ///
     /// # Errors
     /// [`CkksError::LinTrans`] with [`LinTransError::Level`] for a ciphertext with fewer primes than [`LinearTransform::limbs`]
-    /// (longer ones are cut), or with `MissingKey`; [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
+    /// (longer ones are cut), with `MissingKey`, or with `Codec` or `File` for diagonals in a file that is damaged or cannot be read;
+    /// [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
     pub fn apply_many(
         &self,
         evaluator: &Evaluator,
@@ -203,7 +204,7 @@ impl LinearTransform {
         by_limb(sums.iter_mut().flatten(), ids.len())
             .into_par_iter()
             .enumerate()
-            .for_each(|(j, mut out)| {
+            .try_for_each(|(j, mut out)| {
                 let pass = Pass {
                     map: self,
                     babies: &babies,
@@ -213,8 +214,8 @@ impl LinearTransform {
                     limb: j,
                     id: ids[j],
                 };
-                pass.run(&mut out);
-            });
+                pass.run(&mut out)
+            })?;
         Ok(sums)
     }
 

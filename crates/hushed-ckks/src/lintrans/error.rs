@@ -65,4 +65,24 @@ pub enum LinTransError {
     /// Keys or key switching refused.
     #[error(transparent)]
     Rlwe(#[from] hushed_rlwe::RlweError),
+    /// A file of diagonals that is of another kind or parameter set, truncated or damaged.
+    #[error("stored diagonals: {0}; write the map again")]
+    Codec(#[from] hushed_rlwe::CodecError),
+    /// A file of diagonals whose shape no map has under these parameters, or a map of such a file that is to be written again.
+    #[error(
+        "stored diagonals of a shape that these parameters do not have, or a map that is itself in a file: write the map from its matrix"
+    )]
+    Stored,
+    /// A file of diagonals could not be read or written.
+    #[error("stored diagonals: {kind}")]
+    File {
+        /// What the system said.
+        kind: std::io::ErrorKind,
+    },
+}
+
+impl From<std::io::Error> for LinTransError {
+    fn from(error: std::io::Error) -> Self {
+        Self::File { kind: error.kind() }
+    }
 }

@@ -9,6 +9,7 @@ mod error;
 mod memory;
 mod pass;
 mod split;
+mod stored;
 mod transform;
 
 pub use compact::{CompactEncoder, CompactPlain};
@@ -18,5 +19,7 @@ pub use error::LinTransError;
 pub use split::{CostModel, Giant, Split};
 pub use transform::{LinearTransform, Method, Options, Parts};
 
+#[cfg(test)]
+mod stored_tests;
 #[cfg(test)]
 mod tests;

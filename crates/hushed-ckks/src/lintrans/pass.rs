@@ -9,8 +9,9 @@ use hushed_math::cache::prefetch;
 use hushed_math::{Automorphism, Eval, Pointwise, RnsPoly};
 use hushed_rlwe::hybrid::{KeyStrips, SwitchKey};
 
-use crate::lintrans::LinearTransform;
+use crate::lintrans::stored::Block;
 use crate::lintrans::transform::EncodedGiant;
+use crate::lintrans::{LinTransError, LinearTransform};
 
 /// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
 /// cache holds.
@@ -18,6 +19,17 @@ const STRIP: usize = 1 << 10;
 
 /// The same for products with keys: a strip of the digits stays in the cache while all keys go over it.
 const KEY_STRIP: usize = 1 << 11;
+
+/// How many values go through babies, and then through giants, at a time, if the longest orbit of a baby is `orbit`: rotations of closed
+/// runs are made and used run by run, others need all values and are used strip by strip.
+pub(super) fn values_at_a_time(n: usize, orbit: usize) -> (usize, usize) {
+    if orbit <= n / 8 {
+        let run = orbit.max(STRIP).min(n);
+        (run, run)
+    } else {
+        (n, STRIP.min(n))
+    }
+}
 
 /// A rotation of the input: its key, and how the product is permuted.
 pub(super) type Baby<'a> = (&'a SwitchKey, Arc<Automorphism>);
@@ -44,7 +56,7 @@ impl Pass<'_> {
     ///
     /// Rotations by multiples of 2^j slots leave runs of n/2^(j+1) values among themselves: such maps go run by run in the cache, and
     /// no product is stored before it is rotated. Others, those with a stride of few slots, store the products of whole limbs.
-    pub(super) fn run(&self, out: &mut [[&mut [u64]; 2]]) {
+    pub(super) fn run(&self, out: &mut [[&mut [u64]; 2]]) -> Result<(), LinTransError> {
         let (n, inputs) = (self.map.params.n(), self.inputs());
         let count = self.digits.first().map_or(0, Vec::len);
         let keys = self.babies.iter().map(|baby| {
@@ -54,26 +66,48 @@ impl Pass<'_> {
         let mut keys: Vec<_> = keys.collect();
         let orbits = self.babies.iter().flatten().map(|(_, turn)| turn.orbit());
         let orbit = orbits.max().unwrap_or(1);
+        let (run, strip) = values_at_a_time(n, orbit);
         let closed = orbit <= n / 8;
-        let run = if closed { orbit.max(STRIP).min(n) } else { n };
         let pairs = self.babies.len() * inputs;
         let (mut work, mut room) = (self.map.memory(), Vec::new());
         work.resize(2 * pairs * run, 0);
+        let mut block = Block::default();
         for first in (0..n).step_by(run) {
             if !closed {
                 self.products(first, &mut keys, &mut work, &mut room);
-                self.sums(first, &work, &mut room, out);
+                self.sums(strip, &work, (&mut room, &mut block), out)?;
                 continue;
             }
             self.turned(first, &mut keys, &mut work, &mut room);
-            for (giant, out) in self.map.giants.iter().zip(out.chunks_exact_mut(inputs)) {
+            for (giant, out) in out.chunks_exact_mut(inputs).enumerate() {
+                let diagonals = self.diagonals(giant, first, run, &mut block)?;
+                let giant = &self.map.giants[giant];
                 for (c, [b, a]) in out.iter_mut().enumerate() {
                     let out = [&mut b[first..first + run], &mut a[first..first + run]];
-                    self.giant(giant, first, (&work, inputs, c), out);
+                    self.giant(giant, &diagonals, (&work, inputs, c), out);
                 }
             }
         }
         self.map.give_back(work);
+        Ok(())
+    }
+
+    /// The stored words of a giant's diagonals for `length` values from number `start` on: in memory, or read into `block`.
+    fn diagonals<'b>(
+        &'b self,
+        giant: usize,
+        start: usize,
+        length: usize,
+        block: &'b mut Block,
+    ) -> Result<Vec<&'b [u64]>, LinTransError> {
+        let place = self.map.places[self.limb];
+        if let Some(store) = &self.map.store {
+            return store.read((giant, place, start / length), block);
+        }
+        let plains = self.map.giants[giant].plains.iter();
+        Ok(plains
+            .map(|plain| plain.strip(place, start, length))
+            .collect())
     }
 
     fn inputs(&self) -> usize {
@@ -146,8 +180,8 @@ impl Pass<'_> {
         let mut lifted = vec![0; 2 * inputs * run];
         self.lift(first, &mut lifted);
         let place = self.map.places[self.limb];
-        let terms = self.map.giants.iter().flat_map(|giant| &giant.terms);
-        terms.for_each(|(_, plain)| prefetch(plain.strip(place, first, run)));
+        let plains = self.map.giants.iter().flat_map(|giant| &giant.plains);
+        plains.for_each(|plain| prefetch(plain.strip(place, first, run)));
         let mut words = Vec::new();
         let rows = turned.chunks_exact_mut(2 * inputs * run);
         for ((key, baby), row) in keys.iter_mut().zip(self.babies).zip(rows) {
@@ -188,75 +222,75 @@ impl Pass<'_> {
         }
     }
 
-    /// Σ d ⊙ φ(product) for each giant, for one run of values, strip by strip: the rotated strips are made once and stay in the
-    /// cache.
+    /// Σ d ⊙ φ(product) for each giant, for all values, strip by strip: the rotated strips are made once and stay in the
+    /// cache. One input after the other, or all at once where diagonals are read from a file, so that they are read once.
     fn sums(
         &self,
-        first: usize,
+        strip: usize,
         products: &[u64],
-        turned: &mut Vec<u64>,
+        (turned, block): (&mut Vec<u64>, &mut Block),
         out: &mut [[&mut [u64]; 2]],
-    ) {
+    ) -> Result<(), LinTransError> {
         let (inputs, babies) = (self.inputs(), self.babies.len());
         let run = products.len() / (2 * babies * inputs);
-        let strip = STRIP.min(run);
         let place = self.map.places[self.limb];
-        turned.resize(2 * babies * strip, 0);
+        let together = if self.map.store.is_some() { inputs } else { 1 };
+        turned.resize(2 * babies * together * strip, 0);
         for start in (0..run).step_by(strip) {
-            let here = first + start..first + start + strip;
-            for c in 0..inputs {
-                for (_, plain) in self.map.giants.iter().flat_map(|giant| &giant.terms) {
-                    prefetch(plain.strip(place, here.start, strip));
+            let here = start..start + strip;
+            for first in (0..inputs).step_by(together) {
+                for plain in self.map.giants.iter().flat_map(|giant| &giant.plains) {
+                    prefetch(plain.strip(place, start, strip));
                 }
-                let rooms = turned.chunks_exact_mut(2 * strip);
-                let pairs = products.chunks_exact(2 * run).skip(c).step_by(inputs);
-                for ((baby, pair), room) in self.babies.iter().zip(pairs).zip(rooms) {
-                    let parts = pair.chunks_exact(run).zip(room.chunks_exact_mut(strip));
-                    for (part, room) in parts {
+                let rooms = turned.chunks_exact_mut(2 * together * strip);
+                let rows = products.chunks_exact(2 * inputs * run);
+                for ((baby, row), rooms) in self.babies.iter().zip(rows).zip(rooms) {
+                    // Both parts of each of these inputs, one after the other.
+                    let parts = row.chunks_exact(run).skip(2 * first);
+                    for (part, room) in parts.zip(rooms.chunks_exact_mut(strip)) {
                         match baby {
-                            Some((_, turn)) => turn.apply_strip(part, first, here.start, room),
-                            None => room.copy_from_slice(&part[start..start + strip]),
+                            Some((_, turn)) => turn.apply_strip(part, 0, start, room),
+                            None => room.copy_from_slice(&part[here.clone()]),
                         }
                     }
                 }
-                for (giant, out) in self.map.giants.iter().zip(out.chunks_exact_mut(inputs)) {
-                    let [b, a] = &mut out[c];
-                    let out = [&mut b[here.clone()], &mut a[here.clone()]];
-                    self.giant(giant, here.start, (turned, 1, 0), out);
+                for (giant, out) in out.chunks_exact_mut(inputs).enumerate() {
+                    let diagonals = self.diagonals(giant, start, strip, block)?;
+                    let giant = &self.map.giants[giant];
+                    for (c, [b, a]) in out[first..first + together].iter_mut().enumerate() {
+                        let out = [&mut b[here.clone()], &mut a[here.clone()]];
+                        self.giant(giant, &diagonals, (turned, together, c), out);
+                    }
                 }
             }
         }
+        Ok(())
     }
 
-    /// Σ d ⊙ rotated input over the terms of one giant, for as many values as `out` has, from number `start` on. Of the rotated
-    /// inputs, pair number baby·inputs + c is taken.
+    /// Σ d ⊙ rotated input over the terms of one giant, for as many values as `out` has. Of the rotated inputs, pair number
+    /// baby·inputs + c is taken.
     fn giant(
         &self,
         giant: &EncodedGiant,
-        start: usize,
+        diagonals: &[&[u64]],
         (turned, inputs, c): (&[u64], usize, usize),
         out: [&mut [u64]; 2],
     ) {
         let strip = out[0].len();
-        let place = self.map.places[self.limb];
-        let plain = giant.terms.iter().map(|(_, plain)| plain);
-        let diagonals: Vec<&[u64]> = plain
-            .map(|plain| plain.strip(place, start, strip))
-            .collect();
         let part = |index: usize| -> Vec<&[u64]> {
-            let places = giant.terms.iter();
-            let places = places.map(|&(baby, _)| 2 * (baby * inputs + c) + index);
+            let places = giant.babies.iter();
+            let places = places.map(|&baby| 2 * (baby * inputs + c) + index);
             places
                 .map(|place| &turned[place * strip..(place + 1) * strip])
                 .collect()
         };
         let keys = [&part(0)[..], &part(1)[..]];
-        let repeat = giant.terms.first().map_or(1, |(_, plain)| plain.repeat());
-        match repeat {
-            1 => self.pointwise().dot_pair(out, &diagonals, keys),
-            _ => self
-                .pointwise()
-                .dot_pair_repeated(out, &diagonals, repeat.trailing_zeros(), keys),
+        match self.map.repeat {
+            1 => self.pointwise().dot_pair(out, diagonals, keys),
+            repeat => {
+                self.pointwise()
+                    .dot_pair_repeated(out, diagonals, repeat.trailing_zeros(), keys)
+            }
         }
     }
 }

@@ -12,6 +12,8 @@ use hushed_rlwe::RlweError;
 use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
 
 use crate::lintrans::compact::LEAST_PERIOD;
+use crate::lintrans::pass::values_at_a_time;
+use crate::lintrans::stored::Store;
 use crate::lintrans::{CompactEncoder, CompactPlain, CostModel, Diagonals, LinTransError, Split};
 use crate::noise::Noise;
 use crate::params::CkksParams;
@@ -45,24 +47,43 @@ pub struct Options {
 }
 
 /// One giant step: its rotation and its encoded diagonals.
+#[derive(Clone)]
 pub(super) struct EncodedGiant {
     pub(super) rotation: usize,
-    /// (index of the baby, diagonal rotated back by the giant's rotation).
-    pub(super) terms: Vec<(usize, Arc<CompactPlain>)>,
+    /// Of each diagonal the index of the baby that it is multiplied with.
+    pub(super) babies: Vec<usize>,
+    /// The diagonals, rotated back by the giant's rotation; none where they are in a file.
+    pub(super) plains: Vec<Arc<CompactPlain>>,
+}
+
+/// What a file says of a map.
+pub(super) struct Shape {
+    pub(super) gadget: Gadget,
+    pub(super) plain_scale: Scale,
+    pub(super) dim: usize,
+    pub(super) repeat: usize,
+    pub(super) strip: usize,
+    pub(super) babies: Vec<usize>,
+    pub(super) giants: Vec<EncodedGiant>,
+    pub(super) row_sums: [f64; 2],
 }
 
 /// A matrix for ciphertexts of `limbs` primes.
 pub struct LinearTransform {
     pub(super) params: Arc<CkksParams>,
     pub(super) gadget: Gadget,
-    plain_scale: Scale,
+    pub(super) plain_scale: Scale,
     dim: usize,
+    /// Equal values in a row of every diagonal: it is stored without them.
+    pub(super) repeat: usize,
     pub(super) babies: Vec<usize>,
     pub(super) giants: Vec<EncodedGiant>,
+    /// Where the diagonals are, if not in memory.
+    pub(super) store: Option<Arc<Store>>,
     /// Of each prime of Q·P the limb of the diagonals.
     pub(super) places: Vec<usize>,
     /// Largest sum of moduli, and of their squares, in a row.
-    row_sums: [f64; 2],
+    pub(super) row_sums: [f64; 2],
     /// Working memory of products that are not running now, a block a thread: megabytes fresh from the system are slow.
     idle: Mutex<Vec<Vec<u64>>>,
 }
@@ -163,17 +184,18 @@ impl LinearTransform {
         };
         let mut giants = Vec::with_capacity(split.giants.len());
         for giant in &split.giants {
-            let mut terms = Vec::with_capacity(giant.terms.len());
-            for &(baby, offset) in &giant.terms {
+            let mut plains = Vec::with_capacity(giant.terms.len());
+            for &(_, offset) in &giant.terms {
                 let values = diagonals.get(&offset).ok_or(LinTransError::Empty)?;
                 let back = giant.rotation % period;
                 let mut rotated: Vec<_> = values.iter().copied().cycle().take(period).collect();
                 rotated.rotate_right(back);
-                terms.push((baby, Arc::new(encoder.encode(&rotated)?)));
+                plains.push(Arc::new(encoder.encode(&rotated)?));
             }
             giants.push(EncodedGiant {
                 rotation: giant.rotation,
-                terms,
+                babies: giant.terms.iter().map(|&(baby, _)| baby).collect(),
+                plains,
             });
         }
         Ok(Self {
@@ -181,12 +203,39 @@ impl LinearTransform {
             gadget,
             plain_scale,
             dim: matrix.dim(),
+            repeat: params.slots() / period,
             babies: split.babies.clone(),
             giants,
+            store: None,
             places: (0..ids.len()).collect(),
             row_sums: row_sums(matrix),
             idle: Mutex::default(),
         })
+    }
+
+    /// The map of this shape, whose diagonals are not in memory.
+    pub(super) fn from_shape(
+        params: &Arc<CkksParams>,
+        shape: Shape,
+    ) -> Result<Self, LinTransError> {
+        let places = shape.gadget.limbs() + shape.gadget.special();
+        let map = Self {
+            params: Arc::clone(params),
+            gadget: shape.gadget,
+            plain_scale: shape.plain_scale,
+            dim: shape.dim,
+            repeat: shape.repeat,
+            babies: shape.babies,
+            giants: shape.giants,
+            store: None,
+            places: (0..places).collect(),
+            row_sums: shape.row_sums,
+            idle: Mutex::default(),
+        };
+        if map.strip_values() == shape.strip {
+            return Ok(map);
+        }
+        Err(LinTransError::Stored)
     }
 
     /// The same map for ciphertexts without the primes of `gap`, under the parameters without them: the encoded diagonals are
@@ -196,17 +245,15 @@ impl LinearTransform {
         let limbs = self.limbs();
         let places = self.places.iter().copied().enumerate();
         let places = places.filter(|(id, _)| *id >= limbs || !gap.contains(id));
-        let giant = |giant: &EncodedGiant| EncodedGiant {
-            rotation: giant.rotation,
-            terms: giant.terms.clone(),
-        };
         Self {
             params: Arc::clone(params),
             gadget,
             plain_scale: self.plain_scale,
             dim: self.dim,
+            repeat: self.repeat,
             babies: self.babies.clone(),
-            giants: self.giants.iter().map(giant).collect(),
+            giants: self.giants.clone(),
+            store: self.store.clone(),
             places: places.map(|(_, place)| place).collect(),
             row_sums: self.row_sums,
             idle: Mutex::default(),
@@ -258,7 +305,7 @@ impl LinearTransform {
 
     /// Products with plaintexts.
     pub fn products(&self) -> usize {
-        self.giants.iter().map(|giant| giant.terms.len()).sum()
+        self.giants.iter().map(|giant| giant.babies.len()).sum()
     }
 
     /// Adds the keys that it needs, with exactly its gadget.
@@ -268,10 +315,18 @@ impl LinearTransform {
         }
     }
 
-    /// Bytes of the encoded diagonals.
+    /// Bytes of the encoded diagonals that are in memory: none of them for a map that was opened from a file.
     pub fn plaintext_bytes(&self) -> usize {
-        let terms = self.giants.iter().flat_map(|giant| &giant.terms);
-        terms.map(|(_, plain)| plain.bytes()).sum()
+        let plains = self.giants.iter().flat_map(|giant| &giant.plains);
+        plains.map(|plain| plain.bytes()).sum()
+    }
+
+    /// Values of a limb that a giant step works on at a time.
+    pub(super) fn strip_values(&self) -> usize {
+        let keyed = self.babies.iter().filter(|&&k| self.needs_key(k));
+        let orbits = keyed.map(|&k| self.permutation(k).orbit());
+        let (run, strip) = values_at_a_time(self.params.n(), orbits.max().unwrap_or(1));
+        run.min(strip)
     }
 
     /// A block of working memory, with any content.

@@ -48,6 +48,8 @@ pub struct ParamsReport {
     pub levels: usize,
     /// Certified bits after the binary point.
     pub certified_bits: u32,
+    /// Bits after a bootstrap as measured once, of presets that have one: at the worst slot, and in the mean.
+    pub bootstrap_bits: Option<[f64; 2]>,
     /// log2(QP).
     pub log2_qp: f64,
     /// The limit that it is held below.
@@ -87,6 +89,7 @@ impl CkksParams {
             message_ratio_bits: (self.prime(0) as f64).log2() - self.default_scale().log2(),
             levels: self.levels(),
             certified_bits: literal.certified_bits,
+            bootstrap_bits: super::presets::measured_bits(literal.name),
             log2_qp,
             security_limit: security_limit(literal.log_n),
             security_bits: security_bits(literal.log_n, log2_qp),
@@ -140,6 +143,12 @@ impl fmt::Display for ParamsReport {
         )?;
         writeln!(f, "  levels        {}", self.levels)?;
         writeln!(f, "  precision     {} bits certified", self.certified_bits)?;
+        if let Some([worst, mean]) = self.bootstrap_bits {
+            writeln!(
+                f,
+                "  bootstrap     {worst:.1} bits at the worst slot, {mean:.1} in the mean, as measured"
+            )?;
+        }
         write!(f, "  log2(QP)      {:.1}", self.log2_qp)?;
         match (self.security_limit, self.security_bits) {
             (Some(limit), Some(bits)) => writeln!(
@@ -193,6 +202,7 @@ mod tests {
             "2^-132.7",
             "log2(q0·p0) 100.0 of 121",
             "q0/scale = 2^10.0",
+            "16.4 bits at the worst slot, 20.2 in the mean",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -189,7 +189,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "lintrans",
-        about: "CKKS: a matrix of 768 × 768 times the slots",
+        about: "CKKS: a matrix of 768 × 768 times the slots, by four methods",
         kind: Kind::Local(ckks::transforms),
     },
     Suite {
@@ -199,7 +199,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "bootstrap",
-        about: "CKKS: whole bootstraps, all slots random",
+        about: "CKKS: whole bootstraps of three sets, one and four in a call, in two passes, and of few slots",
         kind: Kind::Local(ckks::bootstrap),
     },
     Suite {

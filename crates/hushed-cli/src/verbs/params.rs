@@ -65,6 +65,8 @@ fn object(report: &ParamsReport) -> Value {
         "log_scale": report.log_scale,
         "levels": report.levels,
         "certified_bits": report.certified_bits,
+        "bootstrap_bits_min": report.bootstrap_bits.map(|[worst, _]| worst),
+        "bootstrap_bits_mean": report.bootstrap_bits.map(|[_, mean]| mean),
         "log2_qp": report.log2_qp,
         "security_limit": report.security_limit,
         "security_bits": report.security_bits,

@@ -1,10 +1,11 @@
-//! Whole bootstraps, all slots random in the unit square: one at a time, and several in one call.
+//! Whole bootstraps, slots random in the unit square: of all slots, one at a time, several in one call, and in two passes; and of
+//! few slots that repeat.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::{CkksError, CkksParams};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64};
 use serde_json::{Value, json};
 
 use super::{Bench, describe, measure, with_threads};
@@ -14,14 +15,45 @@ use crate::machine::peak_memory;
 /// Ciphertexts of one call.
 const BATCH: usize = 4;
 
+/// Slots of a sparse message: a row of statistics for eight texts of 128 tokens.
+const SPARSE: usize = 1024;
+
+/// Bits that a second pass gains.
+const GAIN: u32 = 12;
+
+/// Ciphertexts in one call, and passes.
+#[derive(Clone, Copy)]
+struct Form {
+    batch: usize,
+    passes: usize,
+}
+
+const ONE: Form = Form {
+    batch: 1,
+    passes: 1,
+};
+const MANY: Form = Form {
+    batch: BATCH,
+    passes: 1,
+};
+const TWICE: Form = Form {
+    batch: 1,
+    passes: 2,
+};
+
 /// Rows of the sets that bootstrap.
 pub fn bootstrap(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let mut rows = Vec::new();
-        for params in [CkksParams::n15_boot()?, CkksParams::n16_boot()?] {
-            if how.wants(&json!({ "set": params.literal().name })) {
-                one_set(&params, how, &mut rows)?;
-            }
+        let (n15, n16) = (CkksParams::n15_boot()?, CkksParams::n16_boot()?);
+        let precise = CkksParams::n16_boot_precise()?;
+        for (params, slots, forms) in [
+            (&n15, None, &[ONE, MANY, TWICE][..]),
+            (&n16, None, &[ONE, MANY, TWICE]),
+            (&precise, None, &[ONE, MANY, TWICE]),
+            (&n16, Some(SPARSE), &[ONE, MANY]),
+        ] {
+            one_set(params, slots, forms, how, &mut rows)?;
         }
         Ok(rows)
     })
@@ -29,32 +61,59 @@ pub fn bootstrap(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 
 fn one_set(
     params: &Arc<CkksParams>,
+    slots: Option<usize>,
+    forms: &[Form],
     how: How<'_>,
     rows: &mut Vec<Value>,
 ) -> Result<(), BenchError> {
+    let about = |form: &Form| {
+        let mut about = describe(params);
+        about["slots"] = json!(slots.unwrap_or(params.slots()));
+        about["batch"] = json!(form.batch);
+        about["passes"] = json!(form.passes);
+        about["order"] = json!("slots to coefficients first");
+        about
+    };
+    let forms: Vec<&Form> = forms.iter().filter(|f| how.wants(&about(f))).collect();
+    if forms.is_empty() {
+        return Ok(());
+    }
     let start = Instant::now();
-    let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
+    let literal = BootstrapLiteral {
+        slots,
+        ..BootstrapLiteral::default()
+    };
+    let bootstrapper = Bootstrapper::new(params, literal)?;
     let matrices = start.elapsed().as_secs_f64();
     let plan = bootstrapper.key_plan()?;
     let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
     let mut bench = Bench::new(params, &plan)?;
-    let values = bench.random();
+    let once = bench.random().into_iter().take(bootstrapper.slots());
+    let once: Vec<Complex64> = once.collect();
+    let values: Vec<Complex64> = once.iter().copied().cycle().take(params.slots()).collect();
     let inputs = (0..BATCH)
         .map(|_| bench.encrypt(&values, params.bootstrap_limbs()))
         .collect::<Result<Vec<_>, _>>()?;
     let evaluator = &bench.evaluator;
-    for batch in [1, BATCH] {
-        let cts: Vec<_> = inputs.iter().take(batch).collect();
+    for form in forms {
+        let cts: Vec<_> = inputs.iter().take(form.batch).collect();
+        let run = || -> Result<Vec<Ciphertext>, CkksError> {
+            if form.passes == 1 {
+                return bootstrapper.bootstrap_many(evaluator, &cts);
+            }
+            cts.iter()
+                .map(|ct| bootstrapper.bootstrap_twice(evaluator, ct, GAIN))
+                .collect()
+        };
         let before = evaluator.counters().snapshot();
-        let refreshed = bootstrapper.bootstrap_many(evaluator, &cts)?;
+        let refreshed = run()?;
         let counts = evaluator.counters().snapshot().since(&before);
-        let (seconds, runs) = measure(how.runs, || {
-            bootstrapper.bootstrap_many(evaluator, &cts).map(drop)
-        })?;
+        let (seconds, runs) = measure(how.runs, || run().map(drop))?;
+        let batch = form.batch as f64;
         let mut precision = (f64::INFINITY, 0.0);
         for ct in &refreshed {
             let (worst, mean) = bench.precision(ct, &values)?;
-            precision = (precision.0.min(worst), precision.1 + mean / batch as f64);
+            precision = (precision.0.min(worst), precision.1 + mean / batch);
         }
         let left = bootstrapper.output_limbs() - params.bootstrap_limbs();
         let counts: serde_json::Map<_, _> = counts
@@ -62,15 +121,11 @@ fn one_set(
             .into_iter()
             .map(|(name, count)| (name.to_owned(), json!(count)))
             .collect();
-        let mut about = describe(params);
-        about["slots"] = json!(params.slots());
-        about["batch"] = json!(batch);
-        about["order"] = json!("slots to coefficients first");
         rows.push(json!({
             "name": "bootstrap",
-            "params": about,
+            "params": about(form),
             "threads": how.threads,
-            "seconds": seconds / batch as f64,
+            "seconds": seconds / batch,
             "runs": runs,
             "setup_seconds": matrices + bench.key_seconds,
             "level": left,

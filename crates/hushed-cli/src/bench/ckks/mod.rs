@@ -73,11 +73,23 @@ impl Bench {
 
     /// Bits of the worst part of a slot, and the mean of the bits over all parts.
     fn precision(&self, ct: &Ciphertext, expected: &[Complex64]) -> Result<(f64, f64), CkksError> {
+        let expected: Vec<_> = expected.iter().copied().enumerate().collect();
+        self.precision_at(ct, &expected)
+    }
+
+    /// As [`Bench::precision`] over some slots, each with what is expected in it.
+    fn precision_at(
+        &self,
+        ct: &Ciphertext,
+        expected: &[(usize, Complex64)],
+    ) -> Result<(f64, f64), CkksError> {
         let opened = self.decryptor.decrypt_raw(ct)?;
-        let parts = |(a, b): (&Complex64, &Complex64)| [a.re - b.re, a.im - b.im];
-        let bits: Vec<f64> = opened
+        let parts = |&(slot, b): &(usize, Complex64)| {
+            let a = opened[slot];
+            [a.re - b.re, a.im - b.im]
+        };
+        let bits: Vec<f64> = expected
             .iter()
-            .zip(expected)
             .flat_map(parts)
             .map(|e| -e.abs().max(1e-30).log2())
             .collect();

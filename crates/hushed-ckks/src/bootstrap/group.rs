@@ -1,0 +1,267 @@
+//! Sparse slots: messages of n' < N/2 slots that repeat, for narrow statistics, at a part of the price.
+//!
+//! Such a message is a polynomial in Y = X^(N/2n') of 2n' coefficients, and everything happens in that ring:
+//!
+//! * The two maps are those of n' slots: fewer layers, fewer diagonals, fewer keys.
+//! * ModRaise adds q_0·I with a coefficient at every power of X. The *trace*, the sum of the rotations by all multiples of n' ("SubSum"),
+//!   takes those at powers of Y N/2n' times and all others to 0, in log2(N/2n') doublings. It commutes with the map's factors,
+//!   whose diagonals repeat with n' as well. Some doublings go into the first factor, whose rotations have keys of one digit and no
+//!   decomposition; the others follow it, a key switch each. The factor N/2n' is one of scale: the message is read at a larger
+//!   one, which the later factors take back.
+//! * Real and imaginary parts of the n' numbers lie in the two halves of a vector of period 2n' (*packed*): the last factor has
+//!   its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once where full slots take it twice.
+//! * Masks bring the halves together again, or part them. In this order no map comes after EvalMod that would bear the masks, so
+//!   they take a level of their own.
+
+use std::sync::Arc;
+
+use hushed_rlwe::hybrid::EvalKeyPlan;
+use num_complex::Complex64;
+use rayon::prelude::*;
+
+use crate::ciphertext::Ciphertext;
+use crate::encoding::Encoder;
+use crate::error::CkksError;
+use crate::evaluator::Evaluator;
+use crate::lintrans::{DftFactors, Diagonals, Direction};
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+/// Fewest slots: the maps of fewer have a single layer, and the trace needs a factor after it.
+const LEAST: usize = 4;
+
+/// log2 of the diagonals up to which the first factor takes doublings: beyond, a key switch costs less than as many again.
+const FIRST: usize = 4;
+
+/// Levels that unpacking takes.
+const UNPACKING: usize = 1;
+
+const ONE: Complex64 = Complex64::new(1.0, 0.0);
+const NONE: Complex64 = Complex64::new(0.0, 0.0);
+const I: Complex64 = Complex64::new(0.0, 1.0);
+
+/// What a bootstrap reduces for one ciphertext: the parts of its message, or coefficients of which they are those modulo q_0.
+pub enum Halves {
+    /// Real and imaginary parts, a ciphertext each.
+    Apart([Ciphertext; 2]),
+    /// Both in the halves of a vector of twice the period.
+    Packed(Ciphertext, Arc<Group>),
+}
+
+impl Halves {
+    /// The ciphertexts: two or one.
+    pub fn as_slice(&self) -> &[Ciphertext] {
+        match self {
+            Self::Apart(both) => both,
+            Self::Packed(one, _) => std::slice::from_ref(one),
+        }
+    }
+
+    /// What `f` makes of each ciphertext.
+    pub(super) fn map(
+        self,
+        f: impl Fn(Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
+    ) -> Result<Self, CkksError> {
+        Ok(match self {
+            Self::Apart([real, imaginary]) => {
+                let (real, imaginary) = rayon::join(|| f(real), || f(imaginary));
+                Self::Apart([real?, imaginary?])
+            }
+            Self::Packed(one, group) => Self::Packed(f(one)?, group),
+        })
+    }
+
+    /// real + i·imaginary.
+    pub(super) fn join(self, evaluator: &Evaluator) -> Result<Ciphertext, CkksError> {
+        match self {
+            Self::Apart([mut real, mut imaginary]) => {
+                evaluator.mul_i_assign(&mut imaginary)?;
+                evaluator.add_assign(&mut real, &imaginary)?;
+                Ok(real)
+            }
+            Self::Packed(packed, group) => {
+                let other = group.exchanged(evaluator, &packed)?;
+                group.choose(evaluator, [&packed, &other], [ONE, I])
+            }
+        }
+    }
+
+    /// Real and imaginary parts, a ciphertext each.
+    pub(super) fn part(self, evaluator: &Evaluator) -> Result<[Ciphertext; 2], CkksError> {
+        match self {
+            Self::Apart(both) => Ok(both),
+            Self::Packed(packed, group) => {
+                let other = group.exchanged(evaluator, &packed)?;
+                let (real, imaginary) = rayon::join(
+                    || group.choose(evaluator, [&packed, &other], [ONE, NONE]),
+                    || group.choose(evaluator, [&packed, &other], [NONE, ONE]),
+                );
+                Ok([real?, imaginary?])
+            }
+        }
+    }
+}
+
+/// The slots of a sparse bootstrap.
+pub struct Group {
+    slots: usize,
+    /// log2(N/2n').
+    doublings: u32,
+    /// Those of them in the first factor.
+    folded: u32,
+    encoder: Encoder,
+}
+
+impl Group {
+    /// Messages of `slots` slots.
+    ///
+    /// # Errors
+    /// [`CkksError::NotPeriodic`] unless that is a power of two from 4 to N/4.
+    pub fn new(params: &Arc<CkksParams>, slots: usize) -> Result<Self, CkksError> {
+        let all = params.slots();
+        if !slots.is_power_of_two() || slots < LEAST || 2 * slots > all {
+            return Err(CkksError::NotPeriodic {
+                given: slots,
+                slots: all,
+            });
+        }
+        let doublings = (all / slots).trailing_zeros();
+        // 2^k diagonals for k layers: those of all n' slots wrap.
+        let count = params.chain().cts.len();
+        let layers = DftFactors::even_layers(Direction::CoeffsToSlots, slots, count);
+        let room = layers
+            .first()
+            .map_or(0, |first| FIRST.saturating_sub(*first));
+        Ok(Self {
+            slots,
+            doublings,
+            folded: doublings.min(room as u32),
+            encoder: Encoder::new(params),
+        })
+    }
+
+    /// n'.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// N/2n': what the trace multiplies a message by.
+    pub(super) fn copies(&self) -> usize {
+        1 << self.doublings
+    }
+
+    /// Levels between EvalMod and the result.
+    pub(super) fn levels(&self) -> usize {
+        UNPACKING
+    }
+
+    /// Adds the keys of the trace of ciphertexts of `limbs` primes.
+    pub(super) fn add_trace_keys(
+        &self,
+        params: &CkksParams,
+        limbs: usize,
+        plan: &mut EvalKeyPlan,
+    ) -> Result<(), CkksError> {
+        let special = params.cheapest_special(limbs)?;
+        for steps in self.trace_steps() {
+            plan.galois(params.rotation_element(steps), limbs, special);
+        }
+        Ok(())
+    }
+
+    /// Adds the key of unpacking ciphertexts of at most `limbs` primes.
+    pub(super) fn add_unpacking_keys(
+        &self,
+        params: &CkksParams,
+        limbs: usize,
+        plan: &mut EvalKeyPlan,
+    ) -> Result<(), CkksError> {
+        let special = params.cheapest_special(limbs)?;
+        plan.galois(params.rotation_element(self.slots as i64), limbs, special);
+        Ok(())
+    }
+
+    /// The rest of the sum of all rotations by multiples of n', read as the message that they have in common.
+    pub(super) fn trace(
+        &self,
+        evaluator: &Evaluator,
+        cts: Vec<Ciphertext>,
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let one = |mut ct: Ciphertext| {
+            for steps in self.trace_steps() {
+                let turned = evaluator.rotate(&ct, steps)?;
+                evaluator.add_assign(&mut ct, &turned)?;
+            }
+            ct.read_as(1.0 / self.copies() as f64)
+        };
+        cts.into_par_iter().map(one).collect()
+    }
+
+    /// The doublings that are not in the first factor.
+    pub(super) fn trace_steps(&self) -> impl Iterator<Item = i64> {
+        let slots = self.slots as i64;
+        (self.folded..self.doublings).map(move |j| slots << j)
+    }
+
+    /// `first`, the first factor of n' slots, with as many doublings of the trace as it has room for.
+    pub(super) fn folding(&self, first: &Diagonals) -> Result<Diagonals, CkksError> {
+        let dim = self.slots << self.folded;
+        let mut folding = Diagonals::new(dim)?;
+        for (offset, values) in first.iter() {
+            for block in (0..dim).step_by(self.slots) {
+                folding.set((block + offset) as i64, values.to_vec())?;
+            }
+        }
+        Ok(folding)
+    }
+
+    /// `last`, a factor of n' slots, for outputs of twice the period: times −i in the second half, so that the real part of the
+    /// whole is packed.
+    pub(super) fn packing(&self, last: &Diagonals) -> Result<Diagonals, CkksError> {
+        let dim = 2 * self.slots;
+        let mut packing = Diagonals::new(dim)?;
+        for (offset, values) in last.iter() {
+            let repeated = values.iter().copied().cycle().take(self.slots);
+            let rows: Vec<_> = repeated.clone().chain(repeated.map(|x| -I * x)).collect();
+            // Inputs have the period n': an offset may be read as the one near 0.
+            let near = if 2 * offset > self.slots {
+                offset as i64 - self.slots as i64
+            } else {
+                offset as i64
+            };
+            packing.set(near, rows)?;
+        }
+        Ok(packing)
+    }
+
+    /// The halves in each other's place.
+    fn exchanged(
+        &self,
+        evaluator: &Evaluator,
+        packed: &Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        evaluator.rotate(packed, self.slots as i64)
+    }
+
+    /// a·first half + b·second half everywhere, for `[a, b]` = `factors`; one level, same scale.
+    fn choose(
+        &self,
+        evaluator: &Evaluator,
+        [packed, exchanged]: [&Ciphertext; 2],
+        [a, b]: [Complex64; 2],
+    ) -> Result<Ciphertext, CkksError> {
+        let limbs = packed.limbs();
+        let scale = Scale::ONE.times_prime(self.encoder.params().prime(limbs - 1));
+        let mask = |low: Complex64, high: Complex64| {
+            let values = [vec![low; self.slots], vec![high; self.slots]].concat();
+            self.encoder.encode_periodic(&values, limbs, scale)
+        };
+        let mut sum = evaluator.mul_plain(packed, &mask(a, b)?)?;
+        evaluator.mul_plain_add_assign(&mut sum, exchanged, &mask(b, a)?)?;
+        evaluator.rescale(&sum)
+    }
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;

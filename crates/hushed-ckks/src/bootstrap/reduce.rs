@@ -1,0 +1,115 @@
+//! Step 5: EvalMod on what CoeffsToSlots returned, at the scale asked for; its range, and the error of its results.
+
+use hushed_rlwe::hybrid::{EvalKeyPlan, Gadget};
+
+use crate::bootstrap::Bootstrapper;
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+use crate::evaluator::Evaluator;
+use crate::noise::Noise;
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+/// What a part may be beyond the bound: one part in a hundred is what scales near the default may be off.
+pub(super) const SLACK: f64 = 1.01;
+
+/// What a modulus may be beyond it: the parts are bounded, and the fit reaches half as far again, so that a real message may be as
+/// large, with the error that it then has.
+pub(super) const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
+
+impl Bootstrapper {
+    /// Step 5, on one of the parts that CoeffsToSlots returned for `ct`: the message of `ct` in that part.
+    ///
+    /// # Errors
+    /// As [`Bootstrapper::bootstrap`].
+    pub fn reduce(
+        &self,
+        evaluator: &Evaluator,
+        x: &Ciphertext,
+        ct: &Ciphertext,
+    ) -> Result<Ciphertext, CkksError> {
+        self.reduce_at(evaluator, x, ct, self.output_scale)
+    }
+
+    pub(super) fn reduce_at(
+        &self,
+        evaluator: &Evaluator,
+        x: &Ciphertext,
+        ct: &Ciphertext,
+        target: Scale,
+    ) -> Result<Ciphertext, CkksError> {
+        let factor = self.factor(ct.scale());
+        let target = Scale::new(target.value() * factor)?;
+        // x = m·Δ/q_0 comes out as x·ratio.
+        let value = self.eval_mod.evaluate(evaluator, x, target)?;
+        let message = value.read_as(factor)?;
+        Ok(message.with_noise(self.noise(ct)))
+    }
+
+    /// Message over what EvalMod returns, for a message of this scale: 1 at the scale q_0/ratio.
+    pub(super) fn factor(&self, scale: Scale) -> f64 {
+        self.params.prime(0) as f64 / (scale.value() * self.eval_mod.literal().ratio)
+    }
+
+    /// What is known of the result: EvalMod's own error, uniform at worst, and the input's error.
+    pub(super) fn noise(&self, ct: &Ciphertext) -> Noise {
+        let report = self.eval_mod.report();
+        let (factor, bound) = (self.factor(ct.scale()), self.eval_mod.literal().bound);
+        let magnitude = if ct.noise().magnitude().is_finite() {
+            ct.noise().magnitude()
+        } else {
+            bound * factor
+        };
+        // A part may be as large as the modulus: a real message is, and where that is more than the bound, the sine bends further.
+        let part = (magnitude / factor).clamp(bound, bound * MODULUS);
+        let sine_error = report.sine_error.max(self.eval_mod.sine_error(part));
+        let own = (report.cosine_error + sine_error).hypot(self.rescaling);
+        let input = if ct.noise().is_known() {
+            ct.noise().deviation()
+        } else {
+            0.0
+        };
+        Noise::new(magnitude, input.hypot(own * factor))
+    }
+
+    /// A message that is known to be more than `room` times the bound at its scale, or a scale at which one of modulus 1 would be.
+    pub(super) fn check_range(&self, ct: &Ciphertext, room: f64) -> Result<(), CkksError> {
+        let literal = self.eval_mod.literal();
+        let limit = literal.bound * self.factor(ct.scale());
+        let magnitude = ct.noise().magnitude();
+        // Unknown magnitudes are taken for 1.
+        let magnitude = if magnitude.is_finite() {
+            magnitude
+        } else {
+            1.0
+        };
+        if magnitude <= limit * room {
+            return Ok(());
+        }
+        Err(CkksError::BootstrapRange {
+            magnitude,
+            limit,
+            scale: ct.scale(),
+        })
+    }
+}
+
+/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two keys cost less than
+/// a digit in each of twenty products.
+pub(super) fn plan_relin(
+    params: &CkksParams,
+    limbs: usize,
+    plan: &mut EvalKeyPlan,
+) -> Result<(), CkksError> {
+    let digits = |limbs: usize, special: usize| {
+        Ok::<_, CkksError>(Gadget::new(params.rlwe(), limbs, special)?.digits().len())
+    };
+    let special = params.cheapest_special(limbs)?;
+    plan.relin(limbs, special);
+    let shorter = limbs - 1;
+    let fewer = params.cheapest_special(shorter)?;
+    if digits(shorter, fewer)? < digits(limbs, special)? {
+        plan.relin(shorter, fewer);
+    }
+    Ok(())
+}

@@ -1,0 +1,415 @@
+//! Encoded diagonals in a file that the caller opened, read block by block as a product uses them.
+//!
+//! A block is what one giant step multiplies with under one prime in one strip of values, so that a thread of a product holds one block
+//! and no more, however many diagonals the matrix has. The file is the header of every artefact ([`hushed_rlwe::codec`]) and:
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 8 × 9 | primes of the ciphertexts, special primes, 1 for a map of raised ciphertexts, rows, equal values in a row, values of a strip, babies, giants, diagonals |
+//! | 8 × 3 | f64: scale of the diagonals, largest sum of moduli and of their squares in a row |
+//! | 8 × … | the babies' rotations; of each giant its rotation, its number of diagonals, and of each the index of its baby |
+//! | 32 | SHA-256 of all before it |
+//! | … | blocks by giant, prime, strip: of each diagonal its words, packed from a byte boundary, once where they repeat; then 32 bytes of digest |
+//!
+//! The digest of a block is SHA-256 of the digest above, the block's number and its words: a block in another place, or of another file, is
+//! damage too. Digests find damage, not forgery: the file belongs to whoever owns the matrix, and what is in it is as secret.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_math::bits::{pack_bits, packed_len, unpack_bits};
+use hushed_rlwe::codec::{HEADER_BYTES, Kind, Reader, read_header, write_header};
+use hushed_rlwe::error::CodecError;
+use hushed_rlwe::hybrid::Gadget;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::lintrans::transform::{EncodedGiant, Shape};
+use crate::lintrans::{LinTransError, LinearTransform};
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+const DIGEST: usize = 32;
+const WORD: usize = 8;
+/// Numbers of the shape before the lists of rotations.
+const FIXED: usize = 12;
+
+/// What diagonals are read from.
+pub(super) trait Bytes: Read + Seek + Send {}
+impl<F: Read + Seek + Send> Bytes for F {}
+
+/// The blocks of a file.
+pub(super) struct Store {
+    file: Mutex<Box<dyn Bytes>>,
+    layout: Layout,
+    digest: [u8; DIGEST],
+}
+
+/// One block in memory, and the bytes that it came from.
+#[derive(Default)]
+pub(super) struct Block {
+    bytes: Zeroizing<Vec<u8>>,
+    words: Zeroizing<Vec<u64>>,
+    /// Number of the block in `words`.
+    number: Option<usize>,
+}
+
+/// Where blocks lie.
+struct Layout {
+    /// Modulus and its bits, of each prime of the diagonals.
+    primes: Vec<(u64, u32)>,
+    /// Words of a diagonal in a block, and the bytes that they take under each prime.
+    words: usize,
+    packed: Vec<usize>,
+    /// Strips of a limb.
+    strips: usize,
+    /// Of each giant: its diagonals, and where its first block is.
+    giants: Vec<(usize, u64)>,
+    end: u64,
+}
+
+impl Layout {
+    fn new(map: &LinearTransform, lists: u64) -> Option<Self> {
+        let (n, strip) = (map.params.n(), map.strip_values());
+        let words = strip.div_ceil(map.repeat);
+        let rlwe = map.params.rlwe();
+        let ids = rlwe.extended_ids_with(map.limbs(), map.gadget.special());
+        let modulus = |&id: &usize| rlwe.basis().modulus(id);
+        let primes: Vec<_> = ids.iter().map(modulus).collect();
+        let primes: Vec<_> = primes.iter().map(|m| (m.value(), m.bits())).collect();
+        let packed = primes.iter().map(|&(_, bits)| packed_len(words, bits));
+        let packed: Vec<_> = packed.collect::<Option<_>>()?;
+        let strips = n / strip;
+        let (mut giants, mut end) = (Vec::with_capacity(map.giants.len()), lists);
+        for giant in &map.giants {
+            let terms = giant.babies.len();
+            giants.push((terms, end));
+            for &packed in &packed {
+                let block = terms.checked_mul(packed)?.checked_add(DIGEST)?;
+                end = end.checked_add(block.checked_mul(strips)? as u64)?;
+            }
+        }
+        Some(Self {
+            primes,
+            words,
+            packed,
+            strips,
+            giants,
+            end,
+        })
+    }
+
+    /// Number, place and bytes (the digest apart) of a block.
+    fn find(&self, giant: usize, limb: usize, strip: usize) -> Option<(usize, u64, usize)> {
+        let &(terms, first) = self.giants.get(giant)?;
+        let size = |packed: &usize| terms * packed + DIGEST;
+        let before: usize = self.packed.get(..limb)?.iter().map(size).sum();
+        let here = size(self.packed.get(limb)?);
+        let number = (giant * self.primes.len() + limb) * self.strips + strip;
+        let at = first + (before * self.strips + strip * here) as u64;
+        Some((number, at, here - DIGEST))
+    }
+
+    fn block_words(&self) -> usize {
+        let terms = self.giants.iter().map(|&(terms, _)| terms);
+        terms.max().unwrap_or(0) * self.words
+    }
+}
+
+fn block_digest(file: &[u8; DIGEST], number: usize, bytes: &[u8]) -> [u8; DIGEST] {
+    let mut digest = Sha256::new();
+    digest.update(file);
+    digest.update((number as u64).to_le_bytes());
+    digest.update(bytes);
+    digest.finalize().into()
+}
+
+impl Store {
+    /// The words of the diagonals of one giant, for one strip of values under one prime.
+    pub(super) fn read<'b>(
+        &self,
+        (giant, limb, strip): (usize, usize, usize),
+        block: &'b mut Block,
+    ) -> Result<Vec<&'b [u64]>, LinTransError> {
+        let absent = CodecError::Keys;
+        let (number, at, length) = self.layout.find(giant, limb, strip).ok_or(absent)?;
+        if block.number != Some(number) {
+            self.load((number, at, length), limb, block)?;
+        }
+        Ok(block.words.chunks_exact(self.layout.words.max(1)).collect())
+    }
+
+    fn load(
+        &self,
+        (number, at, length): (usize, u64, usize),
+        limb: usize,
+        block: &mut Block,
+    ) -> Result<(), LinTransError> {
+        block.number = None;
+        block.words.clear();
+        block.bytes.resize(length + DIGEST, 0);
+        {
+            // Each read seeks first: a panic in between leaves no position that matters.
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(&mut block.bytes)?;
+        }
+        let damaged = CodecError::Damaged { chunk: number };
+        let (bytes, digest) = block
+            .bytes
+            .split_at_checked(length)
+            .ok_or(damaged.clone())?;
+        if block_digest(&self.digest, number, bytes) != digest {
+            return Err(damaged.into());
+        }
+        let (Some(&(q, bits)), Some(&packed)) =
+            (self.layout.primes.get(limb), self.layout.packed.get(limb))
+        else {
+            return Err(damaged.into());
+        };
+        for bytes in bytes.chunks_exact(packed) {
+            let words = unpack_bits(bytes, bits, self.layout.words).ok_or(CodecError::Padding)?;
+            let words = Zeroizing::new(words);
+            if words.iter().any(|&word| word >= q) {
+                return Err(CodecError::Residue { limb }.into());
+            }
+            block.words.extend_from_slice(&words);
+        }
+        block.number = Some(number);
+        Ok(())
+    }
+}
+
+impl LinearTransform {
+    /// Writes the map with its encoded diagonals, for [`LinearTransform::open`]. The diagonals are in memory for as long as that takes, and
+    /// never after.
+    ///
+    /// # Errors
+    /// [`LinTransError::File`] if `out` cannot be written, [`LinTransError::Stored`] for a map that itself was opened from a file.
+    pub fn write(&self, out: &mut impl Write) -> Result<(), LinTransError> {
+        if self.store.is_some() {
+            return Err(LinTransError::Stored);
+        }
+        let numbers = self.shape_numbers();
+        let lists = HEADER_BYTES + WORD * numbers.len() + DIGEST;
+        let layout = Layout::new(self, lists as u64).ok_or(LinTransError::Stored)?;
+        let mut head = Vec::with_capacity(lists);
+        let payload = layout.end as usize - HEADER_BYTES;
+        write_header(
+            &mut head,
+            Kind::LinearTransform,
+            self.params.rlwe(),
+            payload,
+        );
+        head.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        let digest: [u8; DIGEST] = Sha256::digest(&head).into();
+        head.extend_from_slice(&digest);
+        out.write_all(&head)?;
+        let strip = self.strip_values();
+        let (mut number, mut bytes) = (0, Zeroizing::new(Vec::new()));
+        for giant in &self.giants {
+            for (limb, &(_, bits)) in layout.primes.iter().enumerate() {
+                for start in (0..self.params.n()).step_by(strip) {
+                    bytes.clear();
+                    for plain in &giant.plains {
+                        pack_bits(plain.strip(limb, start, strip), bits, &mut bytes);
+                    }
+                    out.write_all(&bytes)?;
+                    out.write_all(&block_digest(&digest, number, &bytes))?;
+                    number += 1;
+                }
+            }
+        }
+        Ok(out.flush()?)
+    }
+
+    /// The map of a file that [`LinearTransform::write`] made under the same parameters. Products are the same words as those of the map
+    /// in memory, and read its diagonals from the file each time, once for all ciphertexts of a call: [`LinearTransform::block_bytes`] a
+    /// thread are in memory, and of the file nothing else.
+    ///
+    /// # Errors
+    /// [`LinTransError::Codec`] for a file of another kind, version, parameter set or length, a damaged head or an impossible shape;
+    /// [`LinTransError::File`] if it cannot be read. A damaged block is found by the product that reads it.
+    pub fn open(
+        params: &Arc<CkksParams>,
+        file: impl Read + Seek + Send + 'static,
+    ) -> Result<Self, LinTransError> {
+        let mut file: Box<dyn Bytes> = Box::new(file);
+        let length = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(0))?;
+        let mut head = Head {
+            file: &mut *file,
+            left: length,
+            bytes: Vec::new(),
+        };
+        head.more(HEADER_BYTES)?;
+        let claimed = read_header(&head.bytes, Kind::LinearTransform, params.rlwe())?;
+        let expected = claimed.saturating_add(HEADER_BYTES as u64);
+        if length != expected {
+            let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+            let (given, short) = (size(length), length < expected);
+            let expected = size(expected);
+            return Err(if short {
+                CodecError::Truncated { given, expected }
+            } else {
+                CodecError::Length { given, expected }
+            }
+            .into());
+        }
+        let shape = head.shape(params)?;
+        let read = head.bytes.len() as u64;
+        let digest: [u8; DIGEST] = Sha256::digest(&head.bytes).into();
+        if head.more(DIGEST)? != digest {
+            return Err(CodecError::Damaged { chunk: 0 }.into());
+        }
+        let mut map = Self::from_shape(params, shape)?;
+        let layout = Layout::new(&map, read + DIGEST as u64);
+        let layout = layout.filter(|layout| layout.end == length);
+        map.store = Some(Arc::new(Store {
+            layout: layout.ok_or(LinTransError::Stored)?,
+            file: Mutex::new(file),
+            digest,
+        }));
+        Ok(map)
+    }
+
+    /// Most bytes of diagonals that a thread of a product holds at a time: all of them for a map in memory, one block for an opened one.
+    pub fn block_bytes(&self) -> usize {
+        match &self.store {
+            None => self.plaintext_bytes(),
+            Some(store) => WORD * store.layout.block_words(),
+        }
+    }
+
+    fn shape_numbers(&self) -> Vec<u64> {
+        let [l1, l2] = self.row_sums;
+        let babies = self.babies.len();
+        let counts = [
+            self.limbs(),
+            self.gadget.special(),
+            usize::from(self.gadget.is_raised()),
+            self.dim(),
+            self.repeat,
+            self.strip_values(),
+            babies,
+            self.giants.len(),
+            self.products(),
+        ];
+        let mut numbers: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
+        numbers.extend([self.plain_scale.value(), l1, l2].map(f64::to_bits));
+        numbers.extend(self.babies.iter().map(|&rotation| rotation as u64));
+        for giant in &self.giants {
+            numbers.extend([giant.rotation as u64, giant.babies.len() as u64]);
+            numbers.extend(giant.babies.iter().map(|&baby| baby as u64));
+        }
+        numbers
+    }
+}
+
+/// The head of a file, read piece by piece: nothing is taken that the file does not have.
+struct Head<'f> {
+    file: &'f mut dyn Bytes,
+    left: u64,
+    bytes: Vec<u8>,
+}
+
+impl Head<'_> {
+    fn more(&mut self, count: usize) -> Result<&[u8], LinTransError> {
+        let truncated = CodecError::Truncated {
+            given: usize::try_from(self.left).unwrap_or(usize::MAX),
+            expected: count,
+        };
+        self.left = self.left.checked_sub(count as u64).ok_or(truncated)?;
+        let at = self.bytes.len();
+        self.bytes.resize(at + count, 0);
+        let new = self.bytes.get_mut(at..).unwrap_or_default();
+        self.file.read_exact(new)?;
+        Ok(new)
+    }
+
+    fn numbers(&mut self, count: usize) -> Result<Vec<u64>, LinTransError> {
+        let bytes = self.more(count.saturating_mul(WORD))?;
+        let mut reader = Reader::new(bytes);
+        let number = |_| Ok(u64::from_le_bytes(reader.array()?));
+        (0..count).map(number).collect()
+    }
+
+    /// `count` numbers below `limit`.
+    fn below(&mut self, count: usize, limit: usize) -> Result<Vec<usize>, LinTransError> {
+        let small = |number: u64| {
+            let number = usize::try_from(number).ok();
+            number.filter(|&n| n < limit).ok_or(LinTransError::Stored)
+        };
+        self.numbers(count)?.into_iter().map(small).collect()
+    }
+
+    /// A shape that is possible under these parameters.
+    fn shape(&mut self, params: &CkksParams) -> Result<Shape, LinTransError> {
+        let (n, slots) = (params.n(), params.slots());
+        let counts = self.below(FIXED - 3, n + 1)?;
+        let [
+            limbs,
+            special,
+            raised,
+            dim,
+            repeat,
+            strip,
+            babies,
+            giants,
+            terms,
+        ] = *counts.as_slice()
+        else {
+            return Err(LinTransError::Stored);
+        };
+        let reals = self.numbers(3)?;
+        let [scale, l1, l2] = *reals.as_slice() else {
+            return Err(LinTransError::Stored);
+        };
+        let [scale, l1, l2] = [scale, l1, l2].map(f64::from_bits);
+        let sums = [l1, l2];
+        let fits = (2..=params.max_limbs()).contains(&limbs)
+            && (1..=params.rlwe().p_len()).contains(&special)
+            && [dim, repeat, strip].iter().all(|n| n.is_power_of_two())
+            && [dim, babies, giants, terms].iter().all(|&n| n <= slots)
+            && raised < 2
+            && sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0);
+        let plain_scale = Scale::new(scale).ok().filter(|_| fits);
+        let plain_scale = plain_scale.ok_or(LinTransError::Stored)?;
+        let gadget = match raised {
+            0 => Gadget::new(params.rlwe(), limbs, special)?,
+            _ => Gadget::raised(params.rlwe(), limbs, special)?,
+        };
+        let rotations = self.below(babies, slots)?;
+        let (mut list, mut left) = (Vec::new(), terms);
+        for number in 0..giants {
+            let pair = self.below(2, slots + 1)?;
+            let [rotation, count] = *pair.as_slice() else {
+                return Err(LinTransError::Stored);
+            };
+            // The sum without a rotation is the first, as products have it.
+            if rotation == slots || count == 0 || (rotation == 0 && number > 0) {
+                return Err(LinTransError::Stored);
+            }
+            left = left.checked_sub(count).ok_or(LinTransError::Stored)?;
+            list.push(EncodedGiant {
+                rotation,
+                babies: self.below(count, babies)?,
+                plains: Vec::new(),
+            });
+        }
+        if left != 0 {
+            return Err(LinTransError::Stored);
+        }
+        Ok(Shape {
+            gadget,
+            plain_scale,
+            dim,
+            repeat,
+            strip,
+            babies: rotations,
+            giants: list,
+            row_sums: sums,
+        })
+    }
+}
