@@ -223,6 +223,11 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::layers),
     },
     Suite {
+        name: "fhe-model",
+        about: "CKKS: a whole encoder with random weights for 256 texts of 128 tokens; two hours and more on two cores",
+        kind: Kind::Local(fhe::models),
+    },
+    Suite {
         name: "roofline",
         about: "CKKS: modular products a byte and a second of each primitive, beside the machine's peaks",
         kind: Kind::Local(ckks::roofline),
@@ -230,7 +235,7 @@ pub const SUITES: &[Suite] = &[
 ];
 
 /// What takes too long for `all`.
-pub const LONG: &[&str] = &["fhe-layer"];
+pub const LONG: &[&str] = &["fhe-layer", "fhe-model"];
 
 /// How the sizes of a suite are run.
 #[derive(Clone, Copy)]

@@ -20,7 +20,7 @@ Examples:
   hushed bench bootstrap --threads 2 --only n16
   hushed bench all --json > results.jsonl")]
 pub struct Args {
-    /// What to measure; `all` for everything but `fhe-layer`
+    /// What to measure; `all` for everything but `fhe-layer` and `fhe-model`
     #[arg(required_unless_present = "list")]
     name: Option<String>,
 

@@ -1,8 +1,10 @@
 //! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns, with what its plan
 //! said beside what was found.
 
-use hushed_ckks::CkksParams;
+use std::sync::Arc;
+
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
+use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
 use hushed_infer::ckks::public_plan::Lengths;
 use hushed_infer::ckks::{Acts, Choices, CkksBackend, FheError, Placement, RowsKnown, Slots};
@@ -48,19 +50,11 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
 }
 
 fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> {
-    let params = CkksParams::n16_boot()?;
-    let choices = assumed_choices(bert, ROWS);
-    let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
-    let options = FheOptions {
-        rows: ROWS,
-        texts: usize::MAX,
-        lengths: Lengths::Public,
-        max_memory: Some(MEMORY),
-        uplink: f64::INFINITY,
-        prices: reference(threads),
-        placement: None,
-    };
-    let plan = FhePlanReport::new(bert, &choices, true, &params, &bootstrap, &options)?;
+    let Planned {
+        params,
+        choices,
+        plan,
+    } = Planned::new(bert, threads)?;
     let placement = plan.placement.clone();
     let (layout, limbs) = (layout(&params)?, placement.attention);
     let counts = counted(&params, |on| {
@@ -69,18 +63,7 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
         layer(on, bert, &choices, &placement, layout, columns).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    // Rows of deviation 1, within the bound of the columns.
-    let (slots, width) = (params.slots(), bert.embedding.width);
-    let bound = input_bound(width);
-    let mut random = Normal(3);
-    let mut table = Vec::with_capacity(width);
-    let mut columns = Vec::with_capacity(width);
-    let scale = params.default_scale();
-    for _ in 0..width {
-        let column: Vec<f64> = (0..slots).map(|_| random.next() / bound).collect();
-        columns.push(bed.encrypt(&column, limbs, scale)?);
-        table.push(column);
-    }
+    let (table, columns) = random_columns(&mut bed, bert.embedding.width, limbs)?;
     let (result, taken) = bed.take(|on| layer(on, bert, &choices, &placement, layout, columns))?;
     let steps = bed.on.clock().seconds().into_iter();
     let steps: Map<String, Value> = steps
@@ -107,8 +90,71 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
     Ok(bed.row("fhe.layer", about, threads, &taken, parts))
 }
 
+/// A model with random weights, and the plan of a full batch in this memory.
+pub(super) struct Planned {
+    pub params: Arc<CkksParams>,
+    pub choices: Choices,
+    pub plan: FhePlanReport,
+}
+
+impl Planned {
+    pub fn new(bert: &Bert, threads: usize) -> Result<Planned, BenchError> {
+        let params = CkksParams::n16_boot()?;
+        let choices = assumed_choices(bert, ROWS);
+        let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
+        let options = FheOptions {
+            rows: ROWS,
+            texts: usize::MAX,
+            lengths: Lengths::Public,
+            max_memory: Some(MEMORY),
+            uplink: f64::INFINITY,
+            prices: reference(threads),
+            placement: None,
+        };
+        let plan = FhePlanReport::new(bert, &choices, true, &params, &bootstrap, &options)?;
+        Ok(Planned {
+            params,
+            choices,
+            plan,
+        })
+    }
+}
+
+/// Columns of numbers of deviation 1 over [`input_bound`], in the clear and encrypted with `limbs` primes.
+pub(super) fn random_columns(
+    bed: &mut Bed,
+    width: usize,
+    limbs: usize,
+) -> Result<(Vec<Vec<f64>>, Vec<Ciphertext>), BenchError> {
+    let (slots, bound) = (bed.params.slots(), input_bound(width));
+    let mut random = Normal(3);
+    let mut table = Vec::with_capacity(width);
+    let mut columns = Vec::with_capacity(width);
+    let scale = bed.params.default_scale();
+    for _ in 0..width {
+        let column: Vec<f64> = (0..slots).map(|_| random.next() / bound).collect();
+        columns.push(bed.encrypt(&column, limbs, scale)?);
+        table.push(column);
+    }
+    Ok((table, columns))
+}
+
+/// The rows of a text out of its columns.
+pub(super) fn rows_of(
+    table: &[Vec<f64>],
+    layout: Interleave,
+    text: usize,
+) -> Result<Matrix<f64>, BenchError> {
+    let bound = input_bound(table.len());
+    let data = (0..ROWS)
+        .flat_map(|row| table.iter().map(move |column| (row, column)))
+        .map(|(row, column)| bound * column[layout.slot(text, row)])
+        .collect();
+    Matrix::new(ROWS, table.len(), data).ok_or(BenchError::BadWeights)
+}
+
 /// Normal numbers of variance 1 out of four uniform ones stay within this.
-fn input_bound(width: usize) -> f64 {
+pub(super) fn input_bound(width: usize) -> f64 {
     (width as f64).sqrt().min(4.0)
 }
 
@@ -133,18 +179,11 @@ fn compare(
     bert: &Bert,
     layout: Interleave,
     table: &[Vec<f64>],
-    result: &Acts<hushed_ckks::Ciphertext>,
+    result: &Acts<Ciphertext>,
     text: usize,
 ) -> Result<f64, BenchError> {
     let width = table.len();
-    let bound = input_bound(width);
-    let data = (0..ROWS)
-        .flat_map(|row| table.iter().map(move |column| (row, column)))
-        .map(|(row, column)| bound * column[layout.slot(text, row)])
-        .collect();
-    let Some(values) = Matrix::new(ROWS, width, data) else {
-        return Err(BenchError::BadWeights);
-    };
+    let values = rows_of(table, layout, text)?;
     let rows = Rows::unpadded(&[ROWS]);
     let clear = bert.layer(&mut Plain, 0, PlainActs { rows, values })?;
     let mut error = 0.0_f64;

@@ -4,6 +4,7 @@
 //! and what comes out is compared with the clear. Seconds are of the whole batch; `seconds_per_text` is what papers call amortised.
 
 mod layer;
+mod model;
 mod norm;
 mod scores;
 mod softmax;
@@ -27,6 +28,7 @@ use super::BenchError;
 use crate::machine::{forget_peak, peak_memory};
 
 pub use layer::layers;
+pub use model::models;
 pub use norm::norms;
 pub use scores::scores;
 pub use softmax::softmaxes;

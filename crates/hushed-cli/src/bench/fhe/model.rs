@@ -1,0 +1,119 @@
+//! A whole encoder of a full batch, random weights of realistic ranges, from a client's columns to pooled rows, beside the clear: what of a run
+//! under encryption can be repeated without a model's files. The real model is what `make encrypted` runs.
+
+use hushed_infer::ckks::pool::{Pooled, unpack};
+use hushed_infer::ckks::{Choices, CkksBackend, FheError, Placement, RowsKnown, Slots};
+use hushed_infer::packing::Interleave;
+use hushed_model::{Bert, BertConfig, Plain, PlainActs, Pool, Rows, bert_random, cosine};
+use serde_json::{Value, json};
+
+use super::layer::{Planned, input_bound, random_columns, rows_of};
+use super::{Bed, ROWS, counted, layout};
+use crate::bench::ckks::with_threads;
+use crate::bench::{BenchError, How};
+
+/// Texts that are compared with the clear.
+const COMPARED: [usize; 4] = [0, 77, 128, 255];
+
+/// A row for each model.
+pub fn models(how: How<'_>) -> Result<Vec<Value>, BenchError> {
+    with_threads(how.threads, || {
+        let mut rows = Vec::new();
+        for (model, layers, width, hidden) in
+            [("minilm", 6, 384, 1536), ("bert-base", 12, 768, 3072)]
+        {
+            let params = json!({ "set": "n16-boot-14x40", "model": model, "layers": layers, "rows": ROWS, "width": width, "hidden": hidden });
+            if how.wants(&params) {
+                let config = BertConfig {
+                    layers,
+                    width,
+                    heads: 12,
+                    hidden,
+                    vocabulary: 8,
+                    positions: ROWS,
+                    ..BertConfig::bert_large()
+                };
+                let bert = bert_random(&config, Pool::Mean, 1);
+                rows.push(one(&bert, &params, how.threads)?);
+            }
+        }
+        Ok(rows)
+    })
+}
+
+fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> {
+    let Planned {
+        params,
+        choices,
+        plan,
+    } = Planned::new(bert, threads)?;
+    let placement = &plan.placement;
+    let (layout, width) = (layout(&params)?, bert.embedding.width);
+    let counts = counted(&params, |on| {
+        let columns = (0..width).map(|_| on.vector(Vec::new(), placement.upload));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        run(on, bert, &choices, placement, layout, columns).map(drop)
+    })?;
+    let mut bed = Bed::new(&params, &counts)?;
+    let (table, columns) = random_columns(&mut bed, width, placement.upload)?;
+    let (pooled, taken) = bed.take(|on| run(on, bert, &choices, placement, layout, columns))?;
+    let opened = |ct| -> Result<Vec<f64>, BenchError> {
+        let values = bed.decryptor.decrypt_raw(ct)?;
+        Ok(values.into_iter().map(|v| v.re).collect())
+    };
+    let vectors = pooled.vectors.iter().map(opened);
+    let vectors = vectors.collect::<Result<Vec<_>, _>>()?;
+    let lengths = vec![ROWS; layout.texts()];
+    let found = unpack(layout, &lengths, pooled.width, pooled.factor, &vectors);
+    let found = found.map_err(FheError::from)?;
+    let mut least = 1.0_f64;
+    for text in COMPARED {
+        least = least.min(cosine(&found[text], &clear(bert, &table, layout, text)?));
+    }
+    let parts = json!({
+        "cosine_min": least,
+        "compared": COMPARED.len(),
+        "planned_seconds": plan.work.seconds,
+        "planned_memory": plan.memory.total(),
+        "core_seconds_per_text": taken.seconds * threads as f64 / bed.texts() as f64,
+        "placement": placement,
+    });
+    Ok(bed.row("fhe.model", about, threads, &taken, parts))
+}
+
+/// What a server does, from columns to what leaves it.
+fn run<S: Slots>(
+    on: &S,
+    bert: &Bert,
+    choices: &Choices,
+    placement: &Placement,
+    layout: Interleave,
+    columns: Vec<S::Value>,
+) -> Result<Pooled<S::Value>, FheError> {
+    let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
+    let bound = input_bound(bert.embedding.width);
+    let mut backend = CkksBackend::new(on, choices, placement.clone(), rows, bound)?;
+    let mut x = backend.start(columns);
+    for i in 0..bert.layers.len() {
+        x = backend.run_layer(bert, i, x)?;
+    }
+    backend.finish(bert, x)
+}
+
+/// The mean row of a text, in the clear.
+fn clear(
+    bert: &Bert,
+    table: &[Vec<f64>],
+    layout: Interleave,
+    text: usize,
+) -> Result<Vec<f64>, BenchError> {
+    let mut x = PlainActs {
+        rows: Rows::unpadded(&[ROWS]),
+        values: rows_of(table, layout, text)?,
+    };
+    for i in 0..bert.layers.len() {
+        x = bert.layer(&mut Plain, i, x)?;
+    }
+    let mean = |j: usize| (0..ROWS).map(|row| x.values.row(row)[j]).sum::<f64>() / ROWS as f64;
+    Ok((0..table.len()).map(mean).collect())
+}
