@@ -45,7 +45,7 @@ check: ## formatting, file sizes, unsafe code, imports, licences, clippy
 	@scripts/setup.sh
 	@cargo xtask check
 
-peers: ## other people's programs on the same cores (benches/peers); SPU takes a Python environment of its own
+peers: ## ours and other people's programs by turns on the same cores (benches/peers); SPU takes a Python environment of its own
 	@scripts/setup.sh
 	@benches/peers/run.sh
 

@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
-# Runs the peers and writes out/peers.jsonl. See benches/peers/README.md.
-#   benches/peers/run.sh                                a short selection (more than twenty-five minutes on two cores, 17 GB)
-#   benches/peers/run.sh ntt|spu|lattigo|openfhe|poulpy one of them
+# Runs ours and the peers by turns, operation by operation, writes out/peers.jsonl and prints both beside each other. See benches/peers/README.md.
+#   benches/peers/run.sh                                     a short selection (more than half an hour on two cores, 17 GB)
+#   benches/peers/run.sh ntt|spu|lattigo|openfhe|poulpy      one of them, and ours
+#   HUSHED_PEER_ROUNDS=3 benches/peers/run.sh …              so many turns; the report takes medians
 # A peer whose tools are not here is named and left out; asked for alone, it is an error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 which=${1:-all}
+case $which in all | ntt | spu | lattigo | openfhe | poulpy) ;; *) echo "peers: no peer $which" >&2; exit 2 ;; esac
+hushed=${CARGO_TARGET_DIR:-target}/release/hushed
 mkdir -p out
 results=out/peers.jsonl
 : >"$results"
+have=()
+
+asked() { [[ $which == all || $which == "$1" ]]; }
 
 # lacks PEER TOOL: says so; fails if that peer was asked for alone.
 lacks() {
@@ -16,60 +22,108 @@ lacks() {
     [[ $which == all ]]
 }
 
-if [[ $which == all || $which == ntt ]]; then
+# any PEER …: is one of them here?
+any() {
+    local peer
+    for peer in "$@"; do
+        if [[ " ${have[*]:-} " == *" $peer "* ]]; then return 0; fi
+    done
+    return 1
+}
+
+keep() { tee -a "$results"; }
+
+# What can be built is built before anything is measured.
+cargo build --release --locked -p hushed-cli
+if asked ntt; then
     # Native instructions, so that the peer has what our run-time choice has.
     RUSTFLAGS="-C target-cpu=native" cargo build --release --locked \
         --manifest-path benches/peers/tfhe-ntt/Cargo.toml --target-dir out/peer-target
-    taskset -c 0 out/peer-target/release/peer-tfhe-ntt | tee -a "$results"
+    have+=(ntt)
 fi
-
-if [[ $which == all || $which == spu ]]; then
-    venv=.venv/spu
-    if [[ ! -x $venv/bin/python ]]; then
-        python=$(command -v python3.11 || command -v python3.10 || true)
-        [[ -n $python ]] || { echo "peers: SPU has wheels for Python 3.10 and 3.11 only, and neither is here" >&2; exit 1; }
-        "$python" -m venv "$venv" || { echo "peers: no venv. On Debian: apt-get install python3-venv" >&2; exit 1; }
+if asked spu; then
+    python=$(command -v python3.11 || command -v python3.10 || true)
+    if [[ -x .venv/spu/bin/python || -n $python ]]; then
+        if [[ ! -x .venv/spu/bin/python ]]; then
+            "$python" -m venv .venv/spu || { echo "peers: no venv. On Debian: apt-get install python3-venv" >&2; exit 1; }
+        fi
+        .venv/spu/bin/python -m pip install --quiet -r benches/peers/spu/requirements.txt
+        have+=(spu)
+    else
+        lacks spu "Python 3.10 or 3.11"
     fi
-    "$venv/bin/python" -m pip install --quiet -r benches/peers/spu/requirements.txt
-    "$venv/bin/python" benches/peers/spu/bench.py warm mm_128_768_768 less_2p20 trunc_2p20 gelu_seg3_2p17 \
-        softmax_clip_960x180 ln_128_768 --private --lsb | tee -a "$results"
 fi
-if [[ $which == all || $which == lattigo ]]; then
+if asked lattigo; then
     if command -v go >/dev/null; then
         (cd benches/peers/lattigo && go build -o ../../../out/peer-lattigo .)
-        # Its collector otherwise doubles the 10 GB of keys.
-        for mode in "-mode ntt" "-mode ops" "-mode lintrans" "-mode boot -set N16QP1767H32768H32" \
-            "-mode boot -set N16QP1546H192H32"; do
-            # shellcheck disable=SC2086 # the words of a mode are arguments
-            GOMAXPROCS=1 GOMEMLIMIT=16GiB taskset -c 0 out/peer-lattigo $mode | tee -a "$results"
-        done
+        have+=(lattigo)
     else
         lacks lattigo "Go 1.24 or later"
     fi
 fi
-
-if [[ $which == all || $which == poulpy ]]; then
+if asked poulpy; then
     if cargo +nightly --version >/dev/null 2>&1 && grep -q avx512ifma /proc/cpuinfo; then
         RUSTFLAGS="-C target-cpu=native" cargo +nightly build --release --locked \
             --manifest-path benches/peers/poulpy/Cargo.toml --target-dir out/peer-target
-        for mode in ops boot; do
-            taskset -c 0 out/peer-target/release/peer-poulpy $mode | tee -a "$results"
-        done
+        have+=(poulpy)
     else
         lacks poulpy "nightly Rust and a processor with AVX-512 IFMA"
     fi
 fi
-
-if [[ $which == all || $which == openfhe ]]; then
+if asked openfhe; then
     if "${PYTHON310:-python3.10}" --version >/dev/null 2>&1; then
-        venv=.venv/openfhe
-        [[ -x $venv/bin/python ]] || "${PYTHON310:-python3.10}" -m venv "$venv"
-        "$venv/bin/python" -m pip install --quiet -r benches/peers/openfhe/requirements.txt
-        for mode in ops boot; do
-            OMP_NUM_THREADS=1 taskset -c 0 "$venv/bin/python" benches/peers/openfhe/bench.py $mode | tee -a "$results"
-        done
+        [[ -x .venv/openfhe/bin/python ]] || "${PYTHON310:-python3.10}" -m venv .venv/openfhe
+        .venv/openfhe/bin/python -m pip install --quiet -r benches/peers/openfhe/requirements.txt
+        have+=(openfhe)
     else
         lacks openfhe "Python 3.10 (PYTHON310 may point to it)"
     fi
 fi
-echo "peers: results are in $results"
+
+# Each runs one thing on the first core; a peer that is not here, nothing.
+ours() { taskset -c 0 "$hushed" bench "$@" --threads 1 --json | keep; }
+tfhe_ntt() { if any ntt; then taskset -c 0 out/peer-target/release/peer-tfhe-ntt | keep; fi; }
+# Its collector otherwise doubles the 10 GB of keys.
+lattigo() { if any lattigo; then GOMAXPROCS=1 GOMEMLIMIT=16GiB taskset -c 0 out/peer-lattigo -mode "$@" | keep; fi; }
+poulpy() { if any poulpy; then taskset -c 0 out/peer-target/release/peer-poulpy "$@" | keep; fi; }
+openfhe() {
+    if any openfhe; then
+        OMP_NUM_THREADS=1 taskset -c 0 .venv/openfhe/bin/python benches/peers/openfhe/bench.py "$@" | keep
+    fi
+}
+
+for ((round = 1; round <= ${HUSHED_PEER_ROUNDS:-1}; round++)); do
+    if any ntt lattigo; then
+        ours ntt
+        tfhe_ntt
+        lattigo ntt
+    fi
+    if any lattigo poulpy openfhe; then
+        ours ckks
+        lattigo ops
+        poulpy ops
+        openfhe ops
+    fi
+    if any lattigo; then
+        ours lintrans
+        lattigo lintrans
+    fi
+    if any lattigo poulpy openfhe; then
+        # The quote ends the name: not the precise set.
+        ours bootstrap --only 'n16-boot-14x40"'
+        lattigo boot -set N16QP1767H32768H32
+        poulpy boot
+        openfhe boot
+        lattigo boot -set N16QP1546H192H32
+    fi
+    if any spu; then
+        # Two parties with a core each, which both programs see to.
+        "$hushed" bench olt --only 768 --json | keep
+        "$hushed" bench gelu --json | keep
+        "$hushed" bench softmax --only 960 --json | keep
+        .venv/spu/bin/python benches/peers/spu/bench.py warm mm_128_768_768 less_2p20 trunc_2p20 gelu_seg3_2p17 \
+            softmax_clip_960x180 ln_128_768 --private --lsb | keep
+    fi
+done
+echo "peers: results are in $results" >&2
+python3 scripts/bench_report.py "$results"

@@ -32,7 +32,7 @@ pub const PRESETS: &[&str] = &[
 ];
 
 /// Bits that a bootstrap leaves of all slots, uniform in the unit square: at the worst slot, and in the mean. Measured once
-/// (docs/benchmarks.md), not computed; what is promised is `certified_bits`.
+/// (docs/benchmarks.md, whose tables lack the precise set), not computed; what is promised is `certified_bits`.
 const MEASURED: [(&str, [f64; 2]); 3] = [
     ("n16-boot-14x40", [16.4, 20.2]),
     ("n16-boot-14x40-precise", [17.5, 20.3]),
