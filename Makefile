@@ -26,8 +26,8 @@ test: setup ## every check and every test; the last line counts them
 accuracy: build ## private against clear embeddings over data/sample.txt (long)
 	@python3 scripts/accuracy.py
 
-encrypted: build ## LAYERS (1) layers of the real model under encryption at 128 bits, ROWS (16) rows a text, beside the clear (a quarter of an hour and more)
-	@python3 scripts/encrypted_run.py --layers "$${LAYERS:-1}" --rows "$${ROWS:-16}"
+encrypted: build ## LAYERS (1) layers of the real model under encryption at 128 bits, ROWS (32) rows a text, beside the clear (a quarter of an hour and more)
+	@python3 scripts/encrypted_run.py --layers "$${LAYERS:-1}" --rows "$${ROWS:-32}"
 
 calibration: build ## data/calibration-fhe-minilm.json again, from the texts beside it (minutes)
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \

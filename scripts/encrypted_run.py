@@ -1,9 +1,9 @@
 """A batch of texts through the real model under encryption, verb by verb, and how near the answers are to those in the clear.
 
-    python3 scripts/encrypted_run.py [--layers 1] [--rows 16] [--input FILE] [--work out/encrypted] [--max-memory GIB] [--json]
+    python3 scripts/encrypted_run.py [--layers 1] [--rows 32] [--input FILE] [--work out/encrypted] [--max-memory GIB] [--json]
 
-Real weights, N = 2^16 at 128 bits, every slot in use: plan, keys, request, run, reply, then `hushed clear` of the same texts beside it. Six
-layers are the whole model; fewer are the same model cut after them. One layer of 16 rows takes a quarter of an hour on two cores, six of 128
+Real weights, N = 2^16 at 128 bits: plan, keys, request, run, reply, then `hushed clear` of the same texts beside it. Six
+layers are the whole model; fewer are the same model cut after them. One layer of 32 rows takes a quarter of an hour on two cores, six of 128
 rows two hours and more, and both about 20 GiB: `hushed plan MODEL --protocol fhe --measure quick` says what this machine needs. What was
 done is kept in the folder --work: started again after a crash or Ctrl-C, it goes on from the last whole layer. Texts that are longer than
 the rows are cut, and not compared. Exits with 1 when an embedding is below 0.999 or a ranking changes.
@@ -57,7 +57,7 @@ def shown(*arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=1, help="the first so many of the model's six (default 1)")
-    parser.add_argument("--rows", type=int, default=16, help="rows a text, a power of two up to 128 (default 16)")
+    parser.add_argument("--rows", type=int, default=32, help="rows a text, a power of two up to 128 (default 32)")
     parser.add_argument("--input", type=pathlib.Path, help="texts, one a line, as many as places less one (default: those of data/)")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "out" / "encrypted", help="folder of what is done so far")
     parser.add_argument("--max-memory", type=int, default=20, help="GiB that the plan may take (default 20)")
