@@ -62,6 +62,15 @@ impl Bench {
         }
     }
 
+    fn reply_head(&self) -> ReplyHead {
+        ReplyHead {
+            plan: self.plan.hash(),
+            keys: [7; 32],
+            id: [9; 16],
+            request: [1; 32],
+        }
+    }
+
     fn request(&mut self, path: &Path) -> (Vec<SeededCiphertext>, [u8; 32]) {
         let list = vec![self.seeded(), self.seeded()];
         let mut file = RequestWriter::create(path, &self.plan, &self.params, &self.head()).unwrap();
@@ -239,12 +248,7 @@ fn requests_and_replies_of_another_shape() {
     assert!(read().is_none());
 
     let path = b.path("reply");
-    let head = ReplyHead {
-        plan: b.plan.hash(),
-        keys: [7; 32],
-        id: [9; 16],
-        request: [1; 32],
-    };
+    let head = b.reply_head();
     let mut more = b.plan.clone();
     more.reply.ciphertexts += 1;
     let list = vec![seeded(2, &mut rng).expand(); more.reply.ciphertexts];
@@ -262,12 +266,7 @@ fn a_full_disk_loses_nothing() {
     for path in [&reply, &saved] {
         fs::write(path, b"as it was").unwrap();
     }
-    let head = ReplyHead {
-        plan: b.plan.hash(),
-        keys: [7; 32],
-        id: [9; 16],
-        request: [1; 32],
-    };
+    let head = b.reply_head();
     let run = Run {
         plan: [1; 32],
         keys: [2; 32],
@@ -344,12 +343,7 @@ fn lengths_are_those_that_the_plan_declares() {
 fn replies() {
     let mut b = Bench::new();
     let path = b.path("reply");
-    let head = ReplyHead {
-        plan: b.plan.hash(),
-        keys: [7; 32],
-        id: [9; 16],
-        request: [1; 32],
-    };
+    let head = b.reply_head();
     let list = [b.seeded().expand()];
     exchange::write_reply(&path, &b.plan, &b.params, &head, &list).unwrap();
     assert_eq!(
