@@ -3,10 +3,20 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use hushed_ckks::counters::Counts;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::CliError;
+
+/// Counters by their names.
+pub fn counters(counts: &Counts) -> Value {
+    let entries = counts.entries().into_iter();
+    entries
+        .map(|(name, count)| (name.to_owned(), count.into()))
+        .collect::<Map<_, Value>>()
+        .into()
+}
 
 /// How to talk to whoever started the program.
 pub struct Output {

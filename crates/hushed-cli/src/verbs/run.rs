@@ -1,11 +1,11 @@
 //! `hushed run`: the server's part of a run under encryption, from files to a file.
 
 use hushed_serve::fhe::{self, JobEvent, JobReport, Lines, RunArguments, StepTime};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::error::CliError;
 use crate::machine::peak_memory;
-use crate::output::Output;
+use crate::output::{Output, counters};
 
 /// Run a model on encrypted texts; needs no secret of the client
 #[derive(clap::Args)]
@@ -58,19 +58,13 @@ impl Args {
                 out.result(json!({ "step": object }), || describe(step))?;
             }
         }
-        let counts: Map<String, Value> = report
-            .counts
-            .entries()
-            .into_iter()
-            .map(|(name, count)| (name.to_owned(), count.into()))
-            .collect();
         let object = json!({
             "request": report.request, "bytes": report.bytes, "seconds": report.seconds,
             "planned_seconds": report.planned_seconds,
             "done_before": report.done_before, "planned_memory": report.planned_memory,
             "planned_disk": report.planned_disk, "disk_peak": report.spilled.peak,
             "disk_written": report.spilled.written, "disk_read": report.spilled.read,
-            "peak_memory": peak_memory(), "counts": counts,
+            "peak_memory": peak_memory(), "counts": counters(&report.counts),
         });
         out.result(object, || self.summary(&report))
     }

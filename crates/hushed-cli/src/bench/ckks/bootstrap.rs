@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{Bench, describe, measure, with_threads};
 use crate::bench::{BenchError, How};
 use crate::machine::peak_memory;
+use crate::output::counters;
 
 /// Ciphertexts of one call.
 const BATCH: usize = 4;
@@ -116,11 +117,6 @@ fn one_set(
             precision = (precision.0.min(worst), precision.1 + mean / batch);
         }
         let left = bootstrapper.output_limbs() - params.bootstrap_limbs();
-        let counts: serde_json::Map<_, _> = counts
-            .entries()
-            .into_iter()
-            .map(|(name, count)| (name.to_owned(), json!(count)))
-            .collect();
         rows.push(json!({
             "name": "bootstrap",
             "params": about(form),
@@ -135,7 +131,7 @@ fn one_set(
             "key_bytes": key_bytes,
             "plaintext_bytes": bootstrapper.plaintext_bytes(),
             "log2_failure": bootstrapper.log2_failure(),
-            "counts": counts,
+            "counts": counters(&counts),
             "peak_rss": peak_memory(),
         }));
     }

@@ -24,29 +24,59 @@ const COMPARED: [usize; 2] = [0, 77];
 
 /// A row for a layer of each model.
 pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
-    with_threads(how.threads, || {
-        let mut rows = Vec::new();
-        for (model, width, heads, hidden) in
-            [("minilm", 384, 12, 1536), ("bert-base", 768, 12, 3072)]
-        {
-            let params = json!({ "set": "n16-boot-14x40", "model": model, "rows": ROWS, "width": width, "hidden": hidden });
-            if how.wants(&params) {
-                // The first of two layers: it ends with a refresh, as all but the last do.
-                let config = BertConfig {
-                    layers: 2,
-                    width,
-                    heads,
-                    hidden,
-                    vocabulary: 8,
-                    positions: ROWS,
-                    ..BertConfig::bert_large()
-                };
-                let bert = bert_random(&config, Pool::Mean, 1);
-                rows.push(one(&bert, &params, how.threads)?);
-            }
-        }
-        Ok(rows)
+    each_model(how, |size| {
+        let params = json!({ "set": "n16-boot-14x40", "model": size.model, "rows": ROWS, "width": size.width, "hidden": size.hidden });
+        // The first of two layers: it ends with a refresh, as all but the last do.
+        how.wants(&params)
+            .then(|| one(&size.random(2), &params, how.threads))
     })
+}
+
+/// What a model with random weights has the sizes of.
+pub(super) struct Size {
+    pub model: &'static str,
+    pub layers: usize,
+    pub width: usize,
+    pub hidden: usize,
+}
+
+impl Size {
+    /// So many layers of it.
+    pub fn random(&self, layers: usize) -> Bert {
+        let config = BertConfig {
+            layers,
+            width: self.width,
+            heads: 12,
+            hidden: self.hidden,
+            vocabulary: 8,
+            positions: ROWS,
+            ..BertConfig::bert_large()
+        };
+        bert_random(&config, Pool::Mean, 1)
+    }
+}
+
+const SIZES: [Size; 2] = [
+    Size {
+        model: "minilm",
+        layers: 6,
+        width: 384,
+        hidden: 1536,
+    },
+    Size {
+        model: "bert-base",
+        layers: 12,
+        width: 768,
+        hidden: 3072,
+    },
+];
+
+/// The rows that `row` makes of the models that it wants.
+pub(super) fn each_model(
+    how: How<'_>,
+    row: impl Fn(&Size) -> Option<Result<Value, BenchError>> + Send + Sync,
+) -> Result<Vec<Value>, BenchError> {
+    with_threads(how.threads, || SIZES.iter().filter_map(row).collect())
 }
 
 fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> {

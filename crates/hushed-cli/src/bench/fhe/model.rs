@@ -4,12 +4,11 @@
 use hushed_infer::ckks::pool::{Pooled, unpack};
 use hushed_infer::ckks::{Choices, CkksBackend, FheError, Placement, RowsKnown, Slots};
 use hushed_infer::packing::Interleave;
-use hushed_model::{Bert, BertConfig, Plain, PlainActs, Pool, Rows, bert_random, cosine};
+use hushed_model::{Bert, Plain, PlainActs, Rows, cosine};
 use serde_json::{Value, json};
 
-use super::layer::{Planned, input_bound, random_columns, rows_of};
+use super::layer::{Planned, each_model, input_bound, random_columns, rows_of};
 use super::{Bed, ROWS, counted, layout};
-use crate::bench::ckks::with_threads;
 use crate::bench::{BenchError, How};
 
 /// Texts that are compared with the clear.
@@ -17,27 +16,10 @@ const COMPARED: [usize; 4] = [0, 77, 128, 255];
 
 /// A row for each model.
 pub fn models(how: How<'_>) -> Result<Vec<Value>, BenchError> {
-    with_threads(how.threads, || {
-        let mut rows = Vec::new();
-        for (model, layers, width, hidden) in
-            [("minilm", 6, 384, 1536), ("bert-base", 12, 768, 3072)]
-        {
-            let params = json!({ "set": "n16-boot-14x40", "model": model, "layers": layers, "rows": ROWS, "width": width, "hidden": hidden });
-            if how.wants(&params) {
-                let config = BertConfig {
-                    layers,
-                    width,
-                    heads: 12,
-                    hidden,
-                    vocabulary: 8,
-                    positions: ROWS,
-                    ..BertConfig::bert_large()
-                };
-                let bert = bert_random(&config, Pool::Mean, 1);
-                rows.push(one(&bert, &params, how.threads)?);
-            }
-        }
-        Ok(rows)
+    each_model(how, |size| {
+        let params = json!({ "set": "n16-boot-14x40", "model": size.model, "layers": size.layers, "rows": ROWS, "width": size.width, "hidden": size.hidden });
+        how.wants(&params)
+            .then(|| one(&size.random(size.layers), &params, how.threads))
     })
 }
 
