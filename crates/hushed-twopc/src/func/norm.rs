@@ -267,17 +267,23 @@ mod tests {
     #[test]
     fn layer_norm_against_the_clear() {
         // The sums of the first over OT, of the second over RLWE.
-        layer_norm(6, 96);
-        layer_norm(16, 384);
+        norm(6, 96, true);
+        norm(16, 384, true);
     }
 
-    fn layer_norm(n: usize, width: usize) {
+    #[test]
+    fn rms_norm_against_the_clear() {
+        norm(6, 96, false);
+        norm(16, 384, false);
+    }
+
+    fn norm(n: usize, width: usize, centre: bool) {
         let x = rows(n, width);
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
         let shape = NormShape {
             rows: n,
             width,
-            centre: true,
+            centre,
             epsilon: 1e-12,
         };
         let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
@@ -288,6 +294,7 @@ mod tests {
         for r in 0..n {
             let row = &x[r * width..][..width];
             let mean = row.iter().sum::<f64>() / width as f64;
+            let mean = if centre { mean } else { 0.0 };
             let var = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width as f64;
             for (v, y) in row.iter().zip(&y[r * width..]) {
                 let want = (v - mean) / var.sqrt();
