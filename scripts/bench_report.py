@@ -95,7 +95,7 @@ COLUMNS = [
     ("processor s, c / s", lambda row: both(row.get("cpu_seconds"), lambda s: f"{s:.2f}")),
     ("MB up", lambda row: megabytes(row.get("bytes_up"))),
     ("MB down", lambda row: megabytes(row.get("bytes_down"))),
-    ("rounds", lambda row: str(row.get("rounds", ""))),
+    ("rounds", lambda row: "" if row.get("rounds") is None else str(row["rounds"])),
     ("set-up", lambda row: seconds(row.get("setup_seconds"))),
     ("peak MB, c / s", lambda row: both(row.get("peak_rss"), lambda b: f"{b / 1e6:.0f}" if b else "")),
     ("error", accuracy),

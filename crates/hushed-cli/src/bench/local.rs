@@ -38,12 +38,15 @@ fn transforms(cpu: Cpu, n: usize) -> Result<[Value; 2], BenchError> {
         .get_mut(offset..offset + n)
         .ok_or(BenchError::NoTransform)?;
     PublicStream::new(&PublicSeed([0; 16]), 0).uniform_mod(&modulus, data);
+    let before = data.to_vec();
     let (forward, inverse): (Vec<f64>, Vec<f64>) = (0..RUNS)
         .map(|_| {
             let forward = seconds(n, || plan.forward(black_box(data)));
             (forward, seconds(n, || plan.inverse(black_box(data))))
         })
         .unzip();
+    // Each inverse undoes the transform before it, exactly.
+    let wrong = data.iter().zip(&before).filter(|(a, b)| a != b).count();
     let row = |direction: &str, times| {
         json!({
             "name": "ntt",
@@ -51,6 +54,7 @@ fn transforms(cpu: Cpu, n: usize) -> Result<[Value; 2], BenchError> {
             "threads": 1,
             "seconds": median(times),
             "runs": RUNS,
+            "error": wrong as f64,
             "kernel": cpu.kernel_name(),
         })
     };

@@ -151,6 +151,7 @@ pub fn measure(
             "cpu_seconds": median(busy),
             "peak_rss": machine::peak_memory(),
             "error": error,
+            "precision": (error > 0.0).then(|| -error.log2()),
             "cosine": cosine,
             "kernel": Cpu::get().kernel_name(),
             "ops": all_runs.last().map(|costs| operations(costs)),

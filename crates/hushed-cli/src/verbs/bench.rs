@@ -99,8 +99,24 @@ impl Args {
     }
 }
 
+/// Fields of all rows: null where a measurement has no such thing.
+const COMMON: [&str; 8] = [
+    "setup_seconds",
+    "bytes_up",
+    "bytes_down",
+    "rounds",
+    "peak_rss",
+    "error",
+    "precision",
+    "kernel",
+];
+
 fn show(out: &Output, machine: &Machine, mut row: Value) -> Result<(), CliError> {
     if let Some(fields) = row.as_object_mut() {
+        // Every row has them, so that whoever reads rows need not know which measurement has which.
+        for name in COMMON {
+            fields.entry(name).or_insert(Value::Null);
+        }
         fields.insert("machine".to_owned(), machine.json());
         fields.insert("commit".to_owned(), json!(env!("HUSHED_COMMIT")));
     }
