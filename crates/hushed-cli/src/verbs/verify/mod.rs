@@ -29,7 +29,7 @@ text that leaves a calibrated interval is named, and left out from there. --encr
 memory than `hushed run`; --layers bounds it.
 
 --labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation of the
-cosines with the scores, in the clear and privately.
+cosines with the scores, in the clear and privately, and that of private with clear cosines: their agreement.
 
 Examples:
   hushed verify models/all-MiniLM-L6-v2 --input data/sample.txt

@@ -59,11 +59,14 @@ fn end(out: &Output, report: &Report, scores: &[f64]) -> Result<(), CliError> {
             let pairs = report.answers.chunks_exact(2);
             pairs.map(|p| cosine(pick(&p[0]), pick(&p[1]))).collect()
         };
-        let clear = rank_correlation(&of(|a| &a.clear), scores);
-        let private = rank_correlation(&of(|a| &a.private), scores);
-        end["rank_correlation"] = json!({ "clear": clear, "private": private });
+        let (clear, private) = (of(|a| &a.clear), of(|a| &a.private));
+        let agreement = rank_correlation(&clear, &private);
+        let clear = rank_correlation(&clear, scores);
+        let private = rank_correlation(&private, scores);
+        end["rank_correlation"] =
+            json!({ "clear": clear, "private": private, "agreement": agreement });
         text += &format!(
-            "; rank correlation with the labels {clear:.4} in the clear, {private:.4} privately"
+            "; rank correlation with the labels {clear:.4} in the clear, {private:.4} privately; between the two {agreement:.6}"
         );
     }
     out.summary(end, &text)
