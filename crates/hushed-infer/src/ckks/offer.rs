@@ -103,7 +103,8 @@ pub fn needed(
     Ok((keys, reply_form(bert, choices, params, &run)?))
 }
 
-fn reply_form(
+/// What leaves the server at the end of this run, with the primes that the answer needs.
+pub(super) fn reply_form(
     bert: &Bert,
     choices: &Choices,
     params: &CkksParams,

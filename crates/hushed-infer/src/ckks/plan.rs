@@ -40,8 +40,9 @@ use super::error::FheError;
 use super::keys::KeyDemand;
 use super::levels::levels;
 use super::mask::RowsKnown;
+use super::offer::reply_form;
 use super::placement::Placement;
-use super::public_plan::Lengths;
+use super::public_plan::{Lengths, ReplyForm};
 use super::simulate::{Counts, Op, Simulator, Vector};
 use super::slots::Slots;
 use crate::packing::Interleave;
@@ -112,6 +113,10 @@ pub struct FhePlanReport {
     pub bytes_up: u64,
     /// Bytes of its reply.
     pub bytes_down: u64,
+    /// What a reply is: how large its numbers may be, and how wrong.
+    pub reply: ReplyForm,
+    /// Bits after the binary point that a client keeps of them.
+    pub reply_bits: u32,
     /// Of the server.
     pub memory: FheMemory,
     /// Bytes that it has on disk at the worst moment, besides keys, checkpoint and reply.
@@ -305,7 +310,8 @@ impl FhePlanReport {
         }
         check_memory(&memory, options.max_memory)?;
         let bytes_up = upload(&placement);
-        let bytes_down = Ciphertext::list_bytes(params, run.reply_limbs, run.reply) as u64;
+        let reply = reply_form(bert, choices, params, &run)?;
+        let bytes_down = Ciphertext::list_bytes(params, reply.limbs, reply.ciphertexts) as u64;
         let each = |x: f64| x / texts.max(1) as f64;
         let bootstraps = run.counts.total(Op::Bootstrap);
         Ok(FhePlanReport {
@@ -335,6 +341,8 @@ impl FhePlanReport {
                 .map_err(hushed_ckks::CkksError::from)? as u64,
             bytes_up,
             bytes_down,
+            reply_bits: reply.bits(params),
+            reply,
             memory,
             disk: run.counts.disk,
             failure_log2: (bootstraps.max(1) as f64).log2() + params.log2_bootstrap_failure(),

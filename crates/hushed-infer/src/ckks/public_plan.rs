@@ -118,6 +118,18 @@ pub struct ReplyForm {
     pub deviation: f64,
 }
 
+impl ReplyForm {
+    /// See [`FhePlan::reply_bits`].
+    #[must_use]
+    pub fn bits(&self, params: &CkksParams) -> u32 {
+        // At least 1 in a plan that was checked; nothing is kept for one that is no number.
+        let beyond = self.magnitude.log2().ceil();
+        let left = f64::from(params.certified_bits()) - beyond.max(0.0);
+        // Between 0 and what is certified; NaN becomes 0.
+        left.max(0.0) as u32
+    }
+}
+
 /// One evaluation key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -395,11 +407,7 @@ impl FhePlan {
     /// magnitude. They follow from nothing else, so that whoever writes a plan cannot ask for more.
     #[must_use]
     pub fn reply_bits(&self, params: &CkksParams) -> u32 {
-        // At least 1 in a plan that was checked; nothing is kept for one that is no number.
-        let beyond = self.reply.magnitude.log2().ceil();
-        let left = f64::from(params.certified_bits()) - beyond.max(0.0);
-        // Between 0 and what is certified; NaN becomes 0.
-        left.max(0.0) as u32
+        self.reply.bits(params)
     }
 
     /// What the plan knows of a reply's error.

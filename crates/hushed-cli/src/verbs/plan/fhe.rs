@@ -430,7 +430,7 @@ fn summary(plan: &FhePlanReport) -> String {
          weights × columns  {:9}\n\
          memory             {:9.1} GiB at the server: vectors {:.1}, keys {:.1}, matrices {:.1}, a bootstrap {:.1}, weights {:.1}, program {:.1}\n\
          {disk}upload             {:9.2} GiB a batch, and {:.2} GiB of keys once ({} rotations)\n\
-         reply              {:9.1} MiB\n\
+         reply              {:9.1} MiB, numbers within {}, an error of deviation 2^{:.1} declared, kept to {} bits after the point\n\
          failure            2^{:.0} for all of it\n\
          placement          columns uploaded with {} primes, {} before attention, {} before the feed-forward, {} for sums and variances; \
          {} and {} baby steps, {} heads and {} hidden columns at a time",
@@ -464,6 +464,9 @@ fn summary(plan: &FhePlanReport) -> String {
         gib(plan.key_bytes),
         plan.rotation_keys,
         plan.bytes_down as f64 / f64::from(1 << 20),
+        plan.reply.magnitude,
+        plan.reply.deviation.log2(),
+        plan.reply_bits,
         plan.failure_log2,
         p.upload,
         p.attention,

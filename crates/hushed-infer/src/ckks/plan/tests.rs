@@ -76,6 +76,21 @@ fn a_plan_counts_what_the_circuit_does() {
     assert!(!text.contains("least_maximum") && !text.contains("\"low\""));
 }
 
+/// A reply is shortened before it leaves: the bytes of a plan are those of the form that clients are told.
+#[test]
+fn the_bytes_of_a_reply_are_those_that_leave() {
+    let (bert, options) = (small(), options(Lengths::Public));
+    let plan = plan_of(&bert, &options).unwrap();
+    let params = CkksParams::n16_boot().unwrap();
+    let choices = assumed_choices(&bert, options.rows);
+    let run = dry_run(&bert, &choices, &params, &options, &plan.placement).unwrap();
+    let form = reply_form(&bert, &choices, &params, &run).unwrap();
+    let bytes = |limbs: usize| Ciphertext::list_bytes(&params, limbs, form.ciphertexts) as u64;
+    assert_eq!((plan.reply, plan.bytes_down), (form, bytes(form.limbs)));
+    assert_eq!(plan.reply_bits, form.bits(&params));
+    assert!(form.limbs < run.reply_limbs && plan.bytes_down < bytes(run.reply_limbs));
+}
+
 #[test]
 fn memory_is_a_limit() {
     let free = plan(&options(Lengths::Public)).unwrap();
