@@ -73,13 +73,17 @@ impl Args {
         if report.done_before {
             return format!("the reply to {} was there already", report.request);
         }
+        let memory = peak_memory().map_or_else(String::new, |bytes| {
+            format!("; {:.1} GiB of memory", bytes as f64 / 2f64.powi(30))
+        });
         format!(
-            "reply to {} in {} after {:.1} s, {:.1} s by the plan ({:.1} KiB)",
+            "reply to {} in {} after {:.1} s, {:.1} s by the plan ({:.1} KiB){memory}; {}",
             report.request,
             self.run.out.display(),
             report.seconds,
             report.planned_seconds,
-            report.bytes as f64 / 1024.0
+            report.bytes as f64 / 1024.0,
+            report.counts
         )
     }
 }
