@@ -34,17 +34,20 @@ impl Degrees {
         activation: 31,
     };
 
-    /// More of one: of the activation first.
+    /// More of one: of that which costs fewer levels, of the activation if both cost as many.
     pub fn next(self) -> Option<Degrees> {
-        let after = |degree: usize| (2 * degree < MOST).then_some(2 * degree + 1);
-        match (after(self.activation), after(self.exponential)) {
-            (Some(activation), _) => Some(Degrees { activation, ..self }),
-            (None, Some(exponential)) => Some(Degrees {
-                exponential,
-                ..self
-            }),
-            (None, None) => None,
-        }
+        let after = |degree: usize| DEGREES.into_iter().find(|&next| next > degree);
+        let activation = after(self.activation).map(|activation| Degrees { activation, ..self });
+        let exponential = after(self.exponential).map(|exponential| Degrees {
+            exponential,
+            ..self
+        });
+        let both = activation.into_iter().chain(exponential);
+        // Of equals the first.
+        both.min_by_key(|degrees| {
+            let (attention, feed_forward) = degrees.levels();
+            attention + feed_forward
+        })
     }
 
     /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, × 1/Σe, output, norm;
@@ -58,8 +61,9 @@ impl Degrees {
     }
 }
 
-/// The largest degree that is tried.
-const MOST: usize = 63;
+/// Degrees that are tried: 3, 4, 4, 5, 5, 6 and 6 levels, and 4, 5, 7, 8, 10, 11 and 15 relinearisations ([`hushed_ckks::poly::Schedule`]). The last
+/// few degrees before a power of two cost most: of 12 and 28 those are spared that 15 and 31 take for little.
+pub(super) const DEGREES: [usize; 7] = [7, 12, 15, 28, 31, 44, 63];
 /// × 1/Σp, square, P·V, × 1/Σe, output, norm.
 const AFTER_EXPONENTIAL: usize = 6;
 /// × 1/Σe, output, norm.
@@ -236,4 +240,25 @@ fn digits(x: f64, count: i32, round: fn(f64) -> f64) -> f64 {
 /// Numbers of a row of deviation 1, to four places.
 pub(super) fn rounded_row(row: &[f64]) -> Vec<f64> {
     row.iter().map(|v| (v * 1e4).round() / 1e4).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_degrees_cost_a_level_only_where_they_must() {
+        let mut degrees = Degrees {
+            exponential: 12,
+            activation: 28,
+        };
+        let mut seen = Vec::new();
+        while let Some(next) = degrees.next() {
+            seen.push((next.exponential, next.activation));
+            degrees = next;
+        }
+        let ample = [(12, 31), (15, 31), (15, 44), (15, 63)];
+        assert_eq!(seen[..4], ample);
+        assert_eq!(seen.last(), Some(&(63, 63)));
+    }
 }

@@ -8,8 +8,8 @@
 //!    ([`approximate`]): the least degree of the exponential that is near enough, then that of the activation, with simulated errors at
 //!    last. Intervals are then measured over all texts.
 //!
-//! Cost is levels: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in the other. Inverses and
-//! inverse roots are of single vectors, so theirs are taken as precise as there is room for.
+//! Cost is levels, and relinearisations at a level: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in
+//! the other. Inverses and inverse roots are of single vectors, so theirs are taken as precise as there is room for.
 //!
 //! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until it reaches the other
 //! texts of a batch. Texts made to leave intervals belong into the sample, and so do all words ([`vocabulary`]): they widen intervals, and
@@ -39,7 +39,7 @@ use approximate::Approximate;
 pub use approximate::Errors;
 use circuit::Circuit;
 use head::HeadArguments;
-use margins::Degrees;
+use margins::{DEGREES, Degrees};
 use measure::{Exact, LayerSeen, Structure};
 pub use reach::{Quantity, Reach, reaches};
 pub use vocabulary::vocabulary;
@@ -94,8 +94,6 @@ const ALWAYS: f64 = 0.9;
 const WIDEST: f64 = 8.0;
 /// A first row that never lies farther from its mean than this, relative to the mean's length, is given.
 const NEARLY_CONSTANT: f64 = 0.12;
-/// Degrees of the exponential and of the activation that are tried.
-const DEGREES: [usize; 4] = [7, 15, 31, 63];
 /// Ordinary texts that are measured, and held out, while structures and degrees are compared, at most.
 const COMPARED: (usize, usize) = (64, 24);
 /// Texts that go through a model together, at most: bounds memory.
