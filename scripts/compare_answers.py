@@ -7,8 +7,8 @@
 Texts that were cut on the way (--truncate) have no clear counterpart; they are counted and left out. Reported: the smallest and the
 mean cosine, the texts below 0.999, and for a seeded sample of texts, each a query against all others: how many find the same text
 first, and how many of all pairs change places although their clear scores differ by more than 1e-3. As in a search, the query is the
-decrypted one and the documents are embedded in the clear. Exits with 1 when a cosine is below 0.999, or a query finds another text first
-although their clear scores differ by more than 1e-3.
+decrypted one and the documents are embedded in the clear. Exits with 1 when a cosine is below 0.999 or such a pair changes
+places.
 """
 import argparse
 import json
@@ -51,13 +51,11 @@ def main():
     cosines = {text: cosine(found[text][0], clear[text][0]) for text in whole}
     documents = {text: unit(clear[text][0]) for text in whole}
     queries = random.Random(1).sample(whole, min(options.queries, len(whole)))
-    same_first, lost, moved, pairs = 0, 0, 0, 0
+    same_first, moved, pairs = 0, 0, 0
     for text in queries:
         others = [documents[other] for other in whole if other != text]
         exact, private = scores(documents[text], others), scores(unit(found[text][0]), others)
-        first, found_first = exact.index(max(exact)), private.index(max(private))
-        same_first += first == found_first
-        lost += exact[first] - exact[found_first] > TIE
+        same_first += exact.index(max(exact)) == private.index(max(private))
         moved += swaps(exact, private)
         pairs += len(others) * (len(others) - 1) // 2
     report = {
@@ -70,7 +68,6 @@ def main():
         "below_target": [text for text in whole if cosines[text] < TARGET],
         "queries": len(queries),
         "same_first_answer": same_first / len(queries),
-        "lost_first_answers": lost,
         "pairs": pairs,
         "pairs_out_of_order": moved,
     }
@@ -82,7 +79,7 @@ def main():
         print(f"below {TARGET}: {len(report['below_target'])} {report['below_target'] or ''}")
         print(f"queries with the same first answer: {same_first} of {len(queries)}")
         print(f"pairs in another order although their scores differ by more than {TIE}: {moved} of {pairs}")
-    return bool(report["below_target"] or lost)
+    return bool(report["below_target"] or moved)
 
 
 if __name__ == "__main__":
