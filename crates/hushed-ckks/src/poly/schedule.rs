@@ -268,7 +268,9 @@ mod tests {
             (3, Parity::None, 2, 2),
             (3, Parity::Odd, 2, 2),
             (7, Parity::None, 4, 5),
+            (12, Parity::None, 5, 6),
             (15, Parity::None, 7, 8),
+            (28, Parity::None, 8, 11),
             (30, Parity::Even, 8, 9),
             (31, Parity::None, 10, 13),
         ] {
