@@ -113,7 +113,6 @@ const COMMON: [&str; 8] = [
 
 fn show(out: &Output, machine: &Machine, mut row: Value) -> Result<(), CliError> {
     if let Some(fields) = row.as_object_mut() {
-        // Every row has them, so that whoever reads rows need not know which measurement has which.
         for name in COMMON {
             fields.entry(name).or_insert(Value::Null);
         }
