@@ -232,10 +232,10 @@ mod tests {
                     let automorphism = Automorphism::with_cpu(n, g, cpu);
                     assert_eq!((automorphism.n(), automorphism.element()), (n, g % (2 * n)));
                     let mut out = vec![u64::MAX; n];
-                    automorphism.apply(values.data(), &mut out);
+                    automorphism.apply(values.limb(0), &mut out);
                     assert_eq!(out, expected.data(), "n = {n}, g = {g}");
                     let mut sum = b.clone();
-                    automorphism.apply_add_assign(basis.modulus(0), values.data(), &mut sum);
+                    automorphism.apply_add_assign(basis.modulus(0), values.limb(0), &mut sum);
                     assert_eq!(sum, sums, "n = {n}, g = {g}");
                 }
             }

@@ -29,3 +29,4 @@ pub use modulus::Modulus;
 pub use ntt::NttPlan;
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};
 pub use rns::RnsBasis;
+pub use words::slab::KeepMemory;

@@ -53,8 +53,8 @@ impl Domain for Eval {
 pub struct RnsPoly<D> {
     basis: Arc<RnsBasis>,
     ids: Box<[usize]>,
-    /// Limb j at `j·n .. (j+1)·n`.
-    data: Words,
+    /// Limb by limb, each memory of its own: what is dropped at one level is of use at every other.
+    data: Vec<Words>,
     domain: PhantomData<D>,
 }
 
@@ -65,7 +65,7 @@ impl<D: Domain> RnsPoly<D> {
     /// If `ids` is empty, repeats an index or has one that the basis has not.
     pub fn zero(basis: &Arc<RnsBasis>, ids: &[usize]) -> RnsPoly<D> {
         check_ids(basis, ids);
-        RnsPoly::with_words(basis, ids, Words::zero(ids.len() * basis.n()))
+        RnsPoly::with_words(basis, ids, many(ids.len(), || Words::zero(basis.n())))
     }
 
     /// A polynomial of any residues, to be overwritten limb by limb: memory without the cost of clearing it.
@@ -74,7 +74,7 @@ impl<D: Domain> RnsPoly<D> {
     /// As [`RnsPoly::zero`].
     pub fn scratch(basis: &Arc<RnsBasis>, ids: &[usize]) -> RnsPoly<D> {
         check_ids(basis, ids);
-        RnsPoly::with_words(basis, ids, Words::scratch(ids.len() * basis.n()))
+        RnsPoly::with_words(basis, ids, many(ids.len(), || Words::scratch(basis.n())))
     }
 
     /// The polynomial with these residues, limb after limb in the order of `ids`.
@@ -104,7 +104,11 @@ impl<D: Domain> RnsPoly<D> {
                 return Err(MathError::ResidueOutOfRange { limb });
             }
         }
-        Ok(RnsPoly::with_words(basis, ids, Words::copy_of(data)))
+        Ok(RnsPoly::with_words(
+            basis,
+            ids,
+            data.chunks_exact(n).map(Words::copy_of).collect(),
+        ))
     }
 
     /// Public uniform residues from `stream`, limb after limb.
@@ -117,7 +121,7 @@ impl<D: Domain> RnsPoly<D> {
         poly
     }
 
-    fn with_words(basis: &Arc<RnsBasis>, ids: &[usize], data: Words) -> RnsPoly<D> {
+    fn with_words(basis: &Arc<RnsBasis>, ids: &[usize], data: Vec<Words>) -> RnsPoly<D> {
         RnsPoly {
             basis: Arc::clone(basis),
             ids: ids.into(),
@@ -184,8 +188,7 @@ impl<D: Domain> RnsPoly<D> {
     /// # Panics
     /// If there is no such limb.
     pub fn limb(&self, j: usize) -> &[u64] {
-        let n = self.n();
-        &self.data[j * n..(j + 1) * n]
+        &self.data[j]
     }
 
     /// The residues of limb `j`, to be written: each below the modulus.
@@ -193,24 +196,24 @@ impl<D: Domain> RnsPoly<D> {
     /// # Panics
     /// If there is no such limb.
     pub fn limb_mut(&mut self, j: usize) -> &mut [u64] {
-        let n = self.n();
-        &mut self.data[j * n..(j + 1) * n]
+        &mut self.data[j]
     }
 
     /// The index of its modulus and the residues of each limb, to be written; limbs may go to several threads.
     pub fn limbs_mut(&mut self) -> impl ExactSizeIterator<Item = (usize, &mut [u64])> + Send {
-        let n = self.basis.n();
         let ids = self.ids.iter().copied();
-        ids.zip(self.data.chunks_exact_mut(n))
+        ids.zip(self.data.iter_mut().map(|limb| &mut **limb))
     }
 
     /// The index of its modulus and the residues of each limb.
     pub fn limbs(&self) -> impl ExactSizeIterator<Item = (usize, &[u64])> + Send {
-        let n = self.basis.n();
-        self.ids.iter().copied().zip(self.data.chunks_exact(n))
+        self.ids
+            .iter()
+            .copied()
+            .zip(self.data.iter().map(|limb| &**limb))
     }
 
-    /// The first `count` limbs; the others are forgotten, nothing is copied.
+    /// The first `count` limbs; the others are dropped, nothing is copied.
     ///
     /// # Panics
     /// Unless 1 ≤ `count` ≤ the number of limbs.
@@ -218,13 +221,16 @@ impl<D: Domain> RnsPoly<D> {
     pub fn truncate_limbs(mut self, count: usize) -> RnsPoly<D> {
         assert!((1..=self.ids.len()).contains(&count), "limbs to keep");
         self.ids = self.ids[..count].into();
-        self.data.truncate(count * self.basis.n());
+        self.data.truncate(count);
         self
     }
 
-    /// All residues, limb after limb.
-    pub fn data(&self) -> &[u64] {
-        &self.data
+    /// A copy of all residues, limb after limb.
+    pub fn data(&self) -> Vec<u64> {
+        self.data
+            .iter()
+            .flat_map(|limb| limb.iter().copied())
+            .collect()
     }
 
     /// self ← self + other.
@@ -280,8 +286,7 @@ impl<D: Domain> RnsPoly<D> {
 
     /// Calls `f` with the plan and the residues of each limb.
     fn each(&mut self, mut f: impl FnMut(&NttPlan, &mut [u64])) {
-        let n = self.basis.n();
-        for (&id, limb) in self.ids.iter().zip(self.data.chunks_exact_mut(n)) {
+        for (&id, limb) in self.ids.iter().zip(&mut self.data) {
             f(self.basis.plan(id), limb);
         }
     }
@@ -292,11 +297,7 @@ impl<D: Domain> RnsPoly<D> {
         mut f: impl FnMut(&NttPlan, &mut [u64], &[u64]),
     ) {
         self.check_shape(other);
-        let n = self.basis.n();
-        let limbs = self
-            .data
-            .chunks_exact_mut(n)
-            .zip(other.data.chunks_exact(n));
+        let limbs = self.data.iter_mut().zip(&other.data);
         for (&id, (a, b)) in self.ids.iter().zip(limbs) {
             f(self.basis.plan(id), a, b);
         }
@@ -338,7 +339,9 @@ impl<D> Clone for RnsPoly<D> {
 /// Equal moduli and residues, over the same basis object. Not constant time: for public polynomials and tests.
 impl<D> PartialEq for RnsPoly<D> {
     fn eq(&self, other: &RnsPoly<D>) -> bool {
-        Arc::ptr_eq(&self.basis, &other.basis) && self.ids == other.ids && *self.data == *other.data
+        let mut limbs = self.data.iter().zip(&other.data);
+        let same = Arc::ptr_eq(&self.basis, &other.basis) && self.ids == other.ids;
+        same && limbs.all(|(a, b)| **a == **b)
     }
 }
 
@@ -357,8 +360,13 @@ impl<D: Domain> fmt::Debug for RnsPoly<D> {
 
 impl<D> Zeroize for RnsPoly<D> {
     fn zeroize(&mut self) {
-        self.data.zeroize();
+        self.data.iter_mut().for_each(Words::zeroize);
     }
+}
+
+/// Memory of `count` limbs.
+fn many(count: usize, make: impl Fn() -> Words) -> Vec<Words> {
+    (0..count).map(|_| make()).collect()
 }
 
 fn check_ids(basis: &RnsBasis, ids: &[usize]) {

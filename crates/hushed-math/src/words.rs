@@ -1,7 +1,8 @@
 //! Words on the heap that begin at a cache line: vector loads of a limb then never touch two lines.
 //!
 //! Large buffers are recycled: a megabyte fresh from the system costs a page fault every four kilobytes, which together
-//! take longer than a transform of the same words. Up to [`IDLE_BYTES`] of dropped buffers wait for their next owner.
+//! take longer than a transform of the same words. Limbs come from slabs ([`slab`]); of all else, up to [`IDLE_BYTES`] of dropped buffers
+//! wait for their next owner.
 //! Keys ([`crate::SecretPoly`]), packed weights and the scratch of their products, and encoded messages are erased, the whole buffer,
 //! before they are dropped. Other polynomials are not: their owners erase what must not wait there.
 //!
@@ -23,11 +24,13 @@ const LINE: usize = 64;
 /// Bytes of a large page.
 const PAGE: usize = 1 << 21;
 
-/// Most bytes that wait for reuse.
+/// Most bytes that wait for reuse, of slabs and of other buffers.
 const IDLE_BYTES: usize = 1 << 30;
 
 /// Least bytes of a buffer worth keeping: the allocator itself keeps smaller ones.
 const LEAST_BYTES: usize = 1 << 15;
+
+pub(crate) mod slab;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 mod map;
@@ -62,7 +65,7 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `bytes` zero bytes, a multiple of a line and not zero.
+    /// `bytes` zero bytes of its own, a multiple of a line, not zero and not for a slab.
     fn zero(bytes: usize) -> Buffer {
         let layout = layout(bytes);
         let start = if bytes >= PAGE {
@@ -71,17 +74,31 @@ impl Buffer {
             // SAFETY: the layout has a size.
             unsafe { alloc_zeroed(layout) }
         };
-        let Some(words) = NonNull::new(start.cast::<u64>()) else {
-            handle_alloc_error(layout)
-        };
-        Buffer { words, bytes }
+        match NonNull::new(start.cast::<u64>()) {
+            Some(words) => Buffer { words, bytes },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    /// `bytes` initialised bytes: from a slab, one that waits, or new.
+    fn any(bytes: usize) -> Buffer {
+        if slab::serves(bytes) {
+            return match slab::take(bytes) {
+                Some(words) => Buffer { words, bytes },
+                None => handle_alloc_error(layout(bytes)),
+            };
+        }
+        recycled(bytes).unwrap_or_else(|| Buffer::zero(bytes))
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
         let start = self.words.as_ptr().cast();
-        if self.bytes >= PAGE {
+        if slab::serves(self.bytes) {
+            // SAFETY: taken by `any` with this length, and owned.
+            unsafe { slab::give(self.words, self.bytes) };
+        } else if self.bytes >= PAGE {
             // SAFETY: mapped by `zero` with this length, and owned.
             unsafe { map::free(start, self.bytes) };
         } else {
@@ -131,9 +148,8 @@ impl Words {
             panic!("{length} words are more than memory has")
         };
         let bytes = bytes.next_multiple_of(LINE);
-        let fresh = || (bytes > 0).then(|| Buffer::zero(bytes));
         Words {
-            buffer: recycled(bytes).or_else(fresh),
+            buffer: (bytes > 0).then(|| Buffer::any(bytes)),
             length,
         }
     }
@@ -144,14 +160,9 @@ impl Words {
         copy.copy_from_slice(words);
         copy
     }
-
-    /// Forgets the words from `length` on, if there are any.
-    pub(crate) fn truncate(&mut self, length: usize) {
-        self.length = self.length.min(length);
-    }
 }
 
-/// A waiting buffer of at least that many bytes, the smallest, as polynomials of every length come and go; of equals the one dropped last,
+/// A waiting buffer of at least that many bytes, the smallest, as scratch of every length comes and goes; of equals the one dropped last,
 /// which may still be in the cache.
 fn recycled(bytes: usize) -> Option<Buffer> {
     if bytes < LEAST_BYTES {
@@ -180,7 +191,7 @@ impl Drop for Words {
         let Some(buffer) = self.buffer.take() else {
             return;
         };
-        if buffer.bytes < LEAST_BYTES {
+        if buffer.bytes < LEAST_BYTES || slab::serves(buffer.bytes) {
             return;
         }
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,7 +238,7 @@ impl DerefMut for Words {
 }
 
 impl Zeroize for Words {
-    /// Erases the whole buffer, which may be longer than the words are now.
+    /// Erases the whole buffer, which may be longer than the words.
     fn zeroize(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             // SAFETY: the buffer owns `bytes` initialised bytes, a multiple of a line, aligned to one; the borrow is exclusive.
@@ -238,30 +249,4 @@ impl Zeroize for Words {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_aligned_and_as_long_as_asked() {
-        for length in [
-            0, 1, 7, 8, 9, 1000, 4095, 4096, 5000, 4700, 100_000, 262_144, 300_000,
-        ] {
-            for _ in 0..3 {
-                let source: Vec<u64> = (0..length as u64).collect();
-                let mut words = Words::copy_of(&source);
-                assert_eq!(*words, source[..]);
-                assert!(length == 0 || (words.as_ptr() as usize).is_multiple_of(64));
-                assert_eq!(*words.clone(), source[..]);
-                words.truncate(length / 2);
-                assert_eq!(*words, source[..length / 2]);
-                words.zeroize();
-                // What was cut off is erased as well.
-                words.length = length;
-                assert!(words.iter().all(|&w| w == 0));
-            }
-            // A buffer that held other words before is zero where zeros are asked for.
-            assert!(Words::zero(length).iter().all(|&w| w == 0));
-            assert_eq!(Words::zero(length).len(), length);
-        }
-    }
-}
+mod tests;

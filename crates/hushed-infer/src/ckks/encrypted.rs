@@ -15,6 +15,7 @@ use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::gemm::{GemmWeights, ModularGemm};
 use hushed_ckks::poly::{Arithmetic, EncryptedSum, Weight};
 use hushed_ckks::{Ciphertext, Encoder, Evaluator, Hoisted, Plaintext, Scale};
+use hushed_math::KeepMemory;
 
 use super::clock::Clock;
 use super::error::FheError;
@@ -36,6 +37,8 @@ pub struct Encrypted {
     gemm: ModularGemm,
     clock: Clock,
     spill: Option<SpillFolder>,
+    /// Attention alone takes and drops gigabytes at every group of its steps.
+    _memory: KeepMemory,
 }
 
 /// Results of a linear map before their rescale: their scale holds the prime that it will drop.
@@ -60,6 +63,7 @@ impl Encrypted {
             spill: None,
             evaluator,
             bootstrapper,
+            _memory: KeepMemory::new(),
         })
     }
 

@@ -18,8 +18,7 @@ impl RnsPoly<Eval> {
     /// If basis or moduli differ.
     pub fn mul_add_assign(&mut self, a: &RnsPoly<Eval>, b: &RnsPoly<Eval>) {
         self.check_shape(b);
-        let n = self.n();
-        let mut right = b.data.chunks_exact(n);
+        let mut right = b.data.iter();
         self.each_with(a, |plan, acc, a| {
             if let Some(b) = right.next() {
                 plan.pointwise().mul_add_assign(acc, a, b);

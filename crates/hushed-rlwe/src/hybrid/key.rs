@@ -178,7 +178,7 @@ impl SwitchKey {
         }
         let kept = self.a.iter().flat_map(|a| a.iter());
         let polys = self.b.iter().chain(kept);
-        polys.map(|poly| 8 * poly.data().len()).sum()
+        polys.map(|poly| 8 * poly.ids().len() * poly.n()).sum()
     }
 
     /// Keeps the uniform halves in memory, or forgets them: twice the bytes against their expansion at each use. What key

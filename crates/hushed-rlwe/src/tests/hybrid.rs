@@ -245,7 +245,7 @@ fn forms_agree_and_threads_do_not_matter() {
             assert!(kept.b == one.b && kept.a == one.a);
             let rescaled = one.mod_down_rescale(&params).unwrap();
             let polys = [turned.0, turned.1, down.0, down.1, rescaled.0, rescaled.1];
-            (polys.map(|p| p.data().to_vec()), artefact)
+            (polys.map(|p| p.data()), artefact)
         })
     };
     let reference = run(1);

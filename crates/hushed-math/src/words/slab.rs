@@ -1,0 +1,194 @@
+//! Buffers of the length of a limb, a power of two, from slabs of sixteen megabytes.
+//!
+//! Polynomials of a computation get shorter with every level while their limbs stay the same: a limb that is dropped is what the next
+//! polynomial needs, whatever its length. What waits was used last and may still be in a cache. Limbs side by side begin an odd number of
+//! lines apart modulo 4096 bytes: work that goes along many limbs at once would otherwise find all of them in the same few sets of a cache.
+//!
+//! A slab without a limb in use goes back to the system once there are more than [`IDLE_BYTES`] of such, unless a [`KeepMemory`] lives.
+
+use super::{IDLE_BYTES, PAGE, map};
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The least length that slabs serve, of 4096 words: the allocator itself keeps smaller ones.
+const LEAST: u32 = 15;
+/// The greatest, of 2^17 words.
+const MOST: u32 = 20;
+/// Bytes of limbs in a slab.
+const SLAB: usize = 8 * PAGE;
+/// All that lies between them.
+const GAPS: usize = 1 << 16;
+
+/// If slabs serve buffers of so many bytes.
+pub(super) fn serves(bytes: usize) -> bool {
+    bytes.is_power_of_two() && (LEAST..=MOST).contains(&bytes.trailing_zeros())
+}
+
+/// An initialised buffer of a length that slabs serve; none if the system has no memory.
+pub(super) fn take(bytes: usize) -> Option<NonNull<u64>> {
+    let mut all = lock();
+    let Slabs { classes, whole, .. } = &mut *all;
+    let class = &mut classes[number(bytes)];
+    if class.waiting.is_empty() {
+        class.grow(bytes)?;
+        *whole += 1;
+    }
+    let limb = class.waiting.pop()?;
+    let waiting = class.waiting_beside(limb)?;
+    if *waiting == SLAB / bytes {
+        *whole -= 1;
+    }
+    *waiting -= 1;
+    Some(limb.0)
+}
+
+/// Takes a buffer back.
+///
+/// # Safety
+/// `limb` is from [`take`] with the same length, and nobody uses it any more.
+pub(super) unsafe fn give(limb: NonNull<u64>, bytes: usize) {
+    let mut all = lock();
+    let class = &mut all.classes[number(bytes)];
+    class.waiting.push(Limb(limb));
+    let Some(waiting) = class.waiting_beside(Limb(limb)) else {
+        return;
+    };
+    *waiting += 1;
+    if *waiting == SLAB / bytes {
+        all.whole += 1;
+        all.bound();
+    }
+}
+
+/// While one lives, no slab goes back to the system: for computations whose need of memory rises and falls by gigabytes, which a process
+/// whose peak is planned for may keep. A page that comes back from the system costs more than a transform of its words.
+#[derive(Debug)]
+pub struct KeepMemory(());
+
+impl KeepMemory {
+    /// Keeps memory from now on.
+    #[must_use]
+    pub fn new() -> KeepMemory {
+        lock().keepers += 1;
+        KeepMemory(())
+    }
+}
+
+impl Default for KeepMemory {
+    fn default() -> KeepMemory {
+        KeepMemory::new()
+    }
+}
+
+impl Drop for KeepMemory {
+    fn drop(&mut self) {
+        let mut all = lock();
+        all.keepers -= 1;
+        all.bound();
+    }
+}
+
+/// Bytes of slabs no limb of which is in use.
+#[cfg(test)]
+pub(super) fn idle() -> usize {
+    lock().whole * SLAB
+}
+
+#[derive(Clone, Copy)]
+struct Limb(NonNull<u64>);
+
+// SAFETY: the address of memory that nobody uses.
+unsafe impl Send for Limb {}
+
+/// The slabs of one length.
+struct Class {
+    /// Limbs that nobody uses, the one dropped last at the end.
+    waiting: Vec<Limb>,
+    /// How many of them lie in the slab that begins there.
+    slabs: BTreeMap<usize, usize>,
+}
+
+struct Slabs {
+    classes: [Class; (MOST - LEAST + 1) as usize],
+    /// Slabs no limb of which is in use.
+    whole: usize,
+    keepers: usize,
+}
+
+static SLABS: Mutex<Slabs> = Mutex::new(Slabs {
+    classes: [const {
+        Class {
+            waiting: Vec::new(),
+            slabs: BTreeMap::new(),
+        }
+    }; (MOST - LEAST + 1) as usize],
+    whole: 0,
+    keepers: 0,
+});
+
+fn lock() -> MutexGuard<'static, Slabs> {
+    // No step of a change can panic.
+    SLABS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn number(bytes: usize) -> usize {
+    (bytes.trailing_zeros() - LEAST) as usize
+}
+
+/// From one limb to the next: a slab has room for `GAPS` bytes between its `SLAB / bytes` limbs, and one line less a limb is an odd number.
+fn stride(bytes: usize) -> usize {
+    bytes + bytes * GAPS / SLAB - super::LINE
+}
+
+impl Class {
+    /// Adds a slab of limbs, the first of which will be taken first.
+    fn grow(&mut self, bytes: usize) -> Option<()> {
+        let start = NonNull::new(map::zero(SLAB + GAPS).cast::<u64>())?;
+        let limbs = (0..SLAB / bytes).rev();
+        // SAFETY: the limb lies in the slab.
+        let limb = |i: usize| Limb(unsafe { start.byte_add(i * stride(bytes)) });
+        self.waiting.extend(limbs.map(limb));
+        self.slabs.insert(start.addr().get(), SLAB / bytes);
+        Some(())
+    }
+
+    /// How many limbs wait in the slab of this one.
+    fn waiting_beside(&mut self, limb: Limb) -> Option<&mut usize> {
+        let until = self.slabs.range_mut(..=limb.0.addr().get());
+        until.map(|(_, waiting)| waiting).next_back()
+    }
+}
+
+impl Slabs {
+    /// Gives back slabs until half of what may wait is left, so that this is rare.
+    fn bound(&mut self) {
+        if self.keepers > 0 || self.whole * SLAB <= IDLE_BYTES {
+            return;
+        }
+        for (log, class) in (LEAST..).zip(&mut self.classes) {
+            let limbs = SLAB >> log;
+            let spare = (self.whole - IDLE_BYTES / 2 / SLAB).min(self.whole);
+            let whole = class.slabs.iter().filter(|(_, waiting)| **waiting == limbs);
+            let going: Vec<usize> = whole.map(|(&start, _)| start).take(spare).collect();
+            let goes = |limb: &Limb| {
+                let at = limb.0.addr().get();
+                let before = going.partition_point(|&start| start <= at);
+                before > 0 && at - going[before - 1] < SLAB + GAPS
+            };
+            // The first limb of a slab has the pointer to all of it.
+            let firsts: Vec<Limb> = (class.waiting.iter().copied())
+                .filter(|limb| going.binary_search(&limb.0.addr().get()).is_ok())
+                .collect();
+            class.waiting.retain(|limb| !goes(limb));
+            class
+                .slabs
+                .retain(|start, _| going.binary_search(start).is_err());
+            self.whole -= going.len();
+            for first in firsts {
+                // SAFETY: mapped by `grow` with this length; its limbs all waited, and do so no longer.
+                unsafe { map::free(first.0.as_ptr().cast(), SLAB + GAPS) };
+            }
+        }
+    }
+}
