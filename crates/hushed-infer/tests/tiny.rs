@@ -1,7 +1,10 @@
 //! A tiny model with random weights between two parties in two threads, against the same model in the clear.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{backend, tiny_model};
 use hushed_infer::approx::Approx;
 use hushed_infer::plan::Plan;
 use hushed_infer::twopc::{
@@ -11,19 +14,10 @@ use hushed_math::rng::SecretRng;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{FUNCTIONS, Model, Pool, Tolerance, check, cosine};
-use hushed_net::{Session, Stats, memory_pair};
-use hushed_twopc::Ctx;
+use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
-use hushed_twopc::he::HeContext;
-use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ideal::IdealPair;
 use hushed_twopc::testing::{Watch, watched_pair};
-
-fn backend(mut session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> TwopcBackend {
-    let mut rng = SecretRng::from_os("test");
-    let he = HeContext::exchange(&mut session, &mut rng).unwrap();
-    TwopcBackend::new(Ctx::new(session, rng, ot), he, layers)
-}
 
 const TEXTS: [&str; 5] = [
     "a",
@@ -32,12 +26,6 @@ const TEXTS: [&str; 5] = [
     "a third of one length",
     "b",
 ];
-
-fn tiny_model() -> Model {
-    let folder = tempfile::tempdir().unwrap();
-    tiny_folder(folder.path()).unwrap();
-    Model::load(folder.path()).unwrap()
-}
 
 /// The tiny model with another activation, and what its owner declares of it, read from its folder.
 fn tiny_with(hidden_act: &str, tolerance: Option<Tolerance>) -> Model {
@@ -133,13 +121,13 @@ fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<S
     let (client_ot, server_ot) = IdealPair::new();
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let mut b = backend(server_session, Box::new(server_ot), Arc::default());
+            let mut b = backend(server_session, Box::new(server_ot), Arc::default()).unwrap();
             let before = b.ctx().session.stats();
             let answer = embeddings(&mut b, model, Input::Lengths(lengths, terms)).unwrap();
             assert!(answer.is_none());
             End::of(&mut b, before)
         });
-        let mut b = backend(client_session, Box::new(client_ot), Arc::default());
+        let mut b = backend(client_session, Box::new(client_ot), Arc::default()).unwrap();
         if terms.public_table {
             b.set_table(public_table(model));
         }
@@ -194,8 +182,8 @@ fn classifiers_are_refused() {
     let (near, far) = memory_pair();
     let (near_ot, far_ot) = IdealPair::new();
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| backend(far, Box::new(far_ot), Arc::default()));
-        let mut client = backend(near, Box::new(near_ot), Arc::default());
+        let server = scope.spawn(|| backend(far, Box::new(far_ot), Arc::default()).unwrap());
+        let mut client = backend(near, Box::new(near_ot), Arc::default()).unwrap();
         let text = model.tokens("hello", TooLong::Refuse).unwrap();
         let input = Input::Texts(vec![text], Terms::default());
         refused(embeddings(&mut client, &shapes, input).err());
@@ -261,7 +249,7 @@ fn padding_that_was_not_agreed_on_is_refused() {
             let (mut session, mut rng) = (_far, SecretRng::from_os("test"));
             he(&mut session, &mut rng).unwrap();
         });
-        let mut b = backend(near, Box::new(ot), Arc::default());
+        let mut b = backend(near, Box::new(ot), Arc::default()).unwrap();
         let shapes = Model::shapes_only(&model.public);
         let input = Input::Texts(vec![padded], Terms::default());
         let error = embeddings(&mut b, &shapes, input).err().unwrap();

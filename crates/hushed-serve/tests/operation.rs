@@ -2,12 +2,11 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
 
-use common::{Running, assert_serves, eventually};
+use common::{Running, assert_serves, eventually, get};
 use hushed_serve::{Refusal, ServeError, TooLong};
 
 #[test]
@@ -45,15 +44,6 @@ fn stopping_does_not_wait_for_idle_clients() {
     server.join().unwrap();
     assert!(idle.embed(&["hello"], TooLong::Refuse, None).is_err());
     drop(greeting);
-}
-
-fn get(address: SocketAddr, request: &str) -> String {
-    let mut socket = TcpStream::connect(address).unwrap();
-    socket.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    // The responder closes on a request that is too long, before it has all been read.
-    let _ = socket.read_to_string(&mut answer);
-    answer
 }
 
 #[test]

@@ -8,8 +8,10 @@ use crate::share::{BitShare, Ring, Share};
 use hushed_math::rng::SecretRng;
 use hushed_net::Stats;
 
+mod vanish;
 mod watch;
 
+pub use vanish::vanishing_pair;
 pub use watch::{Watch, watched_pair};
 
 /// Runs both parties on connected contexts; returns (client's, server's) result. A panic of either

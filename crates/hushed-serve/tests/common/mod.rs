@@ -1,7 +1,8 @@
 //! A server of the tiny model in this process, and clients of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -112,6 +113,16 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < give_up, "{what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// What a server's own port for health and metrics answers to `request`.
+pub fn get(address: SocketAddr, request: &str) -> String {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    // The responder closes on a request that is too long, before it has all been read.
+    let _ = socket.read_to_string(&mut answer);
+    answer
 }
 
 /// Descriptors and threads of this process.

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::ot::assert_cot;
-use hushed_net::{Stats, memory_pair};
+use crate::testing::vanishing_pair;
+use hushed_net::{NetError, Party, Stats, memory_pair};
 
 /// Bytes of a frame's header.
 fn header() -> u64 {
@@ -214,4 +215,41 @@ fn a_failed_extension_ends_the_source() {
         assert!(matches!(more, Err(TwopcError::Net(_))));
         assert_stays_failed(ot, &mut c);
     });
+}
+
+/// Base OTs, seeds, extensions: whichever frame is the first that a killed peer does not send, the other ends with an error that says so.
+#[test]
+fn a_peer_that_vanishes_before_any_frame_is_reported() {
+    const COTS: usize = 100_000;
+    let work = |mut s: Session| {
+        let mut rng = SecretRng::insecure_from_seed(s.party() as u64);
+        let mut ot = FerretOt::with_params(&mut s, &mut rng, FerretParams::K16)?;
+        match s.party() {
+            Party::Client => ot.send(&mut s, COTS).and(ot.recv(&mut s, COTS).map(drop))?,
+            Party::Server => ot.recv(&mut s, COTS).and(ot.send(&mut s, COTS).map(drop))?,
+        }
+        Ok::<_, TwopcError>(s.stats().frames_sent)
+    };
+    let both = |victim, frames| {
+        let (client, server) = vanishing_pair(victim, frames);
+        std::thread::scope(|scope| {
+            let server = scope.spawn(move || work(server));
+            (work(client), server.join().unwrap())
+        })
+    };
+    let (client, server) = both(Party::Client, u64::MAX);
+    let frames = (client.unwrap(), server.unwrap());
+    assert!(frames.0 > 3 && frames.1 > 3);
+    for frame in 0..frames.0 {
+        let survivor = both(Party::Client, frame).1;
+        assert!(gone(&survivor), "client, {frame}: {survivor:?}");
+    }
+    for frame in 0..frames.1 {
+        let survivor = both(Party::Server, frame).0;
+        assert!(gone(&survivor), "server, {frame}: {survivor:?}");
+    }
+}
+
+fn gone<T>(ended: &Result<T, TwopcError>) -> bool {
+    matches!(ended, Err(TwopcError::Net(NetError::PeerGone)))
 }
