@@ -4,7 +4,7 @@
 
 Real weights, N = 2^16 at 128 bits: plan, keys, request, run, reply, then `hushed clear` of the same texts beside it. Six
 layers are the whole model; fewer are the same model cut after them. One layer of 32 rows takes a quarter of an hour on two cores, six
-of 32 rows two hours, six of 128 rows more, and all about 20 GiB: `hushed plan MODEL --protocol fhe --measure quick` says what this machine needs. What was
+of 128 rows two hours, and all up to 20 GiB: `hushed plan MODEL --protocol fhe --measure quick` says what this machine needs. What was
 done is kept in the folder --work: started again after a crash or Ctrl-C, it goes on from the last whole layer. Texts that are longer than
 the rows are cut, and not compared. Exits with 1 when an embedding is below 0.999 or a ranking changes.
 """
