@@ -168,7 +168,7 @@ impl Slabs {
         }
         for (log, class) in (LEAST..).zip(&mut self.classes) {
             let limbs = SLAB >> log;
-            let spare = (self.whole - IDLE_BYTES / 2 / SLAB).min(self.whole);
+            let spare = self.whole - IDLE_BYTES / 2 / SLAB;
             let whole = class.slabs.iter().filter(|(_, waiting)| **waiting == limbs);
             let going: Vec<usize> = whole.map(|(&start, _)| start).take(spare).collect();
             let goes = |limb: &Limb| {
