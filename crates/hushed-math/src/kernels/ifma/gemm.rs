@@ -160,36 +160,21 @@ fn factor(w: u64, modulus: &Modulus) -> Factor {
 unsafe fn full(gemm: &Gemm, tile: &Tile, out: &mut [&mut [u64]]) {
     let wide = Wide::new(&gemm.limb);
     let terms = tile.chunk.terms;
+    let mut sums = [[[_mm512_setzero_si512(); 2]; FULL]; ROWS];
     for (p, out) in out.chunks_mut(ROWS).enumerate() {
         let panel = tile.chunk.panel(p);
         for (g, group) in tile.words.chunks_exact(8 * FULL * terms).enumerate() {
             let first = 8 * FULL * g;
-            let mut low = [[_mm512_setzero_si512(); FULL]; ROWS];
-            let mut high = [[_mm512_setzero_si512(); FULL]; ROWS];
-            let (mut w, mut x) = (panel.as_ptr(), group.as_ptr());
             // SAFETY: the panel has ROWS words a term, the group 8·FULL.
-            unsafe {
-                for _ in 0..terms {
-                    let x0: [__m512i; FULL] = std::array::from_fn(|v| load(x.add(8 * v)));
-                    for r in 0..ROWS {
-                        let w = splat(*w.add(r));
-                        for v in 0..FULL {
-                            low[r][v] = _mm512_madd52lo_epu64(low[r][v], x0[v], w);
-                            high[r][v] = _mm512_madd52hi_epu64(high[r][v], x0[v], w);
-                        }
-                    }
-                    w = w.add(ROWS);
-                    x = x.add(8 * FULL);
-                }
-            }
-            for r in 0..ROWS.min(out.len()) {
-                for v in 0..FULL {
+            unsafe { multiply_full(terms, panel.as_ptr(), group.as_ptr(), &mut sums) }
+            for (out, sums) in out.iter_mut().zip(&sums) {
+                for (v, &[low, high]) in sums.iter().enumerate() {
                     let lanes = ends(tile.length, first + 8 * v);
-                    let to = out[r].as_mut_ptr().wrapping_add(tile.at + first + 8 * v);
+                    let to = out.as_mut_ptr().wrapping_add(tile.at + first + 8 * v);
                     // SAFETY: the mask keeps to the words of the output.
                     unsafe {
                         let old = _mm512_maskz_loadu_epi64(lanes, to.cast());
-                        let sum = wide.reduce(_mm512_add_epi64(low[r][v], old), high[r][v]);
+                        let sum = wide.reduce(_mm512_add_epi64(low, old), high);
                         _mm512_mask_storeu_epi64(to.cast(), lanes, sum);
                     }
                 }
@@ -204,27 +189,14 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
     let wide = Wide::new(&gemm.limb);
     let factor = factor(tile.chunk.factor(), &gemm.modulus);
     let terms = tile.chunk.terms;
+    let mut sums = [[_mm512_setzero_si512(); NARROW]; ROWS];
     for (p, out) in out.chunks_mut(ROWS).enumerate() {
         let panel = tile.chunk.panel(p);
         let groups = tile.words.chunks_exact(8 * NARROW * terms);
         for (g, (group, begin)) in groups.zip(begin.chunks_exact(8 * NARROW)).enumerate() {
             let first = 8 * NARROW * g;
-            let mut sums = [[_mm512_setzero_si512(); NARROW]; ROWS];
-            let (mut w, mut x) = (panel.as_ptr(), group.as_ptr());
             // SAFETY: the panel has ROWS words a term, the group 8·NARROW.
-            unsafe {
-                for _ in 0..terms {
-                    let x0: [__m512i; NARROW] = std::array::from_fn(|v| load(x.add(8 * v)));
-                    for (r, sums) in sums.iter_mut().enumerate() {
-                        let w = splat(*w.add(r));
-                        for (sum, &x) in sums.iter_mut().zip(&x0) {
-                            *sum = _mm512_madd52lo_epu64(*sum, x, w);
-                        }
-                    }
-                    w = w.add(ROWS);
-                    x = x.add(8 * NARROW);
-                }
-            }
+            unsafe { multiply_narrow(terms, panel.as_ptr(), group.as_ptr(), &mut sums) }
             for (out, sums) in out.iter_mut().zip(&sums) {
                 for (v, &sum) in sums.iter().enumerate() {
                     let lanes = ends(tile.length, first + 8 * v);
@@ -242,4 +214,73 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
             }
         }
     }
+}
+
+/// Sums of the low and of the high halves of the products of one panel and one group.
+///
+/// Not inlined, and the sums are written once at the end: where code that follows picks rows of an array by a number, the
+/// compiler keeps the array in memory and stores every sum after every multiply-add.
+///
+/// # Safety
+/// The processor has AVX-512 IFMA; `w` has ROWS words a term, `x` 8·FULL.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn multiply_full(
+    terms: usize,
+    mut w: *const u64,
+    mut x: *const u64,
+    sums: &mut [[[__m512i; 2]; FULL]; ROWS],
+) {
+    let mut low = [[_mm512_setzero_si512(); FULL]; ROWS];
+    let mut high = low;
+    for _ in 0..terms {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            let words: [__m512i; FULL] = std::array::from_fn(|v| load(x.add(8 * v)));
+            for r in 0..ROWS {
+                let w = splat(*w.add(r));
+                for v in 0..FULL {
+                    low[r][v] = _mm512_madd52lo_epu64(low[r][v], words[v], w);
+                    high[r][v] = _mm512_madd52hi_epu64(high[r][v], words[v], w);
+                }
+            }
+            w = w.add(ROWS);
+            x = x.add(8 * FULL);
+        }
+    }
+    for r in 0..ROWS {
+        for v in 0..FULL {
+            sums[r][v] = [low[r][v], high[r][v]];
+        }
+    }
+}
+
+/// Sums of the low halves of the products of one panel and one group; not inlined, as [`multiply_full`].
+///
+/// # Safety
+/// The processor has AVX-512 IFMA; `w` has ROWS words a term, `x` 8·NARROW.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+unsafe fn multiply_narrow(
+    terms: usize,
+    mut w: *const u64,
+    mut x: *const u64,
+    sums: &mut [[__m512i; NARROW]; ROWS],
+) {
+    let mut low = [[_mm512_setzero_si512(); NARROW]; ROWS];
+    for _ in 0..terms {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            let words: [__m512i; NARROW] = std::array::from_fn(|v| load(x.add(8 * v)));
+            for (r, low) in low.iter_mut().enumerate() {
+                let w = splat(*w.add(r));
+                for (sum, &x) in low.iter_mut().zip(&words) {
+                    *sum = _mm512_madd52lo_epu64(*sum, x, w);
+                }
+            }
+            w = w.add(ROWS);
+            x = x.add(8 * NARROW);
+        }
+    }
+    *sums = low;
 }
