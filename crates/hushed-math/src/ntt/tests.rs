@@ -23,7 +23,7 @@ fn inputs(n: usize, q: u64, rng: &mut SecretRng) -> Vec<Vec<u64>> {
 }
 
 fn moduli(n: usize) -> Vec<Modulus> {
-    [50, 49, 48, 41, 30]
+    [50, 49, 48, 46, 41, 30]
         .iter()
         .flat_map(|&bits| ntt_primes(bits, n, 1))
         // The smallest prime with a transform, and one just above 2^49: the tightest bounds at both ends.

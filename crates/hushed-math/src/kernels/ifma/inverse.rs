@@ -2,20 +2,50 @@
 //! registers, then two a pass; n^−1 is in the twiddles of the last layer.
 //!
 //! Bounds: products are below 2q whatever goes in. With `ROOM` = 4 a sum of two words below 2q is below 4q and reduced
-//! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. A difference is
-//! x − y + (the bound of y), below 4q or 8q.
+//! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. With 64 nothing of the
+//! first registers is reduced before the end, below 64q then; a pass begins below 4q, and of its results only the sum of sums
+//! is reduced, as sums of products are below 4q by themselves. A difference is x − y + (the bound of y).
 
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
 use std::arch::x86_64::*;
 
-/// What a layer does with its sums.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A layer, by what its inputs are.
+#[derive(Clone, Copy)]
 enum Layer {
-    /// Inputs below 2q; sums below 4q when there is room.
-    Wait,
-    /// Inputs below 4q when there is room, else 2q; sums reduced below 2q.
-    Reduce,
+    /// Of stride 2^`log` within a group, up to 2^`last`.
+    Group { log: u32, last: u32 },
+    /// The first of a pass.
+    First,
+    /// The second of a pass: for the sums of the first, or for its products.
+    Second { sums: bool },
+}
+
+impl Layer {
+    /// Inputs are below q times two to this.
+    const fn log_bound(self, room: u8) -> u32 {
+        match (room, self) {
+            (64, Layer::Group { log: 0, .. }) => 1,
+            (64, Layer::Group { log, .. }) => log,
+            (64, Layer::First) => 2,
+            (64, Layer::Second { sums }) => 1 + 2 * sums as u32,
+            (4, _) | (_, Layer::First) => 1,
+            _ => 1 + self.reduces(room) as u32,
+        }
+    }
+
+    /// Whether its sums are reduced, below 2q.
+    const fn reduces(self, room: u8) -> bool {
+        match (room, self) {
+            (64, Layer::Group { log, last }) => log == last,
+            (64, Layer::Second { sums }) => sums,
+            (64, Layer::First) => false,
+            (4, _) => true,
+            (_, Layer::Group { log, last }) => (last - log).is_multiple_of(2),
+            (_, Layer::First) => false,
+            (_, Layer::Second { .. }) => true,
+        }
+    }
 }
 
 /// Transforms the n words at `from` to `a`.
@@ -101,10 +131,10 @@ unsafe fn pass<const ROOM: u8>(
         let high = load_factor(pairs.add(4 * index + 2));
         for j in (0..quarter).step_by(8) {
             let at = [0, 1, 2, 3].map(|i| block.add(i * quarter + j));
-            let (x0, x1) = butterfly::<ROOM>(l, load(at[0]), load(at[1]), low, Layer::Wait);
-            let (x2, x3) = butterfly::<ROOM>(l, load(at[2]), load(at[3]), high, Layer::Wait);
-            let (x0, x2) = butterfly::<ROOM>(l, x0, x2, outer, Layer::Reduce);
-            let (x1, x3) = butterfly::<ROOM>(l, x1, x3, outer, Layer::Reduce);
+            let (x0, x1) = butterfly::<ROOM>(l, load(at[0]), load(at[1]), low, Layer::First);
+            let (x2, x3) = butterfly::<ROOM>(l, load(at[2]), load(at[3]), high, Layer::First);
+            let (x0, x2) = butterfly::<ROOM>(l, x0, x2, outer, Layer::Second { sums: true });
+            let (x1, x3) = butterfly::<ROOM>(l, x1, x3, outer, Layer::Second { sums: false });
             store(at[0], x0);
             store(at[1], x1);
             store(at[2], x2);
@@ -121,7 +151,7 @@ unsafe fn pass<const ROOM: u8>(
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn last<const ROOM: u8>(l: &Lanes, a: *mut u64, tables: &Tables, pairs: *const u64) {
     let quarter = tables.n / 4;
-    let offset = bound::<ROOM>(l, Layer::Reduce);
+    let offset = bound::<ROOM>(l, Layer::Second { sums: true });
     // SAFETY: the quarters are disjoint parts of the n words, a multiple of 8 each.
     unsafe {
         let scale = load_factor(tables.last.as_ptr());
@@ -129,8 +159,8 @@ unsafe fn last<const ROOM: u8>(l: &Lanes, a: *mut u64, tables: &Tables, pairs: *
         let (low, high) = (load_factor(pairs.add(4)), load_factor(pairs.add(6)));
         for j in (0..quarter).step_by(8) {
             let at = [0, 1, 2, 3].map(|i| a.add(i * quarter + j));
-            let (x0, x1) = butterfly::<ROOM>(l, load(at[0]), load(at[1]), low, Layer::Wait);
-            let (x2, x3) = butterfly::<ROOM>(l, load(at[2]), load(at[3]), high, Layer::Wait);
+            let (x0, x1) = butterfly::<ROOM>(l, load(at[0]), load(at[1]), low, Layer::First);
+            let (x2, x3) = butterfly::<ROOM>(l, load(at[2]), load(at[3]), high, Layer::First);
             for (x, y, to_x, to_y) in [(x0, x2, at[0], at[2]), (x1, x3, at[1], at[3])] {
                 let difference = _mm512_sub_epi64(_mm512_add_epi64(x, offset), y);
                 store(to_x, l.finish(l.mul(_mm512_add_epi64(x, y), scale)));
@@ -153,23 +183,25 @@ unsafe fn tail64<const ROOM: u8>(
     record: *const u64,
     constants: *const u64,
 ) {
-    const IN_TURN: [Layer; 3] = [Layer::Wait, Layer::Reduce, Layer::Wait];
+    const fn layer(log: u32) -> Layer {
+        Layer::Group { log, last: 5 }
+    }
     // SAFETY: by the contract of this function.
     unsafe {
         let f = |i: usize| load_factor(record.add(6 + 2 * i));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        let (a, b) = fine::<ROOM, 4>(l, from, bases, constants, IN_TURN);
+        let (a, b) = fine::<ROOM, 4>(l, from, bases, constants, [0, 1, 2].map(layer));
         let ([x0, x2, x4, x6], [x1, x3, x5, x7]) = (a, b);
-        let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(3), Layer::Reduce);
-        let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(4), Layer::Reduce);
-        let (x4, x5) = butterfly::<ROOM>(l, x4, x5, f(5), Layer::Reduce);
-        let (x6, x7) = butterfly::<ROOM>(l, x6, x7, f(6), Layer::Reduce);
-        let (x0, x2) = butterfly::<ROOM>(l, x0, x2, f(1), Layer::Wait);
-        let (x1, x3) = butterfly::<ROOM>(l, x1, x3, f(1), Layer::Wait);
-        let (x4, x6) = butterfly::<ROOM>(l, x4, x6, f(2), Layer::Wait);
-        let (x5, x7) = butterfly::<ROOM>(l, x5, x7, f(2), Layer::Wait);
+        let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(3), layer(3));
+        let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(4), layer(3));
+        let (x4, x5) = butterfly::<ROOM>(l, x4, x5, f(5), layer(3));
+        let (x6, x7) = butterfly::<ROOM>(l, x6, x7, f(6), layer(3));
+        let (x0, x2) = butterfly::<ROOM>(l, x0, x2, f(1), layer(4));
+        let (x1, x3) = butterfly::<ROOM>(l, x1, x3, f(1), layer(4));
+        let (x4, x6) = butterfly::<ROOM>(l, x4, x6, f(2), layer(4));
+        let (x5, x7) = butterfly::<ROOM>(l, x5, x7, f(2), layer(4));
         for (i, x, y) in [(0, x0, x4), (1, x1, x5), (2, x2, x6), (3, x3, x7)] {
-            let (x, y) = butterfly::<ROOM>(l, x, y, f(0), Layer::Reduce);
+            let (x, y) = butterfly::<ROOM>(l, x, y, f(0), layer(5));
             store(block.add(8 * i), x);
             store(block.add(8 * i + 32), y);
         }
@@ -189,17 +221,19 @@ unsafe fn tail32<const ROOM: u8>(
     record: *const u64,
     constants: *const u64,
 ) {
-    const IN_TURN: [Layer; 3] = [Layer::Reduce, Layer::Wait, Layer::Reduce];
+    const fn layer(log: u32) -> Layer {
+        Layer::Group { log, last: 4 }
+    }
     // SAFETY: by the contract of this function.
     unsafe {
         let f = |i: usize| load_factor(record.add(6 + 2 * i));
         let bases = [0, 2, 4].map(|i| load_factor(record.add(i)));
-        let (a, b) = fine::<ROOM, 2>(l, from, bases, constants, IN_TURN);
+        let (a, b) = fine::<ROOM, 2>(l, from, bases, constants, [0, 1, 2].map(layer));
         let ([x0, x2], [x1, x3]) = (a, b);
-        let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(1), Layer::Wait);
-        let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(2), Layer::Wait);
+        let (x0, x1) = butterfly::<ROOM>(l, x0, x1, f(1), layer(3));
+        let (x2, x3) = butterfly::<ROOM>(l, x2, x3, f(2), layer(3));
         for (i, x, y) in [(0, x0, x2), (1, x1, x3)] {
-            let (x, y) = butterfly::<ROOM>(l, x, y, f(0), Layer::Reduce);
+            let (x, y) = butterfly::<ROOM>(l, x, y, f(0), layer(4));
             store(block.add(8 * i), x);
             store(block.add(8 * i + 16), y);
         }
@@ -269,10 +303,10 @@ unsafe fn fine<const ROOM: u8, const COUNT: usize>(
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn bound<const ROOM: u8>(l: &Lanes, layer: Layer) -> __m512i {
-    if ROOM == 8 && layer == Layer::Reduce {
-        _mm512_add_epi64(l.q2, l.q2)
-    } else {
-        l.q2
+    match layer.log_bound(ROOM) {
+        1 => l.q2,
+        2 => l.q4,
+        log => _mm512_sll_epi64(l.q, _mm_cvtsi32_si128(log as i32)),
     }
 }
 
@@ -287,7 +321,7 @@ fn butterfly<const ROOM: u8>(
 ) -> (__m512i, __m512i) {
     let sum = _mm512_add_epi64(x, y);
     let difference = _mm512_sub_epi64(_mm512_add_epi64(x, bound::<ROOM>(l, layer)), y);
-    let sum = if ROOM == 4 || layer == Layer::Reduce {
+    let sum = if layer.reduces(ROOM) {
         l.shrink(sum)
     } else {
         sum

@@ -97,6 +97,8 @@ struct Lanes {
     q2: __m512i,
     /// 2^52 − 2q.
     minus_q2: __m512i,
+    /// 4q, where there is room for it.
+    q4: __m512i,
     two: __m512i,
     mu: __m512i,
     mask: __m512i,
@@ -111,6 +113,7 @@ impl Lanes {
             minus_q: splat((1 << 52) - c.q),
             q2: splat(2 * c.q),
             minus_q2: splat((1 << 52) - 2 * c.q),
+            q4: splat(4 * c.q),
             two: splat(2),
             mu: splat(c.mu),
             mask: splat(MASK),
@@ -333,7 +336,8 @@ unsafe fn inverse_at(_: HaveIfma, tables: &Tables, from: *const u64, a: *mut u64
     unsafe {
         match tables.room {
             Room::Four => inverse::transform::<4>(tables, from, a),
-            Room::Eight | Room::Sixty => inverse::transform::<8>(tables, from, a),
+            Room::Eight => inverse::transform::<8>(tables, from, a),
+            Room::Sixty => inverse::transform::<64>(tables, from, a),
         }
     }
 }
