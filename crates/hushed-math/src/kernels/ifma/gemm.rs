@@ -26,6 +26,8 @@ pub(crate) struct Gemm {
 /// The inputs of one tile, group after group, and where they come from.
 struct Tile<'a> {
     chunk: &'a Chunk<'a>,
+    /// All words of the inputs.
+    x: &'a [&'a [u64]],
     /// Groups of 8·V words: for each its inputs.
     words: &'a [u64],
     /// The words of the limbs.
@@ -67,6 +69,7 @@ impl Gemm {
                     gather::<FULL>(words, x, at, length);
                     let tile = Tile {
                         chunk,
+                        x,
                         words,
                         at,
                         length,
@@ -78,6 +81,7 @@ impl Gemm {
                     corrections(self, chunk, words, begin);
                     let tile = Tile {
                         chunk,
+                        x,
                         words,
                         at,
                         length,
@@ -94,6 +98,25 @@ pub(super) fn ends(length: usize, from: usize) -> __mmask8 {
     match length.saturating_sub(from) {
         left @ 0..8 => (1 << left) - 1,
         _ => 0xff,
+    }
+}
+
+impl Tile<'_> {
+    /// Asks for what the products of panel `p` of `panels` are summed onto, and for a share of the next tile's inputs: rows lie
+    /// apart, streams too short for the processor to find.
+    #[inline]
+    fn ask(&self, p: usize, panels: usize, out: &[&mut [u64]]) {
+        let line = |words: &[u64], at: usize| {
+            let at = words.as_ptr().wrapping_add(at);
+            // SAFETY: a hint, which reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
+        };
+        let next = self.at + self.length;
+        for at in (0..self.length).step_by(8) {
+            out.iter().for_each(|out| line(out, self.at + at));
+            let share = self.x.len() * p / panels..self.x.len() * (p + 1) / panels;
+            self.x[share].iter().for_each(|x| line(x, next + at));
+        }
     }
 }
 
@@ -161,7 +184,9 @@ unsafe fn full(gemm: &Gemm, tile: &Tile, out: &mut [&mut [u64]]) {
     let wide = Wide::new(&gemm.limb);
     let terms = tile.chunk.terms;
     let mut sums = [[[_mm512_setzero_si512(); 2]; FULL]; ROWS];
+    let panels = out.len().div_ceil(ROWS);
     for (p, out) in out.chunks_mut(ROWS).enumerate() {
+        tile.ask(p, panels, out);
         let panel = tile.chunk.panel(p);
         for (g, group) in tile.words.chunks_exact(8 * FULL * terms).enumerate() {
             let first = 8 * FULL * g;
@@ -190,7 +215,9 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
     let factor = factor(tile.chunk.factor(), &gemm.modulus);
     let terms = tile.chunk.terms;
     let mut sums = [[_mm512_setzero_si512(); NARROW]; ROWS];
+    let panels = out.len().div_ceil(ROWS);
     for (p, out) in out.chunks_mut(ROWS).enumerate() {
+        tile.ask(p, panels, out);
         let panel = tile.chunk.panel(p);
         let groups = tile.words.chunks_exact(8 * NARROW * terms);
         for (g, (group, begin)) in groups.zip(begin.chunks_exact(8 * NARROW)).enumerate() {
