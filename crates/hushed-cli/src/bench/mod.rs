@@ -219,7 +219,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "fhe-layer",
-        about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores",
+        about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores, and gigabytes in TMPDIR",
         kind: Kind::Local(fhe::layers),
     },
     Suite {

@@ -109,6 +109,7 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
         "error": error,
         "planned_seconds": planned,
         "planned_memory": plan.memory.total(),
+        "planned_disk": plan.disk,
         "core_seconds_per_text": taken.seconds * threads as f64 / bed.texts() as f64,
         "core_seconds_per_text_of_12_layers_extrapolated": 12.0 * taken.seconds * threads as f64 / bed.texts() as f64,
         "bootstraps_per_text_of_12_layers_extrapolated": 12.0 * taken.counts.bootstrap as f64 / bed.texts() as f64,

@@ -18,6 +18,7 @@ use hushed_ckks::keys::{EvalKeys, SecretKey};
 use hushed_ckks::{
     Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encryptor, Evaluator, Scale,
 };
+use hushed_infer::ckks::files::spill::SpillFolder;
 use hushed_infer::ckks::simulate::{Counts, Op, Simulator};
 use hushed_infer::ckks::{Encrypted, FheError, KeyDemand};
 use hushed_infer::packing::Interleave;
@@ -64,7 +65,9 @@ impl Bed {
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let keys = EvalKeys::generate(&key, &plan, &mut rng).map_err(CkksError::from)?;
         let evaluator = Evaluator::new(params, Arc::new(keys))?;
-        let on = Encrypted::new(evaluator, bootstrapper)?;
+        let mut on = Encrypted::new(evaluator, bootstrapper)?;
+        // TMPDIR says where. Nothing stays there: a file loses its name as soon as it is open.
+        on.spill_to(SpillFolder::open(&std::env::temp_dir()).map_err(FheError::from)?);
         Ok(Bed {
             encryptor: Encryptor::new(params, &key)?,
             decryptor: Decryptor::new(on.encoder(), &key)?,
@@ -146,6 +149,7 @@ impl Bed {
             "setup_seconds": self.setup_seconds,
             "key_bytes": self.key_bytes,
             "peak_rss": taken.peak,
+            "peak_disk": self.on.spilled().peak,
         });
         if let (Some(row), Value::Object(parts)) = (row.as_object_mut(), parts) {
             row.extend(parts);

@@ -57,6 +57,7 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
         "compared": COMPARED.len(),
         "planned_seconds": plan.work.seconds,
         "planned_memory": plan.memory.total(),
+        "planned_disk": plan.disk,
         "core_seconds_per_text": taken.seconds * threads as f64 / bed.texts() as f64,
         "placement": placement,
     });
