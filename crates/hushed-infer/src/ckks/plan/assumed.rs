@@ -8,7 +8,7 @@ use crate::ckks::{
     LayerChoice, NormChoice, VERSION,
 };
 
-/// Degree 15 for exponentials and activations, seven and six steps for the two inverses of a softmax, a seed of degree 15 and one step for
+/// Degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a softmax, a seed of degree 15 and one step for
 /// inverse roots, degree 63 for a classifier's tanh; no head with a fixed pattern, no frozen row.
 #[must_use]
 pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
@@ -36,14 +36,14 @@ pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
     };
     let layers = bert.layers.iter().map(|layer| LayerChoice {
         attention: AttentionChoice {
-            degree: 15,
+            degree: 12,
             first_steps: 7,
             second_steps: 6,
             heads: vec![head.clone(); layer.attention.heads.count],
         },
         attention_norm: norm(layer.attention_norm.width, 0.05),
         activation: ActivationChoice {
-            degree: 15,
+            degree: 28,
             columns: vec![
                 Interval {
                     low: -8.0,
