@@ -8,9 +8,14 @@
 //! Which way is taken depends on whether a coefficient reaches q_0·q_1/2; within a way the time is constant.
 
 use hushed_math::{Coeff, Modulus, RnsPoly};
+use zeroize::Zeroizing;
 
 /// Every `gap`-th coefficient, as the number in (−Q/2, Q/2) that it stands for, rounded to f64.
-pub(super) fn centred(poly: &RnsPoly<Coeff>, gap: usize) -> Vec<f64> {
+pub(super) fn centred(poly: &RnsPoly<Coeff>, gap: usize) -> Zeroizing<Vec<f64>> {
+    Zeroizing::new(numbers(poly, gap))
+}
+
+fn numbers(poly: &RnsPoly<Coeff>, gap: usize) -> Vec<f64> {
     let moduli: Vec<Modulus> = poly
         .ids()
         .iter()
@@ -22,10 +27,8 @@ pub(super) fn centred(poly: &RnsPoly<Coeff>, gap: usize) -> Vec<f64> {
     };
     let q0 = moduli[0];
     let pair = Pair::new(&q0, q1);
-    let values: Vec<i128> = every(0)
-        .zip(every(1))
-        .map(|(x, y)| pair.value(x, y))
-        .collect();
+    let values = every(0).zip(every(1)).map(|(x, y)| pair.value(x, y));
+    let values: Zeroizing<Vec<i128>> = Zeroizing::new(values.collect());
     let agree = moduli.iter().enumerate().skip(2).all(|(j, m)| {
         let differences = values
             .iter()
@@ -34,10 +37,10 @@ pub(super) fn centred(poly: &RnsPoly<Coeff>, gap: usize) -> Vec<f64> {
         differences == 0
     });
     if agree {
-        return values.into_iter().map(|v| v as f64).collect();
+        return values.iter().map(|&v| v as f64).collect();
     }
     let mixed = MixedRadix::new(&moduli);
-    let mut digits = vec![0; moduli.len()];
+    let mut digits = Zeroizing::new(vec![0; moduli.len()]);
     (0..poly.n())
         .step_by(gap)
         .map(|k| {

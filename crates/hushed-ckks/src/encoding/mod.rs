@@ -13,12 +13,14 @@ mod decode;
 mod fft;
 mod integers;
 mod roots;
+mod wiped;
 
 use std::sync::Arc;
 
 use hushed_math::{Coeff, Eval, RnsPoly};
 use num_complex::Complex64;
 use rayon::prelude::*;
+use zeroize::Zeroizing;
 
 pub use constant::{Constant, ConstantResidue};
 pub use integers::Integers;
@@ -30,6 +32,7 @@ use crate::params::CkksParams;
 use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 use fft::SlotTransform;
+use wiped::Wiped;
 
 /// Encoder and decoder of one parameter set; shared by threads.
 pub struct Encoder {
@@ -76,8 +79,8 @@ impl Encoder {
         limbs: usize,
         scale: Scale,
     ) -> Result<Plaintext, CkksError> {
-        let values: Vec<Complex64> = values.iter().map(|&x| x.into()).collect();
-        self.encode(&values, limbs, scale)
+        let values = Wiped(values.iter().map(|&x| x.into()).collect());
+        self.encode(&values.0, limbs, scale)
     }
 
     /// A message that repeats: slot j holds value j modulo the number of values, a power of two.
@@ -129,7 +132,7 @@ impl Encoder {
                 slots: n,
             });
         }
-        let mut coefficients = vec![0.0; n];
+        let mut coefficients = Zeroizing::new(vec![0.0; n]);
         for (c, value) in coefficients.iter_mut().zip(values) {
             *c = value * scale.value();
         }
@@ -151,8 +154,8 @@ impl Encoder {
                 slots,
             });
         }
-        let mut padded = vec![Complex64::new(0.0, 0.0); slots];
-        for (slot, value) in padded.iter_mut().zip(values) {
+        let mut padded = Wiped(vec![Complex64::new(0.0, 0.0); slots]);
+        for (slot, value) in padded.0.iter_mut().zip(values) {
             *slot = *value;
         }
         self.embed(padded, scale)
@@ -171,7 +174,7 @@ impl Encoder {
         if !given.is_power_of_two() || given > slots {
             return Err(CkksError::NotPeriodic { given, slots });
         }
-        self.embed(values.to_vec(), scale)
+        self.embed(Wiped(values.to_vec()), scale)
     }
 
     /// These integers under the moduli `ids`; limbs in parallel.
@@ -190,12 +193,14 @@ impl Encoder {
         poly.relabel()
     }
 
-    fn embed(&self, mut values: Vec<Complex64>, scale: Scale) -> Result<Integers, CkksError> {
-        self.transform.inverse(&mut values);
+    fn embed(&self, mut values: Wiped, scale: Scale) -> Result<Integers, CkksError> {
+        self.transform.inverse(&mut values.0);
         let s = scale.value();
         // w_k = m_k + i·m_(k+n).
-        let real = values.iter().map(|w| w.re * s);
-        let coefficients: Vec<f64> = real.chain(values.iter().map(|w| w.im * s)).collect();
+        let real = values.0.iter().map(|w| w.re * s);
+        let imaginary = values.0.iter().map(|w| w.im * s);
+        // Their number is known: no vector grows and leaves a copy behind.
+        let coefficients: Zeroizing<Vec<f64>> = Zeroizing::new(real.chain(imaginary).collect());
         Integers::round(&coefficients, self.params.n(), scale)
     }
 
@@ -263,10 +268,8 @@ impl Encoder {
 
     /// The N coefficients of an opened polynomial, the scale divided out.
     pub fn decode_coefficients(&self, poly: &RnsPoly<Coeff>, scale: Scale) -> Vec<f64> {
-        decode::centred(poly, 1)
-            .into_iter()
-            .map(|c| c / scale.value())
-            .collect()
+        let coefficients = decode::centred(poly, 1);
+        coefficients.iter().map(|c| c / scale.value()).collect()
     }
 
     fn decode_every(&self, poly: &RnsPoly<Coeff>, scale: Scale, gap: usize) -> Vec<Complex64> {
