@@ -3,11 +3,13 @@
 use crate::cost::{Cost, FRAME_BYTES};
 use crate::ctx::Ctx;
 use crate::he::HeContext;
+use crate::ot::ferret::{FerretOt, FerretParams};
 use crate::ot::ideal::IdealPair;
 use crate::share::{BitShare, Ring, Share};
 use hushed_math::rng::SecretRng;
-use hushed_net::Stats;
+use hushed_net::{Stats, memory_pair};
 
+mod end;
 mod vanish;
 mod watch;
 
@@ -22,6 +24,28 @@ pub fn run_pair<A: Send, B: Send>(
 ) -> (A, B) {
     let (a, b, _) = run_watched(client, server);
     (a, b)
+}
+
+/// [`run_pair`] over the correlations of Ferret: what runs in earnest.
+pub fn run_pair_over_ferret<A: Send, B: Send>(
+    client: impl FnOnce(&mut Ctx) -> A + Send,
+    server: impl FnOnce(&mut Ctx) -> B + Send,
+) -> (A, B) {
+    let (near, far) = memory_pair();
+    let context = |mut session, seed| {
+        let mut rng = SecretRng::insecure_from_seed(seed);
+        let ot = FerretOt::with_params(&mut session, &mut rng, FerretParams::K16);
+        Ctx::new(session, rng, Box::new(ot.expect("correlations")))
+    };
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || server(&mut context(far, 0x5e2f)));
+        let client = client(&mut context(near, 0xc11e));
+        let server = server.join();
+        (
+            client,
+            server.unwrap_or_else(|why| std::panic::resume_unwind(why)),
+        )
+    })
 }
 
 /// [`run_pair`] with what was seen of the session.

@@ -116,3 +116,6 @@ pub fn describe() -> String {
     ]
     .join(" ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::ctx::Ctx;
-use crate::ot::ferret::{FerretOt, FerretParams};
 use crate::share::{BitShare, Ring, Share};
-use crate::testing::{reveal, reveal_bits, reveal_signed, share_signed};
-use hushed_math::rng::SecretRng;
-use hushed_net::{Party, Session, memory_pair};
+use crate::testing::{
+    reveal, reveal_bits, reveal_signed, run_pair_over_ferret, share, share_signed,
+};
+use hushed_net::Party;
 
 struct Results {
     product: Share,
@@ -27,30 +27,21 @@ fn gadgets_over_ferret() {
     let (x0, x1) = share_signed(ring, &x, 1);
     let (y0, y1) = share_signed(ring, &y, 2);
 
-    let run = |mut session: Session, x: Share, y: Share, seed: u64| {
-        let mut rng = SecretRng::insecure_from_seed(seed);
-        let ot = FerretOt::with_params(&mut session, &mut rng, FerretParams::K16).unwrap();
-        let mut ctx = Ctx::new(session, rng, Box::new(ot));
-        let ctx = &mut ctx;
+    let run = |ctx: &mut Ctx, x: &Share, y: &Share| {
         let role = match ctx.party() {
             Party::Client => Table::Chooser { index: &index },
             Party::Server => Table::Holder { entries: &entries },
         };
-        let negative = msb(ctx, &x).unwrap();
+        let negative = msb(ctx, x).unwrap();
         Results {
-            product: mul(ctx, &x, &y).unwrap(),
-            shifted: truncate(ctx, &x, 9, Sign::Bounded, Ring::Z64).unwrap(),
+            product: mul(ctx, x, y).unwrap(),
+            shifted: truncate(ctx, x, 9, Sign::Bounded, Ring::Z64).unwrap(),
             entry: table_16(ctx, role, ring, N).unwrap(),
-            selected: mux(ctx, &negative, &x).unwrap(),
+            selected: mux(ctx, &negative, x).unwrap(),
             negative,
         }
     };
-    let (client, server) = memory_pair();
-    let (a, b) = std::thread::scope(|scope| {
-        let run = &run;
-        let server = scope.spawn(move || run(server, x1, y1, 2));
-        (run(client, x0, y0, 1), server.join().unwrap())
-    });
+    let (a, b) = run_pair_over_ferret(|ctx| run(ctx, &x0, &y0), |ctx| run(ctx, &x1, &y1));
 
     let product = reveal_signed(&a.product, &b.product);
     let negative = reveal_bits(&a.negative, &b.negative);
@@ -69,5 +60,33 @@ fn gadgets_over_ferret() {
             ring.reduce(entries[16 * i + usize::from(index[i])])
         );
         assert_eq!(selected[i], x[i].min(0));
+    }
+}
+
+/// Gadgets of many rounds, whose correlations come from several extensions.
+#[test]
+fn rows_over_ferret() {
+    const ROWS: usize = 40;
+    const COLUMNS: usize = 19;
+    let ring = Ring::new(24);
+    let x: Vec<i64> = (0..(ROWS * COLUMNS) as i64)
+        .map(|i| i * 7919 % 100_003 - 50_000)
+        .collect();
+    let ids: Vec<u64> = (0..ROWS as u64).map(|i| i * 5 % 32).collect();
+    let (x0, x1) = share_signed(ring, &x, 1);
+    let (i0, i1) = share(Ring::new(5), &ids, 2);
+    let run = |ctx: &mut Ctx, x: &Share, ids: &Share| {
+        let (most, at) = argmax_rows(ctx, x, ROWS, COLUMNS, 0, 24).unwrap();
+        (most, at, one_hot(ctx, ids, COLUMNS).unwrap())
+    };
+    let (a, b) = run_pair_over_ferret(|ctx| run(ctx, &x0, &i0), |ctx| run(ctx, &x1, &i1));
+    let (most, at) = (reveal_signed(&a.0, &b.0), reveal_signed(&a.1, &b.1));
+    let hot = reveal_bits(&a.2, &b.2);
+    for (r, row) in x.chunks(COLUMNS).enumerate() {
+        assert_eq!(Some(&most[r]), row.iter().max());
+        assert_eq!(row[at[r] as usize], most[r]);
+        for (c, &bit) in hot[r * COLUMNS..][..COLUMNS].iter().enumerate() {
+            assert_eq!(bit, u64::from(ids[r] == c as u64), "row {r}, column {c}");
+        }
     }
 }

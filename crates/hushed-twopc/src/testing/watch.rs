@@ -1,20 +1,11 @@
 //! Who sent and who received, in order, at both ends of a session in memory: what declared rounds are held against.
 
-use hushed_net::channel::memory::{self, MemoryChannel};
-use hushed_net::channel::{Channel, Limits, Overhead};
-use hushed_net::frame::Frame;
-use hushed_net::{NetError, Party, Session, Shape, Stats};
+use hushed_net::channel::memory;
+use hushed_net::{Party, Session, Stats};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 
-/// What one end did with a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    Sent,
-    Received,
-}
-
-type Events = Arc<Mutex<Vec<Event>>>;
+use super::end::{End, Event, Events};
 
 /// The events of both ends of a session.
 pub struct Watch {
@@ -30,8 +21,7 @@ pub fn watched_pair() -> (Session, Session, Watch) {
         server: Events::default(),
     };
     let session = |party, channel, events: &Events| {
-        let events = Arc::clone(events);
-        Session::new(party, Box::new(Watched { channel, events }))
+        Session::new(party, Box::new(End::new(channel, events, u64::MAX)))
     };
     (
         session(Party::Client, near, &watch.client),
@@ -94,61 +84,6 @@ fn pass(from: &mut &[Event], to: &mut &[Event]) -> Option<()> {
     let length = passed.count();
     (*from, *to) = (&from[length..], &to[length..]);
     (length > 0).then_some(())
-}
-
-/// A channel in memory that notes what passes.
-struct Watched {
-    channel: MemoryChannel,
-    events: Events,
-}
-
-impl Watched {
-    fn note(&self, event: Event) {
-        let events = self.events.lock();
-        events.unwrap_or_else(PoisonError::into_inner).push(event);
-    }
-}
-
-impl Channel for Watched {
-    fn send(&mut self, frame: Frame) -> Result<(), NetError> {
-        self.channel.send(frame)?;
-        self.note(Event::Sent);
-        Ok(())
-    }
-
-    fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
-        let frame = self.channel.recv(max)?;
-        self.note(Event::Received);
-        Ok(frame)
-    }
-
-    fn flush(&mut self) -> Result<(), NetError> {
-        self.channel.flush()
-    }
-
-    fn abort(&mut self, code: u16) -> Result<(), NetError> {
-        self.channel.abort(code)
-    }
-
-    fn close(&mut self) -> Result<(), NetError> {
-        self.channel.close()
-    }
-
-    fn set_limits(&mut self, limits: Limits) {
-        self.channel.set_limits(limits);
-    }
-
-    fn shape(&mut self, shape: Option<Shape>) {
-        self.channel.shape(shape);
-    }
-
-    fn overhead(&self) -> Overhead {
-        self.channel.overhead()
-    }
-
-    fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
-        self.channel.exporter(label)
-    }
 }
 
 #[cfg(test)]

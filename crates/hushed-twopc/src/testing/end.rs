@@ -1,0 +1,92 @@
+//! One end of a session in memory: it notes what passes, and is gone before a frame of one's choice.
+
+use hushed_net::channel::memory::MemoryChannel;
+use hushed_net::channel::{Channel, Limits, Overhead};
+use hushed_net::frame::Frame;
+use hushed_net::{NetError, Shape};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What an end did with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Sent,
+    Received,
+}
+
+pub(super) type Events = Arc<Mutex<Vec<Event>>>;
+
+pub(super) struct End {
+    channel: MemoryChannel,
+    events: Events,
+    /// Frames that it still sends.
+    left: u64,
+    gone: bool,
+}
+
+impl End {
+    /// An end that sends `frames` frames and no more: what it tries from then on fails.
+    pub(super) fn new(channel: MemoryChannel, events: &Events, frames: u64) -> End {
+        End {
+            channel,
+            events: Arc::clone(events),
+            left: frames,
+            gone: false,
+        }
+    }
+
+    fn here(&mut self) -> Result<&mut MemoryChannel, NetError> {
+        if self.gone {
+            return Err(NetError::PeerGone);
+        }
+        Ok(&mut self.channel)
+    }
+
+    fn note(&self, event: Event) {
+        let events = self.events.lock();
+        events.unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+}
+
+impl Channel for End {
+    fn send(&mut self, frame: Frame) -> Result<(), NetError> {
+        self.gone |= self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        self.here()?.send(frame)?;
+        self.note(Event::Sent);
+        Ok(())
+    }
+
+    fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
+        let frame = self.here()?.recv(max)?;
+        self.note(Event::Received);
+        Ok(frame)
+    }
+
+    fn flush(&mut self) -> Result<(), NetError> {
+        self.here()?.flush()
+    }
+
+    fn abort(&mut self, code: u16) -> Result<(), NetError> {
+        self.here()?.abort(code)
+    }
+
+    fn close(&mut self) -> Result<(), NetError> {
+        self.here()?.close()
+    }
+
+    fn set_limits(&mut self, limits: Limits) {
+        self.channel.set_limits(limits);
+    }
+
+    fn shape(&mut self, shape: Option<Shape>) {
+        self.channel.shape(shape);
+    }
+
+    fn overhead(&self) -> Overhead {
+        self.channel.overhead()
+    }
+
+    fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
+        self.channel.exporter(label)
+    }
+}
