@@ -7,6 +7,9 @@
 //! Beyond its interval a polynomial is garbage: GELU of degree 15 on [−6, 4] is off by 3·10^5 somewhere on twice that width, of degree 31
 //! by 7·10^9. What the norm after it makes of that is said in [`super::norm`]: the whole batch is lost.
 //!
+//! GELU less x/2 is even, and an even polynomial takes fewer products of one degree. But its interval is symmetric, so on the columns of the
+//! shipped calibration it needs degree 30 to be as near as degree 28 of any parity, and then as many relinearisations: eight.
+//!
 //! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10] (§4), and with domain
 //! extension ([`extended_tanh`], appendix C.2). Both are measured in the clear, as baselines: the first errs by up to 0.25 on its interval; a
 //! least-squares fit of GELU itself of that degree and interval by 0.22, at two levels fewer, and on [−6, 4], where a column may have its own
