@@ -51,8 +51,6 @@ fn main() {
         let ka: Vec<&[u64]> = (0..digits).map(|j| source.limb(20 + j)).collect();
         let micros = time(|| p.dot_pair([&mut b, &mut a], black_box(&d), [&kb, &ka]));
         per(&format!("two inner products of {digits}"), micros, 1);
-        let micros = time(|| p.dot_pair_scaled([&mut b, &mut a], black_box(&d), [&kb, &ka]));
-        per(&format!("two of {digits}, scaled"), micros, 1);
     }
     let mut c = vec![0; n];
     let (x, y) = (

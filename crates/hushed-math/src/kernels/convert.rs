@@ -62,22 +62,6 @@ impl Plan {
         }
     }
 
-    /// As the plan itself for residues that come multiplied by `scale` of their modulus, and results that are to have that of theirs;
-    /// no scale is zero modulo its own.
-    pub(crate) fn scaled(mut self, scale: impl Fn(&Modulus) -> u64) -> Plan {
-        for source in &mut self.sources {
-            let f = source.modulus;
-            source.inverse = f.mul(source.inverse, f.pow(scale(&f), f.value() - 2));
-        }
-        for target in &mut self.targets {
-            let (t, scale) = (target.modulus, scale(&target.modulus));
-            for factor in &mut target.factors {
-                *factor = t.mul(*factor, scale);
-            }
-        }
-        self
-    }
-
     /// What is added to a sum of quotients before it is cut at the point: one half, and the middle of its error, as each of
     /// the sources loses less than two units.
     pub(crate) fn rounding(&self) -> u64 {

@@ -188,29 +188,6 @@ impl Pointwise {
         run!(self.dot_pair::<false>(out, d, keys))
     }
 
-    /// As [`Pointwise::dot_pair`], times [`Pointwise::dot_scale`]: where a constant comes after anyway, which can take that off, the
-    /// last step of a reduction is spared.
-    ///
-    /// # Panics
-    /// As [`Pointwise::dot_pair`].
-    pub fn dot_pair_scaled(&self, out: [&mut [u64]; 2], d: &[&[u64]], keys: [&[&[u64]]; 2]) {
-        check_pair(&out, d, keys);
-        #[cfg(target_arch = "x86_64")]
-        if let Some(limb) = &self.ifma {
-            return limb.dot_pair_scaled(out, d, keys);
-        }
-        run!(self.dot_pair::<false>(out, d, keys))
-    }
-
-    /// The factor that [`Pointwise::dot_pair_scaled`] leaves in its results, of [1, q): the kernel's.
-    pub fn dot_scale(&self) -> u64 {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(limb) = &self.ifma {
-            return limb.dot_scale();
-        }
-        1
-    }
-
     /// As [`Pointwise::dot_pair`], where each word of the d_i stands for 2^`log_repeat` ≥ 8 equal ones in a row.
     ///
     /// # Panics

@@ -77,7 +77,7 @@ impl NttPlan {
         &self.pointwise
     }
 
-    /// Coefficients in [0, q), or words below 4q that stand for them, to values in [0, q), in place; order as in the module's header.
+    /// Coefficients in [0, q) to values in [0, q), in place; order as in the module's header.
     ///
     /// # Panics
     /// If `a` has not n words.

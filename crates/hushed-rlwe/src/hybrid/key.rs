@@ -222,17 +222,12 @@ impl SwitchKey {
             .iter()
             .map(|digits| digits.digits.iter().map(|digit| digit.limb(j)).collect())
             .collect();
-        self.multiply::<false>(id, &many, sums);
+        self.multiply(id, &many, sums);
     }
 
     /// Both inner products of the key with digits under prime `id`: `many[m][i]` is digit i of polynomial m, `sums[m]` where its
-    /// products go. With SCALED times the kernel's factor.
-    pub(super) fn multiply<const SCALED: bool>(
-        &self,
-        id: usize,
-        many: &[Vec<&[u64]>],
-        sums: &mut [[&mut [u64]; 2]],
-    ) {
+    /// products go.
+    pub(super) fn multiply(&self, id: usize, many: &[Vec<&[u64]>], sums: &mut [[&mut [u64]; 2]]) {
         let plan = self.params.basis().plan(id);
         let count = many.first().map_or(0, Vec::len);
         let strip = STRIP.min(self.params.n());
@@ -263,12 +258,7 @@ impl SwitchKey {
                 words.clear();
                 words.extend(digits.iter().map(|digit| &digit[range.clone()]));
                 let out = [&mut b[range.clone()], &mut a[range.clone()]];
-                match SCALED {
-                    true => plan
-                        .pointwise()
-                        .dot_pair_scaled(out, &words, [&key_b, &key_a]),
-                    false => plan.pointwise().dot_pair(out, &words, [&key_b, &key_a]),
-                }
+                plan.pointwise().dot_pair(out, &words, [&key_b, &key_a]);
             }
         }
     }

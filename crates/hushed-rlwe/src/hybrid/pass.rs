@@ -3,8 +3,6 @@
 //! The special primes go first, as all others need the products under them; then each ciphertext prime is finished before the
 //! next is begun. Neither the digits nor the products modulo Q·P are ever whole in memory: of the 60 megabytes that they take
 //! at N = 2^16 and a thousand bits, nothing is written or read. Several keys for one polynomial share its digits (hoisting).
-//!
-//! Products keep a factor that their kernel leaves in them; the constants of the division take it off.
 
 use std::sync::Arc;
 
@@ -70,8 +68,9 @@ impl Pass<'_> {
         let raised = Raised::new(params, gadget, self.switched)?;
         let stay = limbs - rescaled;
         let special = gadget.special();
-        let shape = [limbs, special, rescaled, raised.tile()];
-        let down = params.tables().down(params, shape, true)?;
+        let down = params
+            .tables()
+            .down(params, [limbs, special, rescaled, raised.tile()])?;
         let work = Work {
             pass: self,
             steps,
@@ -85,12 +84,11 @@ impl Pass<'_> {
     }
 }
 
-/// P modulo prime `id`, times what products under it are scaled by.
+/// P modulo prime `id`.
 fn weight(params: &RlweParams, special: usize, id: usize) -> u64 {
     let q = params.basis().modulus(id);
-    let scale = params.basis().plan(id).pointwise().dot_scale();
     let special = params.literal().p.iter().take(special);
-    special.fold(scale, |product, &p| q.mul(product, q.reduce(p)))
+    special.fold(1, |product, &p| q.mul(product, q.reduce(p)))
 }
 
 struct Work<'a> {
@@ -100,7 +98,7 @@ struct Work<'a> {
     down: &'a Down,
     /// Ciphertext primes of the results.
     stay: usize,
-    /// [`weight`] of each ciphertext prime.
+    /// P modulo each ciphertext prime.
     weights: Vec<u64>,
 }
 
@@ -204,14 +202,13 @@ impl Work<'_> {
         }
     }
 
-    /// Both inner products of each step under one prime, and P times what is added, all scaled as
-    /// [`dot_pair_scaled`](hushed_math::Pointwise::dot_pair_scaled) does: `limbs` has two a step.
+    /// Both inner products of each step under one prime, and P times what is added: `limbs` has two a step.
     fn products(&self, digits: &TileDigits<'_>, k: usize, id: usize, limbs: &mut [&mut [u64]]) {
         let digits = [digits.under(k)];
         let pointwise = self.pass.params.basis().plan(id).pointwise();
         for (step, limbs) in self.steps.iter().zip(limbs.chunks_exact_mut(2)) {
             if let [b, a] = limbs {
-                step.key.multiply::<true>(id, &digits, &mut [[b, a]]);
+                step.key.multiply(id, &digits, &mut [[b, a]]);
             }
             // P is zero under the special primes.
             if let Some(&weight) = self.weights.get(id) {

@@ -191,7 +191,7 @@ fn divide(
     let tile = tile_length(stay, TILE);
     let down = params
         .tables()
-        .down(params, [limbs, special, rescaled, tile], false)?;
+        .down(params, [limbs, special, rescaled, tile])?;
     let mut dropped = terms(params, expected[stay..].iter().copied());
     let work: Vec<_> = dropped.limbs_mut().zip(stay..expected.len()).collect();
     work.into_par_iter().for_each(|((id, limb), place)| {

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use hushed_math::{BaseConverter, MathError, Modulus};
+use hushed_math::{BaseConverter, MathError};
 
 use crate::params::RlweParams;
 
@@ -13,7 +13,7 @@ use crate::params::RlweParams;
 #[derive(Default)]
 pub(crate) struct Tables {
     up: Cache<(Range<usize>, usize, usize, usize), Lift>,
-    down: Cache<(usize, usize, usize, usize, bool), Down>,
+    down: Cache<(usize, usize, usize, usize), Down>,
 }
 
 /// From some primes to others, a tile of targets at a time.
@@ -25,7 +25,7 @@ pub(crate) struct Lift {
 /// Division by some primes.
 pub(crate) struct Down {
     pub(crate) lift: Lift,
-    /// 1 over the product of the dropped primes, for each prime that stays; over its scale of products too, if such are divided.
+    /// 1 over the product of the dropped primes, for each prime that stays.
     pub(crate) inverses: Vec<u64>,
 }
 
@@ -66,15 +66,13 @@ impl Tables {
     }
 
     /// For dividing by the first `special` special primes and the last `rescaled` of `limbs` primes, in tiles of `tile`
-    /// primes. `scaled`: what is divided is multiplied by [`Pointwise::dot_scale`](hushed_math::Pointwise::dot_scale) of its prime, and the
-    /// result is not.
+    /// primes.
     pub(crate) fn down(
         &self,
         params: &RlweParams,
         [limbs, special, rescaled, tile]: [usize; 4],
-        scaled: bool,
     ) -> Result<Arc<Down>, MathError> {
-        self.down.get((limbs, special, rescaled, tile, scaled), || {
+        self.down.get((limbs, special, rescaled, tile), || {
             let stay = limbs - rescaled;
             let mut from = params.extended_ids_with(limbs, special);
             let to: Vec<usize> = from.drain(..stay).collect();
@@ -84,17 +82,12 @@ impl Tables {
                 let product = from.iter().fold(1, |product, &p| {
                     q.mul(product, q.reduce(basis.modulus(p).value()))
                 });
-                let product = match scaled {
-                    true => q.mul(product, basis.plan(id).pointwise().dot_scale()),
-                    false => product,
-                };
                 // By Fermat: the primes are distinct.
                 q.pow(product, q.value() - 2)
             };
             let tiles = to.chunks(tile).map(<[usize]>::to_vec).collect();
-            let lift = Lift::new(params, &from, tiles)?;
             Ok(Down {
-                lift: if scaled { lift.scaled(params) } else { lift },
+                lift: Lift::new(params, &from, tiles)?,
                 inverses: to.iter().map(inverse).collect(),
             })
         })
@@ -110,18 +103,6 @@ impl Lift {
         };
         let tiles = tiles.into_iter().map(converter).collect::<Result<_, _>>()?;
         Ok(Self { tiles })
-    }
-
-    /// The same of words that are multiplied by the scale of products under their prime.
-    fn scaled(self, params: &RlweParams) -> Self {
-        let basis = params.basis();
-        let scale = |q: &Modulus| {
-            let id = (0..basis.len()).find(|&id| basis.modulus(id) == q);
-            id.map_or(1, |id| basis.plan(id).pointwise().dot_scale())
-        };
-        let tiles = self.tiles.into_iter();
-        let tiles = tiles.map(|made| Some(made?.scaled(scale))).collect();
-        Self { tiles }
     }
 
     /// Makes the terms of the conversion in place; see [`BaseConverter::prepare`]. Strips may go to several threads.

@@ -99,7 +99,7 @@ impl Converter {
             // `terms` has STRIP words for each source and the quotient.
             unsafe {
                 self.prepare_strip(&src, start, strip, &rows, 0);
-                self.combine_strip::<true>(&rows, 0, strip, out, start);
+                self.combine_strip(&rows, 0, strip, out, start);
             }
         }
         terms.zeroize();
@@ -124,7 +124,7 @@ impl Converter {
         }
     }
 
-    /// As the portable kernel, but below 4t; the length of the slices is a multiple of 8.
+    /// As the portable kernel; the length of the slices is a multiple of 8.
     pub(crate) fn combine(&self, terms: &[&[u64]], out: &mut [&mut [u64]]) {
         let length = terms[0].len();
         assert!(length.is_multiple_of(8), "whole registers");
@@ -135,7 +135,7 @@ impl Converter {
         for start in (0..length).step_by(STRIP) {
             let strip = STRIP.min(length - start);
             // SAFETY: the token of `new` proves the instruction sets; all slices have words start .. start + strip.
-            unsafe { self.combine_strip::<false>(&rows, start, strip, out, start) };
+            unsafe { self.combine_strip(&rows, start, strip, out, start) };
         }
     }
 
@@ -188,7 +188,7 @@ impl Converter {
     /// # Safety
     /// As `prepare_strip`, but that `rows` are only read; `out` has words to .. to + strip.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn combine_strip<const REDUCED: bool>(
+    unsafe fn combine_strip(
         &self,
         rows: &[*mut u64],
         start: usize,
@@ -211,11 +211,11 @@ impl Converter {
                             _mm_prefetch::<_MM_HINT_T0>(next.cast_const().cast());
                         }
                     }
-                    self.sum::<WIDTH, REDUCED>(target, rows, start + at, out.add(at));
+                    self.sum::<WIDTH>(target, rows, start + at, out.add(at));
                     at += 8 * WIDTH;
                 }
                 while at < strip {
-                    self.sum::<1, REDUCED>(target, rows, start + at, out.add(at));
+                    self.sum::<1>(target, rows, start + at, out.add(at));
                     at += 8;
                 }
             }
@@ -228,7 +228,7 @@ impl Converter {
     /// As `combine_strip`; the rows have words at .. at + 8·WIDTH and `out` 8·WIDTH words.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-    unsafe fn sum<const WIDTH: usize, const REDUCED: bool>(
+    unsafe fn sum<const WIDTH: usize>(
         &self,
         target: &Target,
         rows: &[*mut u64],
@@ -258,10 +258,7 @@ impl Converter {
                 let m = _mm512_madd52lo_epu64(zero, low[k], inverse);
                 let upper = _mm512_add_epi64(high[k], _mm512_srli_epi64::<52>(low[k]));
                 let r = _mm512_sub_epi64(upper, _mm512_madd52hi_epu64(zero, m, lanes.q));
-                let r = match REDUCED || !last {
-                    true => csub(csub(r, lanes.q2), lanes.q),
-                    false => r,
-                };
+                let r = csub(csub(r, lanes.q2), lanes.q);
                 if last {
                     // SAFETY: by the contract of this function.
                     unsafe { store(out.add(8 * k), r) };
@@ -301,7 +298,7 @@ fn groups(plan: &Plan) -> Box<[Range<usize>]> {
 }
 
 /// t^−1 modulo 2^52 for odd t: each step of Newton doubles the bits that are right, from 3.
-pub(super) fn inverse52(t: u64) -> u64 {
+fn inverse52(t: u64) -> u64 {
     (0..5).fold(t, |x, _| {
         x.wrapping_mul(2_u64.wrapping_sub(t.wrapping_mul(x)))
     }) & MASK

@@ -5,7 +5,7 @@
 //!
 //! * 4: reduce the first input in every layer: 2q → 4q;
 //! * 8: in every other layer, the first of a pass: (6q →) 2q → 4q → 6q;
-//! * 64: never: 4q + 2·20·q over the at most 20 layers.
+//! * 64: never: q + 2·20·q over the at most 20 layers.
 //!
 //! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]), three
 //! more for the second factor in the layers of strides 4, 2 and 1.

@@ -7,10 +7,6 @@ use super::limb::{Limb, Product, SHORT, TERMS, Wide};
 use super::{Factor, Lanes, csub, shoup52, splat};
 use std::arch::x86_64::*;
 
-/// Terms of a sum that is reduced by Montgomery's method: r, which begins at q, ends below q plus a 2^52th of the sum, hence below
-/// q + 12·q/4 = 4q.
-const MONTGOMERY: usize = 12;
-
 /// Runs the block for every eight words: `$at` their first index, `$ends` a mask of those below the length.
 macro_rules! lanes {
     ($length:expr, |$at:ident, $ends:ident| $body:block) => {{
@@ -118,29 +114,12 @@ impl Limb {
             // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
             unsafe {
                 if ACCUMULATE || i > 0 {
-                    dot_pair::<true, false, false>(self, out_b, out_a, d, 0, kb, ka);
+                    dot_pair::<true, false>(self, out_b, out_a, d, 0, kb, ka);
                 } else {
-                    dot_pair::<false, false, false>(self, out_b, out_a, d, 0, kb, ka);
+                    dot_pair::<false, false>(self, out_b, out_a, d, 0, kb, ka);
                 }
             }
         }
-    }
-
-    /// As `dot_pair`, times [`Limb::dot_scale`].
-    pub(crate) fn dot_pair_scaled(&self, out: [&mut [u64]; 2], d: &[&[u64]], keys: [&[&[u64]]; 2]) {
-        let [out_b, out_a] = out;
-        if d.is_empty() || d.len() > MONTGOMERY {
-            self.dot_pair::<false>([&mut *out_b, &mut *out_a], d, keys);
-            self.mul_scalar_assign(out_b, self.dot_scale());
-            self.mul_scalar_assign(out_a, self.dot_scale());
-            return;
-        }
-        let [kb, ka] = keys;
-        let length = out_b.len();
-        assert!(out_a.len() == length && d.len() == kb.len() && d.len() == ka.len());
-        assert!(d.iter().chain(kb).chain(ka).all(|x| x.len() == length));
-        // SAFETY: the token of `new` proves the instruction sets; lengths are equal.
-        unsafe { dot_pair::<false, false, true>(self, out_b, out_a, d, 0, kb, ka) }
     }
 
     pub(crate) fn dot_pair_repeated(
@@ -168,9 +147,9 @@ impl Limb {
             // SAFETY: the token of `new` proves the instruction sets; lengths are as asserted.
             unsafe {
                 if i > 0 {
-                    dot_pair::<true, true, false>(self, out_b, out_a, d, log_repeat, kb, ka);
+                    dot_pair::<true, true>(self, out_b, out_a, d, log_repeat, kb, ka);
                 } else {
-                    dot_pair::<false, true, false>(self, out_b, out_a, d, log_repeat, kb, ka);
+                    dot_pair::<false, true>(self, out_b, out_a, d, log_repeat, kb, ka);
                 }
             }
         }
@@ -366,11 +345,9 @@ unsafe fn dot_scalars_assign(limb: &Limb, acc: &mut [u64], a: &[&[u64]], s: &[u6
 }
 
 /// out_b ← (out_b +) Σ d_i·kb_i and out_a the same with ka_i, for at most [`TERMS`] terms. With REPEAT each word of d_i
-/// stands for 2^`log_repeat` ≥ 8 equal ones, and lengths are multiples of 8. With SCALED 2^−52 times that, of at most
-/// [`MONTGOMERY`] terms and without what was there: reduced as conversions are (`convert.rs`), by two multiply-adds a sum, where the sum
-/// itself takes five.
+/// stands for 2^`log_repeat` ≥ 8 equal ones, and lengths are multiples of 8.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool, const SCALED: bool>(
+unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool>(
     limb: &Limb,
     out_b: &mut [u64],
     out_a: &mut [u64],
@@ -381,21 +358,13 @@ unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool, const SCALED: boo
 ) {
     /// Registers of digits, with four sums each: enough chains of multiply-adds to fill their latency.
     const WIDTH: usize = 2;
-    const { assert!(!(ACCUMULATE && SCALED)) }
     let wide = Wide::new(limb);
-    let (zero, inverse) = (_mm512_setzero_si512(), splat(limb.inverse));
-    // So that no difference of Montgomery's is negative.
-    let begin = if SCALED { wide.lanes.q } else { zero };
-    let reduced = |[low, high]: [__m512i; 2]| match SCALED {
-        true => montgomery(&wide.lanes, inverse, low, high),
-        false => reduce(&wide, d.len(), low, high),
-    };
     let (length, to_b, to_a) = (out_b.len(), out_b.as_mut_ptr(), out_a.as_mut_ptr());
     for start in (0..length).step_by(8 * WIDTH) {
         let ends: [__mmask8; WIDTH] = std::array::from_fn(|k| ends(length, start + 8 * k));
         // Low and high sums, of b and of a.
-        let mut b = [[zero, begin]; WIDTH];
-        let mut a = [[zero, begin]; WIDTH];
+        let mut b = [[_mm512_setzero_si512(); 2]; WIDTH];
+        let mut a = [[_mm512_setzero_si512(); 2]; WIDTH];
         // SAFETY: masked to words below the length of all slices; addresses beyond it are not formed by `add`.
         unsafe {
             if ACCUMULATE {
@@ -424,8 +393,10 @@ unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool, const SCALED: boo
             }
             for k in 0..WIDTH {
                 let at = start + 8 * k;
-                write(ends[k], to_b.wrapping_add(at), reduced(b[k]));
-                write(ends[k], to_a.wrapping_add(at), reduced(a[k]));
+                let sum_b = reduce(&wide, d.len(), b[k][0], b[k][1]);
+                let sum_a = reduce(&wide, d.len(), a[k][0], a[k][1]);
+                write(ends[k], to_b.wrapping_add(at), sum_b);
+                write(ends[k], to_a.wrapping_add(at), sum_a);
             }
         }
     }
@@ -536,17 +507,6 @@ fn reduce(wide: &Wide, terms: usize, low: __m512i, high: __m512i) -> __m512i {
     } else {
         wide.reduce(low, high)
     }
-}
-
-/// `low` + 2^52·(`high` − q), below 12·q², times 2^−52 modulo q: the low words of the sum and of m·q are the same.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
-fn montgomery(lanes: &Lanes, inverse: __m512i, low: __m512i, high: __m512i) -> __m512i {
-    let zero = _mm512_setzero_si512();
-    let m = _mm512_madd52lo_epu64(zero, low, inverse);
-    let upper = _mm512_add_epi64(high, _mm512_srli_epi64::<52>(low));
-    let r = _mm512_sub_epi64(upper, _mm512_madd52hi_epu64(zero, m, lanes.q));
-    csub(csub(r, lanes.q2), lanes.q)
 }
 
 /// The factor s of [0, q) in every lane.

@@ -1,6 +1,5 @@
 //! Arithmetic on whole limbs. Words in memory are clean and in [0, q); a slice of any length, its end under a mask.
 
-use super::convert::inverse52;
 use super::{Constants, Factor, Lanes, MASK, csub, shoup52, splat};
 use crate::cpu::HaveIfma;
 use crate::modulus::Modulus;
@@ -21,10 +20,6 @@ pub(crate) struct Limb {
     mu_product: u64,
     /// 2^52 and 2^104 modulo q, each with its w'.
     powers: [[u64; 2]; 2],
-    /// q^−1 mod 2^52.
-    pub(super) inverse: u64,
-    /// 2^−52 modulo q.
-    scale: u64,
 }
 
 impl Limb {
@@ -38,15 +33,7 @@ impl Limb {
             bits: modulus.bits(),
             mu_product: ((1_u128 << (51 + modulus.bits())) / u128::from(q)) as u64,
             powers: [power(low), power(modulus.mul(low, low))],
-            inverse: inverse52(q),
-            // Halved 52 times: q is odd.
-            scale: (0..52).fold(1, |x, _| (x + (x & 1) * q) / 2),
         }
-    }
-
-    /// What [`Limb::dot_pair_scaled`] multiplies by.
-    pub(crate) fn dot_scale(&self) -> u64 {
-        self.scale
     }
 
     pub(crate) fn add_assign(&self, a: &mut [u64], b: &[u64]) {
