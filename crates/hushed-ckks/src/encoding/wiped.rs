@@ -3,7 +3,7 @@
 use num_complex::Complex64;
 use zeroize::Zeroize;
 
-/// Slots on their way to a polynomial or from one.
+/// Slots on their way to a polynomial.
 pub(super) struct Wiped(pub(super) Vec<Complex64>);
 
 impl Wiped {

@@ -224,7 +224,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "fhe-model",
-        about: "CKKS: a whole encoder with random weights for 256 texts of 128 tokens; two hours and more on two cores",
+        about: "CKKS: a whole encoder with random weights for 256 texts of 128 tokens; two hours and more on two cores, and gigabytes in TMPDIR",
         kind: Kind::Local(fhe::models),
     },
     Suite {

@@ -112,10 +112,11 @@ impl Tile<'_> {
             unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
         };
         let next = self.at + self.length;
+        let share = self.x.len() * p / panels..self.x.len() * (p + 1) / panels;
+        let share = &self.x[share];
         for at in (0..self.length).step_by(8) {
             out.iter().for_each(|out| line(out, self.at + at));
-            let share = self.x.len() * p / panels..self.x.len() * (p + 1) / panels;
-            self.x[share].iter().for_each(|x| line(x, next + at));
+            share.iter().for_each(|x| line(x, next + at));
         }
     }
 }
