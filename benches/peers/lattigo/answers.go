@@ -27,7 +27,7 @@ func inputs(slots int) []complex128 {
 	return v
 }
 
-// What our tests compare with: the coefficients of an encoding, and the message error of a whole bootstrap.
+// What our tests compare with: the coefficients of an encoding, the slots of a decoding, and the message error of a whole bootstrap.
 func answers() {
 	params, err := ckks.NewParametersFromLiteral(ckks.ParametersLiteral{LogN: 10, LogQ: []int{50, 40}, LogP: []int{50}, LogDefaultScale: 40})
 	must(err)
@@ -45,6 +45,20 @@ func answers() {
 	values := make([]int64, len(coefficients))
 	for i, c := range coefficients {
 		values[i] = c.Int64()
+	}
+
+	// The input again, as coefficients of 39 bits: what they decode to, every eighth slot.
+	for i, v := range inputs(params.MaxSlots()) {
+		coefficients[2*i].SetInt64(int64(real(v) * (1 << 39)))
+		coefficients[2*i+1].SetInt64(int64(imag(v) * (1 << 39)))
+	}
+	r.SetCoefficientsBigint(coefficients, pt.Value)
+	r.NTT(pt.Value, pt.Value)
+	decoded := make([]complex128, params.MaxSlots())
+	must(ecd.Decode(pt, decoded))
+	slots := make([][2]float64, 0, len(decoded)/8)
+	for i := 0; i < len(decoded); i += 8 {
+		slots = append(slots, [2]float64{real(decoded[i]), imag(decoded[i])})
 	}
 
 	lit := bootstrapping.N16QP1767H32768H32
@@ -82,6 +96,7 @@ func answers() {
 	must(e.Encode(fields{
 		"library": peer,
 		"encode":  fields{"log_n": 10, "scale_bits": 40, "coefficients": values},
+		"decode":  fields{"log_n": 10, "scale_bits": 40, "every": 8, "slots": slots},
 		"bootstrap": fields{"log_n": 12, "set": "N16QP1767H32768H32 at a small, insecure ring", "precision_bits_min": math.Round(worst*100) / 100,
 			"precision_bits_mean": math.Round(mean*100) / 100, "first_slots": first},
 	}))

@@ -1,4 +1,5 @@
-//! Our answers beside Lattigo's on the same input: the coefficients of an encoding, and the message error of a whole bootstrap.
+//! Our answers beside Lattigo's on the same input: the coefficients of an encoding, the slots of a decoding, and the message error of a
+//! whole bootstrap.
 //!
 //! `benches/peers/lattigo -mode answers` wrote `data/lattigo.json`. Values are compared, not bytes: noise and primes differ.
 
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::keys::{EvalKeys, SecretKey};
 use hushed_ckks::{CkksParams, Complex64, Decryptor, Encoder, Encryptor, Evaluator, Scale};
+use hushed_math::poly::RnsPoly;
 use hushed_math::rng::SecretRng;
 use serde_json::Value;
 
@@ -42,6 +44,27 @@ fn encodings_have_the_same_coefficients() {
         // Both round a transform in double precision.
         let difference = found - expected.as_f64().unwrap();
         assert!(difference.abs() <= 1.0, "{found} {expected}");
+    }
+}
+
+/// Of coefficients that are the encoding of nothing in particular.
+#[test]
+fn coefficients_decode_to_the_same_slots() {
+    let answers = answers();
+    let expected = answers["decode"]["slots"].as_array().unwrap();
+    let params = CkksParams::insecure_shallow(10, 1).unwrap();
+    let parts = inputs(params.slots())
+        .into_iter()
+        .flat_map(|v| [v.re, v.im]);
+    let coefficients: Vec<i64> = parts.map(|x| (x * 2f64.powi(39)) as i64).collect();
+    let poly = RnsPoly::from_signed(params.rlwe().basis(), &[0], &coefficients);
+    let found = Encoder::new(&params).decode(&poly, Scale::from_bits(40));
+    let every = found.len() / expected.len();
+    assert_eq!((every, expected.len()), (8, 64));
+    for (found, expected) in found.iter().step_by(every).zip(expected) {
+        let part = |i: usize| expected[i].as_f64().unwrap();
+        // Sums of 1,024 numbers of up to 1/2.
+        assert!((found.re - part(0)).abs() < 1e-11 && (found.im - part(1)).abs() < 1e-11);
     }
 }
 
