@@ -3,6 +3,8 @@
 use std::fs;
 use std::thread::available_parallelism;
 
+use hushed_serve::fhe;
+pub use hushed_serve::fhe::peak_memory;
 use serde_json::{Value, json};
 
 /// Facts that change how fast a run is or whether it fits.
@@ -25,8 +27,8 @@ impl Machine {
         Machine {
             processor: name.unwrap_or(std::env::consts::ARCH).to_owned(),
             cores: available_parallelism().map_or(1, usize::from),
-            memory: kibibytes("/proc/meminfo", "MemTotal:"),
-            memory_free: kibibytes("/proc/meminfo", "MemAvailable:"),
+            memory: fhe::memory(),
+            memory_free: fhe::free_memory(),
         }
     }
 
@@ -35,12 +37,7 @@ impl Machine {
     }
 }
 
-/// The most memory that this process has held since [`forget_peak`], in bytes.
-pub fn peak_memory() -> Option<u64> {
-    kibibytes("/proc/self/status", "VmHWM:")
-}
-
-/// Starts the count of [`peak_memory`] anew. Where the system has no such thing the peak is that of the whole process, which is never too low.
+/// Starts the count of [`peak_memory`], the most that this process has held, anew. Where the system has no such thing the peak is that of the whole process, which is never too low.
 pub fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
@@ -53,16 +50,4 @@ pub fn processor_seconds() -> f64 {
         text.split_whitespace().next()?.parse::<u64>().ok()
     });
     nanoseconds.sum::<u64>() as f64 / 1e9
-}
-
-/// The value of `key` in a file of `key  value kB` lines, in bytes.
-fn kibibytes(path: &str, key: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix(key))?;
-    value
-        .split_whitespace()
-        .next()?
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1024)
 }

@@ -58,6 +58,7 @@ pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use run::{JobReport, RunOptions, default_calibration, default_secret, run};
 pub use server::{Declared, FheServer, FheServerConfig};
 pub use store::{KeyStore, StoredKeys};
+pub use system::{free_memory, memory, peak_memory};
 pub use told::{JobEvent, Lines, duration, step_words};
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a machine has left.
+//! What a machine has left, and what a process takes of it.
 
 use std::fs;
 use std::path::Path;
@@ -42,15 +42,35 @@ fn free(_: &Path) -> Option<u64> {
 
 /// Bytes of memory that this process can have: the machine's, or those of its control group where they are fewer. `None` where the
 /// system does not say.
-pub(super) fn memory() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    let machine = kibibytes.checked_mul(1024)?;
+#[must_use]
+pub fn memory() -> Option<u64> {
+    granted("MemTotal:")
+}
+
+/// The same of what nobody uses, or what is given up by whoever does.
+#[must_use]
+pub fn free_memory() -> Option<u64> {
+    granted("MemAvailable:")
+}
+
+/// The most bytes of memory that this process has held.
+#[must_use]
+pub fn peak_memory() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmHWM:")
+}
+
+fn granted(key: &str) -> Option<u64> {
+    let machine = kibibytes("/proc/meminfo", key)?;
     // "max" for no limit, which is no number.
     let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|limit| limit.trim().parse().ok());
     Some(group.map_or(machine, |group: u64| group.min(machine)))
+}
+
+/// The value of `key` in a file of `key  value kB` lines, in bytes.
+fn kibibytes(path: &str, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kibibytes: u64 = value.split_whitespace().next()?.parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
