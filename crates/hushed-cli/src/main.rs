@@ -7,6 +7,7 @@ mod folders;
 mod input;
 mod machine;
 mod output;
+mod running;
 mod verbs;
 
 use std::process::ExitCode;

@@ -139,7 +139,7 @@ fn a_simulated_run_agrees() {
         };
         on.vector(layout.vector(x.len(), of), on.top()).unwrap()
     };
-    let mut acts = backend.start((0..384).map(column).collect());
+    let mut acts = backend.start((0..384).map(column).collect()).unwrap();
     for i in 0..model.bert.layers.len() {
         acts = backend.run_layer(&model.bert, i, acts).unwrap();
     }

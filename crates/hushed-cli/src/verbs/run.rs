@@ -1,11 +1,12 @@
 //! `hushed run`: the server's part of a run under encryption, from files to a file.
 
-use hushed_serve::fhe::{self, JobEvent, JobReport, Lines, RunArguments, StepTime};
+use hushed_serve::fhe::{self, JobReport, RunArguments, StepTime};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::machine::peak_memory;
 use crate::output::{Output, counters};
+use crate::running::Running;
 
 /// Run a model on encrypted texts; needs no secret of the client
 #[derive(clap::Args)]
@@ -34,24 +35,9 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
-        let (bar, lines) = (out.planned("checking"), Lines::default());
-        let report = fhe::run(&self.run.options()?, &|event| {
-            let line = match &event {
-                JobEvent::Step {
-                    site, done, left, ..
-                } if out.shows_bars() => {
-                    let (step, left) = (fhe::step_words(site), fhe::duration(*left));
-                    bar.set_message(format!("about {left} left, {step}"));
-                    bar.set_position((done * 1000.0) as u64);
-                    None
-                }
-                event => lines.line(event),
-            };
-            if let Some(line) = line {
-                bar.suspend(|| out.note(&line));
-            }
-        })?;
-        bar.finish_and_clear();
+        let bar = Running::new(out, "checking");
+        let report = fhe::run(&self.run.options()?, &|event| bar.told(&event))?;
+        bar.end();
         if self.steps {
             for step in &report.steps {
                 let object = json!({ "site": step.site.path(), "planned_seconds": step.planned, "seconds": step.seconds });

@@ -50,6 +50,19 @@ pub enum Passing<V> {
     Pooled(Pooled<V>),
 }
 
+/// What a step of a block gave, for whoever watches a run.
+#[derive(Clone, Copy)]
+pub enum Look<'a, V> {
+    /// Of a norm, refreshed.
+    Columns(&'a Acts<V>),
+    /// Of what comes before one: κ·(y − mean of y).
+    Centred(&'a [V]),
+}
+
+/// Who is shown the results of attention, feed-forward, sums and norms; an error of theirs ends the run. The run's own backend tells, not a
+/// [`hushed_model::record::Recorded`] around it: that sees nothing of columns which are [kept](Passing::Kept).
+pub type Viewer<'a, V> = Box<dyn FnMut(&Site, Look<'_, V>) -> Result<(), FheError> + 'a>;
+
 /// Runs a BERT over vectors of slots.
 pub struct CkksBackend<'a, S: Slots> {
     on: &'a S,
@@ -62,6 +75,7 @@ pub struct CkksBackend<'a, S: Slots> {
     input_bound: f64,
     polynomials: Polynomials,
     kept: Kept<S>,
+    viewer: Option<Viewer<'a, S::Value>>,
 }
 
 /// What [`Passing::Kept`] stands for.
@@ -94,7 +108,17 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
             input_bound,
             polynomials: Polynomials::default(),
             kept: Kept::Nothing,
+            viewer: None,
         })
+    }
+
+    /// The same, viewed.
+    #[must_use]
+    pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
+        CkksBackend {
+            viewer: Some(viewer),
+            ..self
+        }
     }
 
     /// The ledger, layer by layer.
@@ -102,9 +126,19 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
         &self.levels
     }
 
-    /// The columns that the client sent, as the first layer takes them.
-    pub fn start(&self, columns: Vec<S::Value>) -> Acts<S::Value> {
-        Acts::from_client(columns, self.input_bound)
+    /// The columns that the client sent, as the first layer takes them: those with fewer primes than it reads are refreshed.
+    ///
+    /// # Errors
+    /// Those of a refresh.
+    pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let mut x = Acts::from_client(columns, self.input_bound);
+        let limbs = self.placement.attention;
+        if x.columns.first().is_some_and(|v| self.on.limbs(v) < limbs) {
+            let site = "input.refresh";
+            self.on.at(site);
+            x.columns = self.on.refresh(site, x.columns, limbs)?;
+        }
+        Ok(x)
     }
 
     /// The columns that layer `next` reads, from a checkpoint taken before it: gains and offsets are the model's. `next` is the number of
@@ -119,7 +153,7 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
         columns: Vec<S::Value>,
     ) -> Result<Acts<S::Value>, FheError> {
         let Some(i) = next.checked_sub(1) else {
-            return Ok(self.start(columns));
+            return self.start(columns);
         };
         let at = Site::layer(i).then("feed_forward").then("norm");
         let layer = bert.layers.get(i).ok_or_else(|| absent(&at))?;
@@ -175,6 +209,23 @@ impl<'a, S: Slots> CkksBackend<'a, S> {
             return Passing::Kept;
         }
         Passing::Columns(x)
+    }
+
+    fn show(&mut self, at: &Site, look: Look<'_, S::Value>) -> Result<(), FheError> {
+        match &mut self.viewer {
+            Some(viewer) => viewer(at, look),
+            None => Ok(()),
+        }
+    }
+
+    /// Centred columns, shown.
+    fn centred(
+        &mut self,
+        at: &Site,
+        columns: Vec<S::Value>,
+    ) -> Result<Passing<S::Value>, FheError> {
+        self.show(at, Look::Centred(&columns))?;
+        Ok(Passing::Centred(columns))
     }
 
     /// The columns that are passed.
@@ -288,7 +339,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
         e: &Embedding,
     ) -> Result<Passing<S::Value>, FheError> {
         same(&at, "columns", x.len(), e.width)?;
-        let x = self.start(x);
+        let x = self.start(x)?;
         Ok(self.pass(x, self.placement.spill_attention))
     }
 
@@ -327,7 +378,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             }
             _ => return Err(order(&at)),
         };
-        Ok(Passing::Centred(columns))
+        self.centred(&at, columns)
     }
 
     fn feed_forward(
@@ -368,7 +419,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             }
             _ => return Err(order(&at)),
         };
-        Ok(Passing::Centred(columns))
+        self.centred(&at, columns)
     }
 
     fn norm(
@@ -382,6 +433,7 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             x @ (Passing::Columns(_) | Passing::Kept) if at.path() == "embed.norm" => Ok(x),
             Passing::Centred(columns) => {
                 let x = self.normalise(&at, columns, n)?;
+                self.show(&at, Look::Columns(&x))?;
                 // What reads them next.
                 let keep = match at.in_layer() {
                     "attention.norm" => self.placement.spill_feed_forward,
@@ -418,7 +470,8 @@ impl<S: Slots> Backend for CkksBackend<'_, S> {
             }
             _ => return Err(order(&at)),
         };
-        Ok(Passing::Centred(residual(self.on, &at, x, block, kappa)?))
+        let columns = residual(self.on, &at, x, block, kappa)?;
+        self.centred(&at, columns)
     }
 
     fn pool(

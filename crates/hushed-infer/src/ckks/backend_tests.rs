@@ -95,7 +95,7 @@ fn run_padded(
         .into_iter()
         .map(vector)
         .collect();
-    let mut x = backend.start(columns);
+    let mut x = backend.start(columns)?;
     for i in 0..bert.layers.len() {
         x = backend.run_layer(bert, i, x)?;
         // A checkpoint keeps the columns and the layer's number; all else is the model's.
@@ -297,7 +297,7 @@ fn the_ledger_is_what_happens() {
     let mut enough = backend(12, 7).unwrap();
     let columns = packed(layout(), &x, largest(&x), |_, _, _| 0.0);
     let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
-    let mut acts = enough.start(columns.collect());
+    let mut acts = enough.start(columns.collect()).unwrap();
     for i in 0..2 {
         acts = enough.run_layer(&bert, i, acts).unwrap();
         let ledger = enough.levels()[i];

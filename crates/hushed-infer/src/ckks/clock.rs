@@ -3,12 +3,17 @@
 //! The run tells its steps ([`crate::ckks::Slots::at`]) and the vectors that it has refreshed; whoever watches it looks at
 //! [`Clock::progress`] whenever it likes.
 
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hushed_model::Site;
 
 use super::plan::Timetable;
+
+/// How often it is told how far a run is.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// The part of the planned time after which what is left is corrected by what was taken.
 const TELLING: f64 = 0.01;
@@ -134,6 +139,29 @@ impl Clock {
                     .visit
                     .map_or(0.0, |visit| state.table.part(visit, behind)),
             })
+        })
+    }
+
+    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the pool have work.
+    pub fn tell<T>(&self, watch: &(dyn Fn(Progress) + Sync), work: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            // Dropped at the end of the work, whatever that is.
+            let (working, ended) = mpsc::channel::<()>();
+            let look = move || {
+                let mut over = false;
+                while !over {
+                    let waited = ended.recv_timeout(TOLD_EVERY);
+                    over = waited == Err(RecvTimeoutError::Disconnected);
+                    if let Some(now) = self.progress() {
+                        watch(now);
+                    }
+                }
+            };
+            // A system without a thread to spare has a run that says nothing.
+            let _ = thread::Builder::new().spawn_scoped(scope, look);
+            let done = work();
+            drop(working);
+            done
         })
     }
 

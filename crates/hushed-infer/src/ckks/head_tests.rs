@@ -77,7 +77,7 @@ fn run(
         .into_iter()
         .map(vector)
         .collect();
-    let mut x = backend.start(columns);
+    let mut x = backend.start(columns)?;
     for i in 0..bert.layers.len() {
         x = backend.run_layer(bert, i, x)?;
         // A checkpoint keeps the columns and the layer's number; all else is the model's.

@@ -8,9 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use hushed_ckks::Counts;
 use hushed_ckks::bootstrap::BootstrapLiteral;
@@ -36,9 +34,6 @@ use super::plan::Timetable;
 use super::public_plan::FhePlan;
 use super::reply::{ReplySecret, seal_reply};
 use super::slots::Slots;
-
-/// How often it is told how far a run is.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// What a run does besides the steps of its plan, as the clock has it.
 const CHECKPOINT: &str = "checkpoint";
@@ -204,7 +199,9 @@ impl Engine {
         watch: Watch<'_>,
     ) -> Result<Vec<Ciphertext>, FheError> {
         self.on.clock().begin(Arc::clone(&self.timetable));
-        self.told(watch, || self.layers(bert, choices, batch, save, watch))
+        let told = |now| watch(Event::Step(now));
+        let clock = self.on.clock();
+        clock.tell(&told, || self.layers(bert, choices, batch, save, watch))
     }
 
     fn layers(
@@ -264,30 +261,6 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the pool have work.
-    fn told<T>(&self, watch: Watch<'_>, work: impl FnOnce() -> T) -> T {
-        let clock = self.on.clock();
-        thread::scope(|scope| {
-            // Dropped at the end of the work, whatever that is.
-            let (working, ended) = mpsc::channel::<()>();
-            let look = move || {
-                let mut over = false;
-                while !over {
-                    let waited = ended.recv_timeout(TOLD_EVERY);
-                    over = waited == Err(RecvTimeoutError::Disconnected);
-                    if let Some(now) = clock.progress() {
-                        watch(Event::Step(now));
-                    }
-                }
-            };
-            // A system without a thread to spare has a run that says nothing.
-            let _ = thread::Builder::new().spawn_scoped(scope, look);
-            let done = work();
-            drop(working);
-            done
-        })
-    }
-
     /// Writes the reply of a batch: masked, re-randomised, and the same bytes whenever it is made again.
     ///
     /// # Errors
@@ -342,12 +315,6 @@ impl Engine {
             columns.extend(self.on.split(&pair.expand())?);
         }
         columns.truncate(self.plan.width);
-        let placement = &self.plan.placement;
-        if placement.upload < placement.attention {
-            let site = "input.refresh";
-            self.on.at(site);
-            columns = self.on.refresh(site, columns, placement.attention)?;
-        }
-        Ok(backend.start(columns))
+        backend.start(columns)
     }
 }

@@ -59,7 +59,7 @@ pub mod verify;
 
 pub use acts::{Acts, bound_of, centred};
 pub use attention::attention;
-pub use backend::{CkksBackend, Passing};
+pub use backend::{CkksBackend, Look, Passing, Viewer};
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
     HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,

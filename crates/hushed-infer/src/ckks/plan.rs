@@ -190,11 +190,7 @@ pub fn dry_run(
     let columns = (0..bert.embedding.width)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
-    let mut x = backend.start(columns);
-    if placement.upload < placement.attention {
-        on.at("input.refresh");
-        x.columns = on.refresh("input.refresh", x.columns, placement.attention)?;
-    }
+    let mut x = backend.start(columns)?;
     for i in 0..bert.layers.len() {
         x = backend.run_layer(bert, i, x)?;
     }

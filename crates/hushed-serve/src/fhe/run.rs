@@ -172,12 +172,7 @@ pub(super) fn run_until(
     let told = |event: Event| {
         watch(match event {
             Event::Resumed { layer } => JobEvent::Resumed { layer },
-            Event::Step(now) => JobEvent::Step {
-                done: now.done(),
-                left: now.left(),
-                part: now.part,
-                site: now.site,
-            },
+            Event::Step(now) => now.into(),
             Event::Layer {
                 layer,
                 of,

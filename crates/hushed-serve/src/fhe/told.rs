@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hushed_infer::ckks::Progress;
 use hushed_model::Site;
 
 /// Between two lines about how far a run is, at least: so long, and so much of the run.
@@ -53,6 +54,17 @@ pub enum JobEvent {
         /// Estimated seconds that are left.
         left: f64,
     },
+}
+
+impl From<Progress> for JobEvent {
+    fn from(now: Progress) -> JobEvent {
+        JobEvent::Step {
+            done: now.done(),
+            left: now.left(),
+            part: now.part,
+            site: now.site,
+        }
+    }
 }
 
 impl JobEvent {

@@ -200,7 +200,7 @@ fn layer<S: Slots>(
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
     let bound = input_bound(bert.embedding.width);
     let mut backend = CkksBackend::new(on, choices, placement.clone(), rows, bound)?;
-    let x = backend.start(columns);
+    let x = backend.start(columns)?;
     backend.run_layer(bert, 0, x)
 }
 

@@ -76,7 +76,7 @@ fn run<S: Slots>(
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
     let bound = input_bound(bert.embedding.width);
     let mut backend = CkksBackend::new(on, choices, placement.clone(), rows, bound)?;
-    let mut x = backend.start(columns);
+    let mut x = backend.start(columns)?;
     for i in 0..bert.layers.len() {
         x = backend.run_layer(bert, i, x)?;
     }

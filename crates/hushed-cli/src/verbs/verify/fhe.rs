@@ -7,7 +7,7 @@ use hushed_infer::calibrate::weights_sha256;
 use hushed_infer::ckks::FheError;
 use hushed_infer::ckks::public_plan::named;
 use hushed_infer::ckks::verify::{
-    Answer, Difference, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
+    Answer, Difference, OnKey, Options, OutOfRange, Report, Stage, Told, Which, retrieval, verify,
 };
 use hushed_model::{Model, cosine};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,9 @@ use super::labels::rank_correlation;
 use super::plot;
 use crate::error::CliError;
 use crate::input::{self, Truncate};
+use crate::machine::Machine;
 use crate::output::Output;
+use crate::running::Running;
 use crate::verbs::plan::read_choices;
 
 /// What only this protocol needs.
@@ -74,9 +76,23 @@ pub struct Args {
     )]
     plot: Option<PathBuf>,
 
-    /// fhe: run encrypted too, on a key made here, opening every step: hours with the parameters of real runs
+    /// fhe: run encrypted too, on a key made here, opening every step: minutes a layer, and more, with the parameters of real runs
     #[arg(long, env = "HUSHED_ENCRYPTED", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
     encrypted: bool,
+
+    /// fhe: with --encrypted, memory that all of it may take, in GiB: what needs more goes to disk, and what cannot is refused [default: seven
+    /// eighths of what is free]
+    #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
+    max_memory: Option<u32>,
+
+    /// fhe: with --encrypted, a folder on a quick disk for what goes there; nothing is left in it [default: that of temporary files]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "HUSHED_SPILL",
+        help_heading = "With --protocol fhe"
+    )]
+    spill: Option<PathBuf>,
 
     /// fhe: the parameter set
     #[arg(
@@ -150,17 +166,30 @@ impl Args {
             rows,
             layers: self.layers.map(usize::from),
             seed: self.seed,
-            encrypted: self.encrypted,
+            encrypted: self.encrypted.then(|| self.on_key()),
         };
         let layers = options
             .layers
             .map_or(choices.layers.len(), |k| k.min(choices.layers.len()));
-        let passes = if self.encrypted { 5 } else { 2 };
-        let bar = out.progress((passes * layers) as u64, "layers");
-        let report = verify(&model, &choices, &params, &tokens, &options, &mut |_, _| {
-            bar.inc(1);
-        })?;
-        bar.finish_and_clear();
+        let report = if self.encrypted {
+            let bar = Running::new(out, "placing");
+            let told = |told| match told {
+                Told::Step(now) => bar.told(&now.into()),
+                Told::Layer { layer, rung } => {
+                    bar.meanwhile(format!("layer {} with {}", layer + 1, words(rung)))
+                }
+            };
+            let report = verify(&model, &choices, &params, &tokens, &options, &told)?;
+            bar.end();
+            report
+        } else {
+            let bar = out.progress(2 * layers as u64, "layers");
+            let report = verify(&model, &choices, &params, &tokens, &options, &|_| {
+                bar.inc(1)
+            })?;
+            bar.finish_and_clear();
+            report
+        };
 
         for gone in &report.out_of_range {
             out.result(json!({ "out_of_range": gone }), || left(gone))?;
@@ -201,6 +230,15 @@ impl Args {
             })?;
         }
         self.end(out, &report, documents, tokens.len(), scores)
+    }
+
+    fn on_key(&self) -> OnKey {
+        let given = self.max_memory.map(|gib| u64::from(gib) << 30);
+        let free = || Machine::read().memory_free.map(|bytes| bytes / 8 * 7);
+        OnKey {
+            max_memory: given.or_else(free),
+            spill: self.spill.clone(),
+        }
     }
 
     fn table(&self, out: &Output, report: &Report) -> Result<(), CliError> {
@@ -328,15 +366,20 @@ fn left(gone: &OutOfRange) -> String {
         Some(text) => format!("text {text} leaves its calibrated range"),
         None => "the texts together leave their calibrated range".to_owned(),
     };
-    let rung = match gone.rung {
+    format!(
+        "{who} in layer {}, with {}, and is left out from there: {}",
+        gone.layer,
+        words(gone.rung),
+        gone.message
+    )
+}
+
+fn words(rung: Which) -> &'static str {
+    match rung {
         Which::Polynomial => "polynomials alone",
         Which::Predicted => "simulated errors",
         Which::Encrypted => "ciphertexts",
-    };
-    format!(
-        "{who} in layer {}, with {rung}, and is left out from there: {}",
-        gone.layer, gone.message
-    )
+    }
 }
 
 fn line(stage: &Stage) -> String {

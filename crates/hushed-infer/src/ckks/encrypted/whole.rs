@@ -107,7 +107,7 @@ impl Subject {
         let bound = self.plan.input_bound;
         on.at("input");
         let mut backend = CkksBackend::new(on, &self.choices, placement, rows, bound)?;
-        let mut x = backend.start(columns);
+        let mut x = backend.start(columns)?;
         for i in 0..self.bert.layers.len() {
             x = backend.run_layer(&self.bert, i, x)?;
         }

@@ -1,9 +1,8 @@
 //! Differences of the rungs, step by step.
 
-use hushed_model::Matrix;
+use hushed_model::{Matrix, Site};
 use serde::Serialize;
 
-use super::Which;
 use super::rung::Shown;
 
 /// How far two rungs are apart at a step, relative to the root mean square of the clear values there.
@@ -55,43 +54,76 @@ impl Stage {
     }
 }
 
-/// One stage for each step that all rungs show. `rows`: of each row its index in its text, none of those that are not compared. In a layer that
-/// gives its first row (`frozen`), that row is no text's between the two norms.
+/// What is compared in a layer.
+pub(super) struct Counted {
+    /// Of each row its index in its text, none of those that are not compared.
+    pub rows: Vec<Option<usize>>,
+    /// Whether the layer gives its first row, which is no text's between the two norms.
+    pub frozen: bool,
+}
+
+/// One stage for each step, all rungs but the last.
 pub(super) fn stages(
     clear: &Shown,
-    rungs: &[(Which, Shown)],
-    rows: &[Option<usize>],
-    frozen: bool,
+    polynomial: &Shown,
+    predicted: &Shown,
+    counted: &Counted,
 ) -> Vec<Stage> {
-    let steps = clear.iter().enumerate();
-    let one = |(k, (site, clear)): (usize, &(hushed_model::Site, Matrix<f64>))| {
-        let of = |which: Which| {
-            let rung = rungs.iter().find(|(w, _)| *w == which);
-            rung.and_then(|(_, shown)| shown.get(k)).map(|(_, x)| x)
-        };
-        let inner = matches!(
-            site.in_layer(),
-            "attention.norm" | "feed_forward" | "feed_forward.add"
-        );
-        let counted: Vec<usize> = (0..rows.len())
-            .filter(|&i| rows[i].is_some_and(|row| row > 0 || !(frozen && inner)))
-            .collect();
-        let scale = root_mean_square(clear, &counted);
-        let apart = |a: &Matrix<f64>, b: &Matrix<f64>| difference(a, b, &counted, scale);
-        let (polynomial, predicted) = (of(Which::Polynomial)?, of(Which::Predicted)?);
-        let encrypted = of(Which::Encrypted);
-        Some(Stage {
+    let mut stages = Vec::with_capacity(clear.len());
+    let simulated = polynomial.iter().zip(predicted);
+    for ((site, clear), ((_, polynomial), (_, predicted))) in clear.iter().zip(simulated) {
+        let rows = counted.at(site);
+        let scale = root_mean_square(clear, &rows);
+        let apart = |a: &Matrix<f64>, b: &Matrix<f64>| difference(a, b, &rows, scale);
+        stages.push(Stage {
             site: site.path().to_owned(),
             layer: site.layer_index().unwrap_or(0),
             clear_rms: scale,
             polynomial: apart(clear, polynomial),
             predicted: apart(clear, predicted),
             predicted_noise: apart(polynomial, predicted),
-            encrypted: encrypted.map(|x| apart(clear, x)),
-            encrypted_noise: encrypted.map(|x| apart(polynomial, x)),
-        })
-    };
-    steps.filter_map(one).collect()
+            encrypted: None,
+            encrypted_noise: None,
+        });
+    }
+    stages
+}
+
+/// The steps of a layer that wait for the same of the last rung, which gives them one after another: so it is never held whole.
+pub(super) struct Waiting {
+    pub stages: Vec<Stage>,
+    pub clear: Shown,
+    pub polynomial: Shown,
+    pub counted: Counted,
+}
+
+impl Waiting {
+    /// Fills in what the last rung gave at a step.
+    pub fn encrypted(&mut self, at: &Site, found: &Matrix<f64>) {
+        let rows = self.counted.at(at);
+        let simulated = self.clear.iter().zip(&self.polynomial);
+        for (stage, ((site, clear), (_, polynomial))) in self.stages.iter_mut().zip(simulated) {
+            if site == at {
+                let apart = |a: &Matrix<f64>| difference(a, found, &rows, stage.clear_rms);
+                (stage.encrypted, stage.encrypted_noise) =
+                    (Some(apart(clear)), Some(apart(polynomial)));
+            }
+        }
+    }
+}
+
+impl Counted {
+    /// The rows that mean something at a step.
+    fn at(&self, site: &Site) -> Vec<usize> {
+        let inner = matches!(
+            site.in_layer(),
+            "attention.norm" | "feed_forward" | "feed_forward.add"
+        );
+        let rows = self.rows.iter().enumerate();
+        let means = |row: usize| row > 0 || !(self.frozen && inner);
+        let kept = rows.filter(|(_, row)| row.is_some_and(means));
+        kept.map(|(i, _)| i).collect()
+    }
 }
 
 fn root_mean_square(x: &Matrix<f64>, rows: &[usize]) -> f64 {

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use hushed_ckks::keys::{EvalKeys, SecretKey};
+use hushed_ckks::bootstrap::Bootstrapper;
+use hushed_ckks::keys::{EvalKeyPlan, EvalKeys, SecretKey};
 use hushed_ckks::{CkksError, Complex64, Decryptor, Encoder, Encryptor, Evaluator};
 use hushed_math::rng::SecretRng;
 use hushed_model::Matrix;
 
-use super::rung::{Rung, Shown, columns};
-use super::{OutOfRange, Subject};
+use super::rung::{Rung, Take, columns};
+use super::{OnKey, OutOfRange, Subject};
+use crate::ckks::clock::Progress;
 use crate::ckks::encrypted::Encrypted;
 use crate::ckks::error::FheError;
-use crate::ckks::job::bootstrap;
-use crate::ckks::plan::{FheOptions, dry_run, key_plan, reference};
-use crate::ckks::public_plan::Lengths;
+use crate::ckks::files::spill::SpillFolder;
+use crate::ckks::plan::{dry_run, key_plan};
 use crate::packing::Interleave;
 
 /// A key, its evaluation keys, and a run on it between two layers.
@@ -30,21 +31,17 @@ pub(super) struct TestKey {
 
 impl TestKey {
     /// Keys for all that the run does, as a dry run counts it. Texts that a simulation found out of range are not in it.
-    pub fn new(subject: &Subject<'_>, out: &[OutOfRange]) -> Result<TestKey, FheError> {
-        let params = &subject.params;
-        let options = FheOptions {
-            rows: subject.rows,
-            texts: subject.lengths.len(),
-            lengths: Lengths::Public,
-            max_memory: None,
-            uplink: f64::INFINITY,
-            prices: reference(1),
-            placement: Some(subject.placement.clone()),
-        };
+    pub fn new(
+        subject: &Subject<'_>,
+        out: &[OutOfRange],
+        bootstrapper: Arc<Bootstrapper>,
+        bootstrap: &EvalKeyPlan,
+        how: &OnKey,
+    ) -> Result<TestKey, FheError> {
+        let (params, placement) = (&subject.params, &subject.placement);
         let (bert, choices) = (&subject.bert, &subject.choices);
-        let run = dry_run(bert, choices, params, &options, &subject.placement)?;
-        let (bootstrapper, keys) = bootstrap(params)?;
-        let keys = key_plan(&run, params, &keys)?;
+        let run = dry_run(bert, choices, params, &subject.options(), placement)?;
+        let keys = key_plan(&run, params, bootstrap)?;
         let mut rng = SecretRng::from_os("test key of verify");
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let keys = EvalKeys::generate(&key, &keys, &mut rng).map_err(CkksError::from)?;
@@ -54,8 +51,13 @@ impl TestKey {
         for text in out.iter().filter_map(|o| o.text) {
             alive[text] = 0;
         }
+        let mut on = Encrypted::new(Evaluator::new(params, keys)?, bootstrapper)?;
+        if placement.spills() {
+            let folder = how.spill.clone().unwrap_or_else(std::env::temp_dir);
+            on.spill_to(SpillFolder::open(&folder)?);
+        }
         Ok(TestKey {
-            on: Encrypted::new(Evaluator::new(params, keys)?, bootstrapper)?,
+            on,
             // The key is dropped with this: how often it is opened harms nobody.
             decryptor: Decryptor::with_limit(&encoder, &key, u64::MAX)?,
             encryptor: Encryptor::new(params, &key)?,
@@ -98,9 +100,22 @@ impl TestKey {
         Ok(())
     }
 
-    /// The columns after layer `i`, and what its steps gave.
-    pub fn layer(&mut self, subject: &Subject<'_>, i: usize) -> Result<Shown, FheError> {
-        self.with(|rung, alive, open| rung.layer(subject, i, alive, open))
+    /// The columns after layer `i`; what its steps give goes to `take`.
+    pub fn layer(
+        &mut self,
+        subject: &Subject<'_>,
+        i: usize,
+        take: Take<'_>,
+        told: &(dyn Fn(Progress) + Sync),
+    ) -> Result<(), FheError> {
+        if i == 0 {
+            let table = Arc::clone(&subject.timetable);
+            self.on.clock().begin(table);
+        }
+        self.with(|rung, alive, open| {
+            let clock = rung.on.clock();
+            clock.tell(told, || rung.layer(subject, i, alive, open, take))
+        })
     }
 
     /// The pooled row of each text.

@@ -14,6 +14,8 @@
 //! A text that leaves a calibrated interval is garbage, and under encryption spoils the texts that share its ciphertexts. The simulation
 //! sees it ([`FheError::Range`]): the text is found, named and left out from that layer on, and is not encrypted.
 //!
+//! The circuit is the one that a plan of these texts places, in the memory that there is: what a run of it does, to the level.
+//!
 //! This opens ciphertexts in the middle of a run: a tool for whoever holds model and key, on one machine, and never part of a session with
 //! somebody else.
 
@@ -26,26 +28,34 @@ mod rung;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::{Bert, Model, TokenIds};
+use hushed_ckks::bootstrap::Bootstrapper;
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_model::{Bert, Model, Site, TokenIds};
 use serde::Serialize;
 
 pub use answers::{Answer, Retrieval, retrieval};
 pub use compare::{Difference, Stage};
 
 use super::choices::Choices;
+use super::clock::Progress;
 use super::error::FheError;
+use super::job::bootstrap;
 use super::offer::input_bound;
 use super::placement::Placement;
+use super::plan::{FheOptions, FhePlanReport, Timetable, reference};
+use super::public_plan::Lengths;
 use super::simulate::Simulator;
 use crate::packing::{Interleave, PackingError};
 use answers::answers;
 use clear::Clear;
+use compare::{Counted, Waiting};
 use key::TestKey;
 use range::settle;
-use rung::{Rung, Shown};
+use rung::Rung;
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -56,11 +66,34 @@ pub struct Options {
     pub layers: Option<usize>,
     /// What simulated errors follow from.
     pub seed: u64,
-    /// Whether to run encrypted too.
-    pub encrypted: bool,
+    /// To run encrypted too.
+    pub encrypted: Option<OnKey>,
 }
 
-/// A rung of the comparison, for whoever waits.
+/// How to run encrypted.
+#[derive(Clone, Debug, Default)]
+pub struct OnKey {
+    /// Bytes of memory that all of it may take: what the plan needs more goes to disk. As much as it takes unless given.
+    pub max_memory: Option<u64>,
+    /// A folder for that; the system's for what is temporary unless given.
+    pub spill: Option<PathBuf>,
+}
+
+/// What whoever waits is told.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// A layer begins on a rung.
+    Layer {
+        /// Which, from 0.
+        layer: usize,
+        /// On which.
+        rung: Which,
+    },
+    /// How far the encrypted run is: every second, and at the end of each of its layers.
+    Step(Progress),
+}
+
+/// A rung of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
@@ -113,6 +146,9 @@ impl Report {
     }
 }
 
+/// Steps of a layer that are shown.
+const STEPS: usize = 6;
+
 /// All that is fixed before a run.
 struct Subject<'a> {
     model: &'a Model,
@@ -120,6 +156,7 @@ struct Subject<'a> {
     choices: Choices,
     params: Arc<CkksParams>,
     placement: Placement,
+    timetable: Arc<Timetable>,
     bound: f64,
     rows: usize,
     seed: u64,
@@ -127,30 +164,25 @@ struct Subject<'a> {
     lengths: Vec<usize>,
 }
 
-/// Compares the rungs over `texts`, which have to fit one batch. `told` hears which layer is run on which rung.
+/// Compares the rungs over `texts`, which have to fit one batch.
 ///
 /// # Errors
 /// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model, [`FheError::Levels`] for
-/// parameters that do not hold the circuit. Values out of range are no error: [`Report::out_of_range`].
+/// parameters that do not hold the circuit, [`FheError::Unsupported`] for too little memory, [`FheError::File`] for a folder or a disk that
+/// does not take what goes there. Values out of range are no error: [`Report::out_of_range`].
 pub fn verify(
     model: &Model,
     choices: &Choices,
     params: &Arc<CkksParams>,
     texts: &[TokenIds],
     options: &Options,
-    told: &mut dyn FnMut(usize, Which),
+    told: &(dyn Fn(Told) + Sync),
 ) -> Result<Report, FheError> {
-    let subject = Subject::new(model, choices, params, texts, options)?;
-    let simulated = subject.walk(texts, None, told)?;
-    if !options.encrypted {
-        return Ok(simulated);
-    }
-    let mut out_of_range = simulated.out_of_range;
-    let mut key = TestKey::new(&subject, &out_of_range)?;
-    let mut report = subject.walk(texts, Some(&mut key), told)?;
-    out_of_range.append(&mut report.out_of_range);
-    report.out_of_range = out_of_range;
-    Ok(report)
+    let mut subject = Subject::new(model, choices, params, texts, options)?;
+    let bootstrap = bootstrap(params)?;
+    let on_key = options.encrypted.as_ref();
+    subject.place(&bootstrap.1, on_key.and_then(|on| on.max_memory))?;
+    subject.compare(texts, bootstrap, on_key, told)
 }
 
 impl<'a> Subject<'a> {
@@ -186,7 +218,9 @@ impl<'a> Subject<'a> {
         Ok(Subject {
             model,
             bound: input_bound(&bert.embedding, &bert.embedding_norm, rows)?,
+            // Until it is placed.
             placement: Placement::plain(params.fresh_limbs(), rows, head),
+            timetable: Arc::default(),
             params: Arc::clone(params),
             bert,
             choices,
@@ -194,6 +228,42 @@ impl<'a> Subject<'a> {
             seed: options.seed,
             lengths,
         })
+    }
+
+    /// Places the circuit as a plan does. Of `room` bytes the comparison takes its own first.
+    fn place(&mut self, bootstrap: &EvalKeyPlan, room: Option<u64>) -> Result<(), FheError> {
+        let options = FheOptions {
+            max_memory: room.map(|room| room.saturating_sub(self.held())),
+            ..self.options()
+        };
+        let (bert, choices, params) = (&self.bert, &self.choices, &self.params);
+        let plan = FhePlanReport::new(bert, choices, false, params, bootstrap, &options)?;
+        (self.placement, self.timetable) = (plan.placement, plan.timetable);
+        Ok(())
+    }
+
+    /// What a plan of these texts is asked for, by whoever has all of them here.
+    fn options(&self) -> FheOptions {
+        FheOptions {
+            rows: self.rows,
+            texts: self.lengths.len(),
+            lengths: Lengths::Public,
+            max_memory: None,
+            uplink: f64::INFINITY,
+            prices: reference(rayon::current_num_threads()),
+            placement: None,
+        }
+    }
+
+    /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by polynomials, three tables of
+    /// differences, what goes from layer to layer of the other rungs, and their model.
+    fn held(&self) -> u64 {
+        let (width, texts) = (self.bert.embedding.width, self.lengths.len());
+        let rows: usize = self.lengths.iter().sum();
+        let slots = self.rows * texts.next_power_of_two();
+        let e = &self.bert.embedding;
+        let model = (e.vocabulary + e.positions) * width * 4;
+        ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
     }
 
     /// A simulation with room for `texts` texts: fewer slots than the ring has are quicker, and each is what it would be among all.
@@ -207,11 +277,30 @@ impl<'a> Subject<'a> {
         Ok((on, Interleave::new(slots, self.rows)?))
     }
 
+    fn compare(
+        &self,
+        texts: &[TokenIds],
+        (bootstrapper, keys): (Arc<Bootstrapper>, EvalKeyPlan),
+        on_key: Option<&OnKey>,
+        told: &(dyn Fn(Told) + Sync),
+    ) -> Result<Report, FheError> {
+        let simulated = self.walk(texts, None, told)?;
+        let Some(on_key) = on_key else {
+            return Ok(simulated);
+        };
+        let mut out_of_range = simulated.out_of_range;
+        let mut key = TestKey::new(self, &out_of_range, bootstrapper, &keys, on_key)?;
+        let mut report = self.walk(texts, Some(&mut key), told)?;
+        out_of_range.append(&mut report.out_of_range);
+        report.out_of_range = out_of_range;
+        Ok(report)
+    }
+
     fn walk(
         &self,
         texts: &[TokenIds],
         mut key: Option<&mut TestKey>,
-        told: &mut dyn FnMut(usize, Which),
+        told: &(dyn Fn(Told) + Sync),
     ) -> Result<Report, FheError> {
         let mut clear = Clear::new(&self.bert, texts)?;
         let mut alive = self.lengths.clone();
@@ -228,26 +317,36 @@ impl<'a> Subject<'a> {
             out_of_range: Vec::new(),
         };
         for i in 0..self.bert.layers.len() {
-            let shown = clear.layer(&self.bert, i)?;
-            let mut rungs: Vec<(Which, Shown)> = Vec::new();
-            for (which, rung) in [
-                (Which::Polynomial, &mut polynomial),
-                (Which::Predicted, &mut predicted),
-            ] {
-                told(i, which);
-                let seen = settle(self, i, which, rung, &mut alive, &mut report.out_of_range)?;
-                let Some(seen) = seen else {
-                    return Ok(report);
-                };
-                rungs.push((which, seen));
-            }
+            let layer = |rung| told(Told::Layer { layer: i, rung });
+            let mut simulated = |which, rung: &mut Rung<'_, Simulator>| {
+                layer(which);
+                settle(self, i, which, rung, &mut alive, &mut report.out_of_range)
+            };
+            let shown = simulated(Which::Polynomial, &mut polynomial)?;
+            let Some(by_polynomials) = shown else {
+                return Ok(report);
+            };
+            let Some(with_noise) = simulated(Which::Predicted, &mut predicted)? else {
+                return Ok(report);
+            };
+            let in_clear = clear.layer(&self.bert, i)?;
+            let counted = Counted {
+                rows: clear.compared(&alive),
+                frozen: self.choices.layers[i].frozen_row.is_some(),
+            };
+            let mut waiting = Waiting {
+                stages: compare::stages(&in_clear, &by_polynomials, &with_noise, &counted),
+                clear: in_clear,
+                polynomial: by_polynomials,
+                counted,
+            };
+            drop(with_noise);
             if let Some(key) = &mut key {
-                told(i, Which::Encrypted);
-                rungs.push((Which::Encrypted, key.layer(self, i)?));
+                layer(Which::Encrypted);
+                let mut take = |at: &Site, found| waiting.encrypted(at, &found);
+                key.layer(self, i, &mut take, &|now| told(Told::Step(now)))?;
             }
-            let frozen = self.choices.layers[i].frozen_row.is_some();
-            let stages = compare::stages(&shown, &rungs, &clear.compared(&alive), frozen);
-            report.stages.extend(stages);
+            report.stages.extend(waiting.stages);
         }
         let pooled = clear.pool(&self.bert)?;
         let mut found = vec![

@@ -8,6 +8,7 @@ use super::{OutOfRange, Subject, Which};
 use crate::ckks::error::FheError;
 use crate::ckks::simulate::{Simulator, Vector};
 use hushed_ckks::poly::{Arithmetic, PolyError};
+use hushed_model::Site;
 
 /// Layer `i` of a simulated rung, without the texts that cannot be in it: those lose their rows in `alive`, and are told in `found`. None if no
 /// text is left, or if it stops and no text is at fault alone.
@@ -25,8 +26,10 @@ pub(super) fn settle(
         }
         let columns = rung.without(&rung.columns, alive)?;
         rung.columns.clone_from(&columns);
-        let error = match rung.layer(subject, i, alive, &clear) {
-            Ok(shown) => return Ok(Some(shown)),
+        let mut shown = Shown::new();
+        let mut take = |at: &Site, values| shown.push((at.clone(), values));
+        let error = match rung.layer(subject, i, alive, &clear, &mut take) {
+            Ok(()) => return Ok(Some(shown)),
             Err(error) if is_range(&error) => error,
             Err(error) => return Err(error),
         };

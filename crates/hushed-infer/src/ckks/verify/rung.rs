@@ -1,10 +1,9 @@
 //! A rung under [`Slots`]: a layer from columns to columns, with the numbers of every step read out of its vectors.
 
-use hushed_model::record::{Moment, Recorded, Value};
 use hushed_model::{Matrix, Site};
 
 use super::Subject;
-use crate::ckks::backend::{CkksBackend, Passing};
+use crate::ckks::backend::{CkksBackend, Look};
 use crate::ckks::error::FheError;
 use crate::ckks::mask::RowsKnown;
 use crate::ckks::pool::unpack;
@@ -14,6 +13,9 @@ use crate::packing::Interleave;
 
 /// What the steps of a layer gave, each as the rows of all texts, one text after another.
 pub(super) type Shown = Vec<(Site, Matrix<f64>)>;
+
+/// Who takes what a step gave, the rows of all texts, while the layer waits.
+pub(super) type Take<'a> = &'a mut dyn FnMut(&Site, Matrix<f64>);
 
 /// How numbers are read out of a vector.
 pub(super) type Open<'a, V> = &'a dyn Fn(&V) -> Result<Vec<f64>, FheError>;
@@ -26,43 +28,50 @@ pub(super) struct Rung<'a, S: Slots> {
 }
 
 impl<'a, S: Slots> Rung<'a, S> {
-    /// The columns after layer `i`, and what its steps gave. `alive`: the rows of each text, none of one that is left out. The columns are
-    /// taken.
+    /// The columns after layer `i`; what its steps give goes to `take`, one after another. `alive`: the rows of each text, none of one that is
+    /// left out.
     pub fn layer(
         &mut self,
         subject: &Subject<'_>,
         i: usize,
         alive: &[usize],
         open: Open<'_, S::Value>,
-    ) -> Result<Shown, FheError> {
-        let mut backend = self.backend(subject, alive)?;
-        let columns = std::mem::take(&mut self.columns);
-        let x = backend.resume(&subject.bert, i, columns)?;
-        let (mut shown, mut failed) = (Shown::new(), None);
+        take: Take<'_>,
+    ) -> Result<(), FheError> {
         let reader = Reader {
             subject,
             layout: self.layout,
             open,
         };
-        let mut recorded = Recorded::blocks(
-            &mut backend,
-            |at: &Site, moment, value: Value<'_, CkksBackend<'_, S>>| {
-                if let (Moment::Output, Value::Acts(x)) = (moment, value) {
-                    match reader.read(at, x) {
-                        Ok(values) => shown.push((at.clone(), values)),
-                        Err(error) => failed = Some(error),
-                    }
-                }
-            },
-        );
-        let x = subject.bert.layer(&mut recorded, i, Passing::Columns(x))?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        if let Passing::Columns(x) = x {
-            self.columns = x.columns;
-        }
-        Ok(shown)
+        let backend = self.backend(subject, alive)?;
+        let backend = backend.viewed_by(Box::new(move |at, look| {
+            take(at, reader.read(at, look)?);
+            Ok(())
+        }));
+        self.through(backend, subject, i)
+    }
+
+    /// The same, and nobody looks.
+    pub fn run(
+        &mut self,
+        subject: &Subject<'_>,
+        i: usize,
+        alive: &[usize],
+    ) -> Result<(), FheError> {
+        let backend = self.backend(subject, alive)?;
+        self.through(backend, subject, i)
+    }
+
+    fn through(
+        &mut self,
+        mut backend: CkksBackend<'_, S>,
+        subject: &Subject<'_>,
+        i: usize,
+    ) -> Result<(), FheError> {
+        let columns = std::mem::take(&mut self.columns);
+        let x = backend.resume(&subject.bert, i, columns)?;
+        self.columns = backend.run_layer(&subject.bert, i, x)?.columns;
+        Ok(())
     }
 
     /// The pooled row of each text.
@@ -79,20 +88,6 @@ impl<'a, S: Slots> Rung<'a, S> {
         let vectors: Result<Vec<_>, _> = pooled.vectors.iter().map(open).collect();
         let (width, factor) = (pooled.width, pooled.factor);
         Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
-    }
-
-    /// The columns after layer `i`, and nothing else.
-    pub fn run(
-        &mut self,
-        subject: &Subject<'_>,
-        i: usize,
-        alive: &[usize],
-    ) -> Result<(), FheError> {
-        let mut backend = self.backend(subject, alive)?;
-        let columns = std::mem::take(&mut self.columns);
-        let x = backend.resume(&subject.bert, i, columns)?;
-        self.columns = backend.run_layer(&subject.bert, i, x)?.columns;
-        Ok(())
     }
 
     fn backend<'b>(
@@ -183,10 +178,10 @@ struct Reader<'a, V> {
 }
 
 impl<V> Reader<'_, V> {
-    fn read(&self, at: &Site, x: &Passing<V>) -> Result<Matrix<f64>, FheError> {
-        match x {
-            Passing::Columns(x) => self.rows(&x.columns, |j| (x.gain[j], x.offset[j])),
-            Passing::Centred(columns) => {
+    fn read(&self, at: &Site, look: Look<'_, V>) -> Result<Matrix<f64>, FheError> {
+        match look {
+            Look::Columns(x) => self.rows(&x.columns, |j| (x.gain[j], x.offset[j])),
+            Look::Centred(columns) => {
                 let layer = at
                     .layer_index()
                     .and_then(|i| self.subject.choices.layers.get(i));
@@ -196,11 +191,6 @@ impl<V> Reader<'_, V> {
                 });
                 self.rows(columns, |_| (1.0 / scale, 0.0))
             }
-            Passing::Pooled(x) => self.rows(&x.vectors, |_| (1.0, 0.0)),
-            Passing::Kept => Err(FheError::Unsupported {
-                what: format!("{at}: a look at columns that the run keeps"),
-                remedy: "what is compared step by step is placed in memory",
-            }),
         }
     }
 

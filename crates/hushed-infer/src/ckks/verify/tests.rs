@@ -57,7 +57,7 @@ impl Tiny {
             rows: 16,
             layers,
             seed: 3,
-            encrypted,
+            encrypted: encrypted.then(OnKey::default),
         };
         let Tiny {
             model,
@@ -65,7 +65,7 @@ impl Tiny {
             texts,
             ..
         } = self;
-        verify(model, choices, params, texts, &options, &mut |_, _| ()).unwrap()
+        verify(model, choices, params, texts, &options, &|_| ()).unwrap()
     }
 }
 
@@ -120,6 +120,66 @@ fn an_encrypted_run_errs_as_predicted_step_by_step() {
             assert!(&a.clear != found);
         }
     }
+}
+
+/// What a plan puts on disk is shown as what stays in memory is, and by whom it waits hears how far the run is.
+#[test]
+fn what_is_put_on_disk_is_shown_too() {
+    let tiny = Tiny::new();
+    let before = tiny.verify(&tiny.choices, None, true);
+    let options = Options {
+        rows: 16,
+        layers: None,
+        seed: 3,
+        encrypted: None,
+    };
+    let mut subject = Subject::new(
+        &tiny.model,
+        &tiny.choices,
+        &tiny.params,
+        &tiny.texts,
+        &options,
+    )
+    .unwrap();
+    let keys = bootstrap(&tiny.params).unwrap();
+    subject.place(&keys.1, None).unwrap();
+    assert!(!subject.placement.spills());
+    subject.placement.spill_attention = true;
+    subject.placement.spill_feed_forward = true;
+    let folder = tempfile::tempdir().unwrap();
+    let on = |spill: PathBuf| OnKey {
+        max_memory: None,
+        spill: Some(spill),
+    };
+    let steps = std::sync::Mutex::new(Vec::new());
+    let told = |event| {
+        if let Told::Step(now) = event {
+            steps.lock().unwrap().push(now);
+        }
+    };
+    let shared = (Arc::clone(&keys.0), keys.1.clone());
+    let here = on(folder.path().to_owned());
+    let report = subject
+        .compare(&tiny.texts, shared, Some(&here), &told)
+        .unwrap();
+    assert_eq!(report.stages.len(), before.stages.len());
+    for (s, before) in report.stages.iter().zip(&before.stages) {
+        assert_eq!((&s.site, s.polynomial), (&before.site, before.polynomial));
+        let (measured, other) = (s.encrypted_noise.unwrap(), before.encrypted_noise.unwrap());
+        // Drawn anew.
+        assert!(measured.rms < 1.5 * other.rms && other.rms < 1.5 * measured.rms);
+    }
+    let steps = steps.into_inner().unwrap();
+    assert!(steps.windows(2).all(|w| w[0].behind <= w[1].behind));
+    assert!(steps.last().unwrap().done() > 0.9, "{:?}", steps.last());
+
+    let nowhere = on(folder.path().join("nowhere"));
+    let refused = subject.compare(&tiny.texts, keys, Some(&nowhere), &|_| ());
+    assert!(matches!(refused.err(), Some(FheError::File(_))));
+    // Less memory than the comparison itself takes.
+    let (_, keys) = bootstrap(&tiny.params).unwrap();
+    let refused = subject.place(&keys, Some(1 << 20));
+    assert!(matches!(refused.err(), Some(FheError::Unsupported { .. })));
 }
 
 #[test]
@@ -189,10 +249,10 @@ fn a_batch_that_does_not_fit_is_refused() {
         rows: 4,
         layers: None,
         seed: 1,
-        encrypted: false,
+        encrypted: None,
     };
     let run = |texts: &[TokenIds], options: &Options| {
-        verify(model, choices, params, texts, options, &mut |_, _| ()).map(drop)
+        verify(model, choices, params, texts, options, &|_| ()).map(drop)
     };
     // 256 slots.
     assert!(matches!(
@@ -251,8 +311,11 @@ fn only_rows_that_mean_something_are_compared() {
     let differs = |step: &str, rows: &[Option<usize>], frozen: bool| {
         let clear = shown(step, [3.0, 4.0, 5.0]);
         let near = shown(step, [30.0, 4.0, 50.0]);
-        let rungs = [(Which::Polynomial, near.clone()), (Which::Predicted, near)];
-        let stages = compare::stages(&clear, &rungs, rows, frozen);
+        let counted = compare::Counted {
+            rows: rows.to_vec(),
+            frozen,
+        };
+        let stages = compare::stages(&clear, &near, &near, &counted);
         let [stage] = &stages[..] else {
             panic!("one step")
         };

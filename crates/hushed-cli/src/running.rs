@@ -1,0 +1,49 @@
+//! How far a run under encryption is: a bar where somebody looks, now and then a line where nobody does.
+
+use hushed_serve::fhe::{self, JobEvent, Lines};
+use indicatif::ProgressBar;
+
+use crate::output::Output;
+
+/// A bar that a run moves.
+pub struct Running<'a> {
+    out: &'a Output,
+    bar: ProgressBar,
+    lines: Lines,
+}
+
+impl<'a> Running<'a> {
+    /// A bar at its beginning; `what` goes on until the run itself does.
+    pub fn new(out: &'a Output, what: &'static str) -> Running<'a> {
+        Running {
+            out,
+            bar: out.planned(what),
+            lines: Lines::default(),
+        }
+    }
+
+    /// What goes on before or between the steps of the run.
+    pub fn meanwhile(&self, what: String) {
+        self.bar.set_message(what);
+    }
+
+    /// Something happened.
+    pub fn told(&self, event: &JobEvent) {
+        if let JobEvent::Step {
+            site, done, left, ..
+        } = event
+            && self.out.shows_bars()
+        {
+            let (step, left) = (fhe::step_words(site), fhe::duration(*left));
+            self.bar.set_message(format!("about {left} left, {step}"));
+            self.bar.set_position((done * 1000.0) as u64);
+        } else if let Some(line) = self.lines.line(event) {
+            self.bar.suspend(|| self.out.note(&line));
+        }
+    }
+
+    /// The bar goes.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
