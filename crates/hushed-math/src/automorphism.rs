@@ -127,7 +127,7 @@ impl Automorphism {
         self.each(moves, first, src, out, |_, value| value);
     }
 
-    /// out[0] ← φ(added + Σ d_i·keys[0]_i), out[1] ← φ(Σ d_i·keys[1]_i): a key switch and its rotation in one pass, without
+    /// `out[0]` ← φ(added + Σ d_i·`keys[0]_i`), `out[1]` ← φ(Σ d_i·`keys[1]_i`): a key switch and its rotation in one pass, without
     /// the products in between being stored. The operands hold values from number `first` on, the results are those from number
     /// `start` on.
     ///

@@ -70,8 +70,8 @@ impl BaseConverter {
         self.plan.targets.len()
     }
 
-    /// out[j] ← X mod t_j, where X is the integer of (−F/2, F/2), F the product of the primes of `from`, that has the
-    /// residues src[i] in [0, f_i): coefficients, not values; one slice a prime, all of one length, for which multiples of
+    /// `out[j]` ← X mod t_j, where X is the integer of (−F/2, F/2), F the product of the primes of `from`, that has the
+    /// residues `src[i]` in [0, f_i): coefficients, not values; one slice a prime, all of one length, for which multiples of
     /// 8 are fast. The same words from every kernel, in constant time.
     ///
     /// X is exact unless it is within k·2^−51·F of ±F/2, k primes in `from`; there it may be off by F.

@@ -1,4 +1,4 @@
-//! Polynomials of Z[X]/(X^n + 1) modulo a product of primes, as residues; the domain is in the type.
+//! Polynomials of `Z[X]/(X^n + 1)` modulo a product of primes, as residues; the domain is in the type.
 //!
 //! An [`RnsPoly`] has one limb of n residues for each modulus it lives under, named by its index in the basis, in any
 //! order without repetition: `0..k`, or `0..k` and the special primes at the end. Operations on two polynomials ask for

@@ -7,7 +7,7 @@ use crate::ntt::NttPlan;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The ring Z[X]/(X^n + 1) modulo a product of distinct primes. A polynomial over it names the primes it uses by their
+/// The ring `Z[X]/(X^n + 1)` modulo a product of distinct primes. A polynomial over it names the primes it uses by their
 /// index here.
 pub struct RnsBasis {
     n: usize,

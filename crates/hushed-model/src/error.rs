@@ -82,7 +82,7 @@ pub enum TextError {
         "the tokenizer cannot encode this text: tokenizer.json is broken (a vocabulary without its unknown token?)"
     )]
     Tokenizer,
-    /// The tokenizer produced a special token ([CLS], [SEP], [PAD], [MASK]) from plain text.
+    /// The tokenizer produced a special token (`[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`) from plain text.
     #[error("the tokenizer makes a special token out of plain text: tokenizer.json is not usable")]
     SpecialInside,
 }

@@ -132,7 +132,7 @@ impl Workspace {
     }
 }
 
-/// out[k] = source[table[k]].
+/// `out[k] = source[table[k]]`.
 fn permute(table: &[u32], source: &[u64], out: &mut [u64]) {
     for (out, &from) in out.iter_mut().zip(table) {
         *out = source[from as usize];

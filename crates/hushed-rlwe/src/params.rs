@@ -1,6 +1,6 @@
 //! Parameter sets: a literal with public fields is parsed once into checked, immutable parameters.
 //!
-//! The ring is R = Z[X]/(X^N + 1). Ciphertexts live modulo Q = q_0·q_1·…, or modulo a prefix of
+//! The ring is R = `Z[X]/(X^N + 1)`. Ciphertexts live modulo Q = q_0·q_1·…, or modulo a prefix of
 //! that product; key-switching keys live modulo Q·P. Every secret is dense ternary (uniform on
 //! {-1, 0, 1}), but for the ephemeral one of bootstrapping ([`SPARSE_SECURITY_LIMITS`]), every error centred binomial with variance 10.5.
 //!

@@ -40,7 +40,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     write_by(path, &path.with_file_name(name), bytes)
 }
 
-/// [`write`] by way of this draft, which is gone afterwards.
+/// [`write()`] by way of this draft, which is gone afterwards.
 fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     use std::io::Write;
     let written = (|| {

@@ -1,4 +1,4 @@
-//! All inner products of two lists of vectors: grid[i][j] = Σ_k left[k][i] ⊗ right[k][j], relinearised and rescaled once each.
+//! All inner products of two lists of vectors: `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`, relinearised and rescaled once each.
 //!
 //! Product by product this is bound by memory: each adds two operands to three sums. At N = 2^16, 17 primes, with 16 × 8 sums of 32
 //! terms, that is 0.3 TB. But sums need no more than the same words of all operands, so the work is cut into strips of words of one
@@ -40,7 +40,7 @@ struct Shape {
 }
 
 impl Evaluator {
-    /// grid[i][j] = Σ_k left[k][i]·right[k][j], one level below the shortest operand.
+    /// `grid[i][j]` = Σ_k `left[k][i]`·`right[k][j]`, one level below the shortest operand.
     ///
     /// Counted as the products, relinearisations and rescales that it does.
     ///

@@ -1,4 +1,4 @@
-//! Products of matrices of scalars with ciphertexts: out_o = Σ_i w[o][i]·ct_i.
+//! Products of matrices of scalars with ciphertexts: out_o = Σ_i `w[o][i]`·ct_i.
 //!
 //! In column packing (MOAI, Algorithms 2 and 6) a linear layer is such a product, with one ciphertext a column of the
 //! activations. Term by term it is bound by memory: each product and sum streams three ciphertexts. But every residue of every

@@ -13,7 +13,7 @@ use crate::ciphertext::Ciphertext;
 use crate::evaluator::Evaluator;
 use crate::scale::Scale;
 
-/// Σ_i w[o][i]·ct_i + bias_o for the rows o in `rows` of a matrix of `columns` columns, weights at `scale`, not rescaled.
+/// Σ_i `w[o][i]`·ct_i + bias_o for the rows o in `rows` of a matrix of `columns` columns, weights at `scale`, not rescaled.
 ///
 /// # Errors
 /// [`GemmError::Shape`], [`GemmError::Block`], [`GemmError::Count`]; [`GemmError::Ckks`] as the evaluator refuses.

@@ -69,7 +69,7 @@ impl ModularGemm {
         Scale::ONE.times_prime(self.params.prime(limbs - 1))
     }
 
-    /// Σ_i w[o][i]·ct_i + bias_o for each row o, at the product of the scales, not rescaled. The bias is the same in every slot.
+    /// Σ_i `w[o][i]`·ct_i + bias_o for each row o, at the product of the scales, not rescaled. The bias is the same in every slot.
     ///
     /// The bound on the results ([`Noise::magnitude`]) follows from declared bounds, but for the bias: the largest of them is found and
     /// added. Where biases are secret, state a bound of your own with [`Noise::within`] before anything that others see depends on it.
@@ -99,7 +99,7 @@ impl ModularGemm {
         Ok(outputs)
     }
 
-    /// out_o ← out_o + Σ_i w[o][i]·ct_i: for inputs that come in blocks, with the columns of the weights that they meet
+    /// out_o ← out_o + Σ_i `w[o][i]`·ct_i: for inputs that come in blocks, with the columns of the weights that they meet
     /// ([`GemmWeights::column_block`]).
     ///
     /// # Errors

@@ -37,7 +37,7 @@ impl Weight {
     /// The scale at which a product of scale `product` has this weight.
     ///
     /// # Errors
-    /// [`PolyError::Scale`] if that is no scale.
+    /// [`PolyError::InvalidScale`] if that is no scale.
     pub fn scale(self, product: Scale) -> Result<Scale, PolyError> {
         scale(product.value() * self.integer as f64 / self.value)
     }

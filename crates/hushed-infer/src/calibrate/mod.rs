@@ -12,7 +12,7 @@
 //! the other. Inverses and inverse roots are of single vectors, so theirs are taken as precise as there is room for.
 //!
 //! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until it reaches the other
-//! texts of a batch. Texts made to leave intervals belong into the sample, and so do all words ([`vocabulary`]): they widen intervals, and
+//! texts of a batch. Texts made to leave intervals belong into the sample, and so do all words ([`vocabulary()`]): they widen intervals, and
 //! accuracy is judged by the others. [`reaches`] says how much of the intervals texts use that were not in the sample.
 
 mod approximate;
@@ -80,7 +80,7 @@ pub struct Sample<'a> {
     pub texts: &'a [TokenIds],
     /// Made to leave intervals: all are measured, none is judged.
     pub hostile: &'a [TokenIds],
-    /// Likewise, but only at last: [`vocabulary`], too many to be measured while structures are compared.
+    /// Likewise, but only at last: [`vocabulary()`], too many to be measured while structures are compared.
     pub broad: &'a [TokenIds],
     /// SHA-256 of the file they are from, in hexadecimal.
     pub sha256: &'a str,

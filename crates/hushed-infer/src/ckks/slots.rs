@@ -8,7 +8,7 @@ use hushed_ckks::poly::Arithmetic;
 use super::error::FheError;
 use super::mask::OwnedMask;
 
-/// A matrix of scalars and a bias: row o of the result is Σ_i w[o][i]·x_i + bias_o, the bias in every slot.
+/// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o, the bias in every slot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearMap {
     /// Results.
@@ -171,7 +171,7 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// As [`Slots::real`].
     fn parts(&self, x: &Self::Value) -> Result<[Self::Value; 2], FheError>;
 
-    /// grid[i][j] = Σ_k left[k][i] ⊗ right[k][j]: each sum is relinearised once and rescaled once. Operands are cut to the fewest primes
+    /// `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`: each sum is relinearised once and rescaled once. Operands are cut to the fewest primes
     /// among them; all of `left` have one scale, and all of `right` another.
     ///
     /// # Errors

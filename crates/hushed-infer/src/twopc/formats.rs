@@ -33,7 +33,7 @@ pub const BIAS_LIMIT: f64 = 4096.0;
 pub const QUERY: Format = Format::new(35, 12);
 /// What the client adds to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for every token, and any
 /// token may serve as padding, a masked score is at least 16 below its row's maximum, where the exponential is cut off, and a difference of
-/// two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in rows of [PAD].
+/// two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in rows of `[PAD]`.
 pub const MASKED: f64 = -512.0;
 /// Exponentials, at most 1.012, in the product with V.
 pub const WEIGHED: Format = Format::new(40, 13);

@@ -1,4 +1,4 @@
-//! Products of a matrix of integers with limbs: out[o][c] += f·Σ_i w[o][i]·x[i][c] mod q.
+//! Products of a matrix of integers with limbs: `out[o][c]` += f·Σ_i `w[o][i]`·`x[i][c]` mod q.
 //!
 //! Rows o of w make outputs, its columns i meet inputs; c runs over the words of a limb, or a strip of them. Weights are
 //! secrets of who computes: each takes part in every product in the same way, whatever its value. There is no test for
@@ -8,7 +8,7 @@
 //!
 //! * [`Method::Full`]: weights as residues below q, products as two sums, of low and of high halves of 52 bits;
 //! * [`Method::Narrow`]: weights of at most l in size with 2l·q ≤ 2^52, ternary ones (l = 1) above all. Offset by l they are
-//!   not negative, a product fits the low half, and l·Σ_i x[i][c], the same for all outputs, is taken off again. One
+//!   not negative, a product fits the low half, and l·Σ_i `x[i][c]`, the same for all outputs, is taken off again. One
 //!   multiply-add a term, where masks for zero and sign take two instructions (an AND-XOR and an addition);
 //! * [`Method::Planes`], where the processor multiplies tiles of bytes: weights as signed digits and residues as digits in
 //!   base 256, each pair of digits a product of byte matrices (`ifma/planes.rs`).
@@ -204,7 +204,7 @@ impl LimbGemm {
         }
     }
 
-    /// out[o][c] ← out[o][c] + f·Σ_i w[o][i]·x[i][c] mod q, all residues in [0, q).
+    /// `out[o][c]` ← `out[o][c]` + f·Σ_i `w[o][i]`·`x[i][c]` mod q, all residues in [0, q).
     ///
     /// # Panics
     /// If there are not as many inputs as the weights have columns and outputs as they have rows, if their lengths differ,

@@ -178,7 +178,7 @@ impl Pointwise {
         run!(self.dot_scalars_assign(acc, a, s))
     }
 
-    /// out[0] ← Σ d_i·keys[0]_i and out[1] ← Σ d_i·keys[1]_i: both halves of a key switch (or of a plaintext's products),
+    /// `out[0]` ← Σ d_i·`keys[0]_i` and `out[1]` ← Σ d_i·`keys[1]_i`: both halves of a key switch (or of a plaintext's products),
     /// every digit read once. Reduced as [`Pointwise::dot_assign`]; zeros for no digits.
     ///
     /// # Panics

@@ -78,7 +78,7 @@ impl RnsPoly<Coeff> {
     }
 
     /// round(a / p) for the last modulus p, under the others: each coefficient c in (−Q/2, Q/2) becomes
-    /// (c − [c]_p)/p with [c]_p in (−p/2, p/2), which is the nearest integer (p odd: no ties).
+    /// (c − `[c]_p`)/p with `[c]_p` in (−p/2, p/2), which is the nearest integer (p odd: no ties).
     ///
     /// # Panics
     /// If there is only one modulus.

@@ -10,12 +10,12 @@
 //! | [`all`] of k bits | ⌈log₂ k⌉ | 4(k−1) |
 //! | [`msb`] | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
 //! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], a threshold |
-//! | [`is_zero`], [`equal`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
+//! | [`is_zero`], [`equal()`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
 //! | [`one_hot`] | [`to_bits`] and ⌈log₂ ℓ⌉ or one more | 4 an entry, and the shorter rows before |
 //! | [`mux`] | 1 | 2ℓ + 2 |
-//! | [`select`] of N values | 2 | 2(N−1)ℓ + 2·log₂ N |
+//! | [`select()`] of N values | 2 | 2(N−1)ℓ + 2·log₂ N |
 //! | [`bit_to_arith`] | 1 | ℓ |
-//! | [`truncate`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
+//! | [`truncate()`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
 //! | [`square`] | 1 | (ℓ−1)(ℓ+2)/2 |
 //! | [`mul`] | 1 | ℓ(ℓ+3) |
 //! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |

@@ -1,7 +1,7 @@
 //! Look-up in a table of sixteen entries, one party's index in the other's table.
 //!
 //! The holder's entries can differ from element to element (they usually depend on its share of the index). See
-//! [`one_of_n`](crate::ot::one_of_n) for the protocol: 4 OTs, 4 bits from the chooser, then 15 masked entries from the holder.
+//! [`crate::ot::one_of_n`] for the protocol: 4 OTs, 4 bits from the chooser, then 15 masked entries from the holder.
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;

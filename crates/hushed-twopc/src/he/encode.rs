@@ -2,9 +2,9 @@
 //!
 //! With blocks A (kw×mw) and B (mw×nw) and w = mw·nw (BumbleBee, NDSS 2025, §III-A, with the row stride corrected from
 //! the printed kw·mw to mw·nw):
-//!   πlhs(A): A[i,j] at exponent i·w − j, a negative exponent −j being −A[0,j] at N − j (X^N = −1)
-//!   πrhs(B): B[j,c] at exponent c·mw + j
-//! so that (A·B)[i,c] is the coefficient (i·nw + c)·mw of πlhs(A)·πrhs(B): exponents i·w + c·mw + (j' − j) are multiples
+//!   πlhs(A): `A[i,j]` at exponent i·w − j, a negative exponent −j being `−A[0,j]` at N − j (X^N = −1)
+//!   πrhs(B): `B[j,c]` at exponent c·mw + j
+//! so that `(A·B)[i,c]` is the coefficient (i·nw + c)·mw of πlhs(A)·πrhs(B): exponents i·w + c·mw + (j' − j) are multiples
 //! of mw exactly if j' = j, because |j' − j| < mw; they stay below kw·w ≤ N, and those that wrap are −1 … −(mw−1), no
 //! multiples of mw either.
 //!

@@ -1,13 +1,13 @@
 //! InterLeave in its fast form (BumbleBee, NDSS 2025, Figure 6): 2^r polynomials into one.
 //!
-//! c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r]. With the leaves already multiplied by 2^{-r} modulo the (odd) modulus, the tree
+//! `c[i] = a_{i mod 2^r}[⌊i/2^r⌋·2^r]`. With the leaves already multiplied by 2^{-r} modulo the (odd) modulus, the tree
 //! goes from h = 2^{r−1} down to 1:
 //!   a_j ← a_j + X^h·a_{j+h} + Auto(a_j − X^h·a_{j+h}, N/h + 1)      for j < h.
 //! Auto(·, N/h + 1) fixes multiples of 2h, negates odd multiples of h; so each step keeps (and doubles) the left
 //! operand's even multiples of h and moves the right operand's onto the odd ones, and what it leaves elsewhere is
 //! cancelled by a later step (automorphisms commute). 2^r − 1 automorphisms in all.
 //!
-//! Leaves come in the order in which the tree meets them depth first: leaf i goes to the residue class [`slot`](i), its bits
+//! Leaves come in the order in which the tree meets them depth first: leaf i goes to the residue class [`slot`]`(i)`, its bits
 //! reversed. Absent leaves count as zero: a node with an absent right child still needs its automorphism, to clean; one with
 //! two absent children stays absent. In this order L leaves need Σ_k ⌈L/2^k⌉ automorphisms; in the natural one, 3·2^(r−2)
 //! leaves would need a third more.
@@ -48,7 +48,7 @@ pub fn automorphisms(leaves: usize) -> u64 {
 }
 
 /// Interleaves what `lift` makes of `leaves`, padded with absent ones to `size`, a power of two: leaf i goes to
-/// [`slot`](i). `None` if there are no leaves. At most log2(size) nodes a thread are alive beside the leaves.
+/// [`slot`]`(i)`. `None` if there are no leaves. At most log2(size) nodes a thread are alive beside the leaves.
 ///
 /// # Errors
 /// The first error of `lift` or [`Combine::combine`].

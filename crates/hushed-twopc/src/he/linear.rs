@@ -1,4 +1,4 @@
-//! A shared matrix times the server's weights: [X]·W modulo 2^ℓ.
+//! A shared matrix times the server's weights: `[X]·W` modulo 2^ℓ.
 //!
 //! The server multiplies its own share alone; the client's share goes through one oblivious linear transformation in which
 //! the client encrypts it and the server multiplies by small integers. Traffic: one frame a ciphertext up, one a response

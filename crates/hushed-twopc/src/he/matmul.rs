@@ -1,4 +1,4 @@
-//! The product of two shared matrices, batch by batch: [X]·[Y] modulo 2^ℓ (BumbleBee, NDSS 2025, §III, "Π_matmul").
+//! The product of two shared matrices, batch by batch: `[X]·[Y]` modulo 2^ℓ (BumbleBee, NDSS 2025, §III, "Π_matmul").
 //!
 //! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations in opposite directions, run at the same time:
 //! each party encrypts its share of one operand (the one that is cheaper, the same for both), multiplies the other party's

@@ -10,7 +10,7 @@ const COLUMNS: usize = 4;
 /// Slots of which all these stay in the first cache.
 const BLOCK: usize = 512;
 
-/// sums[o][s] += Σ_i weights[o·columns + i]·x[i][s].
+/// `sums[o][s]` += Σ_i `weights[o·columns + i]`·`x[i][s]`.
 pub(super) fn accumulate(sums: &mut [Vec<f64>], weights: &[f64], x: &[&[f64]]) {
     let columns = x.len();
     if columns == 0 {

@@ -1,6 +1,6 @@
 //! A run in the clear: numbers with the primes, scales and errors that ciphertexts would have, and a count of all operations.
 //!
-//! The same code that runs encrypted runs here ([`Slots`]), so that a simulation predicts accuracy, levels, operations, rotation keys and
+//! The same code that runs encrypted runs here ([`Slots`](super::Slots)), so that a simulation predicts accuracy, levels, operations, rotation keys and
 //! memory of a run, and refuses what the engine would refuse: scales that differ, levels that are missing, messages that wrap around;
 //! and it refuses what an encrypted run cannot see, values beyond what a refresh takes ([`FheError::Range`]).
 //!

@@ -251,7 +251,7 @@ kernel! { fn dot_pair(c: &Constants, out: [&mut [u64]; 2], d: &[&[u64]], keys: [
 kernel! { fn dot_pair_repeated(c: &Constants, out: [&mut [u64]; 2], d: &[&[u64]], log_repeat: u32, keys: [&[&[u64]]; 2]) = dot_pair_repeated_body }
 kernel! { fn tensor(c: &Constants, out: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) = tensor_body::<ACCUMULATE> }
 
-/// out[j] ← f(registers at j) for each register of `out`, whose length is a multiple of the lanes, as are those of what f reads.
+/// `out[j]` ← f(registers at j) for each register of `out`, whose length is a multiple of the lanes, as are those of what f reads.
 macro_rules! each {
     ($r:ident, $c:ident, $out:ident, [$($from:ident),*], |$p:ident $(, $x:ident)*| $value:expr) => {{
         $(assert_eq!($from.len(), $out.len(), "limbs of one length");)*

@@ -71,7 +71,7 @@ fn narrow<'a>(
     }
 }
 
-/// −limit·Σ_i x[i][c] mod q.
+/// −limit·Σ_i `x[i][c]` mod q.
 fn corrections(modulus: &Modulus, chunk: &Chunk, x: &[&[u64]]) -> [u64; BLOCK] {
     let mut sums = [0; BLOCK];
     for x in x {

@@ -145,7 +145,7 @@ unsafe fn gather<const V: usize>(words: &mut [u64], x: &[&[u64]], at: usize, len
     }
 }
 
-/// For each word −limit·Σ_i x[i] mod q: where the sums of the narrow method begin.
+/// For each word −limit·Σ_i `x[i]` mod q: where the sums of the narrow method begin.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn corrections(gemm: &Gemm, chunk: &Chunk, words: &[u64], begin: &mut [u64]) {
     const WIDTH: usize = 8 * NARROW;

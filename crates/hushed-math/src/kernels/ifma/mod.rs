@@ -321,7 +321,7 @@ pub(crate) fn inverse(token: HaveIfma, tables: &Tables, a: &mut [u64]) {
     unsafe { inverse_at(token, tables, a, a) }
 }
 
-/// As [`inverse`], from one slice to another.
+/// As [`inverse()`], from one slice to another.
 pub(crate) fn inverse_from(token: HaveIfma, tables: &Tables, from: &[u64], a: &mut [u64]) {
     let whole = from.len() == tables.n && a.len() == tables.n;
     assert!(whole, "one word a value");

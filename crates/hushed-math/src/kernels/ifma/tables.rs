@@ -8,7 +8,7 @@
 //! w[n/2s + C·g + i] = w[n/2s + C·g]·w[i],   0 ≤ i < C,
 //! ```
 //!
-//! as w[k] = ψ^rev(k) and the bits of the three indices do not meet. So for strides 4, 2, 1, with most of the twiddles, a
+//! as `w[k]` = ψ^rev(k) and the bits of the three indices do not meet. So for strides 4, 2, 1, with most of the twiddles, a
 //! group has one *base* each, multiplied by *constants* of the prime: one product more a butterfly, and 20 words a group
 //! where all twiddles of the tail would be 126. In numbers: 176 KiB for n = 2^16, not 1.1 MiB.
 //!

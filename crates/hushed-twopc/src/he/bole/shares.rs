@@ -11,11 +11,11 @@ use crate::share::{Ring, Share};
 use hushed_net::Party;
 use std::ops::Range;
 
-/// [x]·[y] element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at the same time: two
+/// `[x]·[y]` element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at the same time: two
 /// crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
 ///
 /// # Errors
-/// [`super::HeError::Operand`] if the lengths differ; those of the session and of the peer's bytes.
+/// [`HeError::Operand`](crate::he::HeError::Operand) if the lengths differ; those of the session and of the peer's bytes.
 ///
 /// # Panics
 /// If the shares are over different rings.
@@ -33,7 +33,7 @@ pub fn exchange_encrypted(ctx: &mut Ctx, ole: &OleContext, x: &Share) -> Result<
     receive_encrypted(ctx, ole, x.ring(), x.len())
 }
 
-/// [x]·[y] where the encryptions of x have been exchanged before: one crossing exchange of responses.
+/// `[x]·[y]` where the encryptions of x have been exchanged before: one crossing exchange of responses.
 ///
 /// # Errors
 /// As [`product`].
@@ -60,7 +60,7 @@ pub fn product_with_sent(
     Ok(sum)
 }
 
-/// [x²] element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half of
+/// `[x²]` element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half of
 /// the blocks and the server the others ([`square_cost`]). Off by at most two units.
 ///
 /// # Errors
