@@ -52,6 +52,17 @@ impl Tiny {
         }
     }
 
+    /// All that is fixed before a run with these choices, not placed.
+    fn subject(&self, choices: &Choices) -> Subject<'_> {
+        let options = Options {
+            rows: 16,
+            layers: None,
+            seed: 3,
+            encrypted: None,
+        };
+        Subject::new(&self.model, choices, &self.params, &self.texts, &options).unwrap()
+    }
+
     fn verify(&self, choices: &Choices, layers: Option<usize>, encrypted: bool) -> Report {
         let options = Options {
             rows: 16,
@@ -127,20 +138,7 @@ fn an_encrypted_run_errs_as_predicted_step_by_step() {
 fn what_is_put_on_disk_is_shown_too() {
     let tiny = Tiny::new();
     let before = tiny.verify(&tiny.choices, None, true);
-    let options = Options {
-        rows: 16,
-        layers: None,
-        seed: 3,
-        encrypted: None,
-    };
-    let mut subject = Subject::new(
-        &tiny.model,
-        &tiny.choices,
-        &tiny.params,
-        &tiny.texts,
-        &options,
-    )
-    .unwrap();
+    let mut subject = tiny.subject(&tiny.choices);
     let keys = bootstrap(&tiny.params).unwrap();
     subject.place(&keys.1, None).unwrap();
     assert!(!subject.placement.spills());
@@ -203,10 +201,18 @@ fn the_first_layers_alone_are_a_model() {
 fn texts_that_leave_their_range_are_named_and_left_out() {
     let tiny = Tiny::new();
     let mut choices = tiny.choices.clone();
+    // Degrees stay what they are, and so does the placement.
+    let (_, keys) = bootstrap(&tiny.params).unwrap();
+    let mut placed = tiny.subject(&choices);
+    placed.place(&keys, None).unwrap();
     let mut tried = (0..40).map(|step| {
         let norm = &mut choices.layers[1].attention_norm;
         norm.scale = tiny.choices.layers[1].attention_norm.scale * (1.0 + 0.02 * f64::from(step));
-        tiny.verify(&choices, None, false)
+        let subject = Subject {
+            placement: placed.placement.clone(),
+            ..tiny.subject(&choices)
+        };
+        subject.walk(&tiny.texts, None, &|_| ()).unwrap()
     });
     let report = tried.find(|r| !r.out_of_range.is_empty()).unwrap();
     let gone: Vec<usize> = report.out_of_range.iter().filter_map(|o| o.text).collect();
