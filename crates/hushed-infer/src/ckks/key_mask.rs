@@ -21,7 +21,7 @@ use hushed_ckks::Scale;
 
 use super::error::FheError;
 use super::mask::RowsKnown;
-use super::norm::{divisor, product, scale_of};
+use super::norm::{below, divisor, product, scale_of};
 use super::slots::Slots;
 use crate::packing::Interleave;
 
@@ -148,34 +148,41 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// `sum` − n·`each`·`square`: the second sum of a head, `square` the square of the first inverse. Places without a text stay as they
-    /// are, as far as is known.
+    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head, `inverse` the first. Places without a text stay as they are, as far as is
+    /// known.
+    ///
+    /// The inverse of a short text's sum is large and `each` is small. With lengths public their product, which is neither, is squared: the
+    /// error of an encoded n·`each`² would be multiplied by the square of the inverse.
     ///
     /// # Errors
-    /// If `square` has no level to lose.
-    pub fn take_off_times<S: Slots<Value = V>>(
+    /// If `inverse` has no two levels to lose.
+    pub fn take_off_squares<S: Slots<Value = V>>(
         &self,
         on: &S,
         mut sum: V,
-        square: &V,
+        inverse: &V,
         each: f64,
     ) -> Result<V, FheError> {
         let share = match self {
             Self::Public { layout, .. } => {
-                let padding = |padded: usize| match padded {
+                let root = |padded: usize| match padded {
                     all if all == layout.rows() => 0.0,
-                    padded => each * padded as f64,
+                    padded => each * (padded as f64).sqrt(),
                 };
-                on.mul_vector(square, &self.by_text(padding), on.scale(&sum))?
+                let limbs = below(on, on.limbs(inverse), 1)?;
+                let target = (on.scale(&sum).value() * divisor(on, limbs)?).sqrt();
+                let roots = on.mul_vector(inverse, &self.by_text(root), scale_of(target)?)?;
+                product(on, &roots, &roots)?
             }
             Self::Private { layout, part, .. } => {
-                // each·m·(1 − part), at the scale that brings the product to that of the sum.
-                let limbs = on.limbs(square);
+                let square = product(on, inverse, inverse)?;
+                // each²·m·(1 − part), at the scale that brings the product to that of the sum.
+                let limbs = on.limbs(&square);
                 let wanted =
-                    on.scale(&sum).value() * divisor(on, limbs)? / on.scale(square).value();
-                let all = each * layout.rows() as f64;
+                    on.scale(&sum).value() * divisor(on, limbs)? / on.scale(&square).value();
+                let all = each.powi(2) * layout.rows() as f64;
                 let real = multiple(on, part, limbs, -all, scale_of(wanted)?)?;
-                product(on, &on.add_constant(real, all)?, square)?
+                product(on, &on.add_constant(real, all)?, &square)?
             }
         };
         on.sub_assign(&mut sum, &share)?;

@@ -191,9 +191,7 @@ fn squares<S: Slots>(
     };
     let e = p.into_par_iter().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
-    let both = product(on, &inverse, &inverse)?;
-    let padding = head.padding().powi(2);
-    let sum = keys.take_off_times(on, total(on, &e)?, &both, padding)?;
+    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, head.padding())?;
     Ok((e, on.within(sum, high)))
 }
 
