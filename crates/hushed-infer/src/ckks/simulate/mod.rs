@@ -4,10 +4,11 @@
 //! memory of a run, and refuses what the engine would refuse: scales that differ, levels that are missing, messages that wrap around;
 //! and it refuses what an encrypted run cannot see, values beyond what a refresh takes ([`FheError::Range`]).
 //!
-//! Not simulated: the errors of key switches (smaller by the special primes) and of encoding.
+//! Not simulated: the errors of relinearisations (the rescale that follows divides them by its prime), of encoded numbers that are added,
+//! and of the imaginary parts of vectors of real numbers.
 //!
 //! * [`Simulator::new`]: exact numbers;
-//! * [`Simulator::with_errors`]: with the errors of rescales and bootstraps ([`errors`]);
+//! * [`Simulator::with_errors`]: with the errors of rescales, rotations, conjugations, encoded factors and bootstraps ([`errors`]);
 //! * [`Simulator::counting`]: no numbers at all, vectors are empty and only shapes count: maps may then come without weights.
 
 mod arithmetic;
@@ -29,7 +30,7 @@ pub use slots::{Hoisted, Partial, Stored};
 pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
 
 use super::error::FheError;
-use errors::Errors;
+use errors::{Errors, mix};
 use pairs::Imaginary;
 use tally::Held;
 
@@ -113,8 +114,8 @@ impl Simulator {
         })
     }
 
-    /// The same with the errors of rescales and refreshes, which follow from `seed`, the computation and the inputs alone: threads may
-    /// come in any order.
+    /// The same with the errors of rescales, rotations, conjugations and refreshes, which follow from `seed`, the computation and the inputs
+    /// alone: threads may come in any order.
     #[must_use]
     pub fn with_errors(mut self, seed: u64) -> Simulator {
         self.errors = Some(Errors::new(seed, self.params.n(), self.slots));
@@ -226,11 +227,18 @@ impl Simulator {
         let (divisor, left) = self.level(limbs)?;
         let scale = Scale::new(wide / divisor)?;
         self.tally.count(Op::Rescale, limbs, 1);
-        let id = errors::mix(id, limbs as u64);
+        let id = mix(id, limbs as u64);
         if let Some(errors) = &self.errors {
             errors.rescale(&mut slots, id, scale.value());
         }
         Ok(self.make(slots, left, scale, id))
+    }
+
+    /// What the key switch of a rotation or a conjugation adds to numbers at `scale`.
+    fn switched(&self, slots: &mut [f64], id: u64, scale: Scale) {
+        if let Some(errors) = &self.errors {
+            errors.switch(slots, mix(id, 0x6b73), scale.value());
+        }
     }
 
     /// That no number wraps around at scale `wide`; NaN does.

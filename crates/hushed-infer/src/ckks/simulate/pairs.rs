@@ -174,6 +174,7 @@ impl Simulator {
         let _digits = Held::new(&self.tally, self.decomposed[x.limbs]);
         let mut sum = self.make(x.slots.clone(), x.limbs, x.scale, mix(x.id, 0x7265));
         sum.scale = double(sum.scale)?;
+        self.switched(&mut sum.slots, sum.id, sum.scale);
         Ok(sum)
     }
 
@@ -187,6 +188,7 @@ impl Simulator {
         };
         let mut part = self.make(slots, x.limbs, x.scale, mix(x.id, 0x696d));
         part.scale = double(part.scale)?;
+        self.switched(&mut part.slots, part.id, part.scale);
         Ok(part)
     }
 }

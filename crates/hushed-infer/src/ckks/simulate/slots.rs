@@ -109,7 +109,11 @@ impl Slots for Simulator {
         self.check_length(v)?;
         let factor = self.factor_scale(x.scale, target, x.limbs)?;
         self.tally.count(Op::MulVector, x.limbs, 1);
-        let times = |x: &[f64]| x.iter().zip(v).map(|(x, v)| x * v).collect();
+        let mut v = v.to_vec();
+        if let Some(errors) = &self.errors {
+            errors.encoding(&mut v, mix(x.id, 0x656e), factor);
+        }
+        let times = |x: &[f64]| x.iter().zip(&v).map(|(x, v)| x * v).collect();
         let imaginary = match &x.imaginary {
             Imaginary::Known(values) => Imaginary::Known(times(values)),
             other => other.clone(),
@@ -136,6 +140,11 @@ impl Slots for Simulator {
             if !self.counting {
                 turned.slots.rotate_left(by);
                 turned.imaginary.each(|part| part.rotate_left(by));
+                self.switched(&mut turned.slots, turned.id, x.scale);
+                let id = mix(turned.id, 0x696d);
+                turned
+                    .imaginary
+                    .each(|part| self.switched(part, id, x.scale));
             }
         }
         Ok(turned)
