@@ -45,13 +45,8 @@ impl Errors {
         }
     }
 
-    /// The error of a rescale to the scale `scale`.
+    /// The error of a rescale to the scale `scale`, or of a key switch at it.
     pub(super) fn rescale(&self, slots: &mut [f64], id: u64, scale: f64) {
-        self.add(slots, id, self.rounding / scale);
-    }
-
-    /// The error of a key switch at the scale `scale`.
-    pub(super) fn switch(&self, slots: &mut [f64], id: u64, scale: f64) {
         self.add(slots, id, self.rounding / scale);
     }
 

@@ -237,7 +237,7 @@ impl Simulator {
     /// What the key switch of a rotation or a conjugation adds to numbers at `scale`.
     fn switched(&self, slots: &mut [f64], id: u64, scale: Scale) {
         if let Some(errors) = &self.errors {
-            errors.switch(slots, mix(id, 0x6b73), scale.value());
+            errors.rescale(slots, mix(id, 0x6b73), scale.value());
         }
     }
 
