@@ -249,7 +249,7 @@ fn operations_follow_from_shapes_alone() {
         assert_eq!(on.visits, dry.visits);
         // Softmax and norms do not rotate.
         let rotating = ["scores", "attend", "output", "pool", "rows"];
-        for count in on.operations.iter().filter(|c| c.op == Op::Hoist) {
+        for count in on.operations.iter().filter(|c| c.op == Op::Rotate) {
             let step = count.site.rsplit('.').next().unwrap_or_default();
             assert!(rotating.contains(&step), "{} rotates", count.site);
         }

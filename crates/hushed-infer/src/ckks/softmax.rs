@@ -18,7 +18,8 @@
 //! | 1/Σe by k' steps | | s − k' |
 //!
 //! The first inverse sees the root of the range that one inverse of Σ e^s would have to hold; the second sees at most m. Of m diagonals a
-//! head costs 8 relinearisations each (7 for the polynomial, 1 for the product, with the square 9), 2 refreshed vectors, and 4k of a sum.
+//! head costs 8 relinearisations each (7 for the polynomial, 1 for the product, with the square 9), 2 refreshed vectors with a conjugation each,
+//! and 4k of a sum.
 //!
 //! [`softmax_by_limit`] is the paper's own: (1 + x/2^r)^(2^r), one inverse.
 
@@ -133,7 +134,7 @@ pub fn weights<S: Slots>(
         Ok(on.within(sum, 1.0))
     });
     let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
-    let sums = on.refresh(at.then("first_sum").path(), sums, statistics)?;
+    let sums = refreshed(on, &at.then("first_sum"), sums, statistics)?;
     let mut exponentials = Vec::with_capacity(heads.len());
     let mut second = Vec::with_capacity(heads.len());
     for ((head, p), sum) in heads.into_iter().zip(&sums) {
@@ -141,11 +142,24 @@ pub fn weights<S: Slots>(
         exponentials.push(e);
         second.push(sum);
     }
-    let second = on.refresh(at.then("second_sum").path(), second, statistics)?;
+    let second = refreshed(on, &at.then("second_sum"), second, statistics)?;
     let both = exponentials.into_iter().zip(second);
     Ok(both
         .map(|(exponentials, sum)| Weights { exponentials, sum })
         .collect())
+}
+
+/// Sums refreshed, at twice their scale, without what a refresh adds to their imaginary parts. The error of the real part of Σp is a factor of
+/// a row's weights, which Σe has as well; of an imaginary one Σe is rid by its own refresh, while in e it would bring the other column of a pair
+/// into P·V, most where Σp is least.
+fn refreshed<S: Slots>(
+    on: &S,
+    at: &Site,
+    sums: Vec<S::Value>,
+    limbs: usize,
+) -> Result<Vec<S::Value>, FheError> {
+    let sums = on.refresh(at.path(), sums, limbs)?;
+    sums.par_iter().map(|sum| on.real(sum)).collect()
 }
 
 /// The scale of e for some heads that [`weights`] takes together, before there is any of it.
@@ -191,7 +205,8 @@ fn squares<S: Slots>(
     };
     let e = p.into_par_iter().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
-    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, head.padding())?;
+    let again = |scale| Ok(head.first.evaluate(on, sum, scale)?);
+    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, head.padding())?;
     Ok((e, on.within(sum, high)))
 }
 

@@ -310,8 +310,8 @@ fn a_slow_uplink_is_spared() {
     assert!(fast.exposures.iter().any(hides));
 }
 
-/// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal and a pair, one for each pair of
-/// uploaded columns, and log2(m) a column for the pooling.
+/// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a refreshed sum, one for
+/// each pair of uploaded columns, and log2(m) a column for the pooling.
 #[test]
 fn rotations_are_those_of_the_products() {
     let plan = plan(&options(Lengths::Public)).unwrap();
@@ -320,9 +320,10 @@ fn rotations_are_those_of_the_products() {
     // Baby steps of K, giant steps of Q, results and their real parts; then diagonals, columns, sums, parts.
     let scores = pairs * (b - 1 + m / b - 1) + (m - b) + m;
     let attend = (m - c) + pairs * (c - 1) + pairs * (m / c - 1) + pairs;
+    let sums = 2;
     let parted = 32 / 2;
     let pooled = 32 * 4;
-    let expected = 2 * heads * (scores + attend) + parted + pooled;
+    let expected = 2 * heads * (scores + sums + attend) + parted + pooled;
     assert_eq!(plan.work.rotations, expected as u64);
 }
 
