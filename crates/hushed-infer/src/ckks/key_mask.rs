@@ -25,6 +25,12 @@ use super::norm::{below, divisor, product, scale_of};
 use super::slots::Slots;
 use crate::packing::Interleave;
 
+/// An inverse is made to no smaller part of its scale: the factors within it would lose it.
+const LEAST_SCALE: f64 = 1.0 / (1 << 16) as f64;
+
+/// p(−1) is taken to be at least this. Inverses are up to some 2^16, so that with n = 128 a share is off by 2^-21 at most.
+const LEAST_SHARE: f64 = 1.0 / (1 << 30) as f64;
+
 /// What the softmaxes of a layer need to know of rows.
 pub enum KeyMask<'a, V> {
     /// With public lengths.
@@ -148,19 +154,21 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head, `inverse` the first. Places without a text stay as they are, as far as is
-    /// known.
+    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head, `inverse` the first, which `again` makes to another scale. Places without a
+    /// text stay as they are, as far as is known.
     ///
-    /// The inverse of a short text's sum is large and `each` is small. With lengths public their product, which is neither, is squared: the
-    /// error of an encoded n·`each`² would be multiplied by the square of the inverse.
+    /// The inverse of a short text's sum is large and `each` is small: it is their product, which is neither, that is squared, as an error of
+    /// n·`each`² would be multiplied by the square of the inverse. With lengths public the root of n is in it too. With lengths private it is
+    /// the inverse at a scale that is smaller by `each`, read as the product: a product by a constant would be one level too many.
     ///
     /// # Errors
-    /// If `inverse` has no two levels to lose.
+    /// If the inverse has no two levels to lose.
     pub fn take_off_squares<S: Slots<Value = V>>(
         &self,
         on: &S,
         mut sum: V,
         inverse: &V,
+        again: impl FnOnce(Scale) -> Result<V, FheError>,
         each: f64,
     ) -> Result<V, FheError> {
         let share = match self {
@@ -175,12 +183,16 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 product(on, &roots, &roots)?
             }
             Self::Private { layout, part, .. } => {
-                let square = product(on, inverse, inverse)?;
-                // each²·m·(1 − part), at the scale that brings the product to that of the sum.
+                let each = each.abs();
+                let lower = on.scale(inverse).value() * each.max(LEAST_SCALE);
+                let inverse = on.drop_to(&again(scale_of(lower)?)?, on.limbs(inverse))?;
+                let root = on.within(on.read_as(inverse, each.max(LEAST_SHARE))?, 1.0);
+                let square = on.within(product(on, &root, &root)?, 1.0);
+                // m·(1 − part), at the scale that brings the product to that of the sum.
                 let limbs = on.limbs(&square);
                 let wanted =
                     on.scale(&sum).value() * divisor(on, limbs)? / on.scale(&square).value();
-                let all = each.powi(2) * layout.rows() as f64;
+                let all = layout.rows() as f64;
                 let real = multiple(on, part, limbs, -all, scale_of(wanted)?)?;
                 product(on, &on.add_constant(real, all)?, &square)?
             }
