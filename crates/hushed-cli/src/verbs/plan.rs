@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::output::Output;
 
-pub use fhe::read_choices;
+pub use fhe::{Learns, read_choices};
 
 /// Say what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]

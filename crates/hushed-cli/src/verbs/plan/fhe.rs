@@ -149,7 +149,7 @@ pub struct Args {
 
 /// What the server learns of lengths.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Learns {
+pub enum Learns {
     /// The tokens of every text
     Public,
     /// Tokens rounded up to a multiple of --bucket N

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hushed_infer::calibrate::weights_sha256;
 use hushed_infer::ckks::FheError;
-use hushed_infer::ckks::public_plan::named;
+use hushed_infer::ckks::public_plan::{Lengths, named};
 use hushed_infer::ckks::verify::{
     Answer, Difference, OnKey, Options, OutOfRange, Report, Stage, Told, Which, retrieval, verify,
 };
@@ -19,7 +19,7 @@ use crate::input::{self, Truncate};
 use crate::machine::Machine;
 use crate::output::Output;
 use crate::running::Running;
-use crate::verbs::plan::read_choices;
+use crate::verbs::plan::{Learns, read_choices};
 
 /// What only this protocol needs.
 #[derive(clap::Args)]
@@ -42,6 +42,16 @@ pub struct Args {
     /// fhe: the first K layers only, pooled after the last of them
     #[arg(long, value_name = "K", env = "HUSHED_LAYERS", value_parser = clap::value_parser!(u16).range(1..), help_heading = "With --protocol fhe")]
     layers: Option<u16>,
+
+    /// fhe: what the server of such a run learns of a text's length: padding is masked by numbers or by a ciphertext (`bucket` as `private`)
+    #[arg(
+        long,
+        value_enum,
+        default_value = "public",
+        env = "HUSHED_LENGTHS",
+        help_heading = "With --protocol fhe"
+    )]
+    lengths: Learns,
 
     /// fhe: what simulated errors follow from
     #[arg(
@@ -165,6 +175,10 @@ impl Args {
         let options = Options {
             rows,
             layers: self.layers.map(usize::from),
+            lengths: match self.lengths {
+                Learns::Public => Lengths::Public,
+                Learns::Bucket | Learns::Private => Lengths::Private,
+            },
             seed: self.seed,
             encrypted: self.encrypted.then(|| self.on_key()),
         };

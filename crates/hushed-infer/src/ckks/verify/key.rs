@@ -25,6 +25,7 @@ pub(super) struct TestKey {
     decryptor: Decryptor,
     rng: SecretRng,
     columns: Vec<hushed_ckks::Ciphertext>,
+    mask: Option<hushed_ckks::Ciphertext>,
     layout: Interleave,
     alive: Vec<usize>,
 }
@@ -63,6 +64,7 @@ impl TestKey {
             encryptor: Encryptor::new(params, &key)?,
             layout: Interleave::new(params.slots(), subject.rows)?,
             columns: Vec::new(),
+            mask: None,
             encoder,
             rng,
             alive,
@@ -86,18 +88,31 @@ impl TestKey {
             })
             .collect();
         let columns = columns(subject, self.layout, &sent);
-        let (limbs, scale) = (subject.placement.upload, subject.params.default_scale());
         self.columns = Vec::with_capacity(columns.len());
         for pair in columns.chunks(2) {
             let (u, v) = (&pair[0], pair.get(1));
             let half = |i: usize| Complex64::new(u[i] / 2.0, v.map_or(0.0, |v| v[i] / 2.0));
             let message: Vec<Complex64> = (0..u.len()).map(half).collect();
-            let plain = self.encoder.encode(&message, limbs, scale)?;
-            let ct = self.encryptor.encrypt(&plain, &mut self.rng)?;
+            let ct = self.encrypt(subject, &message)?;
             let parts = self.on.split(&ct)?;
             self.columns.extend(parts.into_iter().take(pair.len()));
         }
+        if let Some(mask) = subject.mask(self.layout, &self.alive) {
+            let message: Vec<Complex64> = mask.into_iter().map(Complex64::from).collect();
+            self.mask = Some(self.encrypt(subject, &message)?);
+        }
         Ok(())
+    }
+
+    /// As a client does.
+    fn encrypt(
+        &mut self,
+        subject: &Subject<'_>,
+        message: &[Complex64],
+    ) -> Result<hushed_ckks::Ciphertext, FheError> {
+        let (limbs, scale) = (subject.placement.upload, subject.params.default_scale());
+        let plain = self.encoder.encode(message, limbs, scale)?;
+        Ok(self.encryptor.encrypt(&plain, &mut self.rng)?)
     }
 
     /// The columns after layer `i`; what its steps give goes to `take`.
@@ -135,6 +150,7 @@ impl TestKey {
             on: &self.on,
             layout: self.layout,
             columns: std::mem::take(&mut self.columns),
+            mask: self.mask.clone(),
         };
         let open = |ct: &hushed_ckks::Ciphertext| {
             let slots = self.decryptor.decrypt_raw(ct)?;

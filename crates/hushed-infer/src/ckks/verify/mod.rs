@@ -44,6 +44,7 @@ use super::choices::Choices;
 use super::clock::Progress;
 use super::error::FheError;
 use super::job::bootstrap;
+use super::mask::token_rows;
 use super::offer::input_bound;
 use super::placement::Placement;
 use super::plan::{FheOptions, FhePlanReport, Timetable, reference};
@@ -64,6 +65,8 @@ pub struct Options {
     pub rows: usize,
     /// So many layers of the model, pooled after the last of them; all unless given.
     pub layers: Option<usize>,
+    /// Who knows which rows are padding.
+    pub lengths: Lengths,
     /// What simulated errors follow from.
     pub seed: u64,
     /// To run encrypted too.
@@ -160,6 +163,7 @@ struct Subject<'a> {
     bound: f64,
     rows: usize,
     seed: u64,
+    known: Lengths,
     /// Tokens of each text.
     lengths: Vec<usize>,
 }
@@ -226,6 +230,7 @@ impl<'a> Subject<'a> {
             choices,
             rows,
             seed: options.seed,
+            known: options.lengths,
             lengths,
         })
     }
@@ -247,7 +252,7 @@ impl<'a> Subject<'a> {
         FheOptions {
             rows: self.rows,
             texts: self.lengths.len(),
-            lengths: Lengths::Public,
+            lengths: self.known,
             max_memory: None,
             uplink: f64::INFINITY,
             prices: reference(rayon::current_num_threads()),
@@ -264,6 +269,11 @@ impl<'a> Subject<'a> {
         let e = &self.bert.embedding;
         let model = (e.vocabulary + e.positions) * width * 4;
         ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
+    }
+
+    /// What a client sends besides columns if the padding is its own to know.
+    fn mask(&self, layout: Interleave, alive: &[usize]) -> Option<Vec<f64>> {
+        self.known.encrypted().then(|| token_rows(layout, alive))
     }
 
     /// A simulation with room for `texts` texts: fewer slots than the ring has are quicker, and each is what it would be among all.

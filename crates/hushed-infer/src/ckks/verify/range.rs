@@ -3,7 +3,7 @@
 //! A simulation stops at the first value that it cannot refresh, and does not say whose it is. So the layer is run again on halves of the
 //! texts, and on halves of the halves that stop, in as few slots as they need: at worst the logarithm of the texts times one layer.
 
-use super::rung::{Rung, Shown, clear};
+use super::rung::{Rung, Shown, clear, masked};
 use super::{OutOfRange, Subject, Which};
 use crate::ckks::error::FheError;
 use crate::ckks::simulate::{Simulator, Vector};
@@ -24,8 +24,8 @@ pub(super) fn settle(
         if alive.iter().all(|&rows| rows == 0) {
             return Ok(None);
         }
-        let columns = rung.without(&rung.columns, alive)?;
-        rung.columns.clone_from(&columns);
+        rung.leave_out(subject, alive)?;
+        let columns = rung.columns.clone();
         let mut shown = Shown::new();
         let mut take = |at: &Site, values| shown.push((at.clone(), values));
         let error = match rung.layer(subject, i, alive, &clear, &mut take) {
@@ -108,6 +108,7 @@ impl Search<'_, '_> {
             on: &on,
             layout,
             columns,
+            mask: masked(self.subject, &on, layout, &lengths)?,
         };
         // Nothing is read.
         rung.run(self.subject, self.i, &lengths)

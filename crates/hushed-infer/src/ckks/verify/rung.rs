@@ -1,5 +1,6 @@
 //! A rung under [`Slots`]: a layer from columns to columns, with the numbers of every step read out of its vectors.
 
+use hushed_ckks::poly::Arithmetic;
 use hushed_model::{Matrix, Site};
 
 use super::Subject;
@@ -25,6 +26,8 @@ pub(super) struct Rung<'a, S: Slots> {
     pub on: &'a S,
     pub layout: Interleave,
     pub columns: Vec<S::Value>,
+    /// Rows that are tokens, unless lengths are public.
+    pub mask: Option<S::Value>,
 }
 
 impl<'a, S: Slots> Rung<'a, S> {
@@ -98,7 +101,10 @@ impl<'a, S: Slots> Rung<'a, S> {
     where
         'a: 'b,
     {
-        let rows = RowsKnown::public(self.layout, alive.to_vec())?;
+        let rows = match &self.mask {
+            Some(mask) => RowsKnown::private(self.layout, mask.clone()),
+            None => RowsKnown::public(self.layout, alive.to_vec())?,
+        };
         let placement = subject.placement.clone();
         CkksBackend::new(self.on, &subject.choices, placement, rows, subject.bound)
     }
@@ -119,12 +125,12 @@ impl<'a> Rung<'a, Simulator> {
             on,
             layout,
             columns: vectors.collect::<Result<_, _>>()?,
+            mask: masked(subject, on, layout, &subject.lengths)?,
         })
     }
 
-    /// The same columns with nothing in the places of texts that are left out.
-    pub fn without(&self, columns: &[Vector], alive: &[usize]) -> Result<Vec<Vector>, FheError> {
-        use hushed_ckks::poly::Arithmetic;
+    /// Puts nothing in the places of texts that are left out.
+    pub fn leave_out(&mut self, subject: &Subject<'_>, alive: &[usize]) -> Result<(), FheError> {
         let texts = self.layout.texts();
         let blank = |v: &Vector| {
             let kept = |(slot, &x): (usize, &f64)| match alive.get(slot % texts) {
@@ -134,7 +140,9 @@ impl<'a> Rung<'a, Simulator> {
             let values = v.values().iter().enumerate().map(kept).collect();
             self.on.vector(values, self.on.limbs(v))
         };
-        columns.iter().map(blank).collect()
+        self.columns = self.columns.iter().map(blank).collect::<Result<_, _>>()?;
+        self.mask = masked(subject, self.on, self.layout, alive)?;
+        Ok(())
     }
 
     /// Pooled rows.
@@ -145,6 +153,18 @@ impl<'a> Rung<'a, Simulator> {
     ) -> Result<Vec<Vec<f64>>, FheError> {
         self.pooled(subject, alive, &clear)
     }
+}
+
+/// What tells a simulated rung which rows are tokens.
+pub(super) fn masked(
+    subject: &Subject<'_>,
+    on: &Simulator,
+    layout: Interleave,
+    alive: &[usize],
+) -> Result<Option<Vector>, FheError> {
+    let mask = subject.mask(layout, alive);
+    mask.map(|mask| on.vector(mask, subject.placement.upload))
+        .transpose()
 }
 
 /// The numbers of a simulated vector.

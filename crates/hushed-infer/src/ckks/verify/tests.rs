@@ -57,6 +57,7 @@ impl Tiny {
         let options = Options {
             rows: 16,
             layers: None,
+            lengths: Lengths::Public,
             seed: 3,
             encrypted: None,
         };
@@ -64,9 +65,20 @@ impl Tiny {
     }
 
     fn verify(&self, choices: &Choices, layers: Option<usize>, encrypted: bool) -> Report {
+        self.verify_with(Lengths::Public, choices, layers, encrypted)
+    }
+
+    fn verify_with(
+        &self,
+        lengths: Lengths,
+        choices: &Choices,
+        layers: Option<usize>,
+        encrypted: bool,
+    ) -> Report {
         let options = Options {
             rows: 16,
             layers,
+            lengths,
             seed: 3,
             encrypted: encrypted.then(OnKey::default),
         };
@@ -83,8 +95,14 @@ impl Tiny {
 /// Each step of each layer, errors that grow with what is added, and an encrypted run whose errors are those predicted.
 #[test]
 fn an_encrypted_run_errs_as_predicted_step_by_step() {
+    for lengths in [Lengths::Public, Lengths::Private] {
+        errs_as_predicted(lengths);
+    }
+}
+
+fn errs_as_predicted(lengths: Lengths) {
     let tiny = Tiny::new();
-    let report = tiny.verify(&tiny.choices, None, true);
+    let report = tiny.verify_with(lengths, &tiny.choices, None, true);
     let steps = [
         "attention",
         "attention.add",
@@ -254,6 +272,7 @@ fn a_batch_that_does_not_fit_is_refused() {
     let mut options = Options {
         rows: 4,
         layers: None,
+        lengths: Lengths::Public,
         seed: 1,
         encrypted: None,
     };
