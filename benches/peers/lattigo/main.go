@@ -123,7 +123,7 @@ func ops(levels []int) {
 		rots[i] = i + 1
 	}
 	rlk := kg.GenRelinearizationKeyNew(sk)
-	gks := kg.GenGaloisKeysNew(params.GaloisElements(rots[:8]), sk)
+	gks := kg.GenGaloisKeysNew(params.GaloisElements(rots), sk)
 	print(fields{"name": "ckks.key", "params": d, "key_bytes": gks[0].BinarySize()})
 	evk := rlwe.NewMemEvaluationKeySet(rlk, gks...)
 	ev := ckks.NewEvaluator(params, evk)
@@ -152,10 +152,10 @@ func ops(levels []int) {
 		row("ckks.mul", d, lv, 1, func() { must(ev.MulRelin(ct, ct2, res)) })
 		row("ckks.rotate", d, lv, 1, func() { must(ev.Rotate(ct, 1, res)) })
 		om := map[int]*rlwe.Ciphertext{}
-		for _, r := range rots[:8] {
+		for _, r := range rots {
 			om[r] = ckks.NewCiphertext(params, 1, lv)
 		}
-		row("ckks.rotate_hoisted", d, lv, 8, func() { must(ev.RotateHoisted(ct, rots[:8], om)) })
+		row("ckks.rotate_hoisted", d, lv, len(rots), func() { must(ev.RotateHoisted(ct, rots, om)) })
 		runtime.GC()
 	}
 }

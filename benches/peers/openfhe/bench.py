@@ -16,6 +16,9 @@ import openfhe as o
 
 PEER = "openfhe 1.6.1"
 
+# Rotations of one ciphertext, by 1, 2, ….
+HOISTED = 32
+
 
 def peak():
     """Peak resident memory in bytes."""
@@ -71,7 +74,7 @@ def ops(levels):
     params = {"log_n": 16, "log_q": 60 + 46 * depth, "secret": "ternary"}
     keys = cc.KeyGen()
     cc.EvalMultKeyGen(keys.secretKey)
-    cc.EvalRotateKeyGen(keys.secretKey, list(range(1, 9)))
+    cc.EvalRotateKeyGen(keys.secretKey, list(range(1, HOISTED + 1)))
     n = cc.GetRingDimension() // 2
     xs = np.random.uniform(-1, 1, n)
 
@@ -93,10 +96,10 @@ def ops(levels):
 
         def hoisted():
             digits = cc.EvalFastRotationPrecompute(a)
-            for r in range(1, 9):
+            for r in range(1, HOISTED + 1):
                 cc.EvalFastRotation(a, r, order, digits)
 
-        row("ckks.rotate_hoisted", level, hoisted, 8)
+        row("ckks.rotate_hoisted", level, hoisted, HOISTED)
 
 
 def boot(repetitions):
