@@ -12,7 +12,7 @@ use hushed_ckks::keys::Gadget;
 use hushed_ckks::{CkksError, CkksParams, Complex64, Counts};
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
-use hushed_math::{Modulus, Pointwise};
+use hushed_math::{Eval, Modulus, Pointwise, RnsPoly};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -26,8 +26,10 @@ const HOISTED: i64 = 8;
 const WORD: f64 = 8.0;
 /// Words of a cache line.
 const LINE: usize = 8;
+/// Least words that are read to measure it: more than any cache holds.
+const READ_WORDS: usize = 1 << 26;
 /// Streams of the loop that measures reads.
-const STREAMS: usize = 8;
+const STREAMS: usize = 2;
 
 /// What a call computes and moves at least.
 #[derive(Clone, Copy)]
@@ -40,7 +42,7 @@ struct Work {
 pub fn roofline(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     with_threads(how.threads, || {
         let params = CkksParams::n16_boot()?;
-        let mut rows = vec![peaks(how.threads)?];
+        let mut rows = vec![peaks(how.threads, &params)?];
         for level in LEVELS {
             if how.wants(&json!({ "level": level })) {
                 primitives(level, &params, how, &mut rows)?;
@@ -175,21 +177,26 @@ fn transforms(counts: &Counts, n: f64) -> f64 {
     counts.ntt as f64 * n / 2.0 * n.log2()
 }
 
-/// Bytes a second from memory, and modular products a second out of the first cache, with all threads.
-fn peaks(threads: usize) -> Result<Value, BenchError> {
+/// Bytes a second from memory, and modular products a second out of the first cache, with all threads. Memory is that of polynomials: its
+/// pages are as large as theirs.
+fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
     let no_prime = |_| BenchError::NoTransform;
     let prime = ntt_primes(50, 1 << 16, 1).first().copied();
     let modulus = Modulus::new(prime.ok_or(BenchError::NoTransform)?).map_err(no_prime)?;
     let pointwise = Pointwise::with_cpu(modulus, Cpu::get());
-    let words = 1usize << 26;
-    let data = vec![1u64; words];
+    let basis = params.rlwe().basis();
+    let ids: Vec<usize> = (0..basis.len()).collect();
+    let mut data =
+        vec![RnsPoly::<Eval>::zero(basis, &ids); READ_WORDS.div_ceil(ids.len() * params.n())];
+    for poly in &mut data {
+        poly.limbs_mut().for_each(|(_, limb)| limb.fill(1));
+    }
+    let limbs: Vec<&[u64]> = data.iter().flat_map(RnsPoly::limbs).map(|l| l.1).collect();
+    let words = limbs.len() * params.n();
     let read = best(3, || {
         let start = Instant::now();
-        let sum: u64 = data
-            .par_chunks(1 << 16)
-            .map(read_sum)
-            .reduce(|| 0, u64::wrapping_add);
-        black_box(sum);
+        let sums = limbs.par_iter().map(|limb| read_sum(limb));
+        black_box(sums.reduce(|| 0, u64::wrapping_add));
         start.elapsed().as_secs_f64()
     });
     // Two operands and a sum of 8 KiB each.
@@ -229,8 +236,8 @@ fn peaks(threads: usize) -> Result<Value, BenchError> {
     }))
 }
 
-/// The sum of `words`, read as [`STREAMS`] streams of whole cache lines with sums of their own. One stream with one sum waits for the
-/// latency of memory, and reads a third to a half of what these do; primitives, which read several limbs at a time, then stand above it.
+/// The sum of `words`, read as [`STREAMS`] streams of whole cache lines with sums of their own. One sum waits for the latency of additions;
+/// eight streams have more sums than there are registers, and are bound by loads and stores of those.
 fn read_sum(words: &[u64]) -> u64 {
     let (lines, rest) = words.as_chunks::<LINE>();
     let (whole, last) = lines.split_at(lines.len() / STREAMS * STREAMS);
