@@ -49,7 +49,9 @@ def seconds(value):
         return ""
     if value < 1e-3:
         return f"{value * 1e6:.1f} µs"
-    return f"{value * 1e3:.0f} ms" if value < 1 else f"{value:.2f} s"
+    if value < 1:
+        return f"{value * 1e3:.{0 if value >= 0.1 else 1}f} ms"
+    return f"{value:.2f} s"
 
 
 def megabytes(*values):
