@@ -205,7 +205,7 @@ fn squares<S: Slots>(
     };
     let e = p.into_par_iter().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
-    let again = |scale| Ok(head.first.evaluate(on, sum, scale)?);
+    let again = |scale| head.first.evaluate(on, sum, scale);
     let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, head.padding())?;
     Ok((e, on.within(sum, high)))
 }
