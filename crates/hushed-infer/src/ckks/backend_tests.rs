@@ -249,9 +249,18 @@ fn operations_follow_from_shapes_alone() {
         assert_eq!(on.visits, dry.visits);
         // Softmax and norms do not rotate.
         let rotating = ["scores", "attend", "output", "pool", "rows"];
-        for count in on.operations.iter().filter(|c| c.op == Op::Rotate) {
+        for count in &on.operations {
             let step = count.site.rsplit('.').next().unwrap_or_default();
-            assert!(rotating.contains(&step), "{} rotates", count.site);
+            match count.op {
+                Op::Rotate => assert!(rotating.contains(&step), "{} rotates", count.site),
+                // Refreshed sums are conjugated.
+                Op::Hoist => assert!(
+                    rotating.contains(&step) || step == "weigh",
+                    "{} hoists",
+                    count.site
+                ),
+                _ => {}
+            }
         }
         // Three wide refreshes for two layers, 32 columns each, two a bootstrap; besides them four variances and the sums.
         let wide = 3 * 32;
