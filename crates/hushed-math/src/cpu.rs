@@ -41,7 +41,7 @@ pub struct HaveAmx(());
 #[derive(Clone, Copy, Debug)]
 pub struct HaveVaes(());
 
-/// Proof that AES-NI (with SSE2) may be used.
+/// Proof that AES-NI (with SSSE3) may be used.
 #[derive(Clone, Copy, Debug)]
 pub struct HaveAesni(());
 
@@ -196,7 +196,7 @@ impl Cpu {
 
     #[cfg(target_arch = "x86_64")]
     fn detect() -> Cpu {
-        let aesni = is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse2");
+        let aesni = is_x86_feature_detected!("aes") && is_x86_feature_detected!("ssse3");
         let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
         let ifma = avx512
             && is_x86_feature_detected!("avx512dq")

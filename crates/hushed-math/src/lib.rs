@@ -19,6 +19,7 @@ pub mod reference;
 pub mod rng;
 pub mod rns;
 pub mod sample;
+pub mod taint;
 mod words;
 
 pub use automorphism::Automorphism;

@@ -14,6 +14,7 @@ use crate::cpu::Cpu;
 use crate::kernels;
 use crate::kernels::aes_ctr::AesCtr;
 use crate::modulus::Modulus;
+use crate::taint;
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use zeroize::Zeroizing;
@@ -96,6 +97,11 @@ impl SecretRng {
 
     /// Fills `out` with uniform bytes.
     pub fn fill_bytes(&mut self, out: &mut [u8]) {
+        self.copy_bytes(out);
+        taint::secret(out);
+    }
+
+    fn copy_bytes(&mut self, out: &mut [u8]) {
         let mut out = out;
         while !out.is_empty() {
             if self.used == BUFFER {
@@ -135,6 +141,7 @@ impl SecretRng {
     pub fn public_seed(&mut self) -> PublicSeed {
         let mut seed = [0; 16];
         self.fill_bytes(&mut seed);
+        taint::public(&seed);
         PublicSeed(seed)
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use refusal::{ABORT, ABORT_STOPPING};
 pub use request::{MAX_PASS_TEXTS, MAX_REQUEST, Request};
 
 /// The version of these messages and of their order.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 const MAGIC: [u8; 4] = *b"HSHC";
 
 /// [`Hello`], client to server.

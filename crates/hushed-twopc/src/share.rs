@@ -9,6 +9,7 @@
 //! time whatever the values are. They panic on shapes or rings that do not fit: that is a fault of
 //! the calling code, never of a peer's bytes, which reach a share only after their length is checked.
 
+use hushed_math::bits::Mask;
 use hushed_net::Party;
 
 /// The ring of integers modulo 2^bits, 1 ≤ bits ≤ 64.
@@ -312,6 +313,11 @@ impl BitShare {
     /// This party's share of bit `i`, as 0 or 1.
     pub fn bit(&self, i: usize) -> u64 {
         (self.words[i / 64] >> (i % 64)) & 1
+    }
+
+    /// This party's share of each bit as a mask; a few more at the end.
+    pub(crate) fn masks(&self) -> impl Iterator<Item = Mask> {
+        self.words.iter().flat_map(|w| Mask::from_word(*w))
     }
 
     /// a ⊕ b.

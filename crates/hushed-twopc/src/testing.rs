@@ -7,9 +7,10 @@ use crate::ot::ferret::{FerretOt, FerretParams};
 use crate::ot::ideal::IdealPair;
 use crate::share::{BitShare, Ring, Share};
 use hushed_math::rng::SecretRng;
-use hushed_net::{Stats, memory_pair};
+use hushed_net::Stats;
 
 mod end;
+pub mod secrets;
 mod vanish;
 mod watch;
 
@@ -31,7 +32,7 @@ pub fn run_pair_over_ferret<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx) -> A + Send,
     server: impl FnOnce(&mut Ctx) -> B + Send,
 ) -> (A, B) {
-    let (near, far) = memory_pair();
+    let (near, far, _) = watched_pair();
     let context = |mut session, seed| {
         let mut rng = SecretRng::insecure_from_seed(seed);
         let ot = FerretOt::with_params(&mut session, &mut rng, FerretParams::K16);

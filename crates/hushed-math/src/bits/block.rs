@@ -3,6 +3,7 @@
 //! Bit `i` of the string is bit `i` of the little-endian integer, so bit 0 (`lsb`) is the low bit
 //! of byte 0 on the wire. There is no `Debug`: nearly every block is a secret.
 
+use super::Mask;
 use core::ops::{BitAnd, BitAndAssign, BitXor, BitXorAssign};
 
 /// A 128-bit string; `Block(x).lsb()` is bit 0 of `x`.
@@ -26,16 +27,10 @@ impl Block {
         self.0 & 1 == 1
     }
 
-    /// All ones if bit 0 is set, zero otherwise; no branch.
+    /// All ones if bit 0 is set, zero otherwise.
     #[inline(always)]
-    pub fn lsb_mask(self) -> Block {
-        Block((self.0 & 1).wrapping_neg())
-    }
-
-    /// All ones for `true`, zero for `false`; no branch.
-    #[inline(always)]
-    pub fn mask_from(bit: bool) -> Block {
-        Block((bit as u128).wrapping_neg())
+    pub fn lsb_mask(self) -> Mask {
+        Mask::from_bit(self.low_u64())
     }
 
     /// The same block with bit 0 cleared.
@@ -149,9 +144,9 @@ mod tests {
     #[test]
     fn lsb_helpers() {
         assert!(Block(3).lsb() && !Block(2).lsb());
-        assert!(Block(3).lsb_mask() == Block::ONES && Block(2).lsb_mask() == Block::ZERO);
+        assert!(Block::ONES & Block(3).lsb_mask() == Block::ONES);
+        assert!(Block::ONES & Block(2).lsb_mask() == Block::ZERO);
         assert!(Block(3).without_lsb() == Block(2) && Block(2).with_lsb() == Block(3));
-        assert!(Block::mask_from(true) == Block::ONES);
     }
 
     #[test]

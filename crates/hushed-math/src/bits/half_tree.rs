@@ -10,80 +10,109 @@
 //! Result on 2^h leaves: `receiver[j] = sender[j] ⊕ [j = α]·delta`, lsb of the sender's leaves 0, lsb
 //! of the receiver's `[j = α]` (given `lsb(delta) = 1`).
 //!
+//! H(p) = π(σ(p)) ⊕ σ(p) is the hash of [`super::PadHash`] without a tweak. Every level of every tree has a
+//! key of its own: the receiver knows H(known ⊕ delta) of each, the one target under that key, so that finding
+//! delta takes 2^128 calls whatever the number of trees.
+//!
 //! α is secret: the receiver's passes touch every node alike and select by masks.
 
-use super::aes::AesKey;
-use super::{Block, aes::LevelSums};
+use super::aes::{AesKey, Batch, KEYS, LevelSums};
+use super::{Block, Mask};
+use crate::cpu::Cpu;
 
 /// Leaves handled by one table of [`patch_leaves`].
 const GROUP: usize = 32;
 
-/// Deepest tree; keeps positions well inside a word and trees inside the cache.
+/// Deepest tree; keeps positions well inside a word, trees inside the cache and the keys of a tree in one batch.
 pub const MAX_DEPTH: usize = 24;
 
-/// The tree expander over the public permutation.
-pub struct HalfTree(&'static AesKey);
-
-impl Default for HalfTree {
-    fn default() -> Self {
-        Self::new()
-    }
+/// The tree expander under the keys of one public seed.
+pub struct HalfTree {
+    seed: AesKey,
+    cpu: Cpu,
 }
 
 impl HalfTree {
-    /// An expander.
-    pub fn new() -> Self {
-        HalfTree(AesKey::fixed())
+    /// Under a public seed, drawn by both parties for this session and this use.
+    pub fn new(seed: [u8; 16]) -> Self {
+        HalfTree::with_cpu(seed, Cpu::get())
     }
 
-    /// The sender's tree: `q` are its h blocks, `corrections` the h−1 blocks to send (levels 2..h),
-    /// `leaves` the 2^h results.
+    fn with_cpu(seed: [u8; 16], cpu: Cpu) -> Self {
+        HalfTree {
+            seed: AesKey::with_cpu(Block::from_bytes(seed), cpu),
+            cpu,
+        }
+    }
+
+    /// Key number i is for the children of level i + 1 of the tree: `AES(seed; tree ‖ i)`.
+    fn keys(&self, tree: u64, levels: usize) -> Batch {
+        const { assert!(MAX_DEPTH <= KEYS) };
+        let mut keys = [Block::ZERO; KEYS];
+        let keys = &mut keys[..levels];
+        self.seed.counter(u128::from(tree) << 8, keys);
+        let mut batch = Batch::new(self.cpu);
+        batch.expand(keys);
+        batch
+    }
+
+    /// The sender's tree number `tree` under the seed, a number that is used once: `q` are its h blocks, `corrections`
+    /// the h−1 blocks to send (levels 2..h), `leaves` the 2^h results.
     ///
     /// # Panics
     /// If the lengths do not fit each other or h is not in 1..=[`MAX_DEPTH`].
     pub fn expand_sender(
         &self,
+        tree: u64,
         delta: Block,
         q: &[Block],
         corrections: &mut [Block],
         leaves: &mut [Block],
     ) {
         check_lengths(q.len(), corrections.len(), leaves.len());
+        let keys = self.keys(tree, corrections.len());
         leaves[0] = q[0];
         leaves[1] = q[0] ^ delta;
         for (i, (q, c)) in q[1..].iter().zip(corrections).enumerate() {
-            let sums = self
-                .0
-                .half_tree_level(&mut leaves[..4 << i], u64::MAX, Block::ZERO);
+            let nodes = &mut leaves[..4 << i];
+            let sums = keys.half_tree_level(i, nodes, u64::MAX, Block::ZERO);
             *c = sums.left ^ *q;
         }
         leaves.iter_mut().for_each(|b| *b = b.without_lsb());
     }
 
-    /// The receiver's tree: `m` are its h blocks (choice bits in their lsb), `corrections` the
+    /// The receiver's tree of the same number: `m` are its h blocks (choice bits in their lsb), `corrections` the
     /// sender's h−1 blocks, `leaves` the 2^h results. The position α is the index of the one leaf
     /// with lsb 1.
     ///
     /// # Panics
     /// As [`HalfTree::expand_sender`].
-    pub fn expand_receiver(&self, m: &[Block], corrections: &[Block], leaves: &mut [Block]) {
+    pub fn expand_receiver(
+        &self,
+        tree: u64,
+        m: &[Block],
+        corrections: &[Block],
+        leaves: &mut [Block],
+    ) {
         check_lengths(m.len(), corrections.len(), leaves.len());
+        let keys = self.keys(tree, corrections.len());
         // Level 1: node b_1 is m_1, the other is unknown and stays zero. An unknown node is a wrong
         // value that is expanded like the rest, so that no step depends on where it is.
         let b = m[0].lsb_mask();
-        leaves[0] = m[0] & (b ^ Block::ONES);
+        leaves[0] = m[0] & !b;
         leaves[1] = m[0] & b;
-        let mut alpha = u64::from(!m[0].lsb());
+        let bit = |m: &Block| m.low_u64() & 1;
+        let mut alpha = 1 ^ bit(&m[0]);
         let (mut fix_at, mut fix) = (u64::MAX, Block::ZERO);
         let mut all = m[0];
         for (i, (m, c)) in m[1..].iter().zip(corrections).enumerate() {
-            let sums = self.0.half_tree_level(&mut leaves[..4 << i], fix_at, fix);
+            let sums = keys.half_tree_level(i, &mut leaves[..4 << i], fix_at, fix);
             let LevelSums { left, all: parents } = sums;
             // Sum of all children of side b as they stand, the unknown node's known child among
             // them with a wrong value; c ⊕ m is what that sum must be.
             let side = left ^ (parents & m.lsb_mask());
             fix = *c ^ *m ^ side;
-            let b = u64::from(m.lsb());
+            let b = bit(m);
             fix_at = 2 * alpha + b;
             alpha = 2 * alpha + (1 - b);
             all = parents ^ fix;
@@ -111,12 +140,12 @@ fn patch_leaves(leaves: &mut [Block], alpha: u64, sibling_fix: Block, alpha_fix:
     let (low, high) = (alpha % GROUP as u64, alpha / GROUP as u64);
     let mut table = [Block::ZERO; GROUP];
     for (j, t) in table.iter_mut().enumerate() {
-        let at_alpha = Block::mask_from(j as u64 == low);
-        let at_sibling = Block::mask_from(j as u64 == low ^ 1);
+        let at_alpha = Mask::from_eq(j as u64, low);
+        let at_sibling = Mask::from_eq(j as u64, low ^ 1);
         *t = (alpha_fix.with_lsb() & at_alpha) ^ (sibling_fix.without_lsb() & at_sibling);
     }
     for (g, group) in leaves.chunks_mut(GROUP).enumerate() {
-        let here = Block::mask_from(g as u64 == high);
+        let here = Mask::from_eq(g as u64, high);
         for (leaf, t) in group.iter_mut().zip(&table) {
             *leaf = leaf.without_lsb() ^ (*t & here);
         }
@@ -130,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_position_of_small_trees_and_some_of_large() {
-        let tree = HalfTree::new();
+        let tree = HalfTree::new([5; 16]);
         for h in 1..=11usize {
             let mut random = vec![Block::ZERO; h + 1];
             PrgAes::new(Block(h as u128)).fill(&mut random);
@@ -138,17 +167,17 @@ mod tests {
             let q: Vec<Block> = random[..h].iter().map(|b| b.without_lsb()).collect();
             let mut corrections = vec![Block::ZERO; h - 1];
             let mut sender = vec![Block::ZERO; 1 << h];
-            tree.expand_sender(delta, &q, &mut corrections, &mut sender);
+            tree.expand_sender(h as u64, delta, &q, &mut corrections, &mut sender);
             for b in (0..1u64 << h).step_by(if h < 8 { 1 } else { 37 }) {
                 let bit = |i: usize| b >> (h - 1 - i) & 1 == 1;
                 let m: Vec<Block> = q
                     .iter()
                     .enumerate()
-                    .map(|(i, q)| *q ^ (delta & Block::mask_from(bit(i))))
+                    .map(|(i, q)| *q ^ (delta & Mask::from_bit(bit(i).into())))
                     .collect();
                 // Old contents must not matter.
                 let mut receiver = vec![Block::ONES; 1 << h];
-                tree.expand_receiver(&m, &corrections, &mut receiver);
+                tree.expand_receiver(h as u64, &m, &corrections, &mut receiver);
                 let alpha = (!b & ((1 << h) - 1)) as usize;
                 for (j, (s, r)) in sender.iter().zip(&receiver).enumerate() {
                     assert!(!s.lsb());
@@ -157,5 +186,33 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The same blocks in another tree or on another level meet another key: the receiver's targets are one a key.
+    #[test]
+    fn f3_every_level_of_every_tree_has_a_key_of_its_own() {
+        let tree = HalfTree::new([7; 16]);
+        let q = vec![Block(6); 5];
+        let expand = |number| {
+            let (mut corrections, mut leaves) = (vec![Block::ZERO; 4], vec![Block::ZERO; 32]);
+            tree.expand_sender(number, Block(9), &q, &mut corrections, &mut leaves);
+            corrections
+        };
+        let [a, b] = [expand(0), expand(1)];
+        for (i, x) in a.iter().enumerate() {
+            assert!(b.iter().all(|y| x != y), "level {i}");
+        }
+        let batch = tree.keys(3, 23);
+        let hashes = (0..23).map(|level| {
+            let mut nodes = [Block(77), Block::ZERO];
+            batch
+                .half_tree_level(level, &mut nodes, u64::MAX, Block::ZERO)
+                .left
+                .0
+        });
+        let mut hashes: Vec<u128> = hashes.collect();
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 23);
     }
 }

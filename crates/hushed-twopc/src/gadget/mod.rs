@@ -49,5 +49,7 @@ pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
 };
 pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost};
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use select::{offered, own_product};
 pub use table::{Table, table_16, table_16_cost};
 pub use truncate::{Sign, truncate, truncate_cost};

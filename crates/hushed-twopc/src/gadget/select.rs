@@ -30,13 +30,7 @@ pub fn mux_cost(n: usize, ring: Ring) -> Cost {
 pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> {
     expect_len("mux", "bits", b.len(), x.len())?;
     let shape = Shape::of_bits(x.len(), x.ring().bits());
-    let own = x.words();
-    let values = own.iter().enumerate().map(|(i, w)| {
-        let mask = b.bit(i).wrapping_neg();
-        (w ^ mask).wrapping_sub(mask)
-    });
-    // A Share, so that it is wiped.
-    let values = Share::new(x.ring(), values.collect());
+    let values = offered(b, x);
     let offer = Offer {
         shape,
         values: values.words(),
@@ -47,12 +41,22 @@ pub fn mux(ctx: &mut Ctx, b: &BitShare, x: &Share) -> Result<Share, TwopcError> 
     };
     let products = additive(ctx, Some(offer), Some(choice))?;
     let cross = products.offered.iter().zip(&products.chosen);
-    let sum = own.iter().zip(cross).enumerate().map(|(i, (w, (m, c)))| {
-        (w & b.bit(i).wrapping_neg())
-            .wrapping_add(*m)
-            .wrapping_add(*c)
-    });
+    let own = own_product(b, x);
+    let sum = own.words().iter().zip(cross);
+    let sum = sum.map(|(own, (m, c))| own.wrapping_add(*m).wrapping_add(*c));
     Ok(Share::new(x.ring(), sum.collect()))
+}
+
+/// x_own·(1 − 2·b_own). A Share, so that it is wiped.
+pub(crate) fn offered(b: &BitShare, x: &Share) -> Share {
+    let values = x.words().iter().zip(b.masks());
+    Share::new(x.ring(), values.map(|(w, bit)| bit.negate(*w)).collect())
+}
+
+/// x_own·b_own.
+pub(crate) fn own_product(b: &BitShare, x: &Share) -> Share {
+    let values = x.words().iter().zip(b.masks());
+    Share::new(x.ring(), values.map(|(w, bit)| *w & bit).collect())
 }
 
 /// Cost of [`select`] for `n` elements of `ring`, each one of 2^bits.

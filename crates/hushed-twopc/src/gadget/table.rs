@@ -8,6 +8,7 @@ use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_most, expect_len};
 use crate::ot::one_of_n;
 use crate::share::{Ring, Share};
+use hushed_math::taint;
 use hushed_net::Party;
 
 /// This party's part in [`table_16`].
@@ -38,9 +39,10 @@ pub fn table_16(ctx: &mut Ctx, role: Table<'_>, ring: Ring, n: usize) -> Result<
     let words = match role {
         Table::Chooser { index } => {
             expect_len("table_16", "indices", index.len(), n)?;
-            // The OR of all, so that the check tells no index apart.
-            let all = index.iter().fold(0, |all, i| all | i);
-            expect_at_most("table_16", "index", all.into(), 15)?;
+            // The high bits of all at once, so that the check tells no index apart: that they are zero is no secret.
+            let high = [index.iter().fold(0, |all, i| all | i) & !15];
+            taint::public(&high);
+            expect_at_most("table_16", "index", high[0].into(), 15)?;
             one_of_n::choose(ctx, index, ring)?
         }
         Table::Holder { entries } => {

@@ -14,8 +14,8 @@
 //! **A value of several bits** is Gilboa's sum (CRYPTO 1999): x·d = Σ_j 2^j·x_j·d mod 2^w, where bit j needs messages of w − j bits only. Choices are
 //! laid out by bit position, all elements of a position together.
 //!
-//! **One choice for several values**: the OT's pad is stretched by hashing under the tweaks (t ≪ 48) | index for t = 0, 1, …, two
-//! values a block.
+//! **One choice for several values**: two fit into a pad. For more the pad is the key of a stream, AES at the counters
+//! 2^16·index + t for t = 0, 1, …, two values a block; with the index in its input no two streams help to find one key.
 //!
 //! Bytes: chooser ⌈count/8⌉ a bit, messenger Σ_j ⌈count·messages·(w − j)/8⌉. One round.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -23,13 +23,13 @@
 #[cfg(any(test, feature = "testing"))]
 pub(crate) mod read;
 
-use super::{CotRecv, CotSend};
+use super::{CotRecv, CotSend, SecretBlocks};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::share::{SecretWords, wipe};
 use crate::wire;
-use hushed_math::bits::{Block, hash_blocks};
+use hushed_math::bits::{Block, Mask, PrgAes};
 use hushed_net::{Kind, Party};
 
 const EXCHANGE: Kind = Kind(0x0310);
@@ -270,20 +270,17 @@ fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result
     let rows = rows_a_chunk(messages);
     let mut p0 = vec![0u64; rows * messages];
     let mut f = p0.clone();
-    let mut hashed = [Block::ZERO; CHUNK];
-    let mut flipped = [Block::ZERO; CHUNK];
+    let mut pads = [[Block::ZERO; CHUNK]; 2];
     for j in 0..offer.shape.planes() {
         let cot: CotSend = ctx.ot.send(&mut ctx.session, count)?;
-        let mut first = cot.first_index;
-        let chunks = cot.blocks.chunks(rows);
-        for (blocks, values) in chunks.zip(offer.values.chunks(rows * messages)) {
-            let flipped = &mut flipped[..blocks.len()];
-            for (x, b) in flipped.iter_mut().zip(blocks) {
-                *x = *b ^ cot.delta;
-            }
+        for (k, values) in offer.values.chunks(rows * messages).enumerate() {
             let (p0, f) = (&mut p0[..values.len()], &mut f[..values.len()]);
-            stretch(blocks, first, &mut hashed, messages, p0);
-            stretch(flipped, first, &mut hashed, messages, f);
+            let at = k * rows;
+            let [zero, one] = pads.each_mut().map(|p| &mut p[..values.len() / messages]);
+            cot.pads(at, zero, one);
+            let first = cot.first_index + at as u64;
+            stretch(first, zero, messages, p0);
+            stretch(first, one, messages, f);
             // f holds p₁; f = d − (p₁ − p₀).
             for ((f, p0), d) in f.iter_mut().zip(p0.iter()).zip(values) {
                 *f = d.wrapping_sub(f.wrapping_sub(*p0));
@@ -294,13 +291,11 @@ fn make_offer(ctx: &mut Ctx, offer: &Offer<'_>, message: &mut Vec<u8>) -> Result
             } else {
                 kept.narrow.extend(p0.iter().map(|p| *p as u32));
             }
-            first += rows as u64;
         }
     }
     wipe(&mut p0);
     wipe(&mut f);
-    Block::wipe(&mut hashed);
-    Block::wipe(&mut flipped);
+    Block::wipe(pads.as_flattened_mut());
     Ok(kept)
 }
 
@@ -327,8 +322,8 @@ fn make_choice(
     kept.c.reserve_exact(words);
     kept.e.reserve_exact(words);
     let rows = rows_a_chunk(messages);
-    let mut pads = SecretWords::from(vec![0u64; rows * messages]);
-    let mut hashed = [Block::ZERO; CHUNK];
+    let mut values = SecretWords::from(vec![0u64; rows * messages]);
+    let mut pads = [Block::ZERO; CHUNK];
     let planes = choice.planes.chunks_exact(choice.shape.words());
     for (j, x) in (0..choice.shape.planes()).zip(planes) {
         let cot: CotRecv = ctx.ot.recv(&mut ctx.session, count)?;
@@ -337,20 +332,21 @@ fn make_choice(
         // The bits above `count` of the last word are the caller's: they must not travel.
         clear_tail(&mut e, count);
         wire::bits_into(&e, count, message);
-        let mut first = cot.first_index;
-        let chunks = cot.blocks.chunks(rows).zip(e.chunks(rows / 64));
-        for ((blocks, e), out) in chunks.zip(out.chunks_mut(rows * messages)) {
-            let pads = &mut pads[..out.len()];
-            stretch(blocks, first, &mut hashed, messages, pads);
-            update(out, pads, messages, [e, e], |sum, pad, e, _| {
-                sum.wrapping_add(negate_if(e, pad) << j)
+        let chunks = out.chunks_mut(rows * messages).zip(e.chunks(rows / 64));
+        for (k, (out, e)) in chunks.enumerate() {
+            let at = k * rows;
+            let pads = &mut pads[..out.len() / messages];
+            cot.pads(at, pads);
+            let values = &mut values[..out.len()];
+            stretch(cot.first_index + at as u64, pads, messages, values);
+            update(out, values, messages, [e], |sum, pad, [e]| {
+                sum.wrapping_add(e.negate(pad) << j)
             });
-            first += rows as u64;
         }
         kept.c.extend_from_slice(&c);
         kept.e.extend_from_slice(&e);
     }
-    Block::wipe(&mut hashed);
+    Block::wipe(&mut pads);
     Ok(kept)
 }
 
@@ -390,8 +386,8 @@ fn settle_offer(
                 narrow = later;
             }
             // One pass over both: p₀ becomes e·d − (1 − 2e)·p₀ first.
-            update(p0, values, messages, [e, e], |p0, d, e, _| {
-                (d & e).wrapping_sub(negate_if(e, p0))
+            update(p0, values, messages, [e], |p0, d, [e]| {
+                (d & e).wrapping_sub(e.negate(p0))
             });
             for (out, term) in out.iter_mut().zip(p0.iter()) {
                 *out = out.wrapping_add(term << j);
@@ -430,8 +426,8 @@ fn settle_choice(
         for (out, (c, e)) in out.chunks_mut(rows * messages).zip(masks) {
             let bytes = wire::packed_len(out.len(), width - j);
             let f = wire::unpack(wire::take(&mut f, bytes)?, width - j, out.len())?;
-            update(out, &f, messages, [c, e], |sum, f, c, e| {
-                sum.wrapping_add(negate_if(e, f & c) << j)
+            update(out, &f, messages, [c, e], |sum, f, [c, e]| {
+                sum.wrapping_add(e.negate(f & c) << j)
             });
         }
     }
@@ -439,65 +435,65 @@ fn settle_choice(
     Ok(())
 }
 
-/// `messages` pads of each block, block by block, into `out`.
+/// `messages` words of each pad, pad by pad, into `out`; the pads' OTs have the indices from `first` on.
 #[expect(
     clippy::indexing_slicing,
-    reason = "a chunk of blocks is no longer than the buffer, and 2t < messages"
+    reason = "a block of the stream has two words, and a row half as many blocks"
 )]
-fn stretch(blocks: &[Block], first: u64, hashed: &mut [Block], messages: usize, out: &mut [u64]) {
-    let hashed = &mut hashed[..blocks.len()];
-    if messages == 1 {
-        hash_blocks(first, blocks, hashed);
-        for (o, h) in out.iter_mut().zip(hashed.iter()) {
-            *o = h.low_u64();
+fn stretch(first: u64, pads: &[Block], messages: usize, out: &mut [u64]) {
+    if messages <= 2 {
+        for (row, pad) in out.chunks_mut(messages).zip(pads) {
+            row[0] = pad.low_u64();
+            if let Some(second) = row.get_mut(1) {
+                *second = pad.high_u64();
+            }
         }
         return;
     }
-    for t in 0..messages.div_ceil(2) {
-        hash_blocks(((t as u64) << 48) | first, blocks, hashed);
-        for (row, h) in out.chunks_mut(messages).zip(hashed.iter()) {
-            row[2 * t] = h.low_u64();
-            if let Some(second) = row.get_mut(2 * t + 1) {
-                *second = h.high_u64();
+    let mut stream = SecretBlocks::zero(messages.div_ceil(2));
+    for ((row, pad), index) in out.chunks_mut(messages).zip(pads).zip(first..) {
+        PrgAes::at(*pad, u128::from(index) << 16).fill(&mut stream);
+        for (words, block) in row.chunks_mut(2).zip(stream.iter()) {
+            words[0] = block.low_u64();
+            if let Some(second) = words.get_mut(1) {
+                *second = block.high_u64();
             }
         }
     }
 }
 
-/// out = f(out, value, m, m′) for each value, where m and m′ are the bits of its choice in two words of masks, spread to all zeros
-/// or all ones.
+/// out = f(out, value, masks) for each value, where the masks are the bits of its choice in each of the given words.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "64 masks a word, and chunks of 64 values"
+)]
 #[inline(always)]
-fn update(
+fn update<const K: usize>(
     out: &mut [u64],
     values: &[u64],
     messages: usize,
-    masks: [&[u64]; 2],
-    f: impl Fn(u64, u64, u64, u64) -> u64,
+    bits: [&[u64]; K],
+    f: impl Fn(u64, u64, [Mask; K]) -> u64,
 ) {
-    let spread = |word: u64, i: usize| ((word >> i) & 1).wrapping_neg();
-    let words = masks[0].iter().zip(masks[1]);
     let chunks = out.chunks_mut(64 * messages);
-    for ((out, values), (a, b)) in chunks.zip(values.chunks(64 * messages)).zip(words) {
+    for (k, (out, values)) in chunks.zip(values.chunks(64 * messages)).enumerate() {
+        let words = bits.map(|b| b.get(k).copied().unwrap_or(0));
         if messages == 1 {
+            let masks = words.map(Mask::from_word);
             for (i, (out, value)) in out.iter_mut().zip(values).enumerate() {
-                *out = f(*out, *value, spread(*a, i), spread(*b, i));
+                let masks = core::array::from_fn(|k| masks[k][i]);
+                *out = f(*out, *value, masks);
             }
             continue;
         }
         let rows = out.chunks_mut(messages).zip(values.chunks(messages));
         for (i, (out, values)) in rows.enumerate() {
-            let (a, b) = (spread(*a, i), spread(*b, i));
+            let masks = words.map(|w| Mask::from_bit(w >> i));
             for (out, value) in out.iter_mut().zip(values) {
-                *out = f(*out, *value, a, b);
+                *out = f(*out, *value, masks);
             }
         }
     }
-}
-
-/// −x where the mask is all ones, x where it is zero.
-#[inline(always)]
-fn negate_if(mask: u64, x: u64) -> u64 {
-    (x ^ mask).wrapping_sub(mask)
 }
 
 /// The lsb of each block, packed.

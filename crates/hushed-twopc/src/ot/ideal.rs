@@ -6,7 +6,7 @@
 
 use super::{Correlations, CotRecv, CotSend};
 use crate::error::TwopcError;
-use hushed_math::bits::{Block, PrgAes};
+use hushed_math::bits::{Block, PadHash, PrgAes};
 use hushed_net::Session;
 
 /// One end of an ideal source. It knows the other end's secrets: for tests only.
@@ -64,6 +64,7 @@ impl Correlations for IdealOt {
             delta: self.delta(),
             blocks,
             first_index,
+            hash: PadHash::new([self.side as u8; 16]),
         })
     }
 
@@ -79,6 +80,7 @@ impl Correlations for IdealOt {
         Ok(CotRecv {
             blocks,
             first_index,
+            hash: PadHash::new([side as u8; 16]),
         })
     }
 

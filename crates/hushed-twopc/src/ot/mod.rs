@@ -4,6 +4,8 @@
 //! receiver a random choice bit `c` with the block `b ⊕ c·delta`. Convention: `lsb(delta) = 1` and
 //! `lsb(b) = 0`, so the receiver's choice bit is the lsb of its block.
 //!
+//! Pads are hashes of blocks under keys of the session and direction ([`PadHash`]).
+//!
 //! Correlations are used once: [`CotSend`] and [`CotRecv`] move, are not `Clone`, and erase
 //! themselves on drop.
 
@@ -16,7 +18,7 @@ pub mod one_of_n;
 pub mod triple;
 
 use crate::error::TwopcError;
-use hushed_math::bits::Block;
+use hushed_math::bits::{Block, PadHash, TARGETS_A_KEY};
 use hushed_net::Session;
 
 /// A source of random correlated OTs in both directions between two parties.
@@ -39,17 +41,21 @@ pub struct CotSend {
     pub delta: Block,
     /// One block per OT, lsb 0.
     pub blocks: Vec<Block>,
-    /// Tweak of `blocks[0]` for hashing; `blocks[i]` has `first_index + i`. Unique in the session
+    /// Index of `blocks[0]` for hashing; `blocks[i]` has `first_index + i`. Unique in the session
     /// and direction.
     pub first_index: u64,
+    /// The hash of this session and direction.
+    pub hash: PadHash,
 }
 
 /// The receiver's half: `blocks[i] = sender.blocks[i] ⊕ c_i·delta`, `c_i = lsb(blocks[i])`.
 pub struct CotRecv {
     /// One block per OT; its lsb is the random choice bit.
     pub blocks: Vec<Block>,
-    /// Tweak of `blocks[0]`, the same as the sender's.
+    /// Index of `blocks[0]`, the same as the sender's.
     pub first_index: u64,
+    /// The sender's hash.
+    pub hash: PadHash,
 }
 
 impl CotSend {
@@ -61,6 +67,22 @@ impl CotSend {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    /// Both pads of the OTs from number `at` on, as many as there is room for: under the blocks, and under the blocks
+    /// ⊕ delta.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "callers walk over the blocks that they drew"
+    )]
+    pub(crate) fn pads(&self, at: usize, zero: &mut [Block], one: &mut [Block]) {
+        let blocks = &self.blocks[at..][..zero.len()];
+        let first = self.first_index + at as u64;
+        self.hash.pads(first, Block::ZERO, blocks, zero);
+        self.hash.pads(first, self.delta, blocks, one);
     }
 }
 
@@ -74,7 +96,25 @@ impl CotRecv {
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
+
+    /// The pads that this party can read, as [`CotSend::pads`].
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "callers walk over the blocks that they drew"
+    )]
+    pub(crate) fn pads(&self, at: usize, chosen: &mut [Block]) {
+        let blocks = &self.blocks[at..][..chosen.len()];
+        let first = self.first_index + at as u64;
+        self.hash.pads(first, Block::ZERO, blocks, chosen);
+    }
 }
+
+/// Bits of security of pads and of tables' pads: a call of the cipher tests one key, which has at most so many targets
+/// (`hushed_math::bits::PadHash`).
+pub const PAD_BITS: f64 = 128.0 - TARGETS_A_KEY.ilog2() as f64;
+
+/// Bits of security of the trees, one target a key.
+pub const TREE_BITS: f64 = 128.0;
 
 impl Drop for CotSend {
     fn drop(&mut self) {

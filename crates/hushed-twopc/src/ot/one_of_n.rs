@@ -3,7 +3,8 @@
 //! The holder of the tables has blocks b₀ … b_{b−1}, the chooser b_k ⊕ c_k·Δ. With X the generator of GF(2^128) they fold them to
 //! B = Σ X^k·b_k and M = Σ X^k·(b_k ⊕ c_k·Δ) = B ⊕ c(X)·Δ, where c(X) = Σ c_k·X^k. The pad of place j is P_j = H(i, B ⊕ j(X)·Δ), of
 //! which the chooser knows P_c = H(i, M) and no other: the other inputs are M ⊕ (c ⊕ j)(X)·Δ, and multiplication by a
-//! non-zero field element maps the uniform Δ one to one. (Subspace form of OT extension: Kolesnikov–Kumaresan, CRYPTO 2013; Roy,
+//! non-zero field element maps the uniform Δ one to one. Where entries are public it knows every P_j, 15 targets for Δ:
+//! H has a key of its own for each table. (Subspace form of OT extension: Kolesnikov–Kumaresan, CRYPTO 2013; Roy,
 //! CRYPTO 2022. XORing four hashed pads instead would leak: the XOR of the pads of places 0, 1, 2, 3 is zero.)
 //!
 //! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so that place 0 needs no message; for j = 1 … N − 1 it sends
@@ -23,17 +24,19 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, SecretWords, wipe};
+#[cfg(any(test, feature = "testing"))]
+use crate::testing::secrets::Case;
 use crate::wire;
-use hushed_math::bits::{Block, hash_blocks};
+use hushed_math::bits::{Block, Mask, PadHash, TABLE};
 use hushed_net::{Kind, Party};
 use zeroize::Zeroizing;
 
 pub(crate) const CHOICE: Kind = Kind(0x0330);
 pub(crate) const ENTRIES: Kind = Kind(0x0331);
 /// The most places.
-const PLACES: usize = 16;
+const PLACES: usize = TABLE;
 /// Elements hashed at a time.
-const CHUNK: usize = 256;
+const CHUNK: usize = 64;
 
 /// What both parties know of a batch of transfers.
 #[derive(Clone, Copy)]
@@ -123,6 +126,7 @@ pub(crate) struct Chooser {
     place: Zeroizing<Vec<u8>>,
     folded: SecretBlocks,
     first: u64,
+    hash: PadHash,
 }
 
 impl Chooser {
@@ -140,11 +144,11 @@ impl Chooser {
         let mut place = Zeroizing::new(vec![0u8; n]);
         let mut folded = SecretBlocks::zero(n);
         let mut message = Vec::with_capacity(batch.choice_len());
-        let mut first = 0;
+        let mut cot = ctx.ot.recv(&mut ctx.session, n)?;
+        let (first, hash) = (cot.first_index, cot.hash.clone());
         for k in 0..batch.bits {
-            let cot = ctx.ot.recv(&mut ctx.session, n)?;
-            if k == 0 {
-                first = cot.first_index;
+            if k > 0 {
+                cot = ctx.ot.recv(&mut ctx.session, n)?;
             }
             let c = low_bits(&cot.blocks);
             let mut e = vec![0u64; c.len()];
@@ -163,6 +167,7 @@ impl Chooser {
             place,
             folded,
             first,
+            hash,
         };
         Ok((chooser, message))
     }
@@ -172,15 +177,13 @@ impl Chooser {
         let Batch { n, ring, .. } = self.batch;
         let sent = self.batch.places() - 1;
         let mut pads = SecretBlocks::zero(n);
-        hash_blocks(self.first, &self.folded, &mut pads);
+        self.hash.places(self.first, &self.folded, &mut pads);
         let entries = wire::unpack(reply, ring.bits(), sent * n)?;
         let pick = |((entries, place), pad): ((&[u64], &u8), &Block)| {
-            let own = entries.iter().zip(1u8..).map(|(m, j)| {
-                let differs = u64::from(j ^ place);
-                // 0 < differs < 16, or 0 at the place sought: then and only then the subtraction borrows.
-                m & ((differs.wrapping_sub(1) >> 63).wrapping_neg())
-            });
-            own.fold(pad.low_u64(), u64::wrapping_add)
+            // Place 0 has no entry.
+            let masks = Mask::one_hot::<PLACES>((*place).into());
+            let own = entries.iter().zip(masks.iter().skip(1));
+            own.fold(pad.low_u64(), |sum, (m, here)| sum.wrapping_add(*m & *here))
         };
         let rows = entries.chunks_exact(sent).zip(self.place.iter());
         Ok(rows.zip(pads.iter()).map(pick).collect())
@@ -194,17 +197,18 @@ pub(crate) struct Holder {
     /// j(X)·Δ for every place j.
     offsets: Zeroizing<[Block; PLACES]>,
     first: u64,
+    hash: PadHash,
 }
 
 impl Holder {
     /// Takes its OTs.
     pub fn draw(ctx: &mut Ctx, batch: Batch) -> Result<Holder, TwopcError> {
         let mut folded = SecretBlocks::zero(batch.n);
-        let mut first = 0;
+        let mut cot = ctx.ot.send(&mut ctx.session, batch.n)?;
+        let (first, hash) = (cot.first_index, cot.hash.clone());
         for k in 0..batch.bits {
-            let cot = ctx.ot.send(&mut ctx.session, batch.n)?;
-            if k == 0 {
-                first = cot.first_index;
+            if k > 0 {
+                cot = ctx.ot.send(&mut ctx.session, batch.n)?;
             }
             for (f, b) in folded.iter_mut().zip(&cot.blocks) {
                 *f ^= times_x(*b, k);
@@ -215,6 +219,7 @@ impl Holder {
             folded,
             offsets: Zeroizing::new(multiples(ctx.ot.delta())),
             first,
+            hash,
         })
     }
 
@@ -248,38 +253,33 @@ impl Holder {
         }
         let mut shares = SecretWords::with_room(n);
         let mut masked = vec![0u64; (places - 1) * n];
-        let mut inputs = [Block::ZERO; CHUNK];
-        let mut pads = vec![[Block::ZERO; CHUNK]; places];
+        let mut pads = [[Block::ZERO; PLACES]; CHUNK];
         let mut row = [0u64; PLACES];
         for (k, chunk) in self.folded.chunks(CHUNK).enumerate() {
             let start = k * CHUNK;
-            for (pads, offset) in pads.iter_mut().zip(self.offsets.iter()) {
-                for (x, b) in inputs.iter_mut().zip(chunk) {
-                    *x = *b ^ *offset;
-                }
-                let (inputs, pads) = (&inputs[..chunk.len()], &mut pads[..chunk.len()]);
-                hash_blocks(self.first + start as u64, inputs, pads);
-            }
+            let pads = &mut pads[..chunk.len()];
+            let offsets = &self.offsets[..places];
+            self.hash
+                .tables(self.first + start as u64, offsets, chunk, pads);
             let messages = masked[(places - 1) * start..].chunks_exact_mut(places - 1);
-            for (i, out) in messages.take(chunk.len()).enumerate() {
+            for (i, (out, pads)) in messages.zip(pads.iter()).enumerate() {
                 let row = &mut row[..places];
                 let at = start + i;
                 table(at, row);
                 for (bit, plane) in swaps.iter().enumerate() {
                     swap_places(row, bit, (plane[at / 64] >> (at % 64)) & 1);
                 }
-                let share = row[0].wrapping_sub(pads[0][i].low_u64());
+                let share = row[0].wrapping_sub(pads[0].low_u64());
                 shares.push(share);
-                let rest = row.iter().zip(&pads).skip(1);
-                for (m, (entry, pads)) in out.iter_mut().zip(rest) {
-                    *m = entry.wrapping_sub(share).wrapping_sub(pads[i].low_u64());
+                let rest = row.iter().zip(pads).skip(1);
+                for (m, (entry, pad)) in out.iter_mut().zip(rest) {
+                    *m = entry.wrapping_sub(share).wrapping_sub(pad.low_u64());
                 }
             }
         }
         let message = wire::pack(&masked, ring.bits());
         wipe(&mut row);
-        Block::wipe(&mut inputs);
-        pads.iter_mut().for_each(|p| Block::wipe(p));
+        Block::wipe(pads.as_flattened_mut());
         Ok((message, shares))
     }
 }
@@ -290,7 +290,7 @@ impl Holder {
     reason = "the row's length is a power of two above 2^bit"
 )]
 fn swap_places(row: &mut [u64], bit: usize, swap: u64) {
-    let (step, mask) = (1 << bit, swap.wrapping_neg());
+    let (step, mask) = (1 << bit, Mask::from_bit(swap));
     for j in (0..row.len()).filter(|j| j & step == 0) {
         let t = (row[j] ^ row[j | step]) & mask;
         row[j] ^= t;
@@ -301,8 +301,8 @@ fn swap_places(row: &mut [u64], bit: usize, swap: u64) {
 /// X^k·b in GF(2^128) modulo X^128 + X^7 + X^2 + X + 1.
 fn times_x(b: Block, k: u32) -> Block {
     (0..k).fold(b, |b, _| {
-        let carry = (b.0 >> 127).wrapping_neg();
-        Block((b.0 << 1) ^ (carry & 0x87))
+        let carry = Mask::from_bit(b.high_u64() >> 63);
+        Block(b.0 << 1) ^ (Block(0x87) & carry)
     })
 }
 
@@ -323,12 +323,14 @@ pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
         place: Zeroizing::new(vec![1; batch.n]),
         folded: folded(),
         first: 0,
+        hash: PadHash::new([0; 16]),
     };
     let holder = Holder {
         batch,
         folded: folded(),
         offsets: Zeroizing::new(multiples(Block(1))),
         first: 0,
+        hash: PadHash::new([0; 16]),
     };
     let answered = holder.answer(message, None, |i, row| row.fill(i as u64));
     let answered = answered.map(|(reply, shares)| {
@@ -336,6 +338,54 @@ pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
         shares.into_words()
     });
     [chooser.read(message).ok(), answered.ok()]
+}
+
+/// The functions that choose by secret bits, for the checks that they take no branch by them.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn cases() -> [Case; 2] {
+    let batch = Batch {
+        n: 128,
+        bits: 4,
+        ring: Ring::new(40),
+    };
+    let entries = vec![0x5a; batch.entries_len()];
+    let choice = vec![0x5a; batch.choice_len()];
+    let chooser = Case::new(
+        "one of sixteen, chooser",
+        vec![0u8; batch.n],
+        |place, secret| secret.fill_bytes(place, 15),
+        move |place| {
+            let chooser = Chooser {
+                batch,
+                place: Zeroizing::new(place.clone()),
+                folded: SecretBlocks::zero(batch.n),
+                first: 0,
+                hash: PadHash::new([0; 16]),
+            };
+            assert!(chooser.read(&entries).is_ok());
+        },
+    );
+    let holder = Case::new(
+        "one of sixteen, holder",
+        (vec![0u64; batch.n / 64], vec![0u64; PLACES]),
+        |(rotate, table), secret| {
+            secret.fill(rotate);
+            secret.fill(table);
+        },
+        move |(rotate, table)| {
+            let holder = Holder {
+                batch,
+                folded: SecretBlocks::zero(batch.n),
+                offsets: Zeroizing::new(multiples(Block(1))),
+                first: 0,
+                hash: PadHash::new([0; 16]),
+            };
+            let planes = [rotate.as_slice(); 4];
+            let row = |_: usize, row: &mut [u64]| row.copy_from_slice(table);
+            assert!(holder.answer(&choice, Some(&planes), row).is_ok());
+        },
+    );
+    [chooser, holder]
 }
 
 #[cfg(test)]

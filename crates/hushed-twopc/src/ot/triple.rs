@@ -20,7 +20,7 @@ use crate::ctx::Ctx;
 use crate::error::{TwopcError, expect_at_most, expect_len};
 use crate::share::SecretWords;
 use crate::wire;
-use hushed_math::bits::{Block, hash_blocks};
+use hushed_math::bits::Block;
 use hushed_net::{Kind, Party};
 
 const OPEN: Kind = Kind(0x0320);
@@ -222,17 +222,11 @@ impl HashedSend {
     )]
     fn absorb(&mut self, cot: &CotSend, twice: usize) {
         let mut hashed = [[Block::ZERO; HASHED]; 2];
-        let mut flipped = [Block::ZERO; HASHED];
-        for (k, blocks) in cot.blocks.chunks(HASHED).enumerate() {
-            let tweak = cot.first_index + (HASHED * k) as u64;
+        for at in (0..cot.len()).step_by(HASHED) {
+            let len = HASHED.min(cot.len() - at);
             let [zero, one] = &mut hashed;
-            let (zero, one) = (&mut zero[..blocks.len()], &mut one[..blocks.len()]);
-            let flipped = &mut flipped[..blocks.len()];
-            for (x, b) in flipped.iter_mut().zip(blocks) {
-                *x = *b ^ cot.delta;
-            }
-            hash_blocks(tweak, blocks, zero);
-            hash_blocks(tweak, flipped, one);
+            let (zero, one) = (&mut zero[..len], &mut one[..len]);
+            cot.pads(at, zero, one);
             for (zero, one) in zero.chunks(64).zip(one.chunks(64)) {
                 let ((h0, h0_2), (h1, h1_2)) = (two_bits(zero), two_bits(one));
                 self.h0.push(h0);
@@ -244,7 +238,6 @@ impl HashedSend {
             }
         }
         hashed.iter_mut().for_each(|h| Block::wipe(h));
-        Block::wipe(&mut flipped);
     }
 }
 
@@ -272,9 +265,9 @@ impl HashedRecv {
     fn absorb(&mut self, cot: &CotRecv, twice: usize) {
         let mut hashed = [Block::ZERO; HASHED];
         self.c.extend_from_slice(&low_bits(&cot.blocks));
-        for (k, blocks) in cot.blocks.chunks(HASHED).enumerate() {
-            let hashed = &mut hashed[..blocks.len()];
-            hash_blocks(cot.first_index + (HASHED * k) as u64, blocks, hashed);
+        for at in (0..cot.len()).step_by(HASHED) {
+            let hashed = &mut hashed[..HASHED.min(cot.len() - at)];
+            cot.pads(at, hashed);
             for hashed in hashed.chunks(64) {
                 let (h, h_2) = two_bits(hashed);
                 self.h.push(h);
@@ -295,6 +288,23 @@ fn two_bits(hashed: &[Block]) -> (u64, u64) {
         high |= ((h.low_u64() >> 1) & 1) << i;
     }
     (low, high)
+}
+
+/// What turns blocks into choices and bits, for the checks that it takes no branch by them.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn cases() -> [crate::testing::secrets::Case; 1] {
+    let bits = crate::testing::secrets::Case::new(
+        "bits of triples",
+        vec![Block::ZERO; 512],
+        |blocks, secret| secret.fill_blocks(blocks),
+        |blocks| {
+            for blocks in blocks.chunks(64) {
+                std::hint::black_box(two_bits(blocks));
+            }
+            std::hint::black_box(low_bits(blocks));
+        },
+    );
+    [bits]
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One end of a session in memory: it notes what passes, and is gone before a frame of one's choice.
 
+use hushed_math::taint;
 use hushed_net::channel::memory::MemoryChannel;
 use hushed_net::channel::{Channel, Limits, Overhead};
 use hushed_net::frame::Frame;
@@ -51,6 +52,8 @@ impl Channel for End {
     fn send(&mut self, frame: Frame) -> Result<(), NetError> {
         self.gone |= self.left == 0;
         self.left = self.left.saturating_sub(1);
+        // What is sent is for the other party to see.
+        taint::public(&frame.payload);
         self.here()?.send(frame)?;
         self.note(Event::Sent);
         Ok(())

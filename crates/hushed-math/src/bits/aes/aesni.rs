@@ -1,7 +1,7 @@
 //! AES-NI: one block an instruction, eight in flight.
 
-use super::{LevelSums, Rounds};
-use crate::bits::Block;
+use super::{GROUP, LevelSums, PublicRounds, Rounds, Tweaks};
+use crate::bits::{Block, Mask};
 use core::arch::x86_64::*;
 
 /// Blocks in flight: hides the latency of `aesenc` on every core since Haswell.
@@ -47,14 +47,14 @@ pub(super) fn expand(key: Block) -> Rounds {
 
 #[inline]
 #[target_feature(enable = "aes,sse2")]
-fn permute(rounds: &Rounds, s: &mut [__m128i; WIDE]) {
-    let k = from_block(rounds.0[0]);
+fn permute(rounds: &PublicRounds, s: &mut [__m128i; WIDE]) {
+    let k = from_block(rounds[0]);
     s.iter_mut().for_each(|s| *s = _mm_xor_si128(*s, k));
-    for k in &rounds.0[1..10] {
+    for k in &rounds[1..10] {
         let k = from_block(*k);
         s.iter_mut().for_each(|s| *s = _mm_aesenc_si128(*s, k));
     }
-    let k = from_block(rounds.0[10]);
+    let k = from_block(rounds[10]);
     s.iter_mut().for_each(|s| *s = _mm_aesenclast_si128(*s, k));
 }
 
@@ -86,32 +86,113 @@ fn store(s: &[__m128i; WIDE], blocks: &mut [Block]) {
 pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
     for chunk in blocks.chunks_mut(WIDE) {
         let mut s = load(chunk);
-        permute(rounds, &mut s);
+        permute(&rounds.0, &mut s);
         store(&s, chunk);
     }
 }
 
+/// `out[i]` = the schedule of `keys[i]`, eight in flight.
+///
+/// SubWord and RotWord by `aesenclast` on four equal columns, where its ShiftRows moves nothing and the round constant is
+/// its round key: `aeskeygenassist` takes a dozen micro-operations.
+#[target_feature(enable = "aes,sse2,ssse3")]
+pub(super) fn expand_many(keys: &[Block], out: &mut [PublicRounds]) {
+    let rotated = _mm_set1_epi32(0x0c0f_0e0d);
+    for (keys, out) in keys.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
+        let mut k = load(keys);
+        for (k, out) in k.iter().zip(out.iter_mut()) {
+            out[0] = to_block(*k);
+        }
+        let mut constant = 1i32;
+        for round in 1..11 {
+            let c = _mm_set1_epi32(constant);
+            for k in &mut k {
+                let word = _mm_aesenclast_si128(_mm_shuffle_epi8(*k, rotated), c);
+                let two = _mm_xor_si128(*k, _mm_slli_si128::<4>(*k));
+                let four = _mm_xor_si128(two, _mm_slli_si128::<8>(two));
+                *k = _mm_xor_si128(four, word);
+            }
+            for (k, out) in k.iter().zip(out.iter_mut()) {
+                out[round] = to_block(*k);
+            }
+            constant = if constant == 0x80 {
+                0x1b
+            } else {
+                constant << 1
+            };
+        }
+    }
+}
+
+/// See [`super::Batch::groups`].
 #[target_feature(enable = "aes,sse2")]
-pub(super) fn hash(rounds: &Rounds, tweak: u64, input: &[Block], out: &mut [Block]) {
-    let mut index = tweak;
-    for (x, y) in input.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
+pub(super) fn hash_groups(
+    keys: &[PublicRounds],
+    tweaks: Tweaks,
+    offset: Block,
+    x: &[[Block; GROUP]],
+    y: &mut [[Block; GROUP]],
+) {
+    let offset = from_block(offset);
+    let mut first = tweaks.first;
+    for (key, (x, y)) in keys.iter().zip(x.iter().zip(y)) {
+        let mut index = first;
+        for (x, y) in x.chunks(WIDE).zip(y.chunks_mut(WIDE)) {
+            let mut m = load(x);
+            for m in &mut m {
+                let tweak = _mm_set_epi64x(0, index as i64);
+                *m = _mm_xor_si128(sigma(_mm_xor_si128(*m, offset)), tweak);
+                index = index.wrapping_add(tweaks.input);
+            }
+            let mut s = m;
+            permute(key, &mut s);
+            for (s, m) in s.iter_mut().zip(&m) {
+                *s = _mm_xor_si128(*s, *m);
+            }
+            store(&s, y);
+        }
+        first = first.wrapping_add(tweaks.group);
+    }
+}
+
+/// See [`super::Batch::each`].
+#[target_feature(enable = "aes,sse2")]
+pub(super) fn hash_each(
+    keys: &[PublicRounds],
+    first: u64,
+    offset: Block,
+    x: &[Block],
+    y: &mut [Block],
+) {
+    let offset = from_block(offset);
+    let mut index = first;
+    let chunks = x.chunks(WIDE).zip(y.chunks_mut(WIDE));
+    for (keys, (x, y)) in keys.chunks(WIDE).zip(chunks) {
         let mut m = load(x);
         for m in &mut m {
-            *m = _mm_xor_si128(sigma(*m), _mm_set_epi64x(0, index as i64));
+            let tweak = _mm_set_epi64x(0, index as i64);
+            *m = _mm_xor_si128(sigma(_mm_xor_si128(*m, offset)), tweak);
             index = index.wrapping_add(1);
         }
         let mut s = m;
-        permute(rounds, &mut s);
-        s.iter_mut()
-            .zip(&m)
-            .for_each(|(s, m)| *s = _mm_xor_si128(*s, *m));
+        for (s, k) in s.iter_mut().zip(keys) {
+            *s = _mm_xor_si128(*s, from_block(k[0]));
+        }
+        for round in 1..10 {
+            for (s, k) in s.iter_mut().zip(keys) {
+                *s = _mm_aesenc_si128(*s, from_block(k[round]));
+            }
+        }
+        for ((s, m), k) in s.iter_mut().zip(&m).zip(keys) {
+            *s = _mm_xor_si128(_mm_aesenclast_si128(*s, from_block(k[10])), *m);
+        }
         store(&s, y);
     }
 }
 
 #[target_feature(enable = "aes,sse2")]
 pub(super) fn half_tree_level(
-    rounds: &Rounds,
+    rounds: &PublicRounds,
     nodes: &mut [Block],
     fix_at: u64,
     fix: Block,
@@ -126,7 +207,7 @@ pub(super) fn half_tree_level(
         let begin = (end - 1) / WIDE * WIDE;
         let mut parents = [Block::ZERO; WIDE];
         for (i, (p, x)) in parents.iter_mut().zip(&nodes[begin..end]).enumerate() {
-            *p = *x ^ (fix & Block::mask_from((begin + i) as u64 == fix_at));
+            *p = *x ^ (fix & Mask::from_eq((begin + i) as u64, fix_at));
         }
         let m = load(&parents).map(|p| sigma(p));
         let mut s = m;

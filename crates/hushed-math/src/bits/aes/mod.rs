@@ -1,17 +1,5 @@
-//! AES-128 on blocks: the cipher, the fixed-key correlation-robust hash, and one level of the
-//! half-tree, each in three kernels that give the same bytes.
-//!
-//! Hash: `H(i, x) = π(σ(x) ⊕ i) ⊕ σ(x) ⊕ i`, `σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi`, π = AES-128 under a
-//! public key. This is the circular correlation robust `MMO(x) = π(σ(x)) ⊕ σ(x)` of Guo, Katz, Wang
-//! and Yu (S&P 2020; one permutation, σ a linear orthomorphism) at a relabelled input:
-//! `H(i, x) = MMO(x ⊕ σ⁻¹(i))`. The tweak makes equal blocks at different indices hash differently and
-//! does no more.
-//!
-//! It is *not* that paper's tweakable hash `π(π(x) ⊕ i) ⊕ π(x)`, which takes two permutations and stands
-//! inputs that an adversary chooses: here `H(i, x) = H(j, x ⊕ σ⁻¹(i ⊕ j))` for everybody to see. What
-//! makes one permutation enough is where inputs come from: blocks of correlated OTs and nodes of trees
-//! made by semi-honest parties, pseudo-random (up to `delta`) and chosen by nobody, so that two inputs of π
-//! meet only by chance, among 2^128. Parties that could choose their blocks would need the other hash.
+//! AES-128 on blocks: the cipher, its counter stream and one level of the half-tree, each in three kernels that give the
+//! same bytes. The hash of OT pads, which changes its key all the time, is [`super::PadHash`].
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
@@ -21,11 +9,13 @@ mod vaes;
 
 use super::Block;
 use crate::cpu::Cpu;
-use std::sync::LazyLock;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// Key of the public permutation: the first 128 fraction bits of π, big-endian as read.
-const FIXED_KEY: Block = Block(0x243f_6a88_85a3_08d3_1319_8a2e_0370_7344);
+/// Inputs of a [`Batch`] under one key.
+pub(crate) const GROUP: usize = 16;
+
+/// Keys of a [`Batch`].
+pub(crate) const KEYS: usize = 32;
 
 /// An expanded AES-128 key; erased on drop.
 pub struct AesKey(Schedule);
@@ -42,6 +32,26 @@ enum Schedule {
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Rounds([Block; 11]);
 
+/// Up to [`KEYS`] public keys, expanded together, which hides the latency of one key schedule behind the others.
+pub(crate) enum Batch {
+    Portable(Vec<portable::Key>),
+    #[cfg(target_arch = "x86_64")]
+    AesNi([PublicRounds; KEYS]),
+    #[cfg(target_arch = "x86_64")]
+    Vaes([PublicRounds; KEYS]),
+}
+
+/// The eleven round keys of a key that everybody may know.
+pub(crate) type PublicRounds = [Block; 11];
+
+/// The tweaks of a batch: input j of group g has `first + g·group + j·input`, modulo 2^64.
+#[derive(Clone, Copy)]
+pub(crate) struct Tweaks {
+    pub first: u64,
+    pub group: u64,
+    pub input: u64,
+}
+
 /// Sums of one half-tree level, see [`AesKey::half_tree_level`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LevelSums {
@@ -55,12 +65,6 @@ impl AesKey {
     /// Expands `key`.
     pub fn new(key: Block) -> Self {
         Self::with_cpu(key, Cpu::get())
-    }
-
-    /// The public permutation π of the hash, expanded once a process.
-    pub(crate) fn fixed() -> &'static Self {
-        static FIXED: LazyLock<AesKey> = LazyLock::new(|| AesKey::new(FIXED_KEY));
-        &FIXED
     }
 
     /// Expands `key` for the best kernel that `cpu` allows: one block an instruction (AES-NI), four
@@ -106,52 +110,6 @@ impl AesKey {
         }
         self.encrypt(out);
     }
-
-    /// `out[j] = H(tweak + j, input[j])`.
-    ///
-    /// # Panics
-    /// If the lengths differ.
-    pub(crate) fn hash(&self, tweak: u64, input: &[Block], out: &mut [Block]) {
-        assert_eq!(input.len(), out.len(), "hash input and output lengths");
-        match &self.0 {
-            Schedule::Portable(key) => key.hash(tweak, input, out),
-            // SAFETY: the variant is built only with the token of its instructions; the lengths
-            // are equal.
-            #[cfg(target_arch = "x86_64")]
-            Schedule::AesNi(rounds) => unsafe { aesni::hash(rounds, tweak, input, out) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Schedule::Vaes(rounds) => unsafe { vaes::hash(rounds, tweak, input, out) },
-        }
-    }
-
-    /// One level of the half-tree in place: `nodes[..w]` are parents, `nodes[..2w]` become children,
-    /// `w = nodes.len()/2`. First parent number `fix_at` is XORed with `fix` (a masked pass over all
-    /// parents, as the position is secret; `fix_at ≥ w` or a zero `fix` changes nothing); then
-    /// `left = π(σ(p)) ⊕ σ(p)` goes to `2j` and `left ⊕ p` to `2j + 1`.
-    ///
-    /// # Panics
-    /// If the number of nodes is odd.
-    pub(crate) fn half_tree_level(
-        &self,
-        nodes: &mut [Block],
-        fix_at: u64,
-        fix: Block,
-    ) -> LevelSums {
-        assert!(nodes.len().is_multiple_of(2), "children come in pairs");
-        match &self.0 {
-            Schedule::Portable(key) => key.half_tree_level(nodes, fix_at, fix),
-            // SAFETY: the variant is built only with the token of its instructions; the length is
-            // even.
-            #[cfg(target_arch = "x86_64")]
-            Schedule::AesNi(rounds) => unsafe {
-                aesni::half_tree_level(rounds, nodes, fix_at, fix)
-            },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Schedule::Vaes(rounds) => unsafe { vaes::half_tree_level(rounds, nodes, fix_at, fix) },
-        }
-    }
 }
 
 /// σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi: linear, and both σ and x ↦ σ(x) ⊕ x are permutations.
@@ -161,13 +119,121 @@ pub(crate) fn sigma(x: Block) -> Block {
     Block((u128::from(hi ^ lo) << 64) | u128::from(hi))
 }
 
-/// `out[j] = H(tweak_start + j, input[j])`, the correlation-robust hash (module header). Tweaks wrap
-/// at 2^64.
-///
-/// # Panics
-/// If the lengths differ.
-pub fn hash_blocks(tweak_start: u64, input: &[Block], out: &mut [Block]) {
-    AesKey::fixed().hash(tweak_start, input, out);
+impl Batch {
+    /// An empty batch for the best kernel that `cpu` allows.
+    pub(crate) fn new(cpu: Cpu) -> Batch {
+        #[cfg(target_arch = "x86_64")]
+        if cpu.aesni().is_some() {
+            let rounds = [[Block::ZERO; 11]; KEYS];
+            return match cpu.vaes() {
+                Some(_) => Batch::Vaes(rounds),
+                None => Batch::AesNi(rounds),
+            };
+        }
+        Batch::Portable(Vec::with_capacity(KEYS))
+    }
+
+    /// Replaces the keys; at most [`KEYS`].
+    pub(crate) fn expand(&mut self, keys: &[Block]) {
+        assert!(keys.len() <= KEYS, "keys of a batch");
+        match self {
+            Batch::Portable(all) => {
+                all.clear();
+                all.extend(keys.iter().map(|key| portable::Key::new(*key)));
+            }
+            // SAFETY: the variants are built only with the token of AES-NI.
+            #[cfg(target_arch = "x86_64")]
+            Batch::AesNi(rounds) | Batch::Vaes(rounds) => unsafe {
+                aesni::expand_many(keys, rounds.as_mut_slice());
+            },
+        }
+    }
+
+    /// `y[g][j] = H(t, x[g][j] ⊕ offset)` under key g with the tweak t of (g, j).
+    ///
+    /// # Panics
+    /// If there are more groups than keys, or not as many of `x` as of `y`.
+    pub(crate) fn groups(
+        &self,
+        tweaks: Tweaks,
+        offset: Block,
+        x: &[[Block; GROUP]],
+        y: &mut [[Block; GROUP]],
+    ) {
+        assert!(
+            x.len() == y.len() && x.len() <= KEYS,
+            "groups of a batch of keys"
+        );
+        match self {
+            Batch::Portable(keys) => {
+                for (g, ((key, x), y)) in (0..).zip(keys.iter().zip(x).zip(y)) {
+                    let first = tweaks.first.wrapping_add(tweaks.group.wrapping_mul(g));
+                    key.hash(first, tweaks.input, offset, x, y);
+                }
+            }
+            // SAFETY: the variant is built only with the token of its instructions.
+            #[cfg(target_arch = "x86_64")]
+            Batch::AesNi(keys) => unsafe {
+                aesni::hash_groups(keys.as_slice(), tweaks, offset, x, y)
+            },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Vaes(keys) => unsafe {
+                vaes::hash_groups(keys.as_slice(), tweaks, offset, x, y)
+            },
+        }
+    }
+
+    /// `y[g] = H(first + g, x[g] ⊕ offset)` under key g.
+    ///
+    /// # Panics
+    /// As [`Batch::groups`].
+    pub(crate) fn each(&self, first: u64, offset: Block, x: &[Block], y: &mut [Block]) {
+        assert!(
+            x.len() == y.len() && x.len() <= KEYS,
+            "inputs of a batch of keys"
+        );
+        match self {
+            Batch::Portable(keys) => {
+                for (g, ((key, x), y)) in (0..).zip(keys.iter().zip(x).zip(y)) {
+                    let (x, y) = (core::slice::from_ref(x), core::slice::from_mut(y));
+                    key.hash(first.wrapping_add(g), 0, offset, x, y);
+                }
+            }
+            // SAFETY: the variants are built only with the token of AES-NI.
+            #[cfg(target_arch = "x86_64")]
+            Batch::AesNi(keys) | Batch::Vaes(keys) => unsafe {
+                aesni::hash_each(keys.as_slice(), first, offset, x, y)
+            },
+        }
+    }
+
+    /// One level of the half-tree in place under key g: `nodes[..w]` are parents, `nodes[..2w]` become children,
+    /// `w = nodes.len()/2`. First parent number `fix_at` is XORed with `fix` (a masked pass over all
+    /// parents, as the position is secret; `fix_at ≥ w` or a zero `fix` changes nothing); then
+    /// `left = π(σ(p)) ⊕ σ(p)` goes to `2j` and `left ⊕ p` to `2j + 1`.
+    ///
+    /// # Panics
+    /// If there is no key g, or the number of nodes is odd.
+    pub(crate) fn half_tree_level(
+        &self,
+        g: usize,
+        nodes: &mut [Block],
+        fix_at: u64,
+        fix: Block,
+    ) -> LevelSums {
+        assert!(nodes.len().is_multiple_of(2), "children come in pairs");
+        match self {
+            Batch::Portable(keys) => keys[g].half_tree_level(nodes, fix_at, fix),
+            // SAFETY: the variant is built only with the token of its instructions; the length is
+            // even.
+            #[cfg(target_arch = "x86_64")]
+            Batch::AesNi(keys) => unsafe { aesni::half_tree_level(&keys[g], nodes, fix_at, fix) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Vaes(keys) => unsafe { vaes::half_tree_level(&keys[g], nodes, fix_at, fix) },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -217,20 +283,50 @@ mod tests {
         }
     }
 
+    /// H(tweak, x) under a key, by the portable cipher.
+    fn hash(key: Block, tweak: u64, x: Block) -> Block {
+        let s = sigma(x) ^ Block(tweak.into());
+        let mut e = [s];
+        AesKey::with_cpu(key, Cpu::portable()).encrypt(&mut e);
+        e[0] ^ s
+    }
+
+    fn keys(cpu: Cpu, n: usize) -> (Vec<Block>, Batch) {
+        let keys = sample(n + 3)[3..].to_vec();
+        let mut batch = Batch::new(cpu);
+        batch.expand(&keys);
+        (keys, batch)
+    }
+
     #[test]
-    fn hash_is_its_formula_in_every_kernel() {
+    fn batches_hash_by_the_formula_in_every_kernel() {
         for cpu in Cpu::variants() {
-            let key = AesKey::with_cpu(FIXED_KEY, cpu);
-            for n in [0, 1, 3, 4, 7, 8, 9, 31, 32, 33, 64, 101] {
-                for tweak in [0, 5, u64::MAX - 6] {
-                    let x = sample(n);
-                    let mut out = vec![Block::ZERO; n];
-                    key.hash(tweak, &x, &mut out);
-                    for (j, (&x, &h)) in x.iter().zip(&out).enumerate() {
-                        let s = sigma(x) ^ Block(tweak.wrapping_add(j as u64).into());
-                        let mut e = [s];
-                        AesKey::with_cpu(FIXED_KEY, Cpu::portable()).encrypt(&mut e);
-                        assert!(h == e[0] ^ s, "{cpu:?} {n} {tweak} {j}");
+            for n in [0, 1, 2, 3, 7, 8, 9, 31, KEYS] {
+                let (keys, batch) = keys(cpu, n);
+                let offset = Block(0x1234_5678 << 60 | 1);
+                for first in [0, 5, u64::MAX - 6] {
+                    let x: Vec<[Block; GROUP]> = sample(n * GROUP).as_chunks().0.to_vec();
+                    let mut y = x.clone();
+                    for (group, input) in [(GROUP as u64, 1), (1, 0), (3, 7)] {
+                        let tweaks = Tweaks {
+                            first,
+                            group,
+                            input,
+                        };
+                        batch.groups(tweaks, offset, &x, &mut y);
+                        for (g, (x, y)) in x.iter().zip(&y).enumerate() {
+                            for (j, (x, y)) in x.iter().zip(y).enumerate() {
+                                let tweak = (g as u64 * group).wrapping_add(j as u64 * input);
+                                let tweak = first.wrapping_add(tweak);
+                                assert!(*y == hash(keys[g], tweak, *x ^ offset), "{cpu:?} {n}");
+                            }
+                        }
+                    }
+                    let (x, mut y) = (sample(n), vec![Block::ZERO; n]);
+                    batch.each(first, offset, &x, &mut y);
+                    for (g, (x, y)) in x.iter().zip(&y).enumerate() {
+                        let tweak = first.wrapping_add(g as u64);
+                        assert!(*y == hash(keys[g], tweak, *x ^ offset), "{cpu:?} {n} {g}");
                     }
                 }
             }
@@ -256,32 +352,23 @@ mod tests {
     }
 
     #[test]
-    fn hash_known_answers() {
-        // Computed with OpenSSL; a change of σ, of the key or of the byte order breaks every peer.
-        let mut out = [Block::ZERO; 2];
-        hash_blocks(7, &[Block(1), Block(u128::MAX - 1)], &mut out);
-        assert!(out[0] == hex("5ff43b3ca7637b9ddc832e092412e42b"));
-        assert!(out[1] == hex("0c94fd265ae5eb31660e6273b6ca6ad1"));
-    }
-
-    #[test]
     fn half_tree_level_is_its_formula_in_every_kernel() {
         for cpu in Cpu::variants() {
-            let key = AesKey::with_cpu(FIXED_KEY, cpu);
+            let (keys, batch) = keys(cpu, 3);
             for w in [1usize, 2, 4, 8, 16, 32, 64, 128, 3, 37] {
                 for fix_at in [0, w as u64 - 1, w as u64 / 2, w as u64, u64::MAX] {
                     let fix = Block(0xdead_beef << 70 | 3);
                     let mut parents = sample(w);
                     let mut nodes = parents.clone();
                     nodes.resize(2 * w, Block::ZERO);
-                    let sums = key.half_tree_level(&mut nodes, fix_at, fix);
+                    let sums = batch.half_tree_level(2, &mut nodes, fix_at, fix);
                     if fix_at < w as u64 {
                         parents[fix_at as usize] ^= fix;
                     }
                     let mut left = vec![Block::ZERO; w];
                     for (p, l) in parents.iter().zip(&mut left) {
                         let mut e = [sigma(*p)];
-                        AesKey::with_cpu(FIXED_KEY, Cpu::portable()).encrypt(&mut e);
+                        AesKey::with_cpu(keys[2], Cpu::portable()).encrypt(&mut e);
                         *l = e[0] ^ sigma(*p);
                     }
                     for j in 0..w {

@@ -2,14 +2,14 @@
 //! crate finds them, otherwise bit-sliced).
 
 use super::{LevelSums, sigma};
-use crate::bits::Block;
+use crate::bits::{Block, Mask};
 use ::aes::cipher::{BlockCipherEncrypt, KeyInit};
 use zeroize::ZeroizeOnDrop;
 
 /// Blocks handed to the cipher at once; a multiple of every bit-sliced width.
 const BATCH: usize = 16;
 
-pub(super) struct Key(::aes::Aes128);
+pub(crate) struct Key(::aes::Aes128);
 
 // The cipher erases its own round keys (feature `zeroize`).
 const fn erases<T: ZeroizeOnDrop>() {}
@@ -34,18 +34,24 @@ impl Key {
         }
     }
 
-    pub(super) fn hash(&self, tweak: u64, input: &[Block], out: &mut [Block]) {
+    /// `out[j] = H(tweak + j·step, input[j] ⊕ offset)` for at most [`BATCH`] inputs.
+    pub(super) fn hash(
+        &self,
+        tweak: u64,
+        step: u64,
+        offset: Block,
+        input: &[Block],
+        out: &mut [Block],
+    ) {
+        let mut masked = [Block::ZERO; BATCH];
         let mut index = tweak;
-        for (x, y) in input.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
-            let mut masked = [Block::ZERO; BATCH];
-            for ((m, x), y) in masked.iter_mut().zip(x).zip(y.iter_mut()) {
-                *m = sigma(*x) ^ Block(index.into());
-                *y = *m;
-                index = index.wrapping_add(1);
-            }
-            self.encrypt(y);
-            y.iter_mut().zip(&masked).for_each(|(y, m)| *y ^= *m);
+        for ((m, x), y) in masked.iter_mut().zip(input).zip(out.iter_mut()) {
+            *m = sigma(*x ^ offset) ^ Block(index.into());
+            *y = *m;
+            index = index.wrapping_add(step);
         }
+        self.encrypt(out);
+        out.iter_mut().zip(&masked).for_each(|(y, m)| *y ^= *m);
     }
 
     pub(super) fn half_tree_level(
@@ -67,7 +73,7 @@ impl Key {
             let mut parents = [Block::ZERO; BATCH];
             let mut left = [Block::ZERO; BATCH];
             for (i, j) in (begin..end).enumerate() {
-                let hit = Block::mask_from(j as u64 == fix_at);
+                let hit = Mask::from_eq(j as u64, fix_at);
                 parents[i] = nodes[j] ^ (fix & hit);
                 left[i] = sigma(parents[i]);
             }

@@ -1,6 +1,6 @@
 //! VAES on 512-bit registers: four blocks an instruction, 32 in flight.
 
-use super::{LevelSums, Rounds};
+use super::{GROUP, LevelSums, PublicRounds, Rounds, Tweaks};
 use crate::bits::Block;
 use core::arch::x86_64::*;
 
@@ -13,8 +13,8 @@ type State = [__m512i; REGS];
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn broadcast(rounds: &Rounds) -> [__m512i; 11] {
-    rounds.0.map(|k| {
+fn broadcast(rounds: &PublicRounds) -> [__m512i; 11] {
+    rounds.map(|k| {
         // SAFETY: both are 16 plain bytes.
         let k: __m128i = unsafe { core::mem::transmute(k) };
         _mm512_broadcast_i32x4(k)
@@ -65,7 +65,7 @@ fn store(s: &State, blocks: &mut [Block; WIDE]) {
 
 #[target_feature(enable = "avx512f,vaes")]
 pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
-    let k = broadcast(rounds);
+    let k = broadcast(&rounds.0);
     let (chunks, tail) = blocks.as_chunks_mut::<WIDE>();
     for chunk in chunks {
         let mut s = load(chunk);
@@ -85,7 +85,7 @@ pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
 /// `out[j] = AES(start + j)`; `start + out.len()` must not pass 2^64.
 #[target_feature(enable = "avx512f,vaes")]
 pub(super) fn counter(rounds: &Rounds, start: u64, out: &mut [Block]) {
-    let k = broadcast(rounds);
+    let k = broadcast(&rounds.0);
     let lane = |r: u64| start.wrapping_add(r) as i64;
     let mut at = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
     let four = _mm512_set_epi64(0, 4, 0, 4, 0, 4, 0, 4);
@@ -107,51 +107,96 @@ pub(super) fn counter(rounds: &Rounds, start: u64, out: &mut [Block]) {
     }
 }
 
+/// See [`super::Batch::groups`]. A group is four registers: two groups are in flight, each under its key.
+#[target_feature(enable = "avx512f,vaes")]
+pub(super) fn hash_groups(
+    keys: &[PublicRounds],
+    tweaks: Tweaks,
+    offset: Block,
+    x: &[[Block; GROUP]],
+    y: &mut [[Block; GROUP]],
+) {
+    const { assert!(WIDE == 2 * GROUP) };
+    let mut first = tweaks.first;
+    let (x_pairs, x_last) = x.as_chunks::<2>();
+    let (y_pairs, y_last) = y.as_chunks_mut::<2>();
+    let (key_pairs, key_last) = keys[..x.len()].as_chunks::<2>();
+    for ((x, y), keys) in x_pairs.iter().zip(y_pairs).zip(key_pairs) {
+        pair([&keys[0], &keys[1]], first, tweaks, offset, x, y);
+        first = first.wrapping_add(tweaks.group.wrapping_mul(2));
+    }
+    if let ([x], [y], [key]) = (x_last, y_last, key_last) {
+        let mut both = [[Block::ZERO; GROUP]; 2];
+        pair([key, key], first, tweaks, offset, &[*x, *x], &mut both);
+        *y = both[0];
+    }
+}
+
 #[inline]
 #[target_feature(enable = "avx512f,vaes")]
-fn hash_wide(k: &[__m512i; 11], tweak: u64, x: &[Block; WIDE], y: &mut [Block; WIDE]) {
-    let lane = |r: u64| tweak.wrapping_add(r) as i64;
-    let mut t = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
-    let four = _mm512_set_epi64(0, 4, 0, 4, 0, 4, 0, 4);
-    let mut m = load(x);
-    for m in &mut m {
-        *m = _mm512_xor_si512(sigma(*m), t);
-        t = _mm512_add_epi64(t, four);
+fn pair(
+    keys: [&PublicRounds; 2],
+    first: u64,
+    tweaks: Tweaks,
+    offset: Block,
+    x: &[[Block; GROUP]; 2],
+    y: &mut [[Block; GROUP]; 2],
+) {
+    let offset = {
+        // SAFETY: both are 16 plain bytes.
+        let offset: __m128i = unsafe { core::mem::transmute(offset) };
+        _mm512_broadcast_i32x4(offset)
+    };
+    let lane = |j: u64| tweaks.input.wrapping_mul(j) as i64;
+    let lanes = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
+    let four = _mm512_set_epi64(0, lane(4), 0, lane(4), 0, lane(4), 0, lane(4));
+    let (flat, _) = x.as_flattened().as_chunks::<WIDE>();
+    let mut m = load(&flat[0]);
+    for (g, m) in m.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().enumerate() {
+        let base = first.wrapping_add(tweaks.group.wrapping_mul(g as u64)) as i64;
+        let mut t = _mm512_add_epi64(lanes, _mm512_set_epi64(0, base, 0, base, 0, base, 0, base));
+        for m in m {
+            *m = _mm512_xor_si512(sigma(_mm512_xor_si512(*m, offset)), t);
+            t = _mm512_add_epi64(t, four);
+        }
     }
+    let k = [broadcast(keys[0]), broadcast(keys[1])];
     let mut s = m;
-    permute(k, &mut s);
+    for (s, k) in s.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().zip(&k) {
+        for s in s {
+            *s = _mm512_xor_si512(*s, k[0]);
+        }
+    }
+    for round in 1..10 {
+        for (s, k) in s.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().zip(&k) {
+            for s in s {
+                *s = _mm512_aesenc_epi128(*s, k[round]);
+            }
+        }
+    }
+    for (s, k) in s.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().zip(&k) {
+        for s in s {
+            *s = _mm512_aesenclast_epi128(*s, k[10]);
+        }
+    }
     for (s, m) in s.iter_mut().zip(&m) {
         *s = _mm512_xor_si512(*s, *m);
     }
-    store(&s, y);
-}
-
-#[target_feature(enable = "avx512f,vaes")]
-pub(super) fn hash(rounds: &Rounds, tweak: u64, input: &[Block], out: &mut [Block]) {
-    let k = broadcast(rounds);
-    let (x, x_tail) = input.as_chunks::<WIDE>();
-    let (y, y_tail) = out.as_chunks_mut::<WIDE>();
-    let mut index = tweak;
-    for (x, y) in x.iter().zip(y) {
-        hash_wide(&k, index, x, y);
-        index = index.wrapping_add(WIDE as u64);
-    }
-    if !x_tail.is_empty() {
-        let mut padded = [Block::ZERO; WIDE];
-        let mut hashed = [Block::ZERO; WIDE];
-        padded[..x_tail.len()].copy_from_slice(x_tail);
-        hash_wide(&k, index, &padded, &mut hashed);
-        y_tail.copy_from_slice(&hashed[..y_tail.len()]);
-    }
+    let (flat, _) = y.as_flattened_mut().as_chunks_mut::<WIDE>();
+    store(&s, &mut flat[0]);
 }
 
 #[target_feature(enable = "avx512f,vaes")]
 pub(super) fn half_tree_level(
-    rounds: &Rounds,
+    rounds: &PublicRounds,
     nodes: &mut [Block],
     fix_at: u64,
     fix: Block,
 ) -> LevelSums {
+    if !(nodes.len() / 2).is_multiple_of(WIDE) {
+        // The top of a tree.
+        return super::aesni::half_tree_level(rounds, nodes, fix_at, fix);
+    }
     let k = broadcast(rounds);
     let fix = {
         // SAFETY: both are 16 plain bytes.
@@ -164,22 +209,12 @@ pub(super) fn half_tree_level(
     let first_pairs = _mm512_set_epi64(11, 10, 3, 2, 9, 8, 1, 0);
     let last_pairs = _mm512_set_epi64(15, 14, 7, 6, 13, 12, 5, 4);
 
-    let width = nodes.len() / 2;
-    let mut end = width;
-    // From the top down, so that no parent is overwritten before it was read. The last chunk may be
-    // short: it is then padded with parents that are left out of the sums and of the output.
+    // From the top down, so that no parent is overwritten before it was read.
+    let mut end = nodes.len() / 2;
     while end > 0 {
-        let begin = (end - 1) / WIDE * WIDE;
-        let n = end - begin;
-        let mut padded = [Block::ZERO; WIDE];
-        let parents = match nodes[begin..end].as_array::<WIDE>() {
-            Some(full) => full,
-            None => {
-                padded[..n].copy_from_slice(&nodes[begin..end]);
-                &padded
-            }
-        };
-        let mut p = load(parents);
+        let begin = end - WIDE;
+        let (parents, _) = nodes[begin..end].as_chunks::<WIDE>();
+        let mut p = load(&parents[0]);
         let lane = |r: usize| (begin + r) as i64;
         let (l0, l1, l2, l3) = (lane(0), lane(1), lane(2), lane(3));
         let mut at = _mm512_set_epi64(l3, l3, l2, l2, l1, l1, l0, l0);
@@ -191,42 +226,26 @@ pub(super) fn half_tree_level(
         let m = p.map(|p| sigma(p));
         let mut s = m;
         permute(&k, &mut s);
-        for (s, m) in s.iter_mut().zip(&m) {
-            *s = _mm512_xor_si512(*s, *m);
-        }
-        let mut children = [[Block::ZERO; 4]; 2 * REGS];
-        let full = n == WIDE;
-        for i in 0..REGS {
-            // Which of the four parents of this register exist; two mask bits a block.
-            let live = n.saturating_sub(4 * i).min(4);
-            let mask = if full {
-                0xff
+        let (children, _) = nodes[2 * begin..2 * end].as_chunks_mut::<WIDE>();
+        let [low, high] = children else {
+            unreachable!("twice as many children as parents")
+        };
+        let (mut first, mut second) = ([zero; REGS], [zero; REGS]);
+        for (i, (s, (m, p))) in s.iter().zip(m.iter().zip(&p)).enumerate() {
+            let left = _mm512_xor_si512(*s, *m);
+            left_sum = _mm512_xor_si512(left_sum, left);
+            all_sum = _mm512_xor_si512(all_sum, *p);
+            let right = _mm512_xor_si512(left, *p);
+            let half = if i < REGS / 2 {
+                &mut first
             } else {
-                ((1u32 << (2 * live)) - 1) as __mmask8
+                &mut second
             };
-            left_sum = _mm512_mask_xor_epi64(left_sum, mask, left_sum, s[i]);
-            all_sum = _mm512_mask_xor_epi64(all_sum, mask, all_sum, p[i]);
-            let right = _mm512_xor_si512(s[i], p[i]);
-            let first = _mm512_permutex2var_epi64(s[i], first_pairs, right);
-            let last = _mm512_permutex2var_epi64(s[i], last_pairs, right);
-            if full {
-                let out = &mut nodes[2 * begin + 8 * i..2 * begin + 8 * i + 8];
-                // SAFETY: `out` is eight blocks, two registers; the stores are unaligned.
-                unsafe {
-                    _mm512_storeu_si512(out.as_mut_ptr().cast(), first);
-                    _mm512_storeu_si512(out.as_mut_ptr().add(4).cast(), last);
-                }
-            } else {
-                // SAFETY: four blocks each.
-                unsafe {
-                    _mm512_storeu_si512(children[2 * i].as_mut_ptr().cast(), first);
-                    _mm512_storeu_si512(children[2 * i + 1].as_mut_ptr().cast(), last);
-                }
-            }
+            half[2 * i % REGS] = _mm512_permutex2var_epi64(left, first_pairs, right);
+            half[2 * i % REGS + 1] = _mm512_permutex2var_epi64(left, last_pairs, right);
         }
-        if !full {
-            nodes[2 * begin..2 * end].copy_from_slice(&children.as_flattened()[..2 * n]);
-        }
+        store(&first, low);
+        store(&second, high);
         end = begin;
     }
     LevelSums {

@@ -31,12 +31,13 @@ pub(super) struct Extender {
 }
 
 impl Extender {
-    /// An extender for one parameter set under a public seed that both parties agreed on.
-    pub(super) fn new(params: FerretParams, seed: [u8; 16]) -> Self {
+    /// An extender for one parameter set under two public seeds that both parties agreed on, one for the code and one for
+    /// the keys of trees.
+    pub(super) fn new(params: FerretParams, code: [u8; 16], trees: [u8; 16]) -> Self {
         Extender {
             params,
-            code: LpnCode::new(seed, params.log_k()),
-            tree: HalfTree::new(),
+            code: LpnCode::new(code, params.log_k()),
+            tree: HalfTree::new(trees),
         }
     }
 
@@ -64,10 +65,11 @@ impl Extender {
         (step * CHUNK).min(trees)..((step + 1) * CHUNK).min(trees)
     }
 
-    /// The sender's step: `inputs` are the extension's, `out` has [`Extender::step_outputs`] blocks;
-    /// returns the message.
+    /// The sender's step of extension number `extension` under these seeds: `inputs` are the extension's, `out` has
+    /// [`Extender::step_outputs`] blocks; returns the message.
     pub(super) fn send(
         &self,
+        extension: u64,
         step: usize,
         delta: Block,
         inputs: &[Block],
@@ -83,7 +85,9 @@ impl Extender {
             .for_each_init(
                 || Zeroizing::new(vec![Block::ZERO; 1 << h]),
                 |leaves, (i, ((out, cots), corrections))| {
-                    self.tree.expand_sender(delta, cots, corrections, leaves);
+                    let tree = self.tree_number(extension, step, i);
+                    self.tree
+                        .expand_sender(tree, delta, cots, corrections, leaves);
                     self.code
                         .encode(self.first_row(step, i), secret, leaves, out);
                 },
@@ -99,6 +103,7 @@ impl Extender {
     /// [`TwopcError::PeerMisbehaved`] unless the message has [`Extender::step_bytes`] bytes.
     pub(super) fn receive(
         &self,
+        extension: u64,
         step: usize,
         inputs: &[Block],
         message: &[u8],
@@ -118,7 +123,8 @@ impl Extender {
             .for_each_init(
                 || Zeroizing::new(vec![Block::ZERO; 1 << h]),
                 |leaves, (i, ((out, cots), corrections))| {
-                    self.tree.expand_receiver(cots, corrections, leaves);
+                    let tree = self.tree_number(extension, step, i);
+                    self.tree.expand_receiver(tree, cots, corrections, leaves);
                     self.code
                         .encode(self.first_row(step, i), secret, leaves, out);
                 },
@@ -137,6 +143,11 @@ impl Extender {
         (secret, &cots[trees.start * h..trees.end * h])
     }
 
+    /// Tree `i` of a step among all trees under the seed.
+    fn tree_number(&self, extension: u64, step: usize, i: usize) -> u64 {
+        extension * self.params.trees() as u64 + (step * CHUNK + i) as u64
+    }
+
     /// First row of tree `i` of a step.
     fn first_row(&self, step: usize, i: usize) -> u64 {
         ((step * CHUNK + i) as u64) << self.params.depth()
@@ -147,12 +158,12 @@ impl Extender {
 mod tests {
     use super::*;
     use crate::ot::{CotRecv, CotSend, assert_cot};
-    use hushed_math::bits::PrgAes;
+    use hushed_math::bits::{PadHash, PrgAes};
 
     #[test]
     fn outputs_are_correlated_and_messages_as_declared() {
         let params = FerretParams::K16;
-        let extender = Extender::new(params, [4; 16]);
+        let extender = Extender::new(params, [4; 16], [5; 16]);
         let delta = Block(0x1234_5678_9abc_def1);
         let mut q = vec![Block::ZERO; params.inputs()];
         PrgAes::new(Block(8)).fill(&mut q);
@@ -170,12 +181,16 @@ mod tests {
         let (mut at, mut bytes) = (0, 0);
         for step in 0..extender.steps() {
             let range = at..at + extender.step_outputs(step);
-            let message = extender.send(step, delta, &q, &mut sent[range.clone()]);
+            let message = extender.send(0, step, delta, &q, &mut sent[range.clone()]);
             assert_eq!(message.len(), extender.step_bytes(step));
             extender
-                .receive(step, &m, &message, &mut received[range.clone()])
+                .receive(0, step, &m, &message, &mut received[range.clone()])
                 .unwrap();
-            assert!(extender.receive(step, &m, &message[1..], &mut []).is_err());
+            assert!(
+                extender
+                    .receive(0, step, &m, &message[1..], &mut [])
+                    .is_err()
+            );
             (at, bytes) = (range.end, bytes + message.len());
         }
         assert_eq!((at, bytes), (params.outputs(), params.message_bytes()));
@@ -191,10 +206,12 @@ mod tests {
                 delta,
                 blocks: sent,
                 first_index: 0,
+                hash: PadHash::new([0; 16]),
             },
             &CotRecv {
                 blocks: received,
                 first_index: 0,
+                hash: PadHash::new([0; 16]),
             },
         );
     }

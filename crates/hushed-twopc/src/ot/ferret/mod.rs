@@ -8,7 +8,7 @@
 //! add no round of their own.
 //!
 //! A source that failed stays failed: starting a direction again would run base OTs and extensions under the
-//! same `delta`, session id and tweaks, and repeat pads that may have been used.
+//! same `delta`, session id and indices, and repeat pads that may have been used.
 //!
 //! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
 //! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
@@ -21,14 +21,15 @@ mod start;
 
 pub use params::FerretParams;
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use start::read as read_start;
+pub(crate) use start::{cases, read as read_start};
 
 use super::base::SessionId;
 use super::{Correlations, CotRecv, CotSend};
 use crate::error::TwopcError;
 use extend::Extender;
-use hushed_math::bits::Block;
+use hushed_math::bits::{Block, PadHash};
 use hushed_math::rng::SecretRng;
+use hushed_math::taint;
 use hushed_net::{Expect, Kind, Party, Session};
 use sha2::{Digest, Sha256};
 use start::{StartReceiver, StartSender};
@@ -40,8 +41,11 @@ const POINTS: Kind = Kind(0x0342);
 const COLUMNS: Kind = Kind(0x0343);
 const TREES: Kind = Kind(0x0344);
 
-/// Nonce and the number of the parameter set.
+/// Nonce, and the number of the parameter set with the version.
 const HELLO_BYTES: usize = 17;
+
+/// Rises whenever equal messages would give other OTs or pads. 2: keys of trees and pads are the session's.
+const VERSION: u8 = 2;
 
 /// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
 const FIRST: FerretParams = FerretParams::K16;
@@ -95,16 +99,17 @@ impl FerretOt {
         let mut rng = rng.fork("ferret");
         let mut hello = [0u8; HELLO_BYTES];
         rng.fill_bytes(&mut hello);
-        hello[HELLO_BYTES - 1] = params.id();
+        taint::public(&hello);
+        hello[HELLO_BYTES - 1] = VERSION << 4 | params.id();
         let theirs = session.exchange(HELLO, &hello, Expect::Exactly(HELLO_BYTES))?;
         if theirs.last() != hello.last() {
             return Err(TwopcError::PeerMisbehaved {
-                what: "OT parameter set",
+                what: "OT version or parameter set",
             });
         }
         // The transcript holds both nonces by now, and all that was agreed before.
         let id = Sha256::new()
-            .chain_update(b"hushed ferret 1")
+            .chain_update(b"hushed ferret 2")
             .chain_update(session.transcript_hash())
             .finalize()
             .into();
@@ -131,11 +136,21 @@ impl FerretOt {
             .into()
     }
 
-    fn extender(&self, sender: Party, domain: &[u8], params: FerretParams) -> Extender {
-        let id = self.direction_id(sender, domain);
+    /// A public seed of the session for a direction and a use.
+    fn seed(&self, sender: Party, domain: &[u8]) -> [u8; 16] {
         let mut seed = [0; 16];
+        let id = self.direction_id(sender, domain);
         seed.iter_mut().zip(id).for_each(|(s, i)| *s = i);
-        Extender::new(params, seed)
+        seed
+    }
+
+    /// A stock without OTs but the `inputs` of its first extension.
+    fn stock(&self, sender: Party, inputs: Vec<Block>) -> Box<Stock> {
+        let seed = |domain: &[u8]| self.seed(sender, domain);
+        let first = Extender::new(FIRST, seed(b"first code"), seed(b"first trees"));
+        let later = Extender::new(self.params, seed(b"code"), seed(b"trees"));
+        let hash = PadHash::new(seed(b"pads"));
+        Box::new(Stock::new(first, later, inputs, hash))
     }
 
     fn start_sending(&mut self, s: &mut Session) -> Result<Box<Stock>, TwopcError> {
@@ -146,9 +161,7 @@ impl FerretOt {
         s.send_vec(POINTS, points)?;
         let columns = s.recv(COLUMNS, Expect::Exactly(start::columns_bytes(n)))?;
         let inputs = start.finish(&columns, n)?;
-        let extender = self.extender(self.party, b"first", FIRST);
-        let later = self.extender(self.party, b"code", self.params);
-        Ok(Box::new(Stock::new(extender, later, inputs)))
+        Ok(self.stock(self.party, inputs))
     }
 
     fn start_receiving(&mut self, s: &mut Session) -> Result<Box<Stock>, TwopcError> {
@@ -158,10 +171,8 @@ impl FerretOt {
         s.send(BASE, start.message())?;
         let points = s.recv(POINTS, Expect::Exactly(start::POINTS_BYTES))?;
         let (inputs, columns) = start.finish(&points, n, &mut self.rng)?;
-        let extender = self.extender(sender, b"first", FIRST);
-        let later = self.extender(sender, b"code", self.params);
         // The stock owns the inputs before anything can fail: it erases them.
-        let stock = Box::new(Stock::new(extender, later, inputs));
+        let stock = self.stock(sender, inputs);
         s.send_vec(COLUMNS, columns)?;
         Ok(stock)
     }
@@ -174,11 +185,13 @@ impl FerretOt {
         };
         let delta = self.delta;
         let (blocks, first_index) = stock.hand_out(n, &mut Sending { delta, session: s })?;
+        let hash = stock.hash.clone();
         self.sending = Direction::Running(stock);
         Ok(CotSend {
             delta,
             blocks,
             first_index,
+            hash,
         })
     }
 
@@ -189,10 +202,12 @@ impl FerretOt {
             Direction::Failed => return Err(TwopcError::SourceFailed),
         };
         let (blocks, first_index) = stock.hand_out(n, &mut Receiving { session: s })?;
+        let hash = stock.hash.clone();
         self.receiving = Direction::Running(stock);
         Ok(CotRecv {
             blocks,
             first_index,
+            hash,
         })
     }
 
@@ -233,6 +248,7 @@ trait End {
     fn run(
         &mut self,
         extender: &Extender,
+        extension: u64,
         step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
@@ -252,11 +268,12 @@ impl End for Sending<'_> {
     fn run(
         &mut self,
         extender: &Extender,
+        extension: u64,
         step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
     ) -> Result<(), TwopcError> {
-        let message = extender.send(step, self.delta, inputs, outputs);
+        let message = extender.send(extension, step, self.delta, inputs, outputs);
         Ok(self.session.send_vec(TREES, message)?)
     }
 }
@@ -265,6 +282,7 @@ impl End for Receiving<'_> {
     fn run(
         &mut self,
         extender: &Extender,
+        extension: u64,
         step: usize,
         inputs: &[Block],
         outputs: &mut [Block],
@@ -272,14 +290,15 @@ impl End for Receiving<'_> {
         let message = self
             .session
             .recv(TREES, Expect::Exactly(extender.step_bytes(step)))?;
-        extender.receive(step, inputs, &message, outputs)
+        extender.receive(extension, step, inputs, &message, outputs)
     }
 }
 
 /// One direction's unused OTs at one party.
 struct Stock {
-    /// The running extension, its inputs and its next step.
+    /// The running extension, its number under its seeds, its inputs and its next step.
     extender: Extender,
+    extension: u64,
     inputs: Vec<Block>,
     step: usize,
     /// The next extension's set, if it is another, and those of its inputs that exist already: the
@@ -289,16 +308,19 @@ struct Stock {
     /// Outputs of the last step; those before `next` are handed out and erased.
     outputs: Vec<Block>,
     next: usize,
-    /// OTs handed out so far, which is the tweak of the next.
+    /// OTs handed out so far, which is the index of the next.
     handed_out: u64,
+    /// What turns them into pads.
+    hash: PadHash,
 }
 
 impl Stock {
-    fn new(extender: Extender, later: Extender, inputs: Vec<Block>) -> Stock {
+    fn new(extender: Extender, later: Extender, inputs: Vec<Block>, hash: PadHash) -> Stock {
         // Whole at once: growing would leave copies behind.
         let kept = Vec::with_capacity(later.params().inputs());
         Stock {
             extender,
+            extension: 0,
             inputs,
             step: 0,
             later: Some(later),
@@ -306,6 +328,7 @@ impl Stock {
             outputs: Vec::new(),
             next: 0,
             handed_out: 0,
+            hash,
         }
     }
 
@@ -316,8 +339,9 @@ impl Stock {
     )]
     fn refill(&mut self, end: &mut impl End) -> Result<(), TwopcError> {
         if self.step == self.extender.steps() {
-            if let Some(later) = self.later.take() {
-                self.extender = later;
+            match self.later.take() {
+                Some(later) => self.extender = later,
+                None => self.extension += 1,
             }
             Block::wipe(&mut self.inputs);
             self.inputs = core::mem::take(&mut self.kept);
@@ -329,7 +353,14 @@ impl Stock {
             // Every block of the old ones is erased already.
             self.outputs = vec![Block::ZERO; n];
         }
-        end.run(&self.extender, self.step, &self.inputs, &mut self.outputs)?;
+        let (extension, step) = (self.extension, self.step);
+        end.run(
+            &self.extender,
+            extension,
+            step,
+            &self.inputs,
+            &mut self.outputs,
+        )?;
         self.step += 1;
         let wanted = self
             .later
@@ -344,7 +375,7 @@ impl Stock {
         Ok(())
     }
 
-    /// The next `n` OTs and the tweak of the first.
+    /// The next `n` OTs and the index of the first.
     #[expect(
         clippy::indexing_slicing,
         reason = "takes at most what is left after `next`"

@@ -17,8 +17,12 @@
 
 use crate::error::TwopcError;
 use crate::ot::base::{self, BaseSender, POINT_BYTES, SessionId};
-use hushed_math::bits::{Block, PrgAes, hash_blocks, transpose_columns};
+#[cfg(any(test, feature = "testing"))]
+use crate::testing::secrets::Case;
+use hushed_math::bits::{Block, Mask, PadHash, PrgAes, transpose_columns};
 use hushed_math::rng::SecretRng;
+#[cfg(any(test, feature = "testing"))]
+use hushed_math::taint;
 use subtle::Choice;
 use zeroize::Zeroizing;
 
@@ -62,6 +66,7 @@ pub(super) const POINTS_BYTES: usize = BASE * POINT_BYTES;
 pub(super) struct StartSender {
     delta: Zeroizing<Block>,
     keys: Zeroizing<Vec<Block>>,
+    hash: PadHash,
 }
 
 impl StartSender {
@@ -77,7 +82,8 @@ impl StartSender {
         let choices =
             levels().map(|(d, level)| Choice::from(u8::from(!delta_bit(*delta, d, level))));
         let (keys, message) = base::receive(id, first, choices, BASE, rng)?;
-        Ok((StartSender { delta, keys }, message))
+        let hash = tree_hash(&id);
+        Ok((StartSender { delta, keys, hash }, message))
     }
 
     /// The `n` OTs from the receiver's columns message.
@@ -100,7 +106,7 @@ impl StartSender {
             let (own_keys, own_trees);
             (own_keys, keys) = keys.split_at(h);
             (own_trees, trees) = trees.split_at(2 * h);
-            let seeds = punctured_seeds(own_keys, own_trees, digit);
+            let seeds = punctured_seeds(&self.hash, d, own_keys, own_trees, digit);
             let out = &mut matrix[low_bit(d) * stride..][..h * stride];
             for (x, seed) in seeds.iter().enumerate() {
                 PrgAes::new(*seed).fill(&mut stream);
@@ -117,6 +123,7 @@ impl StartSender {
 /// The COT receiver after its first message.
 pub(super) struct StartReceiver {
     base: BaseSender,
+    hash: PadHash,
 }
 
 impl StartReceiver {
@@ -124,6 +131,7 @@ impl StartReceiver {
     pub(super) fn new(id: SessionId, rng: &mut SecretRng) -> Self {
         StartReceiver {
             base: BaseSender::new(id, rng),
+            hash: tree_hash(&id),
         }
     }
 
@@ -159,7 +167,7 @@ impl StartReceiver {
             let h = width(d);
             let own_keys;
             (own_keys, keys) = keys.split_at(h);
-            let seeds = all_seeds(random_block(rng), own_keys, &mut message);
+            let seeds = all_seeds(&self.hash, d, random_block(rng), own_keys, &mut message);
             let mut u = Zeroizing::new(vec![Block::ZERO; stride]);
             let (choices, rest) = matrix.split_at_mut(stride);
             let out = &mut rest[(low_bit(d) - 1) * stride..][..h * stride];
@@ -202,7 +210,7 @@ fn delta_bit(delta: Block, d: usize, level: usize) -> bool {
 /// `out` holds consecutive columns; column j gets `stream` if bit j of `bits` is set (masked).
 fn add_by_bits(out: &mut [Block], stream: &[Block], bits: u64) {
     for (j, column) in out.chunks_mut(stream.len()).enumerate() {
-        let mask = Block::mask_from(bits >> j & 1 == 1);
+        let mask = Mask::from_bit(bits >> j);
         column
             .iter_mut()
             .zip(stream)
@@ -227,12 +235,21 @@ fn random_block(rng: &mut SecretRng) -> Block {
     Block::from_bytes(*bytes)
 }
 
-/// Children of a level: child c of parent p is `H(c, p)`, c numbered within the level.
-fn children(parents: &[Block]) -> Zeroizing<Vec<Block>> {
+/// The hash of a start's trees.
+fn tree_hash(id: &SessionId) -> PadHash {
+    let mut seed = [0; 16];
+    seed.iter_mut().zip(id).for_each(|(s, i)| *s = *i);
+    PadHash::new(seed)
+}
+
+/// Children of a level of digit `d`'s tree: child c of parent p is `H(c, p)`, c numbered within the level; every level has
+/// sixteen indices, and so a key, of its own.
+fn children(hash: &PadHash, d: usize, level: usize, parents: &[Block]) -> Zeroizing<Vec<Block>> {
     let twice: Zeroizing<Vec<Block>> =
         Zeroizing::new(parents.iter().flat_map(|p| [*p, *p]).collect());
     let mut out = Zeroizing::new(vec![Block::ZERO; twice.len()]);
-    hash_blocks(0, &twice, &mut out);
+    let first = (1 << WIDTH) * (WIDTH * d + level) as u64;
+    hash.pads(first, Block::ZERO, &twice, &mut out);
     out
 }
 
@@ -246,10 +263,16 @@ fn side_sums(nodes: &[Block]) -> [Block; 2] {
 }
 
 /// The receiver's tree from its root: all seeds; appends both masked sums of each level to `message`.
-fn all_seeds(root: Block, keys: &[[Block; 2]], message: &mut Vec<u8>) -> Zeroizing<Vec<Block>> {
+fn all_seeds(
+    hash: &PadHash,
+    d: usize,
+    root: Block,
+    keys: &[[Block; 2]],
+    message: &mut Vec<u8>,
+) -> Zeroizing<Vec<Block>> {
     let mut nodes = Zeroizing::new(vec![root]);
-    for [k0, k1] in keys {
-        nodes = children(&nodes);
+    for (level, [k0, k1]) in keys.iter().enumerate() {
+        nodes = children(hash, d, level, &nodes);
         let [left, right] = side_sums(&nodes);
         Block::write_all(&[left ^ *k0, right ^ *k1], message);
     }
@@ -257,18 +280,24 @@ fn all_seeds(root: Block, keys: &[[Block; 2]], message: &mut Vec<u8>) -> Zeroizi
 }
 
 /// The sender's tree: right everywhere but at seed number `punctured`, which is a wrong value.
-fn punctured_seeds(keys: &[Block], sums: &[Block], punctured: u64) -> Zeroizing<Vec<Block>> {
+fn punctured_seeds(
+    hash: &PadHash,
+    d: usize,
+    keys: &[Block],
+    sums: &[Block],
+    punctured: u64,
+) -> Zeroizing<Vec<Block>> {
     // The root is unknown, hence any value. In each level the sibling of the node on the path comes
     // from the sum of its side; the node on the path stays wrong.
     let mut nodes = Zeroizing::new(vec![Block::ZERO]);
     for (level, (key, sum)) in keys.iter().zip(sums.as_chunks::<2>().0).enumerate() {
-        nodes = children(&nodes);
+        nodes = children(hash, d, level, &nodes);
         let path = punctured >> (keys.len() - 1 - level);
-        let side = Block::mask_from(path & 1 == 0);
+        let side = Mask::from_bit(!path);
         let select = |[left, right]: [Block; 2]| left ^ ((left ^ right) & side);
         let fix = select(side_sums(&nodes)) ^ select(*sum) ^ *key;
         for (j, node) in nodes.iter_mut().enumerate() {
-            *node ^= fix & Block::mask_from(j as u64 == path ^ 1);
+            *node ^= fix & Mask::from_eq(j as u64, path ^ 1);
         }
     }
     nodes
@@ -280,6 +309,7 @@ pub(crate) fn read(n: usize, message: &[u8], rng: &mut SecretRng) -> [bool; 2] {
     let sender = StartSender {
         delta: Zeroizing::new(Block::ONES),
         keys: Zeroizing::new(vec![Block(7); BASE]),
+        hash: tree_hash(&[3; 32]),
     };
     let blocks = sender.finish(message, n);
     if let Ok(blocks) = &blocks {
@@ -292,6 +322,40 @@ pub(crate) fn read(n: usize, message: &[u8], rng: &mut SecretRng) -> [bool; 2] {
         assert_eq!(columns.len(), columns_bytes(n));
     }
     [receiver.is_ok(), blocks.is_ok()]
+}
+
+/// The functions that choose by secret digits, for the checks that they take no branch by them.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn cases() -> Vec<Case> {
+    let hash = tree_hash(&[3; 32]);
+    let (keys, sums) = ([Block(7); WIDTH], [Block(9); 2 * WIDTH]);
+    let seeds = Case::new(
+        "start, punctured seeds",
+        [0u8],
+        |digit, secret| secret.fill_bytes(digit, 15),
+        move |[digit]| drop(punctured_seeds(&hash, 0, &keys, &sums, (*digit).into())),
+    );
+    let stream = vec![Block(5); 256];
+    let columns = Case::new(
+        "start, columns by bits",
+        ([0u8], vec![Block::ZERO; WIDTH * 256]),
+        |(digit, _), secret| secret.fill_bytes(digit, 15),
+        move |([digit], out)| add_by_bits(out, &stream, (*digit).into()),
+    );
+    let first = BaseSender::new([1; 32], &mut SecretRng::from_os("secrets"));
+    taint::public(first.message());
+    let base = Case::new(
+        "base OT, receiver",
+        [0u8; 4],
+        |bits, secret| secret.fill_bytes(bits, 1),
+        move |bits| {
+            let choices = bits.iter().map(|b| Choice::from(*b));
+            let mut rng = SecretRng::from_os("secrets");
+            let received = base::receive([1; 32], first.message(), choices, 4, &mut rng);
+            assert!(received.is_ok());
+        },
+    );
+    vec![seeds, columns, base]
 }
 
 #[cfg(test)]
@@ -323,10 +387,12 @@ mod tests {
                     delta,
                     blocks: s,
                     first_index: 0,
+                    hash: tree_hash(&[3; 32]),
                 },
                 &CotRecv {
                     blocks: r,
                     first_index: 0,
+                    hash: tree_hash(&[3; 32]),
                 },
             );
         }

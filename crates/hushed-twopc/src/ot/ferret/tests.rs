@@ -150,6 +150,22 @@ fn another_set_at_the_peer_is_refused() {
     });
 }
 
+/// A hello of the version before, whose last byte was the number of the set alone.
+#[test]
+fn f3_an_old_peer_is_refused() {
+    let (mut c, mut s) = memory_pair();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut hello = [7; HELLO_BYTES];
+            hello[HELLO_BYTES - 1] = FerretParams::K16.id();
+            let _ = s.exchange(HELLO, &hello, Expect::Exactly(HELLO_BYTES));
+        });
+        let mut rng = SecretRng::insecure_from_seed(2);
+        let refused = FerretOt::with_params(&mut c, &mut rng, FerretParams::K16);
+        assert!(matches!(refused, Err(TwopcError::PeerMisbehaved { .. })));
+    });
+}
+
 #[test]
 fn the_default_set_extends_itself() {
     let ((send, _), (recv, _)) = pair(

@@ -1,0 +1,186 @@
+//! The hash that turns correlated blocks into pads, re-keyed as it goes: `H(i, x) = π(σ(x) ⊕ i) ⊕ σ(x) ⊕ i`,
+//! `σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi`, π = AES-128 under a public key that changes with i.
+//!
+//! For one key this is the circular correlation robust `MMO(x) = π(σ(x)) ⊕ σ(x)` of Guo, Katz, Wang and Yu
+//! (S&P 2020; one permutation, σ a linear orthomorphism) at an input relabelled by i. The tweak makes equal blocks at
+//! different indices of a key hash differently and does no more: inputs are blocks of correlated OTs of semi-honest
+//! parties, pseudo-random and chosen by nobody.
+//!
+//! **Why keys change.** The receiver of a correlated OT knows b and may know H(i, b ⊕ Δ): a target. Under one key whoever
+//! computes π(z) ⊕ z for random z finds one of T targets after 2^128/T calls, and with it Δ, which undoes every OT of its
+//! direction; an inference has 10^9 (Guo, Katz, Wang, Weng, Yu, CRYPTO 2020, on multi-instance security). With at most
+//! T targets under any key a call helps against T of them only, and the bits are 128 − log2(T). Keys
+//! are AES(seed; use ‖ number) of a public seed that both parties draw afresh for each session and direction.
+//!
+//! | use | inputs of a key | targets |
+//! |---|---|---|
+//! | [`PadHash::pads`] | sixteen consecutive indices | [`TARGETS_A_KEY`] = 16 |
+//! | [`PadHash::tables`] | the places of one table, all of which may be known | 15 |
+//! | a level of a tree ([`super::HalfTree`]) | the nodes of that level | 1 |
+
+use super::Block;
+use super::aes::{AesKey, Batch, GROUP, KEYS, Tweaks};
+use crate::cpu::Cpu;
+use std::sync::Arc;
+
+/// The most targets that a key of a pad has.
+pub const TARGETS_A_KEY: usize = GROUP;
+
+/// The most places of a table.
+pub const TABLE: usize = GROUP;
+
+/// What a key is for; part of what it is derived from.
+#[derive(Clone, Copy)]
+enum Use {
+    Pads = 1,
+    Tables = 2,
+}
+
+/// The hash under the keys of one public seed.
+#[derive(Clone)]
+pub struct PadHash {
+    seed: Arc<AesKey>,
+    cpu: Cpu,
+}
+
+impl PadHash {
+    /// Under a public seed, drawn by both parties for this session and this use.
+    pub fn new(seed: [u8; 16]) -> PadHash {
+        PadHash::with_cpu(seed, Cpu::get())
+    }
+
+    fn with_cpu(seed: [u8; 16], cpu: Cpu) -> PadHash {
+        PadHash {
+            seed: Arc::new(AesKey::with_cpu(Block::from_bytes(seed), cpu)),
+            cpu,
+        }
+    }
+
+    /// `out[j] = H(first + j, input[j] ⊕ offset)`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn pads(&self, first: u64, offset: Block, input: &[Block], out: &mut [Block]) {
+        assert_eq!(input.len(), out.len(), "hash input and output lengths");
+        let mut work = self.work();
+        // Up to a multiple of sixteen, whole groups, and what is left.
+        let head = (first.wrapping_neg() % GROUP as u64).min(input.len() as u64) as usize;
+        let (x_head, x) = input.split_at(head);
+        let (y_head, y) = out.split_at_mut(head);
+        let (x, x_tail) = x.as_chunks::<GROUP>();
+        let (y, y_tail) = y.as_chunks_mut::<GROUP>();
+        let mut at = first;
+        work.part_of_group(at, offset, x_head, y_head);
+        at += head as u64;
+        for (x, y) in x.chunks(KEYS).zip(y.chunks_mut(KEYS)) {
+            work.groups_from(at, offset, x, y);
+            at += (x.len() * GROUP) as u64;
+        }
+        work.part_of_group(at, offset, x_tail, y_tail);
+    }
+
+    /// `out[i][j] = H(first + i, input[i] ⊕ offsets[j])`, each table under its own key; further places are not for use.
+    ///
+    /// # Panics
+    /// If `input` and `out` differ in length, or there are more than [`TABLE`] offsets.
+    pub fn tables(
+        &self,
+        first: u64,
+        offsets: &[Block],
+        input: &[Block],
+        out: &mut [[Block; TABLE]],
+    ) {
+        assert_eq!(input.len(), out.len(), "hash input and output lengths");
+        assert!(offsets.len() <= TABLE, "places of a table");
+        let mut work = self.work();
+        let mut inputs = [[Block::ZERO; TABLE]; KEYS];
+        let mut at = first;
+        for (x, y) in input.chunks(KEYS).zip(out.chunks_mut(KEYS)) {
+            work.take_keys(Use::Tables, at, x.len());
+            for (places, x) in inputs.iter_mut().zip(x) {
+                for (place, offset) in places.iter_mut().zip(offsets) {
+                    *place = *x ^ *offset;
+                }
+            }
+            let tweaks = Tweaks {
+                first: at,
+                group: 1,
+                input: 0,
+            };
+            work.keys.groups(tweaks, Block::ZERO, &inputs[..y.len()], y);
+            at += x.len() as u64;
+        }
+    }
+
+    /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`]: the place that a chooser can read.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn places(&self, first: u64, input: &[Block], out: &mut [Block]) {
+        assert_eq!(input.len(), out.len(), "hash input and output lengths");
+        let mut work = self.work();
+        let mut at = first;
+        for (x, y) in input.chunks(KEYS).zip(out.chunks_mut(KEYS)) {
+            work.take_keys(Use::Tables, at, x.len());
+            work.keys.each(at, Block::ZERO, x, y);
+            at += x.len() as u64;
+        }
+    }
+
+    fn work(&self) -> Work<'_> {
+        Work {
+            seed: &self.seed,
+            keys: Batch::new(self.cpu),
+        }
+    }
+}
+
+/// What a call needs: the keys that it is at.
+struct Work<'a> {
+    seed: &'a AesKey,
+    keys: Batch,
+}
+
+impl Work<'_> {
+    /// Keys number `first` to `first + count` of a use.
+    fn take_keys(&mut self, of: Use, first: u64, count: usize) {
+        let mut keys = [Block::ZERO; KEYS];
+        let keys = &mut keys[..count];
+        let start = (of as u128) << 64 | u128::from(first);
+        self.seed.counter(start, keys);
+        self.keys.expand(keys);
+    }
+
+    /// Whole groups from index `at`, a multiple of sixteen.
+    fn groups_from(
+        &mut self,
+        at: u64,
+        offset: Block,
+        x: &[[Block; GROUP]],
+        y: &mut [[Block; GROUP]],
+    ) {
+        self.take_keys(Use::Pads, at / GROUP as u64, x.len());
+        let tweaks = Tweaks {
+            first: at,
+            group: GROUP as u64,
+            input: 1,
+        };
+        self.keys.groups(tweaks, offset, x, y);
+    }
+
+    /// Fewer inputs than a group, none beyond its end.
+    fn part_of_group(&mut self, at: u64, offset: Block, x: &[Block], y: &mut [Block]) {
+        if x.is_empty() {
+            return;
+        }
+        let skipped = (at % GROUP as u64) as usize;
+        let mut padded = [Block::ZERO; GROUP];
+        let mut hashed = [[Block::ZERO; GROUP]];
+        padded[skipped..][..x.len()].copy_from_slice(x);
+        self.groups_from(at - skipped as u64, offset, &[padded], &mut hashed);
+        y.copy_from_slice(&hashed[0][skipped..][..y.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! The functions that choose by secret bits, one by one and ready to run: what `examples/secrets.rs` times and valgrind watches.
+
+use crate::gadget::{offered, own_product};
+use crate::ot::ferret::cases as ferret;
+use crate::ot::{additive, one_of_n, triple};
+use crate::share::{BitShare, Ring, Share};
+use hushed_math::bits::{Block, HalfTree, LpnCode, PadHash, pack_bits, transpose_columns};
+use hushed_math::taint;
+use std::hint::black_box;
+
+/// What the secrets of a case are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// All bits zero.
+    Zeros,
+    /// All bits one.
+    Ones,
+    /// Marked for valgrind.
+    Marked,
+}
+
+impl Secret {
+    /// Overwrites `words`.
+    pub fn fill(self, words: &mut [u64]) {
+        words.fill(if self == Secret::Ones { u64::MAX } else { 0 });
+        self.mark(words);
+    }
+
+    /// Overwrites `blocks`.
+    pub fn fill_blocks(self, blocks: &mut [Block]) {
+        blocks.fill(match self {
+            Secret::Ones => Block::ONES,
+            _ => Block::ZERO,
+        });
+        self.mark(blocks);
+    }
+
+    /// Overwrites numbers of up to `most`, all of whose bits are ones.
+    pub fn fill_bytes(self, bytes: &mut [u8], most: u8) {
+        bytes.fill(if self == Secret::Ones { most } else { 0 });
+        self.mark(bytes);
+    }
+
+    fn mark<T>(self, values: &mut [T]) {
+        if self == Secret::Marked {
+            taint::secret(values);
+        }
+    }
+}
+
+/// One function over buffers that stay where they are, whatever the secrets.
+pub struct Case {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// Whether it branches on its secret on purpose: a check that does not report it sees nothing.
+    pub planted: bool,
+    set: Box<dyn FnMut(Secret)>,
+    run: Box<dyn FnMut()>,
+}
+
+impl Case {
+    /// `set` writes the secrets into the state, `run` is what is watched.
+    pub fn new<S: 'static>(
+        name: &'static str,
+        state: S,
+        set: impl Fn(&mut S, Secret) + 'static,
+        run: impl Fn(&mut S) + 'static,
+    ) -> Case {
+        let state = std::rc::Rc::new(std::cell::RefCell::new(state));
+        let same = state.clone();
+        Case {
+            name,
+            planted: false,
+            set: Box::new(move |secret| set(&mut state.borrow_mut(), secret)),
+            run: Box::new(move || run(black_box(&mut same.borrow_mut()))),
+        }
+    }
+
+    /// Writes the secrets.
+    pub fn set(&mut self, secret: Secret) {
+        (self.set)(secret);
+    }
+
+    /// Runs the function.
+    pub fn run(&mut self) {
+        (self.run)();
+    }
+}
+
+/// Every function that chooses by secret bits or reads secrets by index.
+pub fn cases() -> Vec<Case> {
+    let mut all = vec![planted()];
+    all.extend(additive::read::cases());
+    all.extend(one_of_n::cases());
+    all.extend(triple::cases());
+    all.extend(ferret());
+    all.extend([half_tree(), lpn(), pads(), tables(), packing(), mux()]);
+    all
+}
+
+/// What F1 was as source: a row added where a secret bit is one.
+fn planted() -> Case {
+    let state = (vec![0u64; 4], vec![1u64; 384], vec![3u64; 384]);
+    let run = |(bits, row, out): &mut (Vec<u64>, Vec<u64>, Vec<u64>)| {
+        for i in 0..64 {
+            if (bits[0] >> i) & 1 == 1 {
+                let sums = out.iter_mut().zip(row.iter());
+                sums.for_each(|(o, r)| *o = o.wrapping_add(*r));
+            }
+        }
+    };
+    let set = |s: &mut (Vec<u64>, Vec<u64>, Vec<u64>), secret: Secret| secret.fill(&mut s.0);
+    Case {
+        planted: true,
+        ..Case::new("planted leak", state, set, run)
+    }
+}
+
+fn half_tree() -> Case {
+    const DEPTH: usize = 9;
+    let tree = HalfTree::new([1; 16]);
+    let state = (vec![Block::ZERO; DEPTH], vec![Block::ZERO; 1 << DEPTH]);
+    let corrections = vec![Block(0x77 << 64); DEPTH - 1];
+    Case::new(
+        "half tree, receiver",
+        state,
+        |(m, _), secret| secret.fill_blocks(m),
+        move |(m, leaves)| tree.expand_receiver(0, m, &corrections, leaves),
+    )
+}
+
+fn lpn() -> Case {
+    let code = LpnCode::new([2; 16], 10);
+    let state = [1 << 10, 256, 256].map(|n| vec![Block::ZERO; n]);
+    Case::new(
+        "LPN code",
+        state,
+        |[secret, noise, _], s| {
+            s.fill_blocks(secret);
+            s.fill_blocks(noise);
+        },
+        move |[secret, noise, out]| code.encode(0, secret, noise, out),
+    )
+}
+
+fn pads() -> Case {
+    let hash = PadHash::new([3; 16]);
+    Case::new(
+        "pads",
+        [256, 256].map(|n| vec![Block::ZERO; n]),
+        |[blocks, _], secret| secret.fill_blocks(blocks),
+        move |[blocks, out]| hash.pads(5, Block(1), blocks, out),
+    )
+}
+
+fn tables() -> Case {
+    let hash = PadHash::new([3; 16]);
+    Case::new(
+        "pads of tables",
+        (vec![Block::ZERO; 64], vec![[Block::ZERO; 16]; 64]),
+        |(blocks, _), secret| secret.fill_blocks(blocks),
+        move |(blocks, out)| hash.tables(5, &[Block(1); 16], blocks, out),
+    )
+}
+
+fn packing() -> Case {
+    Case::new(
+        "packing and transposition",
+        (
+            vec![0u64; 512],
+            vec![0u8; 0],
+            [128 * 4, 128 * 4].map(|n| vec![Block::ZERO; n]),
+        ),
+        |(words, _, [columns, _]), secret| {
+            secret.fill(words);
+            secret.fill_blocks(columns);
+        },
+        |(words, packed, [columns, rows])| {
+            packed.clear();
+            pack_bits(words, 37, packed);
+            transpose_columns(columns, rows);
+        },
+    )
+}
+
+fn mux() -> Case {
+    let ring = Ring::new(40);
+    let state = (vec![0u64; 16], Share::new(ring, (0..1024).collect()));
+    Case::new(
+        "multiplexer, own part",
+        state,
+        |(bits, _), secret| secret.fill(bits),
+        |(bits, x)| {
+            let bits = BitShare::new(bits.clone(), 1024);
+            black_box(offered(&bits, x));
+            black_box(own_product(&bits, x));
+        },
+    )
+}
