@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test accuracy encrypted calibration bench check doc peers fuzz audit clean
+.PHONY: help setup build run test accuracy encrypted calibration bench check secrets doc peers fuzz audit clean
 SHELL := /bin/sh
 # The question of `make run` reaches the script as it is, whatever characters it has.
 export QUERY
@@ -44,6 +44,11 @@ bench: build ## every measurement on loopback, models on LAN and WAN too; rows i
 check: ## formatting, file sizes, unsafe code, imports, licences, clippy
 	@scripts/setup.sh
 	@cargo xtask check
+
+secrets: ## do secrets decide time, branches or addresses? the release build timed, disassembled and under valgrind (minutes)
+	@scripts/setup.sh
+	@command -v valgrind >/dev/null || { echo "secrets: valgrind is missing. On Debian: apt-get install valgrind" >&2; exit 1; }
+	@cargo xtask secrets --watch
 
 doc: ## the pages of every crate, private items among them, in target/doc; fails at a link that leads nowhere
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items

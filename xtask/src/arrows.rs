@@ -54,7 +54,7 @@ const DEV_TOO: [&str; 1] = ["hushed-model"];
 
 /// Binaries that are released, and the features that must not reach them.
 const RELEASED: [&str; 2] = ["hushed-cli", "hushed-server"];
-const NOT_RELEASED: [&str; 3] = ["ideal", "testing", "insecure-test-parameters"];
+const NOT_RELEASED: [&str; 4] = ["ideal", "testing", "insecure-test-parameters", "taint"];
 
 pub fn check(graph: &Graph) -> Outcome {
     let mut problems = Vec::new();

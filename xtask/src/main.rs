@@ -1,8 +1,9 @@
-//! Checks of the repository itself: `cargo xtask check [--fast]` and `cargo xtask test`.
+//! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]` and `cargo xtask test`.
 //!
 //! `check` runs what continuous integration runs, cheapest first, one line a check, and goes on
 //! after a failure so that one run shows everything. `--fast` leaves out clippy, the only check
-//! that compiles. `test` runs `check`, then every test of the workspace, and ends with one line
+//! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind too.
+//! `test` runs `check` and `secrets`, then every test of the workspace, and ends with one line
 //! `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@ mod arrows;
 mod licences;
 mod metadata;
 mod rules;
+mod secrets;
 mod source;
 mod suite;
 
@@ -20,7 +22,7 @@ use std::process::{Command, ExitCode};
 /// What a check found: a summary for its one line, or the list of what is wrong.
 pub type Outcome = Result<String, Vec<String>>;
 
-const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask test [cargo test arguments]";
+const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask test [cargo test arguments]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +35,13 @@ fn main() -> ExitCode {
     {
         ["check"] => check(&root, false),
         ["check", "--fast"] => check(&root, true),
-        ["test", rest @ ..] => suite::run(&root, check(&root, false), rest),
+        ["secrets"] => secrets(&root, false),
+        ["secrets", "--watch"] => secrets(&root, true),
+        ["test", rest @ ..] => {
+            let checked = check(&root, false);
+            let kept = secrets(&root, false);
+            suite::run(&root, checked && kept, rest)
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -57,16 +65,7 @@ fn check(root: &Path, fast: bool) -> bool {
     let tree = source::Tree::read(root);
     let graph = metadata::Graph::load(root);
     let mut all = true;
-    let mut report = |name: &str, outcome: Outcome| match outcome {
-        Ok(summary) => println!("ok    {name:<18} {summary}"),
-        Err(problems) => {
-            all = false;
-            println!("FAIL  {name:<18} {} problem(s)", problems.len());
-            for problem in problems {
-                println!("      {problem}");
-            }
-        }
-    };
+    let mut report = |name: &str, outcome: Outcome| all &= told(name, outcome);
 
     report("fmt", formatted(root));
     match &tree {
@@ -99,6 +98,29 @@ fn check(root: &Path, fast: bool) -> bool {
         report("clippy", command(root, &clippy, "no warning in any target"));
     }
     all
+}
+
+/// Whether secrets decide time, branches or addresses in the release build; `watch` asks valgrind too, which takes minutes.
+fn secrets(root: &Path, watch: bool) -> bool {
+    let outcomes = secrets::check(root, watch).into_iter();
+    outcomes.fold(true, |all, (name, outcome)| told(name, outcome) && all)
+}
+
+/// Prints a check's line, or the problems below it; true when there is none.
+fn told(name: &str, outcome: Outcome) -> bool {
+    match outcome {
+        Ok(summary) => {
+            println!("ok    {name:<18} {summary}");
+            true
+        }
+        Err(problems) => {
+            println!("FAIL  {name:<18} {} problem(s)", problems.len());
+            for problem in problems {
+                println!("      {problem}");
+            }
+            false
+        }
+    }
 }
 
 /// Names the files that rustfmt would change, without the changes.

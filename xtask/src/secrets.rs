@@ -1,0 +1,186 @@
+//! Secrets decide no time, branch or address: checks of the release build of `hushed-twopc/examples/secrets.rs`.
+//!
+//! | check | sees | does not see |
+//! |---|---|---|
+//! | time | any difference in time between secrets of zeros and of ones, in the kernels of this processor | what differs only between other values |
+//! | watch (valgrind) | every branch and address that depends on a secret, in functions and in whole protocols | kernels that valgrind cannot run: those on 512-bit registers |
+//! | disassembly | in functions on 512-bit registers: any conditional jump beyond the declared ones, any jump by a mask register | which of two equal-looking jumps is the loop's |
+
+use crate::Outcome;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Functions on 512-bit registers that hold secrets, with their conditional jumps: ends of loops over public lengths, tails
+/// shorter than a register, and bounds. Counted in the build of the pinned toolchain; more of them is an error until
+/// somebody has looked.
+const DECLARED: [(&str, usize); 5] = [
+    // Bound of the keys, pairs of groups, the last group.
+    ("hushed_math::bits::aes::vaes::hash_groups", 3),
+    ("hushed_math::bits::aes::vaes::pair", 0),
+    // The top of a tree goes elsewhere, registers downwards, bounds of parents and children.
+    ("hushed_math::bits::aes::vaes::half_tree_level", 7),
+    // Registers, the tail, nothing to do.
+    ("hushed_math::bits::aes::vaes::counter", 3),
+    ("hushed_math::bits::aes::vaes::encrypt", 3),
+];
+
+/// Only code of ours is looked at.
+const OURS: [&str; 2] = ["hushed_math::", "hushed_twopc::"];
+
+/// Builds the checker and runs it; with `watch` under valgrind too. The outcomes come with their names.
+pub fn check(root: &Path, watch: bool) -> Vec<(&'static str, Outcome)> {
+    let checker = match build(root) {
+        Ok(checker) => checker,
+        Err(problem) => return vec![("secrets", Err(vec![problem]))],
+    };
+    let mut all = vec![
+        ("secrets: time", timed(&checker)),
+        ("secrets: jumps", disassembled(&checker)),
+    ];
+    if watch {
+        all.push(("secrets: valgrind", watched(&checker)));
+    }
+    all
+}
+
+fn build(root: &Path) -> Result<PathBuf, String> {
+    let status = Command::new(crate::cargo())
+        .args(["build", "--release", "--locked", "-p", "hushed-twopc"])
+        .args(["--example", "secrets", "--features", "taint"])
+        .current_dir(root)
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            return Err(format!(
+                "cargo build of examples/secrets ended with {status}"
+            ));
+        }
+        Err(error) => return Err(format!("cargo build did not start: {error}")),
+    }
+    // This program is <target>/debug/xtask.
+    let here = std::env::current_exe().map_err(|error| error.to_string())?;
+    let target = here.parent().and_then(Path::parent);
+    let target = target.ok_or("xtask is in no target folder")?;
+    Ok(target.join("release/examples/secrets"))
+}
+
+fn timed(checker: &Path) -> Outcome {
+    verdicts(Command::new(checker).arg("time"))
+}
+
+fn watched(checker: &Path) -> Outcome {
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--error-limit=no", "--num-callers=30"]);
+    verdicts(command.arg(checker).arg("watch"))
+}
+
+/// Runs the checker; its lines tell what leaks.
+fn verdicts(command: &mut Command) -> Outcome {
+    let output = command.output();
+    let output = output.map_err(|error| vec![format!("{command:?} did not start: {error}")])?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let clean = text.lines().filter(|line| line.starts_with("ok ")).count();
+    let seen = text.lines().any(|line| line.starts_with("seen"));
+    if output.status.success() && seen {
+        return Ok(format!("{clean} functions, and the planted leak seen"));
+    }
+    let bad = |line: &&str| !line.starts_with("ok ") && !line.starts_with("seen");
+    let mut problems: Vec<String> = text.lines().filter(bad).map(str::to_owned).collect();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    problems.extend(errors.lines().take(40).map(str::to_owned));
+    Err(problems)
+}
+
+/// What is known of one function's code.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Code {
+    /// Uses 512-bit registers.
+    wide: bool,
+    /// Conditional jumps.
+    jumps: usize,
+    /// Sets flags from a mask register or a vector test: a jump by data.
+    by_data: usize,
+}
+
+fn disassembled(checker: &Path) -> Outcome {
+    let output = Command::new("objdump")
+        .args(["-d", "-C", "--no-show-raw-insn"])
+        .arg(checker)
+        .output()
+        .map_err(|error| vec![format!("objdump did not start: {error}")])?;
+    let functions = read(&String::from_utf8_lossy(&output.stdout));
+    let wide: BTreeMap<&String, &Code> = functions.iter().filter(|(_, code)| code.wide).collect();
+    if cfg!(target_arch = "x86_64") && wide.is_empty() {
+        return Err(vec![
+            "no function on 512-bit registers was found: objdump, or the names, have changed"
+                .to_owned(),
+        ]);
+    }
+    let mut problems = Vec::new();
+    for (name, code) in &wide {
+        let declared = DECLARED.iter().find(|(known, _)| *known == name.as_str());
+        let declared = declared.map_or(0, |(_, jumps)| *jumps);
+        if code.jumps > declared {
+            problems.push(format!(
+                "{name}: {} conditional jumps, {declared} declared in xtask/src/secrets.rs",
+                code.jumps
+            ));
+        }
+        if code.by_data > 0 {
+            problems.push(format!("{name}: flags from a mask or vector register"));
+        }
+    }
+    if problems.is_empty() {
+        Ok(format!("{} functions on 512-bit registers", wide.len()))
+    } else {
+        Err(problems)
+    }
+}
+
+/// The functions of ours in objdump's text.
+fn read(text: &str) -> BTreeMap<String, Code> {
+    let mut all: BTreeMap<String, Code> = BTreeMap::new();
+    let mut name = None;
+    for line in text.lines() {
+        if let Some(label) = line.strip_suffix(">:") {
+            let symbol = label.split_once('<').map_or("", |(_, symbol)| symbol);
+            let ours = OURS.iter().any(|prefix| symbol.contains(prefix));
+            name = ours.then(|| symbol.to_owned());
+            continue;
+        }
+        let (Some(name), Some((_, instruction))) = (&name, line.split_once(":\t")) else {
+            continue;
+        };
+        let code = all.entry(name.clone()).or_default();
+        let operation = instruction.split_whitespace().next().unwrap_or("");
+        code.wide |= instruction.contains("%zmm");
+        code.jumps += usize::from(operation.starts_with('j') && operation != "jmp");
+        code.by_data += usize::from(
+            ["kortest", "ktest", "vptest", "ptest"]
+                .iter()
+                .any(|t| operation.starts_with(t)),
+        );
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_and_registers_are_counted() {
+        let text = "0000000000001000 <hushed_math::bits::aes::vaes::f>:\n    1000:\tvpxorq %zmm0,%zmm0,%zmm0\n    1006:\tjne    1000 <x>\n    1008:\tjmp    1000 <x>\n    100a:\tkortestb %k0,%k0\n\n\
+                    0000000000002000 <core::fmt::write>:\n    2000:\tjne    2000 <y>\n";
+        let all = read(text);
+        let code = Code {
+            wide: true,
+            jumps: 1,
+            by_data: 1,
+        };
+        assert_eq!(all.len(), 1);
+        assert_eq!(all["hushed_math::bits::aes::vaes::f"], code);
+    }
+}
