@@ -11,6 +11,7 @@
 
 use crate::modulus::Modulus;
 use crate::rng::SecretRng;
+use crate::taint;
 use zeroize::Zeroizing;
 
 /// Coins on each side of [`centred_binomial`].
@@ -29,7 +30,7 @@ pub fn ternary(rng: &mut SecretRng, n: usize) -> Zeroizing<Vec<i64>> {
         let mut kept = 0;
         for &mut byte in bytes {
             rest[kept] = i64::from(byte >= 85) + i64::from(byte >= 170) - 1;
-            kept += usize::from(byte != 255);
+            kept += taint::opened(usize::from(byte != 255));
         }
         done += kept;
     }
@@ -53,7 +54,7 @@ pub fn sparse_ternary(rng: &mut SecretRng, n: usize, weight: usize) -> Zeroizing
             let same = |other: &u64| u64::from((other ^ word) & mask == 0);
             words[..i].iter().map(same).sum::<u64>()
         };
-        if words.iter().enumerate().map(repeats).sum::<u64>() == 0 {
+        if taint::opened(words.iter().enumerate().map(repeats).sum::<u64>()) == 0 {
             break;
         }
     }
@@ -94,7 +95,7 @@ pub fn uniform(rng: &mut SecretRng, modulus: &Modulus, out: &mut [u64]) {
         for word in words {
             let candidate = *word & mask;
             rest[kept] = candidate;
-            kept += usize::from(candidate < q);
+            kept += taint::opened(usize::from(candidate < q));
         }
         done += kept;
     }

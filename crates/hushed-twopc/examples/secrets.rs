@@ -13,6 +13,7 @@ use hushed_twopc::ctx::Ctx;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::softmax::{SCORES, exponentials};
 use hushed_twopc::gadget::{self, Sign};
+use hushed_twopc::he::{HeContext, MatmulShape, OltShape, matmul_shared};
 use hushed_twopc::share::{BitShare, Ring, Share};
 use hushed_twopc::testing::secrets::{Case, Secret, cases};
 use hushed_twopc::testing::{run_pair_over_ferret, share, share_bits};
@@ -150,7 +151,7 @@ struct Inputs {
     scores: Share,
 }
 
-/// Every gadget and a function with all of them, over real correlations: shares, seeds and keys are marked.
+/// Gadgets, a function made of them and a product over RLWE, with real correlations: shares, seeds and keys are marked.
 fn protocols() {
     let ring = Ring::new(40);
     let values: Vec<u64> = (0..130u64).map(|i| i * 7_654_321 % (1 << 30)).collect();
@@ -186,4 +187,11 @@ fn run(ctx: &mut Ctx, x: &Inputs) {
     let four = [0, 1, 2, 3].map(|_| x.values.clone());
     gadget::select(ctx, &index, &four).expect(what);
     exponentials(ctx, &x.scores, 10, 13, Format::new(40, 14)).expect(what);
+
+    let he = HeContext::exchange(&mut ctx.session, &mut ctx.rng).expect(what);
+    let shape = MatmulShape {
+        shape: OltShape { k: 5, m: 26, n: 5 },
+        batch: 1,
+    };
+    matmul_shared(ctx, &he, &x.values, &x.values, &shape).expect(what);
 }

@@ -41,15 +41,17 @@ pub(super) struct Direction {
 impl Direction {
     fn new(modulus: &Modulus, words: &[u64], lanes: usize) -> Direction {
         let rows = words.len() / lanes;
-        let columns = (rows..2 * rows).step_by(lanes).flat_map(|first| {
-            (0..lanes.trailing_zeros()).flat_map(move |layer| {
-                (0..1 << layer).flat_map(move |place| {
-                    (first..first + lanes).map(move |row| (row << layer) + place)
-                })
-            })
-        });
+        let mut columns = Vec::with_capacity(words.len());
+        for first in (rows..2 * rows).step_by(lanes) {
+            for layer in 0..lanes.trailing_zeros() {
+                for place in 0..1 << layer {
+                    let at = (first..first + lanes).map(|row| (row << layer) + place);
+                    columns.extend(at.map(|at| centred(modulus, words[at])));
+                }
+            }
+        }
         Direction {
-            columns: columns.map(|at| centred(modulus, words[at])).collect(),
+            columns,
             blocks: words[..rows].iter().map(|&w| centred(modulus, w)).collect(),
         }
     }
