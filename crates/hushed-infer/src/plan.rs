@@ -9,8 +9,8 @@ mod work;
 
 use hushed_model::{Bert, Site};
 use hushed_rlwe::noise::failure_log2;
-use hushed_twopc::Cost;
-use hushed_twopc::func::norm::unit_rows_cost;
+use hushed_twopc::func::norm::{UNIT_ROW, unit_rows_cost};
+use hushed_twopc::gadget::open_rounded_cost;
 use hushed_twopc::he::{HeContext, Layout, OltSpec};
 use hushed_twopc::ot::ferret::FerretParams;
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct Entry {
     pub bytes_up: u64,
     /// Payload bytes that the server sends.
     pub bytes_down: u64,
-    /// Messages in sequence: [`Cost::rounds`].
+    /// Messages in sequence: [`Cost::rounds`](hushed_twopc::Cost::rounds).
     pub rounds: u64,
     /// Correlated OTs, both directions.
     pub cots: u64,
@@ -100,18 +100,15 @@ impl Plan {
         if unit {
             let layout = |spec: &OltSpec| Layout::new(&dry.params, spec);
             let (rows, width) = (pooled.rows.total(), pooled.width);
-            let cost = unit_rows_cost(rows, width, LINEAR, ANSWER, layout)?;
+            let cost = unit_rows_cost(rows, width, LINEAR, layout)?;
             dry.rows(Site::root("unit"), cost);
         }
         let answer = pooled.rows.total() * pooled.width;
-        let ring = if unit { ANSWER.ring } else { RAW_ANSWER.ring };
-        let bytes = (answer * ring.bits() as usize).div_ceil(8) as u64;
-        let open = Cost {
-            bytes_server: bytes,
-            frames_server: 1,
-            rounds: 1,
-            ..Cost::ZERO
+        let (from, to) = match unit {
+            true => (UNIT_ROW, ANSWER),
+            false => (LINEAR, RAW_ANSWER),
         };
+        let open = open_rounded_cost(answer, from.frac - to.frac, to.ring);
         dry.record(Site::root("answer"), open);
         dry.finish(bert, tokens)
     }

@@ -85,7 +85,10 @@ impl End {
             marks.push(at);
         }
         let last = self.after.since(&at);
-        assert_eq!(last.frames_sent + last.frames_received, 1, "the answer");
+        assert!(
+            last.frames_sent + last.frames_received > 1,
+            "the answer, rounded"
+        );
         marks.push(self.after);
         marks
     }

@@ -10,10 +10,12 @@ use hushed_math::rng::SecretRng;
 use hushed_net::Stats;
 
 mod end;
+mod heard;
 pub mod secrets;
 mod vanish;
 mod watch;
 
+pub use heard::{Heard, run_heard};
 pub use vanish::vanishing_pair;
 pub use watch::{Watch, watched_pair};
 

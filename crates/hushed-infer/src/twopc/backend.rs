@@ -9,15 +9,15 @@ use hushed_model::{
 };
 use hushed_net::{Party, Stats};
 use hushed_twopc::Ctx;
-use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
-use hushed_twopc::func::rescale;
+use hushed_twopc::func::norm::{NormShape, UNIT_ROW, normalise_rows, unit_rows};
+use hushed_twopc::func::{Format, rescale};
 use hushed_twopc::gadget::Sign;
 use hushed_twopc::he::{HeContext, LinearShape, OltShape, linear_client, linear_server};
 use hushed_twopc::share::Share;
 
 use super::acts::{Acts, Scores, to_linear};
 use super::formats::{
-    ACTIVATION, ANSWER, EMBEDDING, LINEAR, MAIN, MAX_TOKENS, QUERY, WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, EMBEDDING, LINEAR, MAIN, MAX_TOKENS, QUERY, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use super::function::Function;
 use super::held::{Layer, Layers};
@@ -97,9 +97,9 @@ impl TwopcBackend {
         &mut self.ctx
     }
 
-    /// Rows scaled to length one (sentence embeddings), in [`ANSWER`]: what is opened to the client.
-    pub fn unit(&mut self, at: Site, x: &Acts) -> Result<Share, RunError> {
-        self.measure(at, |this| {
+    /// Rows scaled to length one (sentence embeddings), in [`UNIT_ROW`]: what is rounded and then opened to the client.
+    pub fn unit(&mut self, at: Site, x: &Acts) -> Result<(Share, Format), RunError> {
+        let share = self.measure(at, |this| {
             let rows = x.rows.total();
             Ok(unit_rows(
                 &mut this.ctx,
@@ -108,9 +108,9 @@ impl TwopcBackend {
                 x.format,
                 rows,
                 x.width,
-                ANSWER,
             )?)
-        })
+        })?;
+        Ok((share, UNIT_ROW))
     }
 
     fn measure<T>(

@@ -52,8 +52,8 @@ pub const SUM_BITS: u32 = 22;
 /// What the largest of a column is taken of: |x| < 2^12, and padding 2^13 below.
 pub const MAXIMUM: Format = Format::new(28, 12);
 const _: () = assert!(MAXIMUM.ring.bits() + LINEAR.frac - MAXIMUM.frac == LINEAR.ring.bits());
-/// The answer where the folder asks for vectors of length one: their certified precision, and no bit more. Finer bits would show the
-/// grid of the fixed-point numbers behind it, and so the model.
+/// The answer where the folder asks for vectors of length one, rounded to this exactly before it is opened. Finer bits would show the grid
+/// of the fixed-point numbers behind it, and so the model.
 pub const ANSWER: Format = Format::new(16, 13);
 /// The answer otherwise: |x| < 2^15.
 pub const RAW_ANSWER: Format = Format::new(28, 12);
@@ -76,8 +76,9 @@ pub fn describe() -> String {
         format!("quotient={}", QUOTIENT.bits()),
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),
-        show("answer", ANSWER),
-        show("raw", RAW_ANSWER),
+        // What is opened is rounded by the carry; a peer that truncates must not meet it.
+        show("answer rounded", ANSWER),
+        show("raw rounded", RAW_ANSWER),
         format!(
             "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED}"
         ),

@@ -49,6 +49,10 @@ const UNIT: Deviation = Deviation {
 const UNIT_CENTRED: Format = Format::new(46, 20);
 /// That product before its factor 1/√d.
 const UNIT_PRODUCT: Format = Format::new(48, 20);
+/// An answer: |y| ≤ 1, with all bits that the constant 1/√d adds. Never opened like this, but by [`open_rounded`](crate::gadget::open_rounded).
+pub const UNIT_ROW: Format = Format::new(48, UNIT_PRODUCT.frac + UNIT_FACTOR);
+/// Fraction bits of 1/√d.
+const UNIT_FACTOR: u32 = 16;
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
 
@@ -125,16 +129,13 @@ pub fn unit_rows_cost<L: Borrow<Layout>>(
     rows: usize,
     width: usize,
     from: Format,
-    to: Format,
     layout: impl Fn(&OltSpec) -> Result<L, TwopcError>,
 ) -> Result<RowsCost, TwopcError> {
     let n = rows * width;
     let cut = |from: Format, frac: u32, to: Format| {
         rescale_cost(n, from.ring, from.frac + frac - to.frac, to.ring)
     };
-    let around = cut(from, 0, UNIT_CENTRED)
-        + cut(UNIT_CENTRED, UNIT.root.frac, UNIT_PRODUCT)
-        + cut(UNIT_PRODUCT, 16, to);
+    let around = cut(from, 0, UNIT_CENTRED) + cut(UNIT_CENTRED, UNIT.root.frac, UNIT_PRODUCT);
     Ok(RowsCost::from(around)
         + inverse_deviation_cost(unit_shape(rows, width), from, &UNIT, &layout)?
         + scale_rows_cost(rows, width, UNIT_CENTRED.ring, &layout)?)
@@ -199,10 +200,11 @@ fn inverse_deviation(
     inverse_root(ctx, &v, how.sum_bits(), scale, how.root.frac, how.root.ring)
 }
 
-/// A row's vector divided by its length, for sentence embeddings. `x` in `from`, result in `to`.
+/// A row's vector divided by its length, for sentence embeddings. `x` in `from`, result in [`UNIT_ROW`].
 ///
 /// This is what a client gets to see, so it is not enough that it is near: a vector of multiples of r would show r, the length. c keeps
-/// [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few bits of `to` that are opened.
+/// [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few bits that are
+/// opened.
 pub fn unit_rows(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -210,7 +212,6 @@ pub fn unit_rows(
     from: Format,
     rows: usize,
     width: usize,
-    to: Format,
 ) -> Result<Share, TwopcError> {
     let r = inverse_deviation(ctx, he, x, from, unit_shape(rows, width), &UNIT)?;
     let shift = from.frac - UNIT_CENTRED.frac;
@@ -218,10 +219,9 @@ pub fn unit_rows(
     let y = scale_rows(ctx, he, &c, rows, width, &r)?;
     let shift = UNIT_CENTRED.frac + UNIT.root.frac - UNIT_PRODUCT.frac;
     let y = rescale(ctx, &y, shift, Sign::Bounded, UNIT_PRODUCT.ring)?;
-    // y/√d with 16 fraction bits of the constant: below 1, so the ring has room for the product.
-    let factor = (f64::from(1u32 << 16) / (width as f64).sqrt()).round() as i64;
-    let shift = UNIT_PRODUCT.frac + 16 - to.frac;
-    rescale(ctx, &y.mul_public(factor), shift, Sign::Bounded, to.ring)
+    // y/√d is at most 1, so the ring has room for the product.
+    let factor = (f64::from(1u32 << UNIT_FACTOR) / (width as f64).sqrt()).round() as i64;
+    Ok(y.mul_public(factor))
 }
 
 /// The constants on which both parties must agree, as text.
@@ -312,11 +312,11 @@ mod tests {
         x[17] = 90.0; // within a length of 128
         let words: Vec<u64> = x.iter().map(|&v| FROM.encode(v)).collect();
         let (y, stats) = run_over_rlwe(&share(FROM.ring, &words, 4), |ctx, he, x| {
-            unit_rows(ctx, he, x, FROM, n, width, TO).unwrap()
+            unit_rows(ctx, he, x, FROM, n, width).unwrap()
         });
         assert_cost(
             &stats,
-            unit_rows_cost(n, width, FROM, TO, layouts()).unwrap().cost,
+            unit_rows_cost(n, width, FROM, layouts()).unwrap().cost,
         );
         for r in 0..n {
             let row = &x[r * width..][..width];
@@ -326,7 +326,7 @@ mod tests {
                 let bound = bound(&UNIT, UNIT_CENTRED, width, root / length, v / length * root)
                     / root
                     + 2e-5;
-                assert!((v / length - TO.decode(*y)).abs() < bound, "row {r}");
+                assert!((v / length - UNIT_ROW.decode(*y)).abs() < bound, "row {r}");
             }
         }
     }

@@ -16,6 +16,7 @@
 //! | [`select()`] of N values | 2 | 2(N−1)ℓ + 2·log₂ N |
 //! | [`bit_to_arith`] | 1 | ℓ |
 //! | [`truncate()`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
+//! | [`round()`] | 2 + ⌈log₂ shift⌉ | 2·shift + 6(shift−1) − 2⌈log₂ shift⌉ + to |
 //! | [`square`] | 1 | (ℓ−1)(ℓ+2)/2 |
 //! | [`mul`] | 1 | ℓ(ℓ+3) |
 //! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
@@ -31,11 +32,14 @@ mod equal;
 mod maximum;
 mod multiply;
 mod planes;
+mod round;
 mod select;
 mod table;
 #[cfg(test)]
 mod tests;
 mod truncate;
+#[cfg(test)]
+mod view_tests;
 
 pub use bits::{
     highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost, top_bits,
@@ -48,6 +52,7 @@ pub use maximum::{argmax_rows, argmax_rows_cost, max_rows, max_rows_cost};
 pub use multiply::{
     Factor, mul, mul_cost, mul_rows, mul_rows_cost, ole, ole_cost, square, square_cost,
 };
+pub use round::{open_rounded, open_rounded_cost, round, round_cost};
 pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_cost};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use select::{offered, own_product};

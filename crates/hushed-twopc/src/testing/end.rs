@@ -16,9 +16,14 @@ pub(super) enum Event {
 
 pub(super) type Events = Arc<Mutex<Vec<Event>>>;
 
+/// Payloads, one after the other.
+pub(super) type Payloads = Arc<Mutex<Vec<u8>>>;
+
 pub(super) struct End {
     channel: MemoryChannel,
     events: Events,
+    /// What it has received, where somebody asks.
+    heard: Option<Payloads>,
     /// Frames that it still sends.
     left: u64,
     gone: bool,
@@ -30,8 +35,17 @@ impl End {
         End {
             channel,
             events: Arc::clone(events),
+            heard: None,
             left: frames,
             gone: false,
+        }
+    }
+
+    /// The same end, which keeps the payloads that it receives.
+    pub(super) fn hearing(self, heard: &Payloads) -> End {
+        End {
+            heard: Some(Arc::clone(heard)),
+            ..self
         }
     }
 
@@ -61,6 +75,10 @@ impl Channel for End {
 
     fn recv(&mut self, max: u64) -> Result<Frame, NetError> {
         let frame = self.here()?.recv(max)?;
+        if let Some(heard) = &self.heard {
+            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            heard.extend_from_slice(&frame.payload);
+        }
         self.note(Event::Received);
         Ok(frame)
     }
