@@ -79,10 +79,17 @@ pub struct Plan {
     pub seconds: f64,
     /// What the two processes hold at their peaks, in bytes: a model with measured constants, not a bound.
     pub memory: Memory,
-    /// log2 of the probability that any decryption of the batch is off by more than its last unit.
+    /// log2 of the probability that any decryption of the batch is off by more than its last unit, a bound: the coefficients that are
+    /// decrypted, times what one leaves its margin with.
     pub failure_log2: f64,
-    /// log2 of the statistical distance that masks leave: none, they are uniform over the whole ring.
-    pub hiding: &'static str,
+    /// The same of truncations: `None` is never. A truncation that is not local computes the wrap of its shares, and a local one has no
+    /// wrap that reaches its result; both hold for every value of the formats.
+    pub large_truncation_log2: Option<f64>,
+    /// log2 of the statistical distance, a bound, of what a party sees from a simulation of it that knows its input and output only. Masks and
+    /// shares are drawn uniformly, exactly, and add nothing; a wrong decryption is not simulated, so its probability is the distance.
+    pub distance_log2: f64,
+    /// What hiding rests on besides.
+    pub hiding: String,
     /// Who sees what.
     pub exposures: Vec<Exposure>,
 }
@@ -118,6 +125,7 @@ impl PlanBackend {
     fn finish(self, bert: &Bert, tokens: &[usize]) -> Result<Plan, RunError> {
         let sum = |f: fn(&Entry) -> u64| self.steps.iter().map(f).sum::<u64>();
         let opened = sum(|e| e.opened) as f64;
+        let failure = opened.max(1.0).log2() + failure_log2();
         let set = FerretParams::K17;
         let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
         let cots = (self.cots[0] + self.cots[1]) as f64;
@@ -135,8 +143,13 @@ impl PlanBackend {
             bytes_down: sum(|e| e.bytes_down),
             rounds: sum(|e| e.rounds),
             seconds: self.steps.iter().map(|e| e.seconds).sum(),
-            failure_log2: opened.max(1.0).log2() + failure_log2(),
-            hiding: "perfect: every opened polynomial is masked uniformly; keys, ciphertexts and OTs hide computationally (128 bits)",
+            failure_log2: failure,
+            large_truncation_log2: None,
+            distance_log2: failure,
+            hiding: format!(
+                "computational: RLWE at 128 bits by the 2024 guidelines; LPN of the OTs at {:.0} bits by the attacks that are computed",
+                set.attacks().least()
+            ),
             exposures: exposures(tokens, self.terms),
             steps: self.steps,
         })

@@ -13,11 +13,11 @@ use hushed_infer::twopc::{
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
 use hushed_model::tokens::{TokenIds, TooLong};
-use hushed_model::{FUNCTIONS, Model, Pool, Tolerance, check, cosine};
+use hushed_model::{Backend, FUNCTIONS, Model, Pool, Site, Tolerance, check, cosine};
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::ot::ideal::IdealPair;
-use hushed_twopc::testing::{Watch, watched_pair};
+use hushed_twopc::testing::{Watch, reveal_signed, watched_pair};
 
 const TEXTS: [&str; 5] = [
     "a",
@@ -159,7 +159,8 @@ fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[Step
             step.site
         );
     }
-    assert!(plan.failure_log2 < -40.0);
+    assert!(plan.failure_log2 < -40.0 && plan.distance_log2 < -40.0);
+    assert_eq!(plan.large_truncation_log2, None);
 }
 
 fn assert_close(private: &[Vec<f64>], clear: &[Vec<f64>]) {
@@ -168,6 +169,45 @@ fn assert_close(private: &[Vec<f64>], clear: &[Vec<f64>]) {
         let c = cosine(private, clear);
         assert!(c > 0.999, "cosine {c}");
     }
+}
+
+/// The private lookup adds the error of a response to table and positions: a unit at most, and not nothing.
+#[test]
+fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
+    let model = tiny_model();
+    let texts = tokens(&model);
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let shapes = Model::shapes_only(&model.public);
+    let (client_session, server_session) = memory_pair();
+    let (client_ot, server_ot) = IdealPair::new();
+    let lookup = |session, ot, embedding, input| {
+        let mut backend = backend(session, ot, Arc::default()).unwrap();
+        let acts = backend.embed(Site::root("embed"), input, embedding);
+        acts.unwrap().share().0.clone()
+    };
+    let (client, server) = std::thread::scope(|scope| {
+        let input = Input::Lengths(lengths, Terms::default());
+        let e = &model.bert.embedding;
+        let server = scope.spawn(move || lookup(server_session, Box::new(server_ot), e, input));
+        let input = Input::Texts(texts.clone(), Terms::default());
+        let e = &shapes.bert.embedding;
+        let client = lookup(client_session, Box::new(client_ot), e, input);
+        (client, server.join().unwrap())
+    });
+    let e = &model.bert.embedding;
+    let (table, offsets) = (e.tokens.as_deref().unwrap(), e.offsets.as_deref().unwrap());
+    let unit = |v: &f32| (f64::from(*v) * f64::from(1u32 << 24)).round() as i64;
+    let exact = texts.iter().flat_map(|text| {
+        let rows = text.ids().iter().enumerate();
+        rows.flat_map(|(i, id)| table.row(*id as usize).iter().zip(offsets.row(i)))
+    });
+    let exact: Vec<i64> = exact.map(|(t, p)| unit(t) + unit(p)).collect();
+    let found = reveal_signed(&client, &server);
+    assert_eq!(found.len(), exact.len());
+    let errors = || found.iter().zip(&exact).map(|(f, e)| f - e);
+    assert!(errors().all(|e| e.abs() <= 1));
+    let off = errors().filter(|e| *e != 0).count() as f64 / exact.len() as f64;
+    assert!((0.05..0.6).contains(&off), "{off} of the entries are off");
 }
 
 /// A classifier is refused by both parties before anything is sent, when a server prepares, and by the plan.

@@ -154,6 +154,8 @@ fn summary(plan: &Plan) -> String {
          time               {:9.2} s on one core a party, without the network\n\
          memory             {:9.0} MB at the client, {:.0} MB at the server and {:.0} MB more a session (estimates)\n\
          wrong decryptions  2^{:.0} for all of it\n\
+         large truncations  {}\n\
+         distance           2^{:.0}: masks are uniform and add nothing, it is what a wrong decryption may show\n\
          hiding             {}",
         plan.tokens,
         plan.protocol,
@@ -167,6 +169,11 @@ fn summary(plan: &Plan) -> String {
         megabytes(plan.memory.weights),
         megabytes(plan.memory.session),
         plan.failure_log2,
+        plan.large_truncation_log2.map_or_else(
+            || "none: wraps are computed".to_owned(),
+            |bits| format!("2^{bits:.0}")
+        ),
+        plan.distance_log2,
         plan.hiding,
     );
     for exposure in &plan.exposures {

@@ -20,7 +20,8 @@ pub const WEIGHT_FRAC: u32 = 16;
 pub const WEIGHT_BITS: u32 = 22;
 /// What a linear layer gives, and what residual sums are in.
 pub const LINEAR: Format = Format::new(48, ACTIVATION.frac + WEIGHT_FRAC);
-/// Token vectors and positions, |x| < 2^5: the products with one-hot rows are exact.
+/// Token vectors and positions, |x| < 2^5. The products with one-hot rows have no rounding of their own, but the error of a response: one
+/// unit of 2^-24 at most, in about a quarter of the entries.
 pub const EMBEDDING: Format = Format::new(48, 24);
 /// Token vectors as integers are at most 2^28: |x| ≤ 16.
 pub const TABLE_BITS: u32 = 28;
