@@ -1,12 +1,17 @@
 //! Parameter sets of the iterated extension: the one table of LPN sizes.
 //!
 //! A set is (t, log2 k, h): t noise blocks of 2^h rows each with one noise position (regular noise),
-//! n = t·2^h rows, k = 2^log_k columns, ten taps a row. The sets are those of emp-ot 1.0 (2026),
-//! chosen there at a floor of 128 bits against: pooled Gauss, statistical decoding and
+//! n = t·2^h rows, k = 2^log_k columns, ten taps a row. The sets are those of emp-ot 1.0 (2026)
+//! with fewer blocks each, chosen there at a floor of 128 bits against: pooled Gauss, statistical decoding and
 //! information-set decoding (Liu, Wang, Yang, Yu, ePrint 2022/712), BJMM, the algebraic attack on
 //! regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its improvement ePrint 2025/1476) and the
 //! hybrid of guessing with it, which is the one that binds. [`FerretParams::attacks`] computes the first and the last. Older sets in public code, made for the
 //! same task before those attacks (k = 124 000, t = 4971 for one), are below 128 bits and not here.
+//!
+//! emp-ot has t = 850, 1170, 1520, 1900, which the hybrid as computed here costs 132.3, 131.4, 130.9 and 130.6 bits. Who eliminates with
+//! care for the structure of the system may save some of them. Fewer blocks of the same size are harder: whoever solves t' < t of
+//! them solves t by leaving some out, so that no attack gets cheaper, and this one gets dearer, to 134.9 bits and more. The price is an
+//! extension of fewer OTs that consumes almost as many: 1.1, 1.0, 0.8 and 0.7 percent of the OTs a second.
 
 use hushed_math::bits::TAPS;
 
@@ -39,10 +44,10 @@ impl Attacks {
 
 /// The sets, smallest first. Columns: t, log2 k, h.
 const SETS: [FerretParams; 4] = [
-    set(850, 16, 10),
-    set(1170, 17, 11),
-    set(1520, 18, 12),
-    set(1900, 19, 13),
+    set(750, 16, 10),
+    set(1000, 17, 11),
+    set(1300, 18, 12),
+    set(1600, 19, 13),
 ];
 
 const fn set(trees: usize, log_k: u32, depth: usize) -> FerretParams {
@@ -168,6 +173,8 @@ mod tests {
         for s in SETS {
             let attacks = s.attacks();
             assert!(attacks.least() >= 128.0, "{s:?}: {attacks:?}");
+            // The reserve of the header.
+            assert!(attacks.hybrid >= 134.8, "{s:?}: {attacks:?}");
         }
     }
 
@@ -206,11 +213,11 @@ mod tests {
     #[test]
     fn sizes_of_the_default() {
         let s = FerretParams::K17;
-        assert_eq!(s.outputs(), 2_396_160);
-        assert_eq!(s.inputs(), 143_942);
-        assert_eq!(s.message_bytes(), 187_200);
+        assert_eq!(s.outputs(), 2_048_000);
+        assert_eq!(s.inputs(), 142_072);
+        assert_eq!(s.message_bytes(), 160_000);
         let bits = s.message_bytes() as f64 * 8.0 / (s.outputs() - s.inputs()) as f64;
-        assert!(bits < 0.67);
+        assert!(bits < 0.68);
         assert_eq!(FerretParams::for_volume(1 << 30), s);
     }
 }
