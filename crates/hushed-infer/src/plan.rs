@@ -13,6 +13,7 @@ use hushed_twopc::func::norm::{UNIT_ROW, unit_rows_cost};
 use hushed_twopc::gadget::open_rounded_cost;
 use hushed_twopc::he::{HeContext, Layout, OltSpec};
 use hushed_twopc::ot::ferret::FerretParams;
+use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
 use crate::memory::{self, Memory};
@@ -147,7 +148,8 @@ impl PlanBackend {
             large_truncation_log2: None,
             distance_log2: failure,
             hiding: format!(
-                "computational: RLWE at 128 bits by the 2024 guidelines; LPN of the OTs at {:.0} bits by the attacks that are computed",
+                "computational: RLWE at 128 bits by the 2024 guidelines; LPN of the OTs at {:.0} bits by the attacks that are computed; \
+                 their hash at {PAD_BITS} bits in pads, {TREE_BITS} in trees",
                 set.attacks().least()
             ),
             exposures: exposures(tokens, self.terms),
