@@ -98,7 +98,7 @@ fn views_differ_by(open: Open) -> f64 {
 
 #[test]
 fn f5_opened_values_hide_what_lies_below() {
-    // Some 6,000 bits: six standard deviations is one false alarm in 10^5.
+    // Some 5,500 bits: six standard deviations is one false alarm in 10^5.
     let found = views_differ_by(rounded);
     assert!(
         found < 6.0,
