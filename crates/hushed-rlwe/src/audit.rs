@@ -4,14 +4,16 @@
 //! *of that sample*, which is read here from the polynomials that are actually sent and not from the parameters. A key
 //! published at too large a modulus, or two samples with the same uniform part, are the mistakes this finds.
 
-use hushed_math::{Eval, RnsPoly};
+use std::collections::HashMap;
+
+use hushed_math::{Eval, RnsBasis, RnsPoly};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::ciphertext::{Ciphertext, SeededCiphertext};
-use crate::hybrid::{EvalKeys, KeyUse};
-use crate::keys::KeySet;
-use crate::params::{security_limit, sparse_security_limit};
+use crate::hybrid::{EvalKeys, KeyUse, SwitchKey};
+use crate::keys::{KeySet, PublicKey};
+use crate::params::{RlweParams, security_limit, sparse_security_limit};
 
 /// Where a sample comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +97,42 @@ pub enum AuditFailure {
 /// # Errors
 /// The first [`AuditFailure`] found.
 pub fn audit(samples: &[PublishedSample]) -> Result<(), AuditFailure> {
-    let mut seen = std::collections::HashMap::new();
-    for sample in samples {
+    let mut auditor = Auditor::new();
+    samples
+        .iter()
+        .try_for_each(|sample| auditor.hold(sample.clone()))
+}
+
+/// An audit of samples that come one by one, before each is published: a set of keys is larger than memory.
+pub struct Auditor {
+    seen: HashMap<[u8; 32], Source>,
+    table: bool,
+}
+
+impl Auditor {
+    /// Nothing has been published yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            seen: HashMap::new(),
+            table: true,
+        }
+    }
+
+    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are held against each other only.
+    #[must_use]
+    pub fn of(params: &RlweParams) -> Self {
+        Self {
+            table: !params.is_insecure(),
+            ..Self::new()
+        }
+    }
+
+    /// Holds one more sample against the table and against those before it.
+    ///
+    /// # Errors
+    /// [`AuditFailure`].
+    pub fn hold(&mut self, sample: PublishedSample) -> Result<(), AuditFailure> {
         let limit = match sample.secret {
             // One column of the table.
             SecretDistribution::DenseTernaryKey | SecretDistribution::DenseTernaryOnce => {
@@ -104,30 +140,29 @@ pub fn audit(samples: &[PublishedSample]) -> Result<(), AuditFailure> {
             }
             SecretDistribution::Sparse => sparse_security_limit(sample.log_n),
         };
-        if limit.is_none_or(|limit| sample.log2_modulus > limit) {
-            return Err(AuditFailure::OverLimit {
-                sample: sample.clone(),
-                limit,
-            });
+        if self.table && limit.is_none_or(|limit| sample.log2_modulus > limit) {
+            return Err(AuditFailure::OverLimit { sample, limit });
         }
-        if let Some(first) = seen.insert(sample.fingerprint, sample.source) {
-            return Err(AuditFailure::Repeated {
+        match self.seen.insert(sample.fingerprint, sample.source) {
+            Some(first) => Err(AuditFailure::Repeated {
                 first,
                 second: sample.source,
-            });
+            }),
+            None => Ok(()),
         }
     }
-    Ok(())
+}
+
+impl Default for Auditor {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl KeySet {
     /// Every sample that publishing this key set publishes.
     pub fn published(&self) -> Vec<PublishedSample> {
-        let public = sample(
-            Source::PublicKey,
-            SecretDistribution::DenseTernaryKey,
-            &self.public.a,
-        );
+        let public = self.public.published();
         let galois = self.galois.iter().flat_map(|(element, key)| {
             key.digits.iter().enumerate().map(move |(digit, pair)| {
                 let source = Source::GaloisKey { element, digit };
@@ -138,27 +173,44 @@ impl KeySet {
     }
 }
 
+impl PublicKey {
+    /// The sample that publishing this key publishes.
+    pub fn published(&self) -> PublishedSample {
+        sample(
+            Source::PublicKey,
+            SecretDistribution::DenseTernaryKey,
+            &self.a,
+        )
+    }
+}
+
 impl EvalKeys {
-    /// Every sample that publishing these keys publishes, one after the other: the uniform half of each is expanded for it.
+    /// Every sample that publishing these keys publishes, one after the other.
     pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
-        self.iter().flat_map(|key| {
-            let spec = key.spec();
-            // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.
-            let secret = match spec.key {
-                KeyUse::ToSparse => SecretDistribution::Sparse,
-                KeyUse::Relin | KeyUse::Galois(_) | KeyUse::FromSparse | KeyUse::Raised(_) => {
-                    SecretDistribution::DenseTernaryKey
-                }
+        self.iter().flat_map(SwitchKey::published)
+    }
+}
+
+impl SwitchKey {
+    /// Every sample that publishing this key publishes, a digit each: one limb of the uniform half of each is expanded for it.
+    pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
+        let spec = self.spec();
+        // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.
+        let secret = match spec.key {
+            KeyUse::ToSparse => SecretDistribution::Sparse,
+            KeyUse::Relin | KeyUse::Galois(_) | KeyUse::FromSparse | KeyUse::Raised(_) => {
+                SecretDistribution::DenseTernaryKey
+            }
+        };
+        (0..self.gadget().digits().len()).map(move |digit| {
+            let source = Source::EvalKey {
+                key: spec.key,
+                limbs: spec.limbs,
+                special: spec.special,
+                digit,
             };
-            (0..key.gadget().digits().len()).map(move |digit| {
-                let source = Source::EvalKey {
-                    key: spec.key,
-                    limbs: spec.limbs,
-                    special: spec.special,
-                    digit,
-                };
-                sample(source, secret, &key.uniform_half(digit))
-            })
+            let (ids, first) = self.published_part(digit);
+            sample_of(source, secret, self.params.basis(), &ids, &first)
         })
     }
 }
@@ -186,19 +238,31 @@ impl Ciphertext {
 }
 
 fn sample(source: Source, secret: SecretDistribution, part: &RnsPoly<Eval>) -> PublishedSample {
-    let prime = |id: usize| part.basis().modulus(id).value();
+    let first = part.limbs().next().map_or(&[][..], |(_, limb)| limb);
+    sample_of(source, secret, part.basis(), part.ids(), first)
+}
+
+/// The sample under the primes `ids` whose uniform part has this first limb.
+fn sample_of(
+    source: Source,
+    secret: SecretDistribution,
+    basis: &RnsBasis,
+    ids: &[usize],
+    first: &[u64],
+) -> PublishedSample {
+    let prime = |id: usize| basis.modulus(id).value();
     let mut hash = Sha256::new();
-    if let Some((id, limb)) = part.limbs().next() {
+    if let Some(&id) = ids.first() {
         hash.update(prime(id).to_le_bytes());
-        for residue in limb {
+        for residue in first {
             hash.update(residue.to_le_bytes());
         }
     }
-    let log2_modulus = part.ids().iter().map(|&id| (prime(id) as f64).log2()).sum();
+    let log2_modulus = ids.iter().map(|&id| (prime(id) as f64).log2()).sum();
     PublishedSample {
         source,
         secret,
-        log_n: part.n().trailing_zeros(),
+        log_n: basis.n().trailing_zeros(),
         log2_modulus,
         fingerprint: hash.finalize().into(),
     }

@@ -107,6 +107,11 @@ impl RlweParams {
         Self::build(literal, true)
     }
 
+    /// Whether tests made them without a security limit.
+    pub(crate) fn is_insecure(&self) -> bool {
+        self.insecure
+    }
+
     /// Refuses to publish a sample of the sparse secret modulo q_0·p_0 above the limit at this degree, or where there is none.
     pub(crate) fn check_sparse(&self) -> Result<(), RlweError> {
         let (log_n, limit) = (self.log_n(), sparse_security_limit(self.log_n()));

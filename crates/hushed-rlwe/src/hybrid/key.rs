@@ -20,7 +20,7 @@ const STRIP: usize = 1 << 10;
 
 /// A key from one secret to another; see [`super`] for its digits.
 pub struct SwitchKey {
-    pub(super) params: Arc<RlweParams>,
+    pub(crate) params: Arc<RlweParams>,
     pub(super) key: KeyUse,
     pub(super) gadget: Gadget,
     pub(super) seed: PublicSeed,
@@ -191,6 +191,23 @@ impl SwitchKey {
             let halves = (0..self.b.len()).map(|digit| self.uniform_half(digit));
             Arc::new(halves.collect())
         });
+    }
+
+    /// Of a digit the primes under which its masked half lies, and the first limb of the uniform one.
+    pub(crate) fn published_part(&self, digit: usize) -> (Vec<usize>, Vec<u64>) {
+        let ids = match (&self.part, self.b.get(digit)) {
+            (None, Some(b)) => b.ids().to_vec(),
+            // The masked halves of a part are those of the whole key.
+            _ => self
+                .params
+                .extended_ids_with(self.gadget.limbs(), self.gadget.special()),
+        };
+        let mut limb = vec![0; self.params.n()];
+        if let Some(&id) = ids.first() {
+            let mut stream = self.stream(digit, id);
+            stream.uniform_mod(self.params.basis().modulus(id), &mut limb);
+        }
+        (ids, limb)
     }
 
     /// The uniform half of a digit.

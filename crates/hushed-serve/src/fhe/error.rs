@@ -261,6 +261,7 @@ impl FheJobError {
     #[must_use]
     pub fn category(&self) -> Category {
         match self {
+            Self::File(FileError::Audit { .. }) => Category::Defect,
             Self::File(FileError::Other { .. } | FileError::Content { .. })
             | Self::OtherPublic { .. }
             | Self::OtherModel { .. }
@@ -307,6 +308,7 @@ impl FheJobError {
             Self::File(FileError::Exists { .. }) => "file-exists",
             Self::File(FileError::NotPrivate { .. }) => "not-private",
             Self::File(FileError::NoRoom { .. }) => "disk-full",
+            Self::File(FileError::Audit { .. }) => "internal",
             Self::File(_) => "file",
             Self::Plan(_) => "plan",
             Self::Choices(_) => "calibration",

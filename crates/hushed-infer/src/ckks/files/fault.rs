@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hushed_ckks::CkksError;
 use hushed_rlwe::RlweError;
+use hushed_rlwe::audit::AuditFailure;
 use hushed_rlwe::error::CodecError;
 
 /// Why a file was not written, or is not used. Nothing in it depends on what is encrypted.
@@ -56,6 +57,16 @@ pub enum FileError {
         path: PathBuf,
         /// Which number.
         what: &'static str,
+    },
+    /// A key that must not be published.
+    #[error(
+        "{path:?} was not written: a key was made that must not be published ({failure}); please report it"
+    )]
+    Audit {
+        /// What would have been written.
+        path: PathBuf,
+        /// What was found.
+        failure: Box<AuditFailure>,
     },
     /// It is there already.
     #[error("{path:?} is there already, and is not written over")]
