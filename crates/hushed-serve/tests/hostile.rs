@@ -3,12 +3,16 @@
 mod common;
 
 use std::io::{Read, Write};
+#[cfg(target_os = "linux")]
+use std::net::Ipv4Addr;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use common::flood::Flood;
 use common::{Running, assert_serves, deadlines, eventually, refused};
 use hushed_net::channel::{tcp, tls};
 use hushed_net::{
@@ -366,6 +370,30 @@ fn an_idle_client_loses_its_place() {
     let mut idle = server.connect().unwrap();
     eventually("its place is free again", || server.connect().is_ok());
     assert!(idle.embed(&["hello"], TooLong::Refuse, None).is_err());
+}
+
+/// 500 sockets from one address or from 200, which say nothing and are opened again when they are closed: who says hello gets in all the same.
+#[cfg(target_os = "linux")]
+#[test]
+fn f4_silent_connections_do_not_keep_a_client_out() {
+    let one = vec![Ipv4Addr::new(127, 0, 1, 1)];
+    let many: Vec<Ipv4Addr> = (0..200).map(|n| Ipv4Addr::new(127, 0, 2, n)).collect();
+    for from in [one, many] {
+        let server = Running::start(|_| ());
+        let addresses = from.len();
+        let flood = Flood::start(server.address, from, 500);
+        eventually("they are there", || flood.opened() >= 1000);
+        for n in 0..4 {
+            let client = server.connect();
+            let error = client.as_ref().err().map(ToString::to_string);
+            assert!(error.is_none(), "{addresses} addresses, {n}: {error:?}");
+            client.unwrap().close().unwrap();
+        }
+        // It went on all the while.
+        let before = flood.opened();
+        assert_serves(&server);
+        eventually("they are renewed", || flood.opened() > before);
+    }
 }
 
 #[test]

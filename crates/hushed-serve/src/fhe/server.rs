@@ -194,7 +194,10 @@ impl FheServer {
             let session = AssertUnwindSafe(|| session::serve(shared, jobs, entry, socket, peer));
             // The session's state dies with it, and the shared rest is behind locks and on disk.
             let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
-            ended.report(&shared.door.metrics, entry.number(), peer);
+            // One that was closed to make room is counted, and told of, where that is done.
+            if !entry.was_evicted() {
+                ended.report(&shared.door.metrics, entry.number(), peer);
+            }
         });
         jobs.stop();
         let give_up = Instant::now() + shared.door.deadlines.drain;

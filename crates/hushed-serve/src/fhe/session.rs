@@ -96,7 +96,7 @@ fn run(
     socket: TcpStream,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
-    let (mut session, certificate) = shared.door.session_of(socket)?;
+    let (mut session, certificate) = shared.door.session(entry, socket)?;
     let done = greet(shared, entry, &mut session, certificate)
         .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
     ended.stats = session.stats();

@@ -1,5 +1,6 @@
 //! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a way to end.
 
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use hushed_net::channel::tls;
 use hushed_net::{Identity, Listener, Party, Session, TlsServer};
 
 use super::config::{ClientAccess, ServerIdentity};
-use super::registry::{Entry, Registry};
+use super::registry::{Entered, Entry, Registry};
 use crate::bundle::Digest;
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
@@ -18,12 +19,14 @@ use crate::metrics::{self, Metrics};
 use crate::token::{Accepted, Token};
 use crate::wire::Refusal;
 
-/// Connections beyond the sessions that may be in their first seconds at once.
-const GREETING: usize = 32;
 /// How often a server that drains looks whether it is done.
 const POLL: Duration = Duration::from_millis(20);
 /// How long to wait when the system has no connection to give.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
+/// How long a newcomer waits, and how often, for threads whose connections were closed to make room.
+const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
+/// Least time between two log lines about connections that lost their places: a flood does not fill the disk.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// Where a server listens, who it is and whom it lets in.
 #[derive(Clone, Debug)]
@@ -49,6 +52,8 @@ pub(crate) struct Door {
     fingerprint: [u8; 32],
     tls: TlsServer,
     accepted: Option<Accepted>,
+    /// Whether a client that is let in has shown who it is.
+    authenticates: bool,
     pub(crate) max_sessions: usize,
     pub(crate) deadlines: Deadlines,
     pub(crate) registry: Registry,
@@ -95,6 +100,7 @@ impl Door {
             fingerprint,
             tls: TlsServer::new(identity, authorities)?,
             accepted,
+            authenticates: entrance.access != ClientAccess::Anyone,
             max_sessions: entrance.max_sessions,
             deadlines: entrance.deadlines,
             registry: Registry::default(),
@@ -114,17 +120,18 @@ impl Door {
         Digest(self.fingerprint)
     }
 
-    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory.
-    pub(crate) fn session(&self, socket: TcpStream) -> Result<Session, ServeError> {
-        Ok(self.session_of(socket)?.0)
-    }
-
-    /// As [`Door::session`], with SHA-256 of the certificate that the client has shown, if it was asked for one.
-    pub(crate) fn session_of(
+    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory. With it SHA-256 of the
+    /// certificate that the client has shown, if it was asked for one.
+    pub(crate) fn session(
         &self,
+        entry: &Entry<'_>,
         socket: TcpStream,
     ) -> Result<(Session, Option<Digest>), ServeError> {
         let limits = self.deadlines.before_authentication();
+        if speaks(&socket, Some(limits.silence)) {
+            entry.spoke();
+        }
+        // Whatever kept a byte from coming is found again by the handshake, within the same limits.
         let channel = self.tls.accept(socket, limits)?;
         let certificate = channel.peer_certificate().map(Digest);
         Ok((Session::new(Party::Server, Box::new(channel)), certificate))
@@ -147,7 +154,7 @@ impl Door {
 
     /// Counts a connection as one of the sessions.
     pub(crate) fn admit(&self, entry: &Entry<'_>) -> Result<(), Refusal> {
-        match entry.admit(self.max_sessions) {
+        match entry.admit(self.max_sessions, self.authenticates) {
             true => Ok(()),
             false => Err(Refusal::TooManySessions {
                 limit: u32::try_from(self.max_sessions).unwrap_or(u32::MAX),
@@ -186,10 +193,11 @@ impl Door {
     ) where
         F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
     {
+        let mut evictions = Evictions::default();
         loop {
             match self.listener.accept(|| stop.load(Ordering::SeqCst)) {
                 Ok(None) => return,
-                Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer),
+                Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer, &mut evictions),
                 Err(error) => {
                     // Usually the limit of open files: it passes when a session ends.
                     tracing::warn!(%error, "no connection can be accepted");
@@ -199,24 +207,30 @@ impl Door {
         }
     }
 
-    /// Starts a session's thread, if there is room for one.
+    /// Starts a session's thread, in a place that is free or is made so.
     fn start<'scope, F>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         serve: &'scope F,
         socket: TcpStream,
         peer: SocketAddr,
+        evictions: &mut Evictions,
     ) where
         F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
     {
-        if self.registry.len() >= self.max_sessions + GREETING {
-            // Not even a handshake: this is the answer to a flood.
-            self.metrics.refused("too-many-connections");
-            tracing::warn!(%peer, "refused: too many connections");
-            return;
-        }
-        let entry = match self.registry.enter(&socket) {
-            Ok(entry) => entry,
+        let entry = match self.enter(&socket, peer) {
+            Ok(Entered::In { entry, evicted }) => {
+                if evicted {
+                    self.metrics.refused("evicted");
+                    evictions.tell();
+                }
+                entry
+            }
+            Ok(Entered::Full) => {
+                self.metrics.refused("too-many-connections");
+                evictions.tell();
+                return;
+            }
             Err(error) => {
                 tracing::warn!(%peer, %error, "refused: no descriptor left");
                 return;
@@ -227,6 +241,20 @@ impl Door {
         if let Err(error) = started {
             tracing::warn!(%peer, %error, "refused: no thread");
         }
+    }
+
+    /// A place for a newcomer. While too many connections are coming to their end the others wait in the system's queue.
+    fn enter(&self, socket: &TcpStream, peer: SocketAddr) -> io::Result<Entered<'_>> {
+        let (pause, most) = ENDING;
+        // A client speaks first, and has usually spoken by now.
+        let spoke = speaks(socket, None);
+        for _ in 0..most {
+            match self.registry.enter(socket, peer.ip(), spoke)? {
+                Entered::Full => thread::sleep(pause),
+                entered => return Ok(entered),
+            }
+        }
+        self.registry.enter(socket, peer.ip(), spoke)
     }
 
     fn drain(&self) {
@@ -245,5 +273,33 @@ impl Door {
             );
         }
         tracing::info!("stopped");
+    }
+}
+
+/// Whether a byte has come, or comes within this time. It stays where it is.
+fn speaks(socket: &TcpStream, within: Option<Duration>) -> bool {
+    let waits = socket.set_nonblocking(within.is_none());
+    let set = waits.and_then(|()| socket.set_read_timeout(within));
+    set.is_ok() && matches!(socket.peek(&mut [0]), Ok(1..))
+}
+
+/// Connections that lost their places, for the log.
+#[derive(Default)]
+struct Evictions {
+    told: Option<Instant>,
+    since: u64,
+}
+
+impl Evictions {
+    fn tell(&mut self) {
+        self.since += 1;
+        let now = Instant::now();
+        if self.told.is_none_or(|told| now - told >= BETWEEN_LINES) {
+            tracing::warn!(
+                connections = self.since,
+                "closed connections that had not said hello, to make room for others"
+            );
+            (self.told, self.since) = (Some(now), 0);
+        }
     }
 }

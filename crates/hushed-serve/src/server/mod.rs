@@ -130,7 +130,10 @@ impl Server {
             let session = AssertUnwindSafe(|| session::serve(shared, entry, socket, peer));
             // The entry's state is simple, the session's dies with it, and the shared rest is atomic or behind locks.
             let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
-            ended.report(&shared.door.metrics, entry.number(), peer);
+            // One that was closed to make room is counted, and told of, where that is done.
+            if !entry.was_evicted() {
+                ended.report(&shared.door.metrics, entry.number(), peer);
+            }
         })
     }
 }

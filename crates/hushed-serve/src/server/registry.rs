@@ -1,9 +1,46 @@
-//! Which connections there are and what they are doing, so that a stopping server can end those that only wait.
+//! Which connections there are and what they are doing: so that strangers do not keep others out, and a stopping server can end those that
+//! only wait.
+//!
+//! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately been that of a client
+//! which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer always gets in. Where its address has its share of
+//! places already, it takes the oldest of those; where the room is full, that of the address with the most, the oldest first and silent ones
+//! before those that have said something. So whoever wants to keep a stranger out needs as many addresses as the room has places, and whoever
+//! wants to keep a known client out needs its address. Refusing newcomers instead would let the first comers keep everybody out for as long
+//! as a deadline lasts, and begin again.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Places for strangers that have not said hello.
+const ROOM: usize = 128;
+/// Places for those who come from where a client has shown who it is.
+const RESERVE: usize = 32;
+/// Places of one address. A client takes one, for some hundreds of milliseconds.
+const SHARE: usize = 16;
+/// Connections that were closed and whose threads have not noticed yet.
+const ENDING: usize = 128;
+/// How long an address is known after a client has shown who it is, and how many are remembered.
+const KNOWN_FOR: Duration = Duration::from_secs(86_400);
+const MOST_KNOWN: usize = 4096;
+
+/// What counts as one address: of IPv6 the first 64 bits, as whoever has one of these addresses has all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Origin(IpAddr);
+
+impl Origin {
+    pub(crate) fn of(address: IpAddr) -> Origin {
+        Origin(match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let network = u128::from(v6) & !u128::from(u64::MAX);
+                IpAddr::V6(Ipv6Addr::from(network))
+            }
+            v4 => v4,
+        })
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<State>);
@@ -15,31 +52,136 @@ struct State {
     /// Those let in: past their hello, and counted against the limit of sessions.
     admitted: usize,
     connections: HashMap<u64, Connection>,
+    /// Where clients came from that showed who they are, and when.
+    known: HashMap<Origin, Instant>,
 }
 
 struct Connection {
-    /// A second handle on the connection, to end it from outside its thread.
-    socket: TcpStream,
+    /// A second handle on the connection, to end it from outside its thread; none once it was.
+    socket: Option<TcpStream>,
+    origin: Origin,
+    place: Place,
     working: bool,
-    admitted: bool,
+}
+
+/// What a connection is counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It has not said hello.
+    Waits {
+        /// In the reserve.
+        known: bool,
+        /// A byte has come of it.
+        spoke: bool,
+    },
+    Admitted,
+    /// It lost its place, and its thread is about to find out.
+    Evicted,
+}
+
+impl State {
+    fn waiting(&self, known: bool) -> impl Iterator<Item = (u64, &Connection, bool)> {
+        self.connections
+            .iter()
+            .filter_map(move |(number, c)| match c.place {
+                Place::Waits { known: k, spoke } if k == known => Some((*number, c, spoke)),
+                _ => None,
+            })
+    }
+
+    /// The connection whose place a newcomer takes; none where one is free.
+    fn victim(&self, origin: Origin, known: bool) -> Option<u64> {
+        let mut places: HashMap<Origin, usize> = HashMap::new();
+        let mut waiting = 0;
+        for (_, connection, _) in self.waiting(known) {
+            *places.entry(connection.origin).or_default() += 1;
+            waiting += 1;
+        }
+        let of = |origin: &Origin| places.get(origin).copied().unwrap_or(0);
+        let room = if known { RESERVE } else { ROOM };
+        let own = of(&origin) >= SHARE;
+        if !own && waiting < room {
+            return None;
+        }
+        let candidates = self
+            .waiting(known)
+            .filter(|(_, connection, _)| !own || connection.origin == origin);
+        // Silent, then spoken; numbers grow, so the least is the oldest.
+        let first = candidates.min_by_key(|(number, connection, spoke)| {
+            let most = std::cmp::Reverse(of(&connection.origin));
+            (most, *spoke, *number)
+        });
+        first.map(|(number, ..)| number)
+    }
+
+    fn is_known(&self, origin: Origin) -> bool {
+        let since = self.known.get(&origin);
+        since.is_some_and(|since| since.elapsed() < KNOWN_FOR)
+    }
+
+    fn remember(&mut self, origin: Origin) {
+        if self.known.len() >= MOST_KNOWN && !self.known.contains_key(&origin) {
+            self.known.retain(|_, since| since.elapsed() < KNOWN_FOR);
+            let oldest = self.known.iter().min_by_key(|(_, since)| **since);
+            if let Some(oldest) = oldest.map(|(origin, _)| *origin)
+                && self.known.len() >= MOST_KNOWN
+            {
+                self.known.remove(&oldest);
+            }
+        }
+        self.known.insert(origin, Instant::now());
+    }
+}
+
+/// What became of a newcomer.
+pub(crate) enum Entered<'a> {
+    In {
+        entry: Entry<'a>,
+        /// Another connection lost its place to it.
+        evicted: bool,
+    },
+    /// Too many connections are coming to their end.
+    Full,
 }
 
 impl Registry {
-    /// Enters a connection until the entry is dropped.
-    pub(crate) fn enter(&self, socket: &TcpStream) -> io::Result<Entry<'_>> {
-        let socket = socket.try_clone()?;
+    /// Enters a connection from `address` until the entry is dropped. `spoke`: a byte has come of it.
+    pub(crate) fn enter(
+        &self,
+        socket: &TcpStream,
+        address: IpAddr,
+        spoke: bool,
+    ) -> io::Result<Entered<'_>> {
+        let origin = Origin::of(address);
         let mut state = self.lock();
+        let ending = state.connections.values();
+        if ending.filter(|c| c.place == Place::Evicted).count() >= ENDING {
+            return Ok(Entered::Full);
+        }
+        let known = state.is_known(origin);
+        let victim = state.victim(origin, known);
+        let socket = socket.try_clone()?;
+        if let Some(evicted) = victim.and_then(|number| state.connections.get_mut(&number)) {
+            evicted.place = Place::Evicted;
+            end(std::iter::once(&*evicted));
+            // A descriptor less while its thread finds out.
+            evicted.socket = None;
+        }
         let number = state.next;
         state.next += 1;
         let connection = Connection {
-            socket,
+            socket: Some(socket),
+            origin,
+            place: Place::Waits { known, spoke },
             working: false,
-            admitted: false,
         };
         state.connections.insert(number, connection);
-        Ok(Entry {
-            registry: self,
-            number,
+        Ok(Entered::In {
+            entry: Entry {
+                registry: self,
+                number,
+            },
+            evicted: victim.is_some(),
         })
     }
 
@@ -68,9 +210,9 @@ impl Registry {
 }
 
 fn end<'a>(connections: impl Iterator<Item = &'a Connection>) {
-    for connection in connections {
+    for socket in connections.filter_map(|connection| connection.socket.as_ref()) {
         // Fails only where the connection is gone already.
-        let _ = connection.socket.shutdown(Shutdown::Both);
+        let _ = socket.shutdown(Shutdown::Both);
     }
 }
 
@@ -86,17 +228,41 @@ impl Entry<'_> {
         self.number
     }
 
-    /// Counts this connection as one of at most `limit` sessions; false if there are as many already.
-    pub(crate) fn admit(&self, limit: usize) -> bool {
+    /// Says that a byte has come of it.
+    pub(crate) fn spoke(&self) {
         let mut state = self.registry.lock();
-        if state.admitted >= limit {
-            return false;
+        if let Some(connection) = state.connections.get_mut(&self.number)
+            && let Place::Waits { spoke, .. } = &mut connection.place
+        {
+            *spoke = true;
         }
-        let Some(connection) = state.connections.get_mut(&self.number) else {
+    }
+
+    /// Whether it lost its place to another before it said hello.
+    pub(crate) fn was_evicted(&self) -> bool {
+        let state = self.registry.lock();
+        let connection = state.connections.get(&self.number);
+        connection.is_some_and(|c| c.place == Place::Evicted)
+    }
+
+    /// Counts this connection as one of at most `limit` sessions; false if there are as many already. `shown`: the client has shown who it is,
+    /// and its address is known from now on, whether there is room for a session or not.
+    pub(crate) fn admit(&self, limit: usize, shown: bool) -> bool {
+        let mut state = self.registry.lock();
+        let Some(connection) = state.connections.get(&self.number) else {
             return false;
         };
-        connection.admitted = true;
-        state.admitted += 1;
+        let (origin, place) = (connection.origin, connection.place);
+        if shown {
+            state.remember(origin);
+        }
+        if state.admitted >= limit || !matches!(place, Place::Waits { .. }) {
+            return false;
+        }
+        if let Some(connection) = state.connections.get_mut(&self.number) {
+            connection.place = Place::Admitted;
+            state.admitted += 1;
+        }
         true
     }
 
@@ -124,7 +290,133 @@ impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut state = self.registry.lock();
         if let Some(connection) = state.connections.remove(&self.number) {
-            state.admitted -= usize::from(connection.admitted);
+            state.admitted -= usize::from(connection.place == Place::Admitted);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    fn address(n: usize) -> IpAddr {
+        let [.., high, low] = u32::try_from(n).unwrap().to_be_bytes();
+        Ipv4Addr::new(192, 0, high, low).into()
+    }
+
+    /// One socket stands for all: ending it does nothing that is looked at here.
+    fn socket() -> TcpStream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        TcpStream::connect(listener.local_addr().unwrap()).unwrap()
+    }
+
+    fn enter<'a>(registry: &'a Registry, socket: &TcpStream, from: IpAddr) -> Entry<'a> {
+        match registry.enter(socket, from, false).unwrap() {
+            Entered::In { entry, .. } => entry,
+            Entered::Full => panic!("there are not so many"),
+        }
+    }
+
+    #[test]
+    fn f4_an_address_is_a_network_of_64_bits() {
+        let origin = |text: &str| Origin::of(text.parse().unwrap());
+        assert_eq!(origin("2001:db8:1:2::1"), origin("2001:db8:1:2:ffff:1::9"));
+        assert_ne!(origin("2001:db8:1:2::1"), origin("2001:db8:1:3::1"));
+        assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
+        assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
+    }
+
+    #[test]
+    fn f4_an_address_has_its_share_and_the_oldest_silent_one_goes_first() {
+        let (registry, socket) = (Registry::default(), socket());
+        let mut all: Vec<_> = (0..SHARE)
+            .map(|_| enter(&registry, &socket, address(1)))
+            .collect();
+        all[0].spoke();
+        let other = enter(&registry, &socket, address(2));
+        all.push(enter(&registry, &socket, address(1)));
+        let lost = |all: &[Entry<'_>]| -> Vec<usize> {
+            let lost = all.iter().enumerate();
+            lost.filter(|(_, e)| e.was_evicted())
+                .map(|(i, _)| i)
+                .collect()
+        };
+        // The oldest has said something: a client at that address gets on.
+        assert_eq!(lost(&all), [1]);
+        assert!(!other.was_evicted());
+        assert!(all[0].admit(4, false) && !all[1].admit(4, false));
+        // An admitted connection has left the room.
+        all.push(enter(&registry, &socket, address(1)));
+        assert_eq!(lost(&all), [1]);
+        drop((all, other));
+        assert_eq!(registry.len(), 0);
+    }
+
+    #[test]
+    fn f4_a_full_room_takes_from_the_address_with_the_most() {
+        let (registry, socket) = (Registry::default(), socket());
+        let alone = enter(&registry, &socket, address(0));
+        alone.spoke();
+        let mut flood = Vec::new();
+        // 63 addresses with two each fill the room but for a place, and 60 more of them come: they take the places of each other.
+        for n in (0..126).chain(0..60) {
+            flood.push(enter(&registry, &socket, address(1 + n % 63)));
+        }
+        assert!(!alone.was_evicted());
+        let late = enter(&registry, &socket, address(500));
+        assert!(!late.was_evicted());
+        // Only where every place is another address's, the oldest goes; silent ones still before the others.
+        for n in 0..2 * ROOM {
+            flood.push(enter(&registry, &socket, address(1000 + n)));
+            // Their threads notice.
+            flood.retain(|entry| !entry.was_evicted());
+        }
+        assert!(late.was_evicted() && !alone.was_evicted());
+        assert_eq!(flood.len(), ROOM - 1);
+    }
+
+    #[test]
+    fn f4_strangers_do_not_fill_the_reserve() {
+        let (registry, socket) = (Registry::default(), socket());
+        let first = enter(&registry, &socket, address(7));
+        // No room for a session, and known all the same.
+        assert!(!first.admit(0, true));
+        let known = enter(&registry, &socket, address(7));
+        let mut flood = Vec::new();
+        for n in 0..4 * ROOM {
+            flood.push(enter(&registry, &socket, address(1000 + n)));
+            flood.retain(|entry| !entry.was_evicted());
+        }
+        assert!(first.was_evicted() && !known.was_evicted());
+        assert_eq!(flood.len(), ROOM);
+    }
+
+    #[test]
+    fn f4_what_is_remembered_is_bounded() {
+        let mut state = State::default();
+        for n in 0..2 * MOST_KNOWN {
+            state.remember(Origin::of(address(n)));
+        }
+        assert_eq!(state.known.len(), MOST_KNOWN);
+        assert!(state.is_known(Origin::of(address(2 * MOST_KNOWN - 1))));
+        assert!(!state.is_known(Origin::of(address(0))));
+    }
+
+    #[test]
+    fn f4_those_that_end_are_bounded_too() {
+        let (registry, socket) = (Registry::default(), socket());
+        let mut all = Vec::new();
+        let full = (0..4 * ENDING).find(|_| match registry.enter(&socket, address(1), false) {
+            Ok(Entered::In { entry, .. }) => {
+                all.push(entry);
+                false
+            }
+            _ => true,
+        });
+        assert_eq!(full, Some(SHARE + ENDING));
+        all.clear();
+        enter(&registry, &socket, address(1));
     }
 }

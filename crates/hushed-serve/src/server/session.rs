@@ -95,7 +95,7 @@ fn run(
     peer: SocketAddr,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
-    let mut session = shared.door.session(socket)?;
+    let (mut session, _) = shared.door.session(entry, socket)?;
     let greeted = greet(shared, entry, &mut session);
     ended.stats = session.stats();
     if let Err(stop) = greeted {

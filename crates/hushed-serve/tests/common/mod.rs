@@ -1,6 +1,9 @@
 //! A server of the tiny model in this process, and clients of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+#[cfg(target_os = "linux")]
+pub mod flood;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
