@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::allowance::{ClientTexts, TextRate};
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
@@ -102,6 +103,20 @@ pub struct ServeArguments {
     )]
     pub max_texts: usize,
 
+    /// Most texts of a client in any such window, over all its sessions and restarts of the server: N/MINUTE, N/HOUR, N/DAY or N/WEEK.
+    /// A client is its token, else its certificate, else all are one. With --protocol fhe a batch counts as its places
+    #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
+    pub max_texts_per_client: Option<TextRate>,
+
+    /// Where what clients have had is written down [default: ~/.local/state/hushed/texts.json, with --protocol fhe STORE/texts.json]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "max_texts_per_client",
+        env = "HUSHED_TEXTS_FILE"
+    )]
+    pub texts_file: Option<PathBuf>,
+
     /// Give the table of token vectors to clients that ask for it (`embed --public-table`): every client may then have it whole
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub public_table: bool,
@@ -144,7 +159,17 @@ impl ServeArguments {
     /// # Errors
     /// [`ServeError::NoStateFolder`] if the development certificate has nowhere to be.
     pub fn config(&self, fhe: &FheServeArguments) -> Result<ServeConfig, ServeError> {
-        let entrance = self.entrance()?;
+        let mut entrance = self.entrance()?;
+        if let Some(rate) = self.max_texts_per_client {
+            let kept = match self.protocol {
+                Protocol::Fhe => fhe.store.clone(),
+                Protocol::TwoParty => state_folder(),
+            };
+            let kept = || kept.map(|folder| folder.join("texts.json"));
+            let file = self.texts_file.clone().or_else(kept);
+            let file = file.ok_or(ServeError::NoPlaceForCounts)?;
+            entrance.texts_per_client = Some(ClientTexts { rate, file });
+        }
         Ok(match self.protocol {
             Protocol::Fhe => {
                 let config = fhe.config(&self.dir, entrance, self.max_memory)?;
@@ -167,6 +192,7 @@ impl ServeArguments {
             identity,
             access: ClientAccess::new(self.tokens.clone(), self.client_ca.clone()),
             max_sessions: self.max_sessions,
+            texts_per_client: None,
             deadlines: Deadlines {
                 silence: Duration::from_secs(self.silence),
                 drain: Duration::from_secs(self.drain),
@@ -186,6 +212,7 @@ impl ServeArguments {
             max_tokens: self.max_tokens,
             max_pass_tokens: self.max_pass_tokens,
             max_texts: self.max_texts,
+            texts_per_client: entrance.texts_per_client,
             public_table: self.public_table,
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
@@ -215,15 +242,23 @@ fn size(text: &str) -> Result<u64, String> {
     found.ok_or_else(|| "a number of bytes such as 4GiB, 500MB or 1000000".to_owned())
 }
 
-/// `$XDG_STATE_HOME/hushed/certificate`, or below `~/.local/state`.
+fn rate(text: &str) -> Result<TextRate, &'static str> {
+    text.parse()
+}
+
 fn certificates() -> Option<PathBuf> {
     let set = |name| {
         let value = std::env::var_os(name).map(PathBuf::from);
         // A relative path would mean another folder wherever the program is started.
+    Some(state_folder()?.join("certificate"))
+}
+
+/// `$XDG_STATE_HOME/hushed`, or below `~/.local/state`.
+fn state_folder() -> Option<PathBuf> {
         value.filter(|path| path.is_absolute())
     };
     let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    Some(base?.join("hushed/certificate"))
+    Some(base?.join("hushed"))
 }
 
 #[cfg(test)]

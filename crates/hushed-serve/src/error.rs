@@ -10,6 +10,7 @@ use hushed_model::{ModelError, TextError};
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
 
+use crate::allowance::CountsFault;
 use crate::bundle::{Digest, MAX_BUNDLE_BYTES};
 use crate::fhe::FheJobError;
 use crate::wire::{ABORT_STOPPING, Refusal, WireFault};
@@ -172,6 +173,26 @@ pub enum ServeError {
         /// As given.
         address: String,
     },
+    /// A file of counts that cannot be used.
+    #[error(
+        "what clients have had is in {path:?}, and {fault}: restore it, or delete it and every client begins anew; nothing is served without it"
+    )]
+    Counts {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        fault: CountsFault,
+    },
+    /// Fewer texts of a client than one batch has.
+    #[error(
+        "a batch of this plan counts as {places} texts, and a client may have {limit}: none could ever be run; raise --max-texts-per-client"
+    )]
+    LessThanABatch {
+        /// Of the plan.
+        places: usize,
+        /// Of the operator.
+        limit: u32,
+    },
     /// A limit of the configuration that would let nothing through.
     #[error("{name} is 0, which would refuse everything")]
     NothingAllowed {
@@ -183,6 +204,9 @@ pub enum ServeError {
         "there is no HOME to keep the development certificate in: give --cert-dir, or --cert and --key"
     )]
     NoStateFolder,
+    /// Neither HOME nor a file for what clients have had.
+    #[error("there is no HOME to keep what clients have had in: give --texts-file")]
+    NoPlaceForCounts,
     /// The operating system refuses a file.
     #[error("could not {operation} {path:?}: {source}")]
     File {
@@ -287,10 +311,13 @@ impl ServeError {
             | Self::OpenToStrangers { .. }
             | Self::EmptyOption { .. }
             | Self::NoStateFolder
+            | Self::NoPlaceForCounts
+            | Self::LessThanABatch { .. }
             | Self::NothingAllowed { .. } => Category::Usage,
             Self::Certificate(_)
             | Self::BadBundle { .. }
             | Self::TokenFile { .. }
+            | Self::Counts { .. }
             | Self::File { .. }
             | Self::Thread(_)
             | Self::Signals(_)
@@ -324,9 +351,12 @@ impl ServeError {
             Self::BadBundle { .. } => "bundle-malformed",
             Self::OpenToStrangers { .. } => "open-to-strangers",
             Self::TokenFile { .. } => "token-file",
+            Self::Counts { .. } => "counts",
             Self::Address { .. } => "address",
-            Self::NothingAllowed { .. } | Self::EmptyOption { .. } => "limit",
-            Self::NoStateFolder => "usage",
+            Self::NothingAllowed { .. }
+            | Self::LessThanABatch { .. }
+            | Self::EmptyOption { .. } => "limit",
+            Self::NoStateFolder | Self::NoPlaceForCounts => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
@@ -378,6 +408,8 @@ impl Refusal {
             Self::QueueFull { .. } => "queue-full",
             Self::NoReply => "no-reply",
             Self::OtherKeys => "other-file",
+            Self::Allowance { .. } | Self::AboveAllowance { .. } => "allowance",
+            Self::Uncounted => "not-counted",
             Self::Unknown { .. } => "refused",
         }
     }

@@ -29,6 +29,7 @@
 extern crate self as hushed_serve;
 
 mod agree;
+mod allowance;
 #[cfg(feature = "arguments")]
 mod arguments;
 pub mod bundle;
@@ -43,12 +44,14 @@ pub mod fuzz;
 #[cfg(feature = "logging")]
 pub mod logging;
 mod metrics;
+mod owner;
 pub mod server;
 pub mod signals;
 mod table;
 pub mod token;
 pub mod wire;
 
+pub use allowance::{ClientTexts, CountsFault, TextRate};
 #[cfg(feature = "arguments")]
 pub use arguments::{Protocol, ServeArguments, ServeConfig};
 pub use bundle::{Bundle, Digest};

@@ -62,6 +62,9 @@ fn refusals() -> Vec<Refusal> {
         Refusal::QueueFull { limit: 10 },
         Refusal::NoReply,
         Refusal::OtherKeys,
+        Refusal::Allowance { seconds: 11 },
+        Refusal::AboveAllowance { limit: 12 },
+        Refusal::Uncounted,
         Refusal::Unknown { code: 999 },
     ]
 }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use common::{Running, assert_serves, eventually, refused};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
-    BundlePin, Category, ClientAccess, Digest, Refusal, ServeError, Server, ServerConfig,
-    ServerIdentity, ServerTrust, Token, TooLong,
+    BundlePin, Category, Client, ClientAccess, ClientTexts, Digest, Options, Refusal, ServeError,
+    Server, ServerConfig, ServerIdentity, ServerTrust, Token, TooLong,
 };
 
 const SECRET: &[u8] = b"a-token-of-some-length";
@@ -182,6 +182,80 @@ fn one_session_at_a_time() {
     }
     first.close().unwrap();
     eventually("the place is free again", || server.connect().is_ok());
+}
+
+#[test]
+fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
+    let state = tempfile::tempdir().unwrap();
+    let (tokens, file) = (
+        state.path().join("tokens"),
+        state.path().join("a/texts.json"),
+    );
+    fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
+    let start = || {
+        Running::start(|c| {
+            c.access = ClientAccess::Tokens(tokens.clone());
+            let rate = "4/WEEK".parse().unwrap();
+            let file = file.clone();
+            c.texts_per_client = Some(ClientTexts { rate, file });
+        })
+    };
+    let embed = |server: &Running, token: &str, texts: &[&str], batch: usize| {
+        let mut config = server.client();
+        config.token = Token::from_bytes(token.as_bytes());
+        let mut client = Client::connect(&config).unwrap();
+        let options = Options {
+            batch,
+            ..Options::default()
+        };
+        let answers = client.embed(texts, options, None)?;
+        client.close().map(|_| answers.len())
+    };
+    let (ann, bob) = ("the-token-of-ann", "the-token-of-bob");
+    let refused = |result: Result<usize, ServeError>| match result {
+        Err(ServeError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    let later = |refusal| match refusal {
+        // After a week, and at most a twenty-fourth of one.
+        Refusal::Allowance { seconds } => (604_000..=630_000).contains(&seconds),
+        _ => false,
+    };
+    let server = start();
+    assert_eq!(embed(&server, ann, &["a", "b", "c"], 1).unwrap(), 3);
+    // A pass runs as a whole or not at all.
+    assert!(later(refused(embed(&server, ann, &["a", "b"], 2))));
+    assert_eq!(embed(&server, ann, &["a"], 1).unwrap(), 1);
+    assert!(later(refused(embed(&server, ann, &["a"], 1))));
+    let above = refused(embed(&server, bob, &["a", "b", "c", "d", "e"], 5));
+    assert_eq!(above, Refusal::AboveAllowance { limit: 4 });
+    drop(server);
+
+    let server = start();
+    let refusal = refused(embed(&server, ann, &["a"], 1));
+    assert!(later(refusal) && refusal.name() == "allowance");
+    assert_eq!(embed(&server, bob, &["a"], 1).unwrap(), 1);
+    // What cannot be written down is not served.
+    let folder = file.parent().unwrap().to_owned();
+    fs::rename(&folder, state.path().join("b")).unwrap();
+    assert_eq!(refused(embed(&server, bob, &["a"], 1)), Refusal::Uncounted);
+    fs::rename(state.path().join("b"), &folder).unwrap();
+    assert_eq!(embed(&server, bob, &["a"], 1).unwrap(), 1);
+    drop(server);
+
+    // Nobody gets their texts again by a file that was cut.
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    let model = tempfile::tempdir().unwrap();
+    hushed_model::testing::tiny_folder(model.path()).unwrap();
+    let mut config = ServerConfig::local(model.path(), state.path().join("certificates"));
+    let rate = "4/WEEK".parse().unwrap();
+    config.texts_per_client = Some(ClientTexts { rate, file });
+    let error = Server::bind(&config).err().unwrap();
+    assert_eq!(
+        (error.name(), error.category()),
+        ("counts", Category::Local)
+    );
 }
 
 #[test]

@@ -18,8 +18,11 @@ use std::time::Duration;
 use fhe_server::{Running, config};
 use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{self, FheServer, Remote, RemoteEvent};
-use hushed_serve::{Client, ClientAccess, ServeError, Server, ServerConfig, ServerTrust, Token};
+use hushed_serve::fhe::{self, FheServer, FheServerConfig, KeyRecord, Remote, RemoteEvent};
+use hushed_serve::{
+    Client, ClientAccess, ClientTexts, Refusal, ServeError, Server, ServerConfig, ServerTrust,
+    Token, TooLong,
+};
 use offered::{Offered, assert_close, texts};
 
 /// Set in a process that is to be killed: the folder that its server works in.
@@ -433,4 +436,43 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
     options.connection.token = Token::from_bytes(b"the-token-of-ann");
     let ann = Remote::new(options);
     assert_eq!(name(ann.collect(&job, &mut quiet)), "job-gone");
+}
+
+#[test]
+fn f8_batches_count_as_their_places_over_restarts() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
+    let places = plan.places(&params).unwrap();
+    let mut config = config(offered, work);
+    let limit = |texts: usize| ClientTexts {
+        rate: format!("{texts}/DAY").parse().unwrap(),
+        file: work.join("store/texts.json"),
+    };
+    config.entrance.texts_per_client = Some(limit(places - 1));
+    assert_eq!(name(FheServer::bind(&config)), "limit");
+    config.entrance.texts_per_client = Some(limit(2 * places - 1));
+    let server = Running::start(&config);
+    let remote = Remote::new(server.remote(work.join("keys")));
+    let job = remote.submit(&texts()[..1], &mut quiet).unwrap();
+    // The same job again is no more texts.
+    assert_eq!(remote.submit(&texts()[..1], &mut quiet).unwrap(), job);
+    assert_eq!(
+        remote.collect(&job, &mut quiet).unwrap().embeddings.len(),
+        1
+    );
+    let refused = |remote: &Remote| match remote.submit(&texts()[1..2], &mut quiet) {
+        Err(ServeError::Refused(Refusal::Allowance { seconds })) => seconds > 80_000,
+        _ => false,
+    };
+    assert!(refused(&remote));
+    drop(server);
+    let server = Running::start(&config);
+    assert!(refused(&Remote::new(server.remote(work.join("keys")))));
+    drop(server);
+    config.entrance.texts_per_client = Some(limit(2 * places));
+    let server = Running::start(&config);
+    let remote = Remote::new(server.remote(work.join("keys")));
+    remote.submit(&texts()[1..2], &mut quiet).unwrap();
 }

@@ -23,7 +23,6 @@ use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use hushed_infer::ckks::files::{FileError, keys};
 use hushed_infer::ckks::public_plan::Params;
-use sha2::{Digest as _, Sha256};
 
 use super::record::{KeyRecord, RECORD, make_folder, now, open_append};
 use super::store::{KeyStore, OWNER_KEYS, OWNERS};
@@ -31,39 +30,13 @@ use super::wire::{PART, Upload};
 use super::{FheJobError, system};
 use crate::bundle::Digest;
 use crate::error::ServeError;
-use crate::token::Token;
+use crate::owner::Owner;
 use crate::wire::Refusal;
 
 /// Most files of an owner that were begun and are not whole.
 const MAX_UPLOADS: usize = 4;
 /// How long such a file is kept after its last byte.
 const UPLOAD_LIFE: Duration = Duration::from_secs(86_400);
-
-/// Whose something is: the name of a folder.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Owner(String);
-
-impl Owner {
-    /// Whoever shows this token; where none is asked for whoever shows this certificate, and where neither is, anyone. The name says nothing
-    /// about either.
-    pub(super) fn of(token: Option<&Token>, certificate: Option<Digest>) -> Owner {
-        let hash = match (token, certificate) {
-            (Some(token), _) => Sha256::new()
-                .chain_update(b"hushed owner 1")
-                .chain_update(token.digest().0),
-            (None, Some(certificate)) => Sha256::new()
-                .chain_update(b"hushed owner by certificate 1")
-                .chain_update(certificate.0),
-            (None, None) => return Owner("anyone".to_owned()),
-        };
-        let name = Digest(hash.finalize().into()).to_string();
-        Owner(name.chars().take(16).collect())
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.0
-    }
-}
 
 /// What the operator lets clients keep.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +102,7 @@ impl Depot {
     pub(super) fn owners(&self) -> Vec<Owner> {
         let names = entries(&self.root.join(OWNERS)).into_iter();
         names
-            .filter_map(|path| Some(Owner(path.file_name()?.to_str()?.to_owned())))
+            .filter_map(|path| Some(Owner::named(path.file_name()?.to_str()?)))
             .collect()
     }
 

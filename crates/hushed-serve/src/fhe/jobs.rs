@@ -17,7 +17,7 @@ use hushed_infer::ckks::files::FileError;
 use serde::{Deserialize, Serialize};
 
 use super::FheJobError;
-use super::depot::{Depot, Owner, entries, remove, without_ids};
+use super::depot::{Depot, entries, remove, without_ids};
 use super::record::{VERSION, make_folder, now, read, write};
 use super::run::{RunOptions, run_until};
 use super::told::JobEvent;
@@ -25,6 +25,7 @@ use super::wire::{Failure, JobState, job_id};
 use crate::bundle::Digest;
 use crate::error::ServeError;
 use crate::metrics::Metrics;
+use crate::owner::Owner;
 use crate::wire::Refusal;
 
 /// Most jobs of an owner that wait or run.
@@ -230,12 +231,14 @@ impl Jobs {
         jobs
     }
 
-    /// Queues a run, unless it is there already. One that failed is begun again.
+    /// Queues a run, unless it is there already. One that failed is begun again. `count` counts what is new, and may refuse it; a run that
+    /// failed was counted, and gave no answers.
     pub(super) fn submit(
         &self,
         owner: &Owner,
         keys: Digest,
         request: Digest,
+        count: &dyn Fn() -> Result<(), Refusal>,
     ) -> Result<JobState, Refusal> {
         let id = job_id(&self.plan, &keys, &request);
         let mut queue = self.lock();
@@ -248,6 +251,9 @@ impl Jobs {
         if ours.count() >= MAX_QUEUED {
             let limit = MAX_QUEUED as u32;
             return Err(Refusal::QueueFull { limit });
+        }
+        if before == JobState::Unknown {
+            count()?;
         }
         let last = queue.waiting.last_key_value().map_or(0, |(time, _)| *time);
         let submitted = micros().max(last + 1);

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::depot::{Depot, Limits, Owner};
+use super::depot::{Depot, Limits};
 use super::jobs::{Jobs, RunSetup};
 use super::offered::{Offered, texts};
 use super::read_plan;
 use super::wire::{Failure, JobState, Upload, job_id};
 use crate::bundle::Digest;
 use crate::error::ServeError;
+use crate::owner::Owner;
 use crate::token::Token;
 use crate::wire::Refusal;
 
@@ -33,6 +34,11 @@ fn open(offered: &Offered, work: &Path) -> Result<Jobs, ServeError> {
     };
     let depot = Depot::open(&work.join("store"), plan, params, limits).unwrap();
     Jobs::open(depot, hash, setup, Arc::default())
+}
+
+/// Nothing is counted.
+fn free() -> Result<(), Refusal> {
+    Ok(())
 }
 
 fn put(jobs: &Jobs, owner: &Owner, file: Upload, path: &Path) {
@@ -78,16 +84,19 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     let mut requests = Vec::new();
     for place in 0..8 {
         let name = request(offered, &jobs, &anyone, work);
-        assert_eq!(jobs.submit(&anyone, keys, name), Ok(waits(place)));
+        assert_eq!(jobs.submit(&anyone, keys, name, &free), Ok(waits(place)));
         requests.push(name);
     }
     // Asked for again it stays where it is; one more is too many; to somebody else it does not exist.
-    assert_eq!(jobs.submit(&anyone, keys, requests[2]), Ok(waits(2)));
+    assert_eq!(jobs.submit(&anyone, keys, requests[2], &free), Ok(waits(2)));
     let more = request(offered, &jobs, &anyone, work);
     let full = Refusal::QueueFull { limit: 8 };
-    assert_eq!(jobs.submit(&anyone, keys, more), Err(full));
+    assert_eq!(jobs.submit(&anyone, keys, more, &free), Err(full));
     assert_eq!(jobs.status(&ann, &id(&requests[0])), JobState::Unknown);
-    assert_eq!(jobs.submit(&ann, keys, requests[0]), Err(Refusal::NotThere));
+    assert_eq!(
+        jobs.submit(&ann, keys, requests[0], &free),
+        Err(Refusal::NotThere)
+    );
     assert_eq!(
         jobs.reply(&anyone, &id(&requests[0])),
         Err(Refusal::NoReply)
@@ -127,7 +136,7 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     // One that failed may be begun again, once what it needs is there.
     put(&jobs, &anyone, Upload::Keys(keys), &path);
     assert!(stored.is_file());
-    assert_eq!(jobs.submit(&anyone, keys, requests[1]), Ok(waits(0)));
+    assert_eq!(jobs.submit(&anyone, keys, requests[1], &free), Ok(waits(0)));
     drop(jobs);
     // A record that is damaged keeps no other job from its turn, and is written anew when its job is asked for.
     fs::write(&record, "{}").unwrap();
@@ -135,5 +144,5 @@ fn jobs_wait_in_the_order_in_which_they_came_and_not_too_many_of_an_owner() {
     assert_eq!(jobs.under_way(), 1);
     let damaged = jobs.status(&anyone, &id(&requests[0]));
     assert_eq!(damaged, JobState::Unknown);
-    assert_eq!(jobs.submit(&anyone, keys, requests[0]), Ok(waits(1)));
+    assert_eq!(jobs.submit(&anyone, keys, requests[0], &free), Ok(waits(1)));
 }

@@ -52,6 +52,7 @@ pub use client::{
 pub use error::FheJobError;
 pub use ledger::StepTime;
 pub use public::PublicModel;
+pub(crate) use record::make_folder;
 pub use record::{KeyRecord, now};
 #[cfg(feature = "client")]
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};

@@ -158,7 +158,7 @@ pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<(), ServeErr
 }
 
 /// Makes a folder, and those that it is in; whatever of them is new is its owner's alone.
-pub(super) fn make_folder(path: &Path) -> Result<(), ServeError> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), ServeError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -65,6 +65,8 @@ pub(super) struct Shared {
     pub(super) plan: Vec<u8>,
     pub(super) plan_hash: Digest,
     pub(super) public: PublicModel,
+    /// What a batch counts as: the server does not know how many texts are in it.
+    pub(super) places: usize,
 }
 
 /// What the plan makes known to whom: for an operator to see before anybody else does.
@@ -104,6 +106,13 @@ impl FheServer {
         // Only to find now what would fail the first job.
         drop(fitting(&config.model, &config.calibration, &plan)?);
         let plan_hash = Digest(plan.hash());
+        let places = plan.places(&params).map_err(FheJobError::from)?;
+        if let Some(rate) = door.rate()
+            && places > rate.texts() as usize
+        {
+            let limit = rate.texts();
+            return Err(ServeError::LessThanABatch { places, limit });
+        }
         let declared = Declared {
             public_bytes: public.bytes().len() as u64,
             exposures: plan.exposures.clone(),
@@ -132,6 +141,7 @@ impl FheServer {
                 plan: bytes,
                 plan_hash,
                 public,
+                places,
             },
             declared,
         })

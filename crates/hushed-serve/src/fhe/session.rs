@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use hushed_net::{Expect, NetError, Party, Session, Stats};
 
-use super::depot::Owner;
 use super::jobs::Jobs;
 use super::server::Shared;
 use super::wire::{ASK, Ask, DATA, Download, MAX_ASK, PART, TOLD, Told, Upload, agreement, frames};
@@ -18,6 +17,7 @@ use crate::agree;
 use crate::bundle::{self, Digest};
 use crate::error::ServeError;
 use crate::metrics::Metrics;
+use crate::owner::Owner;
 use crate::server::Entry;
 use crate::server::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
 use crate::wire::{ABORT_STOPPING, FheWelcome, READY, Refusal, Reply};
@@ -148,9 +148,7 @@ fn admit(
         });
     }
     door.admit(entry).map_err(Stop::Refuse)?;
-    // A token that nobody asked for names nobody.
-    let token = hello.token.filter(|_| door.asks_for_tokens());
-    Ok(Owner::of(token.as_ref(), certificate))
+    Ok(door.owner(hello.token.as_ref(), certificate))
 }
 
 /// Whether a session may ask once more. Sessions are few, and each waits a while for its next question: one that goes on for ever, or asks
@@ -208,7 +206,10 @@ fn answer(
                 Ok(()) => continue,
                 Err(refusal) => Err(refusal),
             },
-            Ask::Submit { keys, request } => jobs.submit(owner, keys, request).map(Told::Job),
+            Ask::Submit { keys, request } => {
+                let count = || shared.door.count(owner, shared.places);
+                jobs.submit(owner, keys, request, &count).map(Told::Job)
+            }
             Ask::Status { job } => Ok(Told::Job(jobs.status(owner, &job))),
         };
         let (told, refused) = match told {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::door::Entrance;
+use crate::allowance::ClientTexts;
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
 
@@ -73,6 +74,8 @@ pub struct ServerConfig {
     pub max_pass_tokens: usize,
     /// Most texts of a session.
     pub max_texts: usize,
+    /// Most texts of a client in a window of time, over all its sessions.
+    pub texts_per_client: Option<ClientTexts>,
     /// Gives the table of token vectors to clients that ask for it: whoever may connect then has it whole. Their lookups cost nothing.
     pub public_table: bool,
     /// Bytes that the process may take: what the sessions may need is kept free, and weights are held transformed in the rest. `None` holds
@@ -99,6 +102,7 @@ impl ServerConfig {
             max_tokens: None,
             max_pass_tokens: 256,
             max_texts: 1000,
+            texts_per_client: None,
             public_table: false,
             max_memory: None,
             ready_tokens: 16,
@@ -126,6 +130,7 @@ impl ServerConfig {
             identity: self.identity.clone(),
             access: self.access.clone(),
             max_sessions: self.max_sessions,
+            texts_per_client: self.texts_per_client.clone(),
             deadlines: self.deadlines,
             metrics_listen: self.metrics_listen.clone(),
         }

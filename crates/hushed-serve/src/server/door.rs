@@ -12,10 +12,12 @@ use hushed_net::{Identity, Listener, Party, Session, TlsServer};
 
 use super::config::{ClientAccess, ServerIdentity};
 use super::registry::{Entered, Entry, Registry};
+use crate::allowance::{ClientTexts, TextCounts, TextRate};
 use crate::bundle::Digest;
 use crate::deadlines::Deadlines;
 use crate::error::ServeError;
 use crate::metrics::{self, Metrics};
+use crate::owner::Owner;
 use crate::token::{Accepted, Token};
 use crate::wire::Refusal;
 
@@ -39,6 +41,8 @@ pub struct Entrance {
     pub access: ClientAccess,
     /// Sessions at once; more are refused.
     pub max_sessions: usize,
+    /// Most texts of a client in a window of time, over all its sessions.
+    pub texts_per_client: Option<ClientTexts>,
     /// How long to wait for what.
     pub deadlines: Deadlines,
     /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for a loopback or an inner network.
@@ -54,6 +58,8 @@ pub(crate) struct Door {
     accepted: Option<Accepted>,
     /// Whether a client that is let in has shown who it is.
     authenticates: bool,
+    /// What clients have had, where that is limited.
+    counts: Option<TextCounts>,
     pub(crate) max_sessions: usize,
     pub(crate) deadlines: Deadlines,
     pub(crate) registry: Registry,
@@ -101,6 +107,10 @@ impl Door {
             tls: TlsServer::new(identity, authorities)?,
             accepted,
             authenticates: entrance.access != ClientAccess::Anyone,
+            counts: match &entrance.texts_per_client {
+                Some(limit) => Some(TextCounts::open(limit)?),
+                None => None,
+            },
             max_sessions: entrance.max_sessions,
             deadlines: entrance.deadlines,
             registry: Registry::default(),
@@ -147,9 +157,20 @@ impl Door {
         }
     }
 
-    /// Whether clients are told apart by their tokens.
-    pub(crate) fn asks_for_tokens(&self) -> bool {
-        self.accepted.is_some()
+    /// Who has come. A token that nobody asked for names nobody.
+    pub(crate) fn owner(&self, token: Option<&Token>, certificate: Option<Digest>) -> Owner {
+        Owner::of(token.filter(|_| self.accepted.is_some()), certificate)
+    }
+
+    /// Counts texts that are about to run for a client, or says why they do not.
+    pub(crate) fn count(&self, owner: &Owner, texts: usize) -> Result<(), Refusal> {
+        let counts = self.counts.as_ref();
+        counts.map_or(Ok(()), |counts| counts.count(owner, texts))
+    }
+
+    /// Most texts of a client, if that is limited.
+    pub(crate) fn rate(&self) -> Option<TextRate> {
+        self.counts.as_ref().map(TextCounts::rate)
     }
 
     /// Counts a connection as one of the sessions.

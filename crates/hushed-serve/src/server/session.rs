@@ -15,8 +15,10 @@ use super::Shared;
 use super::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
 use super::registry::Entry;
 use crate::agree;
+use crate::bundle::Digest;
 use crate::fhe;
 use crate::metrics::Metrics;
+use crate::owner::Owner;
 use crate::table;
 use crate::wire::{
     ABORT_STOPPING, ANSWER, Answer, BUNDLE, MAX_REQUEST, READY, REQUEST, Refusal, Reply, Request,
@@ -95,16 +97,19 @@ fn run(
     peer: SocketAddr,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
-    let (mut session, _) = shared.door.session(entry, socket)?;
-    let greeted = greet(shared, entry, &mut session);
+    let (mut session, certificate) = shared.door.session(entry, socket)?;
+    let greeted = greet(shared, entry, &mut session, certificate);
     ended.stats = session.stats();
-    if let Err(stop) = greeted {
-        farewell(&mut session, &stop);
-        return Err(stop);
-    }
+    let owner = match greeted {
+        Ok(owner) => owner,
+        Err(stop) => {
+            farewell(&mut session, &stop);
+            return Err(stop);
+        }
+    };
     tracing::info!(session = entry.number(), %peer, "session opened");
     let mut backend = TwopcBackend::establish(session, Arc::clone(&shared.layers))?;
-    let result = texts(shared, entry, &mut backend, ended);
+    let result = texts(shared, entry, &owner, &mut backend, ended);
     let mut session = backend.into_ctx().session;
     ended.stats = session.stats();
     match result {
@@ -116,9 +121,14 @@ fn run(
     }
 }
 
-/// Hello, welcome, confirmation, bundle.
-fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<(), Stop> {
-    admitted(session, |hello| admit(shared, entry, hello))?;
+/// Hello, welcome, confirmation, bundle. Who it is that came.
+fn greet(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    session: &mut Session,
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
+    let owner = admitted(session, |hello| admit(shared, entry, hello, certificate))?;
     let welcome = Welcome {
         nonce: agree::nonce()?,
         plan: shared.plan,
@@ -135,11 +145,16 @@ fn greet(shared: &Shared, entry: &Entry<'_>, session: &mut Session) -> Result<()
         session.send(BUNDLE, shared.bundle.bytes())?;
     }
     session.send(READY, &identity.tag(Party::Server))?;
-    Ok(())
+    Ok(owner)
 }
 
 /// Decides on a hello.
-fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<(), Stop> {
+fn admit(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    hello: &[u8],
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
     let hello = known(&shared.door, hello)?;
     if hello.plan == fhe::wire::agreement() {
@@ -154,13 +169,15 @@ fn admit(shared: &Shared, entry: &Entry<'_>, hello: &[u8]) -> Result<(), Stop> {
     if hello.pinned.is_some_and(|pinned| pinned != bundle) {
         return refuse(Refusal::OtherBundle { server: bundle });
     }
-    shared.door.admit(entry).map_err(Stop::Refuse)
+    shared.door.admit(entry).map_err(Stop::Refuse)?;
+    Ok(shared.door.owner(hello.token.as_ref(), certificate))
 }
 
 /// Runs passes until the client has had enough.
 fn texts(
     shared: &Shared,
     entry: &Entry<'_>,
+    owner: &Owner,
     backend: &mut TwopcBackend,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
@@ -192,7 +209,7 @@ fn texts(
             }
         };
         let rows: Vec<usize> = rows.into_iter().map(|r| r as usize).collect();
-        if let Err(refusal) = allow(shared, entry, &rows, terms, ended.texts) {
+        if let Err(refusal) = allow(shared, entry, owner, &rows, terms, ended.texts) {
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
@@ -239,6 +256,7 @@ fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats:
 fn allow(
     shared: &Shared,
     entry: &Entry<'_>,
+    owner: &Owner,
     rows: &[usize],
     terms: Terms,
     done: usize,
@@ -261,11 +279,11 @@ fn allow(
             limit: narrow(shared.max_texts),
         });
     }
-    if entry.begin() {
-        Ok(())
-    } else {
-        Err(Refusal::Stopping)
+    if !entry.begin() {
+        return Err(Refusal::Stopping);
     }
+    // Last, so that only what is about to run is counted.
+    shared.door.count(owner, rows.len())
 }
 
 fn narrow(n: usize) -> u32 {

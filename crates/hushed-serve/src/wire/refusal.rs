@@ -124,6 +124,25 @@ pub enum Refusal {
     /// There is no reply to fetch: the job is unknown, not done, or its reply has expired.
     #[error("it has no reply of this job: it is not done, or its reply has expired")]
     NoReply,
+    /// The client has had what it may have for now.
+    #[error("this client has had the texts that it may have for now; come back in {}", spoken(*seconds))]
+    Allowance {
+        /// Seconds until as many as were asked for may run.
+        seconds: u32,
+    },
+    /// More texts at once than the client may ever have.
+    #[error(
+        "it takes at most {limit} texts of a client in its window of time; ask for fewer at once"
+    )]
+    AboveAllowance {
+        /// Its limit.
+        limit: u32,
+    },
+    /// It cannot write down what clients have had.
+    #[error(
+        "it cannot write down how many texts it has served, and serves none until it can; tell its operator"
+    )]
+    Uncounted,
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -166,6 +185,9 @@ impl Refusal {
             Self::QueueFull { limit } => (22, limit, none),
             Self::NoReply => (23, 0, none),
             Self::OtherKeys => (24, 0, none),
+            Self::Allowance { seconds } => (25, seconds, none),
+            Self::AboveAllowance { limit } => (26, limit, none),
+            Self::Uncounted => (27, 0, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -198,6 +220,9 @@ impl Refusal {
             22 => Self::QueueFull { limit: number },
             23 => Self::NoReply,
             24 => Self::OtherKeys,
+            25 => Self::Allowance { seconds: number },
+            26 => Self::AboveAllowance { limit: number },
+            27 => Self::Uncounted,
             code => Self::Unknown { code },
         }
     }
@@ -214,5 +239,15 @@ impl Refusal {
         let number = u32::from_le_bytes(reader.array("number")?);
         let digest = Digest(reader.array("digest")?);
         Ok(Self::from_parts(code, number, digest))
+    }
+}
+
+/// A time for people, rounded up.
+fn spoken(seconds: u32) -> String {
+    let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{} min", minutes + 1),
+        (hours, minutes) => format!("{hours} h {} min", minutes + 1),
     }
 }

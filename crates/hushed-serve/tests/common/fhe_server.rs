@@ -23,6 +23,7 @@ pub fn config(offered: &Offered, work: &Path) -> FheServerConfig {
             identity: ServerIdentity::Development(work.join("certificate")),
             access: ClientAccess::Anyone,
             max_sessions: 4,
+            texts_per_client: None,
             deadlines: Deadlines {
                 silence: Duration::from_secs(20),
                 ..Deadlines::default()

@@ -1,0 +1,424 @@
+//! How many texts a client may have in a window of time, over all its sessions: what keeps an honest-looking client from asking a model for
+//! as many answers as describe it.
+//!
+//! A count is on disk before its texts run, so that neither the end of a session nor that of the server gives any back. What cannot be
+//! written down is not served, and a file that cannot be read keeps the server from starting: either would give every client its texts again.
+//!
+//! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its *end*: in no window of
+//! time, wherever it begins, has a client more than its number.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::bundle::Digest;
+use crate::error::ServeError;
+use crate::fhe::{make_folder, now};
+use crate::files;
+use crate::owner::Owner;
+use crate::wire::Refusal;
+
+/// Parts of a window that are counted apart: a text counts for at most a twenty-fourth longer than it has to.
+const GRANULES: u64 = 24;
+/// Most bytes of the file.
+const MAX_BYTES: u64 = 32 << 20;
+/// Most clients that are counted at a time: with all their parts they are within [`MAX_BYTES`].
+const MOST_CLIENTS: usize = 20_000;
+const VERSION: u32 = 1;
+
+const UNITS: [(&str, u64); 4] = [
+    ("minute", 60),
+    ("hour", 3600),
+    ("day", 86_400),
+    ("week", 7 * 86_400),
+];
+
+/// So many texts in a window of time: `100/DAY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextRate {
+    /// Texts.
+    texts: u32,
+    /// The window, in seconds.
+    seconds: u64,
+}
+
+impl TextRate {
+    /// How many texts.
+    #[must_use]
+    pub fn texts(&self) -> u32 {
+        self.texts
+    }
+}
+
+impl FromStr for TextRate {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str =
+            "a number of texts and a window, such as 1000/DAY: MINUTE, HOUR, DAY or WEEK";
+        let (texts, window) = text.split_once('/').ok_or(FORM)?;
+        let texts: u32 = texts.trim().parse().map_err(|_| FORM)?;
+        let window = window.trim().to_ascii_lowercase();
+        let unit = UNITS.into_iter().find(|(name, _)| *name == window);
+        match (texts, unit) {
+            (0, _) => Err("0 texts, which would refuse everything"),
+            (texts, Some((_, seconds))) => Ok(Self { texts, seconds }),
+            (_, None) => Err(FORM),
+        }
+    }
+}
+
+impl fmt::Display for TextRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = UNITS.into_iter().find(|(_, unit)| *unit == self.seconds);
+        let name = unit.map_or("", |(name, _)| name);
+        write!(f, "{}/{}", self.texts, name.to_ascii_uppercase())
+    }
+}
+
+/// How many texts a client may have, and where what it has had is written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTexts {
+    /// How many.
+    pub rate: TextRate,
+    /// The file. One server at a time uses it.
+    pub file: PathBuf,
+}
+
+/// Why a file of counts cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CountsFault {
+    /// It is cut, or changed, or something else.
+    #[error("it is damaged")]
+    Damaged,
+    /// It is of another release.
+    #[error("it has version {0}, and this program reads {VERSION}")]
+    Version(u32),
+    /// Another server has it.
+    #[error("another server uses it")]
+    InUse,
+}
+
+/// Texts that ran until `end`, the end of a part of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Part {
+    end: u64,
+    texts: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Counts {
+    version: u32,
+    clients: BTreeMap<String, Vec<Part>>,
+}
+
+/// Counts as they lie in the file. The digest finds a disk's mistakes; who may write the file may write any counts.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed {
+    sha256: String,
+    counts: Counts,
+}
+
+/// What clients have had.
+pub(crate) struct TextCounts {
+    rate: TextRate,
+    path: PathBuf,
+    counts: Mutex<Counts>,
+    _lock: File,
+}
+
+impl TextCounts {
+    /// Reads the file, or begins it.
+    pub(crate) fn open(limit: &ClientTexts) -> Result<TextCounts, ServeError> {
+        let path = limit.file.clone();
+        if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+            make_folder(parent)?;
+        }
+        let lock = lock(&path)?;
+        let counts = match path.try_exists() {
+            Ok(false) => Counts {
+                version: VERSION,
+                clients: BTreeMap::new(),
+            },
+            // What cannot be looked at cannot be read either, and the reader says why.
+            _ => read(&path)?,
+        };
+        // A place that cannot be written to is found now, and not by the first client.
+        write(&path, &counts)?;
+        Ok(TextCounts {
+            rate: limit.rate,
+            path,
+            counts: Mutex::new(counts),
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn rate(&self) -> TextRate {
+        self.rate
+    }
+
+    /// Counts texts that are about to run, on disk when this returns; or says why they do not.
+    pub(crate) fn count(&self, owner: &Owner, texts: usize) -> Result<(), Refusal> {
+        self.count_at(owner, texts, now())
+    }
+
+    fn count_at(&self, owner: &Owner, texts: usize, now: u64) -> Result<(), Refusal> {
+        let limit = self.rate.texts;
+        let above = Refusal::AboveAllowance { limit };
+        let texts = u32::try_from(texts).map_err(|_| above)?;
+        if texts > limit {
+            return Err(above);
+        }
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        // Changed whole or not at all: what could not be written down was not served.
+        let mut next = counts.clone();
+        next.expire(self.rate, now);
+        let new = !next.clients.contains_key(owner.name());
+        if new && next.clients.len() >= MOST_CLIENTS {
+            tracing::error!("more clients than can be counted: none that is new is served");
+            return Err(Refusal::Uncounted);
+        }
+        let parts = next.clients.entry(owner.name().to_owned()).or_default();
+        if let Some(seconds) = self.rate.wait(parts, texts, now) {
+            return Err(Refusal::Allowance { seconds });
+        }
+        let end = self.rate.end(now);
+        match parts.last_mut().filter(|part| part.end >= end) {
+            Some(part) => part.texts = part.texts.saturating_add(texts),
+            None => parts.push(Part { end, texts }),
+        }
+        if let Err(error) = write(&self.path, &next) {
+            tracing::error!(%error, "texts could not be counted: none are served");
+            return Err(Refusal::Uncounted);
+        }
+        *counts = next;
+        Ok(())
+    }
+}
+
+impl TextRate {
+    /// Length of a part of the window.
+    fn granule(self) -> u64 {
+        (self.seconds / GRANULES).max(1)
+    }
+
+    /// The end of the part of the window that it is in.
+    fn end(self, now: u64) -> u64 {
+        (now / self.granule() + 1).saturating_mul(self.granule())
+    }
+
+    /// Seconds until so many texts more may run; `None` if they may now. `parts` have not expired.
+    fn wait(self, parts: &[Part], texts: u32, now: u64) -> Option<u32> {
+        let had: u64 = parts.iter().map(|part| u64::from(part.texts)).sum();
+        let mut over = (had + u64::from(texts)).saturating_sub(self.texts.into());
+        let mut wait = None;
+        for part in parts {
+            if over == 0 {
+                break;
+            }
+            over = over.saturating_sub(part.texts.into());
+            wait = Some(part.end.saturating_add(self.seconds).saturating_sub(now));
+        }
+        wait.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX).max(1))
+    }
+}
+
+impl Counts {
+    /// Forgets what counts no longer. What ends later than now can is of a clock that was put back since: it counts from now.
+    fn expire(&mut self, rate: TextRate, now: u64) {
+        let latest = rate.end(now);
+        for parts in self.clients.values_mut() {
+            parts.retain(|part| part.end.saturating_add(rate.seconds) > now);
+            for part in parts.iter_mut() {
+                part.end = part.end.min(latest);
+            }
+        }
+        self.clients.retain(|_, parts| !parts.is_empty());
+    }
+
+    fn sha256(&self) -> Result<String, serde_json::Error> {
+        let hash = Sha256::digest(serde_json::to_vec(self)?);
+        Ok(Digest(hash.into()).to_string())
+    }
+}
+
+fn fault(path: &Path, fault: CountsFault) -> ServeError {
+    ServeError::Counts {
+        path: path.to_owned(),
+        fault,
+    }
+}
+
+fn lock(path: &Path) -> Result<File, ServeError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let place = path.with_file_name(name);
+    let file = File::create(&place).map_err(|source| ServeError::File {
+        operation: "lock",
+        path: place,
+        source,
+    })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(fault(path, CountsFault::InUse)),
+    }
+}
+
+fn read(path: &Path) -> Result<Counts, ServeError> {
+    let bytes = files::read(path, MAX_BYTES)?;
+    let damaged = || fault(path, CountsFault::Damaged);
+    let Sealed { sha256, mut counts } = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
+    if counts.version != VERSION {
+        return Err(fault(path, CountsFault::Version(counts.version)));
+    }
+    if !counts.sha256().is_ok_and(|found| found == sha256) {
+        return Err(damaged());
+    }
+    for parts in counts.clients.values_mut() {
+        parts.sort_by_key(|part| part.end);
+    }
+    Ok(counts)
+}
+
+fn write(path: &Path, counts: &Counts) -> Result<(), ServeError> {
+    let failed = |source: serde_json::Error| ServeError::File {
+        operation: "write",
+        path: path.to_owned(),
+        source: io::Error::from(source),
+    };
+    let sealed = Sealed {
+        sha256: counts.sha256().map_err(failed)?,
+        counts: counts.clone(),
+    };
+    let mut bytes = serde_json::to_vec(&sealed).map_err(failed)?;
+    bytes.push(b'\n');
+    files::write(path, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(n: u8) -> Owner {
+        Owner::of(None, Some(Digest([n; 32])))
+    }
+
+    fn counts(folder: &Path, rate: &str) -> Result<TextCounts, ServeError> {
+        TextCounts::open(&ClientTexts {
+            rate: rate.parse().unwrap(),
+            file: folder.join("state/texts.json"),
+        })
+    }
+
+    #[test]
+    fn rates_are_numbers_and_windows() {
+        for good in ["1000/DAY", "3/MINUTE", "4/HOUR", "5/WEEK"] {
+            assert_eq!(good.parse::<TextRate>().unwrap().to_string(), good);
+        }
+        assert_eq!(" 7 / day".parse::<TextRate>().unwrap().to_string(), "7/DAY");
+        for wrong in [
+            "", "5", "/DAY", "5/", "5/YEAR", "0/DAY", "-1/DAY", "5/DAY/2",
+        ] {
+            assert!(wrong.parse::<TextRate>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn f8_no_window_has_more_than_its_number_wherever_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let counts = counts(folder.path(), "100/DAY").unwrap();
+        let (ann, bob) = (owner(1), owner(2));
+        let began = 20_000 * 86_400;
+        let (mut now, mut served, mut step) = (began, Vec::new(), 1u64);
+        while now < began + 4 * 86_400 {
+            step = step * 48_271 % 2_147_483_647;
+            let texts = (step % 9) as usize;
+            match counts.count_at(&ann, texts, now) {
+                Ok(()) => served.push((now, texts)),
+                Err(Refusal::Allowance { seconds }) => {
+                    // What is said holds, and not much too late.
+                    let again = now + u64::from(seconds);
+                    assert!(
+                        seconds <= 86_400 + 3600
+                            && counts.count_at(&ann, texts, again - 1).is_err()
+                    );
+                    now = again;
+                    counts.count_at(&ann, texts, now).unwrap();
+                    served.push((now, texts));
+                }
+                Err(other) => panic!("{other}"),
+            }
+            now += step % 3600;
+        }
+        for (from, _) in &served {
+            let window = served
+                .iter()
+                .filter(|(at, _)| (*from..from + 86_400).contains(at));
+            let texts: usize = window.map(|(_, texts)| texts).sum();
+            assert!(texts <= 100, "{texts}");
+        }
+        let all: usize = served.iter().map(|(_, texts)| texts).sum();
+        assert!(all > 250, "{all}");
+        // Another client has its own, and nobody more at once than there are.
+        counts.count_at(&bob, 100, now).unwrap();
+        let above = Refusal::AboveAllowance { limit: 100 };
+        assert_eq!(counts.count_at(&bob, 101, now), Err(above));
+    }
+
+    #[test]
+    fn f8_a_clock_that_is_put_back_does_not_lock_out_for_longer_than_a_window() {
+        let folder = tempfile::tempdir().unwrap();
+        let counts = counts(folder.path(), "1/HOUR").unwrap();
+        counts.count_at(&owner(1), 1, 4_000_000_000).unwrap();
+        let told = counts.count_at(&owner(1), 1, 1_800_000_000);
+        assert!(matches!(told, Err(Refusal::Allowance { seconds }) if seconds <= 3600 + 150));
+    }
+
+    #[test]
+    fn f8_what_cannot_be_read_or_written_is_not_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let path = folder.join("state/texts.json");
+        let damaged = |error: ServeError| {
+            assert_eq!(error.name(), "counts", "{error}");
+            error.to_string()
+        };
+        let first = counts(folder, "3/DAY").unwrap();
+        first.count_at(&owner(1), 2, 1_800_000_000).unwrap();
+        // One server at a time.
+        assert!(damaged(counts(folder, "3/DAY").err().unwrap()).contains("another server"));
+        // No room: as if the disk were full.
+        std::fs::rename(folder.join("state"), folder.join("away")).unwrap();
+        let refused = first.count_at(&owner(1), 1, 1_800_000_000);
+        assert_eq!(refused, Err(Refusal::Uncounted));
+        std::fs::rename(folder.join("away"), folder.join("state")).unwrap();
+        // It was not counted, so there is one left.
+        first.count_at(&owner(1), 1, 1_800_000_000).unwrap();
+        drop(first);
+        let good = std::fs::read(&path).unwrap();
+        for cut in 0..good.len() - 1 {
+            std::fs::write(&path, &good[..cut]).unwrap();
+            damaged(counts(folder, "3/DAY").err().unwrap());
+        }
+        let changed = String::from_utf8(good.clone()).unwrap();
+        std::fs::write(&path, changed.replace("\"texts\":3", "\"texts\":0")).unwrap();
+        damaged(counts(folder, "3/DAY").err().unwrap());
+        let later = changed.replace("\"version\":1", "\"version\":2");
+        std::fs::write(&path, later).unwrap();
+        assert!(damaged(counts(folder, "3/DAY").err().unwrap()).contains("version 2"));
+        std::fs::write(&path, good).unwrap();
+        let again = counts(folder, "3/DAY").unwrap();
+        assert!(again.count_at(&owner(1), 1, 1_800_000_000).is_err());
+    }
+}
