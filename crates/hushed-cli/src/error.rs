@@ -70,7 +70,7 @@ pub enum CliError {
 
     #[error(
         "the canary's answer has cosine {found:.4} to the published one, and at least {least} was expected: the run went wrong, or some text left \
-         the calibrated ranges. The answers are not shown (--anyway shows them); do not tell the server"
+         the calibrated ranges. The answers are not shown (--anyway shows them); do not tell the server. The keys are retired: nothing more is encrypted for them"
     )]
     Canary { found: f64, least: f64 },
 

@@ -223,7 +223,10 @@ impl ServeArguments {
 }
 
 /// A number of bytes: digits, then nothing or a unit of 1000 or 1024.
-fn size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What is expected, for anything else.
+pub fn size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 8] = [
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
@@ -247,14 +250,14 @@ fn rate(text: &str) -> Result<TextRate, &'static str> {
 }
 
 fn certificates() -> Option<PathBuf> {
-    let set = |name| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        // A relative path would mean another folder wherever the program is started.
     Some(state_folder()?.join("certificate"))
 }
 
 /// `$XDG_STATE_HOME/hushed`, or below `~/.local/state`.
 fn state_folder() -> Option<PathBuf> {
+    let set = |name| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        // A relative path would mean another folder wherever the program is started.
         value.filter(|path| path.is_absolute())
     };
     let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));

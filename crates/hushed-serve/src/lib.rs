@@ -53,7 +53,7 @@ pub mod wire;
 
 pub use allowance::{ClientTexts, CountsFault, TextRate};
 #[cfg(feature = "arguments")]
-pub use arguments::{Protocol, ServeArguments, ServeConfig};
+pub use arguments::{Protocol, ServeArguments, ServeConfig, size};
 pub use bundle::{Bundle, Digest};
 #[cfg(feature = "client")]
 pub use client::{

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::files::exchange::{read_reply, write_reply};
+use hushed_infer::ckks::public_plan::{PlannedKey, PlannedUse};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_model::{Model, TooLong, length, nearness};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
-    self, JobEvent, JobReport, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunOptions, Warning,
+    self, JobEvent, JobReport, KeyOrder, KeyRecord, KeyStore, KeygenOptions, PublicModel,
+    RunOptions, Warning,
 };
 use offered::{Offered, assert_close, texts};
 use sha2::{Digest, Sha256};
@@ -292,7 +294,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
         change(&mut plan);
         fhe::write_plan(&path, &plan).unwrap();
         let at = work.join(format!("changed-{i}"));
-        let days = KeygenOptions { days: 1 };
+        let days = KeygenOptions::days(1);
         fhe::keygen(&path, &at.join("keys"), days, &mut |_, _| {}).unwrap();
         fhe::encrypt(
             &path,
@@ -377,7 +379,7 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     let narrow = work.join("narrow.json");
     plan.input_bound *= 0.999;
     fhe::write_plan(&narrow, &plan).unwrap();
-    let days = KeygenOptions { days: 1 };
+    let days = KeygenOptions::days(1);
     fhe::keygen(&narrow, &work.join("narrow"), days, &mut |_, _| {}).unwrap();
     let refused = fhe::encrypt(
         &narrow,
@@ -513,4 +515,58 @@ fn a_classifier_is_answered_with_logits() {
         let near = nearness(found, clear, length(clear));
         assert!(found.len() == 3 && near > 0.99, "{near}");
     }
+}
+
+/// 4,096 keys of the largest ring are 240 GB: whoever writes a plan decides what its clients make, and nobody has to trust them for it.
+#[test]
+fn c7_a_plan_that_orders_too_much_is_refused_before_a_key_is_made() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let keys = work.join("keys");
+    let make = |plan: &Path, options| {
+        let made = fhe::keygen(plan, &keys, options, &mut |_, _| {});
+        assert!(made.is_ok() || !keys.exists());
+        made
+    };
+    let (mut plan, _): (FhePlan, _) = fhe::read_plan(&offered.plan()).unwrap();
+    let at = plan.keys.iter().position(|k| k.key == PlannedUse::Galois);
+    let (at, mut rest) = (at.unwrap(), plan.keys.clone());
+    rest.retain(|k| k.key != PlannedUse::Galois);
+    let rotations = (3..1024).step_by(2).flat_map(|element| {
+        (2..5).map(move |limbs| PlannedKey {
+            key: PlannedUse::Galois,
+            element,
+            limbs,
+            special: 1,
+        })
+    });
+    rest.splice(at..at, rotations);
+    plan.keys = rest;
+    let hostile = work.join("hostile.json");
+    fhe::write_plan(&hostile, &plan).unwrap();
+    let order = KeyOrder::read(&hostile).unwrap();
+    assert!(order.keys > KeygenOptions::MOST_KEYS && order.keys == plan.keys.len());
+    let usual = KeygenOptions::days(1);
+    let told = make(&hostile, usual).unwrap_err();
+    assert_eq!(told.name(), "too-many-keys");
+    let number = order.keys.to_string();
+    assert!(told.to_string().contains(&number), "{told}");
+    let narrow = KeygenOptions {
+        most_keys: order.keys,
+        most_bytes: order.bytes - 1,
+        ..usual
+    };
+    assert_eq!(name(make(&hostile, narrow)), "too-many-keys");
+
+    // What is said before keys are made is what there is afterwards.
+    let order = KeyOrder::read(&offered.plan()).unwrap();
+    let exact = KeygenOptions {
+        most_keys: order.keys,
+        most_bytes: order.bytes,
+        ..usual
+    };
+    let record = make(&offered.plan(), exact).unwrap();
+    let file = fs::metadata(keys.join("evaluation.keys")).unwrap();
+    assert_eq!((record.bytes, file.len()), (order.bytes, order.bytes));
 }

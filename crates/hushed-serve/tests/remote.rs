@@ -270,34 +270,31 @@ fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
     assert!(!folder.join("checkpoints").exists());
 }
 
-#[test]
-fn what_is_asked_later_does_not_depend_on_what_was_opened() {
-    let offered = Offered::get();
-    let work = tempfile::tempdir().unwrap();
-    let work = work.path();
-    // The same plan with another embedding of the canary: every answer to it is wrong.
+/// A server of the offered model whose plan states another answer to the canary: every answer to it is wrong.
+fn with_wrong_canary(offered: &Offered, work: &Path) -> FheServerConfig {
     let (mut plan, _) = fhe::read_plan(&offered.plan()).unwrap();
     let canary = plan.canary.as_mut().unwrap();
     canary.embedding.iter_mut().for_each(|n| *n = -*n);
     let mut config = config(offered, work);
     config.plan = work.join("wrong.json");
     fhe::write_plan(&config.plan, &plan).unwrap();
-    let server = Running::start(&config);
+    config
+}
+
+#[test]
+fn what_is_asked_later_does_not_depend_on_what_was_opened() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let server = Running::start(&config(offered, work));
     let keys = work.join("keys");
     let remote = Remote::new(server.remote(keys.clone()));
     let texts = &texts()[..1];
     let job = remote.submit(texts, &mut quiet).unwrap();
     let reply = keys.join(format!("jobs/{job}.reply"));
-    assert!(
-        !remote
-            .collect(&job, &mut quiet)
-            .unwrap()
-            .canary
-            .unwrap()
-            .is_good()
-    );
-    assert!(reply.is_file());
-    // The same texts again are another job, and nothing is asked about the first: a good canary would have made no difference.
+    let opened = remote.collect(&job, &mut quiet).unwrap();
+    assert!(opened.canary.unwrap().is_good() && reply.is_file());
+    // The same texts again are another job, and nothing is asked about the first.
     let mut again = false;
     let other = remote.submit(texts, &mut |event| {
         again |= matches!(event, RemoteEvent::Again)
@@ -321,6 +318,104 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     assert_eq!(answer.embeddings.len(), 1);
     remote.forget(&job).unwrap();
     assert!(!reply.exists());
+}
+
+/// Whether a client comes back after a wrong answer is a bit of the secret key for a server that makes answers wrong on purpose.
+#[test]
+fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let server = Running::start(&with_wrong_canary(offered, work));
+    let keys = work.join("keys");
+    let remote = Remote::new(server.remote(keys.clone()));
+    let both = texts();
+    let (texts, others) = (&both[..1], &both[1..2]);
+    let job = remote.submit(texts, &mut quiet).unwrap();
+    let waiting = remote.submit(others, &mut quiet).unwrap();
+    let opened = remote.collect(&job, &mut quiet).unwrap();
+    assert!(!opened.canary.unwrap().is_good());
+
+    // Whatever is asked for, in another process too: nobody even connects. What waits is not sent again either.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    nobody.set_nonblocking(true).unwrap();
+    let mut elsewhere = server.remote(keys.clone());
+    elsewhere.connection.server = nobody.local_addr().unwrap().to_string();
+    let again = Remote::new(elsewhere);
+    for texts in [texts, others, &both[2..3]] {
+        let refused = again.submit(texts, &mut quiet);
+        let told = refused.as_ref().unwrap_err().to_string();
+        assert!(told.contains("--new-keys") && told.contains("Nothing was sent"));
+        assert_eq!(name(refused), "keys-retired");
+    }
+    assert!(nobody.accept().is_err());
+    let before = KeyRecord::read(&keys).unwrap();
+    assert!(before.is_retired());
+    // Nor is anything encrypted for them through files.
+    let encrypted = fhe::encrypt(
+        &keys.join("plan.json"),
+        &keys.join("model.public"),
+        &keys,
+        texts,
+        TooLong::Refuse,
+        None,
+        &work.join("request"),
+        &mut |_, _| {},
+    );
+    assert_eq!(name(encrypted), "keys-retired");
+    // Opening again what is here says the same, and what was sent before can still be fetched.
+    assert!(
+        !remote
+            .collect(&job, &mut quiet)
+            .unwrap()
+            .canary
+            .unwrap()
+            .is_good()
+    );
+    remote.collect(&waiting, &mut quiet).unwrap();
+    assert_eq!(KeyRecord::read(&keys).unwrap().not_right.len(), 2);
+
+    // A person decides: other keys, and the old ones still open what was sent under them.
+    let mut options = server.remote(keys.clone());
+    options.replace_retired = true;
+    let decided = Remote::new(options);
+    let mut aside = None;
+    let new = decided.submit(texts, &mut |event| {
+        if let RemoteEvent::SetAside(folder) = event {
+            aside = Some(folder);
+        }
+    });
+    assert!(new.unwrap() != job);
+    let after = KeyRecord::read(&keys).unwrap();
+    assert!(after.id != before.id && !after.is_retired());
+    let old = Remote::new(server.remote(aside.unwrap()));
+    let job = old.find(&job.to_string()).unwrap();
+    assert_eq!(old.collect(&job, &mut quiet).unwrap().embeddings.len(), 1);
+    assert_eq!(name(old.submit(texts, &mut quiet)), "keys-retired");
+    // Without a reason it does nothing: it is nothing that a script can leave in.
+    assert_eq!(name(decided.submit(texts, &mut quiet)), "keys-retired");
+}
+
+/// An opening that did not come to its end: the next one settles it.
+#[test]
+fn c5_an_opening_that_was_interrupted_is_settled_by_the_next() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let server = Running::start(&config(offered, work));
+    let keys = work.join("keys");
+    let remote = Remote::new(server.remote(keys.clone()));
+    let texts = &texts()[..1];
+    let job = remote.submit(texts, &mut quiet).unwrap();
+    // The secret key cannot be read at this moment, which is found after the record was written.
+    let (secret, away) = (keys.join("secret.key"), keys.join("away"));
+    fs::rename(&secret, &away).unwrap();
+    assert_eq!(name(remote.collect(&job, &mut quiet)), "file");
+    assert_eq!(name(remote.submit(texts, &mut quiet)), "keys-retired");
+    fs::rename(&away, &secret).unwrap();
+    let opened = remote.collect(&job, &mut quiet).unwrap();
+    assert!(opened.canary.unwrap().is_good());
+    remote.submit(texts, &mut quiet).unwrap();
 }
 
 #[test]

@@ -13,7 +13,8 @@ use crate::output::{Output, answer, answer_text};
 #[derive(clap::Args)]
 #[command(
     after_help = "Numbers are rounded to what the plan certifies. If the plan has a canary, its answer is compared with the published one here, and nobody
-else is told: where it differs, the batch is not to be trusted, and nothing is printed without --anyway. That it agrees proves nothing
+else is told: where it differs, the batch is not to be trusted, nothing is printed without --anyway, and the keys are retired: nothing
+more is encrypted for them. That it agrees proves nothing
 about a server that cheats on single texts.
 
 Do not publish the numbers, and do not report them with an error: each opening says a little about the secret key, and openings are counted.

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use hushed_infer::ckks::public_plan::Lengths;
 use hushed_serve::fhe::wire::JobState;
-use hushed_serve::fhe::{KeygenOptions, Remote, RemoteEvent, RemoteOptions};
+use hushed_serve::fhe::{Remote, RemoteEvent, RemoteOptions};
 use hushed_serve::{ClientConfig, TooLong};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::decrypt;
 use super::encrypt::{Learns, told};
+use super::keygen::{self, MostKeys};
 use crate::error::CliError;
 use crate::input::Asked;
 use crate::output::Output;
@@ -26,6 +27,14 @@ pub struct FheArgs {
     /// Make keys in that folder if there are none
     #[arg(long)]
     make_keys: bool,
+
+    /// Make new keys in place of some that a wrong canary has retired; those stay, in that folder's `retired`, for what was sent under them.
+    /// The server will see new keys, and that something was wrong with an answer
+    #[arg(long)]
+    new_keys: bool,
+
+    #[command(flatten)]
+    most: MostKeys,
 
     /// Days until keys made now expire
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
@@ -57,6 +66,7 @@ impl FheArgs {
     pub fn refuse(&self) -> Result<(), CliError> {
         let given = [
             ("--make-keys", self.make_keys),
+            ("--new-keys", self.new_keys),
             ("--detach", self.detach),
             ("--anyway", self.anyway),
         ];
@@ -74,11 +84,12 @@ impl FheArgs {
         too_long: TooLong,
     ) -> Result<(), CliError> {
         let keys = self.keys.clone().ok_or(CliError::NoKeysFolder)?;
-        let days = self.days;
+        let makes = self.make_keys || self.new_keys;
         let remote = Remote::new(RemoteOptions {
             plan: self.plan.clone(),
             public: self.public.clone(),
-            make_keys: self.make_keys.then_some(KeygenOptions { days }),
+            make_keys: makes.then_some(self.most.options(self.days)),
+            replace_retired: self.new_keys,
             too_long,
             lengths: self.lengths.map(Learns::name),
             ..RemoteOptions::new(connection, keys)
@@ -132,6 +143,11 @@ impl<'a> Shown<'a> {
                 let new = if first { ", kept from now on" } else { "" };
                 self.note(&format!("plan {hash}{new}: the server learns {learns}"));
             }
+            RemoteEvent::SetAside(folder) => self.note(&format!(
+                "the retired keys, and what was sent under them, are in {}",
+                folder.display()
+            )),
+            RemoteEvent::Ordered(order) => self.note(&keygen::told(order)),
             RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
             RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
             RemoteEvent::Encrypted(sent) => sent.warnings.iter().for_each(|w| self.warn(&told(w))),

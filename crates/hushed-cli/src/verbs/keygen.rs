@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hushed_infer::ckks::public_plan::Lengths;
-use hushed_serve::fhe::{self, KeygenOptions};
+use hushed_serve::fhe::{self, KeyOrder, KeygenOptions};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -13,7 +13,8 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "The folder gets secret.key, which stays here and opens every answer, and evaluation.keys, gigabytes that the server needs and that
-open nothing. Keys are for one plan, and expire.
+open nothing. Keys are for one plan, and expire. How many and how large they are is for the plan to say: it is printed first, and refused
+above --max-keys and --max-key-bytes. Each is held against the security table before it is written.
 
 Examples:
   hushed keygen --plan plan.json --out keys
@@ -31,13 +32,48 @@ pub struct Args {
     /// Days until they expire
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
     days: u32,
+
+    #[command(flatten)]
+    most: MostKeys,
+}
+
+/// What a plan may order.
+#[derive(clap::Args)]
+pub struct MostKeys {
+    /// Most evaluation keys that the plan may order
+    #[arg(long, value_name = "N", default_value_t = KeygenOptions::MOST_KEYS, env = "HUSHED_MAX_KEYS")]
+    max_keys: usize,
+
+    /// Most bytes of their file, such as 16GiB
+    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = hushed_serve::size, env = "HUSHED_MAX_KEY_BYTES")]
+    max_key_bytes: u64,
+}
+
+impl MostKeys {
+    pub fn options(&self, days: u32) -> KeygenOptions {
+        KeygenOptions {
+            most_keys: self.max_keys,
+            most_bytes: self.max_key_bytes,
+            ..KeygenOptions::days(days)
+        }
+    }
+}
+
+/// What is about to be made, for people.
+pub fn told(order: KeyOrder) -> String {
+    format!(
+        "the plan orders {} keys, {:.2} GiB",
+        order.keys,
+        order.bytes as f64 / f64::from(1 << 30)
+    )
 }
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        out.note(&told(KeyOrder::read(&self.plan)?));
         let bar = out.progress(1, "keys");
         let shown = bar.clone();
-        let options = KeygenOptions { days: self.days };
+        let options = self.most.options(self.days);
         let record = fhe::keygen(&self.plan, &self.out, options, &mut |done, of| {
             shown.set_length(of as u64);
             shown.set_position(done as u64);

@@ -91,7 +91,7 @@ fn object(keys: &StoredKeys) -> Value {
     json!({
         "id": record.id, "plan": record.plan, "parameters": record.parameters, "owner": record.owner,
         "created": record.created, "expires": record.expires, "bytes": record.bytes,
-        "decryptions": record.decryptions, "secret": keys.secret, "folder": keys.folder,
+        "decryptions": record.decryptions, "retired": record.is_retired(), "secret": keys.secret, "folder": keys.folder,
     })
 }
 
@@ -105,7 +105,10 @@ fn line(keys: &StoredKeys) -> String {
     };
     let whose = match (&record.owner, keys.secret) {
         (Some(owner), _) => format!("of {owner}"),
-        (None, true) => format!("with their secret, {} opened", record.decryptions),
+        (None, true) => {
+            let retired = if record.is_retired() { ", retired" } else { "" };
+            format!("with their secret, {} opened{retired}", record.decryptions)
+        }
         (None, false) => "without their secret".to_owned(),
     };
     format!(

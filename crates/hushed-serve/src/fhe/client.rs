@@ -11,8 +11,8 @@ use hushed_infer::ckks::public_plan::{Lengths, Params};
 use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
 
 use super::record::{
-    Held, KEYS, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, hold, make_folder,
-    now, read, request_path, write,
+    Held, KEYS, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, check_retired, hold,
+    make_folder, now, read, request_path, write,
 };
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
@@ -30,6 +30,69 @@ const REPETITIVE: usize = 16;
 pub struct KeygenOptions {
     /// Days until the keys expire.
     pub days: u32,
+    /// Most keys that a plan may order.
+    pub most_keys: usize,
+    /// Most bytes of their file.
+    pub most_bytes: u64,
+}
+
+impl KeygenOptions {
+    /// Most keys of a plan unless more are allowed: models up to BERT-large take a few hundred.
+    pub const MOST_KEYS: usize = 1024;
+    /// Most bytes of their file unless more are allowed: models up to BERT-large take about 3 GiB.
+    pub const MOST_BYTES: u64 = 16 << 30;
+
+    /// Keys for so many days, and no more of them than usual.
+    #[must_use]
+    pub fn days(days: u32) -> KeygenOptions {
+        KeygenOptions {
+            days,
+            most_keys: Self::MOST_KEYS,
+            most_bytes: Self::MOST_BYTES,
+        }
+    }
+}
+
+/// What a plan has its clients make: its operator, whom nobody has to trust for it, decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyOrder {
+    /// Evaluation keys.
+    pub keys: usize,
+    /// Bytes of their file.
+    pub bytes: u64,
+}
+
+impl KeyOrder {
+    /// What the plan in this file orders.
+    ///
+    /// # Errors
+    /// [`ServeError::File`], [`ServeError::Fhe`].
+    pub fn read(plan: &Path) -> Result<KeyOrder, ServeError> {
+        let (plan, params) = read_plan(plan)?;
+        Self::of(&plan, &params, Path::new(KEYS))
+    }
+
+    fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
+        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
+        let bytes = hushed_infer::ckks::files::keys::file_bytes(keys, params.rlwe(), &key_plan);
+        Ok(KeyOrder {
+            keys: key_plan.len(),
+            bytes: bytes.map_err(FheJobError::from)?,
+        })
+    }
+
+    fn check(self, options: KeygenOptions) -> Result<(), ServeError> {
+        match self.keys <= options.most_keys && self.bytes <= options.most_bytes {
+            true => Ok(()),
+            false => Err(FheJobError::TooManyKeys {
+                keys: self.keys,
+                bytes: self.bytes,
+                most_keys: options.most_keys,
+                most_bytes: options.most_bytes,
+            }
+            .into()),
+        }
+    }
 }
 
 /// Something about a text that its owner should know before it is sent.
@@ -98,18 +161,19 @@ pub struct Answer {
     pub decryptions: u64,
 }
 
-/// Makes keys for a plan in a new folder. `progress` is called with keys done and in all.
+/// Makes keys for a plan in a new folder, each held against the security table before it is written. `progress` is called with keys done and
+/// in all.
 ///
 /// # Errors
-/// [`ServeError::Fhe`]: a plan that cannot be used, keys that are there already, no room; [`ServeError::File`].
+/// [`ServeError::Fhe`]: a plan that cannot be used or orders too much, keys that are there already, no room; [`ServeError::File`].
 pub fn keygen(
     plan: &Path,
     folder: &Path,
     options: KeygenOptions,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<KeyRecord, ServeError> {
-    // A plan that cannot be used leaves nothing behind.
-    read_plan(plan)?;
+    // A plan that cannot be used, or asks for too much, leaves nothing behind.
+    KeyOrder::read(plan)?.check(options)?;
     make_folder(folder)?;
     // Of two processes the second finds the keys of the first.
     let held = hold(folder)?;
@@ -125,13 +189,13 @@ pub(super) fn keygen_held(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<KeyRecord, ServeError> {
     let (plan, params) = read_plan(plan)?;
-    let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
     let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
     for path in [&secret, &keys] {
         atomic::refuse_existing(path).map_err(FheJobError::from)?;
     }
-    let bytes = hushed_infer::ckks::files::keys::file_bytes(&keys, params.rlwe(), &key_plan);
-    let bytes = bytes.map_err(FheJobError::from)?;
+    let order = KeyOrder::of(&plan, &params, &keys)?;
+    order.check(options)?;
+    let bytes = order.bytes;
     system::check_room(folder, bytes)?;
     make_folder(&folder.join(REQUESTS))?;
     let created = now();
@@ -150,6 +214,7 @@ pub(super) fn keygen_held(
         expires: times.expires,
         bytes,
         decryptions: 0,
+        not_right: Vec::new(),
         owner: None,
     };
     record.write(folder)?;
@@ -223,7 +288,7 @@ impl Owned {
 ///
 /// # Errors
 /// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`], files of other plans,
-/// expired keys, no room.
+/// expired or retired keys, no room.
 #[allow(
     clippy::too_many_arguments,
     reason = "files, texts, and what is asked of them"
@@ -240,6 +305,7 @@ pub fn encrypt(
 ) -> Result<Encrypted, ServeError> {
     let owned = Owned::open(plan, public, folder)?;
     owned.record.check_time()?;
+    check_retired(folder)?;
     let planned = named(owned.plan.lengths);
     if let Some(asked) = lengths.filter(|asked| *asked != planned) {
         return Err(FheJobError::OtherLengths { planned, asked }.into());
@@ -307,6 +373,10 @@ pub fn encrypt(
 
 /// Opens a reply. The key's count of decryptions is saved before anything is opened.
 ///
+/// A canary whose answer is not the published one retires the keys: nothing is encrypted for them any more. A server that makes answers wrong
+/// depending on the secret key, and learns each time whether the client comes back, would learn the key bit by bit. The keys count as
+/// retired from before the opening until the canary is seen to be right, so that no crash and no full disk leaves them in use.
+///
 /// # Errors
 /// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`].
 pub fn decrypt(
@@ -353,8 +423,11 @@ pub fn decrypt(
     let mut record = KeyRecord::read(folder)?;
     let before = record.decryptions;
     record.decryptions = before.saturating_add(owned.plan.reply.ciphertexts as u64);
+    let has_canary = owned.plan.canary.is_some() && request.canary.is_some();
+    if has_canary && !record.not_right.contains(&request.content) {
+        record.not_right.push(request.content.clone());
+    }
     record.write(folder)?;
-    drop(held);
     let rows = owner::open(
         &ciphertexts,
         &owned.client,
@@ -379,6 +452,14 @@ pub fn decrypt(
         }),
         _ => None,
     };
+    if canary.is_some_and(|canary| canary.is_good()) {
+        record
+            .not_right
+            .retain(|content| *content != request.content);
+        record.write(folder)?;
+    }
+    // Whoever wants to encrypt meanwhile waits for the outcome.
+    drop(held);
     let texts = request.tokens.len();
     Ok(Answer {
         embeddings: answers.into_iter().take(texts).flatten().collect(),

@@ -65,6 +65,39 @@ pub enum FheJobError {
         /// Since when.
         seconds: u64,
     },
+    /// Keys under which an answer came out wrong.
+    #[error(
+        "the keys {id} in {path:?} are retired: the canary of an answer that was opened with them was not right, or its opening was interrupted \
+         (then open it again). Nothing was sent. If the server spoils answers on purpose, whether you come back tells it something of the secret \
+         key, and with one key such bits add up. New keys end that: they tell the server once that something was wrong, and nothing of \
+         themselves. If you accept that, `hushed embed --new-keys` replaces them, or make others with `hushed keygen`; what you sent before can still be opened"
+    )]
+    RetiredKeys {
+        /// Their id.
+        id: Digest,
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Keys that are to be replaced and need not be.
+    #[error("the keys in {path:?} are not retired: leave out --new-keys")]
+    NotRetired {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A plan that has its clients make more than they want to.
+    #[error(
+        "the plan orders {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
+    )]
+    TooManyKeys {
+        /// Ordered.
+        keys: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// Allowed.
+        most_keys: usize,
+        /// Allowed.
+        most_bytes: u64,
+    },
     /// The keys of a folder are for another plan.
     #[error(
         "the keys in {path:?} were made for the plan {theirs}, and this is {ours}: make keys for it with `hushed keygen`"
@@ -262,6 +295,7 @@ impl FheJobError {
     pub fn category(&self) -> Category {
         match self {
             Self::File(FileError::Audit { .. }) => Category::Defect,
+            Self::TooManyKeys { .. } => Category::Mismatch,
             Self::File(FileError::Other { .. } | FileError::Content { .. })
             | Self::OtherPublic { .. }
             | Self::OtherModel { .. }
@@ -284,6 +318,8 @@ impl FheJobError {
             Self::Run(FheError::Model(_) | FheError::Unsupported { .. }) => Category::Folder,
             Self::Run(_) => Category::Defect,
             Self::NoSuchKeys { .. }
+            | Self::RetiredKeys { .. }
+            | Self::NotRetired { .. }
             | Self::NoKeys { .. }
             | Self::NoSuchJob { .. }
             | Self::OtherReply { .. }
@@ -310,6 +346,8 @@ impl FheJobError {
             Self::File(FileError::NoRoom { .. }) => "disk-full",
             Self::File(FileError::Audit { .. }) => "internal",
             Self::File(_) => "file",
+            Self::RetiredKeys { .. } | Self::NotRetired { .. } => "keys-retired",
+            Self::TooManyKeys { .. } => "too-many-keys",
             Self::Plan(_) => "plan",
             Self::Choices(_) => "calibration",
             Self::OtherModel { .. } | Self::Run(FheError::InputBound) => "other-model",

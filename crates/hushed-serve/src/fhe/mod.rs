@@ -47,7 +47,7 @@ pub use arguments::RunArguments;
 pub use arguments_serve::FheServeArguments;
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, Encrypted, KeygenOptions, Warning, decrypt, encrypt, keygen,
+    Answer, CanaryOutcome, Encrypted, KeyOrder, KeygenOptions, Warning, decrypt, encrypt, keygen,
 };
 pub use error::FheJobError;
 pub use ledger::StepTime;

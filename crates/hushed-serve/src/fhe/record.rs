@@ -30,6 +30,8 @@ pub(super) const REQUESTS: &str = "requests";
 pub(super) const PLAN: &str = "plan.json";
 pub(super) const PUBLIC: &str = "model.public";
 pub(super) const JOBS: &str = "jobs";
+/// Keys that were retired and replaced, a folder each.
+pub(super) const RETIRED: &str = "retired";
 const LOCK: &str = "key.lock";
 
 /// Of one set of keys.
@@ -52,6 +54,10 @@ pub struct KeyRecord {
     pub bytes: u64,
     /// Ciphertexts that were opened with the secret key; 0 at a server.
     pub decryptions: u64,
+    /// What names the requests whose answers were opened, or were about to be, and whose canary was not seen to be right. Keys with any are
+    /// retired.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_right: Vec<String>,
     /// Whose they are, at a server.
     pub owner: Option<String>,
 }
@@ -104,6 +110,12 @@ impl KeyRecord {
         self.id.parse::<Digest>().map_or([0; 32], |digest| digest.0)
     }
 
+    /// Whether an answer that was opened with them was not seen to be right: nothing is encrypted for them any more.
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        !self.not_right.is_empty()
+    }
+
     /// [`FheJobError::Expired`] if their time is over.
     ///
     /// # Errors
@@ -121,6 +133,24 @@ pub(super) fn check_time(id: &Hash, expires: u64) -> Result<(), ServeError> {
         }
         .into()),
         None => Ok(()),
+    }
+}
+
+/// [`FheJobError::RetiredKeys`] if the keys of this folder are retired; nothing if there are none.
+pub(super) fn check_retired(folder: &Path) -> Result<(), ServeError> {
+    if !folder.join(RECORD).is_file() {
+        return Ok(());
+    }
+    // An opening that is under way comes to its end first.
+    let _held = hold(folder)?;
+    let record = KeyRecord::read(folder)?;
+    match record.is_retired() {
+        true => Err(FheJobError::RetiredKeys {
+            id: Digest(record.hash()),
+            path: folder.to_owned(),
+        }
+        .into()),
+        false => Ok(()),
     }
 }
 

@@ -208,6 +208,7 @@ impl KeyStore {
             expires: times.expires.min(now().saturating_add(MAX_LIFE)),
             bytes,
             decryptions: 0,
+            not_right: Vec::new(),
             owner: Some(owner.to_owned()),
         };
         // The record first: keys without one would be found by nobody, and never expire.
@@ -319,6 +320,7 @@ mod tests {
             expires: u64::MAX,
             bytes: 5,
             decryptions: 0,
+            not_right: Vec::new(),
             owner: Some(owner.to_owned()),
         };
         record.write(folder).unwrap();

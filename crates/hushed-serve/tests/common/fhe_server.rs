@@ -80,7 +80,7 @@ impl Running {
 /// A client that makes keys, and looks often.
 pub fn options(address: &str, trust: ServerTrust, keys: PathBuf) -> RemoteOptions {
     RemoteOptions {
-        make_keys: Some(KeygenOptions { days: 1 }),
+        make_keys: Some(KeygenOptions::days(1)),
         most_wait: Duration::from_millis(20),
         patience: Duration::from_secs(20),
         ..RemoteOptions::new(ClientConfig::new(address, trust), keys)

@@ -158,7 +158,7 @@ impl Offered {
     }
 
     pub fn keygen(&self, keys: &Path) -> Result<KeyRecord, ServeError> {
-        let options = KeygenOptions { days: 1 };
+        let options = KeygenOptions::days(1);
         fhe::keygen(&self.plan(), keys, options, &mut |_, _| {})
     }
 

@@ -3,12 +3,13 @@
 //! ```text
 //! submit    plan and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
 //!           → the server gets what it lacks of keys and request, and queues the job
-//! collect   waits, fetches the reply, opens it
+//! collect   waits, fetches the reply, opens it; a wrong canary retires the keys, and from then on submit refuses before it connects
 //! ```
 //!
 //! Everything is in the folder of keys until the answers have been read. A connection that breaks, or a process that ends, loses at most the
 //! part that was on its way: the same call again goes on. Nothing that follows from an opened reply is ever sent.
 
+mod aside;
 mod link;
 mod outbox;
 
@@ -23,15 +24,18 @@ use hushed_infer::ckks::public_plan::{Lengths, MAX_PLAN_BYTES, Params};
 use hushed_model::TooLong;
 use hushed_net::NetError;
 
-use super::client::{Answer, Encrypted, KeygenOptions, decrypt, encrypt, keygen_held};
+use super::client::{Answer, Encrypted, KeyOrder, KeygenOptions, decrypt, encrypt, keygen_held};
 use super::public::MAX_BYTES;
-use super::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, hold, make_folder};
+use super::record::{
+    KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, check_retired, hold, make_folder,
+};
 use super::wire::{Download, Failure, JobState, Upload, job_id};
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
 use crate::client::ClientConfig;
 use crate::error::ServeError;
 use crate::wire::Refusal;
+use aside::set_aside;
 use link::{Link, not_as_offered};
 use outbox::{Outbox, PendingRecord, name_of};
 
@@ -53,6 +57,9 @@ pub struct RemoteOptions {
     pub public: Option<PathBuf>,
     /// Makes keys where there are none.
     pub make_keys: Option<KeygenOptions>,
+    /// Puts keys aside that a wrong canary has retired, so that others are made ([`RemoteOptions::make_keys`]): the server will see that, and
+    /// it is for people to decide.
+    pub replace_retired: bool,
     /// What becomes of texts that are too long.
     pub too_long: TooLong,
     /// What the server may learn of lengths (`public`, `bucket`, `private`); a plan that says otherwise is refused.
@@ -73,6 +80,7 @@ impl RemoteOptions {
             plan: None,
             public: None,
             make_keys: None,
+            replace_retired: false,
             too_long: TooLong::Refuse,
             lengths: None,
             patience: Duration::from_secs(600),
@@ -93,6 +101,10 @@ pub enum RemoteEvent {
         /// It has just come, and is kept.
         first: bool,
     },
+    /// Retired keys, and what was encrypted for them, are in this folder from now on.
+    SetAside(PathBuf),
+    /// Keys are about to be made: what the plan orders.
+    Ordered(KeyOrder),
     /// Keys made so far, and in all.
     Keys(usize, usize),
     /// Ciphertexts made so far, and in all.
@@ -169,11 +181,18 @@ impl Remote {
         Ok(())
     }
 
-    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is returned.
+    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is returned. With retired
+    /// keys it does not even connect: whether the client comes back is what the server is not to learn.
     ///
     /// # Errors
-    /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::NoKeys`], [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
+    /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`], [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
     pub fn submit(&self, texts: &[String], watch: OnEvent<'_>) -> Result<Digest, ServeError> {
+        if self.options.replace_retired
+            && let Some(aside) = set_aside(&self.options.keys)?
+        {
+            watch(RemoteEvent::SetAside(aside));
+        }
+        check_retired(&self.options.keys)?;
         self.agree(watch)?;
         let record = self.keys(watch)?;
         let (plan, _) = self.plan()?;
@@ -359,6 +378,7 @@ impl Remote {
                     // Left by a call that ended while it made them: nothing was ever encrypted with it.
                     let _ = fs::remove_file(secret);
                 }
+                watch(RemoteEvent::Ordered(KeyOrder::read(&self.plan_path())?));
                 let mut made = |done, of| watch(RemoteEvent::Keys(done, of));
                 return keygen_held(&self.plan_path(), folder, options, &held, &mut made);
             }
