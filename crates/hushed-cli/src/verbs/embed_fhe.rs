@@ -150,7 +150,11 @@ impl<'a> Shown<'a> {
             RemoteEvent::Ordered(order) => self.note(&keygen::told(order)),
             RemoteEvent::Keys(done, of) => self.step("making keys", done as u64, of as u64),
             RemoteEvent::Encrypting(done, of) => self.step("encrypting", done as u64, of as u64),
-            RemoteEvent::Encrypted(sent) => sent.warnings.iter().for_each(|w| self.warn(&told(w))),
+            RemoteEvent::Encrypted(sent) => {
+                let all = self.out.is_json();
+                let lines = told(&sent.warnings, all);
+                lines.iter().for_each(|line| self.warn(line));
+            }
             RemoteEvent::Again => self.note("these texts wait for their answers: going on"),
             RemoteEvent::Sending { what, done, of } => {
                 let what = match what {
