@@ -31,7 +31,7 @@ impl Ciphertext {
             b: RnsPoly::zero(params.rlwe().basis(), &ids),
             a: RnsPoly::zero(params.rlwe().basis(), &ids),
             scale,
-            noise: Noise::new(0.0, 0.0),
+            noise: Noise::exact(0.0),
         })
     }
 
@@ -60,7 +60,8 @@ impl Ciphertext {
         })
     }
 
-    /// The same ciphertext, with what the caller knows of its error.
+    /// The same ciphertext, with what the caller knows of its error. A bound on its norm is taken for true: nothing in a ciphertext can
+    /// prove it, and a flooded opening is as safe as it.
     #[must_use]
     pub fn with_noise(self, noise: Noise) -> Self {
         Self { noise, ..self }
@@ -90,8 +91,9 @@ impl Ciphertext {
         &self.a
     }
 
-    /// Both parts, to be changed in place; (b, a).
+    /// Both parts, to be changed in place; (b, a). The bound on the error is forgotten: it holds for what was there.
     pub fn parts_mut(&mut self) -> (&mut RnsPoly<Eval>, &mut RnsPoly<Eval>) {
+        self.noise = self.noise.with_norm(f64::INFINITY);
         (&mut self.b, &mut self.a)
     }
 

@@ -12,6 +12,11 @@
 //! What the reader expects (parameters, primes, count) decides every size. What is known of the error does not travel: the reader
 //! states it, from the plan, in units of the plan's scale. So the reader states the scale as well, and a sender with another is
 //! refused: at a scale of his choice, neither rounding nor flooding would hide the error.
+//!
+//! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An estimate
+//! ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. A bound ([`Noise::with_norm`]) is what flooding rests
+//! on, and a wrong one can cost the key. So none comes with bytes: who reads seeded ciphertexts, states a size and gets an estimate; who
+//! reads whole ones, has the bound that he wrote into `noise`, and no opening is flooded without.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;
@@ -137,6 +142,7 @@ impl SeededCiphertext {
         let mut reader = open_artefact(bytes, Kind::CkksSeeded, params.rlwe(), payload)?;
         let (basis, ids) = (params.rlwe().basis(), params.rlwe().ciphertext_ids(limbs));
         let n = params.n();
+        let estimated = Noise::encoded(n, scale, magnitude).encrypted(n, scale);
         let list = (0..count)
             .map(|_| {
                 check_scale(scale, &mut reader)?;
@@ -145,7 +151,7 @@ impl SeededCiphertext {
                 Ok(Self {
                     inner: hushed_rlwe::SeededCiphertext { seed, b },
                     scale,
-                    noise: Noise::encoded(n, scale, magnitude).encrypted(n, scale),
+                    noise: estimated.with_norm(f64::INFINITY),
                 })
             })
             .collect::<Result<Vec<_>, CkksError>>()?;

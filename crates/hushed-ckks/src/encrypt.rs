@@ -4,9 +4,10 @@
 //! EUROCRYPT 2021). So:
 //!
 //! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error and promises nothing;
-//! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022): results may then be published, for
-//!   √(12·τ·N)·2^(s/2)·reach of precision (s bits of security, τ decryptions, N coefficients whose errors are within reach
-//!   deviations: `flood`). It rests on the carried estimate of the error, which is heuristic;
+//! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as wide as the
+//!   whole error can be (s bits of security, τ decryptions: `flood`): results may then be published. It rests on the bound that
+//!   ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their error; where there is none, after a
+//!   bootstrap or a file, it is refused;
 //! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key; no other opening
 //!   keeps more bits than are certified;
 //! * every opening is counted with the key, whichever [`Decryptor`] makes it, and there is a limit a key.
@@ -21,7 +22,7 @@ use num_complex::Complex64;
 use crate::ciphertext::Ciphertext;
 use crate::encoding::Encoder;
 use crate::error::CkksError;
-use crate::flood;
+use crate::flood::{self, Flood};
 use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::plaintext::Plaintext;
@@ -174,12 +175,13 @@ impl PublicEncryptor {
         b.add_assign(noise.expose());
         b.add_assign(&ct.b);
         a.add_assign(&ct.a);
-        let zero = Noise::new(0.0, 0.0).encrypted_publicly(self.params.n(), ct.scale);
+        let zero = Noise::exact(0.0).encrypted_publicly(self.params.n(), ct.scale);
+        let added = flood::noise_norm(&self.params, deviation * ct.scale.value());
         Ok(Ciphertext {
             b,
             a,
             scale: ct.scale,
-            noise: ct.noise.sum(zero).plus(deviation),
+            noise: ct.noise.sum(zero).plus(deviation, added / ct.scale.value()),
         })
     }
 }
@@ -271,7 +273,8 @@ impl Decryptor {
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key was opened as often as the noise would be
-    /// made for, [`CkksError::UnknownError`] if the ciphertext carries no error estimate, and [`CkksError::FloodingTooLarge`].
+    /// made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on its error ([`Noise::norm`]),
+    /// [`CkksError::ErrorOutgrown`] if that has reached the modulus, and [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {
             Opening::Flooded { decryptions, .. } if decryptions < self.limit => self
@@ -292,20 +295,12 @@ impl Decryptor {
                 security,
                 decryptions,
             } => {
-                let cost = flood::cost_bits(params.n(), security, decryptions);
-                let left = certified.ok_or(CkksError::UnknownError {
-                    operation: "flooded decryption",
-                })? - cost;
-                let noise = flood::sample(params, ct, cost).ok_or(CkksError::FloodingTooLarge {
+                let flood = Flood::new(params, ct, security, decryptions)?;
+                let (cost, left) = (flood.cost, flood.left);
+                let noise = flood.sample(params).ok_or(CkksError::FloodingTooLarge {
                     cost_bits: cost,
                     left_bits: left,
                 })?;
-                if left < 1.0 {
-                    return Err(CkksError::FloodingTooLarge {
-                        cost_bits: cost,
-                        left_bits: left,
-                    });
-                }
                 let ids = phase.expose().ids().to_vec();
                 let noise =
                     SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
@@ -393,3 +388,5 @@ fn check_basis(
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod worst_tests;

@@ -208,8 +208,20 @@ pub enum CkksError {
         /// Bits that would be left after the binary point.
         left_bits: f64,
     },
-    /// The error of this ciphertext is not known, and the operation asks for it.
-    #[error("{operation}: nothing is known of this ciphertext's error; state it first")]
+    /// The error of a ciphertext may have reached the modulus.
+    #[error(
+        "the error may have {error_bits:.1} bits by its bound, the modulus has {modulus_bits:.1}: rescale earlier, or keep more primes"
+    )]
+    ErrorOutgrown {
+        /// log2 of the bound, in integers.
+        error_bits: f64,
+        /// log2 of the modulus.
+        modulus_bits: f64,
+    },
+    /// The error of this ciphertext is not known, or not bounded, and the operation asks for it.
+    #[error(
+        "{operation}: this ciphertext carries no bound on its error (after a bootstrap or a file there is none); whoever knows one, states it with Noise::with_norm"
+    )]
     UnknownError {
         /// The operation.
         operation: &'static str,

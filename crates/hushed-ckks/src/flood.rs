@@ -2,8 +2,9 @@
 //!
 //! *Width.* Noise of deviation σ in each coefficient, added to an error e, is as noise alone up to a Kullback–Leibler divergence of
 //! |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients together (Li, Micciancio, Schultz and Sorrell, CRYPTO 2022).
-//! τ openings of s bits take σ² = 12·τ·2^s·|e|². With every slot's error within `reach` deviations of a part ([`crate::noise`]),
-//! |e| is at most √N·reach times the deviation of a coefficient: at N = 2^16, 8 bits for the norm and 3.2 for the bound.
+//! τ openings of s bits take σ² = 12·τ·2^s·|e|². For |e| stands the bound that the ciphertext carries ([`crate::Noise::norm`]): it holds for
+//! every circuit of the operations that there are. The estimate of independent errors does not: who adds a ciphertext to itself
+//! ninety times has 2^90 times the error, of which the estimate sees 2^45, and the rest was read off one opening, and with it the key.
 //!
 //! *Shape.*
 //! A binomial variable of 512 coins has deviation √128; the noise is Σ w_i·X_i for such X_i and weights 1 = w_0 < w_1 < …,
@@ -15,6 +16,7 @@ use hushed_math::rng::SecretRng;
 use zeroize::Zeroizing;
 
 use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
 use crate::noise::reach;
 use crate::params::CkksParams;
 
@@ -30,24 +32,87 @@ const RATIO: f64 = 8.0;
 /// Largest deviation: 22 deviations stay below 2^60.
 const WIDEST: f64 = (1u64 << 55) as f64;
 
-/// log2(√(12·τ·N)·2^(s/2)·reach): bits of precision that flooding costs in a ring of degree `n`.
-pub(crate) fn cost_bits(n: usize, security: u32, decryptions: u64) -> f64 {
-    let norm = 0.5 * (n as f64).log2() + reach(n / 2).log2();
-    0.5 * (12.0 * decryptions.max(1) as f64).log2() + 0.5 * f64::from(security) + norm
+/// √(12·τ)·2^(s/2): the deviation of the noise in each coefficient, over the norm of the whole error.
+fn factor(security: u32, decryptions: u64) -> f64 {
+    (12.0 * decryptions.max(1) as f64).sqrt() * (0.5 * f64::from(security)).exp2()
 }
 
-/// One integer a coefficient, `cost` bits wider than a coefficient of the error that the ciphertext carries; `None` if that is too
-/// wide.
-pub(crate) fn sample(
-    params: &CkksParams,
-    ct: &Ciphertext,
-    cost: f64,
-) -> Option<Zeroizing<Vec<i64>>> {
-    // The inverse of the slots' deviation: √(N·v/2)/scale.
-    let deviation = ct.noise.deviation() * ct.scale.value() / (0.5 * params.n() as f64).sqrt();
-    let weights = weights(deviation * cost.exp2())?;
-    let mut rng = SecretRng::from_os("flooding");
-    Some(draw(&mut rng, params.n(), &weights))
+/// Noise for one opening.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flood {
+    /// Deviation in each coefficient.
+    deviation: f64,
+    /// Bits after the binary point that are left at the worst slot.
+    pub(crate) left: f64,
+    /// Bits fewer than without it, by the estimate of the error.
+    pub(crate) cost: f64,
+}
+
+impl Flood {
+    /// For the error of a ciphertext.
+    ///
+    /// # Errors
+    /// [`CkksError::UnknownError`] if it carries no bound, [`CkksError::ErrorOutgrown`] if the bound has reached the modulus,
+    /// [`CkksError::FloodingTooLarge`] for noise that leaves nothing or is too wide to be drawn.
+    pub(crate) fn new(
+        params: &CkksParams,
+        ct: &Ciphertext,
+        security: u32,
+        decryptions: u64,
+    ) -> Result<Self, CkksError> {
+        let (norm, n) = (ct.noise.norm(), params.n());
+        let certified = ct.noise.min_bits(params.slots());
+        let (Some(certified), true) = (certified, norm.is_finite()) else {
+            return Err(CkksError::UnknownError {
+                operation: "flooded decryption",
+            });
+        };
+        let error_bits = norm.log2() + ct.scale.log2();
+        let modulus_bits = params.rlwe().log2_q(ct.limbs());
+        // Half the modulus: what is beyond is another integer.
+        if error_bits >= modulus_bits - 1.0 {
+            return Err(CkksError::ErrorOutgrown {
+                error_bits,
+                modulus_bits,
+            });
+        }
+        let deviation = factor(security, decryptions) * norm * ct.scale.value();
+        // Of each part of a slot, as the errors of which it takes the place.
+        let slots = deviation * (0.5 * n as f64).sqrt() / ct.scale.value();
+        let left = -(slots * reach(params.slots())).log2();
+        // An exact ciphertext has no bits to lose.
+        let cost = if left.is_finite() {
+            certified - left
+        } else {
+            0.0
+        };
+        if left < 1.0 || deviation >= WIDEST {
+            return Err(CkksError::FloodingTooLarge {
+                cost_bits: cost,
+                left_bits: left,
+            });
+        }
+        Ok(Self {
+            deviation,
+            left,
+            cost,
+        })
+    }
+
+    /// One integer a coefficient; `None` if that is too wide.
+    pub(crate) fn sample(&self, params: &CkksParams) -> Option<Zeroizing<Vec<i64>>> {
+        let weights = weights(self.deviation)?;
+        let mut rng = SecretRng::from_os("flooding");
+        Some(draw(&mut rng, params.n(), &weights))
+    }
+}
+
+/// A bound on the norm of [`noise`] of this deviation of each part of a slot, in integers: at most 1.2 times as wide and 12 more, as the
+/// weights are rounded up, and the norm of N draws within √2 of its mean.
+pub(crate) fn noise_norm(params: &CkksParams, slots: f64) -> f64 {
+    let coefficient = slots / (0.5 * params.n() as f64).sqrt();
+    let most = 1.2 * coefficient.max(LAYER) + 12.0;
+    most * (2.0 * params.n() as f64).sqrt()
 }
 
 /// One integer a coefficient, such that each part of a slot has the deviation `slots` (or [`LAYER`] a coefficient, if that is more);
@@ -117,14 +182,11 @@ mod tests {
         assert!(weights(f64::NAN).is_none());
     }
 
-    /// √(12·τ)·2^(s/2) of the norm of all coefficients together, with a margin for the largest.
     #[test]
-    fn costs_are_the_published_ones_for_the_whole_error() {
+    fn the_factor_is_the_published_one() {
         for (s, tau, bits) in [(30, 1, 16.8), (30, 1 << 10, 21.8), (64, 1 << 20, 43.8)] {
-            for (n, norm, margin) in [(1 << 10, 5.0, 2.66), (1 << 16, 8.0, 3.21)] {
-                let found = cost_bits(n, s, tau);
-                assert!((found - bits - norm - margin).abs() < 0.05, "{found}");
-            }
+            let found = factor(s, tau).log2();
+            assert!((found - bits).abs() < 0.05, "{found}");
         }
     }
 }

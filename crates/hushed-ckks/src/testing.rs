@@ -58,6 +58,17 @@ impl Fixture {
     }
 }
 
+/// log2 of the norm of the error of `ct`, and of the bound that it carries, which is above it.
+pub(crate) fn norm_bits(f: &Fixture, ct: &Ciphertext, expected: &[Complex64]) -> (f64, f64) {
+    let found = f.decryptor.decrypt_raw(ct).unwrap();
+    let squares = found.iter().zip(expected).map(|(x, y)| (x - y).norm_sqr());
+    // The norm of all coefficients is the root mean square over the slots.
+    let norm = (squares.sum::<f64>() / found.len() as f64).sqrt();
+    let bound = ct.noise().norm();
+    assert!(norm <= bound, "norm {norm:e}, bound {bound:e}");
+    (norm.log2(), bound.log2())
+}
+
 pub(crate) fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
     let mut uniform = || (rng.next_u64() >> 11) as f64 / 4_503_599_627_370_496.0 - 1.0;
     (0..count)

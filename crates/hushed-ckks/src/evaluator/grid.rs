@@ -127,7 +127,11 @@ impl Evaluator {
                 noise: left
                     .iter()
                     .zip(right)
-                    .map(|(left, right)| left[i].noise.product(right[j].noise))
+                    .map(|(left, right)| {
+                        let (left, right) = (&left[i], &right[j]);
+                        let product = left.noise.product(right.noise, self.params.n());
+                        product.read_at(left.scale.times(right.scale), shape.scale)
+                    })
                     .reduce(Noise::sum)
                     .unwrap_or(Noise::UNKNOWN),
                 quadratic: true,

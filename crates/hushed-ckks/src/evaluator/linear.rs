@@ -21,7 +21,7 @@ impl Evaluator {
         left.scale.check(right.scale, "add")?;
         self.counters.add.one();
         let mut out = blank(left, limbs);
-        out.noise = left.noise.sum(right.noise);
+        out.noise = sum(left, right.noise, right.scale);
         each_part(&mut out, |part, j, plan, out| {
             let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
             plan.pointwise().add(out, x, y);
@@ -38,7 +38,7 @@ impl Evaluator {
         acc.scale.check(other.scale, "add")?;
         self.counters.add.one();
         truncate(acc, limbs);
-        acc.noise = acc.noise.sum(other.noise);
+        acc.noise = sum(acc, other.noise, other.scale);
         each_part(acc, |part, j, plan, acc| {
             plan.pointwise().add_assign(acc, part.of(other).limb(j));
         });
@@ -54,7 +54,7 @@ impl Evaluator {
         left.scale.check(right.scale, "sub")?;
         self.counters.add.one();
         let mut out = blank(left, limbs);
-        out.noise = left.noise.sum(right.noise);
+        out.noise = sum(left, right.noise, right.scale);
         each_part(&mut out, |part, j, plan, out| {
             let (x, y) = (part.of(left).limb(j), part.of(right).limb(j));
             plan.pointwise().sub(out, x, y);
@@ -71,7 +71,7 @@ impl Evaluator {
         acc.scale.check(other.scale, "sub")?;
         self.counters.add.one();
         truncate(acc, limbs);
-        acc.noise = acc.noise.sum(other.noise);
+        acc.noise = sum(acc, other.noise, other.scale);
         each_part(acc, |part, j, plan, acc| {
             plan.pointwise().sub_assign(acc, part.of(other).limb(j));
         });
@@ -119,7 +119,7 @@ impl Evaluator {
     ) -> Result<(), CkksError> {
         self.meet_plain(ct, plain, "add_plain")?;
         ct.scale.check(plain.scale, "add_plain")?;
-        ct.noise = ct.noise.sum(plain.noise);
+        ct.noise = sum(ct, plain.noise, plain.scale);
         each(&mut ct.b, |j, plan, limb| {
             plan.pointwise().add_assign(limb, plain.poly.limb(j));
         });
@@ -147,7 +147,7 @@ impl Evaluator {
     ) -> Result<(), CkksError> {
         self.meet_plain(ct, plain, "sub_plain")?;
         ct.scale.check(plain.scale, "sub_plain")?;
-        ct.noise = ct.noise.sum(plain.noise);
+        ct.noise = sum(ct, plain.noise, plain.scale);
         each(&mut ct.b, |j, plan, limb| {
             plan.pointwise().sub_assign(limb, plain.poly.limb(j));
         });
@@ -164,7 +164,7 @@ impl Evaluator {
         self.counters.pt_mul.one();
         let mut out = blank(ct, ct.limbs().min(plain.limbs()));
         out.scale = ct.scale.times(plain.scale);
-        out.noise = ct.noise.product(plain.noise);
+        out.noise = ct.noise.product(plain.noise, self.params.n());
         each_part(&mut out, |part, j, plan, out| {
             plan.pointwise()
                 .mul(out, part.of(ct).limb(j), plain.poly.limb(j));
@@ -184,7 +184,7 @@ impl Evaluator {
         self.meet_plain(ct, plain, "mul_plain")?;
         self.counters.pt_mul.one();
         ct.scale = ct.scale.times(plain.scale);
-        ct.noise = ct.noise.product(plain.noise);
+        ct.noise = ct.noise.product(plain.noise, self.params.n());
         each_part(ct, |_, j, plan, limb| {
             plan.pointwise().mul_assign(limb, plain.poly.limb(j));
         });
@@ -208,7 +208,8 @@ impl Evaluator {
         self.check_long(acc, ct.limbs().min(plain.limbs()), operation)?;
         self.counters.pt_mul.one();
         self.counters.add.one();
-        acc.noise = acc.noise.sum(ct.noise.product(plain.noise));
+        let product = ct.noise.product(plain.noise, self.params.n());
+        acc.noise = sum(acc, product, ct.scale.times(plain.scale));
         each_part(acc, |part, j, plan, acc| {
             let (x, y) = (part.of(ct).limb(j), plain.poly.limb(j));
             plan.pointwise().mul_add_assign(acc, x, y);
@@ -237,8 +238,7 @@ impl Evaluator {
     ) -> Result<(), CkksError> {
         self.check(ct, "add_scalar")?;
         let constant = Constant::new(value, ct.scale)?;
-        let magnitude = ct.noise.magnitude() + value.norm();
-        ct.noise = ct.noise.within(magnitude);
+        ct.noise = ct.noise.plus_rounded(value.norm(), ct.scale);
         each(&mut ct.b, |j, plan, limb| {
             let residue = constant.residue(&self.params, j);
             let (first, second) = limb.split_at_mut(limb.len() / 2);
@@ -287,7 +287,7 @@ impl Evaluator {
         self.check(ct, "mul_scalar")?;
         let constant = Constant::new(value, scale)?;
         let from = ct.noise;
-        ct.noise = times_constant(from, value, scale);
+        ct.noise = from.times_rounded(value.norm(), scale);
         ct.scale = ct.scale.times(scale);
         self.mul_constant(ct, constant);
         Ok(())
@@ -311,7 +311,8 @@ impl Evaluator {
         let constant = Constant::new(value, scale)?;
         self.counters.scalar_mul.one();
         self.counters.add.one();
-        acc.noise = acc.noise.sum(times_constant(ct.noise, value, scale));
+        let product = ct.noise.times_rounded(value.norm(), scale);
+        acc.noise = sum(acc, product, ct.scale.times(scale));
         each_part(acc, |part, j, plan, acc| {
             let residue = constant.residue(&self.params, j);
             add_multiple(plan, acc, part.of(ct).limb(j), residue);
@@ -375,7 +376,7 @@ impl Evaluator {
     fn scaled(&self, out: &mut Ciphertext, ct: &Ciphertext, value: Complex64, scale: Scale) {
         self.counters.scalar_mul.one();
         out.scale = ct.scale.times(scale);
-        out.noise = times_constant(ct.noise, value, scale);
+        out.noise = ct.noise.times_rounded(value.norm(), scale);
     }
 
     fn check_plain(&self, plain: &Plaintext, operation: &'static str) -> Result<(), CkksError> {
@@ -417,8 +418,7 @@ impl Evaluator {
     }
 }
 
-/// Error of a product with a constant that is rounded to 1/scale: uniform in each part, deviation 1/(√12·scale).
-pub(super) fn times_constant(noise: Noise, value: Complex64, scale: Scale) -> Noise {
-    let rounding = noise.magnitude() / (12f64.sqrt() * scale.value());
-    noise.times(value.norm()).plus(rounding)
+/// What is known of `acc` plus a message at `scale`, which matches its own.
+fn sum(acc: &Ciphertext, other: Noise, scale: Scale) -> Noise {
+    acc.noise.sum(other.read_at(scale, acc.scale))
 }

@@ -165,9 +165,10 @@ impl Evaluator {
         let p = log2(p.get(..gadget.special()).unwrap_or(p));
         let ratios = gadget
             .digits_for(limbs)
-            .map(|digit| 2.0 * (log2(q.get(digit).unwrap_or(q)) - p))
-            .map(f64::exp2)
-            .sum();
+            .map(|digit| (log2(q.get(digit).unwrap_or(q)) - p).exp2())
+            .fold([0.0; 2], |[first, second], ratio| {
+                [first + ratio, second + ratio * ratio]
+            });
         let n = self.params.n();
         let noise = noise.switched(n, scale, ratios);
         if rescaled {

@@ -12,7 +12,6 @@ use rayon::prelude::*;
 
 use super::Evaluator;
 use super::limbs::{add_multiple, each};
-use super::linear::times_constant;
 use crate::ciphertext::{Ciphertext, check_limbs};
 use crate::encoding::Constant;
 use crate::error::CkksError;
@@ -80,7 +79,7 @@ impl Evaluator {
         Ok(Tensor {
             d: [0; 3].map(|_| RnsPoly::zero(self.params.rlwe().basis(), &ids)),
             scale,
-            noise: Noise::new(0.0, 0.0),
+            noise: Noise::exact(0.0),
             quadratic: false,
         })
     }
@@ -117,7 +116,7 @@ impl Evaluator {
         let mut out = Tensor {
             d: [0; 3].map(|_| RnsPoly::scratch(left.basis(), &ids)),
             scale: left.scale.times(right.scale),
-            noise: left.noise.product(right.noise),
+            noise: left.noise.product(right.noise, self.params.n()),
             quadratic: true,
         };
         each_limb(&mut out, |j, d| {
@@ -151,7 +150,9 @@ impl Evaluator {
         }
         self.counters.ct_mul.one();
         acc.quadratic = true;
-        acc.noise = acc.noise.sum(left.noise.product(right.noise));
+        let product = left.noise.product(right.noise, self.params.n());
+        let product = product.read_at(left.scale.times(right.scale), acc.scale);
+        acc.noise = acc.noise.sum(product);
         each_limb(acc, |j, d| {
             let plan = left.basis().plan(j);
             plan.pointwise()
@@ -201,7 +202,7 @@ impl Evaluator {
         let constant = Constant::new(value, scale)?;
         self.counters.scalar_mul.one();
         self.counters.add.one();
-        acc.noise = acc.noise.sum(times_constant(ct.noise, value, scale));
+        acc.noise = acc.noise.sum(ct.noise.times_rounded(value.norm(), scale));
         let [d0, d1, _] = &mut acc.d;
         for (d, from) in [(d0, &ct.b), (d1, &ct.a)] {
             each(d, |j, plan, limb| {
@@ -242,7 +243,7 @@ impl Evaluator {
         }
         self.counters.add.one();
         acc.quadratic |= other.quadratic;
-        acc.noise = acc.noise.sum(other.noise);
+        acc.noise = acc.noise.sum(other.noise.read_at(other.scale, acc.scale));
         for (acc, other) in acc.d.iter_mut().zip(&other.d) {
             each(acc, |j, plan, limb| {
                 plan.pointwise().add_assign(limb, other.limb(j));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Complex64;
 use crate::keys::EvalKeyPlan;
-use crate::testing::{Fixture, map2, random};
+use crate::testing::{Fixture, map2, norm_bits, random};
 
 const ROTATIONS: [i64; 5] = [1, 2, 3, -7, 64];
 
@@ -31,6 +31,9 @@ fn check(f: &Fixture, ct: &Ciphertext, expected: &[Complex64], floor: f64) {
         low <= least + 1.0,
         "least: predicted {low:.2}, found {least:.2}"
     );
+    // The bound holds, and is not so far above that nothing would be left of a flooded opening.
+    let (norm, bound) = norm_bits(f, ct, expected);
+    assert!(bound < norm + 8.0, "norm 2^{norm:.1}, bound 2^{bound:.1}");
 }
 
 #[test]

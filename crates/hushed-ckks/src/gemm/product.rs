@@ -14,6 +14,7 @@ use crate::ciphertext::Ciphertext;
 use crate::counters::Counters;
 use crate::encoding::Constant;
 use crate::noise::Noise;
+use crate::noise::worst::DOUBLES;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
@@ -91,7 +92,7 @@ impl ModularGemm {
             let mut ct = zero.with_noise(shape.noise);
             for limb in 0..shape.limbs {
                 let residue = bias.residue(&self.params, o, limb);
-                ct.parts_mut().0.limb_mut(limb).fill(residue);
+                ct.b.limb_mut(limb).fill(residue);
             }
             outputs.push(ct);
         }
@@ -123,7 +124,7 @@ impl ModularGemm {
         before.scale.check(shape.scale, "gemm")?;
         self.run(weights, &source, outputs)?;
         for ct in outputs {
-            ct.noise = ct.noise.sum(shape.noise);
+            ct.noise = ct.noise.sum(shape.noise.read_at(shape.scale, ct.scale));
         }
         Ok(())
     }
@@ -182,7 +183,7 @@ impl ModularGemm {
             let mut targets: Vec<Vec<&mut [u64]>> = strips.iter().map(|_| Vec::new()).collect();
             let width = strips.first().map_or(1, |strip| strip.words.len());
             for ct in outputs.iter_mut() {
-                let (b, a) = ct.parts_mut();
+                let (b, a) = (&mut ct.b, &mut ct.a);
                 let words = b.limb_mut(limb).chunks_mut(width);
                 let words = words.chain(a.limb_mut(limb).chunks_mut(width));
                 for (target, words) in targets.iter_mut().zip(words) {
@@ -252,7 +253,7 @@ impl ModularGemm {
             count: weights.rows(),
             limbs: inputs.limbs,
             scale,
-            noise: noise(weights, inputs.noise).sum(Noise::new(magnitude, 0.0)),
+            noise: noise(weights, inputs.noise).plus_rounded(magnitude, scale),
         };
         Ok((shape, Bias(constants)))
     }
@@ -264,18 +265,28 @@ impl ModularGemm {
     }
 }
 
-/// The error of Σ_i w_i·ct_i for any weights within the bound: independent errors, and roundings of weights that add up.
+/// The error of Σ_i w_i·ct_i for any weights within the bound: the estimate for independent errors, and roundings of weights that add
+/// up in both.
 fn noise(weights: &GemmWeights, input: Noise) -> Noise {
     if !input.is_known() {
         return Noise::UNKNOWN;
     }
     let terms = weights.columns() as f64;
-    let bound = weights.bound();
+    let (bound, rounding) = (weights.bound(), weights.rounding());
+    // Weights beyond the bound by their rounding; the scale times a weight is a double.
+    let off = match rounding {
+        0.0 => 0.0,
+        _ => rounding + DOUBLES * bound,
+    };
     Noise::new(
         terms * bound * input.magnitude(),
         terms.sqrt() * bound * input.deviation(),
     )
-    .plus(terms.sqrt() * weights.rounding() * input.magnitude())
+    .with_norm(terms * (bound + off) * input.norm())
+    .plus(
+        terms.sqrt() * rounding * input.magnitude(),
+        terms * off * input.magnitude(),
+    )
 }
 
 /// The biases as integers at the scale of the outputs; none if there is no bias.

@@ -67,6 +67,8 @@ impl<'a, F: Read + Write + Seek> CiphertextStore<'a, F> {
             });
         }
         state.shape.scale.check(shape.scale, "gemm")?;
+        let noise = shape.noise.read_at(shape.scale, state.shape.scale);
+        state.shape.noise = state.shape.noise.worse(noise);
         let n = self.params.n();
         let mut bytes = Vec::with_capacity(8 * n);
         for part in Part::BOTH {
@@ -95,7 +97,7 @@ impl<'a, F: Read + Write + Seek> CiphertextStore<'a, F> {
             Ciphertext::zero(self.params, shape.limbs, shape.scale)?.with_noise(shape.noise);
         let mut bytes = Vec::new();
         for part in Part::BOTH {
-            let (b, a) = ct.parts_mut();
+            let (b, a) = (&mut ct.b, &mut ct.a);
             let poly = if part == Part::B { b } else { a };
             for limb in 0..shape.limbs {
                 let strip = Strip {

@@ -166,7 +166,7 @@ impl Sink for MemorySink<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for (ct, words) in ciphertexts.iter_mut().zip(words) {
-            let (b, a) = ct.parts_mut();
+            let (b, a) = (&mut ct.b, &mut ct.a);
             let part = if strip.part == Part::B { b } else { a };
             part.limb_mut(strip.limb)[strip.words.clone()].copy_from_slice(words);
         }
@@ -195,7 +195,7 @@ pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<
             });
         }
         first.scale().check(ct.scale(), "gemm")?;
-        noise = worst(noise, ct.noise());
+        noise = noise.worse(ct.noise().read_at(ct.scale(), first.scale()));
     }
     Ok(Shape {
         count: ciphertexts.len(),
@@ -203,12 +203,4 @@ pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<
         scale: first.scale(),
         noise,
     })
-}
-
-/// A statement that holds for both.
-fn worst(left: Noise, right: Noise) -> Noise {
-    Noise::new(
-        left.magnitude().max(right.magnitude()),
-        left.deviation().max(right.deviation()),
-    )
 }

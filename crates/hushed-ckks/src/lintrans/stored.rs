@@ -6,7 +6,7 @@
 //! | bytes | content |
 //! |---|---|
 //! | 8 × 9 | primes of the ciphertexts, special primes, 1 for a map of raised ciphertexts, rows, equal values in a row, values of a strip, babies, giants, diagonals |
-//! | 8 × 3 | f64: scale of the diagonals, largest sum of moduli and of their squares in a row |
+//! | 8 × 4 | f64: scale of the diagonals, largest sum of moduli and of their squares in a row, sum of the diagonals' largest moduli |
 //! | 8 × … | the babies' rotations; of each giant its rotation, its number of diagonals, and of each the index of its baby |
 //! | 32 | SHA-256 of all before it |
 //! | … | blocks by giant, prime, strip: of each diagonal its words, packed from a byte boundary, once where they repeat; then 32 bytes of digest |
@@ -33,7 +33,7 @@ use crate::scale::Scale;
 const DIGEST: usize = 32;
 const WORD: usize = 8;
 /// Numbers of the shape before the lists of rotations.
-const FIXED: usize = 12;
+const FIXED: usize = 13;
 
 /// What diagonals are read from.
 pub(super) trait Bytes: Read + Seek + Send {}
@@ -283,7 +283,7 @@ impl LinearTransform {
     }
 
     fn shape_numbers(&self) -> Vec<u64> {
-        let [l1, l2] = self.row_sums;
+        let [l1, l2, diagonals] = self.sums;
         let babies = self.babies.len();
         let counts = [
             self.limbs(),
@@ -297,7 +297,7 @@ impl LinearTransform {
             self.products(),
         ];
         let mut numbers: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
-        numbers.extend([self.plain_scale.value(), l1, l2].map(f64::to_bits));
+        numbers.extend([self.plain_scale.value(), l1, l2, diagonals].map(f64::to_bits));
         numbers.extend(self.babies.iter().map(|&rotation| rotation as u64));
         for giant in &self.giants {
             numbers.extend([giant.rotation as u64, giant.babies.len() as u64]);
@@ -347,7 +347,7 @@ impl Head<'_> {
     /// A shape that is possible under these parameters.
     fn shape(&mut self, params: &CkksParams) -> Result<Shape, LinTransError> {
         let (n, slots) = (params.n(), params.slots());
-        let counts = self.below(FIXED - 3, n + 1)?;
+        let counts = self.below(FIXED - 4, n + 1)?;
         let [
             limbs,
             special,
@@ -362,12 +362,12 @@ impl Head<'_> {
         else {
             return Err(LinTransError::Stored);
         };
-        let reals = self.numbers(3)?;
-        let [scale, l1, l2] = *reals.as_slice() else {
+        let reals = self.numbers(4)?;
+        let [scale, l1, l2, diagonals] = *reals.as_slice() else {
             return Err(LinTransError::Stored);
         };
-        let [scale, l1, l2] = [scale, l1, l2].map(f64::from_bits);
-        let sums = [l1, l2];
+        let [scale, l1, l2, diagonals] = [scale, l1, l2, diagonals].map(f64::from_bits);
+        let sums = [l1, l2, diagonals];
         let fits = (2..=params.max_limbs()).contains(&limbs)
             && (1..=params.rlwe().p_len()).contains(&special)
             && [dim, repeat, strip].iter().all(|n| n.is_power_of_two())
@@ -409,7 +409,7 @@ impl Head<'_> {
             strip,
             babies: rotations,
             giants: list,
-            row_sums: sums,
+            sums,
         })
     }
 }

@@ -173,7 +173,7 @@ fn damaged_and_truncated_files_are_named() {
     let refused = LinearTransform::open(&other, Cursor::new(good.clone())).err();
     assert_eq!(refused, Some(LinTransError::Codec(CodecError::Parameters)));
     // Each byte of the shape: refused whatever it says, and nothing large is taken for it.
-    let numbers = 12 + held.babies.len() + held.products() + 2 * held.giants.len();
+    let numbers = 13 + held.babies.len() + held.products() + 2 * held.giants.len();
     let lists = HEADER_BYTES + 8 * numbers + 32;
     for at in HEADER_BYTES..lists {
         for value in [1, 0x80] {

@@ -15,7 +15,7 @@ use crate::lintrans::compact::LEAST_PERIOD;
 use crate::lintrans::pass::values_at_a_time;
 use crate::lintrans::stored::Store;
 use crate::lintrans::{CompactEncoder, CompactPlain, CostModel, Diagonals, LinTransError, Split};
-use crate::noise::Noise;
+use crate::noise::{Noise, worst};
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
@@ -65,7 +65,7 @@ pub(super) struct Shape {
     pub(super) strip: usize,
     pub(super) babies: Vec<usize>,
     pub(super) giants: Vec<EncodedGiant>,
-    pub(super) row_sums: [f64; 2],
+    pub(super) sums: [f64; 3],
 }
 
 /// A matrix for ciphertexts of `limbs` primes.
@@ -82,8 +82,8 @@ pub struct LinearTransform {
     pub(super) store: Option<Arc<Store>>,
     /// Of each prime of Q·P the limb of the diagonals.
     pub(super) places: Vec<usize>,
-    /// Largest sum of moduli, and of their squares, in a row.
-    pub(super) row_sums: [f64; 2],
+    /// Largest sum of moduli, and of their squares, in a row; sum of the largest moduli of the diagonals.
+    pub(super) sums: [f64; 3],
     /// Working memory of products that are not running now, a block a thread: megabytes fresh from the system are slow.
     idle: Mutex<Vec<Vec<u64>>>,
 }
@@ -208,7 +208,7 @@ impl LinearTransform {
             giants,
             store: None,
             places: (0..ids.len()).collect(),
-            row_sums: row_sums(matrix),
+            sums: sums(matrix),
             idle: Mutex::default(),
         })
     }
@@ -229,7 +229,7 @@ impl LinearTransform {
             giants: shape.giants,
             store: None,
             places: (0..places).collect(),
-            row_sums: shape.row_sums,
+            sums: shape.sums,
             idle: Mutex::default(),
         };
         if map.strip_values() == shape.strip {
@@ -255,7 +255,7 @@ impl LinearTransform {
             giants: self.giants.clone(),
             store: self.store.clone(),
             places: places.map(|(_, place)| place).collect(),
-            row_sums: self.row_sums,
+            sums: self.sums,
             idle: Mutex::default(),
         }
     }
@@ -357,7 +357,7 @@ impl LinearTransform {
     /// What is known of the error of a product with a ciphertext of this noise and scale.
     pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
         let n = self.params.n();
-        let [l1, l2] = self.row_sums;
+        let [l1, l2, _] = self.sums;
         // Each product with a diagonal has the error of its encoding.
         let encoding = Noise::encoded(n, self.plain_scale, 0.0).deviation();
         let products = (self.products() as f64).sqrt() * encoding * input.magnitude();
@@ -365,8 +365,34 @@ impl LinearTransform {
             return Noise::UNKNOWN;
         }
         Noise::new(input.magnitude() * l1, input.deviation() * l2.sqrt())
-            .plus(products)
+            .with_norm(self.norm(input, scale))
+            .plus(products, 0.0)
             .rounded(n, self.output_scale(scale))
+    }
+
+    /// A bound on the norm of that error before the last rounding: |Σ d ⊙ φ(e)| ≤ Σ max|d|·|e| over the diagonals d. Each rotated input
+    /// has an error of its key switch, each encoded diagonal one of its rounding, which meets message and error, and each giant step a
+    /// rounding by P and a key switch at the scale of the products.
+    fn norm(&self, input: Noise, scale: Scale) -> f64 {
+        let (n, [_, _, diagonals]) = (self.params.n(), self.sums);
+        let switching = worst::switching(n, self.digit_ratios());
+        let error = input.norm() + switching / scale.value();
+        let count = self.products() as f64;
+        let encoding =
+            count * worst::encoding(n) / self.plain_scale.value() + worst::DOUBLES * diagonals;
+        let meets = input.magnitude() + (n as f64).sqrt() * error;
+        let giants = self.giants.len() as f64 * (switching + worst::rounding(n));
+        let products = scale.times(self.plain_scale).value();
+        diagonals * error + encoding * meets + giants / products
+    }
+
+    /// Σ D_i/P over the digits of its keys.
+    fn digit_ratios(&self) -> f64 {
+        let log2 = |primes: &[u64]| primes.iter().map(|&q| (q as f64).log2()).sum::<f64>();
+        let (q, p) = (self.params.rlwe().q(), &self.params.rlwe().literal().p);
+        let p = log2(&p[..self.gadget.special()]);
+        let digits = self.gadget.digits_for(self.limbs());
+        digits.map(|digit| (log2(&q[digit]) - p).exp2()).sum()
     }
 
     pub(super) fn permutation(&self, rotation: usize) -> Arc<Automorphism> {
@@ -397,16 +423,19 @@ impl LinearTransform {
     }
 }
 
-/// Largest sum of moduli, and of squares of moduli, in a row.
-fn row_sums(matrix: &Diagonals) -> [f64; 2] {
+/// Largest sum of moduli, and of squares of moduli, in a row; sum of the largest moduli of the diagonals.
+fn sums(matrix: &Diagonals) -> [f64; 3] {
     let period = matrix.period();
-    let mut sums = vec![[0.0; 2]; period];
+    let mut rows = vec![[0.0; 2]; period];
+    let mut diagonals = 0.0;
     for (_, values) in matrix.iter() {
-        for (sum, value) in sums.iter_mut().zip(values.iter().cycle()) {
+        for (sum, value) in rows.iter_mut().zip(values.iter().cycle()) {
             *sum = [sum[0] + value.norm(), sum[1] + value.norm_sqr()];
         }
+        diagonals += values.iter().map(|value| value.norm()).fold(0.0, f64::max);
     }
-    sums.iter().fold([0.0; 2], |most: [f64; 2], sum| {
-        [most[0].max(sum[0]), most[1].max(sum[1])]
-    })
+    rows.iter()
+        .fold([0.0, 0.0, diagonals], |[l1, l2, all]: [f64; 3], row| {
+            [l1.max(row[0]), l2.max(row[1]), all]
+        })
 }

@@ -123,12 +123,13 @@ impl Arithmetic for Evaluator {
 
     fn take_error(&self, x: Ciphertext) -> (Ciphertext, f64) {
         let noise = x.noise();
-        let exact = Noise::new(noise.magnitude(), 0.0);
+        // The bound stays, and grows by the rules for products: no independence of a step's errors is there to be used.
+        let exact = Noise::new(noise.magnitude(), 0.0).with_norm(noise.norm());
         (x.with_noise(exact), noise.deviation())
     }
 
     fn with_error(&self, x: Ciphertext, deviation: f64) -> Ciphertext {
-        let noise = x.noise().plus(deviation);
+        let noise = x.noise().plus(deviation, 0.0);
         x.with_noise(noise)
     }
 }

@@ -9,7 +9,7 @@ use crate::poly::{
     Cost, EvalMod, EvalModLiteral, ExpByLimit, ExpBySquarings, Inverse, InverseSqrt, Parity,
     Polynomial, Schedule, evaluate, evaluate_many,
 };
-use crate::testing::{Fixture, bits};
+use crate::testing::{Fixture, bits, norm_bits};
 
 /// N = 2^11, `levels` levels of 40 bits.
 fn fixture(levels: usize, seed: u64) -> Fixture {
@@ -108,6 +108,9 @@ fn polynomials_of_full_random_slots() {
             "degree {}: least {least:.1}, mean {mean:.1}, predicted {predicted:.1}",
             p.degree()
         );
+        let clear: Vec<Complex64> = x.iter().map(|&x| p.eval(x).into()).collect();
+        let (norm, bound) = norm_bits(&f, &y, &clear);
+        println!("norm 2^{norm:.1}, bound 2^{bound:.1}");
         // On the safe side, and not by more than a few bits.
         assert!(predicted < least + 1.0 && predicted > least - 8.0);
         assert!(least > floor, "degree {}: {least:.1} {mean:.1}", p.degree());

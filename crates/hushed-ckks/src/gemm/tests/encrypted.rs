@@ -1,7 +1,7 @@
 //! Against the clear, in bits, and against the baselines.
 
 use crate::gemm::{GemmWeights, ModularGemm, naive, outer};
-use crate::testing::{Fixture, bits};
+use crate::testing::{Fixture, bits, norm_bits};
 use crate::{Ciphertext, CkksParams, Complex64};
 
 const ROWS: usize = 12;
@@ -79,6 +79,8 @@ fn products_are_those_of_the_naive_loop_and_of_the_clear() {
             predicted <= mean + 0.5 && predicted >= mean - 6.0,
             "predicted {predicted:.1}, found {mean:.1}"
         );
+        let (norm, bound) = norm_bits(f, &fast, &case.expected(&case.weights, o));
+        assert!(bound < norm + 8.0, "norm 2^{norm:.1}, bound 2^{bound:.1}");
     }
     let counts = f.evaluator.counters().snapshot();
     assert_eq!(counts.scalar_mul, gemm.counters().snapshot().scalar_mul);
