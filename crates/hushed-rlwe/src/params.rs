@@ -43,10 +43,11 @@ pub fn security_limit(log_n: u32) -> Option<f64> {
         .map(|(_, limit)| *limit)
 }
 
-/// Largest log2 of the modulus of a sample under a ternary secret of 32 nonzero coefficients: one 60-bit and one 61-bit prime
-/// is the largest modulus that published sets with such an ephemeral secret use at 128 bits (Lattigo v6, Bossuat,
-/// Troncoso-Pastoriza and Hubaux, ACNS 2022, §5). Smaller rings have no published figure.
-pub const SPARSE_SECURITY_LIMITS: [(u32, f64); 2] = [(15, 121.0), (16, 121.0)];
+/// Largest log2 of the modulus of a sample under a ternary secret of 32 nonzero coefficients. The guidelines' tables have no row for
+/// sparse secrets: these are the largest q_0·p_0 under such an ephemeral secret (Bossuat, Troncoso-Pastoriza and Hubaux, ACNS 2022) in the
+/// sets that Lattigo v6 publishes for 128 bits, 60 and 61 bits at 2^16 (N16QP1546H192H32), 40 and 56 at 2^15 (N15QP880H16384H32). Smaller
+/// rings have none.
+pub const SPARSE_SECURITY_LIMITS: [(u32, f64); 2] = [(15, 96.0), (16, 121.0)];
 
 /// The limit of [`SPARSE_SECURITY_LIMITS`] at ring degree 2^`log_n`, `None` where there is none.
 pub fn sparse_security_limit(log_n: u32) -> Option<f64> {

@@ -31,6 +31,7 @@ pub(super) fn room(seed: u64) -> Room {
         wide_square: false,
         cts: PrimeGroup::NONE,
         special: PrimeGroup::new(3, 50),
+        p0_bits: None,
         log_scale: 40,
         certified_bits: 10,
     })

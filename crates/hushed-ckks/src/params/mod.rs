@@ -83,6 +83,8 @@ pub struct CkksLiteral {
     pub cts: PrimeGroup,
     /// Special primes of key switching.
     pub special: PrimeGroup,
+    /// Bits of the first of them, p0, if it is of another size: the ephemeral secret sees q0·p0.
+    pub p0_bits: Option<u32>,
     /// log2 of the default scale.
     pub log_scale: u32,
     /// Bits after the binary point that a result is certified to when nothing else is known of it.
@@ -346,7 +348,10 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
     }
     // The special primes come first: the larger they are, the more primes go into one digit of a key switch.
     let mut chooser = Chooser::new(literal.log_n);
-    let p = chooser.below(literal.special)?;
+    let mut p = Vec::new();
+    for group in special_groups(literal) {
+        p.extend(chooser.below(group)?);
+    }
     let q0 = chooser.below(PrimeGroup::new(1, literal.q0_bits))?;
     let cts_primes = chooser.below(cts)?;
     let mut eval_mod_primes = Vec::new();
@@ -376,6 +381,18 @@ fn choose(literal: &CkksLiteral) -> Result<(Chain, RlweLiteral), CkksParamsError
     Ok((chain, rlwe))
 }
 
+/// Groups of special primes: p0 and the others, or all together.
+pub(super) fn special_groups(literal: &CkksLiteral) -> Vec<PrimeGroup> {
+    let group = literal.special;
+    match (literal.p0_bits, group.count.checked_sub(1)) {
+        (Some(bits), Some(others)) => vec![
+            PrimeGroup::new(1, bits),
+            PrimeGroup::new(others, group.bits),
+        ],
+        _ => vec![group],
+    }
+}
+
 /// Groups of EvalMod's primes in the order of the chain: the ones used first last.
 fn eval_mod_groups(literal: &CkksLiteral) -> Vec<PrimeGroup> {
     let group = literal.eval_mod;
@@ -398,7 +415,7 @@ mod tests {
         for (params, bits, levels) in [
             (CkksParams::n16_boot().unwrap(), 1680.0, 14),
             (CkksParams::n16_boot_precise().unwrap(), 1635.0, 14),
-            (CkksParams::n15_boot().unwrap(), 830.0, 3),
+            (CkksParams::n15_boot().unwrap(), 840.0, 3),
             (CkksParams::n15_shallow().unwrap(), 840.0, 16),
         ] {
             let found = params.rlwe().log2_qp();
@@ -465,6 +482,36 @@ mod tests {
         ));
     }
 
+    /// Published sets have at most 96 bits at 2^15: two primes of 50 are refused, and no set uses as many. At 2^16 it is 121.
+    #[test]
+    fn c3_a_sparse_secret_at_half_the_ring_sees_96_bits() {
+        let good = CkksParams::n15_boot().unwrap();
+        assert_eq!(good.ephemeral_limit(), Some(96.0));
+        assert!((good.ephemeral_log2() - 96.0).abs() < 0.01 && good.ephemeral_log2() <= 96.0);
+        let wide = CkksParams::new(CkksLiteral {
+            special: PrimeGroup::new(2, 50),
+            p0_bits: None,
+            ..good.literal().clone()
+        });
+        let refused = wide.err().unwrap();
+        let CkksParamsError::EphemeralModulus { bits, limit } = refused else {
+            panic!("{refused}");
+        };
+        assert!((bits - 100.0).abs() < 0.01 && limit == 96.0);
+        // Nor does a plan of keys pass: q_0·p_0 of a set without bootstrapping has 100 bits.
+        let shallow = CkksParams::n15_shallow().unwrap();
+        let mut plan = crate::keys::EvalKeyPlan::new();
+        plan.encapsulation(1, 1);
+        assert!(matches!(
+            plan.gadgets(shallow.rlwe()),
+            Err(hushed_rlwe::RlweError::SparseModulus { log_n: 15, .. })
+        ));
+        assert_eq!(
+            CkksParams::n16_boot().unwrap().ephemeral_limit(),
+            Some(121.0)
+        );
+    }
+
     /// For weight 32 there is a published modulus at 2^15 and 2^16 only.
     #[test]
     fn no_bootstrapping_where_the_sparse_secret_has_no_limit() {
@@ -478,6 +525,7 @@ mod tests {
             wide_square: false,
             cts: PrimeGroup::new(1, 30),
             special: PrimeGroup::new(1, 40),
+            p0_bits: None,
             log_scale: 40,
             certified_bits: 10,
         });
@@ -486,10 +534,10 @@ mod tests {
             CkksParamsError::EphemeralModulus { .. }
         ));
         // The keys themselves are refused as well, whoever plans them.
-        let shallow = CkksParams::n15_shallow().unwrap();
         let mut plan = crate::keys::EvalKeyPlan::new();
         plan.encapsulation(1, 1);
-        assert!(plan.gadgets(shallow.rlwe()).is_ok());
+        let boot = CkksParams::n15_boot().unwrap();
+        assert!(plan.gadgets(boot.rlwe()).is_ok());
         let short = hushed_rlwe::RlweParams::olt_small().unwrap();
         assert!(plan.gadgets(&short).is_err());
     }

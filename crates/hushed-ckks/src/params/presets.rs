@@ -6,7 +6,7 @@
 //! |---|---|---|---|---|---|---|---|---|
 //! | `n16-boot-14x40` | 50 | 3×40 | 14×40 | 8×50 | 3×50 | 8×50 | 1680 | 1684 |
 //! | `n16-boot-14x40-precise` | 50 | 3×40 | 14×40 | 6×50, 2×30, 45 | 3×50 | 7×50 | 1635 | 1684 |
-//! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 2×50 | 830 | 841 |
+//! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 46, 2×32 | 840 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
 //!
 //! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves a bit more in the
@@ -15,8 +15,9 @@
 //! Eight special primes let digits be of nine or eight primes: three of them at 25 primes, where EvalMod is, and two at 18 and 17, where
 //! seven special primes would need one more. The precise set has no bits left for an eighth.
 //!
-//! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the 100 of
-//! P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision.
+//! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the 110 of
+//! P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision. Its p0 has 46 bits, so
+//! that the ephemeral secret sees 96, the most that is published for this degree; a third special prime makes up for what P lost.
 
 use std::sync::Arc;
 
@@ -75,6 +76,7 @@ impl CkksParams {
             wide_square: false,
             cts: PrimeGroup::new(3, 50),
             special: PrimeGroup::new(8, 50),
+            p0_bits: None,
             log_scale: 40,
             certified_bits: 14,
         })
@@ -95,6 +97,7 @@ impl CkksParams {
             wide_square: true,
             cts: PrimeGroup::new(3, 50),
             special: PrimeGroup::new(7, 50),
+            p0_bits: None,
             log_scale: 40,
             certified_bits: 14,
         })
@@ -114,7 +117,8 @@ impl CkksParams {
             eval_mod: PrimeGroup::new(8, 48),
             wide_square: false,
             cts: PrimeGroup::new(2, 48),
-            special: PrimeGroup::new(2, 50),
+            special: PrimeGroup::new(3, 32),
+            p0_bits: Some(46),
             log_scale: 40,
             certified_bits: 10,
         })
@@ -135,6 +139,7 @@ impl CkksParams {
             wide_square: false,
             cts: PrimeGroup::NONE,
             special: PrimeGroup::new(3, 50),
+            p0_bits: None,
             log_scale: 40,
             certified_bits: 18,
         })
@@ -156,6 +161,7 @@ impl CkksParams {
             wide_square: false,
             cts: PrimeGroup::new(3, 50),
             special: PrimeGroup::new(7, 50),
+            p0_bits: None,
             log_scale: 40,
             certified_bits: 14,
         })
@@ -177,6 +183,7 @@ impl CkksParams {
             wide_square: true,
             cts: PrimeGroup::new(3, 50),
             special: PrimeGroup::new(7, 50),
+            p0_bits: None,
             log_scale: 40,
             certified_bits: 14,
         })
@@ -198,6 +205,7 @@ impl CkksParams {
             wide_square: false,
             cts: PrimeGroup::NONE,
             special: PrimeGroup::new(3, 50),
+            p0_bits: None,
             log_scale: 40,
             certified_bits: 18,
         })

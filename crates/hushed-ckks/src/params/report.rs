@@ -4,7 +4,7 @@ use std::fmt;
 
 use hushed_rlwe::params::security_limit;
 
-use super::{CkksParams, EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, PrimeGroup};
+use super::{CkksParams, EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, PrimeGroup, special_groups};
 
 /// log2(QP) at 128, 192 and 256 bits, dense ternary secrets, as published (Bossuat et al., IACR CiC 1(4):26, Table 5.2),
 /// for N = 2^12 … 2^16.
@@ -77,7 +77,12 @@ impl CkksParams {
             ("levels", literal.levels),
         ];
         chain.extend(eval_mod.into_iter().map(|group| ("eval_mod", group)));
-        chain.extend([("cts", literal.cts), ("special", literal.special)]);
+        chain.push(("cts", literal.cts));
+        chain.extend(
+            special_groups(literal)
+                .into_iter()
+                .map(|group| ("special", group)),
+        );
         let log2_qp = self.rlwe().log2_qp();
         let boot = self.can_bootstrap();
         ParamsReport {

@@ -9,6 +9,10 @@ use crate::params::RlweParams;
 /// P is at least so many times a digit of several primes: switching noise then stays below the rounding by P.
 const MARGIN: f64 = 16.0;
 
+/// One prime alone may be so many times the first special prime alone: the key to the sparse secret, whose modulus is both and has to
+/// be small. Its noise, of a fifth of a bit and 4 a coefficient more than a rounding, meets a message at a scale near q_0.
+const ALONE: f64 = 32.0;
+
 /// The shape of a key: for ciphertexts of at most `limbs` primes, with the first `special` special primes, and digits of
 /// consecutive ciphertext primes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,13 +26,14 @@ pub struct Gadget {
 
 impl Gadget {
     /// The gadget of as few digits as possible, each at most 1/16 of P, the largest of them as small as possible. A digit of one
-    /// prime may be as large as 2·P: its noise is still that of one prime ([`Gadget::noise`]).
+    /// prime may be as large as 2·P: its noise is still that of one prime ([`Gadget::noise`]). One prime under one special prime may be
+    /// 32 times as large: the modulus of a sparse secret is bounded more tightly than that.
     ///
     /// Sizes are products of floating-point numbers, which IEEE 754 rounds alike everywhere: all parties cut alike.
     ///
     /// # Errors
     /// [`RlweError::LimbCount`] for `limbs`, [`RlweError::Gadget`] if there are not as many special primes, none are asked
-    /// for, or a prime exceeds 2·P.
+    /// for, or a prime exceeds 2·P, or 32·P if it is alone.
     pub fn new(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
         if limbs == 0 || limbs > params.q_len() {
             return Err(RlweError::LimbCount {
@@ -42,7 +47,12 @@ impl Gadget {
         }
         let q = &params.q()[..limbs];
         let p = product(&params.literal().p[..special]);
-        if q.iter().any(|&q| q as f64 > 2.0 * p) {
+        let most = if (limbs, special) == (1, 1) {
+            ALONE
+        } else {
+            2.0
+        };
+        if q.iter().any(|&q| q as f64 > most * p) {
             return Err(refused);
         }
         let fewest = cut(q, p / MARGIN).len();
@@ -67,7 +77,7 @@ impl Gadget {
     /// so each is its own only digit, whatever the modulus.
     ///
     /// # Errors
-    /// As [`Gadget::new`], where of the primes only q_0 must not exceed 2·P.
+    /// As [`Gadget::new`] for q_0 alone.
     pub fn raised(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
         // The first prime alone decides.
         let first = Self::new(params, 1, special)?;
