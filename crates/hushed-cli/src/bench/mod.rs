@@ -203,6 +203,11 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(ckks::bootstrap),
     },
     Suite {
+        name: "flooding",
+        about: "CKKS: bits that noise for 1,024 published openings takes away, by circuit",
+        kind: Kind::Local(ckks::flooding),
+    },
+    Suite {
         name: "fhe-softmax",
         about: "CKKS: softmax of 128 × 128 for 256 texts",
         kind: Kind::Local(fhe::softmaxes),

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3, env = "HUSHED_BENCH_RUNS", value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
 
-    /// Threads of a measurement in one process (ckks, lintrans, gemm, bootstrap, fhe-…)
+    /// Threads of a measurement in one process (ckks, lintrans, gemm, bootstrap, flooding, fhe-…)
     #[arg(long, default_value_t = 1, env = "HUSHED_BENCH_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
 
@@ -142,6 +142,17 @@ fn describe(row: &Value) -> String {
     if let (Some(worst), Some(mean)) = (number("precision_bits_min"), number("precision_bits_mean"))
     {
         line += &format!("  bits {worst:.1} worst, {mean:.1} mean");
+    }
+    if let (Some(found), Some(bound)) = (number("error_bits"), number("error_bits_bound")) {
+        line += &format!("  error 2^-{found:.1}, at most 2^-{bound:.1}");
+    }
+    if let (Some(cost), Some(left)) = (number("flooding_bits"), number("bits_left")) {
+        line += &format!("  costs {cost:.1} bits, leaves {left:.1}");
+    }
+    let stages = row["stage_seconds"].as_object();
+    for (stage, seconds) in stages.into_iter().flatten() {
+        let milliseconds = 1e3 * seconds.as_f64().unwrap_or(f64::NAN);
+        line += &format!("  {stage} {milliseconds:.0} ms");
     }
     if let Some(rate) = number("products_per_second") {
         line += &format!("  {:.1} G products/s", rate / 1e9);

@@ -1,15 +1,16 @@
 //! Whole bootstraps, slots random in the unit square: of all slots, one at a time, several in one call, and in two passes; and of
-//! few slots that repeat.
+//! few slots that repeat. Of those in one pass also step by step.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
-use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64};
+use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper, encapsulate};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Evaluator};
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Bench, describe, measure, with_threads};
-use crate::bench::{BenchError, How};
+use crate::bench::{BenchError, How, median};
 use crate::machine::peak_memory;
 use crate::output::counters;
 
@@ -116,12 +117,17 @@ fn one_set(
             let (worst, mean) = bench.precision(ct, &values)?;
             precision = (precision.0.min(worst), precision.1 + mean / batch);
         }
+        let stages = match form.passes {
+            1 => stages(&bootstrapper, evaluator, &cts, how.runs)?,
+            _ => Value::Null,
+        };
         let left = bootstrapper.output_limbs() - params.bootstrap_limbs();
         rows.push(json!({
             "name": "bootstrap",
             "params": about(form),
             "threads": how.threads,
             "seconds": seconds / batch,
+            "stage_seconds": stages,
             "runs": runs,
             "setup_seconds": matrices + bench.key_seconds,
             "level": left,
@@ -136,4 +142,45 @@ fn one_set(
         }));
     }
     Ok(())
+}
+
+/// Seconds of each step, a ciphertext: medians over `runs`. The steps are those of a call of `cts`, one after the other.
+fn stages(
+    bootstrapper: &Bootstrapper,
+    evaluator: &Evaluator,
+    cts: &[&Ciphertext],
+    runs: usize,
+) -> Result<Value, CkksError> {
+    let limbs = bootstrapper.params().bootstrap_limbs();
+    let mut seconds: [Vec<f64>; 4] = Default::default();
+    for _ in 0..runs {
+        let low = cts.iter().map(|ct| evaluator.drop_to(ct, limbs));
+        let low = low.collect::<Result<Vec<_>, _>>()?;
+        let mut last = Instant::now();
+        let mut lap = |stage: usize| {
+            let now = Instant::now();
+            seconds[stage].push((now - last).as_secs_f64() / cts.len() as f64);
+            last = now;
+        };
+        let low = bootstrapper.slots_to_coeffs().apply(evaluator, low)?;
+        lap(0);
+        let low = low.into_iter().map(|ct| encapsulate(evaluator, ct));
+        let low = low.collect::<Result<Vec<_>, _>>()?;
+        lap(1);
+        let parts = bootstrapper.coeffs_to_slots().apply(evaluator, &low)?;
+        lap(2);
+        let work: Vec<_> = parts.iter().zip(cts).collect();
+        work.into_par_iter().try_for_each(|(parts, ct)| {
+            let parts = parts.as_slice().par_iter();
+            parts.try_for_each(|part| bootstrapper.reduce(evaluator, part, ct).map(drop))
+        })?;
+        lap(3);
+    }
+    let [first, second, third, fourth] = seconds.map(median);
+    Ok(json!({
+        "slots_to_coeffs": first,
+        "encapsulate": second,
+        "coeffs_to_slots": third,
+        "eval_mod": fourth,
+    }))
 }

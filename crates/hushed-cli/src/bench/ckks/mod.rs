@@ -3,6 +3,7 @@
 //! Every set is one at 128 bits; keys are drawn as they are for use. Levels are rescales left.
 
 mod bootstrap;
+mod flooding;
 mod gemm;
 mod lintrans;
 mod ops;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use super::{BenchError, median};
 
 pub use bootstrap::bootstrap;
+pub use flooding::flooding;
 pub use gemm::gemm;
 pub use lintrans::transforms;
 pub use ops::operations;
