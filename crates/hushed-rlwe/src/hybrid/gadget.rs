@@ -9,8 +9,9 @@ use crate::params::RlweParams;
 /// P is at least so many times a digit of several primes: switching noise then stays below the rounding by P.
 const MARGIN: f64 = 16.0;
 
-/// One prime alone may be so many times the first special prime alone: the key to the sparse secret, whose modulus is both and has to
-/// be small. Its noise, of a fifth of a bit and 4 a coefficient more than a rounding, meets a message at a scale near q_0.
+/// One prime may be so many times one special prime: the key to the sparse secret lives under q_0·p_0 alone, which has to be small. The
+/// noise of such a switch is up to 32 times that of a prime of its own size, some 2^12 a coefficient at N = 2^15 for q_0/p_0 = 2^4, where a
+/// message of a bootstrap has 2^40.
 const ALONE: f64 = 32.0;
 
 /// The shape of a key: for ciphertexts of at most `limbs` primes, with the first `special` special primes, and digits of
