@@ -335,6 +335,8 @@ impl Decryptor {
     fn phase(&self, ct: &Ciphertext, limit: u64) -> Result<SecretPoly<Coeff>, CkksError> {
         let params = self.encoder.params();
         check_basis(params, ct.basis(), "decrypt")?;
+        // A copy of the key in a forked process would count for itself.
+        self.key.check_process()?;
         // Counted before anything is computed: a later refusal costs a decryption, an unrefused one is never free.
         if !self.key.count_decryption(limit) {
             return Err(CkksError::DecryptionsSpent { limit });

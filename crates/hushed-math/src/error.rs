@@ -43,6 +43,11 @@ pub enum MathError {
         /// Position of the limb in the polynomial.
         limb: usize,
     },
+    /// A stream, key or session of the parent in a process that was forked from it.
+    #[error(
+        "made by another process, from which this one was forked: make streams, keys and sessions after the fork"
+    )]
+    Forked,
     /// An approximation that cannot be fitted: empty interval, non-finite values, too high a degree.
     #[error("cannot fit degree {degree} on [{low}, {high}]")]
     InvalidFit {

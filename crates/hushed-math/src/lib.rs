@@ -1,7 +1,8 @@
 //! Numbers: moduli, NTT, RNS, samplers and the bit kernels of oblivious transfer; the only unsafe code.
 //!
 //! In: slices of words. Out: polynomials in a known domain, random streams, blocks of bits. Never: keys, what a sample
-//! is for, scales, files, sockets. Everything here is a function of its arguments, except [`rng::SecretRng::from_os`].
+//! is for, scales, files, sockets. Everything here is a function of its arguments, except [`rng::SecretRng::from_os`]
+//! and [`process::Origin`].
 
 mod automorphism;
 pub mod bits;
@@ -15,6 +16,7 @@ pub mod modulus;
 pub mod ntt;
 pub mod poly;
 pub mod primes;
+pub mod process;
 pub mod reference;
 pub mod rng;
 pub mod rns;

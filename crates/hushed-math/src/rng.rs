@@ -9,11 +9,13 @@
 //!
 //! The two never share a seed: a [`PublicSeed`] can be drawn from a `SecretRng` but not the other way round.
 
+use crate::MathError;
 use crate::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels;
 use crate::kernels::aes_ctr::AesCtr;
 use crate::modulus::Modulus;
+use crate::process::Origin;
 use crate::taint;
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
@@ -24,7 +26,12 @@ const BUFFER: usize = 4096;
 const KEY: usize = 32;
 
 /// Cryptographic generator for secrets. Neither `Debug` nor `Clone`; erased on drop.
+///
+/// It works in the process that made it. In a process forked from that one [`SecretRng::check`] says so, as every operation of this library
+/// that can return an error does before it draws; drawing all the same panics. Going on would give parent and child the same masks, and a
+/// new seed would hide that the caller holds copies of other secrets too.
 pub struct SecretRng {
+    origin: Origin,
     nonce: [u8; 12],
     buffer: Zeroizing<[u8; BUFFER]>,
     /// Position of the next unused byte; the bytes before it are already erased.
@@ -75,6 +82,7 @@ impl SecretRng {
         nonce[..8].copy_from_slice(&name.to_le_bytes());
         nonce[8..].copy_from_slice(&(domain.len() as u32).to_le_bytes());
         let mut rng = SecretRng {
+            origin: Origin::here(),
             nonce,
             buffer: Zeroizing::new([0; BUFFER]),
             used: BUFFER,
@@ -95,8 +103,20 @@ impl SecretRng {
         self.refill_with(&key);
     }
 
+    /// That this process made the stream.
+    ///
+    /// # Errors
+    /// [`MathError::Forked`].
+    pub fn check(&self) -> Result<(), MathError> {
+        self.origin.check()
+    }
+
     /// Fills `out` with uniform bytes.
+    ///
+    /// # Panics
+    /// As all that draws, in a process that did not make the stream.
     pub fn fill_bytes(&mut self, out: &mut [u8]) {
+        self.origin.insist("random stream");
         self.copy_bytes(out);
         taint::secret(out);
     }

@@ -34,6 +34,8 @@ pub(crate) mod slab;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
 mod map;
+#[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
+pub(crate) use map::zero_in_children;
 
 /// Elsewhere the allocator has large buffers as well.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]

@@ -50,6 +50,11 @@ pub enum NetError {
     /// This side closed or aborted the session before.
     #[error("the session is closed")]
     Closed,
+    /// The session is of another process, from which this one was forked. Nothing was sent or received.
+    #[error(
+        "the session was made by another process, from which this one was forked: make sessions after the fork"
+    )]
+    Forked,
     /// The secure channel could not be had, or broke.
     #[error("TLS: {0}")]
     Tls(#[from] TlsFault),

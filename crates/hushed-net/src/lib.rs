@@ -13,6 +13,7 @@ pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod party;
+mod process;
 pub mod session;
 pub mod stats;
 

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::channel::memory::{self, MemoryChannel};
 use crate::frame::{Frame, HEADER_BYTES, MAX_PAYLOAD};
+use crate::process::Origin;
 use crate::{Channel, Kind, Limits, NetError, Party, PeerFault, Shape, Stats};
 
 /// Payloads up to this length enter the transcript whole; of longer ones only the header does. Whatever the parties
@@ -39,7 +40,11 @@ impl Expect {
 ///
 /// Dropping it over a socket waits up to one second for what was sent to get out and for the peer to end as well, so a
 /// thread that holds both ends pays that second; [`Session::close`] is the agreed end.
+///
+/// A session belongs to the process that made it: in a process forked from that one every call is refused with [`NetError::Forked`], and dropping
+/// it does nothing.
 pub struct Session {
+    origin: Origin,
     party: Party,
     channel: Box<dyn Channel>,
     next_sent: u32,
@@ -66,6 +71,7 @@ impl Session {
     #[must_use]
     pub fn new(party: Party, channel: Box<dyn Channel>) -> Self {
         Self {
+            origin: Origin::here(),
             party,
             channel,
             next_sent: 0,
@@ -82,6 +88,14 @@ impl Session {
     #[must_use]
     pub fn party(&self) -> Party {
         self.party
+    }
+
+    /// That this process made the session; every other call checks it too.
+    ///
+    /// # Errors
+    /// [`NetError::Forked`].
+    pub fn check_process(&self) -> Result<(), NetError> {
+        self.origin.check()
     }
 
     /// Sends one step.
@@ -147,10 +161,11 @@ impl Session {
     /// Tells the peer that this side stops; the code is all that it learns. Later calls give [`NetError::Closed`].
     pub fn abort(&mut self, code: u16) {
         use NetError as E;
-        if !matches!(
+        let over = matches!(
             self.failure,
             Some(E::PeerGone | E::PeerAborted { .. } | E::Closed)
-        ) {
+        );
+        if !over && self.origin.is_here() {
             // Queued at best: the channel may be broken, and then nobody is left to tell.
             let _ = self.channel.abort(code);
         }
@@ -167,12 +182,16 @@ impl Session {
 
     /// Replaces the limits: from those before authentication to those after it.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.channel.set_limits(limits);
+        if self.origin.is_here() {
+            self.channel.set_limits(limits);
+        }
     }
 
     /// Shapes what this end sends; see [`crate::channel::shaped`].
     pub fn shape(&mut self, shape: Option<Shape>) {
-        self.channel.shape(shape);
+        if self.origin.is_here() {
+            self.channel.shape(shape);
+        }
     }
 
     /// The counters so far; take two and subtract ([`Stats::since`]) to measure a part.
@@ -204,16 +223,19 @@ impl Session {
             .into()
     }
 
-    /// 32 bytes bound to the secure channel under this session; `None` where it is not secure.
+    /// 32 bytes bound to the secure channel under this session; `None` where it is not secure, or not of this process.
     #[must_use]
     pub fn exporter(&self, label: &[u8]) -> Option<[u8; 32]> {
-        self.channel.exporter(label)
+        self.origin
+            .is_here()
+            .then(|| self.channel.exporter(label))?
     }
 
     fn guard<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, NetError>,
     ) -> Result<T, NetError> {
+        self.origin.check()?;
         if let Some(why) = &self.failure {
             return Err(why.clone());
         }

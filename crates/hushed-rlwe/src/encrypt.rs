@@ -15,12 +15,14 @@ impl SecretKey {
     /// has the primes of the message, a prefix of the ciphertext primes.
     ///
     /// # Errors
-    /// [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`], [`RlweError::Limbs`].
+    /// [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`], [`RlweError::Limbs`];
+    /// [`hushed_math::MathError::Forked`].
     pub fn encrypt_seeded(
         &self,
         message: RnsPoly<Coeff>,
         rng: &mut SecretRng,
     ) -> Result<SeededCiphertext, RlweError> {
+        self.check_process()?;
         let message = SecretPoly::new(message.into_eval());
         self.encrypt_seeded_eval(message.expose(), rng)
     }
@@ -34,6 +36,8 @@ impl SecretKey {
         message: &RnsPoly<Eval>,
         rng: &mut SecretRng,
     ) -> Result<SeededCiphertext, RlweError> {
+        self.check_process()?;
+        rng.check()?;
         let params = self.params();
         let limbs = message.ids().len();
         if limbs == 0 || limbs > params.q_len() {
@@ -58,8 +62,10 @@ impl SecretKey {
     /// b + a·s in coefficient form: message plus noise.
     ///
     /// # Errors
-    /// [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`], [`RlweError::Limbs`].
+    /// [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`], [`RlweError::Limbs`];
+    /// [`hushed_math::MathError::Forked`].
     pub fn decrypt_phase(&self, ct: &Ciphertext) -> Result<RnsPoly<Coeff>, RlweError> {
+        self.check_process()?;
         ct.check(self.params())?;
         let mut phase = ct.b.clone();
         self.add_product(&mut phase, &ct.a);
@@ -72,6 +78,7 @@ impl SecretKey {
         b: RnsPoly<Coeff>,
         a: RnsPoly<Coeff>,
     ) -> Result<RnsPoly<Coeff>, RlweError> {
+        self.check_process()?;
         check_limbs(self.params(), &a, a.ids().len())?;
         check_limbs(self.params(), &b, a.ids().len())?;
         let a = a.into_eval();
@@ -94,7 +101,7 @@ impl PublicKey {
     /// A fresh encryption of zero modulo the first `limbs` primes: (u·b + e_1, u·a + e_2), u ternary.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`].
+    /// [`RlweError::LimbCount`]; [`hushed_math::MathError::Forked`].
     pub fn encrypt_zero(&self, rng: &mut SecretRng, limbs: usize) -> Result<Ciphertext, RlweError> {
         if limbs == 0 || limbs > self.params().q_len() {
             return Err(RlweError::LimbCount {
@@ -116,6 +123,7 @@ impl PublicKey {
         ct: Ciphertext,
         rng: &mut SecretRng,
     ) -> Result<(RnsPoly<Coeff>, RnsPoly<Coeff>), RlweError> {
+        rng.check()?;
         let params = self.params();
         ct.check(params)?;
         let ids = ct.b.ids().to_vec();

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::ntt::reverse_bits;
+use hushed_math::process::Origin;
 use hushed_math::rng::{PublicSeed, SecretRng};
 use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 
@@ -28,7 +29,11 @@ use crate::evaluator::Workspace;
 use crate::params::RlweParams;
 
 /// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are for its owner's file alone.
+///
+/// It works in the process that made or read it: a process forked from that one would count its decryptions apart. There, operations
+/// return [`hushed_math::MathError::Forked`], and those that return no error panic.
 pub struct SecretKey {
+    origin: Origin,
     params: Arc<RlweParams>,
     s: SecretPoly<Eval>,
     /// Decryptions that say something about the key, counted by who makes them.
@@ -42,6 +47,7 @@ impl SecretKey {
         let ids: Vec<usize> = (0..params.basis().len()).collect();
         let s = small(params.basis(), &ids, &coefficients).into_eval();
         Self {
+            origin: Origin::here(),
             params: params.clone(),
             s: SecretPoly::new(s),
             decryptions: AtomicU64::new(0),
@@ -68,8 +74,17 @@ impl SecretKey {
         &self.params
     }
 
+    /// That this process made the key.
+    ///
+    /// # Errors
+    /// [`hushed_math::MathError::Forked`].
+    pub fn check_process(&self) -> Result<(), RlweError> {
+        Ok(self.origin.check()?)
+    }
+
     /// s in evaluation form over all primes.
     pub(crate) fn s(&self) -> &RnsPoly<Eval> {
+        self.origin.insist("secret key");
         self.s.expose()
     }
 
@@ -187,6 +202,8 @@ impl GaloisKeys {
         limbs: usize,
         rng: &mut SecretRng,
     ) -> Result<Self, RlweError> {
+        sk.check_process()?;
+        rng.check()?;
         let params = sk.params().clone();
         check_elements(&params, elements)?;
         check_count(&params, limbs)?;
@@ -344,6 +361,8 @@ impl KeySet {
         limbs: usize,
         rng: &mut SecretRng,
     ) -> Result<Self, RlweError> {
+        sk.check_process()?;
+        rng.check()?;
         let public = PublicKey::generate(sk, rng);
         Ok(Self {
             public,

@@ -286,6 +286,7 @@ impl ServeError {
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
             Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
             Self::Run(_) => Category::Defect,
+            Self::Net(NetError::Forked) => Category::Defect,
             // The peer of a mutual handshake says no by an alert.
             Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
             Self::Net(_) | Self::Malformed { .. } => Category::Network,

@@ -7,6 +7,7 @@ use crate::share::{Ring, Share, wipe};
 use crate::wire;
 use hushed_math::rng::SecretRng;
 use hushed_net::{Kind, Party, Session};
+use hushed_rlwe::RlweError;
 
 /// One party's state. Both parties call the same protocol functions in the same order.
 pub struct Ctx {
@@ -22,6 +23,15 @@ impl Ctx {
     /// A context over an open session.
     pub fn new(session: Session, rng: SecretRng, ot: Box<dyn Correlations>) -> Ctx {
         Ctx { session, rng, ot }
+    }
+
+    /// That the session and the randomness are this process's: before the first draw, which would otherwise panic in a forked process.
+    ///
+    /// # Errors
+    /// [`hushed_net::NetError::Forked`], [`hushed_math::MathError::Forked`].
+    pub fn check_process(&self) -> Result<(), TwopcError> {
+        self.session.check_process()?;
+        Ok(self.rng.check().map_err(RlweError::from)?)
     }
 
     /// Which party this is.
@@ -47,6 +57,7 @@ impl Ctx {
         n: usize,
     ) -> Result<Share, TwopcError> {
         if self.party() == owner {
+            self.check_process()?;
             expect_len("share_input", "number of values", values.len(), n)?;
             let mut masks: Vec<u64> = (0..n).map(|_| ring.reduce(self.rng.next_u64())).collect();
             let own = values.iter().zip(&masks);
@@ -110,6 +121,36 @@ mod tests {
             assert_eq!((client.0.as_ref(), client.1), (Some(&values), None));
             assert_eq!((server.0, server.1.as_ref()), (None, Some(&values)));
         }
+    }
+
+    /// Nothing of the parent's leaves a child, and each call says why: also those that draw before they send.
+    #[test]
+    fn fork_refuses_a_context_of_the_parent() {
+        use hushed_math::process::{Child, in_child};
+        use hushed_net::NetError;
+        let ring = Ring::new(20);
+        let run = |ctx: &mut Ctx| {
+            let client = ctx.is_client();
+            if client {
+                let seen = in_child(|| {
+                    let forked = |error: Option<TwopcError>| {
+                        matches!(error, Some(TwopcError::Net(NetError::Forked)))
+                    };
+                    let x = Share::new(ring, vec![1, 2]);
+                    let answers = [
+                        ctx.check_process().err(),
+                        ctx.share_input(Party::Client, ring, &[5], 1).err(),
+                        ctx.share_input(Party::Server, ring, &[], 1).err(),
+                        ctx.open_to(Party::Server, &x).err(),
+                    ];
+                    u8::from(!answers.into_iter().all(forked))
+                });
+                assert_eq!(seen, Child::Code(0));
+            }
+            let x = ctx.share_input(Party::Client, ring, &[5], 1).unwrap();
+            ctx.open_to(Party::Client, &x).unwrap()
+        };
+        assert_eq!(run_pair(run, run), (Some(vec![5]), None));
     }
 
     #[test]

@@ -220,3 +220,38 @@ fn coefficients_are_encrypted_as_they_are() {
         .fold(0.0, f64::max);
     assert!(largest < 22.0 / scale.value(), "{largest:e}");
 }
+
+#[test]
+fn fork_refuses_an_opening_in_the_child_and_counts_none() {
+    use hushed_math::MathError;
+    use hushed_math::process::{Child, in_child};
+    use hushed_rlwe::RlweError;
+    let mut f = fixture();
+    let x = f.random();
+    let ct = f.encrypt(&x, 3);
+    let plain = f.encoder.encode(&x, 3, f.params.default_scale()).unwrap();
+    let flooded = Opening::Flooded {
+        security: 10,
+        decryptions: 4,
+    };
+    let seen = in_child(|| {
+        let forked = |error: Option<CkksError>| {
+            matches!(
+                error,
+                Some(CkksError::Rlwe(RlweError::Math(MathError::Forked)))
+            )
+        };
+        for opening in [Opening::Certified, Opening::Raw, flooded] {
+            if !forked(f.decryptor.open(&ct, opening).err()) {
+                return 1;
+            }
+        }
+        if !forked(f.encryptor.encrypt(&plain, &mut f.rng).err()) {
+            return 2;
+        }
+        u8::from(f.decryptor.opened() != 0)
+    });
+    assert_eq!(seen, Child::Code(0));
+    assert!(f.decryptor.open(&ct, flooded).is_ok());
+    assert_eq!(f.decryptor.opened(), 1);
+}

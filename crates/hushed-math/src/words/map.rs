@@ -1,7 +1,7 @@
 //! Memory of Linux itself, at pages of two megabytes: it is zero when it comes, and gone when it goes.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 
 use super::PAGE;
 
@@ -25,6 +25,10 @@ const READ_WRITE: c_int = 3;
 const PRIVATE: c_int = 0x22;
 /// `MADV_HUGEPAGE`: a hint; where it is not followed, pages are small.
 const LARGE_PAGES: c_int = 14;
+/// `MADV_WIPEONFORK`, since Linux 4.14.
+const WIPE_IN_CHILDREN: c_int = 18;
+/// No advice that any system knows.
+const NO_ADVICE: c_int = -1;
 /// `MAP_FAILED`.
 const FAILED: usize = usize::MAX;
 
@@ -72,6 +76,27 @@ pub(super) unsafe fn free(start: *mut u8, bytes: usize) {
         // SAFETY: a mapping of this length, which is its caller's alone.
         unsafe { munmap(start.cast(), length) };
     }
+}
+
+/// A word on a page of its own that is zero, and zero again in every process that is forked from this one: the kernel sees to it. It is never
+/// given back. None where the kernel does not do that, or an emulator that does not follow advice says that it does.
+pub(crate) fn zero_in_children() -> Option<NonNull<u64>> {
+    // SAFETY: a new mapping, wherever the system has room for it.
+    let page = unsafe { mmap(null_mut(), SYSTEM_PAGE, READ_WRITE, PRIVATE, -1, 0) };
+    if page.addr() == FAILED {
+        return None;
+    }
+    // SAFETY: the mapping above, which nobody has yet.
+    let follows = unsafe {
+        madvise(page, SYSTEM_PAGE, NO_ADVICE) != 0
+            && madvise(page, SYSTEM_PAGE, WIPE_IN_CHILDREN) == 0
+    };
+    if !follows {
+        // SAFETY: the mapping above, which nobody has.
+        unsafe { munmap(page, SYSTEM_PAGE) };
+        return None;
+    }
+    NonNull::new(page.cast())
 }
 
 #[cfg(test)]

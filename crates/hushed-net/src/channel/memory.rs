@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::shaped::{Link, Schedule};
 use super::{Channel, Limits, Overhead};
 use crate::frame::Frame;
+use crate::process::Origin;
 use crate::{NetError, PeerFault, Shape};
 
 /// One end of a pair.
@@ -18,6 +19,7 @@ pub struct MemoryChannel {
     /// Which of the two lanes this end sends on.
     outgoing: Side,
     limits: Limits,
+    origin: Origin,
 }
 
 /// Two connected ends.
@@ -38,6 +40,7 @@ pub fn pair() -> (MemoryChannel, MemoryChannel) {
         shared: Arc::clone(&shared),
         outgoing,
         limits,
+        origin: Origin::here(),
     };
     (end(Side::Left), end(Side::Right))
 }
@@ -208,6 +211,10 @@ impl Channel for MemoryChannel {
 
 impl Drop for MemoryChannel {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // The other end is a copy too, and the lock may be held by a thread that was not copied.
+            return;
+        }
         self.end(NetError::PeerGone);
     }
 }

@@ -17,6 +17,7 @@ use super::outbox::{Item, Outbox};
 use super::shaped::Schedule;
 use super::{Channel, Limits, Overhead};
 use crate::frame::{Frame, HEADER_BYTES, Header, io_error, read_header, read_payload};
+use crate::process::Origin;
 use crate::{NetError, Shape};
 
 /// Bytes handed to the transport at once: four TLS records, and small enough to pace a shaped link.
@@ -46,6 +47,7 @@ pub struct StreamChannel {
     socket: Arc<TcpStream>,
     security: Option<Box<dyn Security>>,
     threads: Vec<JoinHandle<()>>,
+    origin: Origin,
 }
 
 struct Shared {
@@ -124,6 +126,7 @@ impl StreamChannel {
             socket: halves.socket,
             security: halves.security,
             threads: Vec::with_capacity(2),
+            origin: Origin::here(),
         };
         let (source, mut sink) = (halves.source, halves.sink);
         let shared = Arc::clone(&channel.shared);
@@ -222,6 +225,11 @@ impl Channel for StreamChannel {
 
 impl Drop for StreamChannel {
     fn drop(&mut self) {
+        if !self.origin.is_here() {
+            // A forked process has neither the threads nor, to itself, the socket: the parent goes on with both.
+            std::mem::forget(std::mem::take(&mut self.threads));
+            return;
+        }
         self.shared.inbox.abandon();
         // A thread that could not be started will not report its end.
         if self.threads.len() == 2 {

@@ -26,12 +26,14 @@ impl<'a> KeyGenerator<'a> {
     /// The keys of `plan` under `sk`.
     ///
     /// # Errors
-    /// As [`EvalKeyPlan::gadgets`].
+    /// As [`EvalKeyPlan::gadgets`]; [`hushed_math::MathError::Forked`] now or for any key.
     pub fn new(
         sk: &'a SecretKey,
         plan: &EvalKeyPlan,
         rng: &'a mut SecretRng,
     ) -> Result<Self, RlweError> {
+        sk.check_process()?;
+        rng.check()?;
         let params = sk.params();
         let gadgets = plan.gadgets(params)?;
         let needs_sparse = plan.iter().any(|spec| spec.key == KeyUse::ToSparse);
@@ -45,6 +47,8 @@ impl<'a> KeyGenerator<'a> {
     }
 
     fn make(&mut self, spec: KeySpec, gadget: Gadget) -> Result<SwitchKey, RlweError> {
+        self.sk.check_process()?;
+        self.rng.check()?;
         let (params, s) = (self.sk.params(), self.sk.s());
         let turned = |g: usize| SecretPoly::new(s.automorphism(inverse(g, params.n())));
         let mut make = |from: &RnsPoly<Eval>, to: &RnsPoly<Eval>| {

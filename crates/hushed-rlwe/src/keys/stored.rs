@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hushed_math::SecretPoly;
+use hushed_math::process::Origin;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -84,6 +85,7 @@ impl SecretKey {
         let ids: Vec<usize> = (0..params.basis().len()).collect();
         let s = small(params.basis(), &ids, &coefficients).into_eval();
         Ok(Self {
+            origin: Origin::here(),
             params: params.clone(),
             s: SecretPoly::new(s),
             decryptions: AtomicU64::new(decryptions),

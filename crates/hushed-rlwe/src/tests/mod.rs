@@ -4,6 +4,7 @@ mod arithmetic;
 mod bytes;
 mod eval_keys;
 mod flooded;
+mod forked;
 mod hybrid;
 mod message;
 mod mutations;

@@ -53,6 +53,7 @@ impl HeContext {
         session: &mut Session,
         rng: &mut SecretRng,
     ) -> Result<Self, TwopcError> {
+        rng.check().map_err(RlweError::from)?;
         let mut rng = rng.fork("session keys");
         let elements = params.interleave_elements(levels);
         let own = SecretKey::generate(&params, &mut rng);

@@ -19,7 +19,8 @@ use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, Eval, RnsPoly};
 use hushed_net::{Expect, Kind, Session};
 use hushed_rlwe::{
-    Ciphertext, Positions, RlweParams, SeededCiphertext, add_automorphism, modulus_switch,
+    Ciphertext, Positions, RlweError, RlweParams, SeededCiphertext, add_automorphism,
+    modulus_switch,
 };
 use rayon::prelude::*;
 use zeroize::Zeroizing;
@@ -43,6 +44,7 @@ pub(crate) fn send_inputs(
     let inner = plan.inner_shape();
     let size = inner.k * inner.m;
     expect_words(words, plan.batch() * size)?;
+    rng.check().map_err(RlweError::from)?;
     let encrypt = |input: usize, mut rng: SecretRng| -> Result<Vec<u8>, TwopcError> {
         let (first, alpha, beta) = plan.input(input);
         let mut coefficients = Zeroizing::new(vec![0; plan.degree()]);

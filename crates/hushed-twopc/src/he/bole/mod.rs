@@ -66,6 +66,7 @@ impl OleContext {
     /// # Errors
     /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key.
     pub fn exchange(session: &mut Session, rng: &mut SecretRng) -> Result<Self, TwopcError> {
+        rng.check().map_err(RlweError::from)?;
         let mut rng = rng.fork("ole keys");
         let params = RlweParams::ole().map_err(RlweError::from)?;
         let own = SecretKey::generate(&params, &mut rng);
@@ -164,6 +165,7 @@ pub fn send_encrypted(
     ring: Ring,
     x: &[u64],
 ) -> Result<(), TwopcError> {
+    ctx.check_process()?;
     let lift = ole.lift(ring)?;
     let all = ole.params.q_len();
     let encrypt = |chunk: &[u64], mut rng: SecretRng| -> Result<Vec<u8>, TwopcError> {
