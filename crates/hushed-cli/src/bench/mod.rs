@@ -194,7 +194,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "gemm",
-        about: "CKKS: 768 × 768 weights times 768 ciphertexts",
+        about: "CKKS: 768 × 768 weights times 768 ciphertexts, 64 of the outputs; all of them, minutes, with --only whole",
         kind: Kind::Local(ckks::gemm),
     },
     Suite {

@@ -18,6 +18,7 @@ Examples:
   hushed bench layer --only bert-base --runs 1
   hushed bench model --only bert-large --net wan --runs 1
   hushed bench bootstrap --threads 2 --only n16
+  hushed bench gemm --only whole
   hushed bench all --json > results.jsonl")]
 pub struct Args {
     /// What to measure; `all` for everything but `fhe-layer` and `fhe-model`

@@ -2,8 +2,9 @@
 //!
 //! Inputs and outputs of that size are 10.5 GiB each. Here 96 ciphertexts are each an input eight times, and an output keeps the
 //! words of its last limb: as many words are read, multiplied and written as in the whole product.
+//!
+//! All rows take minutes, and are computed only where they are asked for. By default 64 are: a term of those takes a quarter more time.
 
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use hushed_ckks::CkksParams;
@@ -20,8 +21,13 @@ use crate::machine::peak_memory;
 const SIZE: usize = 768;
 const DISTINCT: usize = 96;
 const LIMBS: usize = 14;
-/// Rows that the loop computes; all of them would take minutes, and each costs the same.
-const NAIVE_ROWS: Range<usize> = 0..8;
+/// Rows of the weights that are computed by default.
+const PART: usize = 64;
+/// Rows that the loop computes, by default and beside whole products; all of them would take an hour, and each costs the same.
+const NAIVE_PART: usize = 2;
+const NAIVE_WHOLE: usize = 8;
+/// What `--only` must name for the whole products.
+const WHOLE: &str = "whole";
 
 /// Rows of the set for inference.
 pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
@@ -76,23 +82,33 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
                 "peak_rss": peak_memory(),
             }));
         };
-        for (method, weights) in &cases {
-            if !how.wants(&json!({ "method": method })) {
+        let runs = how.runs.min(2);
+        let wanted = |method: &str, whole: bool| {
+            let named = how.only.is_some_and(|only| only.contains(WHOLE));
+            named == whole && how.wants(&json!({ "method": method }))
+        };
+        for (name, weights) in &cases {
+            for (method, outputs) in [(name.to_string(), PART), (format!("{name}, {WHOLE}"), SIZE)]
+            {
+                if !wanted(&method, outputs == SIZE) {
+                    continue;
+                }
+                let weights = weights.row_block(0..outputs)?;
+                let source = Repeated(MemorySource::new(&params, &inputs)?);
+                let samples = times(runs, || gemm.multiply(&weights, &source, &sink, None))?;
+                row(&method, outputs, runs, median(samples));
+            }
+        }
+        for (method, outputs) in [
+            ("naive loop".to_owned(), NAIVE_PART),
+            (format!("naive loop, beside {WHOLE}"), NAIVE_WHOLE),
+        ] {
+            if !wanted(&method, outputs == NAIVE_WHOLE) {
                 continue;
             }
-            let source = Repeated(MemorySource::new(&params, &inputs)?);
-            let runs = how.runs.min(2);
-            let samples = times(runs, || gemm.multiply(weights, &source, &sink, None))?;
-            row(method, SIZE, runs, median(samples));
-        }
-        if how.wants(&json!({ "method": "naive loop" })) {
             // One block of columns after the other; the loop costs the same for each.
-            let block: Vec<f64> = values
-                .iter()
-                .copied()
-                .take(NAIVE_ROWS.len() * DISTINCT)
-                .collect();
-            let samples = times(how.runs.min(2), || {
+            let block: Vec<f64> = values.iter().copied().take(outputs * DISTINCT).collect();
+            let samples = times(runs, || {
                 (0..SIZE / DISTINCT).try_for_each(|_| {
                     naive::multiply(
                         &bench.evaluator,
@@ -100,18 +116,13 @@ pub fn gemm(how: How<'_>) -> Result<Vec<Value>, BenchError> {
                         DISTINCT,
                         scale,
                         &inputs,
-                        NAIVE_ROWS,
+                        0..outputs,
                         None,
                     )
                     .map(drop)
                 })
             })?;
-            row(
-                "naive loop",
-                NAIVE_ROWS.len(),
-                how.runs.min(2),
-                median(samples),
-            );
+            row(&method, outputs, runs, median(samples));
         }
         Ok(rows)
     })
