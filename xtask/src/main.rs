@@ -72,6 +72,8 @@ fn check(root: &Path, fast: bool) -> bool {
         Ok(tree) => {
             report("file sizes", rules::file_sizes(tree));
             report("unsafe code", rules::unsafe_code(tree));
+            report("test modules", rules::test_modules(tree));
+            report("documentation", rules::documentation(tree));
             report("unfinished words", rules::unfinished_words(tree));
             report("hostile bytes", rules::hostile_bytes(tree));
         }
