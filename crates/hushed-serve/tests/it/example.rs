@@ -1,8 +1,8 @@
 //! The example of the documentation, run.
 
-#[path = "../examples/embed.rs"]
+#[path = "../../examples/embed.rs"]
 #[allow(dead_code, reason = "its main reads arguments")]
-mod example;
+mod embed;
 
 use hushed_model::Model;
 use hushed_model::testing::tiny_folder;
@@ -13,7 +13,7 @@ fn the_example_gives_the_clear_answer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model");
     tiny_folder(&path).unwrap();
-    let private = example::embed(&path, folder.path(), "hello private world").unwrap();
+    let private = embed::embed(&path, folder.path(), "hello private world").unwrap();
     let model = Model::load(&path).unwrap();
     let ids = model
         .tokens("hello private world", TooLong::Refuse)
@@ -29,5 +29,5 @@ fn the_example_gives_the_clear_answer() {
 
 #[test]
 fn the_example_has_at_most_sixty_lines() {
-    assert!(include_str!("../examples/embed.rs").lines().count() <= 60);
+    assert!(include_str!("../../examples/embed.rs").lines().count() <= 60);
 }

@@ -1,11 +1,9 @@
 //! `hushed verify --protocol fhe` as a user runs it: a small model that is calibrated first, four rungs on an insecure ring, a picture.
 #![forbid(unsafe_code)]
 
-mod common;
-
 use std::fs;
 
-use common::{error, hushed, json_lines};
+use crate::common::{error, hushed, json_lines};
 use hushed_model::testing::tiny_folder;
 
 const TEXTS: &str = "a b c d\nc a\nb b b a c d a\nd\na c a c a c\nd d a b\nb a d c c\nc d b\n";

@@ -2,14 +2,12 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{Server, command, embeddings, error, json_lines};
+use crate::common::{Server, command, embeddings, error, json_lines};
 use hushed_model::testing::tiny_folder;
 use serde_json::json;
 use tempfile::TempDir;

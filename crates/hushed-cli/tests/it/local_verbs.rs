@@ -1,9 +1,8 @@
 //! The verbs that need no second party, as a user runs them: output, exit codes, names of errors.
 #![forbid(unsafe_code)]
 
-mod common;
-
-use common::{command, embeddings, hushed, json_lines, model};
+use crate::common;
+use crate::common::{command, embeddings, hushed, json_lines, model};
 use hushed_model::cosine;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use serde_json::Value;

@@ -1,17 +1,17 @@
 //! The examples run, and their answers are right.
 
-#[path = "../examples/encrypt.rs"]
+#[path = "../../examples/encrypt.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod encrypt;
-#[path = "../examples/polynomial.rs"]
+#[path = "../../examples/polynomial.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod polynomial;
 
-#[path = "../examples/bootstrap.rs"]
+#[path = "../../examples/bootstrap.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod bootstrap;
 
-#[path = "../examples/linear_transform.rs"]
+#[path = "../../examples/linear_transform.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod linear_transform;
 

@@ -1,7 +1,6 @@
 //! Who is let in, who is not, and what both are told.
 
-mod common;
-
+use crate::common;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use common::{certificate, shake_hands};
+use crate::common::{certificate, shake_hands};
 use hushed_net::channel::tcp;
 use hushed_net::channel::tls::{CertificateError, load_or_create_dev_certificate};
 use hushed_net::{

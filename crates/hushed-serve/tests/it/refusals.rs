@@ -1,11 +1,9 @@
 //! Every way in which client and server do not fit ends in its own error, and leaves the server serving.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{Running, assert_serves, eventually, refused};
+use crate::common::{Running, assert_serves, eventually, refused};
 use hushed_net::{NetError, TlsFault};
 use hushed_serve::{
     BundlePin, Category, Client, ClientAccess, ClientTexts, Digest, Options, Refusal, ServeError,

@@ -13,7 +13,7 @@ use hushed_math::rng::SecretRng;
 use serde_json::Value;
 
 fn answers() -> Value {
-    serde_json::from_str(include_str!("data/lattigo.json")).unwrap()
+    serde_json::from_str(include_str!("../data/lattigo.json")).unwrap()
 }
 
 /// The input of both: a linear congruence mapped to [−1, 1), real part first.

@@ -1,10 +1,8 @@
 //! A tiny model with random weights between two parties in two threads, against the same model in the clear.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{backend, tiny_model};
+use crate::common::{backend, tiny_model};
 use hushed_infer::approx::Approx;
 use hushed_infer::plan::Plan;
 use hushed_infer::twopc::{

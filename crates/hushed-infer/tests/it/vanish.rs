@@ -1,10 +1,8 @@
 //! A party that is killed at any step of a pass: the other ends with an error that says so.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{backend, tiny_model};
+use crate::common::{backend, tiny_model};
 use hushed_infer::twopc::{Input, RunError, Terms, TwopcBackend, embeddings};
 use hushed_model::Model;
 use hushed_model::tokens::{TokenIds, TooLong};

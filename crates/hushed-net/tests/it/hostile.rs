@@ -1,7 +1,6 @@
 //! Peers that lie, stall, babble or vanish.
 
-mod common;
-
+use crate::common;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;

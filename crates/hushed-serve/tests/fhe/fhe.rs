@@ -1,15 +1,13 @@
 //! A whole run under encryption through files, on a tiny model and an insecure ring: keys, request, a run that is killed and goes on, reply,
 //! embeddings beside those of the model in the clear; and what is refused on the way.
 
-#[path = "common/offered.rs"]
-mod offered;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::offered::{Offered, assert_close, texts};
 use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::files::exchange::{read_reply, write_reply};
 use hushed_infer::ckks::public_plan::{PlannedKey, PlannedUse};
@@ -20,7 +18,6 @@ use hushed_serve::fhe::{
     self, JobEvent, JobReport, KeyOrder, KeyRecord, KeyStore, KeygenOptions, PublicModel,
     RunOptions, Warning,
 };
-use offered::{Offered, assert_close, texts};
 use sha2::{Digest, Sha256};
 
 /// Set in a process that is to be killed: the folder that it works in.
@@ -91,7 +88,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     // SIGKILL in the second layer.
     let mut killed = Command::new(std::env::current_exe().unwrap())
         .args([
-            "a_run_that_was_killed_goes_on_with_the_same_bytes",
+            "fhe::a_run_that_was_killed_goes_on_with_the_same_bytes",
             "--exact",
         ])
         .env(CHILD, work)

@@ -1,11 +1,7 @@
 //! Runs under encryption over a connection, on a tiny model and an insecure ring: sent, interrupted, run, killed, fetched, opened; and what
 //! is refused on the way. What a client that does not follow the protocol meets is tested beside the client's session.
 
-#[path = "common/fhe_server.rs"]
-mod fhe_server;
-#[path = "common/offered.rs"]
-mod offered;
-
+use crate::fhe_server;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fhe_server::{Running, config};
+use crate::fhe_server::{Running, config};
+use crate::offered::{Offered, assert_close, texts};
 use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{self, FheServer, FheServerConfig, KeyRecord, Remote, RemoteEvent};
@@ -23,7 +20,6 @@ use hushed_serve::{
     Client, ClientAccess, ClientTexts, Refusal, ServeError, Server, ServerConfig, ServerTrust,
     Token, TooLong,
 };
-use offered::{Offered, assert_close, texts};
 
 /// Set in a process that is to be killed: the folder that its server works in.
 const CHILD: &str = "HUSHED_TEST_REMOTE_CHILD";
@@ -217,7 +213,7 @@ fn a_server_that_was_killed_goes_on_with_the_same_bytes() {
     let offered = Offered::get();
     let work = tempfile::tempdir().unwrap();
     let work = work.path();
-    let test = "a_server_that_was_killed_goes_on_with_the_same_bytes";
+    let test = "remote::a_server_that_was_killed_goes_on_with_the_same_bytes";
     let mut killed = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact"])
         .env(CHILD, work)

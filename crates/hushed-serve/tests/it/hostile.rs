@@ -1,7 +1,5 @@
 //! Peers that send garbage, break off or fall silent: the other side says so in time, and the server goes on serving.
 
-mod common;
-
 use std::io::{Read, Write};
 #[cfg(target_os = "linux")]
 use std::net::Ipv4Addr;
@@ -12,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use common::flood::Flood;
-use common::{Running, assert_serves, deadlines, eventually, refused};
+use crate::common::flood::Flood;
+use crate::common::{Running, assert_serves, deadlines, eventually, refused};
 use hushed_net::channel::{tcp, tls};
 use hushed_net::{
     Expect, Kind, Limits, Listener, NetError, Party, Session, TlsClient, TlsServer, Trust,

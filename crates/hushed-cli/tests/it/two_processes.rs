@@ -1,14 +1,12 @@
 //! Server and client as two processes over TLS: right answers, and clear ends when something is wrong.
 #![forbid(unsafe_code)]
 
-mod common;
-
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Server, command, embeddings, error, hushed, json_lines, model};
+use crate::common::{Server, command, embeddings, error, hushed, json_lines, model};
 use hushed_model::cosine;
 
 const SENTENCES: &str = "Is it safe to take ibuprofen with a stomach ulcer?

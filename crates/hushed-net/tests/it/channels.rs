@@ -1,10 +1,9 @@
 //! One suite of promises, held by every sort of channel.
 
-mod common;
-
+use crate::common;
 use hushed_net::{Expect, Kind, NetError, PeerFault, Session};
 
-use common::both;
+use crate::common::both;
 
 const K: Kind = Kind(7);
 const HEADER: u64 = 20;

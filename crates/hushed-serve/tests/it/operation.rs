@@ -1,12 +1,11 @@
 //! What an operator relies on: stopping, health, metrics.
 
-mod common;
-
+use crate::common;
 use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
 
-use common::{Running, assert_serves, eventually, get};
+use crate::common::{Running, assert_serves, eventually, get};
 use hushed_serve::{Refusal, ServeError, TooLong};
 
 #[test]

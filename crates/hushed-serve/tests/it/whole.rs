@@ -1,10 +1,8 @@
 //! The whole way over TLS on loopback: what a client gets is what the model gives in the clear.
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::Running;
+use crate::common::Running;
 use hushed_model::{Model, cosine};
 use hushed_serve::{Bundle, BundlePin, Options, Progress, TooLong};
 

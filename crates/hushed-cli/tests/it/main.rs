@@ -1,0 +1,9 @@
+//! Tests of the crate from outside, in one binary: linking it costs more than most of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod full_disk;
+mod local_verbs;
+mod two_processes;
+mod verify_fhe;

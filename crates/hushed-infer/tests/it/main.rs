@@ -1,0 +1,10 @@
+//! Tests of the crate from outside, in one binary: linking it costs more than most of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod minilm;
+mod shipped;
+mod tiny;
+mod vanish;
+mod verify;

@@ -1,0 +1,10 @@
+//! Tests of the crate from outside, in one binary: linking it costs more than most of them. `leaks` counts what its whole process holds, and
+//! `fork` copies its process: both are alone in theirs.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod channels;
+mod frames;
+mod hostile;
+mod tls;

@@ -1,0 +1,9 @@
+//! Runs under encryption. They keep all cores for minutes, in which the deadlines of the tests in `it` would pass.
+
+#[path = "../common/fhe_server.rs"]
+mod fhe_server;
+#[path = "../common/offered.rs"]
+mod offered;
+
+mod fhe;
+mod remote;
