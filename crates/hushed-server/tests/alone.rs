@@ -40,7 +40,9 @@ fn symbol_names(elf: &[u8]) -> &[u8] {
     &elf[start..start + length]
 }
 
-/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where most of it lies already.
+/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where all that is not ours lies already. Our crates
+/// are compiled once more, as their features are others; so with little optimisation, which decides what is inlined and not what is there. The
+/// kernels keep theirs: the program serves a text.
 fn build() -> PathBuf {
     let here = Path::new(env!("CARGO_BIN_EXE_hushed-server"));
     let target = here.parent().and_then(Path::parent).unwrap();
@@ -52,6 +54,12 @@ fn build() -> PathBuf {
             "--offline",
             "-p",
             "hushed-server",
+            "--config",
+            "profile.dev.opt-level=1",
+            "--config",
+            "profile.dev.package.hushed-math.opt-level=2",
+            "--config",
+            "profile.dev.incremental=false",
             "--target-dir",
         ])
         .arg(target)
