@@ -28,9 +28,11 @@ use super::{Correlations, CotRecv, CotSend};
 use crate::error::TwopcError;
 use extend::Extender;
 use hushed_math::bits::{Block, PadHash};
+use hushed_math::process::Origin;
 use hushed_math::rng::SecretRng;
 use hushed_math::taint;
 use hushed_net::{Expect, Kind, Party, Session};
+use hushed_rlwe::RlweError;
 use sha2::{Digest, Sha256};
 use start::{StartReceiver, StartSender};
 use zeroize::Zeroizing;
@@ -52,6 +54,7 @@ const FIRST: FerretParams = FerretParams::K16;
 
 /// Random correlated OTs in both directions.
 pub struct FerretOt {
+    origin: Origin,
     rng: SecretRng,
     id: SessionId,
     party: Party,
@@ -96,6 +99,7 @@ impl FerretOt {
         rng: &mut SecretRng,
         params: FerretParams,
     ) -> Result<Self, TwopcError> {
+        rng.check().map_err(RlweError::from)?;
         let mut rng = rng.fork("ferret");
         let mut hello = [0u8; HELLO_BYTES];
         rng.fill_bytes(&mut hello);
@@ -116,6 +120,7 @@ impl FerretOt {
         let mut delta = [0u8; 16];
         rng.fill_bytes(&mut delta);
         Ok(FerretOt {
+            origin: Origin::here(),
             rng,
             id,
             party: session.party(),
@@ -211,6 +216,12 @@ impl FerretOt {
         })
     }
 
+    /// That this process made the source: in a fork of it the stock would be handed out a second time, without a step of the
+    /// session that could fail.
+    fn check_process(&self) -> Result<(), TwopcError> {
+        Ok(self.origin.check().map_err(RlweError::from)?)
+    }
+
     /// Ends both directions after a failure in one: the session under them is out of step.
     fn sealed<T>(&mut self, result: Result<T, TwopcError>) -> Result<T, TwopcError> {
         if result.is_err() {
@@ -223,11 +234,13 @@ impl FerretOt {
 
 impl Correlations for FerretOt {
     fn send(&mut self, s: &mut Session, n: usize) -> Result<CotSend, TwopcError> {
+        self.check_process()?;
         let result = self.try_send(s, n);
         self.sealed(result)
     }
 
     fn recv(&mut self, s: &mut Session, n: usize) -> Result<CotRecv, TwopcError> {
+        self.check_process()?;
         let result = self.try_recv(s, n);
         self.sealed(result)
     }

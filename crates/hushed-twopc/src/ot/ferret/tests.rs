@@ -166,6 +166,27 @@ fn f3_an_old_peer_is_refused() {
     });
 }
 
+/// Unused OTs are in memory on both sides of a fork: only the process that made them hands them out.
+#[cfg(unix)]
+#[test]
+fn fork_refuses_a_source_of_the_parent() {
+    use hushed_math::process::{Child, in_child};
+    let ((sent, _), (received, _)) = pair(
+        FerretParams::K16,
+        |ot, s| {
+            ot.send(s, 10).unwrap();
+            let seen = in_child(|| u8::from(ot.send(s, 10).is_ok() || ot.recv(s, 10).is_ok()));
+            assert_eq!(seen, Child::Code(0));
+            ot.send(s, 10).unwrap()
+        },
+        |ot, s| {
+            ot.recv(s, 10).unwrap();
+            ot.recv(s, 10).unwrap()
+        },
+    );
+    assert_cot(&sent, &received);
+}
+
 #[test]
 fn the_default_set_extends_itself() {
     let ((send, _), (recv, _)) = pair(
