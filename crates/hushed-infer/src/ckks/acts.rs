@@ -60,9 +60,15 @@ impl<V> Acts<V> {
     ///
     /// # Errors
     /// As [`Acts::from_norm`].
-    pub fn folded(&self, at: &Site, w: &Linear) -> Result<LinearMap, FheError> {
+    pub fn folded<S>(&self, on: &S, at: &Site, w: &Linear) -> Result<LinearMap, FheError>
+    where
+        S: Slots<Value = V>,
+    {
         same(at, "columns", self.width(), w.inputs)?;
         let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
+        if on.only_shapes() {
+            return Ok(LinearMap::shape(w.outputs, w.inputs));
+        }
         let mut map = LinearMap {
             rows: w.outputs,
             columns: w.inputs,
@@ -134,8 +140,11 @@ impl<S: Slots> StoredActs<S> {
 ///
 /// # Errors
 /// [`ModelError::ShapesOnly`] where the layer has no numbers.
-pub fn centred(at: &Site, w: &Linear, kappa: f64) -> Result<LinearMap, FheError> {
+pub fn centred<S: Slots>(on: &S, at: &Site, w: &Linear, kappa: f64) -> Result<LinearMap, FheError> {
     let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
+    if on.only_shapes() {
+        return Ok(LinearMap::shape(w.outputs, w.inputs));
+    }
     let d = w.outputs.max(1) as f64;
     let mut means = vec![0.0; w.inputs];
     for row in weights.data().chunks_exact(w.inputs.max(1)) {
@@ -199,9 +208,11 @@ pub fn same(
 mod tests {
     use std::sync::Arc;
 
+    use hushed_ckks::CkksParams;
     use hushed_model::Matrix;
 
     use super::*;
+    use crate::ckks::Simulator;
 
     fn layer() -> Linear {
         let weights = Matrix::new(3, 2, vec![1.0, 2.0, -3.0, 0.5, 4.0, -1.0]);
@@ -224,8 +235,11 @@ mod tests {
     #[test]
     fn gains_offsets_and_centring_are_in_the_maps() {
         let (at, w) = (Site::root("x"), layer());
+        let params = CkksParams::insecure_test(5, 2).unwrap();
+        let on = Simulator::new(&params, 1).unwrap();
+        let v = on.vector(vec![0.0], 2).unwrap();
         let acts = Acts {
-            columns: vec![(), ()],
+            columns: vec![v.clone(), v.clone()],
             gain: vec![2.0, -0.5],
             offset: vec![0.125, 3.0],
         };
@@ -238,15 +252,15 @@ mod tests {
             -3.0 * x[0] + 0.5 * x[1] + 0.25,
             4.0 * x[0] - x[1] - 1.0,
         ];
-        let map = acts.folded(&at, &w).unwrap();
+        let map = acts.folded(&on, &at, &w).unwrap();
         let mean = plain.iter().sum::<f64>() / 3.0;
-        let centred = centred(&at, &w, 0.01).unwrap();
+        let centred = centred(&on, &at, &w, 0.01).unwrap();
         let found = apply(&map, &vectors).into_iter().zip(apply(&centred, &x));
         for ((folded, centred), y) in found.zip(plain) {
             assert!((folded - y).abs() < 1e-12 && (centred - 0.01 * (y - mean)).abs() < 1e-12);
         }
         assert!(map.weights.iter().all(|w| w.abs() <= map.bound) && map.bound == 8.0);
-        let narrow = Acts::from_client(vec![()], 1.0);
-        assert!(narrow.folded(&at, &w).is_err());
+        let narrow = Acts::from_client(vec![v], 1.0);
+        assert!(narrow.folded(&on, &at, &w).is_err());
     }
 }

@@ -64,7 +64,7 @@ pub fn attention<S: Slots>(
     let Some(first) = x.columns.first() else {
         return Ok(Vec::new());
     };
-    let maps = Maps::new(at, x, layer, norm.scale)?;
+    let maps = Maps::new(on, at, x, layer, norm.scale)?;
     let keys = rows_of_keys(on, at, rows)?;
     let run = Run::new(
         on,
@@ -96,7 +96,7 @@ pub fn attention_stored<S: Slots>(
     rows: &RowsKnown<S::Value>,
     placement: &Placement,
 ) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
-    let maps = Maps::new(at, &x, layer, norm.scale)?;
+    let maps = Maps::new(on, at, &x, layer, norm.scale)?;
     let keys = rows_of_keys(on, at, rows)?;
     let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
     let run = Run::new(
@@ -167,17 +167,23 @@ struct Maps {
 }
 
 impl Maps {
-    fn new<V>(at: &Site, x: &Acts<V>, layer: &Attention, kappa: f64) -> Result<Maps, FheError> {
+    fn new<S: Slots>(
+        on: &S,
+        at: &Site,
+        x: &Acts<S::Value>,
+        layer: &Attention,
+        kappa: f64,
+    ) -> Result<Maps, FheError> {
         let inner = layer.heads.count * layer.heads.width;
-        let query = x.folded(&at.then("query"), &layer.query)?;
-        let mut key = x.folded(&at.then("key"), &layer.key)?;
-        let mut value = x.folded(&at.then("value"), &layer.value)?;
+        let query = x.folded(on, &at.then("query"), &layer.query)?;
+        let mut key = x.folded(on, &at.then("key"), &layer.key)?;
+        let mut value = x.folded(on, &at.then("value"), &layer.value)?;
         let at = at.then("output");
         for map in [&query, &key, &value] {
             same(&at, "columns of all heads", map.rows, inner)?;
         }
         same(&at, "columns of all heads", layer.output.inputs, inner)?;
-        let mut output = centred(&at, &layer.output, kappa)?;
+        let mut output = centred(on, &at, &layer.output, kappa)?;
         key.bias = None;
         let through = value.bias.take().unwrap_or_default();
         let rows = output.weights.chunks_exact(inner.max(1));
@@ -240,11 +246,16 @@ impl<'a, S: Slots> Run<'a, S> {
     ) -> Result<Self, FheError> {
         let (given, count) = (choice.heads.len(), layer.heads.count);
         same(at, "heads of the calibration", given, count)?;
-        let softmaxes = choice.heads.iter().map(|head| match head {
-            HeadChoice::Softmax { .. } => Softmax::new(head, choice).map(Some),
-            HeadChoice::Previous => Ok(None),
-        });
-        let softmaxes: Vec<Option<Softmax>> = softmaxes.collect::<Result<_, _>>()?;
+        let mut softmaxes: Vec<Option<Softmax>> = Vec::with_capacity(count);
+        for head in &choice.heads {
+            let before = softmaxes.iter().flatten().next();
+            let softmax = match (head, before.filter(|_| on.only_shapes())) {
+                (HeadChoice::Previous, _) => None,
+                (_, Some(like)) => Some(Softmax::of(like.polynomial().clone(), head, choice)?),
+                (_, None) => Some(Softmax::new(head, choice)?),
+            };
+            softmaxes.push(softmax);
+        }
         let any = softmaxes.iter().flatten().next();
         let limbs = Limbs::new(on, columns, any, choice.degree, placement.statistics)?;
         Ok(Run {
@@ -484,8 +495,11 @@ impl<'a, S: Slots> Run<'a, S> {
         let half = scale_of(0.5 * scale.value())?;
         let mut values = self.values(heads, source, above(on, self.limbs.heads)?, scale)?;
         let texts = layout.texts();
-        let mut first = vec![0.0; layout.slots()];
-        first[..texts].fill(1.0);
+        let first = on.plain(|| {
+            let mut first = vec![0.0; layout.slots()];
+            first[..texts].fill(1.0);
+            first
+        });
         let later: Vec<f64> = first.iter().map(|f| 1.0 - f).collect();
         let back = layout.rotation(layout.rows() - 1);
         for &h in heads {

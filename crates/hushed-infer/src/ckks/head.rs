@@ -32,7 +32,7 @@ use super::choices::ClassifierChoice;
 use super::error::FheError;
 use super::mask::OwnedMask;
 use super::norm::{above, divisor, product, scale_of};
-use super::pool::{Factor, Pooled, fill, packed, row_sums};
+use super::pool::{Factor, Pooled, packed, row_sums, rows_of};
 use super::slots::Slots;
 use crate::packing::{Interleave, PackingError};
 
@@ -132,7 +132,7 @@ fn arguments<S: Slots>(
 ) -> Result<Vec<S::Value>, FheError> {
     let site = at.then("dense");
     on.at(site.path());
-    let mut map = x.folded(&site, &c.dense)?;
+    let mut map = x.folded(on, &site, &c.dense)?;
     map.weights.iter_mut().for_each(|w| *w /= choice.reach);
     map.bound = bound_of(&map.weights);
     // The biases come when only rows of arguments are left.
@@ -150,10 +150,8 @@ fn arguments<S: Slots>(
         blocks.push(std::mem::replace(&mut columns, rest));
     }
     let pack = |(block, bias): (Vec<S::Value>, &[f64])| -> Result<S::Value, FheError> {
-        let mut biases = vec![0.0; layout.slots()];
-        for (r, b) in bias.iter().enumerate() {
-            fill(&mut biases, layout, r, b / choice.reach);
-        }
+        let bias: Vec<f64> = bias.iter().map(|b| b / choice.reach).collect();
+        let biases = on.plain(|| rows_of(layout, &bias));
         let packed = on.add_vector(packed(on, layout, block)?, &biases)?;
         Ok(on.within(packed, 1.0))
     };
@@ -182,10 +180,8 @@ fn logits<S: Slots>(
     let logit = |class: usize| -> Result<S::Value, FheError> {
         let mut sum: Option<S::Value> = None;
         for (block, v) in weights.row(class).chunks(m).zip(pooled) {
-            let mut row = vec![0.0; layout.slots()];
-            for (r, &w) in block.iter().enumerate() {
-                fill(&mut row, layout, r, f64::from(w));
-            }
+            let block: Vec<f64> = block.iter().map(|&w| f64::from(w)).collect();
+            let row = on.plain(|| rows_of(layout, &block));
             let part = on.mul_vector(v, &row, target)?;
             match &mut sum {
                 Some(sum) => on.add_assign(sum, &part)?,
@@ -257,8 +253,11 @@ impl<'a, V> Masks<'a, V> {
     ) -> Result<V, FheError> {
         match self {
             Self::Public(first) => {
-                let mut mask = first.to_vec();
-                mask.rotate_right(layout.texts() * r);
+                let mask = on.plain(|| {
+                    let mut mask = first.to_vec();
+                    mask.rotate_right(layout.texts() * r);
+                    mask
+                });
                 on.mul_vector(x, &mask, on.default_scale())
             }
             Self::Private(masks) => product(on, x, masks.get(r).ok_or(PackingError::Mismatch)?),

@@ -120,11 +120,14 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                     key if key < lengths[text] => c,
                     _ => -1.0,
                 };
-                let mut shift = layout.vector(lengths.len(), key);
-                // Places without a text.
-                for block in shift.chunks_exact_mut(layout.texts()) {
-                    block[lengths.len().min(layout.texts())..].fill(-1.0);
-                }
+                let shift = on.plain(|| {
+                    let mut shift = layout.vector(lengths.len(), key);
+                    // Places without a text.
+                    for block in shift.chunks_exact_mut(layout.texts()) {
+                        block[lengths.len().min(layout.texts())..].fill(-1.0);
+                    }
+                    shift
+                });
                 on.add_vector(diagonal, &shift)?
             }
         };
@@ -142,7 +145,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                     all if all == layout.rows() => 1.0 - each * all as f64,
                     padded => -each * padded as f64,
                 };
-                on.add_vector(sum, &self.by_text(padding))
+                on.add_vector(sum, &on.plain(|| self.by_text(padding)))
             }
             Self::Private { layout, part, .. } => {
                 let m = layout.rows() as f64;
@@ -179,7 +182,8 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 };
                 let limbs = below(on, on.limbs(inverse), 1)?;
                 let target = (on.scale(&sum).value() * divisor(on, limbs)?).sqrt();
-                let roots = on.mul_vector(inverse, &self.by_text(root), scale_of(target)?)?;
+                let numbers = on.plain(|| self.by_text(root));
+                let roots = on.mul_vector(inverse, &numbers, scale_of(target)?)?;
                 product(on, &roots, &roots)?
             }
             Self::Private { layout, part, .. } => {

@@ -100,12 +100,15 @@ impl<V> RowMasks<V> {
         V: Clone,
     {
         let layout = rows.layout();
-        let mut top = vec![0.0; layout.slots()];
-        top[..layout.texts()].fill(1.0);
+        let top = on.plain(|| {
+            let mut top = vec![0.0; layout.slots()];
+            top[..layout.texts()].fill(1.0);
+            top
+        });
         let rest: Vec<f64> = top.iter().map(|t| 1.0 - t).collect();
         Ok(match rows {
             RowsKnown::Public { lengths, .. } => {
-                let tokens = token_rows(layout, lengths);
+                let tokens = on.plain(|| token_rows(layout, lengths));
                 let only = |part: &[f64]| tokens.iter().zip(part).map(|(t, p)| t * p).collect();
                 RowMasks {
                     later: OwnedMask::Public(only(&rest)),

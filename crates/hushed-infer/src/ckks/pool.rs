@@ -151,7 +151,7 @@ fn mean_block<S: Slots>(
     let m = layout.rows() as f64;
     let one = |(r, v): (usize, &S::Value)| -> Result<S::Value, FheError> {
         let sum = row_sums(on, layout, on.drop_to(v, limbs)?)?;
-        let mut kept = row(layout, r, x.gain[from + r]);
+        let mut kept = on.plain(|| row(layout, r, x.gain[from + r]));
         match count {
             Counts::Public(counts) => {
                 // A place without a text has no rows, and zeros in them.
@@ -164,10 +164,7 @@ fn mean_block<S: Slots>(
     };
     let columns: Result<Vec<S::Value>, FheError> = block.par_iter().enumerate().map(one).collect();
     let mut sum = total(on, columns?)?;
-    let mut offsets = vec![0.0; layout.slots()];
-    for (r, o) in x.offset[from..from + block.len()].iter().enumerate() {
-        fill(&mut offsets, layout, r, *o);
-    }
+    let mut offsets = on.plain(|| rows_of(layout, &x.offset[from..from + block.len()]));
     match count {
         Counts::Public(counts) => {
             let added: Vec<f64> = offsets
@@ -202,10 +199,10 @@ fn first_block<S: Slots>(
         OwnedMask::Private(mask) => Some(on.drop_to(mask, limbs)?),
     };
     let one = |(r, v): (usize, &S::Value)| {
-        let gain = row(layout, 0, x.gain[from + r]);
+        let gain = on.plain(|| row(layout, 0, x.gain[from + r]));
         let mut kept = on.mul_vector(&on.drop_to(v, limbs)?, &gain, scale)?;
         if let Some(there) = &there {
-            let offset = row(layout, 0, x.offset[from + r]);
+            let offset = on.plain(|| row(layout, 0, x.offset[from + r]));
             on.add_assign(&mut kept, &on.mul_vector(there, &offset, scale)?)?;
         }
         Ok(kept)
@@ -215,10 +212,7 @@ fn first_block<S: Slots>(
     let OwnedMask::Public(mask) = rows else {
         return Ok(packed);
     };
-    let mut offsets = vec![0.0; layout.slots()];
-    for (r, o) in x.offset[from..from + block.len()].iter().enumerate() {
-        fill(&mut offsets, layout, r, *o);
-    }
+    let mut offsets = on.plain(|| rows_of(layout, &x.offset[from..from + block.len()]));
     let texts = layout.texts();
     let places = offsets.iter_mut().enumerate();
     places.for_each(|(slot, o)| *o *= mask[slot % texts]);
@@ -263,7 +257,16 @@ fn row(layout: Interleave, r: usize, value: f64) -> Vec<f64> {
     v
 }
 
-pub(super) fn fill(v: &mut [f64], layout: Interleave, r: usize, value: f64) {
+/// `values[r]` in row r of every text.
+pub(super) fn rows_of(layout: Interleave, values: &[f64]) -> Vec<f64> {
+    let mut v = vec![0.0; layout.slots()];
+    for (r, value) in values.iter().enumerate() {
+        fill(&mut v, layout, r, *value);
+    }
+    v
+}
+
+fn fill(v: &mut [f64], layout: Interleave, r: usize, value: f64) {
     let texts = layout.texts();
     v[r * texts..(r + 1) * texts].fill(value);
 }

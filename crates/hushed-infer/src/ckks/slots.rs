@@ -15,7 +15,7 @@ pub struct LinearMap {
     pub rows: usize,
     /// Operands.
     pub columns: usize,
-    /// rows × columns, row after row. Secret where they come from a model: nothing is skipped.
+    /// rows × columns, row after row; none where only shapes count. Secret where they come from a model: nothing is skipped.
     pub weights: Vec<f64>,
     /// No weight is larger in size: declared, so that scales and digits do not follow from single weights.
     pub bound: f64,
@@ -24,10 +24,25 @@ pub struct LinearMap {
 }
 
 impl LinearMap {
+    /// A map of which only the shape is known.
+    #[must_use]
+    pub fn shape(rows: usize, columns: usize) -> LinearMap {
+        LinearMap {
+            rows,
+            columns,
+            weights: Vec::new(),
+            bound: 1.0,
+            bias: Some(vec![0.0; rows]),
+        }
+    }
+
     /// Rows `range` of the map, with their biases.
     #[must_use]
     pub fn rows(&self, range: Range<usize>) -> LinearMap {
-        let weights = &self.weights[range.start * self.columns..range.end * self.columns];
+        let weights = match self.weights.is_empty() {
+            true => &[],
+            false => &self.weights[range.start * self.columns..range.end * self.columns],
+        };
         LinearMap {
             rows: range.len(),
             columns: self.columns,
@@ -71,6 +86,20 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// Nothing is computed.
     fn at(&self, site: &str) {
         let _ = site;
+    }
+
+    /// Whether nothing is computed, and only shapes count: then maps come without weights, and every column may have the same polynomial. What is
+    /// done is the same, as operations never follow from numbers.
+    fn only_shapes(&self) -> bool {
+        false
+    }
+
+    /// The numbers of a plaintext vector, one a slot; none where only shapes count.
+    fn plain(&self, numbers: impl FnOnce() -> Vec<f64>) -> Vec<f64> {
+        match self.only_shapes() {
+            true => Vec::new(),
+            false => numbers(),
+        }
     }
 
     /// Slots of a vector.

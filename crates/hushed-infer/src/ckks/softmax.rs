@@ -50,6 +50,15 @@ impl Softmax {
     /// # Errors
     /// [`FheError::Choices`] for a head with a fixed pattern; [`FheError::Poly`] for intervals without a fit.
     pub fn new(head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
+        Softmax::of(fits::exponential(head, choice.degree)?, head, choice)
+    }
+
+    /// The same with another head's exponential: where only shapes count, one will do for all.
+    pub(super) fn of(
+        exponential: Polynomial,
+        head: &HeadChoice,
+        choice: &AttentionChoice,
+    ) -> Result<Softmax, FheError> {
         let HeadChoice::Softmax {
             scores,
             first,
@@ -61,7 +70,7 @@ impl Softmax {
             return Err(ChoicesError::Unusable { what }.into());
         };
         Ok(Softmax {
-            exponential: fits::exponential(head, choice.degree)?,
+            exponential,
             first: Inverse::with_steps(first.low / first.high, 1.0, choice.first_steps)?,
             second: Inverse::with_steps(second.low, second.high, choice.second_steps)?,
             scores,
@@ -87,6 +96,11 @@ impl Softmax {
     /// The second inverse.
     pub fn second(&self) -> &Inverse {
         &self.second
+    }
+
+    /// The polynomial of t.
+    pub(super) fn polynomial(&self) -> &Polynomial {
+        &self.exponential
     }
 
     /// p of padding: at t = −1.

@@ -59,6 +59,10 @@ impl Slots for Simulator {
         self.tally.at(site);
     }
 
+    fn only_shapes(&self) -> bool {
+        self.counting
+    }
+
     fn slots(&self) -> usize {
         self.slots
     }
