@@ -59,8 +59,8 @@ struct Layer {
 /// Polynomials in place of functions.
 pub(super) struct Approximate {
     layers: Vec<Layer>,
-    /// Of a classifier: the polynomial, and the reach that its argument is divided by.
-    head: Option<(Polynomial, f64)>,
+    /// Of a classifier: its tanh, and the reach that the argument is divided by.
+    head: Option<(head::Squash, f64)>,
     errors: Option<Normal>,
     rescale: f64,
     refresh: f64,
@@ -85,7 +85,7 @@ impl Approximate {
         });
         let head = choices.classifier.as_ref().zip(bert.classifier.as_ref());
         let head = head.map(|(choice, c)| {
-            Ok::<_, FheError>((head::polynomial(c.activation, choice)?, choice.reach))
+            Ok::<_, FheError>((head::Squash::new(c.activation, choice)?, choice.reach))
         });
         Ok(Approximate {
             layers: layers.collect::<Result<_, _>>()?,
@@ -101,7 +101,7 @@ impl Layer {
     fn new(choice: &LayerChoice, f: Activation, norm: &Norm) -> Result<Layer, FheError> {
         let columns = choice.activation.columns.par_iter().map(|&column| {
             let polynomial = fits::activation(f, column, choice.activation.degree)?;
-            Ok::<_, FheError>((column.interval(), polynomial))
+            Ok::<_, FheError>((fits::domain(column), polynomial))
         });
         let heads = choice.attention.heads.par_iter().map(|head| {
             let HeadChoice::Softmax {
@@ -127,7 +127,7 @@ impl Layer {
         let root = |n: &NormChoice| -> Result<NormFunction, FheError> {
             Ok(NormFunction {
                 choice: n.clone(),
-                root: InverseSqrt::with_steps(n.low, 1.0, n.seed, n.steps)?,
+                root: fits::root(n)?,
             })
         };
         let frozen = choice.frozen_row.as_ref().map(|row| hats(row, norm));
@@ -244,13 +244,13 @@ impl Functions for Approximate {
     }
 
     fn squash(&mut self, _: Activation, x: &mut Matrix<f64>) {
-        let Some((polynomial, reach)) = &self.head else {
+        let Some((squash, reach)) = &self.head else {
             return;
         };
         let (noise, coarse) = (&mut self.errors, self.refresh);
         for v in x.data_mut() {
             let error = noise.as_mut().map_or(0.0, |n| coarse * n.next());
-            *v = polynomial.eval(*v / reach + error);
+            *v = squash.eval(*v / reach + error);
         }
     }
 

@@ -41,9 +41,9 @@ pub(super) fn choice(
     };
     for degree in DEGREES {
         choice.degree = degree;
-        let polynomial = head::polynomial(classifier.activation, &choice)?;
+        let squash = head::Squash::new(classifier.activation, &choice)?;
         let at = |i: u32| f64::from(i) / 1024.0;
-        let error = |t: f64| (polynomial.eval(t) - (t * choice.reach).tanh()).abs();
+        let error = |t: f64| (squash.eval(t) - (t * choice.reach).tanh()).abs();
         if (0..=1024).map(at).map(error).fold(0.0, f64::max) < ENOUGH {
             break;
         }

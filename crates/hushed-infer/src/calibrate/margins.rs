@@ -78,7 +78,6 @@ const VARIANCES: f64 = 2.0;
 /// The first inverse's error is a factor of a row's quotients, which the second takes out again.
 const FIRST_ERROR: f64 = 0.1;
 const SECOND_ERROR: f64 = 1.0 / 4096.0;
-const ROOT_ERROR: f64 = 1.0 / 16384.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
@@ -188,7 +187,7 @@ fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheErro
     let low = down(least / greatest);
     let root = |steps: usize| InverseSqrt::with_steps(low, 1.0, ROOT_SEED, steps);
     let mut steps = 0;
-    while steps < ROOT_STEPS && root(steps)?.report().error > ROOT_ERROR {
+    while steps < ROOT_STEPS && root(steps)?.report().error > fits::ROOT_ERROR {
         steps += 1;
     }
     let bound = (1.25 * seen.largest).max(1.02 * given).min(d.sqrt());

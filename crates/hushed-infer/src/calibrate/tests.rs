@@ -214,7 +214,7 @@ fn what_texts_reach_is_seen() {
 /// intervals have margins, and nothing here keeps a text that leaves them to itself.
 #[test]
 fn beyond_its_interval_an_approximation_is_as_large_as_documented() {
-    for (degree, most) in [(7, 12), (15, 25), (31, 54)] {
+    for (degree, most) in [(7, 14), (15, 27), (31, 55)] {
         let interval = Interval {
             low: -30.0,
             high: 10.0,
@@ -235,6 +235,7 @@ fn beyond_its_interval_an_approximation_is_as_large_as_documented() {
         let f = hushed_model::Activation::Gelu;
         let activation = fits::activation(f, interval, degree).unwrap();
         for polynomial in [exponential, activation] {
+            // Of the activation a little more than twice its interval.
             let values = (0..=400).map(|i| polynomial.eval(f64::from(i) / 100.0 - 2.0));
             let largest = values.fold(0.0_f64, |m, v| m.max(v.abs()));
             assert!(largest < 2f64.powi(most), "{degree}: 2^{}", largest.log2());

@@ -4,8 +4,8 @@
 //! interval to [−1, 1] is in the weights of the layer before ([`unit_map`]), and a column loses ⌈log2(degree + 1)⌉ levels. All columns
 //! have one degree, so what is computed does not follow from weights. Fits are in [`super::fits`].
 //!
-//! Beyond its interval a polynomial is garbage: GELU of degree 15 on [−6, 4] is off by 3·10^5 somewhere on twice that width, of degree 31
-//! by 7·10^9. What the norm after it makes of that is said in [`super::norm`]: the whole batch is lost.
+//! Beyond its interval a polynomial is garbage. It is bounded on [`fits::BEYOND`] times the interval, which the norm after it takes; beyond that
+//! one of degree 28 grows like t^28, and the whole batch is lost.
 //!
 //! GELU less x/2 is even, and an even polynomial takes fewer products of one degree. But its interval is symmetric: on every fortieth column of
 //! the shipped calibration, fitted in the clear, degree 30 is as near as degree 28 of any parity in three layers, two to two and a half times as far off in
@@ -70,7 +70,7 @@ pub fn levels(degree: usize) -> usize {
     (degree + 1).next_power_of_two().trailing_zeros() as usize
 }
 
-/// The map with results mapped to [−1, 1] from their intervals, one a row: t = (2y − low − high)/(high − low).
+/// The map with results mapped to [−1, 1] from the [`fits::domain`] of their columns, one a row.
 ///
 /// # Errors
 /// [`PolyError::Range`] for an empty interval, or if there are not as many as rows.
@@ -83,10 +83,10 @@ pub fn unit_map(mut map: LinearMap, intervals: &[Column]) -> Result<LinearMap, F
     }
     let mut bias = map.bias.take().unwrap_or_else(|| vec![0.0; map.rows]);
     let rows = map.weights.chunks_exact_mut(map.columns.max(1));
-    for ((row, b), i) in rows.zip(&mut bias).zip(intervals) {
-        let factor = 2.0 / (i.high - i.low);
-        row.iter_mut().for_each(|w| *w *= factor);
-        *b = (2.0 * *b - i.low - i.high) / (i.high - i.low);
+    for ((row, b), column) in rows.zip(&mut bias).zip(intervals) {
+        let domain = fits::domain(*column);
+        row.iter_mut().for_each(|w| *w /= domain.half());
+        *b = (*b - domain.middle()) / domain.half();
     }
     map.bound = super::bound_of(&map.weights);
     map.bias = Some(bias);
@@ -101,7 +101,7 @@ pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Sca
     scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
 }
 
-/// f of every column; `columns` are mapped to [−1, 1] from `intervals` already. The results are at [`Slots::default_scale`], [`levels`]
+/// f of every column; `columns` are mapped to [−1, 1] from their domains already. The results are at [`Slots::default_scale`], [`levels`]
 /// below.
 ///
 /// # Errors

@@ -425,6 +425,8 @@ impl Slots for Encrypted {
 }
 
 #[cfg(test)]
+mod contained;
+#[cfg(test)]
 mod lemmas;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -9,19 +9,23 @@
 //! | `dense`: gains and offsets of that norm and 1/reach in its weights; d columns, valid in row 0 | 1 |
 //! | `pack`: column j to row j mod m of vector j/m, m − 1 rotations a vector, all by one row; then the biases | 0 |
 //! | `refresh` | |
-//! | `activation`: to the scale of polynomials; one odd polynomial for all of a vector, its argument within ±reach | 1 + ⌈log2(degree + 1)⌉ |
+//! | `activation`: to the scale of polynomials; the fold; one odd polynomial for all of a vector, its argument within ±reach | 4 + ⌈log2(degree + 1)⌉ |
 //! | `classes`: times a row of the weights, summed over rows by log2(m) rotations a class | 1 |
 //! | times a mask that leaves row c mod m of class c in texts, nothing elsewhere | 1 |
 //!
 //! MOAI takes a polynomial and a ciphertext a column here. One interval for all columns costs nothing: degrees are cheap where vectors are
 //! few, tanh is flat where its argument is large, and where arguments lie would say something of the weights.
 //!
-//! An argument beyond the reach is refreshed wrong (as another number within ±reach): that text's answer is garbage, and no other's is, as
-//! slots of other texts do not mix and the polynomial is bounded on all that a refresh gives.
+//! *Beyond the reach.* A refresh gives 1.5 back as 1.5 (its sine is nearly linear up to some hundred), so the polynomial does see it, and
+//! one of degree 63 on [−1, 1] is 2^22 at 1.1, 2^38 at 1.2: a ciphertext that wraps around, and all texts of its vector lost. So arguments are
+//! *folded* first, by y = −T_7(t/7), t in units of the reach: y is within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a
+//! bijection onto ±0.84, undone by the polynomial, which is that of tanh(reach·7·sin(asin(y)/7)). (Domain extension as in
+//! [`super::activation::extended_tanh`], in one step of degree 7: three levels where two of degree 3 take four.) An argument between the reach and
+//! seven times the reach gives that text a wrong answer, and no other: nothing is beyond [`LARGEST`].
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::{Parity, PolyError, Polynomial, evaluate, to_unit_interval};
-use hushed_math::fit::minimax;
+use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};
+use hushed_math::fit::least_squares_points;
 use hushed_model::plain::activation as exact;
 use hushed_model::{Activation, Classifier, Site};
 use rayon::prelude::*;
@@ -36,13 +40,25 @@ use super::pool::{Factor, Pooled, packed, row_sums, rows_of};
 use super::slots::Slots;
 use crate::packing::{Interleave, PackingError};
 
-/// Greatest size of the approximated tanh: what it may err by is far below.
+/// Greatest size of the approximated tanh, up to [`EXTENDED`] times the reach.
 const LARGEST: f64 = 1.0 + 1.0 / 64.0;
+
+/// Arguments of so many times the reach are contained: an odd number n, and the fold is ±T_n(t/n). Of n = 4k + 3 the sign is −.
+pub const EXTENDED: usize = 7;
+
+/// Levels of the fold.
+const FOLD_LEVELS: usize = (EXTENDED + 1).ilog2() as usize;
+
+/// Points of a fit for each of its coefficients.
+const POINTS: usize = 8;
+
+/// Weight of what only arguments beyond the reach fold to: the polynomial is to stay bounded there.
+const BOUNDED: f64 = 1e-3;
 
 /// Levels between the refresh and the answer.
 #[must_use]
 pub fn levels(choice: &ClassifierChoice) -> usize {
-    activation::levels(choice.degree) + 3
+    FOLD_LEVELS + activation::levels(choice.degree) + 3
 }
 
 /// Primes that the packed arguments are refreshed to: those that [`levels`] use up.
@@ -53,17 +69,54 @@ pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<us
     (0..levels(choice)).try_fold(on.floor(), |limbs, _| above(on, limbs))
 }
 
-/// The polynomial in t = x/reach for an odd function of x: minimax on the whole interval, and odd.
-///
-/// # Errors
-/// [`PolyError`] for a function that is not odd, or a fit that is refused.
-pub fn polynomial(f: Activation, choice: &ClassifierChoice) -> Result<Polynomial, PolyError> {
-    let value = |t: f64| exact(f, choice.reach * t);
-    let fit = minimax(value, |_| 1.0, choice.degree, -1.0, 1.0)?;
-    let mut coeffs = fit.chebyshev;
-    // The best approximation of an odd function is odd; what is found of even coefficients are roundings.
-    coeffs.iter_mut().step_by(2).for_each(|c| *c = 0.0);
-    Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd)
+/// An odd function of x by two odd polynomials, one of t = x/reach and one of what that gives.
+pub struct Squash {
+    /// Of t/[`EXTENDED`].
+    parts: [Polynomial; 2],
+}
+
+impl Squash {
+    /// The fold, and the least squares on what it makes of [−1, 1], a little everywhere else.
+    ///
+    /// # Errors
+    /// [`PolyError`] for a function that is not odd, or a fit that is refused.
+    pub fn new(f: Activation, choice: &ClassifierChoice) -> Result<Squash, PolyError> {
+        let times = EXTENDED as f64;
+        let mut fold = vec![0.0; EXTENDED + 1];
+        fold[EXTENDED] = -1.0;
+        let within = (times * (1.0 / times).asin()).sin();
+        let count = POINTS * (choice.degree + 1);
+        // One point in the middle, the others in pairs: what is found of even coefficients are roundings.
+        let point = |i: usize| {
+            let angle = std::f64::consts::PI * (i as f64 / (2 * count) as f64 - 0.5);
+            let (y, x) = (angle.sin(), times * (angle / times).sin());
+            let rare = if y.abs() <= within { 1.0 } else { BOUNDED };
+            let width = angle.cos().max(0.25 / count as f64);
+            (y, exact(f, choice.reach * x), rare * width)
+        };
+        let points: Vec<(f64, f64, f64)> = (0..=2 * count).map(point).collect();
+        let mut coeffs = least_squares_points(&points, choice.degree)?.chebyshev;
+        coeffs.iter_mut().step_by(2).for_each(|c| *c = 0.0);
+        let odd = |coeffs| Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd);
+        Ok(Squash {
+            parts: [odd(fold)?, odd(coeffs)?],
+        })
+    }
+
+    /// In f64, of t.
+    #[must_use]
+    pub fn eval(&self, t: f64) -> f64 {
+        let fold = |y: f64, p: &Polynomial| p.eval(y);
+        self.parts.iter().fold(t / EXTENDED as f64, fold)
+    }
+
+    /// Of a vector of t, at the scale of refreshes.
+    fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
+        let times = EXTENDED as f64;
+        let u = to_unit_interval(on, t, -times, times)?;
+        let y = compose(on, &u, &self.parts, on.default_scale())?;
+        Ok(on.within(y, LARGEST))
+    }
 }
 
 /// No logit is larger, as no number of the pooler is beyond [`LARGEST`]: a power of two.
@@ -109,13 +162,9 @@ pub fn head<S: Slots>(
     let arguments = on.refresh(site.path(), arguments, limbs)?;
 
     on.at(at.then("activation").path());
-    let p = polynomial(c.activation, choice)?;
-    let tanh = |t: &S::Value| -> Result<S::Value, FheError> {
-        let t = to_unit_interval(on, t, -1.0, 1.0)?;
-        let y = evaluate(on, &t, &p, on.default_scale())?;
-        Ok(on.within(y, LARGEST))
-    };
-    let pooled: Result<Vec<S::Value>, FheError> = arguments.par_iter().map(tanh).collect();
+    let tanh = Squash::new(c.activation, choice)?;
+    let pooled = arguments.par_iter().map(|t| tanh.evaluate(on, t));
+    let pooled: Result<Vec<S::Value>, FheError> = pooled.collect();
     let site = at.then("classes");
     on.at(site.path());
     logits(on, &site, &pooled?, c, layout, first)

@@ -222,22 +222,36 @@ fn what_it_costs() {
     }
 }
 
-/// The polynomial is odd, bounded on all that a refresh gives, and better with its degree.
+/// The function is odd, better with its degree up to the reach, and bounded up to seven times the reach: what a refresh gives back is as far out
+/// as what it took.
 #[test]
-fn tanh_is_odd_and_bounded() {
-    let mut last = 1.0;
-    for degree in [7, 15, 31, 63] {
-        let choice = ClassifierChoice { degree, reach: 9.0 };
-        let p = polynomial(Activation::Tanh, &choice).unwrap();
-        assert_eq!((p.parity(), p.degree()), (Parity::Odd, degree));
-        let points = (0..=4000).map(|i| f64::from(i) / 2000.0 - 1.0);
-        let error = |t: f64| (p.eval(t) - (9.0 * t).tanh()).abs();
-        let worst = points.map(error).fold(0.0, f64::max);
-        assert!(worst < 0.7 * last, "degree {degree}: {worst:e}");
-        last = worst;
+fn tanh_is_odd_and_bounded_beyond_its_reach() {
+    for reach in [1.25, 9.0] {
+        let mut last = 1.0;
+        for degree in [7, 15, 31, 63] {
+            let choice = ClassifierChoice { degree, reach };
+            let squash = Squash::new(Activation::Tanh, &choice).unwrap();
+            let points = (0..=4000).map(|i| f64::from(i) / 2000.0 - 1.0);
+            let error = |t: f64| (squash.eval(t) - (reach * t).tanh()).abs();
+            let worst = points.map(error).fold(0.0, f64::max);
+            assert!(worst < 0.7 * last, "degree {degree}: {worst:e}");
+            last = worst;
+            let most = EXTENDED as f64;
+            let far = (0..=4000).map(|i| most * (f64::from(i) / 2000.0 - 1.0));
+            for t in far {
+                assert_eq!(squash.eval(t), -squash.eval(-t));
+                let bound = if degree == 63 { LARGEST } else { 4.0 };
+                assert!(
+                    squash.eval(t).abs() < bound,
+                    "{degree} {t}: {}",
+                    squash.eval(t)
+                );
+            }
+        }
+        assert!(last < 1e-4, "{last:e}");
     }
-    assert!(last < 1e-4, "{last:e}");
-    assert!(1.0 + last < LARGEST);
+    let parts = (EXTENDED + 1).next_power_of_two().trailing_zeros() as usize;
+    assert_eq!(FOLD_LEVELS, parts);
 }
 
 /// A plan of a classifier says how many logits there are, and has the head's steps last.

@@ -161,7 +161,7 @@ impl<S: Slots> Walk<'_, S> {
     /// Primes of a norm's result: columns above the level at which their statistic arrives are cut.
     fn norm(&self, step: &str, limbs: usize, choice: &NormChoice) -> Result<usize, FheError> {
         self.down(limbs, step, 1)?;
-        let arrives = self.down(self.statistics, step, statistic_levels(choice)?)?;
+        let arrives = self.down(self.statistics, step, statistic_levels(choice))?;
         self.down(limbs.min(arrives), step, 1)
     }
 }

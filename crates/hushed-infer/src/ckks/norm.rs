@@ -16,19 +16,21 @@
 //! | × mask·√d/bound | l | s − 2 − levels of the root ≥ l |
 //! | × c, + a given row | l − 1 | |
 //!
-//! Beyond its range: for v from 0 to `low` the root is at most 3.5/√low, three times and a half what it should be at the end. Above 1 the
-//! polynomial grows like its highest power (`low` 0.05, degree 15, one step): 0.95 at v = 1.05, −0.4 at 1.1, 10^6 at 1.2, 10^15 at 1.5.
-//! From there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one that left the range. Whoever
-//! calibrates leaves a margin; what a refresh finds in rows that are masked does no harm.
+//! Beyond its range: for v from 0 to `low` the root is at most 3.5/√low, three times and a half what it should be at the end. Above 1 it is as good
+//! as within up to some end that its steps allow ([`super::fits::root`]: 3 for `low` 0.05, degree 15 and one step), and then grows like its highest
+//! power: 10^5 at 1.1 times that end, 10^15 at 1.5. From there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one
+//! that left the range. Whoever calibrates leaves a margin; what a refresh finds in rows that are masked does no harm.
 
-use hushed_ckks::poly::{InverseSqrt, Ladder, PolyError, Weight};
+use hushed_ckks::poly::{Ladder, PolyError, Weight};
 use hushed_ckks::{CkksError, Scale};
 use hushed_model::{Norm, NormKind, Site};
 use rayon::prelude::*;
 
+use super::activation;
 use super::acts::{Acts, same};
 use super::choices::NormChoice;
 use super::error::FheError;
+use super::fits;
 use super::mask::OwnedMask;
 use super::slots::Slots;
 
@@ -155,7 +157,7 @@ pub fn norm<S: Slots>(
         return Acts::from_norm(at, centred, norm, choice);
     };
     let scale = on.scale(first);
-    let needed = statistic_levels(choice)?;
+    let needed = statistic_levels(choice);
     let arrives = match plan.statistics {
         Some(limbs) => {
             let mask = match plan.rows {
@@ -244,7 +246,10 @@ fn masked_root<S: Slots>(
     limbs: usize,
     target: Scale,
 ) -> Result<S::Value, FheError> {
-    let root = root(choice)?;
+    let root = match on.only_shapes() {
+        true => fits::root_within(choice)?,
+        false => fits::root(choice)?,
+    };
     // 1 + mask·(v − 1).
     let less = on.add_constant(v.clone(), -1.0)?;
     let masked = match rows {
@@ -281,21 +286,12 @@ pub(super) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S:
     on.finish(sum)
 }
 
-/// Levels of the statistic between its refresh and the columns.
-///
-/// # Errors
-/// Choices that no inverse root has.
-pub fn statistic_levels(choice: &NormChoice) -> Result<usize, FheError> {
-    Ok(root(choice)?.levels() + 2)
-}
-
-fn root(choice: &NormChoice) -> Result<InverseSqrt, FheError> {
-    Ok(InverseSqrt::with_steps(
-        choice.low,
-        1.0,
-        choice.seed,
-        choice.steps,
-    )?)
+/// Levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the change of its interval, two a
+/// step. Degrees and steps alone say it, so that a search need not fit.
+#[must_use]
+pub fn statistic_levels(choice: &NormChoice) -> usize {
+    let seed = activation::levels(choice.seed) + usize::from(choice.seed > 1);
+    2 + seed + 2 * choice.steps
 }
 
 #[cfg(test)]

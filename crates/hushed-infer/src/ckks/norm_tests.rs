@@ -138,14 +138,14 @@ fn run(on: &Simulator, limbs: usize, masks: &RowMasks<Vector>, statistics: Optio
     let counts = on.tally().counts();
     assert!(counts.rotations.is_empty(), "a norm rotates");
     // Columns, the variance, and what the root takes; a masked one twice more.
-    let root = root(&c).unwrap();
+    let root = fits::root(&c).unwrap();
     let private = matches!(masks.tokens, OwnedMask::Private(_));
     let expected = D + 1 + root.report().cost.relinearisations + 2 * usize::from(private);
     assert_eq!(counts.total(Op::Relinearise), expected as u64);
     assert_eq!(counts.total(Op::Refreshed), u64::from(statistics.is_some()));
     let level = match statistics {
         Some(_) => limbs - 1,
-        None => limbs - 2 - statistic_levels(&c).unwrap(),
+        None => limbs - 2 - statistic_levels(&c),
     };
     for column in &out.columns {
         assert_eq!(on.limbs(column), level);
@@ -178,7 +178,7 @@ fn one_statistic_is_refreshed_and_the_columns_lose_one_level() {
 fn the_papers_form_is_the_same_function() {
     let on = simulator();
     run(&on, on.top() - 1, &masks(&on, false), None);
-    assert_eq!(2 + statistic_levels(&choice()).unwrap(), 11);
+    assert_eq!(2 + statistic_levels(&choice()), 11);
 }
 
 #[test]
@@ -231,26 +231,45 @@ fn given_rows(private: bool) {
     assert!(matches!(refused, FheError::Range { .. }), "{refused}");
 }
 
-/// What the module says of variances beyond the range.
+/// What the module says of variances beyond the range, and of the levels.
 #[test]
 fn beyond_its_range_the_root_is_what_is_said() {
-    for (low, seed, steps) in [(0.05, 15, 1), (0.01, 15, 2), (0.1, 7, 1), (0.004, 15, 1)] {
+    for (low, seed, steps) in [
+        (0.05, 15, 1),
+        (0.01, 15, 2),
+        (0.1, 7, 1),
+        (0.004, 15, 1),
+        (0.3, 1, 2),
+    ] {
         let choice = NormChoice {
             low,
             seed,
             steps,
             ..choice()
         };
-        let root = root(&choice).unwrap();
+        let root = fits::root(&choice).unwrap();
         let at = |i: u32| root.eval(low * f64::from(i) / 1000.0);
         let most = (0..=1000).map(|i| at(i).abs()).fold(0.0, f64::max);
-        assert!(most < 3.5 / low.sqrt());
+        assert!(most < 3.5 / low.sqrt(), "{low} {seed} {steps}: {most}");
+        assert_eq!(statistic_levels(&choice), root.levels() + 2);
+        // Nothing is given for what is beyond: up to 1 it errs by no more than a calibration asks for, or than it did.
+        let alone = hushed_ckks::poly::InverseSqrt::with_steps(low, 1.0, seed, steps).unwrap();
+        let most = alone.report().error.max(fits::ROOT_ERROR);
+        for i in 0..=1000 {
+            let v = low + (1.0 - low) * f64::from(i) / 1000.0;
+            assert!((root.eval(v) * v.sqrt() - 1.0).abs() < 1.01 * most);
+        }
     }
-    let root = root(&choice()).unwrap();
-    assert!((root.eval(1.05) - 1.05f64.powf(-0.5)).abs() < 0.05);
-    assert!(root.eval(1.1).abs() < 1.0);
-    assert!((1e5..1e7).contains(&root.eval(1.2).abs()));
-    assert!((1e14..1e16).contains(&root.eval(1.5).abs()));
+    let root = fits::root(&choice()).unwrap();
+    for v in [1.05, 1.5, 3.0f64] {
+        assert!((root.eval(v) * v.sqrt() - 1.0).abs() < 1e-4, "{v}");
+    }
+    assert!(
+        (1e3..1e6).contains(&root.eval(3.3).abs()),
+        "{}",
+        root.eval(3.3)
+    );
+    assert!(root.eval(4.5).abs() > 1e12, "{}", root.eval(4.5));
 }
 
 /// Columns above the level at which the statistic arrives are cut to it.
@@ -270,7 +289,7 @@ fn columns_that_are_too_high_are_cut() {
     };
     let out = norm(&on, &at, centred, &n, &c, &plan).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
-    let arrives = on.top() - statistic_levels(&c).unwrap();
+    let arrives = on.top() - statistic_levels(&c);
     assert!(out.columns.iter().all(|v| on.limbs(v) == arrives - 1));
 }
 

@@ -47,7 +47,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     let rows = OwnedMask::Public(vec![1.0; params.slots()]);
     // One level for the product with the inverse root, and what that one needs above it.
     let limbs = params.bootstrap_limbs() + 1;
-    let statistics = limbs + statistic_levels(&choice)?;
+    let statistics = limbs + statistic_levels(&choice);
     let counts = counted(&params, |on| {
         let all = OwnedMask::Public(vec![1.0; params.slots()]);
         let plan = plan(&all, statistics);

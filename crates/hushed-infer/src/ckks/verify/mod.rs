@@ -11,7 +11,7 @@
 //! of the clear values of the step. What the encrypted run and the prediction add to the polynomials is compared by size: noise is drawn
 //! anew in each.
 //!
-//! A text that leaves a calibrated interval is garbage, and under encryption spoils the texts that share its ciphertexts. The simulation
+//! A text that leaves a calibrated interval is garbage, and under encryption may spoil the texts that share its ciphertexts. The simulation
 //! sees it ([`FheError::Range`]): the text is found, named and left out from that layer on, and is not encrypted.
 //!
 //! The circuit is the one that a plan of these texts places, in the memory that there is: what a run of it does, to the level.
