@@ -38,10 +38,10 @@ pub const OUTER: f64 = 1.5;
 const BOUNDED: f64 = 1e-4;
 
 /// A polynomial is bounded on so many times the column's interval: single numbers that leave it do not grow.
-pub const BEYOND: f64 = 1.2;
+pub const BEYOND: f64 = 1.1;
 
-/// Weight of what is beyond the interval. A hundred times as much makes nothing smaller, and what is expected is a quarter further off.
-const OUTSIDE: f64 = 1e-8;
+/// Weight of what is beyond the interval: those of the shipped calibration stay below 20 there. Ten times as much makes nothing smaller.
+const OUTSIDE: f64 = 1e-7;
 
 /// Points of a fit for each of its coefficients.
 const POINTS: usize = 7;

@@ -30,6 +30,9 @@ const HIT: usize = 5;
 /// How far.
 const TIMES: [f64; 4] = [1.05, 1.1, 1.5, 4.0];
 
+/// A change of the vectors that a step takes.
+type Hit<'a> = &'a dyn Fn(&mut [Vec<f64>]);
+
 /// A part of a run, in either arithmetic.
 trait Step {
     /// Primes of the operands.
@@ -49,7 +52,7 @@ fn layout() -> Interleave {
 fn neighbours<const K: usize>(
     step: &impl Step,
     clean: &[Vec<f64>],
-    hits: [&dyn Fn(&mut [Vec<f64>]); K],
+    hits: [Hit<'_>; K],
 ) -> [f64; K] {
     let params = params();
     let simulator = Simulator::new(&params, params.slots()).unwrap();
@@ -122,8 +125,7 @@ fn c2_a_refresh_contains_whatever_is_in_a_slot() {
     let clean = [between(1, -1.0, 1.0)];
     let at = |x: f64| move |v: &mut [Vec<f64>]| v[0][HIT] = x;
     let [a, b, c, d] = TIMES.map(at);
-    let hits: [&dyn Fn(&mut [Vec<f64>]); 8] =
-        [&at(0.5), &a, &b, &c, &d, &at(600.0), &at(1e6), &at(-1e12)];
+    let hits: [Hit<'_>; 8] = [&at(0.5), &a, &b, &c, &d, &at(600.0), &at(1e6), &at(-1e12)];
     let found = neighbours(&Refresh, &clean, hits);
     told("refresh", &found);
     let [none, contained @ .., beyond] = found;
@@ -313,7 +315,15 @@ struct Block {
 }
 
 /// Of x to arguments.
-const UP: f64 = 8.0;
+const UP: f64 = 16.0;
+
+/// With a long tail below, as hidden columns have: a polynomial that is only fitted to this is off by thousands at 1.1 times the interval.
+const COLUMN: Column = Column {
+    low: -18.0,
+    high: 9.0,
+    mean: -1.5,
+    deviation: 1.0,
+};
 
 impl Block {
     /// `down`: how much of a hidden column is in an output.
@@ -346,15 +356,9 @@ impl Block {
             seed: 15,
             steps: 2,
         };
-        let column = Column {
-            low: -6.0,
-            high: 4.0,
-            mean: -1.0,
-            deviation: 1.0,
-        };
         let columns = ActivationChoice {
             degree: 28,
-            columns: vec![column; WIDTH],
+            columns: vec![COLUMN; WIDTH],
         };
         Block { f, columns, norm }
     }
@@ -374,28 +378,19 @@ impl Step for Block {
     }
 }
 
-/// An activation's argument beyond its interval spoils its own text alone, up to 1.2 times the interval; what it gives is then within what the
+/// An activation's argument beyond its interval spoils its own text alone, up to 1.1 times the interval; what it gives is then within what the
 /// norm after it takes.
 #[test]
 fn c2_an_activation_contains_arguments_beyond_its_interval() {
-    let argument = |t: f64| (5.0 * t - 1.0) / UP;
+    let column = COLUMN.interval();
+    let argument = |t: f64| (column.middle() + column.half() * t) / UP;
     let clean: Vec<Vec<f64>> = (0..WIDTH)
         .map(|j| between(80 + j as u64, argument(-0.66), argument(0.66)))
         .collect();
     let at = |t: f64| move |x: &mut [Vec<f64>]| x[3][HIT] = argument(t);
     let [a, b, c, d] = TIMES.map(at);
     let step = Block::new(&clean, 0.2);
-    let hits: [&dyn Fn(&mut [Vec<f64>]); 9] = [
-        &at(0.5),
-        &at(1.0),
-        &a,
-        &b,
-        &at(-1.1),
-        &at(1.2),
-        &at(-1.2),
-        &c,
-        &d,
-    ];
+    let hits: [Hit<'_>; 8] = [&at(0.5), &at(1.0), &a, &b, &at(-1.05), &at(-1.1), &c, &d];
     let found = neighbours(&step, &clean, hits);
     told("activation, norm", &found);
     let [none, contained @ .., half, four] = found;
@@ -457,7 +452,7 @@ fn c2_a_softmax_contains_what_its_first_sum_holds() {
     clean.extend((1..4).map(|j| between(90 + j, -1.0, t(-2.0))));
     let at = |j: usize, t: f64| move |x: &mut [Vec<f64>]| x[j][HIT] = t;
     let step = Weigh { choice };
-    let hits: [&dyn Fn(&mut [Vec<f64>]); 10] = [
+    let hits: [Hit<'_>; 10] = [
         &at(0, 0.5),
         &at(0, 1.05),
         &at(1, -1.05),
