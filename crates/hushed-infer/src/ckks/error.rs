@@ -65,6 +65,16 @@ pub enum FheError {
         "the plan's bound of inputs is below what the public model gives; ask the server's operator for a plan made from this model"
     )]
     InputBound,
+    /// A reply that is less precise than its plan declares, so that the noise that covers it would not cover its error. Nothing was written.
+    #[error(
+        "the reply would err by a deviation of {found:.1e}, and its plan declares {declared:.1e}; make the plan again from this model"
+    )]
+    ReplyError {
+        /// What it errs by.
+        found: f64,
+        /// What the plan declares.
+        declared: f64,
+    },
     /// Asked to stop: it goes on from the checkpoint of its last layer.
     #[error("the run was stopped between two layers")]
     Stopped,

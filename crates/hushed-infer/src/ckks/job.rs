@@ -85,6 +85,8 @@ pub struct Engine {
     keys: Hash,
     stop: Arc<AtomicBool>,
     timetable: Arc<Timetable>,
+    /// What a run errs by, in a slot of its reply.
+    error: f64,
 }
 
 /// A request that was read and checked whole.
@@ -155,6 +157,7 @@ impl Engine {
             keys: id,
             stop: Arc::default(),
             timetable: Arc::default(),
+            error: f64::INFINITY,
         })
     }
 
@@ -168,6 +171,12 @@ impl Engine {
     #[must_use]
     pub fn timed_by(self, timetable: Arc<Timetable>) -> Engine {
         Engine { timetable, ..self }
+    }
+
+    /// The same, whose runs err by so much, as [`super::declared`] simulates it: without it no reply is sealed.
+    #[must_use]
+    pub fn erring_by(self, error: f64) -> Engine {
+        Engine { error, ..self }
     }
 
     /// The id of the keys.
@@ -264,7 +273,7 @@ impl Engine {
     /// Writes the reply of a batch: masked, re-randomised, and the same bytes whenever it is made again.
     ///
     /// # Errors
-    /// As [`seal_reply`]; [`FheError::File`].
+    /// As [`seal_reply`], [`FheError::ReplyError`] among them; [`FheError::File`].
     pub fn reply(
         &self,
         path: &Path,
@@ -276,7 +285,15 @@ impl Engine {
         let plan = self.plan.hash();
         let names: [&[u8]; 4] = [&head.id, name, &plan, &self.keys];
         let form = &self.plan.reply;
-        let sealed = seal_reply(&self.params, &self.public, form, answer, secret, &names)?;
+        let sealed = seal_reply(
+            &self.params,
+            &self.public,
+            form,
+            answer,
+            self.error,
+            secret,
+            &names,
+        )?;
         let head = ReplyHead {
             plan,
             keys: self.keys,

@@ -20,6 +20,9 @@
 //! × inverse root of the variance  ≤ 1
 //! ```
 //!
+//! A number beyond its interval is one text's, in one slot, and stays so until it wraps around a modulus; refreshes bound it again. How far each step
+//! lets one go is measured in `encrypted/contained.rs` and said in docs/moai.md.
+//!
 //! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are gone: a softmax does
 //! not see the first, and the second goes through it into the output's bias. Gains and offsets of a norm are in the next linear layers.
 
@@ -31,6 +34,7 @@ mod choices;
 #[cfg(any(feature = "client", test))]
 pub mod client;
 mod clock;
+pub mod declared;
 mod encrypted;
 mod error;
 pub mod feed_forward;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::{CkksParams, Scale};
-use hushed_model::{Bert, Embedding, ModelError, Norm, Site};
+use hushed_model::{Bert, Embedding, ModelError, Norm, Site, TokenIds};
 use rayon::prelude::*;
 
 use super::acts::here;
 use super::choices::{Choices, ChoicesError};
+use super::declared::Circuit;
 use super::error::FheError;
 use super::head;
 use super::placement::Placement;
@@ -39,6 +40,8 @@ pub struct Offer<'a> {
     pub public_sha256: [u8; 32],
     /// SHA-256 of the calibration's file.
     pub calibration_sha256: [u8; 32],
+    /// Texts of ordinary use: what a run errs by is simulated with them ([`super::declared`]).
+    pub texts: &'a [TokenIds],
     /// A text whose answer is known.
     pub canary: Option<Canary>,
     /// Who sees what, for people.
@@ -49,11 +52,11 @@ impl Offer<'_> {
     /// The plan.
     ///
     /// # Errors
-    /// [`FheError`]: a model without numbers, choices of another model, a placement that does not run.
+    /// [`FheError`]: a model without numbers, choices of another model, a placement that does not run, no text within the calibration.
     pub fn plan(&self) -> Result<FhePlan, FheError> {
         let (bert, params) = (self.bert, self.params);
         self.choices.check(bert)?;
-        let (keys, reply) = needed(
+        let (keys, mut reply) = needed(
             bert,
             self.choices,
             params,
@@ -61,15 +64,27 @@ impl Offer<'_> {
             self.options,
             self.placement,
         )?;
+        let rows = self.options.rows;
+        let input_bound = input_bound(&bert.embedding, &bert.embedding_norm, rows)?;
+        let circuit = Circuit {
+            bert,
+            choices: self.choices,
+            params,
+            placement: self.placement,
+            rows,
+            lengths: self.options.lengths,
+            input_bound,
+        };
+        reply.deviation = reply.deviation.max(circuit.deviation(self.texts)?);
         let mut plan = FhePlan {
             version: PLAN_VERSION,
             parameters: self.parameters.to_owned(),
             parameters_hash: hex(params.rlwe().hash()),
-            rows: self.options.rows,
+            rows,
             width: bert.embedding.width,
             layers: bert.layers.len(),
             logits: bert.classifier.as_ref().map(|c| c.classes.outputs),
-            input_bound: input_bound(&bert.embedding, &bert.embedding_norm, self.options.rows)?,
+            input_bound,
             lengths: self.options.lengths,
             placement: self.placement.clone(),
             reply,
@@ -86,7 +101,8 @@ impl Offer<'_> {
 }
 
 /// The evaluation keys that a run needs and what it replies: what a plan must say of both, and what a server compares a plan with before it
-/// works by it. `bootstrap`: the keys of a bootstrap.
+/// works by it. Of the reply's error it says the least that is declared; a plan declares more where the simulation of its circuit errs by more.
+/// `bootstrap`: the keys of a bootstrap.
 ///
 /// # Errors
 /// As [`dry_run`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.

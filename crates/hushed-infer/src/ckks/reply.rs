@@ -29,6 +29,9 @@ const BLOCK: usize = 64;
 /// Bits of a modulus above a message at its scale: a sign, and room for the error.
 const ROOM_BITS: f64 = 2.0;
 
+/// Two machines that simulate the same errors may differ in the last places of functions like e^x.
+const SAME: f64 = 1.0 + 1e-6;
+
 /// What the randomness of replies follows from. Neither `Debug` nor `Clone`; erased on drop.
 pub struct ReplySecret(Zeroizing<[u8; 32]>);
 
@@ -92,23 +95,43 @@ pub fn fewest_limbs(params: &CkksParams, scale: Scale, magnitude: f64) -> usize 
         .unwrap_or(params.max_limbs())
 }
 
+/// That what a plan declares of its reply is as much as a run errs by.
+///
+/// # Errors
+/// [`FheError::ReplyError`], also for an error that is no number.
+pub fn covers(form: &ReplyForm, error: f64) -> Result<(), FheError> {
+    match error <= form.deviation * SAME {
+        true => Ok(()),
+        false => Err(FheError::ReplyError {
+            found: error,
+            declared: form.deviation,
+        }),
+    }
+}
+
 /// The ciphertexts of a reply as they leave: shortened, re-randomised under the public key of who asked, and covered with noise. The
 /// randomness follows from `secret`, from `names` and from all bytes of what is covered: two different computations never share any, whatever
 /// they are called, and the same one again gets the same.
+///
+/// `error` is what the computation errs by, a standard deviation of a slot: what [`super::declared`] simulates. (What ciphertexts carry of their
+/// error is a bound for each step alone; over a model it says nothing.) A reply that errs by more than `form` declares is not sealed.
 ///
 /// The error that then is in a slot has the variance of the computation's and as much again as `form` declares, so a plan that declares
 /// twice the variance that it predicts declares what arrives.
 ///
 /// # Errors
-/// [`FheError::Ckks`] for ciphertexts of other parameters, with fewer primes, of another scale or number than `form` says.
+/// [`FheError::ReplyError`] for an error beyond the declared one, or one that is no number; [`FheError::Ckks`] for ciphertexts of other
+/// parameters, with fewer primes, of another scale or number than `form` says.
 pub fn seal_reply(
     params: &Arc<CkksParams>,
     key: &Arc<PublicKey>,
     form: &ReplyForm,
     reply: &[Ciphertext],
+    error: f64,
     secret: &ReplySecret,
     names: &[&[u8]],
 ) -> Result<Vec<Ciphertext>, FheError> {
+    covers(form, error)?;
     if reply.len() != form.ciphertexts {
         let (given, slots) = (reply.len(), form.ciphertexts);
         return Err(CkksError::TooManyValues { given, slots }.into());
@@ -206,7 +229,7 @@ mod tests {
         assert_eq!(form.limbs, 1);
         let sealed = |ct: &Ciphertext, name: &[u8]| {
             let list = std::slice::from_ref(ct);
-            seal_reply(&params, &pk, &form, list, &secret(3), &[name]).unwrap()
+            seal_reply(&params, &pk, &form, list, 0.0, &secret(3), &[name]).unwrap()
         };
         let seal = |name: &[u8]| sealed(&ct, name);
         let (once, again, other) = (seal(b"a"), seal(b"a"), seal(b"b"));
@@ -232,10 +255,37 @@ mod tests {
         let predicted = once[0].noise().deviation();
         assert!((1e-4..1.1e-4).contains(&predicted), "{predicted:e}");
         // Another number or scale is no reply of this plan.
-        let refused =
-            |list: &[Ciphertext]| seal_reply(&params, &pk, &form, list, &secret(3), &[]).is_err();
+        let refused = |list: &[Ciphertext]| {
+            seal_reply(&params, &pk, &form, list, 0.0, &secret(3), &[]).is_err()
+        };
         assert!(refused(&[]));
         let scaled = [ct.read_as(2.0).unwrap()];
         assert!(refused(&scaled));
+    }
+
+    /// What is declared covers what the computation errs by, or nothing leaves.
+    #[test]
+    fn c4_a_reply_that_errs_by_more_than_declared_is_not_sealed() {
+        let params = CkksParams::insecure_test(8, 4).unwrap();
+        let mut rng = seeded(4);
+        let sk = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+        let pk = Arc::new(PublicKey::generate(&sk, &mut rng));
+        let scale = params.default_scale();
+        let form = ReplyForm {
+            ciphertexts: 1,
+            limbs: 1,
+            scale: scale.value(),
+            magnitude: 4.0,
+            deviation: 1e-4,
+        };
+        let reply = [Ciphertext::zero(&params, 2, scale).unwrap()];
+        let seal = |error| seal_reply(&params, &pk, &form, &reply, error, &secret(3), &[b"a"]);
+        assert!(seal(0.0).is_ok() && seal(1e-4).is_ok());
+        for error in [1.001e-4, 1.0, f64::INFINITY, f64::NAN] {
+            match seal(error) {
+                Err(FheError::ReplyError { declared, .. }) => assert_eq!(declared, 1e-4),
+                _ => panic!("sealed at {error}"),
+            }
+        }
     }
 }

@@ -303,7 +303,7 @@ impl FheJobError {
             | Self::UnknownRequest { .. }
             | Self::OtherLengths { .. }
             | Self::PlanChanged { .. }
-            | Self::Run(FheError::InputBound) => Category::Mismatch,
+            | Self::Run(FheError::InputBound | FheError::ReplyError { .. }) => Category::Mismatch,
             Self::Plan(PlanFileError::OtherParameters { .. } | PlanFileError::Version { .. }) => {
                 Category::Mismatch
             }
@@ -350,7 +350,8 @@ impl FheJobError {
             Self::TooManyKeys { .. } => "too-many-keys",
             Self::Plan(_) => "plan",
             Self::Choices(_) => "calibration",
-            Self::OtherModel { .. } | Self::Run(FheError::InputBound) => "other-model",
+            Self::OtherModel { .. }
+            | Self::Run(FheError::InputBound | FheError::ReplyError { .. }) => "other-model",
             Self::Run(_) => "run",
             Self::OtherPublic { .. } | Self::BadPublic { .. } => "public-model",
             Self::Expired { .. } => "keys-expired",

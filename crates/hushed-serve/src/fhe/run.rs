@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use hushed_infer::calibrate::weights_sha256;
+use hushed_infer::ckks::declared::{self, Circuit};
 use hushed_infer::ckks::files::atomic::{self, Access, AtomicFile};
 use hushed_infer::ckks::files::exchange::{self, RequestReader};
 use hushed_infer::ckks::files::keys::KeyFile;
@@ -18,9 +19,9 @@ use hushed_infer::ckks::offer::needed;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
 use hushed_infer::ckks::public_plan::Params;
 use hushed_infer::ckks::public_plan::hex;
-use hushed_infer::ckks::reply::ReplySecret;
-use hushed_infer::ckks::{Choices, FhePlan, MAX_BYTES};
-use hushed_model::Model;
+use hushed_infer::ckks::reply::{ReplySecret, covers};
+use hushed_infer::ckks::{Choices, FheError, FhePlan, MAX_BYTES};
+use hushed_model::{Model, TooLong};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -199,6 +200,10 @@ pub(super) fn run_until(
         }
         let engine = engine.stopped_by(Arc::clone(stop));
         let engine = engine.timed_by(Arc::clone(&predicted.timetable));
+        let error = simulated_error(&plan, &params, &model, &choices)?;
+        // Also refused before a reply is sealed, hours later.
+        covers(&plan.reply, error)?;
+        let engine = engine.erring_by(error);
         let path = saved.as_ref().map(|saved| saved.path.as_path());
         let answer = engine.run(&model.bert, &choices, batch, path, &told)?;
         engine.reply(&options.out, &head, &name, &answer, &secret)?;
@@ -354,6 +359,28 @@ fn predicted(
     }
 }
 
+/// What a run errs by, with the texts that whoever made the plan took.
+fn simulated_error(
+    plan: &FhePlan,
+    params: &Params,
+    model: &Model,
+    choices: &Choices,
+) -> Result<f64, FheError> {
+    let known = plan.canary.as_ref();
+    let known = known.map(|canary| model.tokens(&canary.text, TooLong::Refuse));
+    let texts = declared::texts(&model.public.tokenizer, plan.rows, known.transpose()?);
+    let circuit = Circuit {
+        bert: &model.bert,
+        choices,
+        params,
+        placement: &plan.placement,
+        rows: plan.rows,
+        lengths: plan.lengths,
+        input_bound: plan.input_bound,
+    };
+    circuit.deviation(&texts)
+}
+
 /// That the plan lists the keys that its run needs, and its reply, as an offer of this model does: a plan that says less would fail after
 /// hours, or leave more in a reply than the answer.
 fn check_needed(
@@ -372,7 +399,9 @@ fn check_needed(
         asked,
         &plan.placement,
     );
-    let (keys, reply) = found.map_err(FheJobError::from)?;
+    let (keys, mut reply) = found.map_err(FheJobError::from)?;
+    // What its simulation errs by may be more; a plan with less was refused when it was read, and a reply that errs by more is not sealed.
+    reply.deviation = reply.deviation.max(plan.reply.deviation);
     let mut ours = plan.clone();
     ours.set_keys(&keys);
     let other = |what, planned, found| {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
+use hushed_infer::ckks::declared;
 use hushed_infer::ckks::job::bootstrap;
 use hushed_infer::ckks::offer::Offer;
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
@@ -134,6 +135,7 @@ impl Offered {
                 placement: &placement,
                 public_sha256: public.hash().0,
                 calibration_sha256: Sha256::digest(&calibration).into(),
+                texts: &declared::texts(&model.public.tokenizer, ROWS, Some(tokens(&canary.text))),
                 canary: Some(canary.clone()),
                 exposures: vec!["the server sees what it sees".to_owned()],
             };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::EvalKeyPlan;
+use hushed_infer::ckks::declared;
 use hushed_infer::ckks::job::bootstrap;
 use hushed_infer::ckks::offer::Offer;
 use hushed_infer::ckks::plan::{
@@ -276,6 +277,9 @@ impl Args {
             return Ok(());
         };
         let exposures = report.exposures.iter();
+        let known = self.canary.as_deref();
+        let known = known.map(|text| model.tokens(text, TooLong::Refuse));
+        let known = known.transpose()?;
         let offer = Offer {
             bert: &model.bert,
             choices,
@@ -286,6 +290,7 @@ impl Args {
             placement: &report.placement,
             public_sha256: public.hash().0,
             calibration_sha256: Sha256::digest(read(calibration)?).into(),
+            texts: &declared::texts(&model.public.tokenizer, options.rows, known),
             canary: self.canary(model, options.rows)?,
             exposures: exposures
                 .map(|e| format!("{}: {}", e.who, e.sees))

@@ -175,6 +175,7 @@ impl Subject {
             &public,
             &self.plan.reply,
             &pooled.vectors,
+            0.0,
             &secret,
             &[b"request"],
         )
