@@ -2,7 +2,7 @@
 //!
 //! | check | sees | does not see |
 //! |---|---|---|
-//! | time | any difference in time between secrets of zeros and of ones, in the kernels of this processor | what differs only between other values |
+//! | time | a difference in mean time between secrets of zeros and of ones, in the kernels of this processor | what differs only between other values |
 //! | watch (valgrind) | every branch and address that depends on a secret, in functions and in whole protocols | kernels that valgrind cannot run: those on 512-bit registers |
 //! | disassembly | in functions on 512-bit registers: any conditional jump beyond the declared ones, any jump by a mask register | which of two equal-looking jumps is the loop's |
 

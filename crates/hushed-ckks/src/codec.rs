@@ -15,8 +15,8 @@
 //!
 //! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An estimate
 //! ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. A bound ([`Noise::with_norm`]) is what flooding rests
-//! on, and a wrong one can cost the key. So none comes with bytes: who reads seeded ciphertexts, states a size and gets an estimate; who
-//! reads whole ones, has the bound that he wrote into `noise`, and no opening is flooded without.
+//! on, and a wrong one can cost the key. So none comes with bytes: whoever reads seeded ciphertexts states a size and gets
+//! an estimate; whoever reads whole ones has the bound that they put into `noise`, and without one no opening is flooded.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;

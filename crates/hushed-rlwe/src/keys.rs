@@ -42,6 +42,9 @@ pub struct SecretKey {
 
 impl SecretKey {
     /// A fresh dense ternary secret.
+    ///
+    /// # Panics
+    /// If `rng` was made in another process, from which this one was forked.
     pub fn generate(params: &Arc<RlweParams>, rng: &mut SecretRng) -> Self {
         let coefficients = sample::ternary(rng, params.n());
         let ids: Vec<usize> = (0..params.basis().len()).collect();
@@ -114,6 +117,9 @@ pub struct PublicKey {
 
 impl PublicKey {
     /// The public key of `sk`.
+    ///
+    /// # Panics
+    /// If `sk` or `rng` was made in another process, from which this one was forked.
     pub fn generate(sk: &SecretKey, rng: &mut SecretRng) -> Self {
         let params = sk.params().clone();
         let seed = rng.public_seed();

@@ -31,10 +31,21 @@ impl Mask {
     /// making and using them stays open to vector instructions.
     #[inline(always)]
     pub fn from_word(word: u64) -> [Mask; 64] {
-        let mut masks: [Mask; 64] =
-            core::array::from_fn(|i| Mask(((word >> i) & 1).wrapping_neg()));
+        let mut masks = Mask::from_public_word(word);
         barrier_of(&mut masks);
         masks
+    }
+
+    /// [`Mask::from_bit`] of a bit that everybody may know: without the barrier.
+    #[inline(always)]
+    pub fn from_public_bit(bit: u64) -> Mask {
+        Mask((bit & 1).wrapping_neg())
+    }
+
+    /// [`Mask::from_word`] of bits that everybody may know: without the barrier.
+    #[inline(always)]
+    pub fn from_public_word(word: u64) -> [Mask; 64] {
+        core::array::from_fn(|i| Mask::from_public_bit(word >> i))
     }
 
     /// All ones at place `at`, zeros at the others, by one barrier as in [`Mask::from_word`].

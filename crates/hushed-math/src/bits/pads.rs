@@ -15,7 +15,7 @@
 //! | use | inputs of a key | targets |
 //! |---|---|---|
 //! | [`PadHash::pads`] | sixteen consecutive indices | [`TARGETS_A_KEY`] = 16 |
-//! | [`PadHash::tables`] | the places of one table, all of which may be known | 15 |
+//! | [`PadHash::tables`] | sixteen places of one table or of several, all of which may be known | 8 to 15 |
 //! | a level of a tree ([`super::HalfTree`]) | the nodes of that level | 1 |
 
 use super::Block;
@@ -79,10 +79,11 @@ impl PadHash {
         work.part_of_group(at, offset, x_tail, y_tail);
     }
 
-    /// `out[i][j] = H(first + i, input[i] ⊕ offsets[j])`, each table under its own key; further places are not for use.
+    /// `out[i][j] = H(first + i, input[i] ⊕ offsets[j])`; further places are not for use. Tables of `places` are
+    /// 16/places to a key.
     ///
     /// # Panics
-    /// If `input` and `out` differ in length, or there are more than [`TABLE`] offsets.
+    /// If `input` and `out` differ in length, or the number of offsets is no power of two up to [`TABLE`].
     pub fn tables(
         &self,
         first: u64,
@@ -91,39 +92,56 @@ impl PadHash {
         out: &mut [[Block; TABLE]],
     ) {
         assert_eq!(input.len(), out.len(), "hash input and output lengths");
-        assert!(offsets.len() <= TABLE, "places of a table");
+        let (places, share) = (offsets.len(), tables_a_key(offsets.len()));
         let mut work = self.work();
-        let mut inputs = [[Block::ZERO; TABLE]; KEYS];
-        let mut at = first;
-        for (x, y) in input.chunks(KEYS).zip(out.chunks_mut(KEYS)) {
-            work.take_keys(Use::Tables, at, x.len());
-            for (places, x) in inputs.iter_mut().zip(x) {
-                for (place, offset) in places.iter_mut().zip(offsets) {
-                    *place = *x ^ *offset;
+        let mut inputs = [[Block::ZERO; GROUP]; KEYS];
+        let mut hashed = inputs;
+        let (mut at, mut done) = (first, 0);
+        while done < input.len() {
+            let skip = (at % share as u64) as usize;
+            let now = (KEYS * share - skip).min(input.len() - done);
+            let groups = (skip + now).div_ceil(share);
+            work.take_keys(Use::Tables, at / share as u64, groups);
+            let slots = inputs.as_flattened_mut()[skip * places..].chunks_exact_mut(places);
+            for ((slot, x), index) in slots.zip(&input[done..][..now]).zip(at..) {
+                let x = *x ^ tweak_before_sigma(index);
+                for (place, offset) in slot.iter_mut().zip(offsets) {
+                    *place = x ^ *offset;
                 }
             }
-            let tweaks = Tweaks {
-                first: at,
-                group: 1,
-                input: 0,
-            };
-            work.keys.groups(tweaks, Block::ZERO, &inputs[..y.len()], y);
-            at += x.len() as u64;
+            work.keys.groups(
+                NO_TWEAKS,
+                Block::ZERO,
+                &inputs[..groups],
+                &mut hashed[..groups],
+            );
+            let slots = hashed.as_flattened()[skip * places..].chunks_exact(places);
+            for (y, slot) in out[done..][..now].iter_mut().zip(slots) {
+                y[..places].copy_from_slice(slot);
+            }
+            at += now as u64;
+            done += now;
         }
     }
 
-    /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`]: the place that a chooser can read.
+    /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`] of so many places: the one that a chooser can
+    /// read.
     ///
     /// # Panics
-    /// If the lengths differ.
-    pub fn places(&self, first: u64, input: &[Block], out: &mut [Block]) {
+    /// If the lengths differ, or `places` is no power of two up to [`TABLE`].
+    pub fn places(&self, first: u64, places: usize, input: &[Block], out: &mut [Block]) {
         assert_eq!(input.len(), out.len(), "hash input and output lengths");
+        let share = tables_a_key(places);
         let mut work = self.work();
-        let mut at = first;
-        for (x, y) in input.chunks(KEYS).zip(out.chunks_mut(KEYS)) {
-            work.take_keys(Use::Tables, at, x.len());
-            work.keys.each(at, Block::ZERO, x, y);
-            at += x.len() as u64;
+        let (mut at, mut done) = (first, 0);
+        while done < input.len() {
+            let skip = (at % share as u64) as usize;
+            let now = (KEYS * share - skip).min(input.len() - done);
+            work.take_keys(Use::Tables, at / share as u64, (skip + now).div_ceil(share));
+            let (x, y) = (&input[done..][..now], &mut out[done..][..now]);
+            work.keys.each(at, share, skip, x, y);
+            at += now as u64;
+            done += now;
         }
     }
 
@@ -133,6 +151,28 @@ impl PadHash {
             keys: Batch::new(self.cpu),
         }
     }
+}
+
+/// Tables of `places` places that share a key: all their unknown places together are fewer than [`TARGETS_A_KEY`].
+fn tables_a_key(places: usize) -> usize {
+    assert!(
+        places.is_power_of_two() && places <= TABLE,
+        "places of a table"
+    );
+    TABLE / places
+}
+
+/// For inputs that have their tweaks in them.
+const NO_TWEAKS: Tweaks = Tweaks {
+    first: 0,
+    group: 0,
+    input: 0,
+};
+
+/// σ⁻¹(index): σ is linear, so an input that has it XORed hashes as under this tweak.
+#[inline(always)]
+fn tweak_before_sigma(index: u64) -> Block {
+    Block((u128::from(index) << 64) | u128::from(index))
 }
 
 /// What a call needs: the keys that it is at.

@@ -2,11 +2,12 @@
 //! only wait.
 //!
 //! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately been that of a client
-//! which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer always gets in. Where its address has its share of
-//! places already, it takes the oldest of those; where the room is full, that of the address with the most, the oldest first and silent ones
-//! before those that have said something. So whoever wants to keep a stranger out needs as many addresses as the room has places, and whoever
-//! wants to keep a known client out needs its address. Refusing newcomers instead would let the first comers keep everybody out for as long
-//! as a deadline lasts, and begin again.
+//! which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets in even where no place is
+//! free, unless `ENDING` connections that lost theirs have not ended yet. Where its address has its share of places
+//! already, it takes one of those; where the room is full, one of the address with the most: silent connections before
+//! those that have said something, the oldest first. So whoever wants to keep a stranger out needs as many addresses as
+//! the room has places, and whoever wants to keep a known client out needs its address. Refusing newcomers instead would
+//! let the first comers keep everybody out for as long as a deadline lasts, and begin again.
 
 use std::collections::HashMap;
 use std::io;

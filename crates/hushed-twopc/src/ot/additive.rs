@@ -339,7 +339,7 @@ fn make_choice(
             cot.pads(at, pads);
             let values = &mut values[..out.len()];
             stretch(cot.first_index + at as u64, pads, messages, values);
-            update(out, values, messages, [e], |sum, pad, [e]| {
+            update(out, values, messages, [Bits::Public(e)], |sum, pad, [e]| {
                 sum.wrapping_add(e.negate(pad) << j)
             });
         }
@@ -386,7 +386,7 @@ fn settle_offer(
                 narrow = later;
             }
             // One pass over both: p₀ becomes e·d − (1 − 2e)·p₀ first.
-            update(p0, values, messages, [e], |p0, d, [e]| {
+            update(p0, values, messages, [Bits::Public(e)], |p0, d, [e]| {
                 (d & e).wrapping_sub(e.negate(p0))
             });
             for (out, term) in out.iter_mut().zip(p0.iter()) {
@@ -426,7 +426,8 @@ fn settle_choice(
         for (out, (c, e)) in out.chunks_mut(rows * messages).zip(masks) {
             let bytes = wire::packed_len(out.len(), width - j);
             let f = wire::unpack(wire::take(&mut f, bytes)?, width - j, out.len())?;
-            update(out, &f, messages, [c, e], |sum, f, [c, e]| {
+            let bits = [Bits::Secret(c), Bits::Public(e)];
+            update(out, &f, messages, bits, |sum, f, [c, e]| {
                 sum.wrapping_add(e.negate(f & c) << j)
             });
         }
@@ -462,7 +463,38 @@ fn stretch(first: u64, pads: &[Block], messages: usize, out: &mut [u64]) {
     }
 }
 
-/// out = f(out, value, masks) for each value, where the masks are the bits of its choice in each of the given words.
+/// The bits of choices: of c, which its owner alone knows, or of e, which travelled.
+#[derive(Clone, Copy)]
+enum Bits<'a> {
+    Secret(&'a [u64]),
+    Public(&'a [u64]),
+}
+
+impl Bits<'_> {
+    #[inline(always)]
+    fn word(self, k: usize) -> u64 {
+        let (Bits::Secret(words) | Bits::Public(words)) = self;
+        words.get(k).copied().unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn masks(self, k: usize) -> [Mask; 64] {
+        match self {
+            Bits::Secret(_) => Mask::from_word(self.word(k)),
+            Bits::Public(_) => Mask::from_public_word(self.word(k)),
+        }
+    }
+
+    #[inline(always)]
+    fn mask(self, k: usize, i: usize) -> Mask {
+        match self {
+            Bits::Secret(_) => Mask::from_bit(self.word(k) >> i),
+            Bits::Public(_) => Mask::from_public_bit(self.word(k) >> i),
+        }
+    }
+}
+
+/// out = f(out, value, masks) for each value, where the masks are its choice's bits in each of the given words.
 #[expect(
     clippy::indexing_slicing,
     reason = "64 masks a word, and chunks of 64 values"
@@ -472,14 +504,13 @@ fn update<const K: usize>(
     out: &mut [u64],
     values: &[u64],
     messages: usize,
-    bits: [&[u64]; K],
+    bits: [Bits<'_>; K],
     f: impl Fn(u64, u64, [Mask; K]) -> u64,
 ) {
     let chunks = out.chunks_mut(64 * messages);
     for (k, (out, values)) in chunks.zip(values.chunks(64 * messages)).enumerate() {
-        let words = bits.map(|b| b.get(k).copied().unwrap_or(0));
         if messages == 1 {
-            let masks = words.map(Mask::from_word);
+            let masks = bits.map(|b| b.masks(k));
             for (i, (out, value)) in out.iter_mut().zip(values).enumerate() {
                 let masks = core::array::from_fn(|k| masks[k][i]);
                 *out = f(*out, *value, masks);
@@ -488,7 +519,7 @@ fn update<const K: usize>(
         }
         let rows = out.chunks_mut(messages).zip(values.chunks(messages));
         for (i, (out, values)) in rows.enumerate() {
-            let masks = words.map(|w| Mask::from_bit(w >> i));
+            let masks = bits.map(|b| b.mask(k, i));
             for (out, value) in out.iter_mut().zip(values) {
                 *out = f(*out, *value, masks);
             }

@@ -4,7 +4,7 @@
 //! B = Σ X^k·b_k and M = Σ X^k·(b_k ⊕ c_k·Δ) = B ⊕ c(X)·Δ, where c(X) = Σ c_k·X^k. The pad of place j is P_j = H(i, B ⊕ j(X)·Δ), of
 //! which the chooser knows P_c = H(i, M) and no other: the other inputs are M ⊕ (c ⊕ j)(X)·Δ, and multiplication by a
 //! non-zero field element maps the uniform Δ one to one. Where entries are public it knows every P_j, 15 targets for Δ:
-//! H has a key of its own for each table. (Subspace form of OT extension: Kolesnikov–Kumaresan, CRYPTO 2013; Roy,
+//! H has a key for each sixteen places. (Subspace form of OT extension: Kolesnikov–Kumaresan, CRYPTO 2013; Roy,
 //! CRYPTO 2022. XORing four hashed pads instead would leak: the XOR of the pads of places 0, 1, 2, 3 is zero.)
 //!
 //! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so that place 0 needs no message; for j = 1 … N − 1 it sends
@@ -177,7 +177,9 @@ impl Chooser {
         let Batch { n, ring, .. } = self.batch;
         let sent = self.batch.places() - 1;
         let mut pads = SecretBlocks::zero(n);
-        self.hash.places(self.first, &self.folded, &mut pads);
+        let places = self.batch.places();
+        self.hash
+            .places(self.first, places, &self.folded, &mut pads);
         let entries = wire::unpack(reply, ring.bits(), sent * n)?;
         let pick = |((entries, place), pad): ((&[u64], &u8), &Block)| {
             // Place 0 has no entry.

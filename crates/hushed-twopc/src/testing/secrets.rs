@@ -98,7 +98,7 @@ pub fn cases() -> Vec<Case> {
     all
 }
 
-/// What F1 was as source: a row added where a secret bit is one.
+/// A leak on purpose, for checks to find: a row is added where a secret bit is one.
 fn planted() -> Case {
     let state = (vec![0u64; 4], vec![1u64; 384], vec![3u64; 384]);
     let run = |(bits, row, out): &mut (Vec<u64>, Vec<u64>, Vec<u64>)| {

@@ -1,6 +1,6 @@
 //! AES-NI: one block an instruction, eight in flight.
 
-use super::{GROUP, LevelSums, PublicRounds, Rounds, Tweaks};
+use super::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
 use crate::bits::{Block, Mask};
 use core::arch::x86_64::*;
 
@@ -47,7 +47,7 @@ pub(super) fn expand(key: Block) -> Rounds {
 
 #[inline]
 #[target_feature(enable = "aes,sse2")]
-fn permute(rounds: &PublicRounds, s: &mut [__m128i; WIDE]) {
+fn permute(rounds: &[Block; 11], s: &mut [__m128i; WIDE]) {
     let k = from_block(rounds[0]);
     s.iter_mut().for_each(|s| *s = _mm_xor_si128(*s, k));
     for k in &rounds[1..10] {
@@ -96,12 +96,12 @@ pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
 /// SubWord and RotWord by `aesenclast` on four equal columns, where its ShiftRows moves nothing and the round constant is
 /// its round key: `aeskeygenassist` takes a dozen micro-operations.
 #[target_feature(enable = "aes,sse2,ssse3")]
-pub(super) fn expand_many(keys: &[Block], out: &mut [PublicRounds]) {
+pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);
-    for (keys, out) in keys.chunks(WIDE).zip(out.chunks_mut(WIDE)) {
+    for (keys, out) in keys.chunks(WIDE).zip(out.chunks_mut(WIDE / 4)) {
         let mut k = load(keys);
-        for (k, out) in k.iter().zip(out.iter_mut()) {
-            out[0] = to_block(*k);
+        for (k, out) in k.as_chunks::<4>().0.iter().zip(out.iter_mut()) {
+            out[0] = k.map(to_block);
         }
         let mut constant = 1i32;
         for round in 1..11 {
@@ -112,8 +112,8 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [PublicRounds]) {
                 let four = _mm_xor_si128(two, _mm_slli_si128::<8>(two));
                 *k = _mm_xor_si128(four, word);
             }
-            for (k, out) in k.iter().zip(out.iter_mut()) {
-                out[round] = to_block(*k);
+            for (k, out) in k.as_chunks::<4>().0.iter().zip(out.iter_mut()) {
+                out[round] = k.map(to_block);
             }
             constant = if constant == 0x80 {
                 0x1b
@@ -127,7 +127,7 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [PublicRounds]) {
 /// See [`super::Batch::groups`].
 #[target_feature(enable = "aes,sse2")]
 pub(super) fn hash_groups(
-    keys: &[PublicRounds],
+    keys: &[Four],
     tweaks: Tweaks,
     offset: Block,
     x: &[[Block; GROUP]],
@@ -135,7 +135,8 @@ pub(super) fn hash_groups(
 ) {
     let offset = from_block(offset);
     let mut first = tweaks.first;
-    for (key, (x, y)) in keys.iter().zip(x.iter().zip(y)) {
+    for (g, (x, y)) in x.iter().zip(y).enumerate() {
+        let rounds = key(keys, g);
         let mut index = first;
         for (x, y) in x.chunks(WIDE).zip(y.chunks_mut(WIDE)) {
             let mut m = load(x);
@@ -145,7 +146,7 @@ pub(super) fn hash_groups(
                 index = index.wrapping_add(tweaks.input);
             }
             let mut s = m;
-            permute(key, &mut s);
+            permute(&rounds, &mut s);
             for (s, m) in s.iter_mut().zip(&m) {
                 *s = _mm_xor_si128(*s, *m);
             }
@@ -158,41 +159,49 @@ pub(super) fn hash_groups(
 /// See [`super::Batch::each`].
 #[target_feature(enable = "aes,sse2")]
 pub(super) fn hash_each(
-    keys: &[PublicRounds],
+    keys: &[Four],
     first: u64,
-    offset: Block,
+    share: usize,
+    skip: usize,
     x: &[Block],
     y: &mut [Block],
 ) {
-    let offset = from_block(offset);
     let mut index = first;
-    let chunks = x.chunks(WIDE).zip(y.chunks_mut(WIDE));
-    for (keys, (x, y)) in keys.chunks(WIDE).zip(chunks) {
+    let mut at = skip;
+    for (x, y) in x.chunks(WIDE).zip(y.chunks_mut(WIDE)) {
+        // Where a last chunk is short its last key serves for what is not stored.
+        let mut places = [(0, 0); WIDE];
+        for (i, place) in places.iter_mut().enumerate() {
+            let g = (at + i.min(x.len() - 1)) / share;
+            *place = (g / 4, g % 4);
+        }
         let mut m = load(x);
         for m in &mut m {
-            let tweak = _mm_set_epi64x(0, index as i64);
-            *m = _mm_xor_si128(sigma(_mm_xor_si128(*m, offset)), tweak);
+            *m = _mm_xor_si128(sigma(*m), _mm_set_epi64x(0, index as i64));
             index = index.wrapping_add(1);
         }
         let mut s = m;
-        for (s, k) in s.iter_mut().zip(keys) {
-            *s = _mm_xor_si128(*s, from_block(k[0]));
+        for (s, (four, lane)) in s.iter_mut().zip(places) {
+            *s = _mm_xor_si128(*s, from_block(keys[four][0][lane]));
         }
         for round in 1..10 {
-            for (s, k) in s.iter_mut().zip(keys) {
-                *s = _mm_aesenc_si128(*s, from_block(k[round]));
+            for (s, (four, lane)) in s.iter_mut().zip(places) {
+                *s = _mm_aesenc_si128(*s, from_block(keys[four][round][lane]));
             }
         }
-        for ((s, m), k) in s.iter_mut().zip(&m).zip(keys) {
-            *s = _mm_xor_si128(_mm_aesenclast_si128(*s, from_block(k[10])), *m);
+        for ((s, m), (four, lane)) in s.iter_mut().zip(&m).zip(places) {
+            let last = from_block(keys[four][10][lane]);
+            *s = _mm_xor_si128(_mm_aesenclast_si128(*s, last), *m);
         }
         store(&s, y);
+        at += WIDE;
     }
 }
 
 #[target_feature(enable = "aes,sse2")]
 pub(super) fn half_tree_level(
-    rounds: &PublicRounds,
+    keys: &[Four],
+    g: usize,
     nodes: &mut [Block],
     fix_at: u64,
     fix: Block,
@@ -201,6 +210,7 @@ pub(super) fn half_tree_level(
         left: Block::ZERO,
         all: Block::ZERO,
     };
+    let rounds = key(keys, g);
     // From the top down, so that no parent is overwritten before it was read.
     let mut end = nodes.len() / 2;
     while end > 0 {
@@ -211,7 +221,7 @@ pub(super) fn half_tree_level(
         }
         let m = load(&parents).map(|p| sigma(p));
         let mut s = m;
-        permute(rounds, &mut s);
+        permute(&rounds, &mut s);
         let pairs = nodes[2 * begin..2 * end].as_chunks_mut::<2>().0;
         for (i, pair) in pairs.iter_mut().enumerate() {
             let left = to_block(_mm_xor_si128(s[i], m[i]));

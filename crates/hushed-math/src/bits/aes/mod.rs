@@ -36,13 +36,13 @@ pub(crate) struct Rounds([Block; 11]);
 pub(crate) enum Batch {
     Portable(Vec<portable::Key>),
     #[cfg(target_arch = "x86_64")]
-    AesNi([PublicRounds; KEYS]),
+    AesNi([Four; KEYS / 4]),
     #[cfg(target_arch = "x86_64")]
-    Vaes([PublicRounds; KEYS]),
+    Vaes([Four; KEYS / 4]),
 }
 
-/// The eleven round keys of a key that everybody may know.
-pub(crate) type PublicRounds = [Block; 11];
+/// The eleven round keys of four keys that everybody may know, round by round: a register of four keys, or one of each.
+pub(crate) type Four = [[Block; 4]; 11];
 
 /// The tweaks of a batch: input j of group g has `first + g·group + j·input`, modulo 2^64.
 #[derive(Clone, Copy)]
@@ -112,6 +112,13 @@ impl AesKey {
     }
 }
 
+/// The round keys of key g.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn key(keys: &[Four], g: usize) -> [Block; 11] {
+    keys[g / 4].each_ref().map(|round| round[g % 4])
+}
+
 /// σ(hi ‖ lo) = (hi ⊕ lo) ‖ hi: linear, and both σ and x ↦ σ(x) ⊕ x are permutations.
 #[inline(always)]
 pub(crate) fn sigma(x: Block) -> Block {
@@ -124,7 +131,7 @@ impl Batch {
     pub(crate) fn new(cpu: Cpu) -> Batch {
         #[cfg(target_arch = "x86_64")]
         if cpu.aesni().is_some() {
-            let rounds = [[Block::ZERO; 11]; KEYS];
+            let rounds = [[[Block::ZERO; 4]; 11]; KEYS / 4];
             return match cpu.vaes() {
                 Some(_) => Batch::Vaes(rounds),
                 None => Batch::AesNi(rounds),
@@ -141,11 +148,12 @@ impl Batch {
                 all.clear();
                 all.extend(keys.iter().map(|key| portable::Key::new(*key)));
             }
-            // SAFETY: the variants are built only with the token of AES-NI.
+            // SAFETY: the variant is built only with the token of its instructions.
             #[cfg(target_arch = "x86_64")]
-            Batch::AesNi(rounds) | Batch::Vaes(rounds) => unsafe {
-                aesni::expand_many(keys, rounds.as_mut_slice());
-            },
+            Batch::AesNi(rounds) => unsafe { aesni::expand_many(keys, rounds) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Vaes(rounds) => unsafe { vaes::expand_many(keys, rounds) },
         }
     }
 
@@ -173,37 +181,34 @@ impl Batch {
             }
             // SAFETY: the variant is built only with the token of its instructions.
             #[cfg(target_arch = "x86_64")]
-            Batch::AesNi(keys) => unsafe {
-                aesni::hash_groups(keys.as_slice(), tweaks, offset, x, y)
-            },
+            Batch::AesNi(keys) => unsafe { aesni::hash_groups(keys, tweaks, offset, x, y) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(keys) => unsafe {
-                vaes::hash_groups(keys.as_slice(), tweaks, offset, x, y)
-            },
+            Batch::Vaes(keys) => unsafe { vaes::hash_groups(keys, tweaks, offset, x, y) },
         }
     }
 
-    /// `y[g] = H(first + g, x[g] ⊕ offset)` under key g.
+    /// `y[i] = H(first + i, x[i])` under key `(skip + i)/share`.
     ///
     /// # Panics
-    /// As [`Batch::groups`].
-    pub(crate) fn each(&self, first: u64, offset: Block, x: &[Block], y: &mut [Block]) {
+    /// If there are not as many of `x` as of `y`, or more than the keys suffice for.
+    pub(crate) fn each(&self, first: u64, share: usize, skip: usize, x: &[Block], y: &mut [Block]) {
         assert!(
-            x.len() == y.len() && x.len() <= KEYS,
+            x.len() == y.len() && skip + x.len() <= KEYS * share,
             "inputs of a batch of keys"
         );
         match self {
             Batch::Portable(keys) => {
-                for (g, ((key, x), y)) in (0..).zip(keys.iter().zip(x).zip(y)) {
+                for (i, (x, y)) in x.iter().zip(y).enumerate() {
                     let (x, y) = (core::slice::from_ref(x), core::slice::from_mut(y));
-                    key.hash(first.wrapping_add(g), 0, offset, x, y);
+                    let tweak = first.wrapping_add(i as u64);
+                    keys[(skip + i) / share].hash(tweak, 0, Block::ZERO, x, y);
                 }
             }
             // SAFETY: the variants are built only with the token of AES-NI.
             #[cfg(target_arch = "x86_64")]
             Batch::AesNi(keys) | Batch::Vaes(keys) => unsafe {
-                aesni::hash_each(keys.as_slice(), first, offset, x, y)
+                aesni::hash_each(keys, first, share, skip, x, y)
             },
         }
     }
@@ -228,10 +233,10 @@ impl Batch {
             // SAFETY: the variant is built only with the token of its instructions; the length is
             // even.
             #[cfg(target_arch = "x86_64")]
-            Batch::AesNi(keys) => unsafe { aesni::half_tree_level(&keys[g], nodes, fix_at, fix) },
+            Batch::AesNi(keys) => unsafe { aesni::half_tree_level(keys, g, nodes, fix_at, fix) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(keys) => unsafe { vaes::half_tree_level(&keys[g], nodes, fix_at, fix) },
+            Batch::Vaes(keys) => unsafe { vaes::half_tree_level(keys, g, nodes, fix_at, fix) },
         }
     }
 }
@@ -322,11 +327,15 @@ mod tests {
                             }
                         }
                     }
-                    let (x, mut y) = (sample(n), vec![Block::ZERO; n]);
-                    batch.each(first, offset, &x, &mut y);
-                    for (g, (x, y)) in x.iter().zip(&y).enumerate() {
-                        let tweak = first.wrapping_add(g as u64);
-                        assert!(*y == hash(keys[g], tweak, *x ^ offset), "{cpu:?} {n} {g}");
+                    for (share, skip) in [(1, 0), (2, 1), (4, 3), (8, 0)] {
+                        let many = (n * share).saturating_sub(skip);
+                        let (x, mut y) = (sample(many), vec![Block::ZERO; many]);
+                        batch.each(first, share, skip, &x, &mut y);
+                        for (i, (x, y)) in x.iter().zip(&y).enumerate() {
+                            let tweak = first.wrapping_add(i as u64);
+                            let key = keys[(skip + i) / share];
+                            assert!(*y == hash(key, tweak, *x), "{cpu:?} {n} {share} {i}");
+                        }
                     }
                 }
             }

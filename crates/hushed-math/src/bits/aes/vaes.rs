@@ -1,6 +1,6 @@
 //! VAES on 512-bit registers: four blocks an instruction, 32 in flight.
 
-use super::{GROUP, LevelSums, PublicRounds, Rounds, Tweaks};
+use super::{Four, GROUP, LevelSums, Rounds, Tweaks, key};
 use crate::bits::Block;
 use core::arch::x86_64::*;
 
@@ -13,7 +13,7 @@ type State = [__m512i; REGS];
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn broadcast(rounds: &PublicRounds) -> [__m512i; 11] {
+fn broadcast(rounds: &[Block; 11]) -> [__m512i; 11] {
     rounds.map(|k| {
         // SAFETY: both are 16 plain bytes.
         let k: __m128i = unsafe { core::mem::transmute(k) };
@@ -107,10 +107,48 @@ pub(super) fn counter(rounds: &Rounds, start: u64, out: &mut [Block]) {
     }
 }
 
+/// As [`super::aesni::expand_many`], four keys a register and thirty-two in flight.
+#[target_feature(enable = "avx512f,avx512bw,vaes")]
+pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
+    let rotated = _mm512_set1_epi32(0x0c0f_0e0d);
+    let mut padded = [Block::ZERO; WIDE];
+    for (keys, out) in keys.chunks(WIDE).zip(out.chunks_mut(REGS)) {
+        padded[..keys.len()].copy_from_slice(keys);
+        let mut k = load(&padded);
+        put(&k, 0, out);
+        let mut constant = 1i32;
+        for round in 1..11 {
+            let c = _mm512_set1_epi32(constant);
+            for k in &mut k {
+                let word = _mm512_aesenclast_epi128(_mm512_shuffle_epi8(*k, rotated), c);
+                let two = _mm512_xor_si512(*k, _mm512_bslli_epi128::<4>(*k));
+                let four = _mm512_xor_si512(two, _mm512_bslli_epi128::<8>(two));
+                *k = _mm512_xor_si512(four, word);
+            }
+            put(&k, round, out);
+            constant = if constant == 0x80 {
+                0x1b
+            } else {
+                constant << 1
+            };
+        }
+    }
+}
+
+/// Stores a round of all keys.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn put(k: &State, round: usize, out: &mut [Four]) {
+    for (k, out) in k.iter().zip(out) {
+        // SAFETY: four blocks are one register; the store is unaligned.
+        unsafe { _mm512_storeu_si512(out[round].as_mut_ptr().cast(), *k) };
+    }
+}
+
 /// See [`super::Batch::groups`]. A group is four registers: two groups are in flight, each under its key.
 #[target_feature(enable = "avx512f,vaes")]
 pub(super) fn hash_groups(
-    keys: &[PublicRounds],
+    keys: &[Four],
     tweaks: Tweaks,
     offset: Block,
     x: &[[Block; GROUP]],
@@ -120,14 +158,15 @@ pub(super) fn hash_groups(
     let mut first = tweaks.first;
     let (x_pairs, x_last) = x.as_chunks::<2>();
     let (y_pairs, y_last) = y.as_chunks_mut::<2>();
-    let (key_pairs, key_last) = keys[..x.len()].as_chunks::<2>();
-    for ((x, y), keys) in x_pairs.iter().zip(y_pairs).zip(key_pairs) {
-        pair([&keys[0], &keys[1]], first, tweaks, offset, x, y);
+    for (g, (x, y)) in x_pairs.iter().zip(y_pairs).enumerate() {
+        let two = [key(keys, 2 * g), key(keys, 2 * g + 1)];
+        pair(&two, first, tweaks, offset, x, y);
         first = first.wrapping_add(tweaks.group.wrapping_mul(2));
     }
-    if let ([x], [y], [key]) = (x_last, y_last, key_last) {
+    if let ([x], [y]) = (x_last, y_last) {
+        let last = key(keys, 2 * x_pairs.len());
         let mut both = [[Block::ZERO; GROUP]; 2];
-        pair([key, key], first, tweaks, offset, &[*x, *x], &mut both);
+        pair(&[last, last], first, tweaks, offset, &[*x, *x], &mut both);
         *y = both[0];
     }
 }
@@ -135,7 +174,7 @@ pub(super) fn hash_groups(
 #[inline]
 #[target_feature(enable = "avx512f,vaes")]
 fn pair(
-    keys: [&PublicRounds; 2],
+    keys: &[[Block; 11]; 2],
     first: u64,
     tweaks: Tweaks,
     offset: Block,
@@ -160,7 +199,7 @@ fn pair(
             t = _mm512_add_epi64(t, four);
         }
     }
-    let k = [broadcast(keys[0]), broadcast(keys[1])];
+    let k = [broadcast(&keys[0]), broadcast(&keys[1])];
     let mut s = m;
     for (s, k) in s.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().zip(&k) {
         for s in s {
@@ -188,16 +227,17 @@ fn pair(
 
 #[target_feature(enable = "avx512f,vaes")]
 pub(super) fn half_tree_level(
-    rounds: &PublicRounds,
+    keys: &[Four],
+    g: usize,
     nodes: &mut [Block],
     fix_at: u64,
     fix: Block,
 ) -> LevelSums {
     if !(nodes.len() / 2).is_multiple_of(WIDE) {
         // The top of a tree.
-        return super::aesni::half_tree_level(rounds, nodes, fix_at, fix);
+        return super::aesni::half_tree_level(keys, g, nodes, fix_at, fix);
     }
-    let k = broadcast(rounds);
+    let k = broadcast(&key(keys, g));
     let fix = {
         // SAFETY: both are 16 plain bytes.
         let fix: __m128i = unsafe { core::mem::transmute(fix) };

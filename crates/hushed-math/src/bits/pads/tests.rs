@@ -46,20 +46,30 @@ fn tables_are_the_formula_in_every_kernel() {
     let seed = Block(u128::from_le_bytes([3; 16]));
     for cpu in Cpu::variants() {
         let pads = PadHash::with_cpu([3; 16], cpu);
-        for (n, places) in [(1, 16), (33, 16), (70, 4), (5, 1), (0, 2)] {
+        for (n, places) in [
+            (1, 16),
+            (33, 16),
+            (70, 4),
+            (300, 8),
+            (300, 2),
+            (5, 1),
+            (0, 2),
+        ] {
             let (x, offsets) = (sample(n), &sample(40)[40 - places..]);
             let mut out = vec![[Block::ZERO; TABLE]; n];
             pads.tables(5, offsets, &x, &mut out);
             for (i, (x, y)) in x.iter().zip(&out).enumerate() {
                 for (offset, y) in offsets.iter().zip(y) {
                     let at = 5 + i as u64;
-                    assert!(*y == hash(seed, 2, at, at, *x ^ *offset), "{cpu:?} {n} {i}");
+                    let number = at / (16 / places as u64);
+                    let expect = hash(seed, 2, number, at, *x ^ *offset);
+                    assert!(*y == expect, "{cpu:?} {n} {places} {i}");
                 }
             }
             // A chooser's place is the table's.
             let own: Vec<Block> = x.iter().map(|x| *x ^ offsets[places - 1]).collect();
             let mut read = vec![Block::ZERO; n];
-            pads.places(5, &own, &mut read);
+            pads.places(5, places, &own, &mut read);
             assert!(read.iter().zip(&out).all(|(r, o)| *r == o[places - 1]));
         }
     }
@@ -75,7 +85,7 @@ fn known_answers() {
     let hex = |b: &Block| b.to_bytes().map(|byte| format!("{byte:02x}")).concat();
     assert_eq!(hex(&out[0]), "6a7cd3b4bd17e2dde7c5db6ae2a9513f");
     assert_eq!(hex(&out[1]), "8a84be88a3a48579c0f616a2323c6fd0");
-    pads.places(7, &x, &mut out);
+    pads.places(7, 16, &x, &mut out);
     assert_eq!(hex(&out[0]), "2cd5a4e53bc4c30096813531227ef095");
     assert_eq!(hex(&out[1]), "5b3e8c6207cd37185eeabc4201a30293");
 }
@@ -97,10 +107,10 @@ fn f3_indices_of_other_groups_have_other_keys() {
     assert!((17..32).all(|j| related(16, j)), "one key in a group");
     assert!((0..16).chain(32..200).all(|j| !related(16, j)));
     assert_eq!(TARGETS_A_KEY, 16);
-    // A table's places share a key, and no two tables do.
+    // The places of a table of sixteen share a key, and no two such tables do.
     let mut tables = [[Block::ZERO; TABLE]; 2];
     let shifted = [x, x ^ unsigma(1)];
-    pads.tables(0, &[Block::ZERO], &shifted, &mut tables);
+    pads.tables(0, &[Block::ZERO; 16], &shifted, &mut tables);
     assert!(tables[0][0] != tables[1][0]);
 }
 

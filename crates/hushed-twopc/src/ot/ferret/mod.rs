@@ -47,7 +47,7 @@ const TREES: Kind = Kind(0x0344);
 const HELLO_BYTES: usize = 17;
 
 /// Rises whenever equal messages would give other OTs or pads. 2: keys of trees and pads are the session's.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
 const FIRST: FerretParams = FerretParams::K16;
@@ -113,7 +113,7 @@ impl FerretOt {
         }
         // The transcript holds both nonces by now, and all that was agreed before.
         let id = Sha256::new()
-            .chain_update(b"hushed ferret 2")
+            .chain_update(b"hushed ferret 3")
             .chain_update(session.transcript_hash())
             .finalize()
             .into();
