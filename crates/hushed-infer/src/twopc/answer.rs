@@ -49,8 +49,9 @@ fn reveal(
     Ok((words, RAW_ANSWER))
 }
 
-/// Opens `x` of `from` to the client in `to`: the only words that a run opens. Their rounding is exact, where the run's own roundings
-/// depend on the shares; so of what is below the last place of `to` nothing is seen.
+/// Opens `x` of `from` to the client in `to`: the only words that a run opens. This rounding is exact, so that one answer shows
+/// nothing of x below the last place of `to`. x itself depends on the shares by the run's own roundings: the mean of many
+/// answers to one text is finer than one.
 fn open(
     ctx: &mut Ctx,
     x: &Share,

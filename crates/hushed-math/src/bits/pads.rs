@@ -17,6 +17,8 @@
 //! | [`PadHash::pads`] | sixteen consecutive indices | [`TARGETS_A_KEY`] = 16 |
 //! | [`PadHash::tables`] | sixteen places of one table or of several, all of which may be known | 8 to 15 |
 //! | a level of a tree ([`super::HalfTree`]) | the nodes of that level | 1 |
+//!
+//! In trees the lsb of Δ is known as well, which is one bit less.
 
 use super::Block;
 use super::aes::{AesKey, Batch, GROUP, KEYS, Tweaks};
@@ -122,6 +124,9 @@ impl PadHash {
             at += now as u64;
             done += now;
         }
+        // Two places of a table differ by a multiple of delta.
+        Block::wipe(inputs.as_flattened_mut());
+        Block::wipe(hashed.as_flattened_mut());
     }
 
     /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`] of so many places: the one that a chooser can
@@ -219,6 +224,8 @@ impl Work<'_> {
         padded[skipped..][..x.len()].copy_from_slice(x);
         self.groups_from(at - skipped as u64, offset, &[padded], &mut hashed);
         y.copy_from_slice(&hashed[0][skipped..][..y.len()]);
+        Block::wipe(&mut padded);
+        Block::wipe(&mut hashed[0]);
     }
 }
 

@@ -113,8 +113,8 @@ impl CotRecv {
 /// (`hushed_math::bits::PadHash`).
 pub const PAD_BITS: f64 = 128.0 - TARGETS_A_KEY.ilog2() as f64;
 
-/// Bits of security of the trees, one target a key.
-pub const TREE_BITS: f64 = 128.0;
+/// Bits of security of the trees: one target a key, and one bit less as the lsb of delta is known.
+pub const TREE_BITS: f64 = 127.0;
 
 impl Drop for CotSend {
     fn drop(&mut self) {

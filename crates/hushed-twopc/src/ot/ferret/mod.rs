@@ -46,7 +46,8 @@ const TREES: Kind = Kind(0x0344);
 /// Nonce, and the number of the parameter set with the version.
 const HELLO_BYTES: usize = 17;
 
-/// Rises whenever equal messages would give other OTs or pads. 2: keys of trees and pads are the session's.
+/// Rises whenever equal messages would give other OTs or pads, and with the table of sets. 3: keys of trees and pads are the
+/// session's, and sets have fewer trees than in emp-ot.
 const VERSION: u8 = 3;
 
 /// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
