@@ -179,6 +179,22 @@ pub fn dry_run(
     options: &FheOptions,
     placement: &Placement,
 ) -> Result<DryRun, FheError> {
+    // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs.
+    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let run = || counted(bert, choices, params, options, placement);
+    match alone {
+        Ok(pool) => pool.install(run),
+        Err(_) => run(),
+    }
+}
+
+fn counted(
+    bert: &Bert,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<DryRun, FheError> {
     let on = Simulator::new(params, params.slots())?.counting();
     let layout = Interleave::new(params.slots(), options.rows)?;
     on.at("input");
