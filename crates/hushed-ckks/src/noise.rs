@@ -2,7 +2,7 @@
 //!
 //! Three numbers, in units of the message (the scale divided out): a bound on the modulus of the slots, the standard
 //! deviation of the real part of a slot's error (the imaginary part has the same), and a bound on the Euclidean norm of all coefficients of
-//! the error together, which holds for every circuit. The first two predict precision; flooding rests on the third alone.
+//! the error together, which holds for every circuit of sums, products, rotations and matrices, and is unknown after others. The first two predict precision; flooding rests on the third alone.
 //!
 //! *Average case.* A polynomial with independent coefficients of
 //! variance v has slots Σ c_k·ζ^k, whose parts have variance N·v/2. Sources of error, as variances of a coefficient:

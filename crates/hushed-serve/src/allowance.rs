@@ -6,6 +6,9 @@
 //!
 //! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its *end*: in no window of
 //! time, wherever it begins, has a client more than its number.
+//!
+//! That is by the machine's clock. A clock that is put back and corrected forgets nothing, and one that was ahead and is corrected locks
+//! nobody out for longer than a window; but a clock that is put ahead by a window forgets, as that much time would.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -28,8 +31,10 @@ use crate::wire::Refusal;
 
 /// Parts of a window that are counted apart: a text counts for at most a twenty-fourth longer than it has to.
 const GRANULES: u64 = 24;
+/// Most parts of a client that are kept: those of a window, and as many of a clock that was ahead.
+const MOST_PARTS: usize = 2 * (GRANULES as usize + 1);
 /// Most bytes of the file.
-const MAX_BYTES: u64 = 32 << 20;
+const MAX_BYTES: u64 = 128 << 20;
 /// Most clients that are counted at a time: with all their parts they are within [`MAX_BYTES`].
 const MOST_CLIENTS: usize = 20_000;
 const VERSION: u32 = 1;
@@ -111,8 +116,13 @@ pub enum CountsFault {
 /// Texts that ran until `end`, the end of a part of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Part {
+    /// Never lowered: of a clock that is behind now and one that was ahead then, nothing tells which it was.
     end: u64,
     texts: u32,
+    /// While `end` is in the future, which is of a clock that was put back since: the end of the part of the window in which that was seen.
+    /// It counts from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seen: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -183,7 +193,13 @@ impl TextCounts {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         // Changed whole or not at all: what could not be written down was not served.
         let mut next = counts.clone();
-        next.expire(self.rate, now);
+        if next.expire(self.rate, now) {
+            // Kept also where the texts are refused, or their wait would begin anew each time; a disk without room only makes it longer.
+            if let Err(error) = write(&self.path, &next) {
+                tracing::error!(%error, "that the clock was put back could not be written down");
+            }
+            *counts = next.clone();
+        }
         let new = !next.clients.contains_key(owner.name());
         if new && next.clients.len() >= MOST_CLIENTS {
             tracing::error!("more clients than can be counted: none that is new is served");
@@ -193,11 +209,7 @@ impl TextCounts {
         if let Some(seconds) = self.rate.wait(parts, texts, now) {
             return Err(Refusal::Allowance { seconds });
         }
-        let end = self.rate.end(now);
-        match parts.last_mut().filter(|part| part.end >= end) {
-            Some(part) => part.texts = part.texts.saturating_add(texts),
-            None => parts.push(Part { end, texts }),
-        }
+        add(parts, self.rate.end(now), texts);
         if let Err(error) = write(&self.path, &next) {
             tracing::error!(%error, "texts could not be counted: none are served");
             return Err(Refusal::Uncounted);
@@ -218,33 +230,80 @@ impl TextRate {
         (now / self.granule() + 1).saturating_mul(self.granule())
     }
 
-    /// Seconds until so many texts more may run; `None` if they may now. `parts` have not expired.
+    /// Until when a part counts.
+    fn until(self, part: &Part, now: u64) -> u64 {
+        let latest = self.end(now);
+        let end = match part.end > latest {
+            true => part.seen.unwrap_or(latest).min(latest),
+            false => part.end,
+        };
+        end.saturating_add(self.seconds)
+    }
+
+    /// Seconds until so many texts more may run; `None` if they may now.
     fn wait(self, parts: &[Part], texts: u32, now: u64) -> Option<u32> {
-        let had: u64 = parts.iter().map(|part| u64::from(part.texts)).sum();
+        let counting = parts
+            .iter()
+            .map(|part| (self.until(part, now), part.texts))
+            .filter(|(until, _)| *until > now);
+        let mut counting: Vec<(u64, u32)> = counting.collect();
+        counting.sort_unstable();
+        let had: u64 = counting.iter().map(|(_, texts)| u64::from(*texts)).sum();
         let mut over = (had + u64::from(texts)).saturating_sub(self.texts.into());
         let mut wait = None;
-        for part in parts {
+        for (until, texts) in counting {
             if over == 0 {
                 break;
             }
-            over = over.saturating_sub(part.texts.into());
-            wait = Some(part.end.saturating_add(self.seconds).saturating_sub(now));
+            over = over.saturating_sub(texts.into());
+            wait = Some(until - now);
         }
         wait.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX).max(1))
     }
 }
 
+/// Adds texts to the part that ends then. Beyond [`MOST_PARTS`], which takes a clock that went astray more than once, the two last are one:
+/// it counts as the later, and from when it is seen next.
+fn add(parts: &mut Vec<Part>, end: u64, texts: u32) {
+    match parts.iter_mut().find(|part| part.end == end) {
+        Some(part) => part.texts = part.texts.saturating_add(texts),
+        None => parts.push(Part {
+            end,
+            texts,
+            seen: None,
+        }),
+    }
+    parts.sort_by_key(|part| part.end);
+    while parts.len() > MOST_PARTS {
+        let Some(last) = parts.pop() else { break };
+        if let Some(part) = parts.last_mut() {
+            *part = Part {
+                end: last.end,
+                texts: part.texts.saturating_add(last.texts),
+                seen: None,
+            };
+        }
+    }
+}
+
 impl Counts {
-    /// Forgets what counts no longer. What ends later than now can is of a clock that was put back since: it counts from now.
-    fn expire(&mut self, rate: TextRate, now: u64) {
+    /// Forgets what counts no longer, and notes what is in the future. Whether the notes changed.
+    fn expire(&mut self, rate: TextRate, now: u64) -> bool {
         let latest = rate.end(now);
+        let mut changed = false;
         for parts in self.clients.values_mut() {
             parts.retain(|part| part.end.saturating_add(rate.seconds) > now);
             for part in parts.iter_mut() {
-                part.end = part.end.min(latest);
+                let seen = match part.end > latest {
+                    true => Some(part.seen.unwrap_or(latest).min(latest)),
+                    false => None,
+                };
+                changed |= part.seen != seen;
+                part.seen = seen;
             }
         }
         self.clients.retain(|_, parts| !parts.is_empty());
+        changed
     }
 
     fn sha256(&self) -> Result<String, serde_json::Error> {
@@ -383,6 +442,43 @@ mod tests {
         counts.count_at(&owner(1), 1, 4_000_000_000).unwrap();
         let told = counts.count_at(&owner(1), 1, 1_800_000_000);
         assert!(matches!(told, Err(Refusal::Allowance { seconds }) if seconds <= 3600 + 150));
+        // What is said holds, though nothing was served meanwhile that would have been written down, and it is said once.
+        let again = 1_800_000_000 + 3600 + 150;
+        counts.count_at(&owner(1), 1, again).unwrap();
+        assert!(counts.count_at(&owner(1), 1, again).is_err());
+        counts.count_at(&owner(1), 1, again + 3600 + 150).unwrap();
+    }
+
+    #[test]
+    fn f8_a_clock_that_is_put_back_and_corrected_forgets_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = counts(folder.path(), "100/DAY").unwrap();
+        let (ann, bob) = (owner(1), owner(2));
+        first.count_at(&ann, 100, 1_800_000_000).unwrap();
+        // Years back, where another client's texts are written down.
+        first.count_at(&bob, 1, 1_700_000_000).unwrap();
+        assert!(first.count_at(&ann, 1, 1_700_000_000).is_err());
+        drop(first);
+        let counts = counts(folder.path(), "100/DAY").unwrap();
+        let corrected = counts.count_at(&ann, 1, 1_800_000_060);
+        assert!(matches!(corrected, Err(Refusal::Allowance { seconds }) if seconds > 86_000));
+        // Nor does it when that happens again, for longer than a window.
+        for now in [1_700_000_000, 1_700_000_000 + 2 * 86_400] {
+            counts.count_at(&bob, 1, now).unwrap();
+        }
+        assert!(counts.count_at(&ann, 1, 1_800_000_120).is_err());
+        counts
+            .count_at(&ann, 100, 1_800_000_000 + 86_400 + 3600)
+            .unwrap();
+    }
+
+    #[test]
+    fn f8_a_clock_that_goes_astray_often_fills_no_file_and_forgets_nothing() {
+        let mut parts = Vec::new();
+        (0..1000).for_each(|n| add(&mut parts, 1_000_000 - 7 * n, 1));
+        assert_eq!(parts.len(), MOST_PARTS);
+        let texts: u32 = parts.iter().map(|part| part.texts).sum();
+        assert_eq!(texts, 1000);
     }
 
     #[test]

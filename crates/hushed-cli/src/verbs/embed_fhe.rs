@@ -28,7 +28,7 @@ pub struct FheArgs {
     #[arg(long)]
     make_keys: bool,
 
-    /// Make new keys in place of some that a wrong canary has retired; those stay, in that folder's `retired`, for what was sent under them.
+    /// Make new keys in place of keys that were retired; those stay, in that folder's `retired`, for what was sent under them.
     /// The server will see new keys, and that something was wrong with an answer
     #[arg(long)]
     new_keys: bool,

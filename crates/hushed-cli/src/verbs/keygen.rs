@@ -44,7 +44,7 @@ pub struct MostKeys {
     #[arg(long, value_name = "N", default_value_t = KeygenOptions::MOST_KEYS, env = "HUSHED_MAX_KEYS")]
     max_keys: usize,
 
-    /// Most bytes of their file, such as 16GiB
+    /// Most bytes of the file of evaluation keys, such as 16GiB
     #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = hushed_serve::size, env = "HUSHED_MAX_KEY_BYTES")]
     max_key_bytes: u64,
 }

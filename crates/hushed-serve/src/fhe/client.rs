@@ -2,6 +2,8 @@
 //! server.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use hushed_infer::ckks::FhePlan;
@@ -9,10 +11,11 @@ use hushed_infer::ckks::client::FheClient;
 use hushed_infer::ckks::files::{FileError, atomic, exchange, keys::KeyTimes, owner};
 use hushed_infer::ckks::public_plan::{Lengths, Params};
 use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
+use sha2::{Digest as _, Sha256};
 
 use super::record::{
-    Held, KEYS, KeyRecord, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, check_retired, hold,
-    make_folder, now, read, request_path, write,
+    Held, KEYS, KeyRecord, NotRight, RECORD, REQUESTS, RequestRecord, SECRET, VERSION,
+    check_retired, hold, make_folder, now, read, request_path, retired, write,
 };
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::bundle::Digest;
@@ -375,10 +378,12 @@ pub fn encrypt(
 ///
 /// A canary whose answer is not the published one retires the keys: nothing is encrypted for them any more. A server that makes answers wrong
 /// depending on the secret key, and learns each time whether the client comes back, would learn the key bit by bit. The keys count as
-/// retired from before the opening until the canary is seen to be right, so that no crash and no full disk leaves them in use.
+/// retired from before the opening until the canary of that very reply is seen to be right, so that no crash and no full disk leaves them in
+/// use, and no better reply that a server sends afterwards brings them back: another reply to such a request is not opened.
 ///
 /// # Errors
-/// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`].
+/// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`],
+/// [`FheJobError::RetiredKeys`].
 pub fn decrypt(
     plan: &Path,
     public: &Path,
@@ -388,8 +393,20 @@ pub fn decrypt(
     let owned = Owned::open(plan, public, folder)?;
     let keys = owned.record.hash();
     // Read once: what is opened is what was checked.
+    let hashed = hash_of(reply)?;
     let read_whole = exchange::read_reply(reply, &owned.plan, &owned.params, &keys);
     let (head, ciphertexts) = read_whole.map_err(FheJobError::from)?;
+    let theirs = hash_of(reply)?;
+    // Another process has put another there meanwhile.
+    if theirs != hashed {
+        return Err(FheJobError::File(FileError::Other {
+            path: reply.to_owned(),
+            what: "content",
+            theirs,
+            ours: hashed,
+        })
+        .into());
+    }
     let remembered = request_path(folder, &head.id);
     if !remembered.is_file() {
         return Err(FheJobError::UnknownRequest {
@@ -421,11 +438,19 @@ pub fn decrypt(
     let held = hold(folder)?;
     atomic::clear_drafts(&folder.join(RECORD));
     let mut record = KeyRecord::read(folder)?;
+    let opening = NotRight {
+        request: request.content.clone(),
+        reply: hashed,
+    };
+    let other = |open: &NotRight| open.request == opening.request && *open != opening;
+    if record.not_right.iter().any(other) {
+        return Err(retired(&record, folder));
+    }
     let before = record.decryptions;
     record.decryptions = before.saturating_add(owned.plan.reply.ciphertexts as u64);
     let has_canary = owned.plan.canary.is_some() && request.canary.is_some();
-    if has_canary && !record.not_right.contains(&request.content) {
-        record.not_right.push(request.content.clone());
+    if has_canary && !record.not_right.contains(&opening) {
+        record.not_right.push(opening.clone());
     }
     record.write(folder)?;
     let rows = owner::open(
@@ -453,9 +478,7 @@ pub fn decrypt(
         _ => None,
     };
     if canary.is_some_and(|canary| canary.is_good()) {
-        record
-            .not_right
-            .retain(|content| *content != request.content);
+        record.not_right.retain(|open| *open != opening);
         record.write(folder)?;
     }
     // Whoever wants to encrypt meanwhile waits for the outcome.
@@ -468,6 +491,22 @@ pub fn decrypt(
         canary,
         decryptions: record.decryptions,
     })
+}
+
+/// SHA-256 of a file, in hexadecimal.
+fn hash_of(path: &Path) -> Result<String, ServeError> {
+    let hash = || -> io::Result<String> {
+        let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(Digest(hash.finalize().into()).to_string()),
+                n => hash.update(&piece[..n]),
+            }
+        }
+    };
+    let hashed = hash().map_err(FileError::io("read", path));
+    Ok(hashed.map_err(FheJobError::from)?)
 }
 
 /// As arguments name them.

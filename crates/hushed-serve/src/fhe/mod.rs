@@ -53,7 +53,7 @@ pub use error::FheJobError;
 pub use ledger::StepTime;
 pub use public::PublicModel;
 pub(crate) use record::make_folder;
-pub use record::{KeyRecord, now};
+pub use record::{KeyRecord, NotRight, now};
 #[cfg(feature = "client")]
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use run::{JobReport, RunOptions, default_calibration, default_secret, run};

@@ -54,12 +54,21 @@ pub struct KeyRecord {
     pub bytes: u64,
     /// Ciphertexts that were opened with the secret key; 0 at a server.
     pub decryptions: u64,
-    /// What names the requests whose answers were opened, or were about to be, and whose canary was not seen to be right. Keys with any are
-    /// retired.
+    /// The replies that were opened, or were about to be, and whose canary was not seen to be right. Keys with any are retired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_right: Vec<String>,
+    pub not_right: Vec<NotRight>,
     /// Whose they are, at a server.
     pub owner: Option<String>,
+}
+
+/// A reply whose canary was not seen to be right. Another reply to the same request says nothing of it: a server could send that one later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotRight {
+    /// What names the request's content, in hexadecimal.
+    pub request: String,
+    /// SHA-256 of the reply's file, in hexadecimal.
+    pub reply: String,
 }
 
 /// What a client remembers of a request, to open its reply.
@@ -145,13 +154,15 @@ pub(super) fn check_retired(folder: &Path) -> Result<(), ServeError> {
     let _held = hold(folder)?;
     let record = KeyRecord::read(folder)?;
     match record.is_retired() {
-        true => Err(FheJobError::RetiredKeys {
-            id: Digest(record.hash()),
-            path: folder.to_owned(),
-        }
-        .into()),
+        true => Err(retired(&record, folder)),
         false => Ok(()),
     }
+}
+
+pub(super) fn retired(record: &KeyRecord, folder: &Path) -> ServeError {
+    let id = Digest(record.hash());
+    let path = folder.to_owned();
+    FheJobError::RetiredKeys { id, path }.into()
 }
 
 /// Waits until no other process changes the records of this folder.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::fhe_server::{Running, config};
 use crate::offered::{Offered, assert_close, texts};
+use hushed_infer::ckks::files::exchange;
 use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{self, FheServer, FheServerConfig, KeyRecord, Remote, RemoteEvent};
@@ -412,6 +413,49 @@ fn c5_an_opening_that_was_interrupted_is_settled_by_the_next() {
     let opened = remote.collect(&job, &mut quiet).unwrap();
     assert!(opened.canary.unwrap().is_good());
     remote.submit(texts, &mut quiet).unwrap();
+}
+
+/// A server that sends a good reply after one whose opening went wrong would have its answer in whether the client goes on.
+#[test]
+fn c5_another_reply_does_not_bring_keys_back() {
+    let offered = Offered::get();
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let server = Running::start(&config(offered, work));
+    let keys = work.join("keys");
+    let remote = Remote::new(server.remote(keys.clone()));
+    let both = texts();
+    let job = remote.submit(&both[..1], &mut quiet).unwrap();
+    let other = remote.submit(&both[1..2], &mut quiet).unwrap();
+    assert!(
+        remote
+            .collect(&other, &mut quiet)
+            .unwrap()
+            .canary
+            .unwrap()
+            .is_good()
+    );
+    let (secret, away) = (keys.join("secret.key"), keys.join("away"));
+    fs::rename(&secret, &away).unwrap();
+    assert_eq!(name(remote.collect(&job, &mut quiet)), "file");
+    fs::rename(&away, &secret).unwrap();
+    // The other answer, whose canary is right, in a reply to this request.
+    let (plan, params) = fhe::read_plan(&offered.plan()).unwrap();
+    let before = KeyRecord::read(&keys).unwrap();
+    let reply = |job| keys.join(format!("jobs/{job}.reply"));
+    let read = |job| exchange::read_reply(&reply(job), &plan, &params, &before.hash()).unwrap();
+    let ((head, _), (_, list)) = (read(job), read(other));
+    let better = work.join("better");
+    exchange::write_reply(&better, &plan, &params, &head, &list).unwrap();
+    let public = keys.join("model.public");
+    let open = |path: &Path| fhe::decrypt(&offered.plan(), &public, &keys, path);
+    assert_eq!(name(open(&better)), "keys-retired");
+    assert_eq!(KeyRecord::read(&keys).unwrap(), before);
+    // The reply itself settles it, and no other does.
+    open(&reply(other)).unwrap();
+    assert!(KeyRecord::read(&keys).unwrap().is_retired());
+    assert!(open(&reply(job)).unwrap().canary.unwrap().is_good());
+    assert!(!KeyRecord::read(&keys).unwrap().is_retired());
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! bounded for any; and the bits that noise for the last takes away, beside those that it would take for the estimate.
 
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Options};
-use hushed_ckks::poly::{Polynomial, evaluate};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Opening, Scale};
 use serde_json::{Value, json};
 
@@ -17,7 +16,6 @@ const TERMS: usize = 64;
 const FACTORS: usize = 7;
 /// Rows of the matrix, whose diagonals are all taken.
 const ROWS: usize = 64;
-const DEGREE: usize = 31;
 /// s and τ of the openings.
 const SECURITY: u32 = 30;
 const DECRYPTIONS: u64 = 1 << 10;
@@ -33,9 +31,6 @@ pub fn flooding(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         let mut plan = params.key_plan(LIMBS, true, &steps, false)?;
         map.add_keys(&mut plan);
         let mut bench = Bench::new(&params, &plan)?;
-        let coefficients = (0..=DEGREE).map(|k| 1.0 / (1 + k) as f64);
-        let polynomial = Polynomial::chebyshev(coefficients.collect(), -1.0, 1.0);
-        let polynomial = polynomial.map_err(CkksError::from)?;
         let mut rows = Vec::new();
         let mut row = |name: &str, bench: &Bench, ct: &Ciphertext, expected: &[Complex64]| {
             let about = json!({ "circuit": name, "set": params.literal().name });
@@ -92,12 +87,6 @@ pub fn flooding(how: How<'_>) -> Result<Vec<Value>, BenchError> {
         let ct = bench.encrypt(&repeated, LIMBS)?;
         let product = map.apply(&bench.evaluator, &ct)?;
         row("64 × 64 matrix", &bench, &product, &total)?;
-
-        let real: Vec<_> = values.iter().map(|x| Complex64::from(x.re)).collect();
-        let total: Vec<_> = real.iter().map(|x| polynomial.eval(x.re).into()).collect();
-        let ct = bench.encrypt(&real, LIMBS)?;
-        let value = evaluate(&bench.evaluator, &ct, &polynomial, params.default_scale())?;
-        row("polynomial of degree 31", &bench, &value, &total)?;
 
         // Room for the noise: a scale of 52 bits.
         let wide = Scale::from_bits(52);
