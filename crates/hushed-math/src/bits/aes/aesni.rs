@@ -184,6 +184,10 @@ pub(super) fn hash_each(
         for (s, (four, lane)) in s.iter_mut().zip(places) {
             *s = _mm_xor_si128(*s, from_block(keys[four][0][lane]));
         }
+        #[expect(
+            clippy::needless_range_loop,
+            reason = "a round of eight keys, each in another place"
+        )]
         for round in 1..10 {
             for (s, (four, lane)) in s.iter_mut().zip(places) {
                 *s = _mm_aesenc_si128(*s, from_block(keys[four][round][lane]));
