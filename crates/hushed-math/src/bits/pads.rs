@@ -58,27 +58,32 @@ impl PadHash {
         }
     }
 
-    /// `out[j] = H(first + j, input[j] ⊕ offset)`.
+    /// `out[o][j] = H(first + j, input[j] ⊕ offsets[o])`, for one offset or two.
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn pads(&self, first: u64, offset: Block, input: &[Block], out: &mut [Block]) {
-        assert_eq!(input.len(), out.len(), "hash input and output lengths");
+    pub fn pads<const N: usize>(
+        &self,
+        first: u64,
+        offsets: [Block; N],
+        input: &[Block],
+        mut out: [&mut [Block]; N],
+    ) {
+        assert!(
+            out.iter().all(|out| input.len() == out.len()),
+            "hash input and output lengths"
+        );
         let mut work = self.work();
-        // Up to a multiple of sixteen, whole groups, and what is left.
-        let head = (first.wrapping_neg() % GROUP as u64).min(input.len() as u64) as usize;
-        let (x_head, x) = input.split_at(head);
-        let (y_head, y) = out.split_at_mut(head);
-        let (x, x_tail) = x.as_chunks::<GROUP>();
-        let (y, y_tail) = y.as_chunks_mut::<GROUP>();
-        let mut at = first;
-        work.part_of_group(at, offset, x_head, y_head);
-        at += head as u64;
-        for (x, y) in x.chunks(KEYS).zip(y.chunks_mut(KEYS)) {
-            work.groups_from(at, offset, x, y);
-            at += (x.len() * GROUP) as u64;
+        let (mut at, mut done) = (first, 0);
+        while done < input.len() {
+            let skip = (at % GROUP as u64) as usize;
+            let now = (KEYS * GROUP - skip).min(input.len() - done);
+            let x = &input[done..][..now];
+            let y = out.each_mut().map(|y| &mut y[done..][..now]);
+            work.pads_of_keys(at, offsets, x, y);
+            at += now as u64;
+            done += now;
         }
-        work.part_of_group(at, offset, x_tail, y_tail);
     }
 
     /// `out[i][j] = H(first + i, input[i] ⊕ offsets[j])`; further places are not for use. Tables of `places` are
@@ -111,12 +116,9 @@ impl PadHash {
                     *place = x ^ *offset;
                 }
             }
-            work.keys.groups(
-                NO_TWEAKS,
-                Block::ZERO,
-                &inputs[..groups],
-                &mut hashed[..groups],
-            );
+            let (inputs, hashed) = (&inputs[..groups], &mut hashed[..groups]);
+            work.keys
+                .groups(0, NO_TWEAKS, [Block::ZERO], inputs, [hashed]);
             let slots = hashed.as_flattened()[skip * places..].chunks_exact(places);
             for (y, slot) in out[done..][..now].iter_mut().zip(slots) {
                 y[..places].copy_from_slice(slot);
@@ -196,36 +198,49 @@ impl Work<'_> {
         self.keys.expand(keys);
     }
 
-    /// Whole groups from index `at`, a multiple of sixteen.
-    fn groups_from(
+    /// The pads of the inputs from index `at` on, which are under at most [`KEYS`] keys: up to a multiple of sixteen, whole
+    /// groups, and what is left.
+    fn pads_of_keys<const N: usize>(
         &mut self,
         at: u64,
-        offset: Block,
-        x: &[[Block; GROUP]],
-        y: &mut [[Block; GROUP]],
+        offsets: [Block; N],
+        x: &[Block],
+        mut y: [&mut [Block]; N],
     ) {
-        self.take_keys(Use::Pads, at / GROUP as u64, x.len());
-        let tweaks = Tweaks {
-            first: at,
+        let skip = (at % GROUP as u64) as usize;
+        let start = at - skip as u64;
+        let keys = (skip + x.len()).div_ceil(GROUP);
+        self.take_keys(Use::Pads, start / GROUP as u64, keys);
+        let tweaks = |key: usize| Tweaks {
+            first: start + (key * GROUP) as u64,
             group: GROUP as u64,
             input: 1,
         };
-        self.keys.groups(tweaks, offset, x, y);
-    }
-
-    /// Fewer inputs than a group, none beyond its end.
-    fn part_of_group(&mut self, at: u64, offset: Block, x: &[Block], y: &mut [Block]) {
-        if x.is_empty() {
-            return;
+        let mut done = 0;
+        while done < x.len() {
+            let (key, place) = ((skip + done) / GROUP, (skip + done) % GROUP);
+            let left = x.len() - done;
+            if place == 0 && left >= GROUP {
+                let now = left / GROUP * GROUP;
+                let x = x[done..][..now].as_chunks().0;
+                let y = y.each_mut().map(|y| y[done..][..now].as_chunks_mut().0);
+                self.keys.groups(key, tweaks(key), offsets, x, y);
+                done += now;
+                continue;
+            }
+            let now = (GROUP - place).min(left);
+            let mut padded = [Block::ZERO; GROUP];
+            let mut hashed = [[Block::ZERO; GROUP]; N];
+            padded[place..][..now].copy_from_slice(&x[done..][..now]);
+            let into = hashed.each_mut().map(core::slice::from_mut);
+            self.keys.groups(key, tweaks(key), offsets, &[padded], into);
+            for (y, hashed) in y.iter_mut().zip(&hashed) {
+                y[done..][..now].copy_from_slice(&hashed[place..][..now]);
+            }
+            Block::wipe(&mut padded);
+            Block::wipe(hashed.as_flattened_mut());
+            done += now;
         }
-        let skipped = (at % GROUP as u64) as usize;
-        let mut padded = [Block::ZERO; GROUP];
-        let mut hashed = [[Block::ZERO; GROUP]];
-        padded[skipped..][..x.len()].copy_from_slice(x);
-        self.groups_from(at - skipped as u64, offset, &[padded], &mut hashed);
-        y.copy_from_slice(&hashed[0][skipped..][..y.len()]);
-        Block::wipe(&mut padded);
-        Block::wipe(&mut hashed[0]);
     }
 }
 

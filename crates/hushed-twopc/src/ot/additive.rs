@@ -210,8 +210,9 @@ pub fn additive(
     Ok(out)
 }
 
-/// Most choices handled at a time, so that what is made and packed stays in the first-level caches.
-const CHUNK: usize = 512;
+/// Most choices handled at a time, so that what is made and packed stays in the first-level caches, and the pads are under one batch of
+/// keys of the hash wherever they begin.
+const CHUNK: usize = 448;
 
 /// Choices of a chunk: a multiple of 64, so that a chunk begins on a word of choices and ends on a byte of packed values.
 fn rows_a_chunk(messages: usize) -> usize {

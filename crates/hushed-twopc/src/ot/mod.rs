@@ -81,8 +81,8 @@ impl CotSend {
     pub(crate) fn pads(&self, at: usize, zero: &mut [Block], one: &mut [Block]) {
         let blocks = &self.blocks[at..][..zero.len()];
         let first = self.first_index + at as u64;
-        self.hash.pads(first, Block::ZERO, blocks, zero);
-        self.hash.pads(first, self.delta, blocks, one);
+        let offsets = [Block::ZERO, self.delta];
+        self.hash.pads(first, offsets, blocks, [zero, one]);
     }
 }
 
@@ -105,7 +105,7 @@ impl CotRecv {
     pub(crate) fn pads(&self, at: usize, chosen: &mut [Block]) {
         let blocks = &self.blocks[at..][..chosen.len()];
         let first = self.first_index + at as u64;
-        self.hash.pads(first, Block::ZERO, blocks, chosen);
+        self.hash.pads(first, [Block::ZERO], blocks, [chosen]);
     }
 }
 

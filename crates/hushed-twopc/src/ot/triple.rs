@@ -29,8 +29,8 @@ const PRIVATE: Kind = Kind(0x0321);
 /// Words of ANDs made from one draw of correlations: 2^19 OTs, 8 MiB of blocks.
 const WORDS_A_DRAW: usize = 1 << 13;
 
-/// Blocks hashed at a time: they stay in the first-level cache.
-const HASHED: usize = 512;
+/// Blocks hashed at a time: they stay in the first-level cache, and wherever they begin they are under one batch of keys of the hash.
+const HASHED: usize = 448;
 
 /// Cost of [`and_words`] with `words` words, of which `twice` have a second product.
 pub fn and_words_cost(words: usize, twice: usize) -> Cost {

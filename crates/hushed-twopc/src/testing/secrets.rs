@@ -149,7 +149,7 @@ fn pads() -> Case {
         "pads",
         [256, 256].map(|n| vec![Block::ZERO; n]),
         |[blocks, _], secret| secret.fill_blocks(blocks),
-        move |[blocks, out]| hash.pads(5, Block(1), blocks, out),
+        move |[blocks, out]| hash.pads(5, [Block(1)], blocks, [out]),
     )
 }
 

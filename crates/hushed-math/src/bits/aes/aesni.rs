@@ -126,31 +126,34 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
 
 /// See [`super::Batch::groups`].
 #[target_feature(enable = "aes,sse2")]
-pub(super) fn hash_groups(
+pub(super) fn hash_groups<const N: usize>(
     keys: &[Four],
+    from: usize,
     tweaks: Tweaks,
-    offset: Block,
+    offsets: [Block; N],
     x: &[[Block; GROUP]],
-    y: &mut [[Block; GROUP]],
+    mut y: [&mut [[Block; GROUP]]; N],
 ) {
-    let offset = from_block(offset);
     let mut first = tweaks.first;
-    for (g, (x, y)) in x.iter().zip(y).enumerate() {
-        let rounds = key(keys, g);
-        let mut index = first;
-        for (x, y) in x.chunks(WIDE).zip(y.chunks_mut(WIDE)) {
-            let mut m = load(x);
-            for m in &mut m {
-                let tweak = _mm_set_epi64x(0, index as i64);
-                *m = _mm_xor_si128(sigma(_mm_xor_si128(*m, offset)), tweak);
-                index = index.wrapping_add(tweaks.input);
+    for (g, x) in x.iter().enumerate() {
+        let rounds = key(keys, from + g);
+        for (offset, y) in offsets.iter().zip(&mut y) {
+            let offset = from_block(*offset);
+            let mut index = first;
+            for (x, y) in x.chunks(WIDE).zip(y[g].chunks_mut(WIDE)) {
+                let mut m = load(x);
+                for m in &mut m {
+                    let tweak = _mm_set_epi64x(0, index as i64);
+                    *m = _mm_xor_si128(sigma(_mm_xor_si128(*m, offset)), tweak);
+                    index = index.wrapping_add(tweaks.input);
+                }
+                let mut s = m;
+                permute(&rounds, &mut s);
+                for (s, m) in s.iter_mut().zip(&m) {
+                    *s = _mm_xor_si128(*s, *m);
+                }
+                store(&s, y);
             }
-            let mut s = m;
-            permute(&rounds, &mut s);
-            for (s, m) in s.iter_mut().zip(&m) {
-                *s = _mm_xor_si128(*s, *m);
-            }
-            store(&s, y);
         }
         first = first.wrapping_add(tweaks.group);
     }

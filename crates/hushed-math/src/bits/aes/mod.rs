@@ -157,34 +157,38 @@ impl Batch {
         }
     }
 
-    /// `y[g][j] = H(t, x[g][j] ⊕ offset)` under key g with the tweak t of (g, j).
+    /// `y[o][g][j] = H(t, x[g][j] ⊕ offsets[o])` under key `from + g` with the tweak t of (g, j), for one offset or two.
     ///
     /// # Panics
-    /// If there are more groups than keys, or not as many of `x` as of `y`.
-    pub(crate) fn groups(
+    /// If there are more groups than keys, or not as many of `x` as of each of `y`.
+    pub(crate) fn groups<const N: usize>(
         &self,
+        from: usize,
         tweaks: Tweaks,
-        offset: Block,
+        offsets: [Block; N],
         x: &[[Block; GROUP]],
-        y: &mut [[Block; GROUP]],
+        y: [&mut [[Block; GROUP]]; N],
     ) {
+        const { assert!(N == 1 || N == 2) };
         assert!(
-            x.len() == y.len() && x.len() <= KEYS,
+            y.iter().all(|y| x.len() == y.len()) && from + x.len() <= KEYS,
             "groups of a batch of keys"
         );
         match self {
             Batch::Portable(keys) => {
-                for (g, ((key, x), y)) in (0..).zip(keys.iter().zip(x).zip(y)) {
-                    let first = tweaks.first.wrapping_add(tweaks.group.wrapping_mul(g));
-                    key.hash(first, tweaks.input, offset, x, y);
+                for (offset, y) in offsets.iter().zip(y) {
+                    for (g, ((key, x), y)) in (0..).zip(keys[from..].iter().zip(x).zip(y)) {
+                        let first = tweaks.first.wrapping_add(tweaks.group.wrapping_mul(g));
+                        key.hash(first, tweaks.input, *offset, x, y);
+                    }
                 }
             }
             // SAFETY: the variant is built only with the token of its instructions.
             #[cfg(target_arch = "x86_64")]
-            Batch::AesNi(keys) => unsafe { aesni::hash_groups(keys, tweaks, offset, x, y) },
+            Batch::AesNi(keys) => unsafe { aesni::hash_groups(keys, from, tweaks, offsets, x, y) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Batch::Vaes(keys) => unsafe { vaes::hash_groups(keys, tweaks, offset, x, y) },
+            Batch::Vaes(keys) => unsafe { vaes::hash_groups(keys, from, tweaks, offsets, x, y) },
         }
     }
 
@@ -205,6 +209,11 @@ impl Batch {
                     keys[(skip + i) / share].hash(tweak, 0, Block::ZERO, x, y);
                 }
             }
+            // SAFETY: the variant is built only with the token of its instructions.
+            #[cfg(target_arch = "x86_64")]
+            Batch::Vaes(keys) if share == 1 && skip == 0 => unsafe {
+                vaes::hash_each_alone(keys, first, x, y)
+            },
             // SAFETY: the variants are built only with the token of AES-NI.
             #[cfg(target_arch = "x86_64")]
             Batch::AesNi(keys) | Batch::Vaes(keys) => unsafe {
@@ -311,14 +320,27 @@ mod tests {
                 let offset = Block(0x1234_5678 << 60 | 1);
                 for first in [0, 5, u64::MAX - 6] {
                     let x: Vec<[Block; GROUP]> = sample(n * GROUP).as_chunks().0.to_vec();
-                    let mut y = x.clone();
+                    let (mut y, mut zero, mut one) = (x.clone(), x.clone(), x.clone());
                     for (group, input) in [(GROUP as u64, 1), (1, 0), (3, 7)] {
                         let tweaks = Tweaks {
                             first,
                             group,
                             input,
                         };
-                        batch.groups(tweaks, offset, &x, &mut y);
+                        batch.groups(0, tweaks, [offset], &x, [&mut y]);
+                        let both = [&mut zero[..], &mut one];
+                        batch.groups(0, tweaks, [Block::ZERO, offset], &x, both);
+                        assert!(one == y, "{cpu:?} {n}");
+                        batch.groups(0, tweaks, [Block::ZERO], &x, [&mut one]);
+                        assert!(one == zero, "{cpu:?} {n}");
+                        if let Some(last) = n.checked_sub(1) {
+                            let tweaks = Tweaks {
+                                first: first.wrapping_add(last as u64 * group),
+                                ..tweaks
+                            };
+                            batch.groups(last, tweaks, [offset], &x[last..], [&mut one[..1]]);
+                            assert!(one[0] == y[last], "{cpu:?} {n}");
+                        }
                         for (g, (x, y)) in x.iter().zip(&y).enumerate() {
                             for (j, (x, y)) in x.iter().zip(y).enumerate() {
                                 let tweak = (g as u64 * group).wrapping_add(j as u64 * input);

@@ -115,17 +115,19 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
     for (keys, out) in keys.chunks(WIDE).zip(out.chunks_mut(REGS)) {
         padded[..keys.len()].copy_from_slice(keys);
         let mut k = load(&padded);
-        put(&k, 0, out);
+        // A few keys are not worth the work on eight registers.
+        let k = &mut k[..keys.len().div_ceil(4)];
+        put(k, 0, out);
         let mut constant = 1i32;
         for round in 1..11 {
             let c = _mm512_set1_epi32(constant);
-            for k in &mut k {
+            for k in &mut *k {
                 let word = _mm512_aesenclast_epi128(_mm512_shuffle_epi8(*k, rotated), c);
                 let two = _mm512_xor_si512(*k, _mm512_bslli_epi128::<4>(*k));
                 let four = _mm512_xor_si512(two, _mm512_bslli_epi128::<8>(two));
                 *k = _mm512_xor_si512(four, word);
             }
-            put(&k, round, out);
+            put(k, round, out);
             constant = if constant == 0x80 {
                 0x1b
             } else {
@@ -138,91 +140,181 @@ pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
 /// Stores a round of all keys.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn put(k: &State, round: usize, out: &mut [Four]) {
+fn put(k: &[__m512i], round: usize, out: &mut [Four]) {
     for (k, out) in k.iter().zip(out) {
         // SAFETY: four blocks are one register; the store is unaligned.
         unsafe { _mm512_storeu_si512(out[round].as_mut_ptr().cast(), *k) };
     }
 }
 
-/// See [`super::Batch::groups`]. A group is four registers: two groups are in flight, each under its key.
+/// A group of sixteen blocks.
+type Group = [__m512i; REGS / 2];
+
+/// See [`super::Batch::groups`]. Two groups are in flight: under two keys, or with two offsets under one key.
 #[target_feature(enable = "avx512f,vaes")]
-pub(super) fn hash_groups(
+pub(super) fn hash_groups<const N: usize>(
     keys: &[Four],
+    from: usize,
     tweaks: Tweaks,
-    offset: Block,
+    offsets: [Block; N],
     x: &[[Block; GROUP]],
-    y: &mut [[Block; GROUP]],
+    y: [&mut [[Block; GROUP]]; N],
 ) {
     const { assert!(WIDE == 2 * GROUP) };
+    let offsets = offsets.map(|offset| broadcast_one(&offset));
+    let (groups, step) = match N {
+        1 => (x.len() / 2 * 2, 2),
+        _ => (x.len(), 1),
+    };
     let mut first = tweaks.first;
-    let (x_pairs, x_last) = x.as_chunks::<2>();
-    let (y_pairs, y_last) = y.as_chunks_mut::<2>();
-    for (g, (x, y)) in x_pairs.iter().zip(y_pairs).enumerate() {
-        let two = [key(keys, 2 * g), key(keys, 2 * g + 1)];
-        pair(&two, first, tweaks, offset, x, y);
-        first = first.wrapping_add(tweaks.group.wrapping_mul(2));
+    for g in (0..groups).step_by(step) {
+        let k = round_keys(keys, from + g);
+        let (k1, x1, first1, offset1) = match N {
+            1 => (
+                &round_keys(keys, from + g + 1),
+                &x[g + 1],
+                first.wrapping_add(tweaks.group),
+                offsets[0],
+            ),
+            _ => (&k, &x[g], first, offsets[1]),
+        };
+        let m = [
+            relabelled(&x[g], offsets[0], first, tweaks.input),
+            relabelled(x1, offset1, first1, tweaks.input),
+        ];
+        let [s0, s1] = feed_forward([&k, k1], m);
+        store_group(&s0, &mut y[0][g]);
+        match N {
+            1 => store_group(&s1, &mut y[0][g + 1]),
+            _ => store_group(&s1, &mut y[1][g]),
+        }
+        first = first.wrapping_add(tweaks.group.wrapping_mul(step as u64));
     }
-    if let ([x], [y]) = (x_last, y_last) {
-        let last = key(keys, 2 * x_pairs.len());
-        let mut both = [[Block::ZERO; GROUP]; 2];
-        pair(&[last, last], first, tweaks, offset, &[*x, *x], &mut both);
-        *y = both[0];
+    if groups < x.len() {
+        let k = round_keys(keys, from + groups);
+        let m = relabelled(&x[groups], offsets[0], first, tweaks.input);
+        let [s, _] = feed_forward([&k, &k], [m, m]);
+        store_group(&s, &mut y[0][groups]);
     }
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,vaes")]
-fn pair(
-    keys: &[[Block; 11]; 2],
-    first: u64,
-    tweaks: Tweaks,
-    offset: Block,
-    x: &[[Block; GROUP]; 2],
-    y: &mut [[Block; GROUP]; 2],
-) {
-    let offset = {
-        // SAFETY: both are 16 plain bytes.
-        let offset: __m128i = unsafe { core::mem::transmute(offset) };
-        _mm512_broadcast_i32x4(offset)
-    };
-    let lane = |j: u64| tweaks.input.wrapping_mul(j) as i64;
-    let lanes = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
-    let four = _mm512_set_epi64(0, lane(4), 0, lane(4), 0, lane(4), 0, lane(4));
-    let (flat, _) = x.as_flattened().as_chunks::<WIDE>();
-    let mut m = load(&flat[0]);
-    for (g, m) in m.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().enumerate() {
-        let base = first.wrapping_add(tweaks.group.wrapping_mul(g as u64)) as i64;
-        let mut t = _mm512_add_epi64(lanes, _mm512_set_epi64(0, base, 0, base, 0, base, 0, base));
-        for m in m {
-            *m = _mm512_xor_si512(sigma(_mm512_xor_si512(*m, offset)), t);
-            t = _mm512_add_epi64(t, four);
-        }
+#[target_feature(enable = "avx512f")]
+fn broadcast_one(block: &Block) -> __m512i {
+    // SAFETY: a block is 16 bytes; the load is unaligned.
+    unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(core::ptr::from_ref(block).cast())) }
+}
+
+/// The round keys of key g, each four times.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn round_keys(keys: &[Four], g: usize) -> [__m512i; 11] {
+    let (four, lane) = (&keys[g / 4], g % 4);
+    core::array::from_fn(|round| broadcast_one(&four[round][lane]))
+}
+
+/// `σ(x[j] ⊕ offset) ⊕ (first + j·step)`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn relabelled(x: &[Block; GROUP], offset: __m512i, first: u64, step: u64) -> Group {
+    let lane = |j: u64| first.wrapping_add(step.wrapping_mul(j)) as i64;
+    let four = step.wrapping_mul(4) as i64;
+    let four = _mm512_set_epi64(0, four, 0, four, 0, four, 0, four);
+    let mut tweak = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
+    let mut m = [_mm512_setzero_si512(); REGS / 2];
+    for (i, m) in m.iter_mut().enumerate() {
+        // SAFETY: register i covers blocks 4i..4i+4 of 16; the load is unaligned.
+        let x = unsafe { _mm512_loadu_si512(x.as_ptr().add(4 * i).cast()) };
+        *m = _mm512_xor_si512(sigma(_mm512_xor_si512(x, offset)), tweak);
+        tweak = _mm512_add_epi64(tweak, four);
     }
-    let k = [broadcast(&keys[0]), broadcast(&keys[1])];
+    m
+}
+
+/// π(m) ⊕ m of two groups, each under its key.
+#[inline]
+#[target_feature(enable = "avx512f,vaes")]
+fn feed_forward(k: [&[__m512i; 11]; 2], m: [Group; 2]) -> [Group; 2] {
     let mut s = m;
-    for (s, k) in s.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().zip(&k) {
+    for (s, k) in s.iter_mut().zip(k) {
         for s in s {
             *s = _mm512_xor_si512(*s, k[0]);
         }
     }
     for round in 1..10 {
-        for (s, k) in s.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().zip(&k) {
+        for (s, k) in s.iter_mut().zip(k) {
             for s in s {
                 *s = _mm512_aesenc_epi128(*s, k[round]);
             }
         }
     }
-    for (s, k) in s.as_chunks_mut::<{ REGS / 2 }>().0.iter_mut().zip(&k) {
-        for s in s {
-            *s = _mm512_aesenclast_epi128(*s, k[10]);
+    for ((s, m), k) in s.iter_mut().zip(&m).zip(k) {
+        for (s, m) in s.iter_mut().zip(m) {
+            *s = _mm512_xor_si512(_mm512_aesenclast_epi128(*s, k[10]), *m);
         }
     }
-    for (s, m) in s.iter_mut().zip(&m) {
-        *s = _mm512_xor_si512(*s, *m);
+    s
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_group(s: &Group, y: &mut [Block; GROUP]) {
+    for (i, s) in s.iter().enumerate() {
+        // SAFETY: as in `relabelled`.
+        unsafe { _mm512_storeu_si512(y.as_mut_ptr().add(4 * i).cast(), *s) }
     }
-    let (flat, _) = y.as_flattened_mut().as_chunks_mut::<WIDE>();
-    store(&s, &mut flat[0]);
+}
+
+/// See [`super::Batch::each`], for a key an input: a register of four keys meets four inputs.
+#[target_feature(enable = "avx512f,vaes")]
+pub(super) fn hash_each_alone(keys: &[Four], first: u64, x: &[Block], y: &mut [Block]) {
+    let mut at = first;
+    let (chunks, tail) = x.as_chunks::<WIDE>();
+    let (y_chunks, y_tail) = y.as_chunks_mut::<WIDE>();
+    for ((x, y), keys) in chunks.iter().zip(y_chunks).zip(keys.chunks(REGS)) {
+        each_of(keys, at, x, y);
+        at = at.wrapping_add(WIDE as u64);
+    }
+    if !tail.is_empty() {
+        let (mut padded, mut hashed) = ([Block::ZERO; WIDE], [Block::ZERO; WIDE]);
+        padded[..tail.len()].copy_from_slice(tail);
+        each_of(&keys[chunks.len() * REGS..], at, &padded, &mut hashed);
+        y_tail.copy_from_slice(&hashed[..tail.len()]);
+        Block::wipe(&mut padded);
+        Block::wipe(&mut hashed);
+    }
+}
+
+/// Thirty-two inputs, with as many keys or the last ones repeated.
+#[inline]
+#[target_feature(enable = "avx512f,vaes")]
+fn each_of(keys: &[Four], first: u64, x: &[Block; WIDE], y: &mut [Block; WIDE]) {
+    let lane = |j: u64| first.wrapping_add(j) as i64;
+    let four = _mm512_set_epi64(0, 4, 0, 4, 0, 4, 0, 4);
+    let mut tweak = _mm512_set_epi64(0, lane(3), 0, lane(2), 0, lane(1), 0, lane(0));
+    let mut m = load(x);
+    for m in &mut m {
+        *m = _mm512_xor_si512(sigma(*m), tweak);
+        tweak = _mm512_add_epi64(tweak, four);
+    }
+    let round_key = |i: usize, round: usize| {
+        let four = &keys[i.min(keys.len() - 1)][round];
+        // SAFETY: four blocks are one register; the load is unaligned.
+        unsafe { _mm512_loadu_si512(four.as_ptr().cast()) }
+    };
+    let mut s = m;
+    for (i, s) in s.iter_mut().enumerate() {
+        *s = _mm512_xor_si512(*s, round_key(i, 0));
+    }
+    for round in 1..10 {
+        for (i, s) in s.iter_mut().enumerate() {
+            *s = _mm512_aesenc_epi128(*s, round_key(i, round));
+        }
+    }
+    for (i, (s, m)) in s.iter_mut().zip(&m).enumerate() {
+        *s = _mm512_xor_si512(_mm512_aesenclast_epi128(*s, round_key(i, 10)), *m);
+    }
+    store(&s, y);
 }
 
 #[target_feature(enable = "avx512f,vaes")]

@@ -249,7 +249,7 @@ fn children(hash: &PadHash, d: usize, level: usize, parents: &[Block]) -> Zeroiz
         Zeroizing::new(parents.iter().flat_map(|p| [*p, *p]).collect());
     let mut out = Zeroizing::new(vec![Block::ZERO; twice.len()]);
     let first = (1 << WIDTH) * (WIDTH * d + level) as u64;
-    hash.pads(first, Block::ZERO, &twice, &mut out);
+    hash.pads(first, [Block::ZERO], &twice, [&mut out]);
     out
 }
 
