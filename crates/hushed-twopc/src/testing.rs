@@ -15,7 +15,7 @@ pub mod secrets;
 mod vanish;
 mod watch;
 
-pub use heard::{Heard, run_heard};
+pub use heard::{Heard, heard_pair, run_heard};
 pub use vanish::vanishing_pair;
 pub use watch::{Watch, watched_pair};
 

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod golden;
 mod minilm;
 mod shipped;
 mod tiny;

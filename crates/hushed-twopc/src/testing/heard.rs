@@ -1,4 +1,4 @@
-//! What the client receives, byte by byte: for tests of what a transcript shows.
+//! What the parties receive, byte by byte: for tests of what a transcript shows, and of transcripts that must not change.
 
 use super::end::{End, Events, Payloads};
 use crate::ctx::Ctx;
@@ -8,7 +8,7 @@ use hushed_net::channel::memory;
 use hushed_net::{Party, Session};
 use std::sync::PoisonError;
 
-/// The payloads that the client has received.
+/// The payloads that a party has received.
 pub struct Heard(Payloads);
 
 impl Heard {
@@ -19,20 +19,28 @@ impl Heard {
     }
 }
 
+/// Two sessions connected in memory, (client's, server's), and what each of the two receives.
+pub fn heard_pair() -> ([Session; 2], [Heard; 2]) {
+    let (near, far) = memory::pair();
+    let heard = [(); 2].map(|()| Heard(Payloads::default()));
+    let session = |party, channel, heard: &Heard| {
+        let end = End::new(channel, &Events::default(), u64::MAX).hearing(&heard.0);
+        Session::new(party, Box::new(end))
+    };
+    let client = session(Party::Client, near, &heard[0]);
+    let server = session(Party::Server, far, &heard[1]);
+    ([client, server], heard)
+}
+
 /// Runs both parties on connected contexts, all of whose randomness follows from `seed`; the client is given what it hears.
 pub fn run_heard<A: Send>(
     seed: u64,
     client: impl FnOnce(&mut Ctx, &Heard) -> A + Send,
     server: impl FnOnce(&mut Ctx) + Send,
 ) -> A {
-    let (near, far) = memory::pair();
+    let ([near, far], [heard, _]) = heard_pair();
     let (near_ot, far_ot) = IdealPair::from_seed(seed);
-    let heard = Heard(Payloads::default());
-    let near = End::new(near, &Events::default(), u64::MAX).hearing(&heard.0);
-    let far = End::new(far, &Events::default(), u64::MAX);
     let rng = |end: u64| SecretRng::insecure_from_seed(2 * seed + end);
-    let near = Session::new(Party::Client, Box::new(near));
-    let far = Session::new(Party::Server, Box::new(far));
     let mut near = Ctx::new(near, rng(0), Box::new(near_ot));
     let mut far = Ctx::new(far, rng(1), Box::new(far_ot));
     std::thread::scope(|scope| {

@@ -10,6 +10,7 @@ use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{
     Bert, BertConfig, Matrix, Plain, Pool, Site, TokenIds, bert_random, cosine, length, nearness,
 };
+use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::testing::{Keys, seeded};
@@ -292,6 +293,65 @@ fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
             assert!(near > 0.999, "{near}");
         }
     }
+}
+
+/// Replies that must not change, by the hash of their residues: a change of the circuit, of a fit or of an encoding changes them on purpose, and
+/// then the table is replaced by what the failure prints; a change of how the program is written does not.
+#[test]
+fn seeded_replies_do_not_change() {
+    let golden = [
+        (
+            2,
+            None,
+            Lengths::Private,
+            "2d49c561c5b32afb08e11b9ffc977c7092f031bcf0a640310d797ed0d4045d4f",
+        ),
+        (
+            1,
+            None,
+            Lengths::Public,
+            "e0dfdead69deb881d7814f33b28b1848abe58f676dea3864f5cba67700e55726",
+        ),
+        (
+            1,
+            Some(&TINY_LABELS),
+            Lengths::Private,
+            "2ba4149d66f0297669ac151ffd8e66fe38247fac30fb27c8536a4135be45a349",
+        ),
+    ];
+    let found = golden.map(|(layers, labels, lengths, _)| {
+        let mut config = labels.map_or_else(tiny_config, |labels| tiny_classifier_config(labels));
+        config.layers = layers;
+        let pool = if labels.is_some() {
+            Pool::First
+        } else {
+            Pool::Mean
+        };
+        let subject = Subject::of(bert_random(&config, pool, 5), &config, lengths);
+        let simulator = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+        subject.simulated(&simulator);
+        let plan = &subject.plan;
+        let demand = KeyDemand::of(&subject.params, &simulator.tally().counts());
+        let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+        hash_of(&subject.encrypted(&demand).2)
+    });
+    let found = found.each_ref().map(String::as_str);
+    assert_eq!(found, golden.map(|case| case.3));
+}
+
+fn hash_of(reply: &[Ciphertext]) -> String {
+    let mut hash = Sha256::new();
+    for ct in reply {
+        for part in [ct.a(), ct.b()] {
+            for limb in 0..ct.limbs() {
+                for word in part.limb(limb) {
+                    hash.update(word.to_le_bytes());
+                }
+            }
+        }
+    }
+    let hash = hash.finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whatever the threads, the same bytes leave: a retry looks like the first answer.
