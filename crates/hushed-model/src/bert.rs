@@ -5,6 +5,7 @@
 
 use crate::backend::{Attention, Backend, Classifier, Embedding, FeedForward, Norm, Pool};
 use crate::error::ModelError;
+use crate::program::{Block, Builder, Program};
 use crate::site::Site;
 
 /// The layers of a BERT encoder, with their numbers or as shapes only.
@@ -74,6 +75,34 @@ impl Bert {
             Some(classifier) => backend.classify(Site::root("head"), x, classifier),
             None => backend.pool(Site::root("pool"), x, &self.pool),
         }
+    }
+
+    /// The same as a list of steps.
+    pub fn program(&self) -> Program {
+        let (mut p, x) = Builder::new("embed", self.embedding.clone());
+        let mut x = p.step("embed.norm", Block::Norm(self.embedding_norm.clone()), &[x]);
+        for (i, layer) in self.layers.iter().enumerate() {
+            p.layer(Some(i));
+            let y = p.step("attention", Block::Attention(layer.attention.clone()), &[x]);
+            let sum = p.step("attention.add", Block::Add, &[x, y]);
+            let norm = Block::Norm(layer.attention_norm.clone());
+            x = p.step("attention.norm", norm, &[sum]);
+
+            let y = p.step(
+                "feed_forward",
+                Block::FeedForward(layer.feed_forward.clone()),
+                &[x],
+            );
+            let sum = p.step("feed_forward.add", Block::Add, &[x, y]);
+            let norm = Block::Norm(layer.feed_forward_norm.clone());
+            x = p.step("feed_forward.norm", norm, &[sum]);
+        }
+        p.layer(None);
+        match &self.classifier {
+            Some(classifier) => p.step("head", Block::Head(classifier.clone()), &[x]),
+            None => p.step("pool", Block::Pool(self.pool), &[x]),
+        };
+        p.finish()
     }
 
     /// Columns of the answer.

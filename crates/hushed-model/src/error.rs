@@ -40,6 +40,12 @@ pub enum ModelError {
         /// As it should be.
         expected: usize,
     },
+    /// A step reads a value that is not there: a defect of what runs the program.
+    #[error("{site}: a value that it reads is not there")]
+    NoValue {
+        /// The step.
+        site: String,
+    },
     /// An id that is not in the token table.
     #[error(
         "a token id is outside the model's vocabulary of {vocabulary}: the tokenizer belongs to another model"

@@ -15,6 +15,7 @@ mod layers;
 pub mod matrix;
 pub mod model;
 pub mod plain;
+pub mod program;
 pub mod record;
 pub mod rows;
 pub mod site;
@@ -35,6 +36,7 @@ pub use folder::{BertConfig, FUNCTIONS, Public, PublicFiles, Report, Summary, ch
 pub use matrix::Matrix;
 pub use model::{Model, bert_random, bert_shapes};
 pub use plain::{Plain, PlainActs, PlainScores};
+pub use program::{Block, Edge, Kind, Program, Step, StepId, Values};
 pub use rows::{Rows, TextRows};
 pub use site::Site;
 pub use tokens::{TokenIds, Tokenizer, TooLong};

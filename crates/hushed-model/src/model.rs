@@ -10,6 +10,7 @@ use crate::folder::public::Public;
 use crate::folder::report;
 use crate::layers::{self, ShapesOnly};
 use crate::plain::Plain;
+use crate::program::Program;
 use crate::synthetic::Random;
 use crate::tokens::{TokenIds, TooLong};
 
@@ -65,6 +66,11 @@ impl Model {
             .each_text()
             .map(|rows| self.public.finish(rows.to_vec()))
             .collect())
+    }
+
+    /// Its steps.
+    pub fn program(&self) -> Program {
+        self.bert.program()
     }
 
     /// The forward pass in any backend, up to the pooled rows; [`Public::finish`] makes the answer of them.

@@ -2,6 +2,7 @@
 
 mod functions;
 mod product;
+mod run;
 
 use rayon::prelude::*;
 
@@ -15,6 +16,7 @@ use crate::site::Site;
 use crate::tokens::TokenIds;
 
 pub use functions::activation;
+pub use run::run;
 
 /// Runs a model in the clear.
 pub struct Plain;

@@ -55,6 +55,14 @@ pub struct PreparedWeights {
     ready: Option<Ready>,
 }
 
+fn expect_count(m: usize, n: usize, found: usize) -> Result<(), HeError> {
+    let expected = m.saturating_mul(n);
+    if found == expected {
+        return Ok(());
+    }
+    Err(HeError::Operand { expected, found })
+}
+
 /// Transforms of all blocks for one window: limb `i` of block (β, γ) at ((β·n' + γ)·limbs + i)·N.
 struct Ready {
     window: Window,
@@ -68,29 +76,36 @@ impl PreparedWeights {
     /// Weights of m×n, row-major, with |w| ≤ 2^`bits` (at most 30). `bits` is public.
     ///
     /// # Errors
-    /// [`HeError::Operand`] for another number of weights, [`HeError::Weight`] if one is too large.
+    /// As [`PreparedWeights::transposed`].
     pub fn new(m: usize, n: usize, bits: u32, mut weights: Vec<i32>) -> Result<Self, HeError> {
-        let expected = m.saturating_mul(n);
-        if weights.len() != expected {
-            return Err(HeError::Operand {
-                expected,
-                found: weights.len(),
-            });
-        }
+        expect_count(m, n, weights.len())?;
+        let across = (0..m * n).map(|i| weights[i % m * n + i / m]).collect();
+        weights.zeroize();
+        Self::transposed(m, n, bits, across)
+    }
+
+    /// The same from Wᵀ, n×m, which is how they are held: blocks are read along m.
+    ///
+    /// # Errors
+    /// [`HeError::Operand`] for another number of weights, [`HeError::Weight`] if one is too large.
+    pub fn transposed(m: usize, n: usize, bits: u32, weights: Vec<i32>) -> Result<Self, HeError> {
+        expect_count(m, n, weights.len())?;
         let limit = 1u32 << bits.min(30);
         if bits > 30 || weights.iter().any(|w| w.unsigned_abs() > limit) {
             return Err(HeError::Weight { bits });
         }
-        // Blocks are read along m.
-        let across = (0..m * n).map(|i| weights[i % m * n + i / m]).collect();
-        weights.zeroize();
         Ok(Self {
-            weights: across,
+            weights,
             m,
             n,
             bits,
             ready: None,
         })
+    }
+
+    /// Wᵀ, n×m.
+    pub fn columns(&self) -> &[i32] {
+        &self.weights
     }
 
     /// The public shape of the product with `rows` rows.

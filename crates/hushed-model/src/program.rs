@@ -1,0 +1,319 @@
+//! A model as data: a flat list of typed steps with edges, which every way of running it interprets.
+//!
+//! One type of value crosses edges: a matrix of rows × width for a batch of texts. A program is as published: nothing is folded, and
+//! [`plain`](crate::plain) runs it like this. Its numbers may be absent: a party that has the public part of a model alone has the same list with shapes.
+
+use std::fmt;
+
+use crate::backend::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, Pool};
+use crate::error::ModelError;
+
+/// The steps of a model, each after those that it reads.
+#[derive(Clone)]
+pub struct Program {
+    steps: Vec<Step>,
+}
+
+/// One step: a block and what it reads.
+#[derive(Clone)]
+pub struct Step {
+    /// Its name.
+    pub id: StepId,
+    /// What it does.
+    pub block: Block,
+    /// The steps whose values it reads, in order.
+    pub operands: Vec<Edge>,
+}
+
+/// What a step does. Its parts are together because private protocols share levels, products and ciphertexts between them.
+#[derive(Clone)]
+pub enum Block {
+    /// The first step, which reads the texts: a row of the table and one of the positions for every token.
+    Embed(Embedding),
+    /// Normalises each row of its operand.
+    Norm(Norm),
+    /// Multi-head attention of its operand over the rows of a text.
+    Attention(Attention),
+    /// Two linear layers of its operand with an activation between them.
+    FeedForward(FeedForward),
+    /// The sum of its two operands.
+    Add,
+    /// One row a text of its operand.
+    Pool(Pool),
+    /// The numbers of a classifier, from the first row of each text of its operand.
+    Head(Classifier),
+}
+
+/// Which block a step is; steps of protocols, which no model has, are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// [`Block::Embed`].
+    Embed,
+    /// [`Block::Norm`].
+    Norm,
+    /// [`Block::Attention`].
+    Attention,
+    /// [`Block::FeedForward`].
+    FeedForward,
+    /// [`Block::Add`].
+    Add,
+    /// [`Block::Pool`] and [`Block::Head`].
+    Answer,
+    /// A step of a protocol.
+    Outside,
+}
+
+/// A value that a step reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The number of the step that gives it.
+    pub from: usize,
+    /// No later step reads it.
+    pub last: bool,
+}
+
+/// The name of a step, or of a part of one. It is ordered by its place in the program; its text is for people.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StepId {
+    number: usize,
+    kind: Kind,
+    layer: Option<usize>,
+    name: &'static str,
+    part: &'static str,
+}
+
+impl Block {
+    fn kind(&self) -> Kind {
+        match self {
+            Block::Embed(_) => Kind::Embed,
+            Block::Norm(_) => Kind::Norm,
+            Block::Attention(_) => Kind::Attention,
+            Block::FeedForward(_) => Kind::FeedForward,
+            Block::Add => Kind::Add,
+            Block::Pool(_) | Block::Head(_) => Kind::Answer,
+        }
+    }
+}
+
+impl StepId {
+    /// A step of a protocol that no model has, such as `answer`.
+    pub const fn outside(name: &'static str) -> StepId {
+        StepId {
+            number: usize::MAX,
+            kind: Kind::Outside,
+            layer: None,
+            name,
+            part: "",
+        }
+    }
+
+    /// A part of this step.
+    #[must_use]
+    pub const fn part(self, part: &'static str) -> StepId {
+        StepId { part, ..self }
+    }
+
+    /// What it is, or what it is a part of.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The layer that it lies in, if it lies in one: for progress and checkpoints.
+    pub const fn layer(&self) -> Option<usize> {
+        self.layer
+    }
+}
+
+/// `layer.3.attention.weigh`.
+impl fmt::Display for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(layer) = self.layer {
+            write!(f, "layer.{layer}.")?;
+        }
+        f.write_str(self.name)?;
+        match self.part {
+            "" => Ok(()),
+            part => write!(f, ".{part}"),
+        }
+    }
+}
+
+impl fmt::Debug for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Program {
+    /// The steps in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The table of token vectors.
+    ///
+    /// # Panics
+    /// Never: a program begins with its embedding.
+    pub fn embedding(&self) -> &Embedding {
+        match self.steps.first().map(|step| &step.block) {
+            Some(Block::Embed(e)) => e,
+            _ => unreachable!("a program begins with its embedding"),
+        }
+    }
+
+    /// The head of a classifier, where there is one.
+    pub fn classifier(&self) -> Option<&Classifier> {
+        self.steps.iter().find_map(|step| match &step.block {
+            Block::Head(c) => Some(c),
+            _ => None,
+        })
+    }
+
+    /// Every linear layer, in order.
+    pub fn linears(&self) -> impl Iterator<Item = &Linear> {
+        self.steps.iter().flat_map(|step| match &step.block {
+            Block::Attention(a) => vec![&a.query, &a.key, &a.value, &a.output],
+            Block::FeedForward(f) => vec![&f.up, &f.down],
+            Block::Head(c) => vec![&c.dense, &c.classes],
+            Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => Vec::new(),
+        })
+    }
+}
+
+/// Writes a program down, step by step.
+pub(crate) struct Builder {
+    steps: Vec<Step>,
+    layer: Option<usize>,
+}
+
+/// The value of a step that has been written down.
+#[derive(Clone, Copy)]
+pub(crate) struct Value(usize);
+
+impl Builder {
+    /// A program that begins with this table.
+    pub(crate) fn new(name: &'static str, table: Embedding) -> (Builder, Value) {
+        let mut builder = Builder {
+            steps: Vec::new(),
+            layer: None,
+        };
+        let first = builder.step(name, Block::Embed(table), &[]);
+        (builder, first)
+    }
+
+    /// The steps after this belong to this layer, or to none.
+    pub(crate) fn layer(&mut self, layer: Option<usize>) {
+        self.layer = layer;
+    }
+
+    /// A step over values of earlier ones.
+    pub(crate) fn step(&mut self, name: &'static str, block: Block, operands: &[Value]) -> Value {
+        let number = self.steps.len();
+        let edge = |value: &Value| Edge {
+            from: value.0,
+            last: true,
+        };
+        for step in &mut self.steps {
+            for earlier in &mut step.operands {
+                earlier.last &= operands.iter().all(|value| value.0 != earlier.from);
+            }
+        }
+        self.steps.push(Step {
+            id: StepId {
+                number,
+                kind: block.kind(),
+                layer: self.layer,
+                name,
+                part: "",
+            },
+            block,
+            operands: operands.iter().map(edge).collect(),
+        });
+        Value(number)
+    }
+
+    /// The program, whose answer is the last step's value.
+    pub(crate) fn finish(self) -> Program {
+        Program { steps: self.steps }
+    }
+}
+
+/// The values of a program that is being run: made by steps, read over edges, gone after their last use.
+pub struct Values<V> {
+    held: Vec<Option<V>>,
+}
+
+impl<V> Values<V> {
+    /// None yet.
+    pub fn new(program: &Program) -> Values<V> {
+        Values {
+            held: program.steps.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// The value that an operand of a step stands for.
+    ///
+    /// # Errors
+    /// [`ModelError::NoValue`] if it is not there: a defect of who runs the program.
+    pub fn get(&self, step: &Step, operand: usize) -> Result<&V, ModelError> {
+        let held = self.held.get(edge(step, operand)?.from);
+        held.and_then(Option::as_ref).ok_or_else(|| gone(step))
+    }
+
+    /// The value itself. Where this is not its last use, what later steps read has to be [put](Values::put) back.
+    ///
+    /// # Errors
+    /// As [`Values::get`].
+    pub fn take(&mut self, step: &Step, operand: usize) -> Result<V, ModelError> {
+        let held = self.held.get_mut(edge(step, operand)?.from);
+        held.and_then(Option::take).ok_or_else(|| gone(step))
+    }
+
+    /// What later steps read of an operand that was taken.
+    ///
+    /// # Errors
+    /// As [`Values::get`].
+    pub fn put_back(&mut self, step: &Step, operand: usize, value: V) -> Result<(), ModelError> {
+        self.put(edge(step, operand)?.from, value);
+        Ok(())
+    }
+
+    /// The value of step `number`.
+    pub fn put(&mut self, number: usize, value: V) {
+        if let Some(held) = self.held.get_mut(number) {
+            *held = Some(value);
+        }
+    }
+
+    /// Lets go of what was read for the last time.
+    pub fn ended(&mut self, step: &Step) {
+        for edge in step.operands.iter().filter(|edge| edge.last) {
+            if let Some(held) = self.held.get_mut(edge.from) {
+                *held = None;
+            }
+        }
+    }
+
+    /// The value of the last step.
+    ///
+    /// # Errors
+    /// [`ModelError::NoValue`] if it has not been run.
+    pub fn answer(mut self, program: &Program) -> Result<V, ModelError> {
+        let last = self.held.pop().flatten();
+        let id = program.steps.last().map(|step| step.id.to_string());
+        last.ok_or_else(|| ModelError::NoValue {
+            site: id.unwrap_or_default(),
+        })
+    }
+}
+
+fn edge(step: &Step, operand: usize) -> Result<Edge, ModelError> {
+    let edge = step.operands.get(operand).copied();
+    edge.ok_or_else(|| gone(step))
+}
+
+fn gone(step: &Step) -> ModelError {
+    ModelError::NoValue {
+        site: step.id.to_string(),
+    }
+}
