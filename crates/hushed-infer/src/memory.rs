@@ -2,7 +2,7 @@
 //!
 //! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its peak).
 
-use hushed_model::Bert;
+use hushed_model::{Block, Program};
 use serde::Serialize;
 
 use crate::plan::{Entry, Plan};
@@ -43,26 +43,25 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Plan::twopc`].
-    pub fn largest(bert: &Bert, tokens: usize, pass: usize) -> Result<Memory, RunError> {
+    pub fn largest(program: &Program, tokens: usize, pass: usize) -> Result<Memory, RunError> {
         // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
         let texts = vec![tokens.max(1); (pass / tokens.max(1)).max(1)];
-        Ok(Plan::twopc(bert, &texts, Terms::default(), true)?.memory)
+        Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
     }
 }
 
 /// Bytes of all layers of the server: the numbers as they were read (f32) and as they are run (i32, norms and residual columns in them),
 /// token vectors and positions included.
-fn weights(bert: &Bert) -> u64 {
-    let e = &bert.embedding;
-    let read = |l: &hushed_model::Linear| l.inputs * l.outputs;
+fn weights(program: &Program) -> u64 {
+    let e = program.embedding();
     let mut numbers = 2 * e.vocabulary * e.width + e.positions * e.width;
-    for layer in &bert.layers {
-        let (a, f) = (&layer.attention, &layer.feed_forward);
-        let d = e.width;
-        let in_file = [&a.query, &a.key, &a.value, &a.output, &f.up, &f.down].map(read);
-        // Again as integers, with the diagonal of the residual beside query and up.
-        numbers += 2 * in_file.iter().sum::<usize>() + 2 * d * d;
+    for linear in program.linears() {
+        numbers += 2 * linear.inputs * linear.outputs;
     }
+    // The diagonal of the residual, beside the first layer of every block.
+    let blocks = program.steps().iter();
+    let blocks = blocks.filter(|s| matches!(s.block, Block::Attention(_) | Block::FeedForward(_)));
+    numbers += blocks.count() * e.width * e.width;
     4 * numbers as u64
 }
 
@@ -71,17 +70,22 @@ fn weights(bert: &Bert) -> u64 {
 /// Beside what is always there, three things decide. At the server, the ciphertexts of one product: those of the operand, and the sums that
 /// make one response ([`Entry::held`]); the lookup has most. At the client, its one-hot rows, or the public table as bytes and as numbers.
 /// At both, the correlated OTs of the largest step, of which a part is alive at a time.
-pub(crate) fn estimate(bert: &Bert, rows: usize, public_table: bool, steps: &[Entry]) -> Memory {
+pub(crate) fn estimate(
+    program: &Program,
+    rows: usize,
+    public_table: bool,
+    steps: &[Entry],
+) -> Memory {
     let most = |f: fn(&Entry) -> u64| steps.iter().map(f).max().unwrap_or(0);
     let (cots, held) = (most(|s| s.cots) as f64, most(|s| s.held));
-    let e = &bert.embedding;
+    let e = program.embedding();
     let looked_up = match public_table {
         false => 8 * rows * e.vocabulary,
         true => 8 * e.vocabulary * e.width,
     };
     Memory {
         client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64,
-        weights: SERVER + weights(bert),
+        weights: SERVER + weights(program),
         session: SESSION + held + (cots * SERVER_COT) as u64,
     }
 }
@@ -109,17 +113,17 @@ mod tests {
             hidden: 1536,
             ..BertConfig::bert_large()
         };
-        let bert = bert_shapes(&minilm, Pool::Mean);
+        let program = bert_shapes(&minilm, Pool::Mean).program();
         for (tokens, client, server) in MEASURED {
-            let found = Memory::largest(&bert, tokens, tokens).unwrap();
+            let found = Memory::largest(&program, tokens, tokens).unwrap();
             let near =
                 |found: u64, measured: f64| (found as f64 / 1e6 / measured - 1.0).abs() < 0.1;
             assert!(near(found.client, client), "{tokens}: {found:?}");
             assert!(near(found.server(1), server), "{tokens}: {found:?}");
         }
         // Two texts of a pass need more than one, and less than two alone.
-        let one = Memory::largest(&bert, 64, 64).unwrap();
-        let two = Memory::largest(&bert, 64, 128).unwrap();
+        let one = Memory::largest(&program, 64, 64).unwrap();
+        let two = Memory::largest(&program, 64, 128).unwrap();
         assert!(two.client > one.client && two.client < 2 * one.client);
     }
 }

@@ -1,52 +1,19 @@
-//! What a private run will cost and show, computed before it: a dry run of the model that adds up what each protocol declares.
-//!
-//! [`PlanBackend`] runs the same forward pass as [`crate::twopc`], on shapes; each step records the bytes, rounds and correlated OTs that
-//! its protocols declare. Bytes and rounds are exact (a test holds them against a run); times are estimates from constants of one core.
+//! What a private run will cost and show, computed before it: the circuit of [`crate::twopc`], [counted](Counting). Bytes and rounds are exact (a test holds them against a run); times are estimates from constants of one core.
 
-mod dry;
 mod exposures;
-mod work;
 
-use hushed_model::{Bert, Site};
+use hushed_model::Program;
 use hushed_rlwe::noise::failure_log2;
-use hushed_twopc::func::norm::{UNIT_ROW, unit_rows_cost};
-use hushed_twopc::gadget::open_rounded_cost;
-use hushed_twopc::he::{HeContext, Layout, OltSpec};
+use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
 use crate::memory::{self, Memory};
-use crate::twopc::formats::{ANSWER, LINEAR, RAW_ANSWER};
-use crate::twopc::{RunError, Terms};
+use crate::twopc::{Counting, Input, RunError, Terms, open, run};
 
-pub use dry::{PlanBackend, Shape};
+pub use crate::twopc::Entry;
 use exposures::exposures;
-
-/// Cost of one step of the model.
-#[derive(Clone, Debug, Serialize)]
-pub struct Entry {
-    /// The step.
-    pub site: String,
-    /// Payload bytes that the client sends.
-    pub bytes_up: u64,
-    /// Payload bytes that the server sends.
-    pub bytes_down: u64,
-    /// Messages in sequence: [`Cost::rounds`](hushed_twopc::Cost::rounds).
-    pub rounds: u64,
-    /// Correlated OTs, both directions.
-    pub cots: u64,
-    /// Key-switched automorphisms, of the party with most.
-    pub automorphisms: u64,
-    /// Plaintext polynomials multiplied into ciphertexts, of the party with most.
-    pub products: u64,
-    /// Coefficients that are decrypted.
-    pub opened: u64,
-    /// Bytes of ciphertexts that whoever answers holds at once: the encrypted operand, and the sums that make one response.
-    pub held: u64,
-    /// Estimated seconds on one core a party, without the network.
-    pub seconds: f64,
-}
 
 /// One thing that a party sees.
 #[derive(Clone, Debug, Serialize)]
@@ -97,45 +64,31 @@ pub struct Plan {
 
 impl Plan {
     /// The plan of one pass over texts of these numbers of rows, padding included. `unit`: the answer is scaled to length one.
+    ///
+    /// # Errors
+    /// [`RunError::Unsupported`] for what has no protocol.
     pub fn twopc(
-        bert: &Bert,
+        program: &Program,
         tokens: &[usize],
         terms: Terms,
         unit: bool,
     ) -> Result<Plan, RunError> {
-        let mut dry = PlanBackend::new(terms)?;
-        let pooled = bert.forward(&mut dry, tokens.to_vec())?;
-        if unit {
-            let layout = |spec: &OltSpec| Layout::new(&dry.params, spec);
-            let (rows, width) = (pooled.rows.total(), pooled.width);
-            let cost = unit_rows_cost(rows, width, LINEAR, layout)?;
-            dry.rows(Site::root("unit"), cost);
-        }
-        let answer = pooled.rows.total() * pooled.width;
-        let (from, to) = match unit {
-            true => (UNIT_ROW, ANSWER),
-            false => (LINEAR, RAW_ANSWER),
-        };
-        let open = open_rounded_cost(answer, from.frac - to.frac, to.ring);
-        dry.record(Site::root("answer"), open);
-        dry.finish(bert, tokens)
-    }
-}
+        let mut counting = Counting::new()?;
+        let input = Input::Lengths(tokens.to_vec(), terms);
+        let pooled = run(&mut counting, program, &input, |_, _| ())?;
+        open(&mut counting, &pooled, unit)?;
+        let keys = HeContext::exchange_bytes(counting.params(), HeContext::ALL_LEVELS);
+        let (steps, cots) = counting.into_steps();
 
-impl PlanBackend {
-    fn finish(self, bert: &Bert, tokens: &[usize]) -> Result<Plan, RunError> {
-        let sum = |f: fn(&Entry) -> u64| self.steps.iter().map(f).sum::<u64>();
+        let sum = |f: fn(&Entry) -> u64| steps.iter().map(f).sum::<u64>();
         let opened = sum(|e| e.opened) as f64;
         let failure = opened.max(1.0).log2() + failure_log2();
         let set = FerretParams::K17;
         let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
-        let cots = (self.cots[0] + self.cots[1]) as f64;
-        let keys = HeContext::exchange_bytes(&self.params, HeContext::ALL_LEVELS);
-        let public_table = self.terms.public_table;
+        let cots = (cots[0] + cots[1]) as f64;
         let rows = tokens.iter().sum();
-        let memory = memory::estimate(bert, rows, public_table, &self.steps);
         Ok(Plan {
-            memory,
+            memory: memory::estimate(program, rows, terms.public_table, &steps),
             protocol: "2pc",
             tokens: tokens.to_vec(),
             setup_bytes_each_way: keys as u64,
@@ -143,7 +96,7 @@ impl PlanBackend {
             bytes_up: sum(|e| e.bytes_up),
             bytes_down: sum(|e| e.bytes_down),
             rounds: sum(|e| e.rounds),
-            seconds: self.steps.iter().map(|e| e.seconds).sum(),
+            seconds: steps.iter().map(|e| e.seconds).sum(),
             failure_log2: failure,
             large_truncation_log2: None,
             distance_log2: failure,
@@ -152,8 +105,8 @@ impl PlanBackend {
                  their hash at {PAD_BITS} bits in pads, {TREE_BITS} in trees",
                 set.attacks().least()
             ),
-            exposures: exposures(tokens, self.terms),
-            steps: self.steps,
+            exposures: exposures(tokens, terms),
+            steps,
         })
     }
 }

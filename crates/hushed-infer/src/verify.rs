@@ -7,20 +7,19 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use hushed_model::plain::{Plain, PlainActs};
+use hushed_model::plain;
 use hushed_model::tokens::TokenIds;
-use hushed_model::{Backend, Model};
+use hushed_model::{Block, Model, Step};
 use hushed_net::memory_pair;
 use hushed_twopc::share::Share;
 use serde::Serialize;
 
-use crate::approx::Approx;
-use crate::twopc::{Acts, Input, Layers, RunError, Terms, TwopcBackend};
+use crate::twopc::{Acts, Clear, Input, Layers, Protocol, RunError, Terms, run};
 
 /// Errors of one stage over all texts, relative to the root mean square of the clear values there.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// `start`, `layer.i`, `pool`.
+    /// The step that ends it: a norm, or the pooling.
     pub stage: String,
     /// Clear to approximated functions and rounded numbers.
     pub approximation: f64,
@@ -95,12 +94,12 @@ pub fn verify(
             .map(|t| Input::Texts(vec![t.clone()], Terms::default()))
             .collect();
         let server = scope.spawn(move || {
-            let mut backend = TwopcBackend::establish(server, Arc::new(Layers::default()))?;
-            party(&mut backend, model, lengths, &server_to_main)
+            let mut session = Protocol::establish(server, Arc::new(Layers::default()))?;
+            party(&mut session, model, &lengths, &server_to_main)
         });
         let client = scope.spawn(move || {
-            let mut backend = TwopcBackend::establish(client, Arc::new(Layers::default()))?;
-            party(&mut backend, &shapes, ids, &to_main)
+            let mut session = Protocol::establish(client, Arc::new(Layers::default()))?;
+            party(&mut session, &shapes, &ids, &to_main)
         });
         let report = compare(model, texts, &from_client, &from_server, &mut progress);
         // A party that stopped has closed its end, which ended `compare`; its error is the cause.
@@ -114,27 +113,28 @@ pub fn verify(
     })
 }
 
+/// Whether a stage ends here.
+fn ends(step: &Step) -> bool {
+    matches!(step.block, Block::Norm(_) | Block::Pool(_))
+}
+
 /// One party's runs, with a copy of its share after every stage.
 fn party(
-    backend: &mut TwopcBackend,
+    party: &mut Protocol,
     model: &Model,
-    inputs: Vec<Input>,
-    out: &Sender<Acts>,
+    inputs: &[Input],
+    out: &Sender<Acts<Share>>,
 ) -> Result<(), RunError> {
+    let program = model.program();
     for input in inputs {
         // A closed channel means that the other side of `verify` has stopped: nothing is left to compare.
-        let mut x = model.bert.start(backend, input)?;
-        if out.send(x.copy()).is_err() {
-            return Ok(());
-        }
-        for i in 0..model.bert.layers.len() {
-            x = model.bert.layer(backend, i, x)?;
-            if out.send(x.copy()).is_err() {
-                return Ok(());
+        let mut open = true;
+        run(party, &program, input, |step, x| {
+            if ends(step) && open {
+                open = out.send(x.clone()).is_ok();
             }
-        }
-        let pooled = model.bert.finish(backend, x)?;
-        if out.send(pooled).is_err() {
+        })?;
+        if !open {
             return Ok(());
         }
     }
@@ -144,20 +144,28 @@ fn party(
 fn compare(
     model: &Model,
     texts: &[TokenIds],
-    client: &Receiver<Acts>,
-    server: &Receiver<Acts>,
+    client: &Receiver<Acts<Share>>,
+    server: &Receiver<Acts<Share>>,
     progress: &mut impl FnMut(usize),
 ) -> Result<Report, RunError> {
-    let names: Vec<String> = std::iter::once("start".to_owned())
-        .chain((0..model.bert.layers.len()).map(|i| format!("layer.{i}")))
-        .chain(std::iter::once("pool".to_owned()))
-        .collect();
-    let mut sums: Vec<Sums> = names.iter().map(|_| Sums::default()).collect();
+    let program = model.program();
+    let stages: Vec<&Step> = program.steps().iter().filter(|s| ends(s)).collect();
+    let mut sums: Vec<Sums> = stages.iter().map(|_| Sums::default()).collect();
     let mut answers = Vec::with_capacity(texts.len());
-    let mut approximate = Approx::default();
+    let mut in_clear = Clear::default();
     for (done, text) in texts.iter().enumerate() {
-        let clear = stages(model, &mut Plain, text)?;
-        let approx = stages(model, &mut approximate, text)?;
+        let (mut clear, mut approx) = (Vec::new(), Vec::new());
+        plain::run(&program, vec![text.clone()], |step, x| {
+            if ends(step) {
+                clear.push(x.values.data().to_vec());
+            }
+        })?;
+        let input = Input::Texts(vec![text.clone()], Terms::default());
+        run(&mut in_clear, &program, &input, |step, x| {
+            if ends(step) {
+                approx.push(x.values());
+            }
+        })?;
         let mut last = Vec::new();
         for ((sum, clear), approx) in sums.iter_mut().zip(&clear).zip(&approx) {
             let (Ok(a), Ok(b)) = (client.recv(), server.recv()) else {
@@ -166,7 +174,8 @@ fn compare(
                     answers,
                 });
             };
-            last = opened(&a, &b);
+            // The server's has the numbers of a norm that waits.
+            last = b.opened(&a).values();
             sum.add(clear, approx, &last);
         }
         let end = |v: &[Vec<f64>]| model.public.finish(v.last().cloned().unwrap_or_default());
@@ -177,43 +186,13 @@ fn compare(
         });
         progress(done + 1);
     }
-    let stages = names.into_iter().zip(sums).map(|(n, s)| s.stage(n));
+    let stages = stages.iter().zip(sums);
     Ok(Report {
-        stages: stages.collect(),
+        stages: stages
+            .map(|(step, s)| s.stage(step.id.to_string()))
+            .collect(),
         answers,
     })
-}
-
-/// The values after every stage of one text.
-fn stages<B>(model: &Model, backend: &mut B, text: &TokenIds) -> Result<Vec<Vec<f64>>, B::Error>
-where
-    B: Backend<Input = Vec<TokenIds>, Acts = PlainActs>,
-{
-    let mut out = Vec::with_capacity(model.bert.layers.len() + 2);
-    let mut x = model.bert.start(backend, vec![text.clone()])?;
-    out.push(x.values.data().to_vec());
-    for i in 0..model.bert.layers.len() {
-        x = model.bert.layer(backend, i, x)?;
-        out.push(x.values.data().to_vec());
-    }
-    let pooled = model.bert.finish(backend, x)?;
-    out.push(pooled.values.data().to_vec());
-    Ok(out)
-}
-
-/// The values that two parties' activations hold, after the norm that may be waiting.
-fn opened(client: &Acts, server: &Acts) -> Vec<f64> {
-    let ((a, format), (b, _)) = (client.share(), server.share());
-    let sum: Share = a.add(b);
-    let mut values: Vec<f64> = sum.words().iter().map(|&w| format.decode(w)).collect();
-    if let Some((gain, offset)) = server.waiting_norm() {
-        for row in values.chunks_exact_mut(gain.len()) {
-            for ((v, g), o) in row.iter_mut().zip(gain).zip(offset) {
-                *v = *v * f64::from(*g) + f64::from(*o);
-            }
-        }
-    }
-    values
 }
 
 impl Sums {

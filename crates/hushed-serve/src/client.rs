@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hushed_infer::twopc::{Input, Layers, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Layers, Protocol, embeddings};
 use hushed_model::{Model, Public, TokenIds, TooLong};
 use hushed_net::{Expect, Stats};
 
@@ -37,7 +37,7 @@ static MARKER: [u8; 27] = *b"hushed-serve client is here";
 
 /// A session with a server.
 pub struct Client {
-    backend: TwopcBackend,
+    backend: Protocol,
     model: Model,
     bundle_hash: Digest,
     welcome: Welcome,
@@ -58,7 +58,7 @@ impl Client {
         let mut session = open(config)?;
         let (welcome, bundle) = greet(&mut session, config, pinned)?;
         session.set_limits(config.deadlines.within(config.deadlines.setup));
-        let mut backend = TwopcBackend::establish(session, Arc::<Layers>::default())?;
+        let mut backend = Protocol::establish(session, Arc::<Layers>::default())?;
         let setup = Cost {
             time: began.elapsed(),
             stats: backend.ctx().session.stats(),
@@ -227,14 +227,14 @@ impl Client {
     ) {
         let layers = self.model.public.config.layers;
         let mut layer = 0;
-        self.backend.observe(move |site| {
-            layer = site.layer_index().unwrap_or(layer);
+        self.backend.observe(move |step| {
+            layer = step.layer().unwrap_or(layer);
             let mut call = progress.lock().unwrap_or_else(PoisonError::into_inner);
             call(Progress {
                 text,
                 sharing,
                 texts,
-                step: site.path().to_owned(),
+                step: step.to_string(),
                 layer,
                 layers,
             });
@@ -268,7 +268,7 @@ impl Client {
             Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
         }
         let input = Input::Texts(texts.to_vec(), terms);
-        let answers = embeddings(&mut self.backend, &self.model, input)?;
+        let answers = embeddings(&mut self.backend, &self.model, &input)?;
         let answers = answers.ok_or(ServeError::NoAnswer)?;
         self.texts += texts.len();
         let stats = self.stats().since(&before);

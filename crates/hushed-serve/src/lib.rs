@@ -65,6 +65,6 @@ pub use server::{ClientAccess, Entrance, Server, ServerConfig, ServerIdentity};
 pub use token::Token;
 pub use wire::Refusal;
 
-pub use hushed_infer::twopc::SiteCost;
-pub use hushed_model::{Public, TooLong};
+pub use hushed_infer::twopc::StepCost;
+pub use hushed_model::{Kind, Public, TooLong};
 pub use hushed_net::{Shape, Stats};

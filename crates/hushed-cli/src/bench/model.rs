@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_infer::twopc::{Input, Layers, SiteCost, Terms, TwopcBackend};
+use hushed_infer::twopc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_math::cpu::Cpu;
-use hushed_model::{Bert, BertConfig, Plain, Pool, TokenIds, bert_random, bert_shapes, cosine};
+use hushed_model::{BertConfig, Pool, Program, TokenIds, bert_random, bert_shapes, cosine, plain};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
@@ -39,8 +39,8 @@ impl ModelCase {
     }
 
     /// Whether a step belongs to what is measured.
-    fn counts(&self, cost: &SiteCost) -> bool {
-        !self.layer || cost.site.path().starts_with("layer.")
+    fn counts(&self, cost: &StepCost) -> bool {
+        !self.layer || cost.step.layer().is_some()
     }
 }
 
@@ -106,21 +106,21 @@ pub fn measure(
     runs: usize,
 ) -> Result<(Session, Value), BenchError> {
     let client = session.party() == Party::Client;
-    let random = bert_random(&case.config, Pool::Mean, 1);
+    let random = bert_random(&case.config, Pool::Mean, 1).program();
     let own = if client {
-        bert_shapes(&case.config, Pool::Mean)
+        bert_shapes(&case.config, Pool::Mean).program()
     } else {
         random.clone()
     };
     let before = session.stats();
     let start = Instant::now();
-    let mut backend = TwopcBackend::establish(session, Arc::new(Layers::default()))?;
+    let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
     let setup = start.elapsed();
     let spent = backend.ctx().session.stats().since(&before);
     let setup_bytes = spent.bytes_sent + spent.bytes_received;
 
     // The first run makes the integers of the weights, and is thrown away.
-    let mut all_runs: Vec<Vec<SiteCost>> = Vec::new();
+    let mut all_runs: Vec<Vec<StepCost>> = Vec::new();
     let mut busy = Vec::new();
     let mut answer = None;
     for run in 0..=runs {
@@ -134,7 +134,7 @@ pub fn measure(
     }
     let row = if let Some(answer) = answer {
         let (error, cosine) = compare(&random, case, &answer)?;
-        let seconds = |costs: &Vec<SiteCost>| total(costs).0.as_secs_f64();
+        let seconds = |costs: &Vec<StepCost>| total(costs).0.as_secs_f64();
         let mean = |sum: u64| sum / runs.max(1) as u64;
         let every = || all_runs.iter().flatten().map(|c| &c.stats);
         json!({
@@ -164,8 +164,8 @@ pub fn measure(
 
 /// The pooled row, at the client.
 fn forward(
-    bert: &Bert,
-    backend: &mut TwopcBackend,
+    program: &Program,
+    backend: &mut Protocol,
     case: &ModelCase,
 ) -> Result<Option<Vec<f64>>, BenchError> {
     let client = backend.ctx().is_client();
@@ -174,7 +174,7 @@ fn forward(
     } else {
         Input::Lengths(vec![case.tokens], Terms::default())
     };
-    let pooled = bert.forward(backend, input)?;
+    let pooled = run(backend, program, &input, |_, _| ())?;
     let (share, format) = pooled.share();
     let words = backend.ctx().open_to(Party::Client, share)?;
     Ok(words.map(|words| words.iter().map(|w| format.decode(*w)).collect()))
@@ -189,15 +189,15 @@ fn ids(case: &ModelCase) -> Vec<u32> {
 }
 
 /// Largest error and cosine against the model in the clear.
-fn compare(bert: &Bert, case: &ModelCase, answer: &[f64]) -> Result<(f64, f64), BenchError> {
+fn compare(program: &Program, case: &ModelCase, answer: &[f64]) -> Result<(f64, f64), BenchError> {
     let text = TokenIds::new(ids(case));
-    let clear = bert.forward(&mut Plain, vec![text])?;
+    let clear = plain::run(program, vec![text], |_, _| ())?;
     let clear = clear.values.data();
     let differences = answer.iter().zip(clear).map(|(a, b)| (a - b).abs());
     Ok((differences.fold(0.0, f64::max), cosine(answer, clear)))
 }
 
-fn total(costs: &[SiteCost]) -> (Duration, u64, u64, u64) {
+fn total(costs: &[StepCost]) -> (Duration, u64, u64, u64) {
     costs.iter().fold((Duration::ZERO, 0, 0, 0), |sum, c| {
         let s = &c.stats;
         (
@@ -210,10 +210,11 @@ fn total(costs: &[SiteCost]) -> (Duration, u64, u64, u64) {
 }
 
 /// Calls, seconds, bytes and rounds by operation, the number of the layer left out.
-fn operations(costs: &[SiteCost]) -> Value {
-    let mut by_name: BTreeMap<String, Vec<SiteCost>> = BTreeMap::new();
+fn operations(costs: &[StepCost]) -> Value {
+    let mut by_name: BTreeMap<String, Vec<StepCost>> = BTreeMap::new();
     for cost in costs {
-        let parts = cost.site.path().split('.');
+        let path = cost.step.to_string();
+        let parts = path.split('.');
         let name: Vec<&str> = parts.filter(|part| part.parse::<u32>().is_err()).collect();
         by_name
             .entry(name.join("."))

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use hushed_serve::{
-    BundlePin, Client, ClientConfig, Embedding, Options, Protocol, ServerTrust, SiteCost, Stats,
-    Token,
+    BundlePin, Client, ClientConfig, Embedding, Kind, Options, Protocol, ServerTrust, Stats,
+    StepCost, Token,
 };
 use serde_json::{Value, json};
 
@@ -300,17 +300,13 @@ impl Sum {
 }
 
 /// Steps as a reader of a bill would sum them.
-fn phase(cost: &SiteCost) -> &'static str {
-    let path = cost.site.path();
-    if path.starts_with("embed") && !path.ends_with("norm") {
-        "lookup"
-    } else if path.ends_with("norm") {
-        "norms"
-    } else if path.contains(".attention") {
-        "attention"
-    } else if path.contains(".feed_forward") {
-        "feed-forward"
-    } else {
-        "answer"
+fn phase(cost: &StepCost) -> &'static str {
+    match cost.step.kind() {
+        Kind::Embed => "lookup",
+        Kind::Norm => "norms",
+        Kind::Attention => "attention",
+        Kind::FeedForward => "feed-forward",
+        Kind::Add => "sums",
+        Kind::Answer | Kind::Outside => "answer",
     }
 }

@@ -113,7 +113,7 @@ impl Args {
             public_table: self.public_table,
         };
         let rows = self.rows(public.max_tokens);
-        let plan = Plan::twopc(&model.bert, &rows, terms, public.normalise)?;
+        let plan = Plan::twopc(&model.program(), &rows, terms, public.normalise)?;
 
         if self.steps {
             for step in &plan.steps {

@@ -2,18 +2,20 @@
 //!
 //! The domain is the narrowest that holds [`MARGIN`] times the largest argument that was measured: an argument beyond it would wrap around
 //! and spoil its text. The number of segments is the least with which the answers over the sample, computed in the clear with all functions
-//! and formats of a run ([`Approx`]), keep a cosine of [`LEAST_COSINE`]. What is declared of the model is the domain's end and the curve's
+//! and formats of a run ([`Clear`]), keep a cosine of [`LEAST_COSINE`]. What is declared of the model is the domain's end and the curve's
 //! error, never a measured number.
 //!
 //! Nothing else of a run is chosen for a model: the exponential's cost does not depend on the spread of the scores (its table has the 16
 //! halvings that are above its precision), the rings of scores and sums hold any text of 256 tokens, and a product's bytes are those of its
 //! ciphertexts, whose primes are fixed.
 
-use hushed_model::{Calibration, Model, ModelError, Ranges, TokenIds, Tolerance, cosine};
+use hushed_model::{Calibration, Model, Ranges, TokenIds, Tolerance, cosine};
 use serde::Serialize;
 
+use super::circuit::run;
 use super::function::Function;
-use crate::approx::Approx;
+use super::shares::Clear;
+use super::{Input, RunError, Terms};
 
 /// How much wider the domain is than what was measured.
 pub const MARGIN: f64 = 2.0;
@@ -54,12 +56,12 @@ impl Trial {
 /// the answers, or the most accurate.
 ///
 /// # Errors
-/// [`ModelError`] if the model has shapes only or a text does not fit it.
+/// [`RunError`] if the model has shapes only or a text does not fit it.
 pub fn choose(
     model: &Model,
     texts: &[TokenIds],
     calibration: &Calibration,
-) -> Result<Vec<Trial>, ModelError> {
+) -> Result<Vec<Trial>, RunError> {
     let clear = model.embed(texts.to_vec())?;
     let reach = MARGIN * largest_argument(calibration);
     let mut trials: Vec<Trial> = Vec::new();
@@ -110,15 +112,14 @@ fn bytes(function: &Function) -> f64 {
     (cost.bytes_client + cost.bytes_server) as f64 / ELEMENTS as f64
 }
 
-fn least_cosine(model: &Model, texts: &[TokenIds], clear: &[Vec<f64>]) -> Result<f64, ModelError> {
-    let mut backend = Approx::default();
+fn least_cosine(model: &Model, texts: &[TokenIds], clear: &[Vec<f64>]) -> Result<f64, RunError> {
+    let (program, mut on) = (model.program(), Clear::default());
     let mut least = 1.0f64;
     for (text, clear) in texts.iter().zip(clear) {
-        let pooled = model.forward(&mut backend, vec![text.clone()])?;
-        for row in pooled.each_text() {
-            let answer = model.public.finish(row.to_vec());
-            least = least.min(cosine(&answer, clear));
-        }
+        let input = Input::Texts(vec![text.clone()], Terms::default());
+        let pooled = run(&mut on, &program, &input, |_, _| ())?;
+        let answer = model.public.finish(pooled.values());
+        least = least.min(cosine(&answer, clear));
     }
     Ok(least)
 }

@@ -1,4 +1,4 @@
-//! From a connected session to a backend that is ready to run: keys, correlations, and what both parties must have agreed on before.
+//! From a connected session to a party that is ready to run: keys, correlations, and what both parties must have agreed on before.
 
 use std::sync::Arc;
 
@@ -10,9 +10,8 @@ use hushed_twopc::ot::Correlations;
 use hushed_twopc::ot::ferret::FerretOt;
 use hushed_twopc::{Ctx, TwopcError};
 
-use super::backend::TwopcBackend;
 use super::held::Layers;
-use super::{RunError, formats};
+use super::{Protocol, RunError, formats};
 
 /// Counts changes of the protocol itself: the order of messages, and all that no parameter below shows.
 const PROTOCOL_VERSION: u32 = 8;
@@ -32,12 +31,12 @@ pub fn agreement() -> Result<String, RunError> {
     ))
 }
 
-impl TwopcBackend {
+impl Protocol {
     /// Exchanges keys and starts the correlations in both directions: what a session does once. Both parties call it.
     ///
     /// # Errors
     /// A failed session, or a peer whose keys or OT messages are not such.
-    pub fn establish(mut session: Session, layers: Arc<Layers>) -> Result<TwopcBackend, RunError> {
+    pub fn establish(mut session: Session, layers: Arc<Layers>) -> Result<Protocol, RunError> {
         let mut rng = SecretRng::from_os("hushed 2pc session");
         let he = HeContext::exchange(&mut session, &mut rng)?;
         let mut ot = FerretOt::new(&mut session, &mut rng)?;
@@ -49,7 +48,7 @@ impl TwopcBackend {
             ot.recv(&mut session, 0)?;
             ot.send(&mut session, 0)?;
         }
-        Ok(TwopcBackend::new(
+        Ok(Protocol::new(
             Ctx::new(session, rng, Box::new(ot)),
             he,
             layers,

@@ -3,20 +3,20 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_model::{Embedding, Site};
+use hushed_model::{Embedding, StepId};
 use hushed_rlwe::{RlweError, RlweParams};
 use hushed_twopc::TwopcError;
 use hushed_twopc::he::PreparedWeights;
 
-use super::formats::{MAIN, WEIGHT_BITS};
-use super::layers::Fused;
-use super::{RunError, embed, ranges};
+use super::formats::MAIN;
+use super::product::{Layer, Product};
+use super::{RunError, embed};
 
-/// The linear layers of a model as a party needs them, by site: at the server with integer weights, made once and shared by its
+/// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by its
 /// sessions.
 #[derive(Default)]
 pub struct Layers {
-    by_site: Mutex<HashMap<Site, Arc<Layer>>>,
+    by_step: Mutex<HashMap<StepId, Arc<Layer>>>,
     table: Mutex<Option<Arc<PreparedWeights>>>,
 }
 
@@ -33,27 +33,15 @@ pub struct Ready {
     pub bytes_of_all: u64,
 }
 
-/// A [`Fused`] layer ready for products.
-pub struct Layer {
-    /// Columns of the argument and of the result.
-    pub(super) shape: (usize, usize),
-    /// Weights and bias.
-    pub(super) server: Option<(PreparedWeights, Vec<i64>)>,
-}
-
 impl Layers {
-    pub(super) fn get(
-        &self,
-        at: &Site,
-        make: impl FnOnce() -> Fused,
-    ) -> Result<Arc<Layer>, RunError> {
+    pub(super) fn get(&self, id: StepId, product: &Product<'_>) -> Result<Arc<Layer>, RunError> {
         // A panic elsewhere cannot leave the map half written.
-        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(layer) = map.get(at) {
+        let mut map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layer) = map.get(&id) {
             return Ok(layer.clone());
         }
-        let layer = Arc::new(Layer::new(at, make())?);
-        map.insert(at.clone(), layer.clone());
+        let layer = Arc::new(product.layer(id)?);
+        map.insert(id, layer.clone());
         Ok(layer)
     }
 
@@ -76,12 +64,12 @@ impl Layers {
             }
             Ok(())
         };
-        let mut map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
         let mut layers: Vec<_> = map.iter_mut().collect();
         layers.sort_by(|a, b| a.0.cmp(b.0));
         let owned = layers
             .into_iter()
-            .filter_map(|(_, layer)| Arc::get_mut(layer)?.server.as_mut());
+            .filter_map(|(_, layer)| Arc::get_mut(layer)?.numbers.as_mut());
         for (weights, _) in owned {
             transform(weights)?;
         }
@@ -95,7 +83,7 @@ impl Layers {
     /// How many layers there are so far, the table apart.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let map = self.by_site.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
         map.len()
     }
 
@@ -108,26 +96,5 @@ impl Layers {
         let table = Arc::new(embed::integers(e)?);
         *slot = Some(table.clone());
         Ok(table)
-    }
-}
-
-impl Layer {
-    pub(super) fn new(at: &Site, fused: Fused) -> Result<Layer, RunError> {
-        let (inputs, outputs) = (fused.inputs, fused.outputs);
-        let server = match fused.numbers {
-            Some(n) if let Some(beyond) = ranges::layer(at.path(), &n).pop() => {
-                return Err(beyond.into());
-            }
-            Some(n) => Some((
-                PreparedWeights::new(inputs, outputs, WEIGHT_BITS, n.weights)
-                    .map_err(TwopcError::from)?,
-                n.bias,
-            )),
-            None => None,
-        };
-        Ok(Layer {
-            shape: (inputs, outputs),
-            server,
-        })
     }
 }

@@ -43,6 +43,17 @@ impl Input {
         }
     }
 
+    /// The ids of all rows, padding included, at who has the texts.
+    pub(super) fn ids(&self) -> Vec<i64> {
+        match self {
+            Input::Texts(texts, _) => {
+                let ids = texts.iter().flat_map(|t| t.ids());
+                ids.map(|&id| i64::from(id)).collect()
+            }
+            Input::Lengths(..) => Vec::new(),
+        }
+    }
+
     /// Whether padding is where none was agreed on: it would be taken for tokens.
     pub(super) fn breaks_its_terms(&self) -> bool {
         let padded = |t: &TextRows| t.real < t.total;

@@ -1,20 +1,12 @@
 //! The `twopc` backend: activations are additive shares, every step of the model is a protocol between client and server.
 //!
-//! Both parties run the same forward pass in the same order, so the order of messages is the order of the model. The client's layers are
-//! shapes; the server's hold the numbers. What differs from the textbook order of a transformer, and why:
-//!
-//! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that also reads it is
-//!   one more block of columns of the same product (a diagonal matrix): see [`layers`].
-//! * The factor log₂e/√dh of the scores is in the query weights, an activation's scale in the weights around it ([`Function`]).
-//! * Softmax divides after the product with V, where a row has dh columns instead of m.
-//!
-//! Formats are in [`formats`].
+//! Both parties run the same circuit ([`run`]) in the same order, so the order of messages is the order of the model. The client's layers are
+//! shapes; the server's hold the numbers. Everything that is said of a run is an interpretation of that circuit ([`Shares`]). Formats are in [`formats`].
 
-mod acts;
 mod answer;
 mod attention;
-mod backend;
 mod choose;
+mod circuit;
 mod embed;
 mod establish;
 mod fits;
@@ -23,28 +15,29 @@ mod function;
 mod groups;
 mod held;
 mod input;
-pub mod layers;
 mod pool;
 mod prepare;
+mod product;
 mod ranges;
+mod shares;
 mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 
-pub use acts::{Acts, Scores};
 pub use answer::embeddings;
-pub(crate) use attention::divides_first;
-pub use backend::{SiteCost, TwopcBackend};
 pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
+pub use circuit::{Acts, open, run};
 pub use establish::agreement;
 pub use fits::{Fit, fits};
 pub use function::Function;
-pub(crate) use groups::groups;
 pub use held::{Layers, Ready};
 pub use input::{Input, Terms};
-pub(crate) use pool::{SHARE_FRAC, hidden_spec, maximum_cost};
+pub use product::Product;
 pub use ranges::{OutOfRange, out_of_range};
+pub use shares::{Clear, Counting, Entry, Known, Local, Protocol, Shares, StepCost};
 pub use table::{PublicTable, rows_in_chunk};
 
-use hushed_model::{Bert, ModelError, Site};
+use hushed_model::ModelError;
 use hushed_net::NetError;
 use hushed_twopc::TwopcError;
 
@@ -78,21 +71,6 @@ pub enum RunError {
         "the client gives token ids and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]
     WrongInput,
-}
-
-/// What has no protocol here: the head of a classifier, found before anything is sent.
-pub(crate) fn refuse_classifier(bert: &Bert) -> Result<(), RunError> {
-    match bert.classifier {
-        None => Ok(()),
-        Some(_) => Err(no_head(&Site::root("head"))),
-    }
-}
-
-pub(crate) fn no_head(at: &Site) -> RunError {
-    RunError::Unsupported {
-        site: at.path().to_owned(),
-        what: "classifiers; protocol fhe does",
-    }
 }
 
 impl RunError {

@@ -1,11 +1,11 @@
 //! Whether a model's numbers fit the formats of a two-party run: found when a model is checked or loaded, never in a session.
 
-use hushed_model::{Embedding, Matrix, Model};
+use hushed_model::{Embedding, Matrix, Model, StepId};
 
 use super::embed::{integer, numbers_of};
 use super::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
 use super::formats::{EMBEDDING, MAIN};
-use super::layers::Numbers;
+use super::product::Integers;
 use super::{RunError, prepare};
 
 /// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
@@ -29,19 +29,20 @@ pub struct OutOfRange {
 /// [`RunError::Model`] if the model has shapes only.
 pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
     let mut all = Vec::new();
-    all.extend(embedding(&model.bert.embedding)?);
-    prepare::each_layer(&model.bert, |at, make| {
-        let numbers = make().numbers.ok_or_else(|| prepare::shapes_only(at))?;
-        all.extend(layer(at.path(), &numbers));
+    let program = model.program();
+    all.extend(embedding(program.embedding())?);
+    prepare::each_product(&program, |id, product| {
+        let Integers { weights, bias } = product.integers(id)?;
+        all.extend(layer(id, &weights, &bias));
         Ok(())
     })?;
     Ok(all)
 }
 
 /// What is too large in a layer as it will be run.
-pub(super) fn layer(site: &str, numbers: &Numbers) -> Vec<OutOfRange> {
-    let weights = numbers.weights.iter().map(|w| w.unsigned_abs());
-    let bias = numbers.bias.iter().map(|b| b.unsigned_abs());
+pub(super) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange> {
+    let weights = weights.iter().map(|w| w.unsigned_abs());
+    let bias = bias.iter().map(|b| b.unsigned_abs());
     let most_bias = (BIAS_LIMIT * f64::from(LINEAR.frac).exp2()) as u64;
     let found = [
         (
@@ -51,7 +52,7 @@ pub(super) fn layer(site: &str, numbers: &Numbers) -> Vec<OutOfRange> {
         ),
         ("biases", bias.max() > Some(most_bias), BIAS_LIMIT),
     ];
-    collect(site, found)
+    collect(&id.to_string(), found)
 }
 
 /// The same of the token vectors and of what positions add.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hushed_infer::twopc::{Layers, TwopcBackend};
+use hushed_infer::twopc::{Layers, Protocol};
 use hushed_math::rng::SecretRng;
 use hushed_model::Model;
 use hushed_model::testing::tiny_folder;
@@ -15,10 +15,10 @@ pub fn backend(
     mut session: Session,
     ot: Box<dyn Correlations>,
     layers: Arc<Layers>,
-) -> Result<TwopcBackend, TwopcError> {
+) -> Result<Protocol, TwopcError> {
     let mut rng = SecretRng::from_os("test");
     let he = HeContext::exchange(&mut session, &mut rng)?;
-    Ok(TwopcBackend::new(Ctx::new(session, rng, ot), he, layers))
+    Ok(Protocol::new(Ctx::new(session, rng, ot), he, layers))
 }
 
 pub fn tiny_model() -> Model {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use hushed_infer::twopc::{Input, PublicTable, Terms, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Protocol, PublicTable, Terms, embeddings};
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::tiny_folder;
 use hushed_model::tokens::TokenIds;
@@ -101,14 +101,14 @@ fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
         let lengths = Input::Lengths(rows.to_vec(), terms);
         scope.spawn(move || {
             let mut server = party(far, Box::new(far_ot), 2);
-            embeddings(&mut server, model, lengths).unwrap();
+            embeddings(&mut server, model, &lengths).unwrap();
         });
         let mut client = party(near, Box::new(near_ot), 1);
         if terms.public_table {
             client.set_table(table(&model.bert.embedding));
         }
         let input = Input::Texts(texts, terms);
-        embeddings(&mut client, &shapes, input).unwrap().unwrap()
+        embeddings(&mut client, &shapes, &input).unwrap().unwrap()
     });
     let mut hash = Sha256::new();
     for payloads in heard.each_ref().map(Heard::take) {
@@ -122,10 +122,10 @@ fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn party(mut session: Session, ot: Box<dyn Correlations>, seed: u64) -> TwopcBackend {
+fn party(mut session: Session, ot: Box<dyn Correlations>, seed: u64) -> Protocol {
     let mut rng = SecretRng::insecure_from_seed(seed);
     let he = HeContext::exchange(&mut session, &mut rng).unwrap();
-    TwopcBackend::new(Ctx::new(session, rng, ot), he, Arc::default())
+    Protocol::new(Ctx::new(session, rng, ot), he, Arc::default())
 }
 
 /// A text of so many rows; where rows are padded, one of them is padding.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hushed_infer::twopc::{Input, Layers, Terms, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Layers, Protocol, Terms, embeddings};
 use hushed_model::testing::{data_lines, model_folder};
 use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_net::memory_pair;
@@ -22,21 +22,21 @@ fn five_sentences_of_the_real_model() {
     let lengths = texts.each_ref().map(|t| t.ids().len());
     let private: Vec<Vec<f64>> = std::thread::scope(|scope| {
         let server = scope.spawn(|| {
-            let mut server = TwopcBackend::establish(far, Arc::<Layers>::default()).unwrap();
+            let mut server = Protocol::establish(far, Arc::<Layers>::default()).unwrap();
             for m in lengths {
                 let seen = embeddings(
                     &mut server,
                     &model,
-                    Input::Lengths(vec![m], Terms::default()),
+                    &Input::Lengths(vec![m], Terms::default()),
                 )
                 .unwrap();
                 assert!(seen.is_none(), "the server gets no answer");
             }
         });
-        let mut client = TwopcBackend::establish(near, Arc::<Layers>::default()).unwrap();
+        let mut client = Protocol::establish(near, Arc::<Layers>::default()).unwrap();
         let mut run = |text: &TokenIds| {
             let input = Input::Texts(vec![text.clone()], Terms::default());
-            embeddings(&mut client, &shapes, input).unwrap().unwrap()
+            embeddings(&mut client, &shapes, &input).unwrap().unwrap()
         };
         let answers = texts.iter().flat_map(&mut run).collect();
         server.join().unwrap();

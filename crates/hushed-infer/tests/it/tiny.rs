@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use crate::common::{backend, tiny_model};
-use hushed_infer::approx::Approx;
 use hushed_infer::plan::Plan;
 use hushed_infer::twopc::{
-    Input, Layers, PublicTable, RunError, SiteCost, Terms, TwopcBackend, embeddings, out_of_range,
+    Acts, Clear, Input, Layers, Protocol, PublicTable, RunError, StepCost, Terms, embeddings,
+    out_of_range,
 };
 use hushed_math::rng::SecretRng;
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
 use hushed_model::tokens::{TokenIds, TooLong};
-use hushed_model::{Backend, FUNCTIONS, Model, Pool, Site, Tolerance, check, cosine};
+use hushed_model::{FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::ot::ideal::IdealPair;
+use hushed_twopc::share::Share;
 use hushed_twopc::testing::{Watch, reveal_signed, watched_pair};
 
 const TEXTS: [&str; 5] = [
@@ -58,12 +59,12 @@ struct Step {
 /// One party's end of a pass: its counters before, its steps, its counters after.
 struct End {
     before: Stats,
-    costs: Vec<SiteCost>,
+    costs: Vec<StepCost>,
     after: Stats,
 }
 
 impl End {
-    fn of(backend: &mut TwopcBackend, before: Stats) -> End {
+    fn of(backend: &mut Protocol, before: Stats) -> End {
         let after = backend.ctx().session.stats();
         let costs = backend.costs().to_vec();
         End {
@@ -73,7 +74,7 @@ impl End {
         }
     }
 
-    /// The counters between steps, as far as they count frames: nothing is sent outside a step but the answer, which comes last.
+    /// The counters between steps, as far as they count frames: nothing is sent outside a step.
     fn marks(&self) -> Vec<Stats> {
         let mut at = self.before;
         let mut marks = vec![at];
@@ -83,11 +84,7 @@ impl End {
             marks.push(at);
         }
         let last = self.after.since(&at);
-        assert!(
-            last.frames_sent + last.frames_received > 1,
-            "the answer, rounded"
-        );
-        marks.push(self.after);
+        assert_eq!(last.frames_sent + last.frames_received, 0);
         marks
     }
 }
@@ -95,19 +92,11 @@ impl End {
 fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
     let (near, far) = (client.marks(), server.marks());
     assert_eq!(near.len(), far.len());
-    let sites = client.costs.iter().map(|c| (c.site.path(), c.stats));
-    let before_answer = client.costs.iter().fold(client.before, |sum, c| Stats {
-        bytes_sent: sum.bytes_sent + c.stats.bytes_sent,
-        bytes_received: sum.bytes_received + c.stats.bytes_received,
-        frames_sent: sum.frames_sent + c.stats.frames_sent,
-        frames_received: sum.frames_received + c.stats.frames_received,
-        ..sum
-    });
-    let answer = ("answer", client.after.since(&before_answer));
+    let sites = client.costs.iter().map(|c| (c.step.to_string(), c.stats));
     let parts = near.windows(2).zip(far.windows(2));
-    let all = sites.chain([answer]).zip(parts);
+    let all = sites.zip(parts);
     all.map(|((site, stats), (near, far))| Step {
-        site: site.to_owned(),
+        site,
         stats,
         rounds: watch.rounds(&near[0]..&near[1], &far[0]..&far[1]),
     })
@@ -124,7 +113,7 @@ fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<S
         let server = scope.spawn(|| {
             let mut b = backend(server_session, Box::new(server_ot), Arc::default()).unwrap();
             let before = b.ctx().session.stats();
-            let answer = embeddings(&mut b, model, Input::Lengths(lengths, terms)).unwrap();
+            let answer = embeddings(&mut b, model, &Input::Lengths(lengths, terms)).unwrap();
             assert!(answer.is_none());
             End::of(&mut b, before)
         });
@@ -133,7 +122,7 @@ fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<S
             b.set_table(public_table(model));
         }
         let before = b.ctx().session.stats();
-        let answer = embeddings(&mut b, &shapes, Input::Texts(texts.to_vec(), terms)).unwrap();
+        let answer = embeddings(&mut b, &shapes, &Input::Texts(texts.to_vec(), terms)).unwrap();
         let (client, server) = (End::of(&mut b, before), server.join().unwrap());
         (answer.unwrap(), steps(&client, &server, &watch))
     })
@@ -143,7 +132,7 @@ fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<S
 fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[Step]) {
     let shapes = Model::shapes_only(&model.public);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
-    let plan = Plan::twopc(&shapes.bert, &lengths, terms, model.public.normalise).unwrap();
+    let plan = Plan::twopc(&shapes.program(), &lengths, terms, model.public.normalise).unwrap();
     assert_eq!(plan.steps.len(), steps.len());
     for (planned, step) in plan.steps.iter().zip(steps) {
         let headers = |frames: u64| frames * FRAME_BYTES;
@@ -178,18 +167,24 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     let shapes = Model::shapes_only(&model.public);
     let (client_session, server_session) = memory_pair();
     let (client_ot, server_ot) = IdealPair::new();
-    let lookup = |session, ot, embedding, input| {
-        let mut backend = backend(session, ot, Arc::default()).unwrap();
-        let acts = backend.embed(Site::root("embed"), input, embedding);
-        acts.unwrap().share().0.clone()
+    let lookup = |session, ot, model: &Model, input| {
+        let mut party = backend(session, ot, Arc::default()).unwrap();
+        let mut found = None;
+        let see = |step: &ProgramStep, x: &Acts<Share>| {
+            if step.id.kind() == Kind::Embed {
+                found = Some(x.share().0.clone());
+            }
+        };
+        hushed_infer::twopc::run(&mut party, &model.program(), &input, see).unwrap();
+        found.unwrap()
     };
     let (client, server) = std::thread::scope(|scope| {
         let input = Input::Lengths(lengths, Terms::default());
-        let e = &model.bert.embedding;
-        let server = scope.spawn(move || lookup(server_session, Box::new(server_ot), e, input));
+        let server = &model;
+        let server =
+            scope.spawn(move || lookup(server_session, Box::new(server_ot), server, input));
         let input = Input::Texts(texts.clone(), Terms::default());
-        let e = &shapes.bert.embedding;
-        let client = lookup(client_session, Box::new(client_ot), e, input);
+        let client = lookup(client_session, Box::new(client_ot), &shapes, input);
         (client, server.join().unwrap())
     });
     let e = &model.bert.embedding;
@@ -219,7 +214,7 @@ fn classifiers_are_refused() {
         assert!(matches!(error, Some(RunError::Unsupported { .. })));
     };
     refused(Layers::default().prepare(&model).err());
-    refused(Plan::twopc(&shapes.bert, &[3], Terms::default(), false).err());
+    refused(Plan::twopc(&shapes.program(), &[3], Terms::default(), false).err());
     let (near, far) = memory_pair();
     let (near_ot, far_ot) = IdealPair::new();
     std::thread::scope(|scope| {
@@ -227,10 +222,10 @@ fn classifiers_are_refused() {
         let mut client = backend(near, Box::new(near_ot), Arc::default()).unwrap();
         let text = model.tokens("hello", TooLong::Refuse).unwrap();
         let input = Input::Texts(vec![text], Terms::default());
-        refused(embeddings(&mut client, &shapes, input).err());
+        refused(embeddings(&mut client, &shapes, &input).err());
         let mut server = server.join().unwrap();
         let input = Input::Lengths(vec![3], Terms::default());
-        refused(embeddings(&mut server, &model, input).err());
+        refused(embeddings(&mut server, &model, &input).err());
     });
 }
 
@@ -293,7 +288,7 @@ fn padding_that_was_not_agreed_on_is_refused() {
         let mut b = backend(near, Box::new(ot), Arc::default()).unwrap();
         let shapes = Model::shapes_only(&model.public);
         let input = Input::Texts(vec![padded], Terms::default());
-        let error = embeddings(&mut b, &shapes, input).err().unwrap();
+        let error = embeddings(&mut b, &shapes, &input).err().unwrap();
         assert!(matches!(error, RunError::WrongInput), "{error}");
     });
 }
@@ -356,11 +351,13 @@ fn every_activation() {
 
 /// The answers with the run's functions and formats, in the clear.
 fn approximated(model: &Model, texts: &[TokenIds]) -> Vec<Vec<f64>> {
-    let pooled = model
-        .forward(&mut Approx::default(), texts.to_vec())
-        .unwrap();
-    let rows = pooled.each_text().map(<[f64]>::to_vec);
-    rows.map(|row| model.public.finish(row)).collect()
+    let input = Input::Texts(texts.to_vec(), Terms::default());
+    let pooled =
+        hushed_infer::twopc::run(&mut Clear::default(), &model.program(), &input, |_, _| ());
+    let pooled = pooled.unwrap();
+    let values = pooled.values();
+    let rows = values.chunks_exact(pooled.width());
+    rows.map(|row| model.public.finish(row.to_vec())).collect()
 }
 
 #[test]

@@ -19,7 +19,15 @@ fn stages_and_answers_of_the_tiny_model() {
     assert_eq!((seen, report.answers.len()), (2, 2));
 
     let names: Vec<&str> = report.stages.iter().map(|s| s.stage.as_str()).collect();
-    assert_eq!(names, ["start", "layer.0", "layer.1", "pool"]);
+    let expected = [
+        "embed.norm",
+        "layer.0.attention.norm",
+        "layer.0.feed_forward.norm",
+        "layer.1.attention.norm",
+        "layer.1.feed_forward.norm",
+        "pool",
+    ];
+    assert_eq!(names, expected);
     for s in &report.stages {
         assert!(s.total < 0.02, "{s:?}");
         assert!(s.total <= s.approximation + s.protocol + 1e-12, "{s:?}");

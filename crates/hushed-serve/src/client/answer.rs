@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hushed_infer::twopc::SiteCost;
+use hushed_infer::twopc::StepCost;
 use hushed_net::Stats;
 
 /// What a part of a session cost this side.
@@ -39,7 +39,7 @@ pub struct Pass {
     /// What it cost in all.
     pub cost: Cost,
     /// What each step cost, in order.
-    pub sites: Vec<SiteCost>,
+    pub sites: Vec<StepCost>,
 }
 
 /// How far a call has come.

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_infer::twopc::{Input, Terms, TwopcBackend, embeddings};
+use hushed_infer::twopc::{Input, Protocol, Terms, embeddings};
 use hushed_net::{Expect, Party, Session, Stats};
 
 use super::Shared;
@@ -108,7 +108,7 @@ fn run(
         }
     };
     tracing::info!(session = entry.number(), %peer, "session opened");
-    let mut backend = TwopcBackend::establish(session, Arc::clone(&shared.layers))?;
+    let mut backend = Protocol::establish(session, Arc::clone(&shared.layers))?;
     let result = texts(shared, entry, &owner, &mut backend, ended);
     let mut session = backend.into_ctx().session;
     ended.stats = session.stats();
@@ -178,7 +178,7 @@ fn texts(
     shared: &Shared,
     entry: &Entry<'_>,
     owner: &Owner,
-    backend: &mut TwopcBackend,
+    backend: &mut Protocol,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
     loop {
@@ -217,7 +217,7 @@ fn texts(
         session.send_vec(ANSWER, Answer::Go.encode())?;
         let (began, before) = (Instant::now(), session.stats());
         let (texts, tokens) = (rows.len(), rows.iter().sum());
-        embeddings(backend, &shared.model, Input::Lengths(rows, terms))?;
+        embeddings(backend, &shared.model, &Input::Lengths(rows, terms))?;
         let stats = backend.ctx().session.stats().since(&before);
         let spent = began.elapsed();
         ended.texts += texts;

@@ -1,0 +1,48 @@
+//! Two parties in two threads over ideal correlations.
+
+use std::sync::Arc;
+
+use hushed_math::rng::SecretRng;
+use hushed_net::{Session, memory_pair};
+use hushed_twopc::Ctx;
+use hushed_twopc::he::HeContext;
+use hushed_twopc::ot::Correlations;
+use hushed_twopc::ot::ideal::IdealPair;
+
+use super::{Layers, Protocol};
+
+/// What both parties return: (client's, server's).
+pub(crate) fn run_pair<A: Send, B: Send>(
+    client: impl FnOnce(&mut Protocol) -> A + Send,
+    server: impl FnOnce(&mut Protocol) -> B + Send,
+) -> (A, B) {
+    run_pair_with(&Arc::default(), client, server)
+}
+
+/// The same, the server with these layers.
+pub(crate) fn run_pair_with<A: Send, B: Send>(
+    layers: &Arc<Layers>,
+    client: impl FnOnce(&mut Protocol) -> A + Send,
+    server: impl FnOnce(&mut Protocol) -> B + Send,
+) -> (A, B) {
+    let (near, far) = memory_pair();
+    let (near_ot, far_ot) = IdealPair::new();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let mut party = party(far, Box::new(far_ot), Arc::clone(layers));
+            server(&mut party)
+        });
+        let answer = client(&mut party(near, Box::new(near_ot), Arc::default()));
+        let server = server.join();
+        (
+            answer,
+            server.unwrap_or_else(|why| std::panic::resume_unwind(why)),
+        )
+    })
+}
+
+fn party(mut session: Session, ot: Box<dyn Correlations>, layers: Arc<Layers>) -> Protocol {
+    let mut rng = SecretRng::from_os("test");
+    let he = HeContext::exchange(&mut session, &mut rng).unwrap();
+    Protocol::new(Ctx::new(session, rng, ot), he, layers)
+}
