@@ -34,7 +34,7 @@ impl<'a> Running<'a> {
         } = event
             && self.out.shows_bars()
         {
-            let (step, left) = (fhe::step_words(site), fhe::duration(*left));
+            let (step, left) = (fhe::step_words(*site), fhe::duration(*left));
             self.bar.set_message(format!("about {left} left, {step}"));
             self.bar.set_position((done * 1000.0) as u64);
         } else if let Some(line) = self.lines.line(event) {

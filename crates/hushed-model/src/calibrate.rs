@@ -6,15 +6,14 @@
 //! The ranges are derived from weights and sample: they stay at the server.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 use crate::matrix::Matrix;
 use crate::model::Model;
-use crate::plain::{Plain, PlainActs, PlainScores};
-use crate::record::{Moment, Recorded, Value};
-use crate::site::Site;
+use crate::plain::{self, Moment, PlainActs, PlainScores, Seen, What};
 use crate::tokens::TokenIds;
 
 /// The version that this program writes and reads.
@@ -35,7 +34,7 @@ pub struct Calibration {
     /// Tokens measured, special ones included.
     pub tokens: usize,
     /// What was seen at each step.
-    pub sites: BTreeMap<Site, Ranges>,
+    pub sites: BTreeMap<String, Ranges>,
 }
 
 /// What was seen at one step.
@@ -107,7 +106,7 @@ pub enum CalibrationError {
     )]
     Range {
         /// The step.
-        site: Site,
+        site: String,
         /// As it is.
         min: f64,
         /// As it is.
@@ -117,7 +116,7 @@ pub enum CalibrationError {
     #[error("the calibration has no ranges for {site}: it was made for another model")]
     MissingSite {
         /// The step.
-        site: Site,
+        site: String,
     },
 }
 
@@ -134,18 +133,17 @@ pub fn calibrate(
         tokens: texts.iter().map(|t| t.rows().real).sum(),
         sites: BTreeMap::new(),
     };
+    let program = model.program();
     for text in texts {
-        let mut plain = Plain;
-        let mut recorded =
-            Recorded::steps(&mut plain, |at: &Site, moment, value: Value<'_, Plain>| {
-                if let Some(seen) = measure(at, moment, &value) {
-                    match calibration.sites.get_mut(at) {
-                        Some(ranges) => ranges.merge(&seen),
-                        None => drop(calibration.sites.insert(at.clone(), seen)),
-                    }
+        plain::run_parts(&program, vec![text.clone()], |id, what, moment, value| {
+            if let Some(seen) = measure(what, moment, value) {
+                let site = id.to_string();
+                match calibration.sites.get_mut(&site) {
+                    Some(ranges) => ranges.merge(&seen),
+                    None => drop(calibration.sites.insert(site, seen)),
                 }
-            });
-        model.forward(&mut recorded, vec![text.clone()])?;
+            }
+        })?;
     }
     Ok(calibration)
 }
@@ -192,10 +190,13 @@ impl Calibration {
     }
 
     /// The ranges at a step.
-    pub fn at(&self, site: &Site) -> Result<&Ranges, CalibrationError> {
-        self.sites
-            .get(site)
-            .ok_or_else(|| CalibrationError::MissingSite { site: site.clone() })
+    ///
+    /// # Errors
+    /// [`CalibrationError::MissingSite`] if it was made for another model.
+    pub fn at(&self, step: impl fmt::Display) -> Result<&Ranges, CalibrationError> {
+        let site = step.to_string();
+        let ranges = self.sites.get(&site);
+        ranges.ok_or(CalibrationError::MissingSite { site })
     }
 }
 
@@ -279,19 +280,17 @@ impl Range {
     }
 }
 
-/// What there is to learn from one value; the last part of the path says what kind of step it is.
-fn measure(at: &Site, moment: Moment, value: &Value<'_, Plain>) -> Option<Ranges> {
-    let step = at.path().rsplit('.').next().unwrap_or_default();
-    match (value, moment, step) {
-        (Value::Acts(x), Moment::Input, "activation") => Some(Ranges::Activation {
+/// What there is to learn from one value.
+fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
+    match (value, moment, what) {
+        (Seen::Acts(x), Moment::Input, What::Activation) => Some(Ranges::Activation {
             input: real_values(x),
         }),
-        (Value::Acts(x), Moment::Input, "norm") => Some(variances(x)),
-        (Value::Acts(_), Moment::Output, "activation" | "norm") => None,
-        (Value::Acts(x), Moment::Output, _) => Some(Ranges::Values {
+        (Seen::Acts(x), Moment::Input, What::Norm) => Some(variances(x)),
+        (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values {
             output: real_values(x),
         }),
-        (Value::Scores(s), Moment::Input, "weigh") => Some(softmax(s)),
+        (Seen::Scores(s), Moment::Input, What::Weigh) => Some(softmax(s)),
         _ => None,
     }
 }

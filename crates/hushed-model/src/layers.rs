@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::backend::{
+use crate::bert::{Bert, Layer};
+use crate::blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool,
     Weigh,
 };
-use crate::bert::{Bert, Layer};
 use crate::error::Problem;
 use crate::folder::config::BertConfig;
 use crate::folder::weights::{ReadAt, Weights};

@@ -1,11 +1,11 @@
-//! Model folders, the tokenizer, the [`Backend`] trait, and each transformer written once.
+//! Model folders, the tokenizer, and each transformer written once.
 //!
-//! This crate knows no cryptography. It turns a Hugging Face folder and a text into token ids and layers, describes the forward pass
-//! generically over a [`Backend`], and runs it in the clear (`f64`), which is the oracle for every private way of running it.
+//! This crate knows no cryptography. It turns a Hugging Face folder and a text into token ids and layers, yields each model as a [`Program`], and runs
+//! it in the clear ([`plain`], `f64`), which is the oracle for every private way of running it.
 #![forbid(unsafe_code)]
 
-pub mod backend;
 pub mod bert;
+pub mod blocks;
 pub mod calibrate;
 pub mod error;
 pub mod folder;
@@ -16,28 +16,25 @@ pub mod matrix;
 pub mod model;
 pub mod plain;
 pub mod program;
-pub mod record;
 pub mod rows;
-pub mod site;
 mod synthetic;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tokens;
 pub mod vectors;
 
-pub use backend::{
-    Activation, Attention, Backend, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm,
-    NormKind, Pool, QUICK_GELU, Tolerance, Weigh,
-};
 pub use bert::{Bert, Layer};
+pub use blocks::{
+    Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
+    Pool, QUICK_GELU, Tolerance, Weigh,
+};
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use error::{FolderError, ModelError, Problem, TextError};
 pub use folder::{BertConfig, FUNCTIONS, Public, PublicFiles, Report, Summary, check};
 pub use matrix::Matrix;
 pub use model::{Model, bert_random, bert_shapes};
-pub use plain::{Plain, PlainActs, PlainScores};
+pub use plain::{PlainActs, PlainScores};
 pub use program::{Block, Edge, Kind, Program, Step, StepId, Values};
 pub use rows::{Rows, TextRows};
-pub use site::Site;
 pub use tokens::{TokenIds, Tokenizer, TooLong};
 pub use vectors::{cosine, length, nearness};

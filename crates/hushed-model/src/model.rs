@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::backend::{Backend, Pool, Tolerance};
 use crate::bert::Bert;
+use crate::blocks::{Pool, Tolerance};
 use crate::error::{FolderError, ModelError};
 use crate::folder::config::BertConfig;
 use crate::folder::public::Public;
 use crate::folder::report;
 use crate::layers::{self, ShapesOnly};
-use crate::plain::Plain;
+use crate::plain;
 use crate::program::Program;
 use crate::synthetic::Random;
 use crate::tokens::{TokenIds, TooLong};
@@ -61,7 +61,7 @@ impl Model {
 
     /// The embeddings of a batch of texts, in the clear and in f64.
     pub fn embed(&self, texts: Vec<TokenIds>) -> Result<Vec<Vec<f64>>, ModelError> {
-        let pooled = self.forward(&mut Plain, texts)?;
+        let pooled = plain::run(&self.program(), texts, |_, _| ())?;
         Ok(pooled
             .each_text()
             .map(|rows| self.public.finish(rows.to_vec()))
@@ -71,15 +71,6 @@ impl Model {
     /// Its steps.
     pub fn program(&self) -> Program {
         self.bert.program()
-    }
-
-    /// The forward pass in any backend, up to the pooled rows; [`Public::finish`] makes the answer of them.
-    pub fn forward<B: Backend>(
-        &self,
-        backend: &mut B,
-        input: B::Input,
-    ) -> Result<B::Acts, B::Error> {
-        self.bert.forward(backend, input)
     }
 }
 

@@ -4,8 +4,11 @@
 //! [`plain`](crate::plain) runs it like this. Its numbers may be absent: a party that has the public part of a model alone has the same list with shapes.
 
 use std::fmt;
+use std::ops::Range;
 
-use crate::backend::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, Pool};
+use serde::{Serialize, Serializer};
+
+use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, Pool};
 use crate::error::ModelError;
 
 /// The steps of a model, each after those that it reads.
@@ -79,7 +82,8 @@ pub struct StepId {
     kind: Kind,
     layer: Option<usize>,
     name: &'static str,
-    part: &'static str,
+    /// A part, and a part of it.
+    parts: [&'static str; 2],
 }
 
 impl Block {
@@ -95,6 +99,20 @@ impl Block {
     }
 }
 
+/// No step.
+impl Default for StepId {
+    fn default() -> StepId {
+        StepId::outside("")
+    }
+}
+
+/// Its text.
+impl Serialize for StepId {
+    fn serialize<T: Serializer>(&self, to: T) -> Result<T::Ok, T::Error> {
+        to.collect_str(self)
+    }
+}
+
 impl StepId {
     /// A step of a protocol that no model has, such as `answer`.
     pub const fn outside(name: &'static str) -> StepId {
@@ -103,14 +121,18 @@ impl StepId {
             kind: Kind::Outside,
             layer: None,
             name,
-            part: "",
+            parts: [""; 2],
         }
     }
 
-    /// A part of this step.
+    /// A part of this step, or of a part of it.
     #[must_use]
-    pub const fn part(self, part: &'static str) -> StepId {
-        StepId { part, ..self }
+    pub fn part(self, part: &'static str) -> StepId {
+        let parts = match self.parts {
+            ["", _] => [part, ""],
+            [first, _] => [first, part],
+        };
+        StepId { parts, ..self }
     }
 
     /// What it is, or what it is a part of.
@@ -131,10 +153,8 @@ impl fmt::Display for StepId {
             write!(f, "layer.{layer}.")?;
         }
         f.write_str(self.name)?;
-        match self.part {
-            "" => Ok(()),
-            part => write!(f, ".{part}"),
-        }
+        let parts = self.parts.into_iter().filter(|part| !part.is_empty());
+        parts.into_iter().try_for_each(|part| write!(f, ".{part}"))
     }
 }
 
@@ -148,6 +168,37 @@ impl Program {
     /// The steps in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// The steps of each layer: what comes before a layer ends in one value, which is all that it reads.
+    pub fn layers(&self) -> Vec<Range<usize>> {
+        let mut layers: Vec<Range<usize>> = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let Some(layer) = step.id.layer else { continue };
+            match layers.get_mut(layer) {
+                Some(range) => range.end = number + 1,
+                None => layers.push(number..number + 1),
+            }
+        }
+        layers
+    }
+
+    /// The steps before the first layer.
+    #[must_use]
+    pub fn before_layers(&self) -> Program {
+        let end = self
+            .layers()
+            .first()
+            .map_or(self.steps.len(), |layer| layer.start);
+        self.first_steps(end)
+    }
+
+    /// The first `count` steps.
+    #[must_use]
+    pub fn first_steps(&self, count: usize) -> Program {
+        Program {
+            steps: self.steps.iter().take(count).cloned().collect(),
+        }
     }
 
     /// The table of token vectors.
@@ -224,7 +275,7 @@ impl Builder {
                 kind: block.kind(),
                 layer: self.layer,
                 name,
-                part: "",
+                parts: [""; 2],
             },
             block,
             operands: operands.iter().map(edge).collect(),
@@ -283,6 +334,11 @@ impl<V> Values<V> {
         if let Some(held) = self.held.get_mut(number) {
             *held = Some(value);
         }
+    }
+
+    /// The value of step `number`, if it is there.
+    pub fn remove(&mut self, number: usize) -> Option<V> {
+        self.held.get_mut(number).and_then(Option::take)
     }
 
     /// Lets go of what was read for the last time.

@@ -10,7 +10,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::json;
 
-use crate::backend::Pool;
+use crate::blocks::Pool;
 use crate::folder::config::BertConfig;
 use crate::layers::{self, Source};
 use crate::model::bert_shapes;

@@ -99,9 +99,7 @@ impl Args {
 
         for (site, ranges) in &calibration.sites {
             let object = json!({ "site": site, "ranges": ranges });
-            out.result(object, || {
-                format!("{:<34} {}", site.path(), describe(ranges))
-            })?;
+            out.result(object, || format!("{:<34} {}", site, describe(ranges)))?;
         }
         let fits = fits(&calibration, &model.public.config);
         for fit in &fits {

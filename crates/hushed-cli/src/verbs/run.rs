@@ -40,7 +40,7 @@ impl Args {
         bar.end();
         if self.steps {
             for step in &report.steps {
-                let object = json!({ "site": step.site.path(), "planned_seconds": step.planned, "seconds": step.seconds });
+                let object = json!({ "site": step.site.to_string(), "planned_seconds": step.planned, "seconds": step.seconds });
                 out.result(json!({ "step": object }), || describe(step))?;
             }
         }
@@ -85,7 +85,7 @@ fn describe(step: &StepTime) -> String {
     };
     format!(
         "{:<34} planned {:>8.1} s  {taken}",
-        step.site.path(),
+        step.site.to_string(),
         step.planned
     )
 }

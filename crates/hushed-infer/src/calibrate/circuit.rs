@@ -8,9 +8,8 @@
 use std::sync::Arc;
 
 use hushed_model::{
-    Activation, Attention, Backend, Classifier, Embedding, FeedForward, Heads, Linear, Mask,
-    Matrix, ModelError, Norm, Plain, PlainActs, PlainScores, Pool, Rows, Site, TextRows, TokenIds,
-    Weigh,
+    Activation, Attention, Block, Classifier, FeedForward, Heads, Linear, Mask, Matrix, ModelError,
+    Norm, PlainActs, Pool, Program, Rows, StepId, TextRows, TokenIds, Values, Weigh, plain,
 };
 
 use crate::ckks::FheError;
@@ -95,11 +94,11 @@ pub(super) struct Circuit<F> {
     pub rows: usize,
 }
 
-/// A backend's refusal of what this model does not do under encryption.
+/// A refusal of what is not done under encryption.
 fn unsupported<T>(what: &str) -> Result<T, FheError> {
     Err(FheError::Unsupported {
         what: what.to_owned(),
-        remedy: "models of the shape of BERT with softmax attention can be run",
+        remedy: "encoders with a sum and a norm after each block can be run",
     })
 }
 
@@ -108,11 +107,6 @@ fn without_bias(w: &Linear) -> Linear {
         bias: Some(Arc::from(vec![0.0; w.outputs])),
         ..w.clone()
     }
-}
-
-/// The layer a step lies in.
-fn layer_of(at: &Site) -> usize {
-    at.layer_index().unwrap_or(0)
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -139,7 +133,7 @@ impl<F: Functions> Circuit<F> {
     }
 
     /// One head of one text: its columns of `q`, `k`, `v` to those of `out`.
-    fn head(
+    fn one_head(
         &mut self,
         layer: usize,
         head: usize,
@@ -186,41 +180,57 @@ impl<F: Functions> Circuit<F> {
     }
 }
 
-impl<F: Functions> Backend for Circuit<F> {
-    type Input = Vec<TokenIds>;
-    type Acts = Acts;
-    type Scores = PlainScores;
-    type Error = FheError;
-
-    fn embed(&mut self, at: Site, x: Vec<TokenIds>, e: &Embedding) -> Result<Acts, FheError> {
-        let embedded = Plain.embed(at, x, e)?;
-        Ok(Acts::values(embedded.rows, embedded.values))
+impl<F: Functions> Circuit<F> {
+    /// The pooled rows of texts, or their logits.
+    pub fn run(&mut self, program: &Program, texts: Vec<TokenIds>) -> Result<Acts, FheError> {
+        let embedded = plain::start(program, texts)?;
+        let first = program.layers().first().map_or(0, |layer| layer.start);
+        let mut values = Values::new(program);
+        // The client's own, exact.
+        values.put(first.saturating_sub(1), self.padded(&embedded));
+        let mut half = Half::Attention;
+        for (number, step) in program.steps().iter().enumerate().skip(first) {
+            let layer = step.id.layer().unwrap_or(0);
+            let value = match &step.block {
+                Block::Attention(a) => {
+                    half = Half::Attention;
+                    self.attention(step.id, values.get(step, 0)?, a)?
+                }
+                Block::FeedForward(f) => {
+                    half = Half::FeedForward;
+                    self.feed_forward(step.id, values.get(step, 0)?, f)?
+                }
+                Block::Add => {
+                    let (a, b) = (values.get(step, 0)?, values.get(step, 1)?);
+                    let sum = plain::add(step.id, &a.real(true), &b.real(true))?;
+                    Acts::values(sum.rows, sum.values)
+                }
+                Block::Norm(n) => self.norm(step.id, (layer, half), values.take(step, 0)?, n)?,
+                Block::Pool(p) => {
+                    let pooled = plain::pool(&values.get(step, 0)?.real(true), p);
+                    Acts::values(pooled.rows, pooled.values)
+                }
+                Block::Head(c) => self.head(step.id, values.get(step, 0)?, c)?,
+                Block::Embed(_) => return unsupported("a second embedding"),
+            };
+            values.put(number, value);
+            values.ended(step);
+        }
+        Ok(values.answer(program)?)
     }
 
-    fn attention(&mut self, at: Site, x: &Acts, a: &Attention) -> Result<Acts, FheError> {
+    fn attention(&mut self, at: StepId, x: &Acts, a: &Attention) -> Result<Acts, FheError> {
         let (Weigh::Softmax, Mask::Full) = (a.weigh, a.mask);
+        let layer = at.layer().unwrap_or(0);
         let bare = x.real(false);
-        let q = Plain
-            .linear(at.then("query"), &x.real(true), &a.query)?
-            .values;
-        let k = Plain
-            .linear(at.then("key"), &bare, &without_bias(&a.key))?
-            .values;
-        let v = Plain
-            .linear(at.then("value"), &bare, &without_bias(&a.value))?
-            .values;
+        let q = plain::linear(at.part("query"), &x.real(true), &a.query)?.values;
+        let k = plain::linear(at.part("key"), &bare, &without_bias(&a.key))?.values;
+        let v = plain::linear(at.part("value"), &bare, &without_bias(&a.value))?.values;
         let mut context = Matrix::zero(v.rows(), v.cols());
         for block in x.rows.blocks() {
             for head in 0..a.heads.count {
                 let operands = [&q, &k, &v];
-                self.head(
-                    layer_of(&at),
-                    head,
-                    block.clone(),
-                    operands,
-                    a.heads,
-                    &mut context,
-                );
+                self.one_head(layer, head, block.clone(), operands, a.heads, &mut context);
             }
         }
         // Weights of a row sum to 1: what every value has goes through.
@@ -228,7 +238,7 @@ impl<F: Functions> Backend for Circuit<F> {
             rows: Rows::unpadded(&[1]),
             values: Matrix::new(1, x.offset.len(), x.offset.clone()).unwrap_or(Matrix::zero(0, 0)),
         };
-        let bias = Plain.linear(at.then("value"), &offsets, &a.value)?.values;
+        let bias = plain::linear(at.part("value"), &offsets, &a.value)?.values;
         for row in context.data_mut().chunks_exact_mut(bias.cols()) {
             row.iter_mut().zip(bias.data()).for_each(|(c, b)| *c += b);
         }
@@ -236,30 +246,30 @@ impl<F: Functions> Backend for Circuit<F> {
             rows: x.rows.clone(),
             values: context,
         };
-        let out = Plain.linear(at.then("output"), &context, &a.output)?;
+        let out = plain::linear(at.part("output"), &context, &a.output)?;
         Ok(Acts::values(out.rows, out.values))
     }
 
-    fn feed_forward(&mut self, at: Site, x: &Acts, f: &FeedForward) -> Result<Acts, FheError> {
-        let mut hidden = Plain.linear(at.then("up"), &x.real(true), &f.up)?;
+    fn feed_forward(&mut self, at: StepId, x: &Acts, f: &FeedForward) -> Result<Acts, FheError> {
+        let mut hidden = plain::linear(at.part("up"), &x.real(true), &f.up)?;
+        let layer = at.layer().unwrap_or(0);
         self.functions
-            .activate(layer_of(&at), f.activation, &mut hidden.values);
-        let out = Plain.linear(at.then("down"), &hidden, &f.down)?;
+            .activate(layer, f.activation, &mut hidden.values);
+        let out = plain::linear(at.part("down"), &hidden, &f.down)?;
         Ok(Acts::values(out.rows, out.values))
     }
 
-    fn norm(&mut self, at: Site, x: Acts, n: &Norm) -> Result<Acts, FheError> {
-        let half = match at.in_layer() {
-            "attention.norm" => Half::Attention,
-            "feed_forward.norm" => Half::FeedForward,
-            // The client's own, exact.
-            _ => return Ok(self.padded(&Plain.norm(at, x.real(true), n)?)),
-        };
+    fn norm(
+        &mut self,
+        at: StepId,
+        (layer, half): (usize, Half),
+        x: Acts,
+        n: &Norm,
+    ) -> Result<Acts, FheError> {
         let (Some(gain), Some(offset)) = (&n.gain, &n.offset) else {
-            let site = at.path().to_owned();
+            let site = at.to_string();
             return Err(ModelError::ShapesOnly { site }.into());
         };
-        let layer = layer_of(&at);
         let Acts {
             rows,
             x: mut values,
@@ -292,47 +302,11 @@ impl<F: Functions> Backend for Circuit<F> {
         })
     }
 
-    fn add(&mut self, at: Site, a: &Acts, b: &Acts) -> Result<Acts, FheError> {
-        let sum = Plain.add(at, &a.real(true), &b.real(true))?;
-        Ok(Acts::values(sum.rows, sum.values))
-    }
-
-    fn pool(&mut self, at: Site, x: Acts, p: &Pool) -> Result<Acts, FheError> {
-        let pooled = Plain.pool(at, x.real(true), p)?;
-        Ok(Acts::values(pooled.rows, pooled.values))
-    }
-
-    fn classify(&mut self, at: Site, x: Acts, c: &Classifier) -> Result<Acts, FheError> {
-        let first = Plain.pool(at.then("first"), x.real(true), &Pool::First)?;
-        let mut arguments = Plain.linear(at.then("dense"), &first, &c.dense)?;
+    fn head(&mut self, at: StepId, x: &Acts, c: &Classifier) -> Result<Acts, FheError> {
+        let first = plain::pool(&x.real(true), &Pool::First);
+        let mut arguments = plain::linear(at.part("dense"), &first, &c.dense)?;
         self.functions.squash(c.activation, &mut arguments.values);
-        let logits = Plain.linear(at.then("classes"), &arguments, &c.classes)?;
+        let logits = plain::linear(at.part("classes"), &arguments, &c.classes)?;
         Ok(Acts::values(logits.rows, logits.values))
-    }
-
-    fn linear(&mut self, _: Site, _: &Acts, _: &Linear) -> Result<Acts, FheError> {
-        unsupported("a linear layer by itself")
-    }
-
-    fn scores(&mut self, _: Site, _: &Acts, _: &Acts, _: &Heads) -> Result<PlainScores, FheError> {
-        unsupported("scores by themselves")
-    }
-
-    fn weigh(
-        &mut self,
-        _: Site,
-        _: PlainScores,
-        _: Weigh,
-        _: &Mask,
-    ) -> Result<PlainScores, FheError> {
-        unsupported("a softmax by itself")
-    }
-
-    fn attend(&mut self, _: Site, _: &PlainScores, _: &Acts, _: &Heads) -> Result<Acts, FheError> {
-        unsupported("weights by themselves")
-    }
-
-    fn activation(&mut self, _: Site, _: Acts, _: Activation) -> Result<Acts, FheError> {
-        unsupported("an activation by itself")
     }
 }

@@ -1,6 +1,6 @@
 //! The head of a classifier: how far the arguments of its tanh reach, and the degree that follows.
 
-use hushed_model::{Backend, Bert, Matrix, ModelError, Plain, PlainActs, Rows, Site};
+use hushed_model::{Bert, Matrix, ModelError, PlainActs, Rows, StepId, plain};
 
 use crate::ckks::{ClassifierChoice, FheError, head};
 
@@ -53,18 +53,18 @@ pub(super) fn choice(
 
 /// The arguments of a row that is nothing but the last norm's offset.
 fn empty(bert: &Bert) -> Result<Vec<f64>, FheError> {
-    let at = Site::root("head").then("dense");
+    let at = StepId::outside("head").part("dense");
     let (Some(classifier), Some(layer)) = (&bert.classifier, bert.layers.last()) else {
         return Ok(Vec::new());
     };
     let shapes = || ModelError::ShapesOnly {
-        site: at.path().to_owned(),
+        site: at.to_string(),
     };
     let offset = layer.feed_forward_norm.offset.as_ref().ok_or_else(shapes)?;
     let mut values = Matrix::zero(1, offset.len());
     let numbers = values.row_mut(0).iter_mut().zip(offset.iter());
     numbers.for_each(|(v, &o)| *v = f64::from(o));
     let rows = Rows::unpadded(&[1]);
-    let arguments = Plain.linear(at.clone(), &PlainActs { rows, values }, &classifier.dense)?;
+    let arguments = plain::linear(at, &PlainActs { rows, values }, &classifier.dense)?;
     Ok(arguments.values.data().to_vec())
 }

@@ -220,13 +220,14 @@ pub fn embed(
     errors: Option<Errors>,
 ) -> Result<Vec<Vec<f64>>, FheError> {
     check_rows(texts, choices.rows)?;
+    let program = model.program();
     let mut circuit = Circuit {
         functions: Approximate::new(&model.bert, choices, errors)?,
         rows: choices.rows,
     };
     let mut embeddings = Vec::with_capacity(texts.len());
     for part in texts.chunks(TOGETHER) {
-        let pooled = model.forward(&mut circuit, part.to_vec())?;
+        let pooled = circuit.run(&program, part.to_vec())?;
         let rows = pooled.x.data().chunks_exact(pooled.x.cols().max(1));
         embeddings.extend(rows.map(|row| model.public.finish(row.to_vec())));
     }
@@ -339,9 +340,10 @@ impl<'a> Search<'a> {
 
     fn pass<'s>(&self, functions: Exact<'s>, texts: &[TokenIds]) -> Result<Exact<'s>, FheError> {
         let rows = self.options.rows;
+        let program = self.model.program();
         let mut circuit = Circuit { functions, rows };
         for part in texts.chunks(TOGETHER) {
-            self.model.forward(&mut circuit, part.to_vec())?;
+            circuit.run(&program, part.to_vec())?;
         }
         Ok(circuit.functions)
     }

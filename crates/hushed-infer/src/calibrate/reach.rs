@@ -68,13 +68,13 @@ pub fn reaches(
 ) -> Result<Vec<Vec<Reach>>, FheError> {
     choices.check(&model.bert)?;
     super::check_rows(texts, choices.rows)?;
-    let structure = structure(model, choices)?;
+    let (structure, program) = (structure(model, choices)?, model.program());
     let one = |text: &TokenIds| -> Result<Vec<Reach>, FheError> {
         let mut circuit = Circuit {
             functions: Exact::new(&model.bert, &structure),
             rows: choices.rows,
         };
-        model.forward(&mut circuit, vec![text.clone()])?;
+        circuit.run(&program, vec![text.clone()])?;
         let width = model.bert.embedding.width;
         Ok(farthest(&circuit.functions.layers, choices, width))
     };

@@ -58,7 +58,7 @@ fn the_circuit_with_exact_functions_is_the_model() {
             functions: Exact::new(&model.bert, &none),
             rows,
         };
-        let pooled = model.forward(&mut circuit, texts.clone()).unwrap();
+        let pooled = circuit.run(&model.program(), texts.clone()).unwrap();
         let answers = pooled.x.data().chunks_exact(pooled.x.cols());
         let answers: Vec<_> = answers
             .map(|row| model.public.finish(row.to_vec()))

@@ -1,6 +1,6 @@
 //! What goes from one step of a model to the next: a vector of slots for every column of a batch, and what its numbers mean.
 
-use hushed_model::{Linear, ModelError, Norm, Site};
+use hushed_model::{Linear, ModelError, Norm, StepId};
 
 use super::choices::NormChoice;
 use super::error::FheError;
@@ -36,7 +36,7 @@ impl<V> Acts<V> {
     /// # Errors
     /// [`ModelError::ShapesOnly`] where the norm has no numbers, [`ModelError::Mismatch`] for another number of columns.
     pub fn from_norm(
-        at: &Site,
+        at: StepId,
         columns: Vec<V>,
         norm: &Norm,
         choice: &NormChoice,
@@ -60,7 +60,7 @@ impl<V> Acts<V> {
     ///
     /// # Errors
     /// As [`Acts::from_norm`].
-    pub fn folded<S>(&self, on: &S, at: &Site, w: &Linear) -> Result<LinearMap, FheError>
+    pub fn folded<S>(&self, on: &S, at: StepId, w: &Linear) -> Result<LinearMap, FheError>
     where
         S: Slots<Value = V>,
     {
@@ -140,7 +140,12 @@ impl<S: Slots> StoredActs<S> {
 ///
 /// # Errors
 /// [`ModelError::ShapesOnly`] where the layer has no numbers.
-pub fn centred<S: Slots>(on: &S, at: &Site, w: &Linear, kappa: f64) -> Result<LinearMap, FheError> {
+pub fn centred<S: Slots>(
+    on: &S,
+    at: StepId,
+    w: &Linear,
+    kappa: f64,
+) -> Result<LinearMap, FheError> {
     let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
     if on.only_shapes() {
         return Ok(LinearMap::shape(w.outputs, w.inputs));
@@ -179,16 +184,16 @@ pub fn bound_of(weights: &[f64]) -> f64 {
 ///
 /// # Errors
 /// [`ModelError::ShapesOnly`].
-pub fn here<'a, T>(at: &Site, numbers: &'a Option<T>) -> Result<&'a T, ModelError> {
+pub fn here<'a, T>(at: StepId, numbers: &'a Option<T>) -> Result<&'a T, ModelError> {
     numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
-        site: at.path().to_owned(),
+        site: at.to_string(),
     })
 }
 
 /// # Errors
 /// [`ModelError::Mismatch`] unless the two are equal.
 pub fn same(
-    at: &Site,
+    at: StepId,
     what: &'static str,
     found: usize,
     expected: usize,
@@ -197,7 +202,7 @@ pub fn same(
         return Ok(());
     }
     Err(ModelError::Mismatch {
-        site: at.path().to_owned(),
+        site: at.to_string(),
         what,
         found,
         expected,
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn gains_offsets_and_centring_are_in_the_maps() {
-        let (at, w) = (Site::root("x"), layer());
+        let (at, w) = (StepId::outside("x"), layer());
         let params = CkksParams::insecure_test(5, 2).unwrap();
         let on = Simulator::new(&params, 1).unwrap();
         let v = on.vector(vec![0.0], 2).unwrap();
@@ -252,15 +257,15 @@ mod tests {
             -3.0 * x[0] + 0.5 * x[1] + 0.25,
             4.0 * x[0] - x[1] - 1.0,
         ];
-        let map = acts.folded(&on, &at, &w).unwrap();
+        let map = acts.folded(&on, at, &w).unwrap();
         let mean = plain.iter().sum::<f64>() / 3.0;
-        let centred = centred(&on, &at, &w, 0.01).unwrap();
+        let centred = centred(&on, at, &w, 0.01).unwrap();
         let found = apply(&map, &vectors).into_iter().zip(apply(&centred, &x));
         for ((folded, centred), y) in found.zip(plain) {
             assert!((folded - y).abs() < 1e-12 && (centred - 0.01 * (y - mean)).abs() < 1e-12);
         }
         assert!(map.weights.iter().all(|w| w.abs() <= map.bound) && map.bound == 8.0);
         let narrow = Acts::from_client(vec![v], 1.0);
-        assert!(narrow.folded(&on, &at, &w).is_err());
+        assert!(narrow.folded(&on, at, &w).is_err());
     }
 }

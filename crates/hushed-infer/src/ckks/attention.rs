@@ -24,7 +24,7 @@
 //! nothing else is alive, and wait on disk, as does what each head gives. Of the columns it keeps what the residual sum reads, on disk too.
 
 use hushed_ckks::Scale;
-use hushed_model::{Attention, Site};
+use hushed_model::{Attention, StepId};
 use rayon::prelude::*;
 
 use super::acts::{Acts, StoredActs, centred, same};
@@ -53,7 +53,7 @@ const PROJECTED: usize = 32;
 #[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
 pub fn attention<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: &Acts<S::Value>,
     layer: &Attention,
     choice: &AttentionChoice,
@@ -88,7 +88,7 @@ pub fn attention<S: Slots>(
 #[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
 pub fn attention_stored<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: Acts<S::Value>,
     layer: &Attention,
     choice: &AttentionChoice,
@@ -112,10 +112,10 @@ pub fn attention_stored<S: Slots>(
 
 fn rows_of_keys<'a, S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     rows: &'a RowsKnown<S::Value>,
 ) -> Result<KeyMask<'a, S::Value>, FheError> {
-    on.at(at.then("rows").path());
+    on.at(at.part("rows"));
     KeyMask::new(on, rows)
 }
 
@@ -169,21 +169,21 @@ struct Maps {
 impl Maps {
     fn new<S: Slots>(
         on: &S,
-        at: &Site,
+        at: StepId,
         x: &Acts<S::Value>,
         layer: &Attention,
         kappa: f64,
     ) -> Result<Maps, FheError> {
         let inner = layer.heads.count * layer.heads.width;
-        let query = x.folded(on, &at.then("query"), &layer.query)?;
-        let mut key = x.folded(on, &at.then("key"), &layer.key)?;
-        let mut value = x.folded(on, &at.then("value"), &layer.value)?;
-        let at = at.then("output");
+        let query = x.folded(on, at.part("query"), &layer.query)?;
+        let mut key = x.folded(on, at.part("key"), &layer.key)?;
+        let mut value = x.folded(on, at.part("value"), &layer.value)?;
+        let at = at.part("output");
         for map in [&query, &key, &value] {
-            same(&at, "columns of all heads", map.rows, inner)?;
+            same(at, "columns of all heads", map.rows, inner)?;
         }
-        same(&at, "columns of all heads", layer.output.inputs, inner)?;
-        let mut output = centred(on, &at, &layer.output, kappa)?;
+        same(at, "columns of all heads", layer.output.inputs, inner)?;
+        let mut output = centred(on, at, &layer.output, kappa)?;
         key.bias = None;
         let through = value.bias.take().unwrap_or_default();
         let rows = output.weights.chunks_exact(inner.max(1));
@@ -204,7 +204,7 @@ impl Maps {
 /// One layer over one batch.
 struct Run<'a, S: Slots> {
     on: &'a S,
-    at: &'a Site,
+    at: StepId,
     /// dh.
     width: usize,
     /// 1/√dh.
@@ -235,7 +235,7 @@ impl<'a, S: Slots> Run<'a, S> {
     #[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
     fn new(
         on: &'a S,
-        at: &'a Site,
+        at: StepId,
         columns: usize,
         layer: &Attention,
         choice: &AttentionChoice,
@@ -273,8 +273,8 @@ impl<'a, S: Slots> Run<'a, S> {
         })
     }
 
-    fn site(&self, step: &str) {
-        self.on.at(self.at.then(step).path());
+    fn site(&self, step: &'static str) {
+        self.on.at(self.at.part(step));
     }
 
     /// The heads that have a softmax, with it.
@@ -359,8 +359,8 @@ impl<'a, S: Slots> Run<'a, S> {
             exponentials.push((softmax, self.exponentials(h, softmax, source)?));
         }
         self.site("weigh");
-        let (on, at) = (self.on, self.at.then("weigh"));
-        let weights = weights(on, &at, exponentials, self.keys, self.placement.statistics)?;
+        let (on, at) = (self.on, self.at.part("weigh"));
+        let weights = weights(on, at, exponentials, self.keys, self.placement.statistics)?;
         let which: Vec<usize> = heads.iter().map(|&(h, _)| h).collect();
         let target = self.value_scale(heads)?;
         let mut values = self.values(&which, source, self.limbs.values, target)?;

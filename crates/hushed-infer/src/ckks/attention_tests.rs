@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
-use hushed_model::plain::{Plain, PlainActs};
-use hushed_model::{Backend, Heads, Linear, Mask, Matrix, Rows, Weigh};
+use hushed_model::plain::{self, PlainActs};
+use hushed_model::{Heads, Linear, Mask, Matrix, Rows, Weigh};
 
 use super::*;
 use crate::ckks::simulate::{Op, Simulator, Vector};
@@ -223,8 +223,8 @@ impl Case {
         let (layer, norm) = (layer(), norm());
         let placement = Placement::plain(on.top(), self.layout.rows(), DH);
         let x = self.columns(on);
-        let at = Site::layer(0).then("attention");
-        attention(on, &at, &x, &layer, &self.choice, &norm, rows, &placement).unwrap()
+        let at = StepId::outside("layer.0.attention");
+        attention(on, at, &x, &layer, &self.choice, &norm, rows, &placement).unwrap()
     }
 
     /// The greatest error over κ, in rows of tokens.
@@ -264,7 +264,7 @@ fn the_oracle_is_the_clear_model() {
         rows: Rows::unpadded(&[5]),
         values: x.clone(),
     };
-    let y = Plain.attention(Site::root("x"), &acts, &layer()).unwrap();
+    let y = plain::attention(StepId::outside("x"), &acts, &layer()).unwrap();
     for (row, want) in expected(&x, &[]).iter().enumerate() {
         for (a, b) in centre(y.values.row(row)).iter().zip(want) {
             assert!((a - b).abs() < 1e-9);
@@ -352,8 +352,8 @@ fn a_value_beyond_a_sum_says_where() {
     let (layer, norm) = (layer(), norm());
     let placement = Placement::plain(on.top(), 8, DH);
     let (x, rows) = (case.columns(&on), case.public());
-    let at = Site::layer(0).then("attention");
-    let found = attention(&on, &at, &x, &layer, &case.choice, &norm, &rows, &placement);
+    let at = StepId::outside("layer.0.attention");
+    let found = attention(&on, at, &x, &layer, &case.choice, &norm, &rows, &placement);
     assert!(matches!(
         found.err(),
         Some(FheError::Range { site, .. }) if site == "layer.0.attention.weigh.first_sum"
@@ -368,13 +368,13 @@ fn what_is_put_away_changes_nothing() {
         let on = simulator().with_errors(5);
         let (layer, norm) = (layer(), norm());
         let placement = Placement::plain(on.top(), 8, DH);
-        let at = Site::layer(0).then("attention");
+        let at = StepId::outside("layer.0.attention");
         for rows in [case.public(), case.private(&on)] {
             let expected = case.run(&on, &rows);
             let x = case.columns(&on);
             let wide: Vec<Vec<f64>> = x.columns.iter().map(|v| v.values().to_vec()).collect();
             let (found, kept) =
-                attention_stored(&on, &at, x, &layer, &case.choice, &norm, &rows, &placement)
+                attention_stored(&on, at, x, &layer, &case.choice, &norm, &rows, &placement)
                     .unwrap();
             assert_eq!(found.len(), expected.len());
             for (a, b) in found.iter().zip(&expected) {
@@ -454,15 +454,15 @@ fn budget(b: usize, stored: bool) -> f64 {
         heads_together: 2,
         ..Placement::plain(on.top(), m, dh)
     };
-    let at = Site::layer(0).then("attention");
+    let at = StepId::outside("layer.0.attention");
     let norm = norm();
     let found = match stored {
         true => {
-            attention_stored(&on, &at, x, &layer, &choice, &norm, &rows, &placement)
+            attention_stored(&on, at, x, &layer, &choice, &norm, &rows, &placement)
                 .unwrap()
                 .0
         }
-        false => attention(&on, &at, &x, &layer, &choice, &norm, &rows, &placement).unwrap(),
+        false => attention(&on, at, &x, &layer, &choice, &norm, &rows, &placement).unwrap(),
     };
     assert_eq!((found.len(), on.limbs(&found[0])), (d, on.floor() + 1));
     let counts = on.tally().counts();

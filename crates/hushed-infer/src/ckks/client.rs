@@ -17,7 +17,7 @@ use hushed_ckks::{
     Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Opening, SeededCiphertext,
 };
 use hushed_math::rng::SecretRng;
-use hushed_model::{Backend, Embedding, Matrix, Norm, Plain, Pool, Site, TokenIds};
+use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, plain};
 
 use super::error::FheError;
 use super::offer::input_bound;
@@ -58,10 +58,10 @@ impl FheClient {
         pool: Pool,
     ) -> Result<FheClient, FheError> {
         let layout = plan.interleave(params)?;
-        let at = Site::root("embed");
-        super::acts::same(&at, "columns", embedding.width, plan.width)?;
-        super::acts::same(&at.then("norm"), "columns", norm.width, plan.width)?;
-        super::acts::here(&at, &embedding.tokens)?;
+        let at = StepId::outside("embed");
+        super::acts::same(at, "columns", embedding.width, plan.width)?;
+        super::acts::same(at.part("norm"), "columns", norm.width, plan.width)?;
+        super::acts::here(at, &embedding.tokens)?;
         Ok(FheClient {
             encoder: Arc::new(Encoder::new(params)),
             params: Arc::clone(params),
@@ -159,11 +159,11 @@ impl FheClient {
 
     /// The rows of one text as the first layer takes them, divided by the plan's bound.
     fn embedded(&self, text: &TokenIds) -> Result<Matrix<f64>, FheError> {
-        let at = Site::root("embed");
+        let at = StepId::outside("embed");
         // Without padding of its own: rows beyond the text are zeros here.
         let alone = vec![TokenIds::new(text.ids().to_vec())];
-        let x = Plain.embed(at.clone(), alone, &self.embedding)?;
-        let mut x = Plain.norm(at.then("norm"), x, &self.norm)?.values;
+        let x = plain::embed(at, alone, &self.embedding)?;
+        let mut x = plain::norm(at.part("norm"), x, &self.norm)?.values;
         let bound = self.plan.input_bound;
         for row in 0..x.rows() {
             for value in x.row_mut(row) {

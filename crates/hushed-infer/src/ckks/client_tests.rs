@@ -67,10 +67,9 @@ fn columns_arrive() {
         assert!(distance(column, expected) < 1e-6);
     }
     // Against the model itself, for one text.
-    let mut plain = Plain;
-    let at = Site::root("embed");
-    let x = plain.embed(at.clone(), texts(), &client.embedding).unwrap();
-    let x = plain.norm(at, x, &client.norm).unwrap();
+    let at = StepId::outside("embed");
+    let x = plain::embed(at, texts(), &client.embedding).unwrap();
+    let x = plain::norm(at, x, &client.norm).unwrap();
     let slot = client.layout.slot(1, 2);
     for (c, column) in columns.iter().enumerate() {
         let expected = x.values.row(3 + 2)[c] / plan.input_bound;

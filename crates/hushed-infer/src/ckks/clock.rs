@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hushed_model::Site;
+use hushed_model::StepId;
 
 use super::plan::Timetable;
 
@@ -22,7 +22,7 @@ const TELLING: f64 = 0.01;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     /// The step.
-    pub site: Site,
+    pub site: StepId,
     /// Planned seconds of the whole run.
     pub planned: f64,
     /// Of these, before where it is, what it went on after among them.
@@ -65,7 +65,7 @@ struct State {
     table: Arc<Timetable>,
     began: Option<Instant>,
     /// By step, in the order of their first visits.
-    seconds: Vec<(Site, f64)>,
+    seconds: Vec<(StepId, f64)>,
     /// The step that the run is at, by its place there.
     now: Option<(usize, Instant)>,
     /// Its visit in the table, unless it has none.
@@ -96,14 +96,14 @@ impl Clock {
 
     /// A visit to `site` begins, and with it the one before ends. It is the next one to it in the table: a run that goes on from a
     /// checkpoint finds its place so, and what the table does not have (writing a checkpoint) is at the place where it comes.
-    pub(super) fn at(&self, site: &str) {
+    pub(super) fn at(&self, site: StepId) {
         self.with(|state| {
             let time = Instant::now();
             state.began.get_or_insert(time);
             state.end_visit(time);
-            let known = state.seconds.iter().position(|(at, _)| at.path() == site);
+            let known = state.seconds.iter().position(|(at, _)| *at == site);
             let step = known.unwrap_or_else(|| {
-                state.seconds.push((Site::root(site), 0.0));
+                state.seconds.push((site, 0.0));
                 state.seconds.len() - 1
             });
             state.now = Some((step, time));
@@ -130,7 +130,7 @@ impl Clock {
                 .map_or(0.0, |visit| state.table.done_of(visit, state.refreshed));
             let behind = state.table.before(state.next) + done;
             Some(Progress {
-                site: site.clone(),
+                site: *site,
                 planned: state.table.seconds(),
                 behind,
                 worked: state.worked + done,
@@ -167,7 +167,7 @@ impl Clock {
 
     /// Seconds of each step so far, in the order of their first visits.
     #[must_use]
-    pub fn seconds(&self) -> Vec<(Site, f64)> {
+    pub fn seconds(&self) -> Vec<(StepId, f64)> {
         self.with(|state| {
             let mut seconds = state.seconds.clone();
             if let Some((step, since)) = state.now
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn what_is_left_follows_what_was_taken() {
         let at = |behind, worked, taken| Progress {
-            site: Site::root("x"),
+            site: StepId::outside("x"),
             planned: 100.0,
             behind,
             worked,
@@ -244,10 +244,11 @@ mod tests {
         let clock = Clock::default();
         clock.begin(Arc::new(Timetable::of(&visits)));
         assert_eq!(clock.progress(), None);
-        let at = |site: &str| {
+        let at = |site: &'static str| {
+            let site = StepId::outside(site);
             clock.at(site);
             let now = clock.progress().unwrap();
-            assert_eq!((now.site.path(), now.planned), (site, 20.0));
+            assert_eq!((now.site, now.planned), (site, 20.0));
             (now.behind, now.worked, now.part)
         };
         assert_eq!(at("input"), (0.0, 0.0, 0.0));
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(at("pool"), (15.0, 15.0, 0.0));
         assert_eq!(at("reply"), (20.0, 20.0, 0.0));
         let seconds = clock.seconds();
-        let sites: Vec<&str> = seconds.iter().map(|(site, _)| site.path()).collect();
+        let sites: Vec<String> = seconds.iter().map(|(site, _)| site.to_string()).collect();
         let first = [
             "input",
             "layer.0.a",

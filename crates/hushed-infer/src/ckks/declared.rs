@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::PolyError;
-use hushed_model::{Bert, Matrix, Plain, TokenIds, Tokenizer};
+use hushed_model::{Bert, Matrix, TokenIds, Tokenizer, plain};
 
-use super::backend::CkksBackend;
 use super::choices::{Choices, ChoicesError};
 use super::error::FheError;
 use super::mask::{RowsKnown, token_rows};
+use super::pass::Pass;
 use super::placement::Placement;
 use super::pool::{Factor, unpack};
 use super::public_plan::Lengths;
@@ -63,12 +63,10 @@ impl Circuit<'_> {
     /// # Errors
     /// [`FheError::Choices`] if no text is left; what the model and the simulation refuse.
     pub fn deviation(&self, texts: &[TokenIds]) -> Result<f64, FheError> {
+        let program = self.bert.program();
         let embedded = texts.iter().map(|text| {
             let bare = text.ids().iter().copied().take(text.rows().real).collect();
-            Ok(self
-                .bert
-                .start(&mut Plain, vec![TokenIds::new(bare)])?
-                .values)
+            Ok(plain::start(&program, vec![TokenIds::new(bare)])?.values)
         });
         let embedded: Vec<Matrix<f64>> = embedded.collect::<Result<_, FheError>>()?;
         let found = self.those_within(&embedded)?;
@@ -137,12 +135,13 @@ impl Circuit<'_> {
         let columns = (0..self.bert.embedding.width).map(column);
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
         let placement = self.placement.clone();
-        let mut backend = CkksBackend::new(on, self.choices, placement, rows, self.input_bound)?;
-        let mut x = backend.start(columns)?;
-        for i in 0..self.bert.layers.len() {
-            x = backend.run_layer(self.bert, i, x)?;
+        let (program, bound) = (self.bert.program(), self.input_bound);
+        let mut pass = Pass::new(on, &program, self.choices, placement, rows, bound)?;
+        let mut x = pass.start(columns)?;
+        for i in 0..pass.layers() {
+            x = pass.layer(i, x)?;
         }
-        let answer = backend.finish(self.bert, x)?;
+        let answer = pass.finish(&x)?;
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
         // Not what a client makes of it: what is in the slots is what noise is added to.
         Ok(unpack(
@@ -186,9 +185,11 @@ mod tests {
         config.layers = 1;
         let bert = bert_random(&config, Pool::Mean, 5);
         let texts = some(4, 9);
-        let embedded = texts
-            .iter()
-            .map(|t| bert.start(&mut Plain, vec![t.clone()]).unwrap().values);
+        let embedded = texts.iter().map(|t| {
+            plain::start(&bert.program(), vec![t.clone()])
+                .unwrap()
+                .values
+        });
         let embedded: Vec<Matrix<f64>> = embedded.collect();
         let good = measure(&bert, &embedded, &Structure::default(), ROWS, (15, 15)).choices;
         let mut wide = good.clone();

@@ -9,6 +9,7 @@
 //! * refreshes take two vectors a bootstrap, and release their inputs tile by tile: at N = 2^16 a vector is as many MiB as it has
 //!   primes, and hundreds of them come at once.
 
+use hushed_model::StepId;
 use std::sync::Arc;
 
 use hushed_ckks::bootstrap::Bootstrapper;
@@ -256,8 +257,8 @@ impl Slots for Encrypted {
     type Partial = EncryptedPartial;
     type Stored = Spilled;
 
-    fn at(&self, site: &str) {
-        self.clock.at(site);
+    fn at(&self, id: StepId) {
+        self.clock.at(id);
     }
 
     fn slots(&self) -> usize {
@@ -383,7 +384,7 @@ impl Slots for Encrypted {
 
     fn refresh(
         &self,
-        _site: &str,
+        _: StepId,
         x: Vec<Ciphertext>,
         limbs: usize,
     ) -> Result<Vec<Ciphertext>, FheError> {

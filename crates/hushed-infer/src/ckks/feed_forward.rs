@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use hushed_ckks::Scale;
-use hushed_model::{FeedForward, Site};
+use hushed_model::{FeedForward, StepId};
 
 use super::activation::{Polynomials, activation, argument_scale, levels, unit_map};
 use super::acts::{Acts, StoredActs, centred, same};
@@ -30,7 +30,7 @@ use super::slots::{LinearMap, Slots};
 #[allow(clippy::too_many_arguments)]
 pub fn feed_forward<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: &Acts<S::Value>,
     f: &FeedForward,
     choice: &ActivationChoice,
@@ -55,7 +55,7 @@ pub fn feed_forward<S: Slots>(
 #[allow(clippy::too_many_arguments)]
 pub fn feed_forward_stored<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: Acts<S::Value>,
     f: &FeedForward,
     choice: &ActivationChoice,
@@ -69,11 +69,11 @@ pub fn feed_forward_stored<S: Slots>(
         let y = run.hidden_columns(&x.columns, block.clone())?;
         waiting.push((block, on.store(y)?));
     }
-    on.at(at.then("kept").path());
+    on.at(at.part("kept"));
     let kept = StoredActs::new(on, x, above(on, run.fed)?)?;
     let mut partial = None;
     for (block, y) in waiting {
-        on.at(run.down_at.path());
+        on.at(run.down_at);
         let y = on.load(y)?;
         partial = Some(run.down(&y, block, partial)?);
     }
@@ -95,9 +95,9 @@ struct Run<'a, S: Slots> {
     choice: &'a ActivationChoice,
     polynomials: &'a Polynomials,
     hidden: usize,
-    up_at: Site,
-    activation_at: Site,
-    down_at: Site,
+    up_at: StepId,
+    activation_at: StepId,
+    down_at: StepId,
     up: LinearMap,
     down: LinearMap,
     /// Scale of the activations' arguments.
@@ -111,7 +111,7 @@ struct Run<'a, S: Slots> {
 impl<'a, S: Slots> Run<'a, S> {
     fn new(
         on: &'a S,
-        at: &Site,
+        at: StepId,
         x: &Acts<S::Value>,
         f: &'a FeedForward,
         choice: &'a ActivationChoice,
@@ -121,7 +121,7 @@ impl<'a, S: Slots> Run<'a, S> {
         let hidden = f.up.outputs;
         same(at, "intervals", choice.columns.len(), hidden)?;
         same(at, "hidden columns", f.down.inputs, hidden)?;
-        let (up_at, down_at) = (at.then("up"), at.then("down"));
+        let (up_at, down_at) = (at.part("up"), at.part("down"));
         let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
         let fed = below(on, start, 2 + levels(choice.degree))?;
         Ok(Run {
@@ -130,10 +130,10 @@ impl<'a, S: Slots> Run<'a, S> {
             choice,
             polynomials,
             hidden,
-            up: unit_map(x.folded(on, &up_at, &f.up)?, &choice.columns)?,
-            down: centred(on, &down_at, &f.down, norm.scale)?,
+            up: unit_map(x.folded(on, up_at, &f.up)?, &choice.columns)?,
+            down: centred(on, down_at, &f.down, norm.scale)?,
             up_at,
-            activation_at: at.then("activation"),
+            activation_at: at.part("activation"),
             down_at,
             argument: argument_scale(on, below(on, start, 1)?)?,
             target: centred_scale(on, fed)?,
@@ -148,9 +148,9 @@ impl<'a, S: Slots> Run<'a, S> {
         block: Range<usize>,
     ) -> Result<Vec<S::Value>, FheError> {
         let (on, choice) = (self.on, self.choice);
-        on.at(self.up_at.path());
+        on.at(self.up_at);
         let t = on.linear(&self.up.rows(block.clone()), x, self.argument)?;
-        on.at(self.activation_at.path());
+        on.at(self.activation_at);
         let intervals = choice.columns.get(block).unwrap_or_default();
         let f = self.f.activation;
         activation(on, f, t, intervals, choice.degree, self.polynomials)
@@ -163,7 +163,7 @@ impl<'a, S: Slots> Run<'a, S> {
         block: Range<usize>,
         partial: Option<S::Partial>,
     ) -> Result<S::Partial, FheError> {
-        self.on.at(self.down_at.path());
+        self.on.at(self.down_at);
         let first = block.start == 0;
         let mut map = self.down.columns(block);
         if first {

@@ -31,7 +31,7 @@ fn hidden_columns_in_blocks_are_all_of_them() {
     let f = &bert.layers[0].feed_forward;
     let (d, hidden) = (f.up.inputs, f.up.outputs);
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
-    let at = Site::layer(0).then("feed_forward");
+    let at = StepId::outside("layer.0.feed_forward");
     let vectors: Vec<Vec<f64>> = (0..d)
         .map(|j| (0..SLOTS).map(|s| number(s, j)).collect())
         .collect();
@@ -80,7 +80,7 @@ fn hidden_columns_in_blocks_are_all_of_them() {
     for block in [hidden, 24, 7, 1] {
         on.tally().reset();
         let polynomials = Polynomials::default();
-        let out = feed_forward(&on, &at, &x, f, &choice, &norm, block, &polynomials).unwrap();
+        let out = feed_forward(&on, at, &x, f, &choice, &norm, block, &polynomials).unwrap();
         for (j, column) in out.iter().enumerate() {
             assert_eq!(on.limbs(column), on.top() - 7);
             let scale = centred_scale(&on, on.limbs(column)).unwrap();
@@ -105,7 +105,7 @@ fn refusals() {
     let bert = bert_random(&tiny_config(), Pool::Mean, 3);
     let f = &bert.layers[0].feed_forward;
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
-    let at = Site::layer(0).then("feed_forward");
+    let at = StepId::outside("layer.0.feed_forward");
     let column = |limbs: usize| -> Vector { on.vector(vec![0.0; SLOTS], limbs).unwrap() };
     let norm = NormChoice {
         scale: 0.02,
@@ -128,7 +128,7 @@ fn refusals() {
             ],
         };
         let polynomials = Polynomials::default();
-        feed_forward(&on, &at, &x, f, &choice, &norm, 8, &polynomials)
+        feed_forward(&on, at, &x, f, &choice, &norm, 8, &polynomials)
     };
     let (d, hidden) = (f.up.inputs, f.up.outputs);
     assert!(run(d, on.top(), hidden).is_ok());

@@ -27,7 +27,7 @@ use hushed_ckks::Scale;
 use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};
 use hushed_math::fit::least_squares_points;
 use hushed_model::plain::activation as exact;
-use hushed_model::{Activation, Classifier, Site};
+use hushed_model::{Activation, Classifier, StepId};
 use rayon::prelude::*;
 
 use super::activation;
@@ -123,7 +123,7 @@ impl Squash {
 ///
 /// # Errors
 /// [`FheError::Model`] without numbers.
-pub fn magnitude(at: &Site, c: &Classifier) -> Result<f64, FheError> {
+pub fn magnitude(at: StepId, c: &Classifier) -> Result<f64, FheError> {
     let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
     let logit = |(row, &b): (&[f32], &f32)| {
         let sum: f64 = row.iter().map(|&w| f64::from(w).abs()).sum();
@@ -142,7 +142,7 @@ pub fn magnitude(at: &Site, c: &Classifier) -> Result<f64, FheError> {
 /// tanh.
 pub fn head<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: &Acts<S::Value>,
     c: &Classifier,
     choice: &ClassifierChoice,
@@ -156,32 +156,32 @@ pub fn head<S: Slots>(
         });
     }
     let arguments = arguments(on, at, x, c, choice, layout)?;
-    let site = at.then("refresh");
-    on.at(site.path());
+    let site = at.part("refresh");
+    on.at(site);
     let limbs = refreshed_limbs(on, choice)?;
-    let arguments = on.refresh(site.path(), arguments, limbs)?;
+    let arguments = on.refresh(site, arguments, limbs)?;
 
-    on.at(at.then("activation").path());
+    on.at(at.part("activation"));
     let tanh = Squash::new(c.activation, choice)?;
     let pooled = arguments.par_iter().map(|t| tanh.evaluate(on, t));
     let pooled: Result<Vec<S::Value>, FheError> = pooled.collect();
-    let site = at.then("classes");
-    on.at(site.path());
-    logits(on, &site, &pooled?, c, layout, first)
+    let site = at.part("classes");
+    on.at(site);
+    logits(on, site, &pooled?, c, layout, first)
 }
 
 /// The arguments of tanh divided by the reach, packed, at the scale of refreshes.
 fn arguments<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: &Acts<S::Value>,
     c: &Classifier,
     choice: &ClassifierChoice,
     layout: Interleave,
 ) -> Result<Vec<S::Value>, FheError> {
-    let site = at.then("dense");
-    on.at(site.path());
-    let mut map = x.folded(on, &site, &c.dense)?;
+    let site = at.part("dense");
+    on.at(site);
+    let mut map = x.folded(on, site, &c.dense)?;
     map.weights.iter_mut().for_each(|w| *w /= choice.reach);
     map.bound = bound_of(&map.weights);
     // The biases come when only rows of arguments are left.
@@ -191,7 +191,7 @@ fn arguments<S: Slots>(
     let cut: Vec<S::Value> = cut.collect::<Result<_, _>>()?;
     let mut columns = on.linear(&map, &cut, on.default_scale())?;
     drop(cut);
-    on.at(at.then("pack").path());
+    on.at(at.part("pack"));
     let m = layout.rows();
     let mut blocks = Vec::with_capacity(columns.len().div_ceil(m));
     while !columns.is_empty() {
@@ -213,7 +213,7 @@ fn arguments<S: Slots>(
 
 fn logits<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     pooled: &[S::Value],
     c: &Classifier,
     layout: Interleave,

@@ -6,7 +6,7 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::testing::tiny_classifier_config;
-use hushed_model::{Backend, Bert, Matrix, Plain, Pool, TokenIds, bert_random, nearness};
+use hushed_model::{Bert, Matrix, Pool, TokenIds, bert_random, nearness, plain as clear};
 
 use super::*;
 use crate::ckks::plan::{FheOptions, FhePlanReport, reference};
@@ -14,7 +14,7 @@ use crate::ckks::pool::unpack;
 use crate::ckks::public_plan::Lengths;
 use crate::ckks::simulate::{Op, Vector};
 use crate::ckks::testing::{Structure, largest, measure, packed};
-use crate::ckks::{Choices, CkksBackend, Passing, Placement, RowsKnown, Simulator, token_rows};
+use crate::ckks::{Choices, Pass, Placement, RowsKnown, Simulator, token_rows};
 
 const M: usize = 16;
 const SLOTS: usize = 128;
@@ -44,12 +44,13 @@ fn texts() -> Vec<TokenIds> {
 }
 
 fn embedded(bert: &Bert) -> Vec<Matrix<f64>> {
-    let start = |text: TokenIds| bert.start(&mut Plain, vec![text]).unwrap().values;
+    let start = |text: TokenIds| clear::start(&bert.program(), vec![text]).unwrap().values;
     texts().into_iter().map(start).collect()
 }
 
 fn plain(bert: &Bert) -> Vec<Vec<f64>> {
-    let one = |text: TokenIds| bert.forward(&mut Plain, vec![text]).unwrap().values;
+    let program = bert.program();
+    let one = |text: TokenIds| clear::run(&program, vec![text], |_, _| ()).unwrap().values;
     texts()
         .into_iter()
         .map(|t| one(t).row(0).to_vec())
@@ -72,18 +73,19 @@ fn run(
         RowsKnown::public(layout(), LENGTHS.to_vec())?
     };
     let placement = Placement::plain(on.top(), M, bert.layers[0].attention.heads.width);
-    let mut backend = CkksBackend::new(on, choices, placement, rows, bound)?;
+    let program = bert.program();
+    let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
     let columns: Vec<Vector> = packed(layout(), &x, bound, |_, _, _| 0.0)
         .into_iter()
         .map(vector)
         .collect();
-    let mut x = backend.start(columns)?;
+    let mut x = pass.start(columns)?;
     for i in 0..bert.layers.len() {
-        x = backend.run_layer(bert, i, x)?;
+        x = pass.layer(i, x)?;
         // A checkpoint keeps the columns and the layer's number; all else is the model's.
-        x = backend.resume(bert, i + 1, x.columns)?;
+        x = pass.resume(i + 1, x.columns)?;
     }
-    let answer = backend.finish(bert, x)?;
+    let answer = pass.finish(&x)?;
     assert_eq!((answer.width, answer.vectors.len()), (CLASSES, 2));
     for v in &answer.vectors {
         assert_eq!(on.limbs(v), on.floor());
@@ -111,7 +113,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_leaves() {
     let bert = bert();
     let (choices, expected) = (choices(&bert), plain(&bert));
     choices.check(&bert).unwrap();
-    let bound = magnitude(&Site::root("head"), bert.classifier.as_ref().unwrap()).unwrap();
+    let bound = magnitude(StepId::outside("head"), bert.classifier.as_ref().unwrap()).unwrap();
     for private in [false, true] {
         let vectors = run(&on, &bert, &choices, private).unwrap();
         for (found, expected) in logits_of(&vectors).iter().zip(&expected) {
@@ -141,8 +143,9 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
         false => RowsKnown::public(layout(), LENGTHS.to_vec()).unwrap(),
     };
     let placement = Placement::plain(on.top(), M, 8);
-    let mut backend = CkksBackend::new(on, choices, placement, rows, 1.0).unwrap();
-    let limbs = backend.levels()[0].fed;
+    let program = bert.program();
+    let mut pass = Pass::new(on, &program, choices, placement, rows, 1.0).unwrap();
+    let limbs = pass.levels()[0].fed;
     // Their squares add up to a half over 32 columns, and they to zero.
     let number = |t: usize, j: usize| {
         if (j * 7 + t * j + t) % 2 == (j / 16) {
@@ -159,20 +162,8 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
         on.vector(v, limbs).unwrap()
     };
     let columns: Vec<Vector> = (0..32).map(column).collect();
-    let at = Site::layer(0).then("feed_forward").then("norm");
-    let x = backend.norm(
-        at,
-        Passing::Centred(columns),
-        &bert.layers[0].feed_forward_norm,
-    );
-    let answer = backend.classify(
-        Site::root("head"),
-        x.unwrap(),
-        bert.classifier.as_ref().unwrap(),
-    );
-    let Passing::Pooled(answer) = answer.unwrap() else {
-        panic!("a head gives what leaves");
-    };
+    let x = pass.last_norm(columns).unwrap();
+    let answer = pass.finish(&x).unwrap();
     answer.vectors.iter().map(|v| v.values().to_vec()).collect()
 }
 
@@ -204,7 +195,7 @@ fn what_it_costs() {
         let of = |step: &str, op: Op| -> u64 {
             let site = format!("head.{step}");
             let all = counts.operations.iter();
-            let all = all.filter(|c| *c.site == *site && c.op == op);
+            let all = all.filter(|c| c.site.to_string() == site && c.op == op);
             all.map(|c| c.times).sum()
         };
         let (d, log) = (32, u64::from(M.ilog2()));
@@ -271,7 +262,7 @@ fn a_plan_declares_its_outputs() {
     let none = EvalKeyPlan::new();
     let plan = FhePlanReport::new(&bert, &choices, true, &params, &none, &options).unwrap();
     assert_eq!(plan.logits, Some(CLASSES));
-    let sites: Vec<&str> = plan.steps.iter().map(|s| s.site.as_str()).collect();
+    let sites: Vec<String> = plan.steps.iter().map(|s| s.site.to_string()).collect();
     let head = ["dense", "pack", "refresh", "activation", "classes"].map(|s| format!("head.{s}"));
     assert_eq!(sites[sites.len() - head.len()..], head);
     let told = plan.exposures.iter().any(|e| e.sees.contains("19 logits"));

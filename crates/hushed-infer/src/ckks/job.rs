@@ -16,10 +16,9 @@ pub use hushed_ckks::bootstrap::Bootstrapper;
 pub use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
-use hushed_model::Bert;
+use hushed_model::{Bert, StepId};
 
 use super::acts::Acts;
-use super::backend::CkksBackend;
 use super::choices::Choices;
 use super::clock::Progress;
 use super::encrypted::Encrypted;
@@ -30,14 +29,15 @@ use super::files::exchange::{self, ReplyHead, RequestHead, RequestReader};
 use super::files::keys::{KeyFile, KeyProgress};
 use super::files::spill::SpillFolder;
 use super::mask::RowsKnown;
+use super::pass::Pass;
 use super::plan::Timetable;
 use super::public_plan::FhePlan;
 use super::reply::{ReplySecret, seal_reply};
 use super::slots::Slots;
 
 /// What a run does besides the steps of its plan, as the clock has it.
-const CHECKPOINT: &str = "checkpoint";
-const REPLY: &str = "reply";
+const CHECKPOINT: StepId = StepId::outside("checkpoint");
+const REPLY: StepId = StepId::outside("reply");
 
 /// What is told of a run while it goes.
 #[derive(Clone, Debug)]
@@ -226,7 +226,8 @@ impl Engine {
             keys: self.keys,
             request: batch.name,
         };
-        let layers = bert.layers.len();
+        let program = bert.program();
+        let layers = program.layers().len();
         let found = match save {
             Some(path) => {
                 self.on.at(CHECKPOINT);
@@ -234,25 +235,25 @@ impl Engine {
             }
             None => None,
         };
-        self.on.at("input");
+        self.on.at(StepId::outside("input"));
         let rows = self.rows(&batch)?;
         let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
-        let mut backend = CkksBackend::new(&self.on, choices, placement, rows, bound)?;
+        let mut pass = Pass::new(&self.on, &program, choices, placement, rows, bound)?;
         let (first, mut x) = match found {
             Some(found) => {
                 drop(batch);
                 watch(Event::Resumed { layer: found.layer });
-                let x = backend.resume(bert, found.layer, found.columns)?;
+                let x = pass.resume(found.layer, found.columns)?;
                 (found.layer, x)
             }
-            None => (0, self.start(&backend, batch.columns)?),
+            None => (0, self.start(&pass, batch.columns)?),
         };
         for layer in first..layers {
             if self.stop.load(Ordering::SeqCst) {
                 return Err(FheError::Stopped);
             }
             let began = Instant::now();
-            x = backend.run_layer(bert, layer, x)?;
+            x = pass.layer(layer, x)?;
             if let Some(path) = save {
                 self.on.at(CHECKPOINT);
                 checkpoint::write(path, &self.params, &run, layer + 1, &x.columns)?;
@@ -264,7 +265,7 @@ impl Engine {
                 left: self.on.clock().progress().map_or(0.0, |now| now.left()),
             });
         }
-        let answer = backend.finish(bert, x)?.vectors;
+        let answer = pass.finish(&x)?.vectors;
         // All that is planned is done.
         self.on.at(REPLY);
         Ok(answer)
@@ -323,15 +324,15 @@ impl Engine {
     /// The columns of a request, two a ciphertext, with as many primes as the first layer reads.
     fn start(
         &self,
-        backend: &CkksBackend<'_, Encrypted>,
+        pass: &Pass<'_, Encrypted>,
         sent: Vec<SeededCiphertext>,
     ) -> Result<Acts<Ciphertext>, FheError> {
-        self.on.at("input.columns");
+        self.on.at(StepId::outside("input.columns"));
         let mut columns = Vec::with_capacity(self.plan.width);
         for pair in sent {
             columns.extend(self.on.split(&pair.expand())?);
         }
         columns.truncate(self.plan.width);
-        backend.start(columns)
+        pass.start(columns)
     }
 }

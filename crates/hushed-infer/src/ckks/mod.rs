@@ -29,7 +29,6 @@
 pub mod activation;
 mod acts;
 pub mod attention;
-mod backend;
 mod choices;
 #[cfg(any(feature = "client", test))]
 pub mod client;
@@ -48,6 +47,7 @@ mod levels;
 mod mask;
 pub mod norm;
 pub mod offer;
+mod pass;
 mod placement;
 pub mod plan;
 pub mod pool;
@@ -63,7 +63,6 @@ pub mod verify;
 
 pub use acts::{Acts, bound_of, centred};
 pub use attention::attention;
-pub use backend::{CkksBackend, Look, Passing, Viewer};
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
     HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
@@ -75,6 +74,7 @@ pub use key_mask::KeyMask;
 pub use keys::KeyDemand;
 pub use levels::{LayerLevels, levels};
 pub use mask::{OwnedMask, RowMasks, RowsKnown, token_rows};
+pub use pass::{Look, Pass, Viewer};
 pub use placement::Placement;
 pub use public_plan::{FhePlan, PlanFileError};
 pub use simulate::{Simulator, Tally};

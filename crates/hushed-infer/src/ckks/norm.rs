@@ -23,7 +23,7 @@
 
 use hushed_ckks::poly::{Ladder, PolyError, Weight};
 use hushed_ckks::{CkksError, Scale};
-use hushed_model::{Norm, NormKind, Site};
+use hushed_model::{Norm, NormKind, StepId};
 use rayon::prelude::*;
 
 use super::activation;
@@ -94,7 +94,7 @@ pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> 
 /// If x has no level above the block's, or another number of columns.
 pub fn residual<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: &Acts<S::Value>,
     block: &[S::Value],
     kappa: f64,
@@ -132,7 +132,7 @@ pub fn residual<S: Slots>(
 /// beyond its range.
 pub fn norm<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     centred: Vec<S::Value>,
     norm: &Norm,
     choice: &NormChoice,
@@ -200,7 +200,7 @@ pub fn norm<S: Slots>(
 /// v = Σ c² + κ²·d·ε, refreshed: one relinearisation in all.
 fn statistic<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     centred: &[S::Value],
     norm: &Norm,
     choice: &NormChoice,
@@ -223,12 +223,12 @@ fn statistic<S: Slots>(
 /// One vector refreshed, whatever its scale: it is read as another message at the scale that refreshes take, and as itself after it.
 pub(super) fn refreshed<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     v: S::Value,
     limbs: usize,
 ) -> Result<S::Value, FheError> {
     let ratio = on.scale(&v).over(on.default_scale()).value();
-    let mut out = on.refresh(at.path(), vec![on.read_as(v, ratio)?], limbs)?;
+    let mut out = on.refresh(at, vec![on.read_as(v, ratio)?], limbs)?;
     let v = out.pop().ok_or_else(|| FheError::Unsupported {
         what: format!("{at}: a refresh that returns nothing"),
         remedy: "this is a fault of the program",

@@ -124,16 +124,16 @@ fn check(found: &Acts<Vector>, expected: &[Vec<f64>], mask: &[f64], tolerance: f
 fn run(on: &Simulator, limbs: usize, masks: &RowMasks<Vector>, statistics: Option<usize>) {
     let (n, c) = (layer(), choice());
     let mask = token_rows(layout(), &LENGTHS);
-    let at = Site::layer(0).then("attention").then("norm");
+    let at = StepId::outside("layer.0.attention.norm");
     let case = case(on, &mask, limbs, &c);
     on.tally().reset();
-    let centred = residual(on, &at, &case.x, &case.block, c.scale).unwrap();
+    let centred = residual(on, at, &case.x, &case.block, c.scale).unwrap();
     let plan = NormPlan {
         rows: &masks.tokens,
         statistics,
         given: None,
     };
-    let out = norm(on, &at, centred, &n, &c, &plan).unwrap();
+    let out = norm(on, at, centred, &n, &c, &plan).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let counts = on.tally().counts();
     assert!(counts.rotations.is_empty(), "a norm rotates");
@@ -191,7 +191,7 @@ fn given_rows_take_the_place_of_what_was_there() {
 fn given_rows(private: bool) {
     let on = simulator();
     let (n, c) = (layer(), choice());
-    let at = Site::layer(0).then("feed_forward").then("norm");
+    let at = StepId::outside("layer.0.feed_forward.norm");
     let mask = token_rows(layout(), &LENGTHS);
     let mut case = case(&on, &mask, on.floor() + 1, &c);
     // The first rows are far beyond the range.
@@ -200,7 +200,7 @@ fn given_rows(private: bool) {
         far[..layout().texts()].fill(number(j, 3) * 2.0);
         case.block[j] = on.add_vector(case.block[j].clone(), &far).unwrap();
     }
-    let centred = residual(&on, &at, &case.x, &case.block, c.scale).unwrap();
+    let centred = residual(&on, at, &case.x, &case.block, c.scale).unwrap();
     let masks = masks(&on, private);
     let numbers: Vec<f64> = (0..D).map(|j| number(j, 5)).collect();
     let mut plan = NormPlan {
@@ -211,7 +211,7 @@ fn given_rows(private: bool) {
             rows: &masks.first,
         }),
     };
-    let out = norm(&on, &at, centred.clone(), &n, &c, &plan).unwrap();
+    let out = norm(&on, at, centred.clone(), &n, &c, &plan).unwrap();
     let expected = exact(&case.sum, &n);
     for (j, column) in out.columns.iter().enumerate() {
         for (s, v) in column.values().iter().enumerate() {
@@ -227,7 +227,7 @@ fn given_rows(private: bool) {
     // Where those rows are used, the same is refused.
     plan.rows = &masks.tokens;
     plan.given = None;
-    let refused = norm(&on, &at, centred, &n, &c, &plan).err().unwrap();
+    let refused = norm(&on, at, centred, &n, &c, &plan).err().unwrap();
     assert!(matches!(refused, FheError::Range { .. }), "{refused}");
 }
 
@@ -278,16 +278,16 @@ fn columns_that_are_too_high_are_cut() {
     let on = simulator();
     let (n, c) = (layer(), choice());
     let mask = token_rows(layout(), &LENGTHS);
-    let at = Site::layer(0).then("attention").then("norm");
+    let at = StepId::outside("layer.0.attention.norm");
     let case = case(&on, &mask, on.top() - 2, &c);
-    let centred = residual(&on, &at, &case.x, &case.block, c.scale).unwrap();
+    let centred = residual(&on, at, &case.x, &case.block, c.scale).unwrap();
     let masks = masks(&on, false);
     let plan = NormPlan {
         rows: &masks.tokens,
         statistics: Some(on.top()),
         given: None,
     };
-    let out = norm(&on, &at, centred, &n, &c, &plan).unwrap();
+    let out = norm(&on, at, centred, &n, &c, &plan).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let arrives = on.top() - statistic_levels(&c);
     assert!(out.columns.iter().all(|v| on.limbs(v) == arrives - 1));
@@ -296,7 +296,7 @@ fn columns_that_are_too_high_are_cut() {
 #[test]
 fn refusals() {
     let on = simulator();
-    let at = Site::layer(0).then("attention").then("norm");
+    let at = StepId::outside("layer.0.attention.norm");
     let masks = masks(&on, false);
     let plan = NormPlan {
         rows: &masks.tokens,
@@ -308,15 +308,15 @@ fn refusals() {
         ..layer()
     };
     let case = case(&on, &[1.0; SLOTS], on.floor() + 1, &choice());
-    let refused = norm(&on, &at, case.block.clone(), &rms, &choice(), &plan);
+    let refused = norm(&on, at, case.block.clone(), &rms, &choice(), &plan);
     assert!(matches!(refused.err(), Some(FheError::Unsupported { .. })));
     let narrow = case.block[1..].to_vec();
-    assert!(residual(&on, &at, &case.x, &narrow, 1.0).is_err());
-    assert!(norm(&on, &at, narrow, &layer(), &choice(), &plan).is_err());
+    assert!(residual(&on, at, &case.x, &narrow, 1.0).is_err());
+    assert!(norm(&on, at, narrow, &layer(), &choice(), &plan).is_err());
     // No level for the statistic: the floor itself.
     let short = NormPlan {
         statistics: Some(on.floor() + 5),
         ..plan
     };
-    assert!(norm(&on, &at, case.block, &layer(), &choice(), &short).is_err());
+    assert!(norm(&on, at, case.block, &layer(), &choice(), &short).is_err());
 }

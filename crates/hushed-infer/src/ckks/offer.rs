@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::{CkksParams, Scale};
-use hushed_model::{Bert, Embedding, ModelError, Norm, Site, TokenIds};
+use hushed_model::{Bert, Embedding, ModelError, Norm, StepId, TokenIds};
 use rayon::prelude::*;
 
 use super::acts::here;
@@ -127,7 +127,7 @@ pub(super) fn reply_form(
     run: &DryRun,
 ) -> Result<ReplyForm, FheError> {
     let most = match &bert.classifier {
-        Some(classifier) => head::magnitude(&Site::root("head"), classifier)?,
+        Some(classifier) => head::magnitude(StepId::outside("head"), classifier)?,
         None => largest(bert, choices)?,
     };
     // A power of two: what the largest number of a column could be says little of the weights.
@@ -144,7 +144,7 @@ pub(super) fn reply_form(
 
 /// No number of a pooled row is larger.
 fn largest(bert: &Bert, choices: &Choices) -> Result<f64, FheError> {
-    let at = Site::root("pool");
+    let at = StepId::outside("pool");
     let none = || ChoicesError::Unusable {
         what: "the calibration has no layers".to_owned(),
     };
@@ -152,7 +152,7 @@ fn largest(bert: &Bert, choices: &Choices) -> Result<f64, FheError> {
     let bound = choices.layers.last().ok_or_else(none)?;
     let bound = bound.feed_forward_norm.bound;
     let norm = &layer.feed_forward_norm;
-    let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
+    let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
     let columns = gain.iter().zip(offset.iter());
     let most = columns.map(|(&g, &o)| f64::from(g).abs() * bound + f64::from(o).abs());
     Ok(most.fold(1.0, f64::max))
@@ -163,9 +163,9 @@ fn largest(bert: &Bert, choices: &Choices) -> Result<f64, FheError> {
 /// # Errors
 /// [`ModelError::ShapesOnly`].
 pub fn input_bound(e: &Embedding, norm: &Norm, rows: usize) -> Result<f64, ModelError> {
-    let at = Site::root("embed");
-    let (tokens, offsets) = (here(&at, &e.tokens)?, here(&at, &e.offsets)?);
-    let (gain, offset) = (here(&at, &norm.gain)?, here(&at, &norm.offset)?);
+    let at = StepId::outside("embed");
+    let (tokens, offsets) = (here(at, &e.tokens)?, here(at, &e.offsets)?);
+    let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
     let positions = offsets.rows().min(rows);
     let width = e.width as f64;
     let greatest = |token: usize| {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
-use hushed_model::Bert;
+use hushed_model::{Bert, StepId};
 use hushed_rlwe::hybrid::KeyUse;
 use serde::Serialize;
 
@@ -34,13 +34,13 @@ pub use steps::{Step, Work};
 pub use table::reference;
 pub use timetable::Timetable;
 
-use super::backend::CkksBackend;
 use super::choices::Choices;
 use super::error::FheError;
 use super::keys::KeyDemand;
 use super::levels::levels;
 use super::mask::RowsKnown;
 use super::offer::reply_form;
+use super::pass::Pass;
 use super::placement::Placement;
 use super::public_plan::{Lengths, ReplyForm};
 use super::simulate::{Counts, Op, Simulator, Vector};
@@ -197,20 +197,21 @@ fn counted(
 ) -> Result<DryRun, FheError> {
     let on = Simulator::new(params, params.slots())?.counting();
     let layout = Interleave::new(params.slots(), options.rows)?;
-    on.at("input");
+    on.at(StepId::outside("input"));
     let rows = match options.lengths.encrypted() {
         true => RowsKnown::private(layout, on.vector(Vec::new(), on.top())?),
         false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
     };
-    let mut backend = CkksBackend::new(&on, choices, placement.clone(), rows, 1.0)?;
+    let program = bert.program();
+    let mut pass = Pass::new(&on, &program, choices, placement.clone(), rows, 1.0)?;
     let columns = (0..bert.embedding.width)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
-    let mut x = backend.start(columns)?;
-    for i in 0..bert.layers.len() {
-        x = backend.run_layer(bert, i, x)?;
+    let mut x = pass.start(columns)?;
+    for i in 0..pass.layers() {
+        x = pass.layer(i, x)?;
     }
-    let pooled = backend.finish(bert, x)?;
+    let pooled = pass.finish(&x)?;
     let first = pooled.vectors.first();
     Ok(DryRun {
         upload: placement.upload,
@@ -375,7 +376,7 @@ impl FhePlanReport {
     /// The ledger of one layer as MOAI's Table 3 has it, or of what is around the layers for `None`: a line a step.
     #[must_use]
     pub fn ledger(&self, layer: Option<usize>) -> Vec<&Step> {
-        let of = |step: &&Step| hushed_model::Site::from(step.site.clone()).layer_index() == layer;
+        let of = |step: &&Step| step.site.layer() == layer;
         self.steps.iter().filter(of).collect()
     }
 }

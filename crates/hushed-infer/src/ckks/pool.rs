@@ -10,7 +10,7 @@
 //! place, the offsets come m'/m times by the sum of the encrypted mask, and the client divides by its own m'/m: a short text among many
 //! rows then sees the reply's rounding m/m' times. MOAI takes the first row only.
 
-use hushed_model::{Pool, Site};
+use hushed_model::{Pool, StepId};
 use rayon::prelude::*;
 
 use super::acts::Acts;
@@ -72,7 +72,7 @@ pub fn rotations(layout: Interleave, pool: Pool) -> Vec<usize> {
 /// Too few levels, no key for a rotation, and [`factor`]'s.
 pub fn pool<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     x: &Acts<S::Value>,
     how: Pool,
     layout: Interleave,
@@ -80,7 +80,7 @@ pub fn pool<S: Slots>(
 ) -> Result<Pooled<S::Value>, FheError> {
     let factor = factor(how, matches!(rows, OwnedMask::Public(_)))?;
     let limbs = above(on, on.floor())?;
-    on.at(at.path());
+    on.at(at);
     let m = layout.rows();
     let blocks = x.columns.chunks(m).enumerate();
     let vectors = match how {

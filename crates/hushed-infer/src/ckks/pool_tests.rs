@@ -56,8 +56,8 @@ fn pooled_packed_and_unpacked() {
         let masks = RowMasks::new(&on, rows).unwrap();
         for how in [Pool::Mean, Pool::First] {
             on.tally().reset();
-            let at = Site::root("pool");
-            let out = pool(&on, &at, &x, how, layout(), &masks.tokens).unwrap();
+            let at = StepId::outside("pool");
+            let out = pool(&on, at, &x, how, layout(), &masks.tokens).unwrap();
             assert_eq!(out.vectors.len(), 3);
             for v in &out.vectors {
                 assert_eq!(on.limbs(v), pooled_limbs(&on).unwrap());
@@ -103,9 +103,9 @@ fn refusals() {
     let x = acts(&on);
     let rows = RowsKnown::public(layout(), LENGTHS.to_vec()).unwrap();
     let masks = RowMasks::new(&on, &rows).unwrap();
-    let at = Site::root("pool");
+    let at = StepId::outside("pool");
     for how in [Pool::Last, Pool::Max] {
-        let refused = pool(&on, &at, &x, how, layout(), &masks.tokens).err();
+        let refused = pool(&on, at, &x, how, layout(), &masks.tokens).err();
         assert!(matches!(refused, Some(FheError::Unsupported { .. })));
     }
     let vectors = vec![vec![0.0; 64]; 3];

@@ -7,6 +7,7 @@ use hushed_ckks::poly::Arithmetic;
 
 use super::error::FheError;
 use super::mask::OwnedMask;
+use hushed_model::StepId;
 
 /// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o, the bias in every slot.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,8 +85,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
 
     /// Says which step of the model the calls after this one belong to (`layer.0.attention.scores`): for plans, counters and progress.
     /// Nothing is computed.
-    fn at(&self, site: &str) {
-        let _ = site;
+    fn at(&self, id: StepId) {
+        let _ = id;
     }
 
     /// Whether nothing is computed, and only shapes count: then maps come without weights, and every column may have the same polynomial. What is
@@ -247,10 +248,10 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// bootstrap. Every slot is within 1: others come out wrong.
     ///
     /// # Errors
-    /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for one beyond 1, with `site` in it.
+    /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for one beyond 1, with `id` in it.
     fn refresh(
         &self,
-        site: &str,
+        id: StepId,
         x: Vec<Self::Value>,
         limbs: usize,
     ) -> Result<Vec<Self::Value>, FheError>;

@@ -25,7 +25,7 @@
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial, evaluate};
-use hushed_model::Site;
+use hushed_model::StepId;
 use rayon::prelude::*;
 
 use super::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval};
@@ -137,7 +137,7 @@ pub struct Weights<V> {
 /// Too few levels; where values are visible, [`FheError::Range`] for sums beyond 1.
 pub fn weights<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     heads: Vec<(&Softmax, Vec<S::Value>)>,
     keys: &KeyMask<'_, S::Value>,
     statistics: usize,
@@ -148,7 +148,7 @@ pub fn weights<S: Slots>(
         Ok(on.within(sum, 1.0))
     });
     let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
-    let sums = refreshed(on, &at.then("first_sum"), sums, statistics)?;
+    let sums = refreshed(on, at.part("first_sum"), sums, statistics)?;
     let mut exponentials = Vec::with_capacity(heads.len());
     let mut second = Vec::with_capacity(heads.len());
     for ((head, p), sum) in heads.into_iter().zip(&sums) {
@@ -156,7 +156,7 @@ pub fn weights<S: Slots>(
         exponentials.push(e);
         second.push(sum);
     }
-    let second = refreshed(on, &at.then("second_sum"), second, statistics)?;
+    let second = refreshed(on, at.part("second_sum"), second, statistics)?;
     let both = exponentials.into_iter().zip(second);
     Ok(both
         .map(|(exponentials, sum)| Weights { exponentials, sum })
@@ -168,11 +168,11 @@ pub fn weights<S: Slots>(
 /// into P·V, most where Σp is least.
 fn refreshed<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     sums: Vec<S::Value>,
     limbs: usize,
 ) -> Result<Vec<S::Value>, FheError> {
-    let sums = on.refresh(at.path(), sums, limbs)?;
+    let sums = on.refresh(at, sums, limbs)?;
     sums.par_iter().map(|sum| on.real(sum)).collect()
 }
 
@@ -282,7 +282,7 @@ pub struct ByLimit {
 /// Too few levels; where values are visible, [`FheError::Range`] for sums beyond theirs.
 pub fn softmax_by_limit<S: Slots>(
     on: &S,
-    at: &Site,
+    at: StepId,
     scores: Vec<S::Value>,
     functions: &ByLimit,
     statistics: usize,
@@ -298,7 +298,7 @@ pub fn softmax_by_limit<S: Slots>(
     let p = scores.into_par_iter().map(one);
     let p = p.collect::<Result<Vec<_>, FheError>>()?;
     let sum = on.within(total(on, &p)?, high);
-    let sum = on.refresh(at.then("sum").path(), vec![sum], statistics)?;
+    let sum = on.refresh(at.part("sum"), vec![sum], statistics)?;
     let Some(sum) = sum.first() else {
         return Ok(Vec::new());
     };

@@ -88,9 +88,9 @@ fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
         let layout = Interleave::new(SLOTS, ROWS).unwrap();
         let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()]).unwrap();
         let keys = KeyMask::new(&on, &rows).unwrap();
-        let at = Site::root("weigh");
+        let at = StepId::outside("weigh");
         let heads = vec![(&head, p.clone()), (&head, p)];
-        let both = weights(&on, &at, heads, &keys, on.top()).unwrap();
+        let both = weights(&on, at, heads, &keys, on.top()).unwrap();
         assert_eq!(on.tally().counts().total(Op::Bootstrap), 2);
         for weights in both {
             let found = weights.whole(&on, &head).unwrap();
@@ -120,8 +120,8 @@ fn the_papers_form_is_a_softmax_and_rotates_nothing() {
         error: 1e-3,
     };
     let scores = diagonals(&on, |s| s);
-    let at = Site::root("weigh");
-    let found = softmax_by_limit(&on, &at, scores, &functions, on.top()).unwrap();
+    let at = StepId::outside("weigh");
+    let found = softmax_by_limit(&on, at, scores, &functions, on.top()).unwrap();
     let error = error(&found);
     // (1 + x/2^r)^(2^r) is short by a factor of e^{−x²/2^(r+1)}.
     assert!(error < 5e-2, "{error}");

@@ -270,7 +270,14 @@ fn pairs_are_not_taken_for_vectors() {
     assert_eq!((a.values()[3], b.values()[3]), (0.5, -0.25));
     assert_eq!(on.scale(&a).value(), 2.0 * on.default_scale().value());
     assert!(on.pair(pair(0.5, 0.5), vector(0.5)).is_err());
-    assert!(on.refresh("here", vec![pair(0.5, 0.5)], on.top()).is_err());
+    assert!(
+        on.refresh(
+            hushed_model::StepId::outside("here"),
+            vec![pair(0.5, 0.5)],
+            on.top()
+        )
+        .is_err()
+    );
     let of_pairs = on.dot_grid(&[vec![pair(0.5, 0.25)]], &[vec![pair(0.5, -0.25)]]);
     let product = of_pairs.unwrap().remove(0).remove(0);
     assert!((on.real(&product).unwrap().values()[0] - 0.3125).abs() < 1e-12);

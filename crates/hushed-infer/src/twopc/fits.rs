@@ -41,7 +41,7 @@ pub fn fits(calibration: &Calibration, config: &BertConfig) -> Vec<Fit> {
     for (site, ranges) in &calibration.sites {
         let mut add = |function, what, measured, holds| {
             all.push(Fit {
-                site: site.path().to_owned(),
+                site: site.clone(),
                 function,
                 what,
                 measured,
@@ -50,7 +50,7 @@ pub fn fits(calibration: &Calibration, config: &BertConfig) -> Vec<Fit> {
         };
         match ranges {
             Ranges::Values { output } => {
-                let value = site.path().ends_with(".value");
+                let value = site.ends_with(".value");
                 // Two spare bits: a sign, and one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
                 let holds = if value { HEAD_VALUES } else { ring };
@@ -112,7 +112,7 @@ mod tests {
         assert!(all.iter().all(super::Fit::fits), "{all:?}");
         for (site, ranges) in &mut calibration.sites {
             if let (Ranges::Activation { input }, "layer.1.feed_forward.activation") =
-                (ranges, site.path())
+                (ranges, site.as_str())
             {
                 *input = Range {
                     min: -1000.0,

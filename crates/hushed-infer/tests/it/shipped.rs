@@ -7,12 +7,10 @@ use std::path::Path;
 use hushed_ckks::CkksParams;
 use hushed_infer::calibrate::{Errors, embed, reaches, weights_sha256};
 use hushed_infer::ckks::pool::unpack;
-use hushed_infer::ckks::{
-    Choices, CkksBackend, HeadChoice, Placement, RowsKnown, Simulator, Slots,
-};
+use hushed_infer::ckks::{Choices, HeadChoice, Pass, Placement, RowsKnown, Simulator, Slots};
 use hushed_infer::packing::Interleave;
 use hushed_model::testing::model_folder;
-use hushed_model::{Model, Plain, TokenIds, TooLong, cosine};
+use hushed_model::{Model, TokenIds, TooLong, cosine, plain};
 
 fn shipped() -> Choices {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/calibration-fhe-minilm.json");
@@ -114,9 +112,7 @@ fn a_simulated_run_agrees() {
     let x: Vec<_> = texts
         .iter()
         .map(|t| {
-            model
-                .bert
-                .start(&mut Plain, vec![t.clone()])
+            plain::start(&model.program(), vec![t.clone()])
                 .unwrap()
                 .values
         })
@@ -131,7 +127,8 @@ fn a_simulated_run_agrees() {
     let lengths: Vec<usize> = texts.iter().map(|t: &TokenIds| t.ids().len()).collect();
     let rows = RowsKnown::public(layout, lengths.clone()).unwrap();
     let placement = Placement::plain(on.top(), choices.rows, 32);
-    let mut backend = CkksBackend::new(&on, &choices, placement, rows, bound).unwrap();
+    let program = model.program();
+    let mut pass = Pass::new(&on, &program, &choices, placement, rows, bound).unwrap();
     let column = |j: usize| {
         let of = |text: usize, row: usize| match &x[text] {
             x if row < x.rows() => x.row(row)[j] / bound,
@@ -139,11 +136,11 @@ fn a_simulated_run_agrees() {
         };
         on.vector(layout.vector(x.len(), of), on.top()).unwrap()
     };
-    let mut acts = backend.start((0..384).map(column).collect()).unwrap();
-    for i in 0..model.bert.layers.len() {
-        acts = backend.run_layer(&model.bert, i, acts).unwrap();
+    let mut acts = pass.start((0..384).map(column).collect()).unwrap();
+    for i in 0..pass.layers() {
+        acts = pass.layer(i, acts).unwrap();
     }
-    let pooled = backend.finish(&model.bert, acts).unwrap();
+    let pooled = pass.finish(&acts).unwrap();
     let vectors: Vec<_> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
     let found = unpack(layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap();
     let exact = model.embed(texts.to_vec()).unwrap();

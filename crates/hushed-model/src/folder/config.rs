@@ -1,7 +1,7 @@
 //! `config.json`: which architecture, and its sizes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use crate::backend::{Activation, Heads, Tolerance};
+use crate::blocks::{Activation, Heads, Tolerance};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
 use crate::folder::labels;

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 
-use crate::backend::Tolerance;
+use crate::blocks::Tolerance;
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
 

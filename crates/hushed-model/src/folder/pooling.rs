@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::backend::Pool;
+use crate::blocks::Pool;
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
 

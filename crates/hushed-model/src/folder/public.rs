@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::backend::Pool;
+use crate::blocks::Pool;
 use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{BertConfig, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};

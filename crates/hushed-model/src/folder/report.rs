@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::backend::Pool;
+use crate::blocks::Pool;
 use crate::error::{FolderError, Problem};
 use crate::folder::public::{Public, PublicFiles};
 use crate::folder::weights::{WEIGHTS, Weights};

@@ -1,6 +1,6 @@
 //! Scalar and row functions in f64.
 
-use crate::backend::{Activation, QUICK_GELU};
+use crate::blocks::{Activation, QUICK_GELU};
 
 /// The function itself, to a few units in the last place.
 pub fn activation(f: Activation, x: f64) -> f64 {

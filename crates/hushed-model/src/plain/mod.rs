@@ -1,4 +1,4 @@
-//! The clear backend in f64: the oracle that every private one is compared with.
+//! A model in the clear, in f64: the oracle that every private run is compared with.
 
 mod functions;
 mod product;
@@ -6,20 +6,15 @@ mod run;
 
 use rayon::prelude::*;
 
-use crate::backend::{
-    Activation, Backend, Embedding, Heads, Linear, Mask, Norm, NormKind, Pool, Weigh,
-};
+use crate::blocks::{Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Pool, Weigh};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
+use crate::program::StepId;
 use crate::rows::Rows;
-use crate::site::Site;
 use crate::tokens::TokenIds;
 
 pub use functions::activation;
-pub use run::run;
-
-/// Runs a model in the clear.
-pub struct Plain;
+pub use run::{Moment, Seen, What, attention, run, run_parts, run_range, start};
 
 /// The rows of all texts, one after another.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,12 +44,12 @@ impl PlainActs {
     }
 }
 
-fn same(at: &Site, what: &'static str, found: usize, expected: usize) -> Result<(), ModelError> {
+fn same(at: StepId, what: &'static str, found: usize, expected: usize) -> Result<(), ModelError> {
     if found == expected {
         Ok(())
     } else {
         Err(ModelError::Mismatch {
-            site: at.path().to_owned(),
+            site: at.to_string(),
             what,
             found,
             expected,
@@ -62,9 +57,9 @@ fn same(at: &Site, what: &'static str, found: usize, expected: usize) -> Result<
     }
 }
 
-fn here<'a, T>(at: &Site, numbers: &'a Option<T>) -> Result<&'a T, ModelError> {
+fn here<T>(at: StepId, numbers: &Option<T>) -> Result<&T, ModelError> {
     numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
-        site: at.path().to_owned(),
+        site: at.to_string(),
     })
 }
 
@@ -83,215 +78,217 @@ fn head_columns(
     part
 }
 
-impl Backend for Plain {
-    type Input = Vec<TokenIds>;
-    type Acts = PlainActs;
-    type Scores = PlainScores;
-    type Error = ModelError;
-
-    fn embed(
-        &mut self,
-        at: Site,
-        texts: Vec<TokenIds>,
-        e: &Embedding,
-    ) -> Result<PlainActs, ModelError> {
-        let (tokens, offsets) = (here(&at, &e.tokens)?, here(&at, &e.offsets)?);
-        let rows = Rows::new(texts.iter().map(TokenIds::rows));
-        let mut values = Matrix::zero(rows.total(), e.width);
-        let mut row = 0;
-        for text in &texts {
-            if text.ids().is_empty() || text.ids().len() > e.positions {
-                let (found, expected) = (text.ids().len(), e.positions);
-                return Err(ModelError::Mismatch {
-                    site: at.path().to_owned(),
-                    what: "tokens",
-                    found,
-                    expected,
+/// `E[id_i] + P[i]` for every token: `m × d` a text.
+///
+/// # Errors
+/// Shapes only; a text that does not fit.
+pub fn embed(at: StepId, texts: Vec<TokenIds>, e: &Embedding) -> Result<PlainActs, ModelError> {
+    let (tokens, offsets) = (here(at, &e.tokens)?, here(at, &e.offsets)?);
+    let rows = Rows::new(texts.iter().map(TokenIds::rows));
+    let mut values = Matrix::zero(rows.total(), e.width);
+    let mut row = 0;
+    for text in &texts {
+        if text.ids().is_empty() || text.ids().len() > e.positions {
+            let (found, expected) = (text.ids().len(), e.positions);
+            return Err(ModelError::Mismatch {
+                site: at.to_string(),
+                what: "tokens",
+                found,
+                expected,
+            });
+        }
+        for (i, &id) in text.ids().iter().enumerate() {
+            let id = id as usize;
+            if id >= e.vocabulary {
+                return Err(ModelError::TokenOutOfRange {
+                    vocabulary: e.vocabulary,
                 });
             }
-            for (i, &id) in text.ids().iter().enumerate() {
-                let id = id as usize;
-                if id >= e.vocabulary {
-                    return Err(ModelError::TokenOutOfRange {
-                        vocabulary: e.vocabulary,
-                    });
-                }
-                let sum = tokens
-                    .row(id)
-                    .iter()
-                    .zip(offsets.row(i))
-                    .map(|(&t, &p)| f64::from(t) + f64::from(p));
-                values
-                    .row_mut(row)
-                    .iter_mut()
-                    .zip(sum)
-                    .for_each(|(v, s)| *v = s);
-                row += 1;
-            }
+            let sum = tokens
+                .row(id)
+                .iter()
+                .zip(offsets.row(i))
+                .map(|(&t, &p)| f64::from(t) + f64::from(p));
+            values
+                .row_mut(row)
+                .iter_mut()
+                .zip(sum)
+                .for_each(|(v, s)| *v = s);
+            row += 1;
         }
-        Ok(PlainActs { rows, values })
     }
+    Ok(PlainActs { rows, values })
+}
 
-    fn norm(&mut self, at: Site, mut x: PlainActs, n: &Norm) -> Result<PlainActs, ModelError> {
-        same(&at, "columns", x.values.cols(), n.width)?;
-        let (gain, offset) = (here(&at, &n.gain)?, here(&at, &n.offset)?);
-        for row in x.values.data_mut().chunks_exact_mut(n.width) {
-            let mean = match n.kind {
-                NormKind::LayerNorm => row.iter().sum::<f64>() / n.width as f64,
-                NormKind::RmsNorm => 0.0,
-            };
-            row.iter_mut().for_each(|v| *v -= mean);
-            let variance = row.iter().map(|v| v * v).sum::<f64>() / n.width as f64;
-            let factor = 1.0 / (variance + n.epsilon).sqrt();
-            for ((v, &g), &b) in row.iter_mut().zip(gain.iter()).zip(offset.iter()) {
-                *v = *v * factor * f64::from(g) + f64::from(b);
-            }
-        }
-        Ok(x)
-    }
-
-    fn add(&mut self, at: Site, a: &PlainActs, b: &PlainActs) -> Result<PlainActs, ModelError> {
-        same(&at, "rows", b.values.rows(), a.values.rows())?;
-        same(&at, "columns", b.values.cols(), a.values.cols())?;
-        let mut sum = a.clone();
-        sum.values
-            .data_mut()
-            .iter_mut()
-            .zip(b.values.data())
-            .for_each(|(s, v)| *s += v);
-        Ok(sum)
-    }
-
-    fn pool(&mut self, _: Site, x: PlainActs, p: &Pool) -> Result<PlainActs, ModelError> {
-        let mut values = Matrix::zero(x.rows.texts().len(), x.values.cols());
-        for (t, (rows, real)) in x.rows.blocks().enumerate() {
-            let used = match p {
-                Pool::First => rows.start..rows.start + 1,
-                Pool::Mean => rows.start..rows.start + real,
-                Pool::Last => rows.start + real - 1..rows.start + real,
-                Pool::Max => {
-                    values.row_mut(t).fill(f64::NEG_INFINITY);
-                    for row in rows.start..rows.start + real {
-                        let top = values.row_mut(t).iter_mut().zip(x.values.row(row));
-                        top.for_each(|(s, v)| *s = s.max(*v));
-                    }
-                    continue;
-                }
-            };
-            let share = 1.0 / used.len() as f64;
-            for row in used {
-                values
-                    .row_mut(t)
-                    .iter_mut()
-                    .zip(x.values.row(row))
-                    .for_each(|(s, v)| *s += v * share);
-            }
-        }
-        Ok(PlainActs {
-            rows: x.rows.pooled(),
-            values,
-        })
-    }
-
-    fn linear(&mut self, at: Site, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelError> {
-        same(&at, "columns", x.values.cols(), w.inputs)?;
-        let (weights, bias) = (here(&at, &w.weights)?, here(&at, &w.bias)?);
-        let mut values = product::times_transposed(&x.values, weights); // m × outputs
-        for row in values.data_mut().chunks_exact_mut(w.outputs) {
-            row.iter_mut()
-                .zip(bias.iter())
-                .for_each(|(v, &b)| *v += f64::from(b));
-        }
-        Ok(PlainActs {
-            rows: x.rows.clone(),
-            values,
-        })
-    }
-
-    fn scores(
-        &mut self,
-        at: Site,
-        q: &PlainActs,
-        k: &PlainActs,
-        h: &Heads,
-    ) -> Result<PlainScores, ModelError> {
-        same(&at, "columns of Q", q.values.cols(), h.count * h.width)?;
-        same(&at, "columns of K", k.values.cols(), h.count * h.width)?;
-        same(&at, "rows of K", k.values.rows(), q.values.rows())?;
-        let head = |rows: std::ops::Range<usize>, j| {
-            let (q, k) = (
-                head_columns(&q.values, rows.clone(), j, h.width),
-                head_columns(&k.values, rows, j, h.width),
-            );
-            let mut s = product::times_transposed(&q, &k); // m × m
-            s.data_mut().iter_mut().for_each(|v| *v *= h.scale);
-            s
+/// Normalises each row: see [`NormKind`].
+///
+/// # Errors
+/// Shapes that differ, or shapes only.
+pub fn norm(at: StepId, mut x: PlainActs, n: &Norm) -> Result<PlainActs, ModelError> {
+    same(at, "columns", x.values.cols(), n.width)?;
+    let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
+    for row in x.values.data_mut().chunks_exact_mut(n.width) {
+        let mean = match n.kind {
+            NormKind::LayerNorm => row.iter().sum::<f64>() / n.width as f64,
+            NormKind::RmsNorm => 0.0,
         };
-        let texts = q
-            .rows
-            .blocks()
-            .map(|(rows, _)| (0..h.count).map(|j| head(rows.clone(), j)).collect())
-            .collect();
-        Ok(PlainScores {
-            rows: q.rows.clone(),
-            texts,
-        })
-    }
-
-    fn weigh(
-        &mut self,
-        _: Site,
-        mut s: PlainScores,
-        w: Weigh,
-        mask: &Mask,
-    ) -> Result<PlainScores, ModelError> {
-        let (Weigh::Softmax, Mask::Full) = (w, mask);
-        for (heads, rows) in s.texts.iter_mut().zip(s.rows.texts()) {
-            for scores in heads {
-                scores
-                    .data_mut()
-                    .chunks_exact_mut(rows.total)
-                    .for_each(|row| functions::softmax(row, rows.real));
-            }
+        row.iter_mut().for_each(|v| *v -= mean);
+        let variance = row.iter().map(|v| v * v).sum::<f64>() / n.width as f64;
+        let factor = 1.0 / (variance + n.epsilon).sqrt();
+        for ((v, &g), &b) in row.iter_mut().zip(gain.iter()).zip(offset.iter()) {
+            *v = *v * factor * f64::from(g) + f64::from(b);
         }
-        Ok(s)
     }
+    Ok(x)
+}
 
-    fn attend(
-        &mut self,
-        at: Site,
-        p: &PlainScores,
-        v: &PlainActs,
-        h: &Heads,
-    ) -> Result<PlainActs, ModelError> {
-        same(&at, "columns of V", v.values.cols(), h.count * h.width)?;
-        same(&at, "texts", p.texts.len(), v.rows.texts().len())?;
-        let mut values = Matrix::zero(v.values.rows(), v.values.cols());
-        for ((rows, _), heads) in v.rows.blocks().zip(&p.texts) {
-            for (j, p) in heads.iter().enumerate() {
-                let v = head_columns(&v.values, rows.clone(), j, h.width);
-                let o = product::times_transposed(p, &product::transposed(&v)); // m × dh
-                for (i, row) in rows.clone().enumerate() {
-                    values.row_mut(row)[j * h.width..(j + 1) * h.width].copy_from_slice(o.row(i));
+/// `a + b`.
+///
+/// # Errors
+/// Shapes that differ.
+pub fn add(at: StepId, a: &PlainActs, b: &PlainActs) -> Result<PlainActs, ModelError> {
+    same(at, "rows", b.values.rows(), a.values.rows())?;
+    same(at, "columns", b.values.cols(), a.values.cols())?;
+    let mut sum = a.clone();
+    sum.values
+        .data_mut()
+        .iter_mut()
+        .zip(b.values.data())
+        .for_each(|(s, v)| *s += v);
+    Ok(sum)
+}
+
+/// One row a text.
+pub fn pool(x: &PlainActs, p: &Pool) -> PlainActs {
+    let mut values = Matrix::zero(x.rows.texts().len(), x.values.cols());
+    for (t, (rows, real)) in x.rows.blocks().enumerate() {
+        let used = match p {
+            Pool::First => rows.start..rows.start + 1,
+            Pool::Mean => rows.start..rows.start + real,
+            Pool::Last => rows.start + real - 1..rows.start + real,
+            Pool::Max => {
+                values.row_mut(t).fill(f64::NEG_INFINITY);
+                for row in rows.start..rows.start + real {
+                    let top = values.row_mut(t).iter_mut().zip(x.values.row(row));
+                    top.for_each(|(s, v)| *s = s.max(*v));
                 }
+                continue;
+            }
+        };
+        let share = 1.0 / used.len() as f64;
+        for row in used {
+            values
+                .row_mut(t)
+                .iter_mut()
+                .zip(x.values.row(row))
+                .for_each(|(s, v)| *s += v * share);
+        }
+    }
+    PlainActs {
+        rows: x.rows.pooled(),
+        values,
+    }
+}
+
+/// `X·Wᵀ + b`: `m × inputs` to `m × outputs`.
+///
+/// # Errors
+/// Shapes that differ, or shapes only.
+pub fn linear(at: StepId, x: &PlainActs, w: &Linear) -> Result<PlainActs, ModelError> {
+    same(at, "columns", x.values.cols(), w.inputs)?;
+    let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
+    let mut values = product::times_transposed(&x.values, weights); // m × outputs
+    for row in values.data_mut().chunks_exact_mut(w.outputs) {
+        row.iter_mut()
+            .zip(bias.iter())
+            .for_each(|(v, &b)| *v += f64::from(b));
+    }
+    Ok(PlainActs {
+        rows: x.rows.clone(),
+        values,
+    })
+}
+
+/// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q.
+///
+/// # Errors
+/// Shapes that differ.
+pub fn scores(
+    at: StepId,
+    q: &PlainActs,
+    k: &PlainActs,
+    h: &Heads,
+) -> Result<PlainScores, ModelError> {
+    same(at, "columns of Q", q.values.cols(), h.count * h.width)?;
+    same(at, "columns of K", k.values.cols(), h.count * h.width)?;
+    same(at, "rows of K", k.values.rows(), q.values.rows())?;
+    let head = |rows: std::ops::Range<usize>, j| {
+        let (q, k) = (
+            head_columns(&q.values, rows.clone(), j, h.width),
+            head_columns(&k.values, rows, j, h.width),
+        );
+        let mut s = product::times_transposed(&q, &k); // m × m
+        s.data_mut().iter_mut().for_each(|v| *v *= h.scale);
+        s
+    };
+    let texts = q
+        .rows
+        .blocks()
+        .map(|(rows, _)| (0..h.count).map(|j| head(rows.clone(), j)).collect())
+        .collect();
+    Ok(PlainScores {
+        rows: q.rows.clone(),
+        texts,
+    })
+}
+
+/// Turns scores into weights, row by row, over the keys that `mask` and the padding leave.
+pub fn weigh(mut s: PlainScores, w: Weigh, mask: &Mask) -> PlainScores {
+    let (Weigh::Softmax, Mask::Full) = (w, mask);
+    for (heads, rows) in s.texts.iter_mut().zip(s.rows.texts()) {
+        for scores in heads {
+            scores
+                .data_mut()
+                .chunks_exact_mut(rows.total)
+                .for_each(|row| functions::softmax(row, rows.real));
+        }
+    }
+    s
+}
+
+/// `P_j·V_j` for every head, side by side: `m × h·dh`.
+///
+/// # Errors
+/// Shapes that differ.
+pub fn attend(
+    at: StepId,
+    p: &PlainScores,
+    v: &PlainActs,
+    h: &Heads,
+) -> Result<PlainActs, ModelError> {
+    same(at, "columns of V", v.values.cols(), h.count * h.width)?;
+    same(at, "texts", p.texts.len(), v.rows.texts().len())?;
+    let mut values = Matrix::zero(v.values.rows(), v.values.cols());
+    for ((rows, _), heads) in v.rows.blocks().zip(&p.texts) {
+        for (j, p) in heads.iter().enumerate() {
+            let v = head_columns(&v.values, rows.clone(), j, h.width);
+            let o = product::times_transposed(p, &product::transposed(&v)); // m × dh
+            for (i, row) in rows.clone().enumerate() {
+                values.row_mut(row)[j * h.width..(j + 1) * h.width].copy_from_slice(o.row(i));
             }
         }
-        Ok(PlainActs {
-            rows: v.rows.clone(),
-            values,
-        })
     }
+    Ok(PlainActs {
+        rows: v.rows.clone(),
+        values,
+    })
+}
 
-    fn activation(
-        &mut self,
-        _: Site,
-        mut x: PlainActs,
-        f: Activation,
-    ) -> Result<PlainActs, ModelError> {
-        x.values.data_mut().par_chunks_mut(4096).for_each(|part| {
-            part.iter_mut()
-                .for_each(|v| *v = functions::activation(f, *v))
-        });
-        Ok(x)
-    }
+/// A function of every element.
+pub fn activate(mut x: PlainActs, f: Activation) -> PlainActs {
+    x.values.data_mut().par_chunks_mut(4096).for_each(|part| {
+        part.iter_mut()
+            .for_each(|v| *v = functions::activation(f, *v))
+    });
+    x
 }

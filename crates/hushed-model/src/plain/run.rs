@@ -1,11 +1,45 @@
 //! A program in the clear, as published.
 
-use super::{Plain, PlainActs};
-use crate::backend::Backend;
+use std::ops::Range;
+
+use super::{
+    PlainActs, PlainScores, activate, add, attend, embed, linear, norm, pool, scores, weigh,
+};
+use crate::blocks::{Attention, Classifier, FeedForward, Pool};
 use crate::error::ModelError;
-use crate::program::{Block, Program, Step, Values};
-use crate::site::Site;
+use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
+
+/// What a part of a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A lookup, a linear layer, a product, a sum, a pooling: only its result is shown.
+    Values,
+    /// A norm.
+    Norm,
+    /// A softmax.
+    Weigh,
+    /// A function of every element.
+    Activation,
+}
+
+/// Whether a value goes into a step or comes out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Its operand.
+    Input,
+    /// Its result.
+    Output,
+}
+
+/// A value that is shown.
+#[derive(Clone, Copy)]
+pub enum Seen<'a> {
+    /// Rows × width a text.
+    Acts(&'a PlainActs),
+    /// Per text and head, rows × rows.
+    Scores(&'a PlainScores),
+}
 
 /// Runs a program over texts, showing the value of every step.
 ///
@@ -14,24 +48,186 @@ use crate::tokens::TokenIds;
 pub fn run(
     program: &Program,
     texts: Vec<TokenIds>,
+    see: impl FnMut(&Step, &PlainActs),
+) -> Result<PlainActs, ModelError> {
+    let mut run = Run {
+        texts,
+        see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
+    };
+    run.steps(program, see)
+}
+
+/// The same, showing what goes into every part of a step and what comes out of it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_parts(
+    program: &Program,
+    texts: Vec<TokenIds>,
+    see: impl FnMut(StepId, What, Moment, Seen<'_>),
+) -> Result<PlainActs, ModelError> {
+    Run { texts, see }.steps(program, |_, _| ())
+}
+
+/// What a client computes of a model whose table is public: everything before the first layer.
+///
+/// # Errors
+/// As [`run`].
+pub fn start(program: &Program, texts: Vec<TokenIds>) -> Result<PlainActs, ModelError> {
+    run(&program.before_layers(), texts, |_, _| ())
+}
+
+/// The steps of `range` alone, which reads nothing but the value `x` of the step before it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_range(
+    program: &Program,
+    range: Range<usize>,
+    x: PlainActs,
     mut see: impl FnMut(&Step, &PlainActs),
 ) -> Result<PlainActs, ModelError> {
-    let mut values = Values::<PlainActs>::new(program);
-    let mut texts = Some(texts);
+    let mut run = Run {
+        texts: Vec::new(),
+        see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
+    };
+    let mut values = Values::new(program);
+    values.put(range.start.saturating_sub(1), x);
+    let last = range.end.saturating_sub(1);
     for (number, step) in program.steps().iter().enumerate() {
-        let at = Site::root(&step.id.to_string());
-        let value = match &step.block {
-            Block::Embed(e) => Plain.embed(at, texts.take().unwrap_or_default(), e)?,
-            Block::Norm(n) => Plain.norm(at, values.get(step, 0)?.clone(), n)?,
-            Block::Attention(a) => Plain.attention(at, values.get(step, 0)?, a)?,
-            Block::FeedForward(f) => Plain.feed_forward(at, values.get(step, 0)?, f)?,
-            Block::Add => Plain.add(at, values.get(step, 0)?, values.get(step, 1)?)?,
-            Block::Pool(p) => Plain.pool(at, values.get(step, 0)?.clone(), p)?,
-            Block::Head(c) => Plain.classify(at, values.get(step, 0)?.clone(), c)?,
-        };
-        see(step, &value);
-        values.put(number, value);
-        values.ended(step);
+        if range.contains(&number) {
+            let value = run.step(step, &values)?;
+            see(step, &value);
+            values.put(number, value);
+            values.ended(step);
+        }
     }
-    values.answer(program)
+    values.remove(last).ok_or(ModelError::NoValue {
+        site: "layer".to_owned(),
+    })
+}
+
+/// One attention block.
+///
+/// # Errors
+/// As [`run`].
+pub fn attention(id: StepId, x: &PlainActs, a: &Attention) -> Result<PlainActs, ModelError> {
+    let mut run = Run {
+        texts: Vec::new(),
+        see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
+    };
+    run.attention(id, x, a)
+}
+
+struct Run<F> {
+    texts: Vec<TokenIds>,
+    see: F,
+}
+
+impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
+    fn steps(
+        &mut self,
+        program: &Program,
+        mut see: impl FnMut(&Step, &PlainActs),
+    ) -> Result<PlainActs, ModelError> {
+        let mut values = Values::new(program);
+        for (number, step) in program.steps().iter().enumerate() {
+            let value = self.step(step, &values)?;
+            see(step, &value);
+            values.put(number, value);
+            values.ended(step);
+        }
+        values.answer(program)
+    }
+
+    fn step(&mut self, step: &Step, values: &Values<PlainActs>) -> Result<PlainActs, ModelError> {
+        let id = step.id;
+        match &step.block {
+            Block::Embed(e) => {
+                let texts = std::mem::take(&mut self.texts);
+                Ok(self.given(id, embed(id, texts, e)?))
+            }
+            Block::Norm(n) => {
+                let x = values.get(step, 0)?;
+                self.show(id, What::Norm, Moment::Input, Seen::Acts(x));
+                let y = norm(id, x.clone(), n)?;
+                self.show(id, What::Norm, Moment::Output, Seen::Acts(&y));
+                Ok(y)
+            }
+            Block::Attention(a) => self.attention(id, values.get(step, 0)?, a),
+            Block::FeedForward(f) => self.feed_forward(id, values.get(step, 0)?, f),
+            Block::Add => {
+                let sum = add(id, values.get(step, 0)?, values.get(step, 1)?)?;
+                Ok(self.given(id, sum))
+            }
+            Block::Pool(p) => Ok(self.given(id, pool(values.get(step, 0)?, p))),
+            Block::Head(c) => self.head(id, values.get(step, 0)?, c),
+        }
+    }
+
+    /// Attention as the paper has it (Vaswani et al. 2017).
+    fn attention(
+        &mut self,
+        id: StepId,
+        x: &PlainActs,
+        a: &Attention,
+    ) -> Result<PlainActs, ModelError> {
+        let layer = |run: &mut Self, part, w| {
+            let id = id.part(part);
+            Ok::<_, ModelError>(run.given(id, linear(id, x, w)?))
+        };
+        let q = layer(self, "query", &a.query)?; // m × h·dh
+        let k = layer(self, "key", &a.key)?; // m × h·dh
+        let v = layer(self, "value", &a.value)?; // m × h·dh
+        let at = id.part("scores");
+        let s = scores(at, &q, &k, &a.heads)?; // h of m × m
+        self.show(at, What::Values, Moment::Output, Seen::Scores(&s));
+        let at = id.part("weigh");
+        self.show(at, What::Weigh, Moment::Input, Seen::Scores(&s));
+        let p = weigh(s, a.weigh, &a.mask); // h of m × m
+        self.show(at, What::Weigh, Moment::Output, Seen::Scores(&p));
+        let at = id.part("attend");
+        let o = self.given(at, attend(at, &p, &v, &a.heads)?); // m × h·dh
+        let at = id.part("output");
+        Ok(self.given(at, linear(at, &o, &a.output)?)) // m × d
+    }
+
+    fn feed_forward(
+        &mut self,
+        id: StepId,
+        x: &PlainActs,
+        f: &FeedForward,
+    ) -> Result<PlainActs, ModelError> {
+        let at = id.part("up");
+        let y = self.given(at, linear(at, x, &f.up)?); // m × hidden
+        let y = self.function(id.part("activation"), y, f.activation); // m × hidden
+        let at = id.part("down");
+        Ok(self.given(at, linear(at, &y, &f.down)?)) // m × d
+    }
+
+    fn head(&mut self, id: StepId, x: &PlainActs, c: &Classifier) -> Result<PlainActs, ModelError> {
+        let x = self.given(id.part("first"), pool(x, &Pool::First)); // 1 × d
+        let at = id.part("dense");
+        let x = self.given(at, linear(at, &x, &c.dense)?); // 1 × d
+        let x = self.function(id.part("activation"), x, c.activation); // 1 × d
+        let at = id.part("classes");
+        Ok(self.given(at, linear(at, &x, &c.classes)?)) // 1 × k
+    }
+
+    fn function(&mut self, id: StepId, x: PlainActs, f: crate::blocks::Activation) -> PlainActs {
+        self.show(id, What::Activation, Moment::Input, Seen::Acts(&x));
+        let y = activate(x, f);
+        self.show(id, What::Activation, Moment::Output, Seen::Acts(&y));
+        y
+    }
+
+    /// A result, shown.
+    fn given(&mut self, id: StepId, x: PlainActs) -> PlainActs {
+        self.show(id, What::Values, Moment::Output, Seen::Acts(&x));
+        x
+    }
+
+    fn show(&mut self, id: StepId, what: What, moment: Moment, seen: Seen<'_>) {
+        (self.see)(id, what, moment, seen);
+    }
 }

@@ -2,7 +2,7 @@
 
 use hushed_model::calibrate::{MAX_BYTES, VERSION};
 use hushed_model::testing::{mutations, tiny_folder};
-use hushed_model::{Calibration, CalibrationError, Model, Ranges, Site, TooLong, calibrate, fuzz};
+use hushed_model::{Calibration, CalibrationError, Model, Ranges, TooLong, calibrate, fuzz};
 use tempfile::TempDir;
 
 fn measured(texts: &[&str]) -> Calibration {
@@ -21,7 +21,7 @@ fn measured(texts: &[&str]) -> Calibration {
 fn every_site_has_its_kind() {
     let calibration = measured(&["hello world", "a private world"]);
     assert_eq!((calibration.texts, calibration.tokens), (2, 9));
-    let layer = |step| calibration.at(&Site::layer(1).then(step)).unwrap();
+    let layer = |step| calibration.at(format!("layer.1.{step}")).unwrap();
     let Ranges::Softmax {
         shifted,
         denominator,
@@ -49,7 +49,7 @@ fn every_site_has_its_kind() {
     };
     assert_eq!(input, output);
     assert!(matches!(
-        calibration.at(&Site::layer(2)),
+        calibration.at("layer.2"),
         Err(CalibrationError::MissingSite { .. })
     ));
 }

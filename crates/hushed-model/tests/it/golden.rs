@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hushed_model::record::{Moment, Recorded, Value};
+use hushed_model::plain::{self, Moment, Seen};
 use hushed_model::testing::{TINY_LABELS, data_lines, model_folder, tiny_classifier_folder};
-use hushed_model::{Model, Plain, PlainActs, PlainScores, Public, PublicFiles, TokenIds, TooLong};
+use hushed_model::{Model, PlainActs, PlainScores, Public, PublicFiles, TokenIds, TooLong};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -35,10 +35,10 @@ fn public() -> Public {
     PublicFiles::read(&model_folder()).unwrap().parse().unwrap()
 }
 
-fn numbers(value: Value<'_, Plain>) -> Vec<f64> {
+fn numbers(value: Seen<'_>) -> Vec<f64> {
     match value {
-        Value::Acts(PlainActs { values, .. }) => values.data().to_vec(),
-        Value::Scores(PlainScores { texts, .. }) => texts
+        Seen::Acts(PlainActs { values, .. }) => values.data().to_vec(),
+        Seen::Scores(PlainScores { texts, .. }) => texts
             .iter()
             .flatten()
             .flat_map(|m| m.data().to_vec())
@@ -53,16 +53,13 @@ fn every_step_equals_the_reference() {
         let ids = model.tokens(&golden.text, TooLong::Refuse).unwrap();
         assert_eq!(ids.ids(), golden.ids);
 
-        let (mut plain, mut seen) = (Plain, BTreeMap::new());
-        let mut recorded = Recorded::steps(
-            &mut plain,
-            |at: &hushed_model::Site, moment, value: Value<'_, Plain>| {
-                if moment == Moment::Output {
-                    seen.insert(at.path().to_owned(), numbers(value));
-                }
-            },
-        );
-        let pooled = model.forward(&mut recorded, vec![ids]).unwrap();
+        let mut seen = BTreeMap::new();
+        let see = |id: hushed_model::StepId, _, moment, value: Seen<'_>| {
+            if moment == Moment::Output {
+                seen.insert(id.to_string(), numbers(value));
+            }
+        };
+        let pooled = plain::run_parts(&model.program(), vec![ids], see).unwrap();
 
         let places = |site: &BTreeMap<String, Vec<f64>>| site.keys().cloned().collect::<Vec<_>>();
         assert_eq!(

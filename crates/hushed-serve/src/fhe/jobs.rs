@@ -523,7 +523,7 @@ impl Jobs {
                 ..
             } => {
                 // Looked at by another thread: it may be of the layer before.
-                if site.layer_index() == Some(running.layer) {
+                if site.layer() == Some(running.layer) {
                     running.part = part;
                 }
                 (running.left, running.since) = (left, Instant::now());

@@ -1,13 +1,13 @@
 //! What each step of a run took, beside what its plan said.
 
 use hushed_infer::ckks::plan::FhePlanReport;
-use hushed_model::Site;
+use hushed_model::StepId;
 
 /// A step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepTime {
     /// Which; `checkpoint` and `reply` are in no plan.
-    pub site: Site,
+    pub site: StepId,
     /// Seconds by the plan, at the prices of docs/benchmarks.md.
     pub planned: f64,
     /// Seconds that it took; none if a checkpoint had it done.
@@ -15,9 +15,9 @@ pub struct StepTime {
 }
 
 /// The steps of a plan with what was measured of each, then what else was.
-pub(super) fn ledger(plan: &FhePlanReport, measured: &[(Site, f64)]) -> Vec<StepTime> {
+pub(super) fn ledger(plan: &FhePlanReport, measured: &[(StepId, f64)]) -> Vec<StepTime> {
     let planned = plan.steps.iter().map(|step| {
-        let site = Site::from(step.site.clone());
+        let site = step.site;
         let found = measured.iter().find(|(at, _)| *at == site);
         StepTime {
             planned: step.work.seconds,
@@ -25,10 +25,10 @@ pub(super) fn ledger(plan: &FhePlanReport, measured: &[(Site, f64)]) -> Vec<Step
             site,
         }
     });
-    let known = |at: &Site| plan.steps.iter().any(|step| step.site == at.path());
+    let known = |at: &StepId| plan.steps.iter().any(|step| step.site == *at);
     let others = measured.iter().filter(|(at, _)| !known(at));
     let others = others.map(|(site, seconds)| StepTime {
-        site: site.clone(),
+        site: *site,
         planned: 0.0,
         seconds: Some(*seconds),
     });

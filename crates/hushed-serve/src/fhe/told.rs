@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hushed_infer::ckks::Progress;
-use hushed_model::Site;
+use hushed_model::StepId;
 
 /// Between two lines about how far a run is, at least: so long, and so much of the run.
 const LINE_EVERY: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub enum JobEvent {
     /// How far it is: every second, and at the end.
     Step {
         /// The step that it is at.
-        site: Site,
+        site: StepId,
         /// Part of the whole run, up to 1: of the seconds of the plan.
         done: f64,
         /// Part of the layer, up to 1; outside of layers, of all that is before or after them.
@@ -95,11 +95,16 @@ impl JobEvent {
 
 /// A step for people: `layer 2 attention scores`, layers counted from 1 as in [`JobEvent::line`].
 #[must_use]
-pub fn step_words(site: &Site) -> String {
-    let words = site.in_layer().replace(['.', '_'], " ");
-    match site.layer_index() {
-        Some(layer) => format!("layer {} {words}", layer + 1),
-        None => words,
+pub fn step_words(step: StepId) -> String {
+    let name = step.to_string();
+    let words = |name: &str| name.replace(['.', '_'], " ");
+    match step.layer() {
+        Some(layer) => {
+            let within = format!("layer.{layer}.");
+            let name = name.strip_prefix(&within).unwrap_or(&name);
+            format!("layer {} {}", layer + 1, words(name))
+        }
+        None => words(&name),
     }
 }
 
@@ -154,7 +159,7 @@ impl Lines {
         Some(format!(
             "{:.0} %, {}, {} gone, about {} left",
             done * 100.0,
-            step_words(site),
+            step_words(*site),
             duration(gone.as_secs_f64()),
             duration(*left)
         ))
@@ -165,11 +170,18 @@ impl Lines {
 mod tests {
     use super::*;
 
+    fn attention_of_layer_2() -> StepId {
+        let config = hushed_model::testing::tiny_config();
+        let program = hushed_model::bert_shapes(&config, hushed_model::Pool::Mean).program();
+        let layer = program.layers()[1].clone();
+        program.steps()[layer.start].id
+    }
+
     #[test]
     fn a_line_is_told_now_and_then() {
         let lines = Lines::default();
         let at = |seconds: u64, done: f64| {
-            let site = Site::layer(1).then("attention").then("first_inverse");
+            let site = attention_of_layer_2().part("first_inverse");
             let step = JobEvent::Step {
                 site,
                 done,

@@ -7,9 +7,9 @@ use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
 use hushed_infer::ckks::public_plan::Lengths;
-use hushed_infer::ckks::{Acts, Choices, CkksBackend, FheError, Placement, RowsKnown, Slots};
+use hushed_infer::ckks::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_infer::packing::Interleave;
-use hushed_model::{Bert, BertConfig, Matrix, Plain, PlainActs, Pool, Rows, bert_random};
+use hushed_model::{Bert, BertConfig, Matrix, PlainActs, Pool, Rows, bert_random, plain};
 use serde_json::{Map, Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout};
@@ -97,7 +97,7 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
     let (result, taken) = bed.take(|on| layer(on, bert, &choices, &placement, layout, columns))?;
     let steps = bed.on.clock().seconds().into_iter();
     let steps: Map<String, Value> = steps
-        .map(|(site, seconds)| (site.into(), json!(seconds)))
+        .map(|(site, seconds)| (site.to_string(), json!(seconds)))
         .collect();
     let mut error = 0.0_f64;
     for text in COMPARED {
@@ -199,9 +199,10 @@ fn layer<S: Slots>(
 ) -> Result<Acts<S::Value>, FheError> {
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
     let bound = input_bound(bert.embedding.width);
-    let mut backend = CkksBackend::new(on, choices, placement.clone(), rows, bound)?;
-    let x = backend.start(columns)?;
-    backend.run_layer(bert, 0, x)
+    let program = bert.program();
+    let mut pass = Pass::new(on, &program, choices, placement.clone(), rows, bound)?;
+    let x = pass.start(columns)?;
+    pass.layer(0, x)
 }
 
 /// The largest error of a text's numbers against the clear.
@@ -216,7 +217,9 @@ fn compare(
     let width = table.len();
     let values = rows_of(table, layout, text)?;
     let rows = Rows::unpadded(&[ROWS]);
-    let clear = bert.layer(&mut Plain, 0, PlainActs { rows, values })?;
+    let program = bert.program();
+    let first = program.layers().into_iter().next().unwrap_or_default();
+    let clear = plain::run_range(&program, first, PlainActs { rows, values }, |_, _| ())?;
     let mut error = 0.0_f64;
     for j in (0..width).step_by(width / 16) {
         let found = bed.decryptor.decrypt_raw(&result.columns[j])?;

@@ -2,9 +2,9 @@
 //! under encryption can be repeated without a model's files. The real model is what `make encrypted` runs.
 
 use hushed_infer::ckks::pool::{Pooled, unpack};
-use hushed_infer::ckks::{Choices, CkksBackend, FheError, Placement, RowsKnown, Slots};
+use hushed_infer::ckks::{Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_infer::packing::Interleave;
-use hushed_model::{Bert, Plain, PlainActs, Rows, cosine};
+use hushed_model::{Bert, PlainActs, Rows, cosine, plain};
 use serde_json::{Value, json};
 
 use super::layer::{Planned, each_model, input_bound, random_columns, rows_of};
@@ -75,12 +75,13 @@ fn run<S: Slots>(
 ) -> Result<Pooled<S::Value>, FheError> {
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
     let bound = input_bound(bert.embedding.width);
-    let mut backend = CkksBackend::new(on, choices, placement.clone(), rows, bound)?;
-    let mut x = backend.start(columns)?;
-    for i in 0..bert.layers.len() {
-        x = backend.run_layer(bert, i, x)?;
+    let program = bert.program();
+    let mut pass = Pass::new(on, &program, choices, placement.clone(), rows, bound)?;
+    let mut x = pass.start(columns)?;
+    for i in 0..pass.layers() {
+        x = pass.layer(i, x)?;
     }
-    backend.finish(bert, x)
+    pass.finish(&x)
 }
 
 /// The mean row of a text, in the clear.
@@ -94,8 +95,9 @@ fn clear(
         rows: Rows::unpadded(&[ROWS]),
         values: rows_of(table, layout, text)?,
     };
-    for i in 0..bert.layers.len() {
-        x = bert.layer(&mut Plain, i, x)?;
+    let program = bert.program();
+    for layer in program.layers() {
+        x = plain::run_range(&program, layer, x, |_, _| ())?;
     }
     let mean = |j: usize| (0..ROWS).map(|row| x.values.row(row)[j]).sum::<f64>() / ROWS as f64;
     Ok((0..table.len()).map(mean).collect())

@@ -3,7 +3,7 @@
 use hushed_ckks::{CkksParams, Scale};
 use hushed_infer::ckks::norm::{NormPlan, centred_scale, norm, statistic_levels};
 use hushed_infer::ckks::{FheError, NormChoice, OwnedMask, Slots};
-use hushed_model::{Norm, NormKind, Site};
+use hushed_model::{Norm, NormKind, StepId};
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted};
@@ -43,7 +43,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
         gain: Some(vec![1.0; width].into()),
         offset: Some(vec![0.0; width].into()),
     };
-    let site = Site::root("norm");
+    let site = StepId::outside("norm");
     let rows = OwnedMask::Public(vec![1.0; params.slots()]);
     // One level for the product with the inverse root, and what that one needs above it.
     let limbs = params.bootstrap_limbs() + 1;
@@ -57,7 +57,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
             hushed_ckks::poly::Arithmetic::read_as(on, on.vector(Vec::new(), limbs)?, ratio)
         });
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
-        norm(on, &site, columns, &shape, &choice, &plan).map(drop)
+        norm(on, site, columns, &shape, &choice, &plan).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
     // Each slot is a row of standard deviation 0.5 to 1.8.
@@ -74,16 +74,8 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
         .iter()
         .map(|column| bed.encrypt(column, limbs, scale))
         .collect::<Result<Vec<_>, _>>()?;
-    let (result, taken) = bed.take(|on| {
-        norm(
-            on,
-            &site,
-            columns,
-            &shape,
-            &choice,
-            &plan(&rows, statistics),
-        )
-    })?;
+    let (result, taken) =
+        bed.take(|on| norm(on, site, columns, &shape, &choice, &plan(&rows, statistics)))?;
     let mut error = 0.0_f64;
     let factor = (width as f64).sqrt() / choice.bound;
     for j in (0..width).step_by(width / COMPARED) {

@@ -9,7 +9,7 @@ use hushed_infer::ckks::{
     AttentionChoice, FheError, HeadChoice, Interval, KeyMask, RowsKnown, Slots,
 };
 use hushed_infer::packing::Interleave;
-use hushed_model::Site;
+use hushed_model::StepId;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ fn softmax<S: Slots>(
         let p = t.into_par_iter().map(|t| head.exponential(on, &t));
         with.push((head, p.collect::<Result<Vec<_>, FheError>>()?));
     }
-    let weights = weights(on, &Site::root("softmax"), with, &keys, statistics)?;
+    let weights = weights(on, StepId::outside("softmax"), with, &keys, statistics)?;
     let each = heads.iter().zip(weights);
     each.map(|(head, weights)| weights.whole(on, head))
         .collect()

@@ -152,6 +152,7 @@ mod tests {
             quartiles: [0.25 * size, 0.5 * size, size],
         };
         Stage {
+            output: true,
             site: format!("layer.{layer}.feed_forward.norm"),
             layer,
             clear_rms: 1.0,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hushed_ckks::{Ciphertext, CkksParams};
 use hushed_model::plain::activation as exact;
-use hushed_model::{Activation, Classifier, FeedForward, Linear, Matrix, Norm, NormKind, Site};
+use hushed_model::{Activation, Classifier, FeedForward, Linear, Matrix, Norm, NormKind, StepId};
 
 use super::testing::{Keys, random, seeded};
 use crate::ckks::activation::Polynomials;
@@ -114,7 +114,7 @@ impl Step for Refresh {
     }
 
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        on.refresh("refresh", x, on.top())
+        on.refresh(StepId::outside("refresh"), x, on.top())
     }
 }
 
@@ -183,9 +183,9 @@ impl Step for Head {
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let rows = RowsKnown::public(layout(), vec![1; layout().texts()])?;
         let x = Acts::from_client(x, 1.0);
-        let (at, masks) = (Site::root("head"), RowMasks::new(on, &rows)?);
+        let (at, masks) = (StepId::outside("head"), RowMasks::new(on, &rows)?);
         let (c, choice) = (&self.classifier, &self.choice);
-        let logits = head(on, &at, &x, c, choice, layout(), &masks.first)?;
+        let logits = head(on, at, &x, c, choice, layout(), &masks.first)?;
         assert_eq!(self.reply, 1);
         let cut = logits.vectors.iter().map(|v| on.drop_to(v, self.reply));
         cut.collect()
@@ -244,9 +244,9 @@ fn refreshed_norm<S: Slots>(
         statistics: Some(on.top()),
         given: None,
     };
-    let at = Site::layer(0).then("feed_forward").then("norm");
-    let normed = norm(on, &at, centred, &shape(), choice, &plan)?;
-    on.refresh("refresh", normed.columns, on.floor() + 1)
+    let at = StepId::outside("layer.0.feed_forward.norm");
+    let normed = norm(on, at, centred, &shape(), choice, &plan)?;
+    on.refresh(StepId::outside("refresh"), normed.columns, on.floor() + 1)
 }
 
 impl Step for Normed {
@@ -370,10 +370,10 @@ impl Step for Block {
     }
 
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
-        let at = Site::layer(0).then("feed_forward");
+        let at = StepId::outside("layer.0.feed_forward");
         let (x, p) = (Acts::from_client(x, 1.0), Polynomials::default());
-        let y = feed_forward(on, &at, &x, &self.f, &self.columns, &self.norm, 8, &p)?;
-        let centred = residual(on, &at, &x, &y, self.norm.scale)?;
+        let y = feed_forward(on, at, &x, &self.f, &self.columns, &self.norm, 8, &p)?;
+        let centred = residual(on, at, &x, &y, self.norm.scale)?;
         refreshed_norm(on, centred, &self.norm)
     }
 }
@@ -416,7 +416,7 @@ impl Step for Weigh {
         let p = t.iter().map(|t| softmax.exponential(on, t));
         let p = p.collect::<Result<Vec<_>, _>>()?;
         let heads = vec![(&softmax, p)];
-        let mut weights = weights(on, &Site::root("weigh"), heads, &keys, on.top())?;
+        let mut weights = weights(on, StepId::outside("weigh"), heads, &keys, on.top())?;
         weights.remove(0).whole(on, &softmax)
     }
 }

@@ -5,6 +5,8 @@ use hushed_ckks::keys::KeyUse;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, Scale};
 
+use hushed_model::StepId;
+
 use super::super::simulate::{Simulator, Vector};
 use super::super::slots::{LinearMap, Slots};
 use super::super::{FheError, KeyDemand};
@@ -78,8 +80,8 @@ fn circuit<S: Slots>(on: &S, x: &[S::Value]) -> Result<Vec<S::Value>, FheError> 
         half.clone(),
         on.drop_to(&half, on.floor() + 1)?,
     ];
-    out.extend(on.refresh("halves", halves, on.floor() + 3)?);
-    out.extend(on.refresh("one", vec![x[3].clone()], on.top())?);
+    out.extend(on.refresh(StepId::outside("halves"), halves, on.floor() + 3)?);
+    out.extend(on.refresh(StepId::outside("one"), vec![x[3].clone()], on.top())?);
     Ok(out)
 }
 
@@ -129,10 +131,23 @@ fn what_cannot_be_refreshed_or_multiplied_is_refused() {
     let long = keys.encrypt(&vec![0.5; slots], params.fresh_limbs());
     let on = &keys.on;
     let (floor, top) = (on.floor(), on.top());
-    assert!(on.refresh("here", vec![good.clone(), low], top).is_err());
-    assert!(on.refresh("here", vec![good.clone()], top + 1).is_err());
-    assert!(on.refresh("here", vec![good.clone()], floor - 1).is_err());
-    assert!(on.refresh("here", Vec::new(), top).unwrap().is_empty());
+    assert!(
+        on.refresh(StepId::outside("here"), vec![good.clone(), low], top)
+            .is_err()
+    );
+    assert!(
+        on.refresh(StepId::outside("here"), vec![good.clone()], top + 1)
+            .is_err()
+    );
+    assert!(
+        on.refresh(StepId::outside("here"), vec![good.clone()], floor - 1)
+            .is_err()
+    );
+    assert!(
+        on.refresh(StepId::outside("here"), Vec::new(), top)
+            .unwrap()
+            .is_empty()
+    );
     let scale = on.default_scale();
     assert!(on.mul_vector(&one, &vec![1.0; slots], scale).is_err());
     assert!(on.mul_vector(&good, &vec![1.0; slots - 1], scale).is_err());

@@ -8,7 +8,7 @@ use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Scale};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{
-    Bert, BertConfig, Matrix, Plain, Pool, Site, TokenIds, bert_random, cosine, length, nearness,
+    Bert, BertConfig, Matrix, Pool, StepId, TokenIds, bert_random, cosine, length, nearness, plain,
 };
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -25,8 +25,7 @@ use crate::ckks::reply::{ReplySecret, fewest_limbs, seal_reply};
 use crate::ckks::simulate::{Counts, Op, Vector};
 use crate::ckks::testing::{Structure, largest, measure, packed};
 use crate::ckks::{
-    Choices, CkksBackend, FheError, FhePlan, KeyDemand, Placement, RowsKnown, Simulator, Slots,
-    token_rows,
+    Choices, FheError, FhePlan, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots, token_rows,
 };
 use crate::packing::Interleave;
 
@@ -62,7 +61,11 @@ impl Subject {
         let texts: Vec<TokenIds> = (0..layout.texts()).map(text).collect();
         let embedded: Vec<Matrix<f64>> = texts
             .iter()
-            .map(|text| bert.start(&mut Plain, vec![text.clone()]).unwrap().values)
+            .map(|text| {
+                plain::start(&bert.program(), vec![text.clone()])
+                    .unwrap()
+                    .values
+            })
             .collect();
         let structure = Structure::default();
         let choices = measure(&bert, &embedded, &structure, ROWS, (15, 15)).choices;
@@ -76,7 +79,7 @@ impl Subject {
         let classifier = bert.classifier.as_ref();
         plan.logits = classifier.map(|c| c.classes.outputs);
         plan.reply.magnitude =
-            classifier.map_or(4.0, |c| magnitude(&Site::root("head"), c).unwrap());
+            classifier.map_or(4.0, |c| magnitude(StepId::outside("head"), c).unwrap());
         // Less noise than a plan may declare: the comparison is as sharp as the engine.
         plan.reply.deviation = 3e-7;
         plan.reply.ciphertexts = plan.outputs().div_ceil(ROWS);
@@ -106,13 +109,14 @@ impl Subject {
     ) -> Result<Pooled<S::Value>, FheError> {
         let placement = self.plan.placement.clone();
         let bound = self.plan.input_bound;
-        on.at("input");
-        let mut backend = CkksBackend::new(on, &self.choices, placement, rows, bound)?;
-        let mut x = backend.start(columns)?;
-        for i in 0..self.bert.layers.len() {
-            x = backend.run_layer(&self.bert, i, x)?;
+        on.at(StepId::outside("input"));
+        let program = self.bert.program();
+        let mut pass = Pass::new(on, &program, &self.choices, placement, rows, bound)?;
+        let mut x = pass.start(columns)?;
+        for i in 0..pass.layers() {
+            x = pass.layer(i, x)?;
         }
-        backend.finish(&self.bert, x)
+        pass.finish(&x)
     }
 
     fn simulated(&self, on: &Simulator) -> Vec<Vec<f64>> {
@@ -199,14 +203,14 @@ impl Subject {
 
 /// A run has come to every visit of its timetable, in order, and to no step that is not there.
 fn kept_to(clock: &Clock, table: &Timetable) {
-    clock.at("end");
+    clock.at(StepId::outside("end"));
     let end = clock.progress().unwrap();
     assert!((end.worked - table.seconds()).abs() < 1e-9 * table.seconds());
     assert_eq!((end.done(), end.left()), (1.0, 0.0));
-    let visited: BTreeSet<&str> = table.visits().map(|visit| visit.0).collect();
+    let visited: BTreeSet<StepId> = table.visits().map(|visit| visit.0).collect();
     let measured = clock.seconds();
-    let found: BTreeSet<&str> = measured.iter().map(|step| step.0.path()).collect();
-    assert_eq!(&found - &visited, BTreeSet::from(["end"]));
+    let found: BTreeSet<StepId> = measured.iter().map(|step| step.0).collect();
+    assert_eq!(&found - &visited, BTreeSet::from([StepId::outside("end")]));
     assert_eq!(&visited - &found, BTreeSet::new());
 }
 
@@ -252,10 +256,8 @@ fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
     println!("rounding {rounding:e}, a unit is {unit:e}");
     assert!(rounding < 6.0 * 0.5 * unit && rounding > 0.1 * unit);
     for (text, found) in subject.texts.iter().zip(&found) {
-        let clear = subject
-            .bert
-            .forward(&mut Plain, vec![text.clone()])
-            .unwrap();
+        let program = subject.bert.program();
+        let clear = plain::run(&program, vec![text.clone()], |_, _| ()).unwrap();
         let cosine = cosine(found, clear.values.row(0));
         println!("cosine {cosine:.6}");
         assert!(cosine > 0.999, "{cosine}");
@@ -286,7 +288,8 @@ fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
         println!("error {error:e}, predicted {predicted:e} and {noise:e}");
         assert!(error < 3.0 * predicted + noise);
         for (text, found) in subject.texts.iter().zip(&found) {
-            let clear = subject.bert.forward(&mut Plain, vec![text.clone()]);
+            let program = subject.bert.program();
+            let clear = plain::run(&program, vec![text.clone()], |_, _| ());
             let clear = clear.unwrap().values.row(0).to_vec();
             let near = nearness(found, &clear, length(&clear));
             println!("nearness {near:.6}");
@@ -423,7 +426,10 @@ fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     }
     assert_eq!((plain.disk, plain.total(Op::Store)), (0, 0));
     let peak = |counts: &Counts, site: &str| {
-        let found = counts.peaks.iter().find(|peak| &*peak.site == site);
+        let found = counts
+            .peaks
+            .iter()
+            .find(|peak| peak.site.to_string() == site);
         found.unwrap().residues
     };
     let [scores, down] = ["layer.0.attention.scores", "layer.0.feed_forward.down"];

@@ -1,6 +1,7 @@
 //! From the counters of a dry run to what each step costs.
 
 use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_model::StepId;
 use serde::Serialize;
 
 use super::prices::Prices;
@@ -70,7 +71,7 @@ impl Work {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// Where.
-    pub site: String,
+    pub site: StepId,
     /// Level of the operands with most primes; none where a step only refreshes.
     pub level_before: Option<usize>,
     /// Level of the results with fewest primes, before they are refreshed if they are.
@@ -92,7 +93,7 @@ pub(super) fn steps(
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for peak in &counts.peaks {
-        let operations = operations_of(counts, &peak.site);
+        let operations = operations_of(counts, peak.site);
         let level = |limbs: usize| limbs.saturating_sub(params.bootstrap_limbs());
         let other = |op: Op| matches!(op, Op::Refreshed | Op::Bootstrap | Op::Store | Op::Load);
         let computed = operations.iter().filter(|(op, ..)| !other(*op));
@@ -106,7 +107,7 @@ pub(super) fn steps(
         let (before, least) = (computed.clone().map(|c| c.1).max(), least.min());
         let lowest = computed.map(|c| c.1).min();
         steps.push(Step {
-            site: peak.site.to_string(),
+            site: peak.site,
             level_before: before.map(level),
             level_after: least.or(lowest).map(level),
             work: work(&operations, params, prices, &refreshed, wide),
@@ -115,7 +116,7 @@ pub(super) fn steps(
         });
     }
     steps.retain(|step| step.work != Work::default());
-    steps.sort_by_key(|step| order(&step.site));
+    steps.sort_by_key(|step| order(&step.site.to_string()));
     steps
 }
 
@@ -130,7 +131,7 @@ pub(super) fn parted(
     let level = limbs.saturating_sub(params.bootstrap_limbs());
     let one = prices.seconds(Op::Hoist, limbs) + prices.seconds(Op::Rotate, limbs);
     Step {
-        site: "input.columns".to_owned(),
+        site: StepId::outside("input.columns"),
         level_before: Some(level),
         level_after: Some(level),
         refreshed: Vec::new(),
@@ -144,8 +145,8 @@ pub(super) fn parted(
 }
 
 /// All that is done in a step.
-pub(super) fn operations_of(counts: &Counts, site: &str) -> Vec<Done> {
-    let those = counts.operations.iter().filter(|c| &*c.site == site);
+pub(super) fn operations_of(counts: &Counts, site: StepId) -> Vec<Done> {
+    let those = counts.operations.iter().filter(|c| c.site == site);
     those.map(|c| (c.op, c.limbs, c.times)).collect()
 }
 

@@ -221,15 +221,21 @@ fn visits_add_up_to_steps() {
                 assert!(off <= 1e-9 * planned, "{} {sum} {planned}", step.site);
             }
             assert!((table.seconds() - plan.work.seconds).abs() < 1e-9 * plan.work.seconds);
-            let scores = table.visits().filter(|v| v.0 == "layer.0.attention.scores");
+            let scores = table
+                .visits()
+                .filter(|v| v.0.to_string() == "layer.0.attention.scores");
             assert!(scores.count() > 4);
             // 32 columns, and no more than all of them.
-            let refresh = table.find(0, "layer.0.attention.norm.refresh").unwrap();
+            let refresh = "layer.0.attention.norm.refresh";
+            let refresh = table
+                .visits()
+                .position(|v| v.0.to_string() == refresh)
+                .unwrap();
             let done = [0, 16, 32, 64].map(|columns| table.done_of(refresh, columns));
             assert_eq!((done[0], done[2]), (0.0, done[3]));
             assert!(done[2] > 0.0 && (2.0 * done[1] - done[2]).abs() < 1e-9);
             assert!(done[2] <= table.seconds_of(refresh));
-            let first: Vec<&str> = table.visits().map(|v| v.0).take(2).collect();
+            let first: Vec<String> = table.visits().map(|v| v.0.to_string()).take(2).collect();
             assert_eq!(first, ["input", "input.columns"]);
         }
     }

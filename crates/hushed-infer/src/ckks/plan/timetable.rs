@@ -5,10 +5,9 @@
 //! the visits to a step take adds up to what the step does.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_model::Site;
+use hushed_model::StepId;
 
 use super::prices::Prices;
 use super::steps::{self, Done, Step};
@@ -23,7 +22,7 @@ pub struct Timetable {
 /// A visit to a step.
 #[derive(Clone, Debug)]
 struct Planned {
-    site: Arc<str>,
+    site: StepId,
     layer: Option<usize>,
     /// Planned seconds of all visits before this one.
     before: f64,
@@ -46,13 +45,13 @@ impl Timetable {
         let mut by_site = BTreeMap::new();
         let mut planned = |visit: &Visit| {
             let all: &[Done] = by_site
-                .entry(Arc::clone(&visit.site))
-                .or_insert_with(|| steps::operations_of(counts, &visit.site));
+                .entry(visit.site)
+                .or_insert_with(|| steps::operations_of(counts, visit.site));
             let of = |op: Op| visit.operations.iter().filter(move |o| o.0 == op);
             let seconds = |done: &Done| steps::seconds(*done, all, params, prices);
             Planned {
-                layer: Site::from(visit.site.to_string()).layer_index(),
-                site: Arc::clone(&visit.site),
+                layer: visit.site.layer(),
+                site: visit.site,
                 before: 0.0,
                 seconds: visit.operations.iter().map(seconds).sum(),
                 bootstraps: of(Op::Bootstrap).map(seconds).sum(),
@@ -67,7 +66,7 @@ impl Timetable {
     pub(super) fn with_parted(self, parted: &Step) -> Timetable {
         let mut visits = self.visits;
         let columns = Planned {
-            site: parted.site.as_str().into(),
+            site: parted.site,
             layer: None,
             before: 0.0,
             seconds: parted.work.seconds,
@@ -94,14 +93,14 @@ impl Timetable {
     }
 
     /// The steps in the order in which they are visited, with the planned seconds of each visit.
-    pub fn visits(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.visits.iter().map(|v| (&*v.site, v.seconds))
+    pub fn visits(&self) -> impl Iterator<Item = (StepId, f64)> {
+        self.visits.iter().map(|v| (v.site, v.seconds))
     }
 
     /// The next visit to `site`, from number `from` on.
-    pub(in crate::ckks) fn find(&self, from: usize, site: &str) -> Option<usize> {
+    pub(in crate::ckks) fn find(&self, from: usize, site: StepId) -> Option<usize> {
         let rest = self.visits.iter().skip(from);
-        let found = rest.enumerate().find(|(_, visit)| &*visit.site == site);
+        let found = rest.enumerate().find(|(_, visit)| visit.site == site);
         found.map(|(number, _)| from + number)
     }
 
@@ -147,10 +146,12 @@ impl Timetable {
 
     /// One with these visits of so many seconds, without refreshes.
     #[cfg(test)]
-    pub(in crate::ckks) fn of(visits: &[(&str, f64)]) -> Timetable {
-        let planned = |&(site, seconds): &(&str, f64)| Planned {
-            site: site.into(),
-            layer: Site::root(site).layer_index(),
+    pub(in crate::ckks) fn of(visits: &[(&'static str, f64)]) -> Timetable {
+        let planned = |&(site, seconds): &(&'static str, f64)| Planned {
+            site: StepId::outside(site),
+            layer: site
+                .strip_prefix("layer.")
+                .and_then(|rest| rest.split('.').next()?.parse().ok()),
             before: 0.0,
             seconds,
             bootstraps: 0.0,

@@ -1,6 +1,7 @@
 //! Vectors, rotations, grids of products, linear maps and refreshes.
 
 use hushed_ckks::{Ciphertext, CkksError, Scale};
+use hushed_model::StepId;
 use rayon::prelude::*;
 
 use super::errors::mix;
@@ -55,8 +56,8 @@ impl Slots for Simulator {
     type Partial = Partial;
     type Stored = Stored;
 
-    fn at(&self, site: &str) {
-        self.tally.at(site);
+    fn at(&self, id: StepId) {
+        self.tally.at(id);
     }
 
     fn only_shapes(&self) -> bool {
@@ -262,7 +263,7 @@ impl Slots for Simulator {
         .collect()
     }
 
-    fn refresh(&self, site: &str, x: Vec<Vector>, limbs: usize) -> Result<Vec<Vector>, FheError> {
+    fn refresh(&self, id: StepId, x: Vec<Vector>, limbs: usize) -> Result<Vec<Vector>, FheError> {
         let (floor, top) = (self.floor(), self.top());
         if !(floor..=top).contains(&limbs) {
             return Err(CkksError::LimbCount {
@@ -282,7 +283,7 @@ impl Slots for Simulator {
         self.tally.count(Op::Refreshed, limbs, x.len());
         self.tally.count(Op::Bootstrap, limbs, x.len().div_ceil(2));
         x.into_par_iter()
-            .map(|x| self.refresh_one(site, x, limbs))
+            .map(|x| self.refresh_one(id, x, limbs))
             .collect()
     }
 
@@ -367,13 +368,13 @@ impl Simulator {
         })
     }
 
-    fn refresh_one(&self, site: &str, mut x: Vector, limbs: usize) -> Result<Vector, FheError> {
+    fn refresh_one(&self, id: StepId, mut x: Vector, limbs: usize) -> Result<Vector, FheError> {
         let scale = self.default_scale();
         let bound = scale.over(x.scale).value();
         let beyond = |v: &&f64| v.is_nan() || v.abs() > bound * SLACK;
         if let Some(&value) = x.slots.iter().find(beyond) {
             return Err(FheError::Range {
-                site: site.to_owned(),
+                site: id.to_string(),
                 value,
                 bound,
             });

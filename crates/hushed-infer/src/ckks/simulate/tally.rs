@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hushed_model::StepId;
 use serde::Serialize;
 
 /// An operation.
@@ -48,7 +49,7 @@ pub enum Op {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Count {
     /// The step of the model, as [`crate::ckks::Slots::at`] was told.
-    pub site: Arc<str>,
+    pub site: StepId,
     /// What.
     pub op: Op,
     /// Primes of the operands.
@@ -72,7 +73,7 @@ pub struct Rotations {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Peak {
     /// The step.
-    pub site: Arc<str>,
+    pub site: StepId,
     /// Residues of vectors, sums, decompositions and unfinished maps.
     pub residues: u64,
 }
@@ -81,7 +82,7 @@ pub struct Peak {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// The step.
-    pub site: Arc<str>,
+    pub site: StepId,
     /// What, the primes of the operands, and how often.
     pub operations: Vec<(Op, usize, u64)>,
 }
@@ -112,7 +113,7 @@ impl Counts {
     /// How often `op` was done in steps whose path begins with `prefix`.
     #[must_use]
     pub fn total_in(&self, op: Op, prefix: &str) -> u64 {
-        let those = |c: &&Count| c.op == op && c.site.starts_with(prefix);
+        let those = |c: &&Count| c.op == op && c.site.to_string().starts_with(prefix);
         self.operations.iter().filter(those).map(|c| c.times).sum()
     }
 
@@ -132,12 +133,12 @@ type Done = BTreeMap<(Op, usize), u64>;
 
 #[derive(Debug, Default)]
 struct State {
-    site: Arc<str>,
+    site: StepId,
     /// Call by call of `at`.
-    visits: Vec<(Arc<str>, Done)>,
+    visits: Vec<(StepId, Done)>,
     rotations: BTreeMap<(usize, usize), u64>,
     alive: u64,
-    peaks: BTreeMap<Arc<str>, u64>,
+    peaks: BTreeMap<StepId, u64>,
     stored: u64,
     stored_peak: u64,
 }
@@ -149,10 +150,10 @@ impl Tally {
     }
 
     /// The step that what follows belongs to.
-    pub(super) fn at(&self, site: &str) {
+    pub(super) fn at(&self, id: StepId) {
         self.with(|state| {
-            if &*state.site != site {
-                state.site = site.into();
+            if state.site != id {
+                state.site = id;
                 state.note_peak();
             }
             // Also without a change: a step may tell its parts apart.
@@ -187,7 +188,7 @@ impl Tally {
                 .visits
                 .iter()
                 .map(|(site, operations)| Visit {
-                    site: Arc::clone(site),
+                    site: *site,
                     operations: operations.iter().map(|(&(o, l), &t)| (o, l, t)).collect(),
                 })
                 .collect(),
@@ -200,7 +201,7 @@ impl Tally {
                 .peaks
                 .iter()
                 .map(|(site, &residues)| Peak {
-                    site: Arc::clone(site),
+                    site: *site,
                     residues,
                 })
                 .collect(),
@@ -228,19 +229,19 @@ impl Tally {
 
 impl State {
     fn begin_visit(&mut self) {
-        let site = Arc::clone(&self.site);
+        let site = self.site;
         self.visits.push((site, Done::new()));
     }
 
     fn by_step(&self) -> Vec<Count> {
-        let mut sums: BTreeMap<(&Arc<str>, Op, usize), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(StepId, Op, usize), u64> = BTreeMap::new();
         for (site, operations) in &self.visits {
             for (&(op, limbs), times) in operations {
-                *sums.entry((site, op, limbs)).or_default() += times;
+                *sums.entry((*site, op, limbs)).or_default() += times;
             }
         }
-        let count = |((site, op, limbs), times): ((&Arc<str>, Op, usize), u64)| Count {
-            site: Arc::clone(site),
+        let count = |((site, op, limbs), times): ((StepId, Op, usize), u64)| Count {
+            site: site,
             op,
             limbs,
             times,
@@ -249,7 +250,7 @@ impl State {
     }
 
     fn note_peak(&mut self) {
-        let peak = self.peaks.entry(Arc::clone(&self.site)).or_default();
+        let peak = self.peaks.entry(self.site).or_default();
         *peak = (*peak).max(self.alive);
     }
 }

@@ -3,6 +3,8 @@ use std::sync::Arc;
 use hushed_ckks::poly::{Arithmetic, Inverse, Polynomial, Weight, evaluate};
 use hushed_ckks::{CkksParams, Scale};
 
+use hushed_model::StepId;
+
 use super::{Op, Simulator, Vector};
 use crate::ckks::{FheError, LinearMap, Slots};
 
@@ -103,18 +105,27 @@ fn what_the_engine_refuses_is_refused() {
     let other = on.read_as(ramp(&on, 0.0, 1.0), 0.5).unwrap();
     assert!(on.add_assign(&mut x, &other).is_err());
     let low = on.drop_to(&x, on.floor() - 1).unwrap();
-    assert!(on.refresh("here", vec![low], on.top()).is_err());
-    assert!(on.refresh("here", vec![x.clone()], on.top() + 1).is_err());
+    assert!(
+        on.refresh(StepId::outside("here"), vec![low], on.top())
+            .is_err()
+    );
+    assert!(
+        on.refresh(StepId::outside("here"), vec![x.clone()], on.top() + 1)
+            .is_err()
+    );
     let bottom = on.drop_to(&x, 1).unwrap();
     let vector = vec![1.0; SLOTS];
     assert!(on.mul_vector(&bottom, &vector, on.default_scale()).is_err());
     assert!(on.mul_vector(&x, &vector, Scale::from_bits(5)).is_err());
     assert!(on.add_vector(x.clone(), &[1.0]).is_err());
     let large = on.read_as(ramp(&on, 0.0, 1.0), 1.1).unwrap();
-    assert!(on.refresh("there", vec![large], on.top()).is_ok());
+    assert!(
+        on.refresh(StepId::outside("there"), vec![large], on.top())
+            .is_ok()
+    );
     let large = on.vector(vec![1.1; SLOTS], on.top()).unwrap();
     assert!(matches!(
-        on.refresh("there", vec![large], on.top()),
+        on.refresh(StepId::outside("there"), vec![large], on.top()),
         Err(FheError::Range { site, value, .. }) if site == "there" && value == 1.1
     ));
     let huge = on.vector(vec![f64::NAN; SLOTS], on.top()).unwrap();
@@ -136,7 +147,7 @@ fn errors_follow_from_the_computation_alone() {
         let z = on
             .mul_vector(&z, &vec![0.05; SLOTS], on.default_scale())
             .unwrap();
-        on.refresh("z", vec![z], on.top()).unwrap()[0]
+        on.refresh(StepId::outside("z"), vec![z], on.top()).unwrap()[0]
             .values()
             .to_vec()
     };
@@ -154,13 +165,13 @@ fn errors_follow_from_the_computation_alone() {
 #[test]
 fn a_simulation_without_numbers_counts_the_same() {
     let count = |on: &Simulator| {
-        on.at("layer.0.x");
+        on.at(StepId::outside("layer.0.x"));
         let x: Vec<Vector> = (0..4).map(|_| ramp(on, 0.1, 1.0)).collect();
         let y = on.linear(&map(4, 4), &x, on.default_scale()).unwrap();
         let turned = on.rotate(&y[0], 5).unwrap();
-        on.at("layer.0.y");
+        on.at(StepId::outside("layer.0.y"));
         on.dot_grid(&[vec![turned]], &[y]).unwrap();
-        on.refresh("x", x, on.floor() + 2).unwrap();
+        on.refresh(StepId::outside("x"), x, on.floor() + 2).unwrap();
         assert_eq!(on.tally().alive(), 0);
         on.tally().counts()
     };

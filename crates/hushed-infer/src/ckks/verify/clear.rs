@@ -1,7 +1,6 @@
 //! The first rung: the model in the clear, with what each step gives.
 
-use hushed_model::record::{Moment, Recorded, Value};
-use hushed_model::{Bert, Matrix, Plain, PlainActs, Site, TokenIds};
+use hushed_model::{Kind, Matrix, ModelError, PlainActs, Program, TokenIds, plain};
 
 use super::rung::Shown;
 use crate::ckks::error::FheError;
@@ -13,11 +12,11 @@ pub(super) struct Clear {
 
 impl Clear {
     /// Embedded and normalised.
-    pub fn new(bert: &Bert, texts: &[TokenIds]) -> Result<Clear, FheError> {
+    pub fn new(program: &Program, texts: &[TokenIds]) -> Result<Clear, FheError> {
         // Padding of a text itself would be rows that no other rung has.
         let bare =
             |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
-        let x = bert.start(&mut Plain, texts.iter().map(bare).collect())?;
+        let x = plain::start(program, texts.iter().map(bare).collect())?;
         Ok(Clear { x })
     }
 
@@ -33,26 +32,28 @@ impl Clear {
 
     /// Layer `i`, step by step. Before a norm, what is shown has its rows' means taken off: a norm does not see them, and no other rung has
     /// them.
-    pub fn layer(&mut self, bert: &Bert, i: usize) -> Result<Shown, FheError> {
+    pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
-        let mut plain = Plain;
-        let mut recorded =
-            Recorded::blocks(&mut plain, |at: &Site, moment, value: Value<'_, Plain>| {
-                if let (Moment::Output, Value::Acts(x)) = (moment, value) {
-                    let mut values = x.values.clone();
-                    if !at.in_layer().ends_with("norm") {
-                        centre(&mut values);
-                    }
-                    shown.push((at.clone(), values));
-                }
-            });
-        self.x = bert.layer(&mut recorded, i, self.x.clone())?;
+        let layers = program.layers();
+        let range = layers.get(i).cloned().ok_or(ModelError::NoSuchLayer {
+            asked: i,
+            layers: layers.len(),
+        })?;
+        self.x = plain::run_range(program, range, self.x.clone(), |step, x| {
+            let mut values = x.values.clone();
+            if step.id.kind() != Kind::Norm {
+                centre(&mut values);
+            }
+            shown.push((step.id, values));
+        })?;
         Ok(shown)
     }
 
     /// The pooled rows.
-    pub fn pool(&self, bert: &Bert) -> Result<Vec<Vec<f64>>, FheError> {
-        let pooled = bert.finish(&mut Plain, self.x.clone())?;
+    pub fn pool(&self, program: &Program) -> Result<Vec<Vec<f64>>, FheError> {
+        let after = program.layers().last().map_or(0, |layer| layer.end);
+        let range = after..program.steps().len();
+        let pooled = plain::run_range(program, range, self.x.clone(), |_, _| ())?;
         Ok(pooled.each_text().map(<[f64]>::to_vec).collect())
     }
 

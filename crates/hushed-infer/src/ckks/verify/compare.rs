@@ -1,6 +1,6 @@
 //! Differences of the rungs, step by step.
 
-use hushed_model::{Matrix, Site};
+use hushed_model::{Matrix, StepId};
 use serde::Serialize;
 
 use super::rung::Shown;
@@ -26,6 +26,8 @@ pub struct Stage {
     pub site: String,
     /// Which layer.
     pub layer: usize,
+    /// Whether it is what leaves the layer.
+    pub output: bool,
     /// Root mean square of the clear values.
     pub clear_rms: f64,
     /// Clear to polynomial: approximations.
@@ -44,7 +46,7 @@ impl Stage {
     /// Whether the layer ends here.
     #[must_use]
     pub fn is_output(&self) -> bool {
-        self.site.ends_with("feed_forward.norm")
+        self.output
     }
 
     /// The step without its layer.
@@ -69,15 +71,18 @@ pub(super) fn stages(
     predicted: &Shown,
     counted: &Counted,
 ) -> Vec<Stage> {
-    let mut stages = Vec::with_capacity(clear.len());
+    let of = clear.len();
+    let mut stages = Vec::with_capacity(of);
     let simulated = polynomial.iter().zip(predicted);
-    for ((site, clear), ((_, polynomial), (_, predicted))) in clear.iter().zip(simulated) {
-        let rows = counted.at(site);
+    let pairs = clear.iter().zip(simulated).enumerate();
+    for (number, ((site, clear), ((_, polynomial), (_, predicted)))) in pairs {
+        let rows = counted.at(number);
         let scale = root_mean_square(clear, &rows);
         let apart = |a: &Matrix<f64>, b: &Matrix<f64>| difference(a, b, &rows, scale);
         stages.push(Stage {
-            site: site.path().to_owned(),
-            layer: site.layer_index().unwrap_or(0),
+            site: site.to_string(),
+            layer: site.layer().unwrap_or(0),
+            output: number + 1 == of,
             clear_rms: scale,
             polynomial: apart(clear, polynomial),
             predicted: apart(clear, predicted),
@@ -99,11 +104,12 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// Fills in what the last rung gave at a step.
-    pub fn encrypted(&mut self, at: &Site, found: &Matrix<f64>) {
-        let rows = self.counted.at(at);
+    pub fn encrypted(&mut self, at: StepId, found: &Matrix<f64>) {
         let simulated = self.clear.iter().zip(&self.polynomial);
-        for (stage, ((site, clear), (_, polynomial))) in self.stages.iter_mut().zip(simulated) {
-            if site == at {
+        let stages = self.stages.iter_mut().zip(simulated).enumerate();
+        for (number, (stage, ((site, clear), (_, polynomial)))) in stages {
+            if *site == at {
+                let rows = self.counted.at(number);
                 let apart = |a: &Matrix<f64>| difference(a, found, &rows, stage.clear_rms);
                 (stage.encrypted, stage.encrypted_noise) =
                     (Some(apart(clear)), Some(apart(polynomial)));
@@ -114,11 +120,9 @@ impl Waiting {
 
 impl Counted {
     /// The rows that mean something at a step.
-    fn at(&self, site: &Site) -> Vec<usize> {
-        let inner = matches!(
-            site.in_layer(),
-            "attention.norm" | "feed_forward" | "feed_forward.add"
-        );
+    fn at(&self, number: usize) -> Vec<usize> {
+        // From the first norm to the sum before the second, a given row means nothing.
+        let inner = (2..5).contains(&number);
         let rows = self.rows.iter().enumerate();
         let means = |row: usize| row > 0 || !(self.frozen && inner);
         let kept = rows.filter(|(_, row)| row.is_some_and(means));

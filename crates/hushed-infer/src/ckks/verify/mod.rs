@@ -34,7 +34,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_model::{Bert, Model, Site, TokenIds};
+use hushed_model::{Bert, Model, Program, StepId, TokenIds};
 use serde::Serialize;
 
 pub use answers::{Answer, Retrieval, retrieval};
@@ -156,6 +156,7 @@ const STEPS: usize = 6;
 struct Subject<'a> {
     model: &'a Model,
     bert: Bert,
+    program: Program,
     choices: Choices,
     params: Arc<CkksParams>,
     placement: Placement,
@@ -226,6 +227,7 @@ impl<'a> Subject<'a> {
             placement: Placement::plain(params.fresh_limbs(), rows, head),
             timetable: Arc::default(),
             params: Arc::clone(params),
+            program: bert.program(),
             bert,
             choices,
             rows,
@@ -312,7 +314,7 @@ impl<'a> Subject<'a> {
         mut key: Option<&mut TestKey>,
         told: &(dyn Fn(Told) + Sync),
     ) -> Result<Report, FheError> {
-        let mut clear = Clear::new(&self.bert, texts)?;
+        let mut clear = Clear::new(&self.program, texts)?;
         let mut alive = self.lengths.clone();
         if let Some(key) = &mut key {
             key.start(self, &clear.embedded(), &mut alive)?;
@@ -339,7 +341,7 @@ impl<'a> Subject<'a> {
             let Some(with_noise) = simulated(Which::Predicted, &mut predicted)? else {
                 return Ok(report);
             };
-            let in_clear = clear.layer(&self.bert, i)?;
+            let in_clear = clear.layer(&self.program, i)?;
             let counted = Counted {
                 rows: clear.compared(&alive),
                 frozen: self.choices.layers[i].frozen_row.is_some(),
@@ -353,12 +355,12 @@ impl<'a> Subject<'a> {
             drop(with_noise);
             if let Some(key) = &mut key {
                 layer(Which::Encrypted);
-                let mut take = |at: &Site, found| waiting.encrypted(at, &found);
+                let mut take = |at: StepId, found| waiting.encrypted(at, &found);
                 key.layer(self, i, &mut take, &|now| told(Told::Step(now)))?;
             }
             report.stages.extend(waiting.stages);
         }
-        let pooled = clear.pool(&self.bert)?;
+        let pooled = clear.pool(&self.program)?;
         let mut found = vec![
             (Which::Polynomial, polynomial.pool(self, &alive)?),
             (Which::Predicted, predicted.pool(self, &alive)?),

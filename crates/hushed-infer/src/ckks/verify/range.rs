@@ -8,7 +8,7 @@ use super::{OutOfRange, Subject, Which};
 use crate::ckks::error::FheError;
 use crate::ckks::simulate::{Simulator, Vector};
 use hushed_ckks::poly::{Arithmetic, PolyError};
-use hushed_model::Site;
+use hushed_model::StepId;
 
 /// Layer `i` of a simulated rung, without the texts that cannot be in it: those lose their rows in `alive`, and are told in `found`. None if no
 /// text is left, or if it stops and no text is at fault alone.
@@ -27,7 +27,7 @@ pub(super) fn settle(
         rung.leave_out(subject, alive)?;
         let columns = rung.columns.clone();
         let mut shown = Shown::new();
-        let mut take = |at: &Site, values| shown.push((at.clone(), values));
+        let mut take = |at: StepId, values| shown.push((at, values));
         let error = match rung.layer(subject, i, alive, &clear, &mut take) {
             Ok(()) => return Ok(Some(shown)),
             Err(error) if is_range(&error) => error,

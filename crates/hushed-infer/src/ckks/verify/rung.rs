@@ -1,22 +1,22 @@
 //! A rung under [`Slots`]: a layer from columns to columns, with the numbers of every step read out of its vectors.
 
 use hushed_ckks::poly::Arithmetic;
-use hushed_model::{Matrix, Site};
+use hushed_model::{Matrix, StepId};
 
 use super::Subject;
-use crate::ckks::backend::{CkksBackend, Look};
 use crate::ckks::error::FheError;
 use crate::ckks::mask::RowsKnown;
+use crate::ckks::pass::{Look, Pass};
 use crate::ckks::pool::unpack;
 use crate::ckks::simulate::{Simulator, Vector};
 use crate::ckks::slots::Slots;
 use crate::packing::Interleave;
 
 /// What the steps of a layer gave, each as the rows of all texts, one text after another.
-pub(super) type Shown = Vec<(Site, Matrix<f64>)>;
+pub(super) type Shown = Vec<(StepId, Matrix<f64>)>;
 
 /// Who takes what a step gave, the rows of all texts, while the layer waits.
-pub(super) type Take<'a> = &'a mut dyn FnMut(&Site, Matrix<f64>);
+pub(super) type Take<'a> = &'a mut dyn FnMut(StepId, Matrix<f64>);
 
 /// How numbers are read out of a vector.
 pub(super) type Open<'a, V> = &'a dyn Fn(&V) -> Result<Vec<f64>, FheError>;
@@ -46,12 +46,12 @@ impl<'a, S: Slots> Rung<'a, S> {
             layout: self.layout,
             open,
         };
-        let backend = self.backend(subject, alive)?;
-        let backend = backend.viewed_by(Box::new(move |at, look| {
-            take(at, reader.read(at, look)?);
+        let pass = self.pass(subject, alive)?;
+        let pass = pass.viewed_by(Box::new(move |at, look| {
+            take(at, reader.read(look)?);
             Ok(())
         }));
-        self.through(backend, subject, i)
+        self.through(pass, i)
     }
 
     /// The same, and nobody looks.
@@ -61,19 +61,14 @@ impl<'a, S: Slots> Rung<'a, S> {
         i: usize,
         alive: &[usize],
     ) -> Result<(), FheError> {
-        let backend = self.backend(subject, alive)?;
-        self.through(backend, subject, i)
+        let pass = self.pass(subject, alive)?;
+        self.through(pass, i)
     }
 
-    fn through(
-        &mut self,
-        mut backend: CkksBackend<'_, S>,
-        subject: &Subject<'_>,
-        i: usize,
-    ) -> Result<(), FheError> {
+    fn through(&mut self, mut pass: Pass<'_, S>, i: usize) -> Result<(), FheError> {
         let columns = std::mem::take(&mut self.columns);
-        let x = backend.resume(&subject.bert, i, columns)?;
-        self.columns = backend.run_layer(&subject.bert, i, x)?.columns;
+        let x = pass.resume(i, columns)?;
+        self.columns = pass.layer(i, x)?.columns;
         Ok(())
     }
 
@@ -84,20 +79,16 @@ impl<'a, S: Slots> Rung<'a, S> {
         alive: &[usize],
         open: Open<'_, S::Value>,
     ) -> Result<Vec<Vec<f64>>, FheError> {
-        let mut backend = self.backend(subject, alive)?;
-        let (bert, columns) = (&subject.bert, std::mem::take(&mut self.columns));
-        let x = backend.resume(bert, bert.layers.len(), columns)?;
-        let pooled = backend.finish(bert, x)?;
+        let mut pass = self.pass(subject, alive)?;
+        let columns = std::mem::take(&mut self.columns);
+        let x = pass.resume(pass.layers(), columns)?;
+        let pooled = pass.finish(&x)?;
         let vectors: Result<Vec<_>, _> = pooled.vectors.iter().map(open).collect();
         let (width, factor) = (pooled.width, pooled.factor);
         Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
     }
 
-    fn backend<'b>(
-        &self,
-        subject: &'b Subject<'_>,
-        alive: &[usize],
-    ) -> Result<CkksBackend<'b, S>, FheError>
+    fn pass<'b>(&self, subject: &'b Subject<'_>, alive: &[usize]) -> Result<Pass<'b, S>, FheError>
     where
         'a: 'b,
     {
@@ -106,7 +97,8 @@ impl<'a, S: Slots> Rung<'a, S> {
             None => RowsKnown::public(self.layout, alive.to_vec())?,
         };
         let placement = subject.placement.clone();
-        CkksBackend::new(self.on, &subject.choices, placement, rows, subject.bound)
+        let (program, choices) = (&subject.program, &subject.choices);
+        Pass::new(self.on, program, choices, placement, rows, subject.bound)
     }
 }
 
@@ -198,19 +190,10 @@ struct Reader<'a, V> {
 }
 
 impl<V> Reader<'_, V> {
-    fn read(&self, at: &Site, look: Look<'_, V>) -> Result<Matrix<f64>, FheError> {
+    fn read(&self, look: Look<'_, V>) -> Result<Matrix<f64>, FheError> {
         match look {
             Look::Columns(x) => self.rows(&x.columns, |j| (x.gain[j], x.offset[j])),
-            Look::Centred(columns) => {
-                let layer = at
-                    .layer_index()
-                    .and_then(|i| self.subject.choices.layers.get(i));
-                let scale = layer.map_or(1.0, |l| match at.in_layer().starts_with("attention") {
-                    true => l.attention_norm.scale,
-                    false => l.feed_forward_norm.scale,
-                });
-                self.rows(columns, |_| (1.0 / scale, 0.0))
-            }
+            Look::Centred { columns, scale } => self.rows(columns, |_| (1.0 / scale, 0.0)),
         }
     }
 

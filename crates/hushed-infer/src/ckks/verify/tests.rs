@@ -328,23 +328,30 @@ fn rankings_are_compared_pair_by_pair() {
 /// Rows of texts that are left out do not count, nor does a first row that a layer gives while it is nobody's.
 #[test]
 fn only_rows_that_mean_something_are_compared() {
-    let at = |step: &str| hushed_model::Site::from(format!("layer.2.{step}"));
-    let shown = |step: &str, rows: [f64; 3]| {
+    // The results of a layer, in order.
+    const STEPS: [&str; 6] = [
+        "attention",
+        "attention.add",
+        "attention.norm",
+        "feed_forward",
+        "feed_forward.add",
+        "feed_forward.norm",
+    ];
+    let shown = |rows: [f64; 3]| {
         let matrix = hushed_model::Matrix::new(3, 1, rows.to_vec()).unwrap();
-        vec![(at(step), matrix)]
+        let one = |step| (hushed_model::StepId::outside(step), matrix.clone());
+        STEPS.map(one).to_vec()
     };
     let differs = |step: &str, rows: &[Option<usize>], frozen: bool| {
-        let clear = shown(step, [3.0, 4.0, 5.0]);
-        let near = shown(step, [30.0, 4.0, 50.0]);
+        let clear = shown([3.0, 4.0, 5.0]);
+        let near = shown([30.0, 4.0, 50.0]);
         let counted = compare::Counted {
             rows: rows.to_vec(),
             frozen,
         };
         let stages = compare::stages(&clear, &near, &near, &counted);
-        let [stage] = &stages[..] else {
-            panic!("one step")
-        };
-        assert_eq!((stage.layer, stage.step()), (2, step));
+        let stage = stages.iter().find(|stage| stage.site == step).unwrap();
+        assert_eq!(stage.is_output(), step == STEPS[5]);
         assert_eq!(stage.predicted_noise.max, 0.0);
         (stage.clear_rms, stage.polynomial.max)
     };

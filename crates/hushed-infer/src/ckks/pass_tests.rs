@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::testing::tiny_config;
-use hushed_model::{BertConfig, Matrix, Plain, TokenIds, bert_random, cosine};
+use hushed_model::{Bert, BertConfig, Matrix, Pool, TokenIds, bert_random, cosine, plain as clear};
 
 use super::*;
 use crate::ckks::pool::unpack;
@@ -45,7 +45,11 @@ fn texts() -> Vec<TokenIds> {
 
 /// What a client does: embeds and normalises.
 fn embedded(bert: &Bert, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
-    let start = |text: &TokenIds| bert.start(&mut Plain, vec![text.clone()]).unwrap().values;
+    let start = |text: &TokenIds| {
+        clear::start(&bert.program(), vec![text.clone()])
+            .unwrap()
+            .values
+    };
     texts.iter().map(start).collect()
 }
 
@@ -90,18 +94,19 @@ fn run_padded(
         RowsKnown::public(layout(), lengths.clone())?
     };
     let placement = Placement::plain(on.top(), M, bert.layers[0].attention.heads.width);
-    let mut backend = CkksBackend::new(on, choices, placement, rows, bound)?;
+    let program = bert.program();
+    let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
     let columns: Vec<Vector> = packed(layout(), x, bound, padding)
         .into_iter()
         .map(vector)
         .collect();
-    let mut x = backend.start(columns)?;
+    let mut x = pass.start(columns)?;
     for i in 0..bert.layers.len() {
-        x = backend.run_layer(bert, i, x)?;
+        x = pass.layer(i, x)?;
         // A checkpoint keeps the columns and the layer's number; all else is the model's.
-        x = backend.resume(bert, i + 1, x.columns)?;
+        x = pass.resume(i + 1, x.columns)?;
     }
-    let pooled = backend.finish(bert, x)?;
+    let pooled = pass.finish(&x)?;
     if on.is_counting() {
         return Ok(Vec::new());
     }
@@ -130,7 +135,7 @@ fn measured(bert: &Bert, x: &[Matrix<f64>], structure: &Structure) -> Measured {
 /// The model in the clear as the crate of models runs it.
 fn plain(bert: &Bert, texts: &[TokenIds]) -> Vec<Vec<f64>> {
     let one = |text: &TokenIds| {
-        let pooled = bert.forward(&mut Plain, vec![text.clone()]).unwrap();
+        let pooled = clear::run(&bert.program(), vec![text.clone()], |_, _| ()).unwrap();
         pooled.values.row(0).to_vec()
     };
     texts.iter().map(one).collect()
@@ -250,7 +255,8 @@ fn operations_follow_from_shapes_alone() {
         // Softmax and norms do not rotate.
         let rotating = ["scores", "attend", "output", "pool", "rows"];
         for count in &on.operations {
-            let step = count.site.rsplit('.').next().unwrap_or_default();
+            let site = count.site.to_string();
+            let step = site.rsplit('.').next().unwrap_or_default();
             match count.op {
                 Op::Rotate => assert!(rotating.contains(&step), "{} rotates", count.site),
                 // Refreshed sums are conjugated.
@@ -294,21 +300,22 @@ fn the_ledger_is_what_happens() {
     let x = embedded(&bert, &texts());
     let choices = measured(&bert, &x, &Structure::default()).choices;
     let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
-    let backend = |attention: usize, feed_forward: usize| {
+    let program = bert.program();
+    let pass = |attention: usize, feed_forward: usize| {
         let placement = Placement {
             attention: on.floor() + attention,
             feed_forward: on.floor() + feed_forward,
             ..Placement::plain(on.top(), M, 8)
         };
         let rows = RowsKnown::public(layout(), lengths.clone()).unwrap();
-        CkksBackend::new(&on, &choices, placement, rows, largest(&x))
+        Pass::new(&on, &program, &choices, placement, rows, largest(&x))
     };
-    let mut enough = backend(12, 7).unwrap();
+    let mut enough = pass(12, 7).unwrap();
     let columns = packed(layout(), &x, largest(&x), |_, _, _| 0.0);
     let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
     let mut acts = enough.start(columns.collect()).unwrap();
     for i in 0..2 {
-        acts = enough.run_layer(&bert, i, acts).unwrap();
+        acts = enough.layer(i, acts).unwrap();
         let ledger = enough.levels()[i];
         assert!(acts.columns.iter().all(|v| on.limbs(v) == ledger.out));
         assert_eq!(
@@ -317,12 +324,12 @@ fn the_ledger_is_what_happens() {
         );
     }
     assert_eq!(enough.levels()[1].out, on.floor() + 1);
-    let pooled = enough.finish(&bert, acts).unwrap();
+    let pooled = enough.finish(&acts).unwrap();
     let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
     let found = unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors).unwrap();
     assert_close(&found, &plain(&bert, &texts()), 0.999);
     for (attention, feed_forward, named) in [(11, 7, "attention.norm"), (12, 6, "feed_forward")] {
-        let refused = backend(attention, feed_forward).err().unwrap();
+        let refused = pass(attention, feed_forward).err().unwrap();
         assert!(matches!(&refused, FheError::Levels { step, .. } if step.contains(named)));
     }
 }

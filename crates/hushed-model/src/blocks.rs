@@ -1,0 +1,173 @@
+//! What blocks are made of: *layers with shapes* ([`Linear`], [`Norm`], …) whose numbers may be absent. In a two-party run both parties have the same
+//! [program](crate::Program), and the client's layers are shapes only.
+//!
+//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major; a linear layer computes
+//! `Y = X·Wᵀ + b` with `W` of `outputs × inputs`, as in a Hugging Face folder.
+
+use std::sync::Arc;
+
+use crate::matrix::Matrix;
+
+/// `Y = X·Wᵀ + b`.
+#[derive(Clone)]
+pub struct Linear {
+    /// Columns of X.
+    pub inputs: usize,
+    /// Columns of Y.
+    pub outputs: usize,
+    /// `outputs × inputs`; `None` where only the shape is known.
+    pub weights: Option<Arc<Matrix<f32>>>,
+    /// `outputs` numbers; `None` where only the shape is known (a layer without a bias has zeros).
+    pub bias: Option<Arc<[f32]>>,
+}
+
+/// The table of token vectors and what is added at each position.
+#[derive(Clone)]
+pub struct Embedding {
+    /// Rows of the token table.
+    pub vocabulary: usize,
+    /// Rows of the position table: the longest input.
+    pub positions: usize,
+    /// Columns of both, `d`.
+    pub width: usize,
+    /// `vocabulary × width`; `None` where only the shape is known.
+    pub tokens: Option<Arc<Matrix<f32>>>,
+    /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above.
+    pub offsets: Option<Arc<Matrix<f32>>>,
+}
+
+/// Normalisation of a row x of `width` numbers: `gain · (x − μ)/√(σ² + ε) + offset`, or without μ and offset.
+#[derive(Clone)]
+pub struct Norm {
+    /// Which one.
+    pub kind: NormKind,
+    /// Columns, `d`.
+    pub width: usize,
+    /// ε, added to the (biased) variance or mean square.
+    pub epsilon: f64,
+    /// `width` numbers; `None` where only the shape is known.
+    pub gain: Option<Arc<[f32]>>,
+    /// `width` numbers (zeros for RMSNorm); `None` as above.
+    pub offset: Option<Arc<[f32]>>,
+}
+
+/// How a [`Norm`] measures a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Subtract the mean, divide by the standard deviation.
+    LayerNorm,
+    /// Divide by the root of the mean square.
+    RmsNorm,
+}
+
+/// One attention block.
+#[derive(Clone)]
+pub struct Attention {
+    /// `d → h·dh`.
+    pub query: Linear,
+    /// `d → h·dh`.
+    pub key: Linear,
+    /// `d → h·dh`.
+    pub value: Linear,
+    /// `h·dh → d`.
+    pub output: Linear,
+    /// How Q, K, V split.
+    pub heads: Heads,
+    /// What turns scores into weights.
+    pub weigh: Weigh,
+    /// Which keys a row may see.
+    pub mask: Mask,
+}
+
+/// How the columns of Q, K and V split into heads, and what scales their products.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heads {
+    /// h.
+    pub count: usize,
+    /// dh.
+    pub width: usize,
+    /// Factor of the scores, `1/√dh`.
+    pub scale: f64,
+}
+
+/// How scores become weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weigh {
+    /// `e^{s_i} / Σ_j e^{s_j}` over a row.
+    Softmax,
+}
+
+/// Which keys a row may see, besides that padding is never seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// All of its text.
+    Full,
+}
+
+/// One feed-forward block.
+#[derive(Clone)]
+pub struct FeedForward {
+    /// `d → hidden`.
+    pub up: Linear,
+    /// Between the two.
+    pub activation: Activation,
+    /// How a private run may approximate it; `None`: nothing is declared, and the approximation must do for any model.
+    pub tolerance: Option<Tolerance>,
+    /// `hidden → d`.
+    pub down: Linear,
+}
+
+/// The head of a classifier: BERT's pooler and what reads it.
+#[derive(Clone)]
+pub struct Classifier {
+    /// `d → d`, of the first row of a text.
+    pub dense: Linear,
+    /// Between the two; BERT's is the hyperbolic tangent.
+    pub activation: Activation,
+    /// `d → k`: a number a class, before any softmax.
+    pub classes: Linear,
+}
+
+/// What an approximation of an activation has to do for one model. Its owner declares it, and it is public.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Largest magnitude of an argument.
+    pub reach: f64,
+    /// Greatest difference from the function at any such argument.
+    pub error: f64,
+}
+
+/// A function of one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `x·Φ(x)` with the exact Gaussian distribution function (erf).
+    Gelu,
+    /// `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
+    GeluTanh,
+    /// `x/(1 + e^(−1.702·x))`.
+    QuickGelu,
+    /// `max(x, 0)`.
+    Relu,
+    /// `x/(1 + e^(−x))`, also called swish.
+    Silu,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x` for `x ≥ 0` and `e^x − 1` below.
+    Elu,
+}
+
+/// The factor of the argument in the logistic function of [`Activation::QuickGelu`].
+pub const QUICK_GELU: f64 = 1.702;
+
+/// How the rows of a text become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// Row 0.
+    First,
+    /// The mean of the rows that are not padding.
+    Mean,
+    /// The last row that is not padding.
+    Last,
+    /// The largest of each column over the rows that are not padding.
+    Max,
+}
