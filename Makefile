@@ -33,11 +33,12 @@ calibration: build ## data/calibration-fhe-minilm.json again, from the texts bes
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \
 		--input data/calibration.txt --hostile data/calibration-hostile.txt --truncate --unseen data/unseen.txt --output data/calibration-fhe-minilm.json
 
-bench: build ## every measurement on loopback, models on LAN and WAN too; rows in out/bench.jsonl (long)
+bench: setup ## every measurement on loopback, models on LAN and WAN too; rows in out/bench.jsonl (long)
+	@cargo build --release --locked -p hushed-bench
 	@mkdir -p out && : >out/bench.jsonl
 	@for run in "all loopback" "layer lan" "model lan" "layer wan" "model wan"; do \
 		set -- $$run; \
-		"$${CARGO_TARGET_DIR:-target}/release/hushed" bench "$$1" --net "$$2" --json | tee -a out/bench.jsonl || exit 1; \
+		"$${CARGO_TARGET_DIR:-target}/release/hushed-bench" "$$1" --net "$$2" --json | tee -a out/bench.jsonl || exit 1; \
 	done
 	@python3 scripts/bench_report.py out/bench.jsonl
 

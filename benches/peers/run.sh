@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 which=${1:-all}
 case $which in all | ntt | spu | lattigo | openfhe | poulpy) ;; *) echo "peers: no peer $which" >&2; exit 2 ;; esac
-hushed=${CARGO_TARGET_DIR:-target}/release/hushed
+bench=${CARGO_TARGET_DIR:-target}/release/hushed-bench
 mkdir -p out
 results=out/peers.jsonl
 : >"$results"
@@ -34,7 +34,7 @@ any() {
 keep() { tee -a "$results"; }
 
 # What can be built is built before anything is measured.
-cargo build --release --locked -p hushed-cli
+cargo build --release --locked -p hushed-bench
 if asked ntt; then
     # Native instructions, so that the peer has what our run-time choice has.
     RUSTFLAGS="-C target-cpu=native" cargo build --release --locked \
@@ -81,7 +81,7 @@ if asked openfhe; then
 fi
 
 # Each runs one thing on the first core; a peer that is not here, nothing.
-ours() { taskset -c 0 "$hushed" bench "$@" --threads 1 --json | keep; }
+ours() { taskset -c 0 "$bench" "$@" --threads 1 --json | keep; }
 tfhe_ntt() { if any ntt; then taskset -c 0 out/peer-target/release/peer-tfhe-ntt | keep; fi; }
 # Its collector otherwise doubles the 10 GB of keys.
 lattigo() { if any lattigo; then GOMAXPROCS=1 GOMEMLIMIT=16GiB taskset -c 0 out/peer-lattigo -mode "$@" | keep; fi; }
@@ -118,9 +118,9 @@ for ((round = 1; round <= ${HUSHED_PEER_ROUNDS:-1}; round++)); do
     fi
     if any spu; then
         # Two parties with a core each, which both programs see to.
-        "$hushed" bench olt --only 768 --json | keep
-        "$hushed" bench gelu --json | keep
-        "$hushed" bench softmax --only 960 --json | keep
+        "$bench" olt --only 768 --json | keep
+        "$bench" gelu --json | keep
+        "$bench" softmax --only 960 --json | keep
         .venv/spu/bin/python benches/peers/spu/bench.py warm mm_128_768_768 less_2p20 trunc_2p20 gelu_seg3_2p17 \
             softmax_clip_960x180 ln_128_768 --private --lsb | keep
     fi

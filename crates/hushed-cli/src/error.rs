@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::bench::BenchError;
 use hushed_infer::ckks::FheError;
 use hushed_infer::twopc::RunError;
 use hushed_model::{CalibrationError, ModelError};
@@ -82,9 +81,6 @@ pub enum CliError {
     )]
     Prices { path: PathBuf },
 
-    #[error("there is no measurement `{name}`: `hushed bench --list` names them")]
-    NoSuchBench { name: String },
-
     #[error("no parameter set `{name}`: {source}")]
     Preset {
         name: String,
@@ -96,9 +92,6 @@ pub enum CliError {
 
     #[error(transparent)]
     Fhe(#[from] FheError),
-
-    #[error(transparent)]
-    Bench(#[from] BenchError),
 
     #[error("{failed} of {of} checks of this machine failed: see above")]
     Doctor { failed: usize, of: usize },
@@ -132,15 +125,13 @@ impl CliError {
             },
             Self::Canary { .. } => 5,
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
-            Self::NoSuchBench { .. }
-            | Self::NoTrust
+            Self::NoTrust
             | Self::NoBucket
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => 2,
             Self::Serve(error) => error.category().exit_code(),
-            Self::Bench(BenchError::Net(_)) => 5,
-            Self::Bench(_) | Self::Ckks(_) | Self::Run(_) => 70,
+            Self::Ckks(_) | Self::Run(_) => 70,
             Self::Doctor { .. } => 1,
         }
     }
@@ -165,8 +156,7 @@ impl CliError {
             Self::Fhe(FheError::Packing(_)) => "batch",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
-            Self::NoSuchBench { .. }
-            | Self::NoTrust
+            Self::NoTrust
             | Self::NoBucket
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
@@ -174,7 +164,6 @@ impl CliError {
             Self::Canary { .. } => "canary",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
-            Self::Bench(_) => "bench",
             Self::Tokens { .. } => "tokens",
             Self::Run(_) | Self::Ckks(_) | Self::Fhe(_) => "internal",
             Self::Doctor { .. } => "doctor",

@@ -1,11 +1,10 @@
-//! What this machine is: named in `doctor` and in every row of a benchmark.
+//! What this machine is.
 
 use std::fs;
 use std::thread::available_parallelism;
 
 use hushed_serve::fhe;
 pub use hushed_serve::fhe::peak_memory;
-use serde_json::{Value, json};
 
 /// Facts that change how fast a run is or whether it fits.
 pub struct Machine {
@@ -31,23 +30,4 @@ impl Machine {
             memory_free: fhe::free_memory(),
         }
     }
-
-    pub fn json(&self) -> Value {
-        json!({ "processor": self.processor, "cores": self.cores, "memory": self.memory })
-    }
-}
-
-/// Starts the count of [`peak_memory`], the most that this process has held, anew. Where the system has no such thing the peak is that of the whole process, which is never too low.
-pub fn forget_peak() {
-    let _ = fs::write("/proc/self/clear_refs", "5");
-}
-
-/// Seconds that the living threads of this process have computed; 0 where the system does not count.
-pub fn processor_seconds() -> f64 {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
-    let nanoseconds = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<u64>().ok()
-    });
-    nanoseconds.sum::<u64>() as f64 / 1e9
 }

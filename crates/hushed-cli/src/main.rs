@@ -1,7 +1,6 @@
 //! The `hushed` binary: arguments in, output and exit codes out. What it does lives in the libraries.
 #![forbid(unsafe_code)]
 
-mod bench;
 mod error;
 mod folders;
 mod input;

@@ -1,6 +1,5 @@
 //! One file a verb: its arguments, and how its result is shown.
 
-mod bench;
 mod bundle;
 mod calibrate;
 mod check;
@@ -25,7 +24,6 @@ use crate::output::Output;
 
 #[derive(Subcommand)]
 pub enum Verb {
-    Bench(bench::Args),
     Bundle(bundle::Args),
     Calibrate(calibrate::Args),
     Check(check::Args),
@@ -46,7 +44,6 @@ pub enum Verb {
 impl Verb {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         match self {
-            Verb::Bench(args) => args.run(out),
             Verb::Bundle(args) => args.run(out),
             Verb::Calibrate(args) => args.run(out),
             Verb::Check(args) => args.run(out),

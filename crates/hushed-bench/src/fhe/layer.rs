@@ -13,8 +13,8 @@ use hushed_model::{Bert, BertConfig, Matrix, PlainActs, Pool, Rows, bert_random,
 use serde_json::{Map, Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout};
-use crate::bench::ckks::with_threads;
-use crate::bench::{BenchError, How};
+use crate::ckks::with_threads;
+use crate::{BenchError, How};
 
 /// Bytes that a layer may take; a placement is searched for that does.
 const MEMORY: u64 = 22 << 30;

@@ -6,7 +6,7 @@ use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Opening, Scale};
 use serde_json::{Value, json};
 
 use super::{Bench, describe, with_threads};
-use crate::bench::{BenchError, How};
+use crate::{BenchError, How};
 
 /// Primes of the inputs: seven levels.
 const LIMBS: usize = 8;

@@ -6,25 +6,16 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 use super::{BenchError, How};
-use crate::error::CliError;
 
 /// Runs the suite `name` in two processes; `row` gets one joined row a case.
 pub fn run_pair(
     name: &str,
     how: How<'_>,
-    mut row: impl FnMut(Value) -> Result<(), CliError>,
-) -> Result<(), CliError> {
+    mut row: impl FnMut(Value) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
     let pins = pins();
     let runs = how.runs.to_string();
-    let mut common = vec![
-        "bench",
-        name,
-        "--json",
-        "--net",
-        how.net.name(),
-        "--runs",
-        &runs,
-    ];
+    let mut common = vec![name, "--json", "--net", how.net.name(), "--runs", &runs];
     common.extend(how.only.iter().flat_map(|part| ["--only", part]));
     let start = |party: &'static str, core: Option<&str>, more: &[&str]| {
         Party::start(party, core, common.iter().chain(more).copied())

@@ -8,8 +8,8 @@ use hushed_infer::packing::{Columns, products};
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout, rotations};
-use crate::bench::ckks::with_threads;
-use crate::bench::{BenchError, How};
+use crate::ckks::with_threads;
+use crate::{BenchError, How};
 
 const WIDTH: usize = 64;
 /// Eight primes a head's columns fewer than sixteen in memory, for a few rotations more.

@@ -15,8 +15,8 @@ use hushed_ckks::keys::EvalKeyPlan;
 use serde_json::{Value, json};
 
 use super::{Bench, describe, with_threads};
-use crate::bench::{BenchError, How, median};
 use crate::machine::peak_memory;
+use crate::{BenchError, How, median};
 
 const SIZE: usize = 768;
 const DISTINCT: usize = 96;

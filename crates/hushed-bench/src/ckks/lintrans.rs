@@ -8,8 +8,8 @@ use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluat
 use serde_json::{Value, json};
 
 use super::{Bench, measure, with_threads};
-use crate::bench::{BenchError, How};
 use crate::machine::peak_memory;
+use crate::{BenchError, How};
 
 const SIZE: usize = 768;
 /// The next power of two, in whose cyclic diagonals the matrix lies; every one of them is taken.

@@ -10,9 +10,9 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Bench, describe, measure, with_threads};
-use crate::bench::{BenchError, How, median};
+use crate::counters;
 use crate::machine::peak_memory;
-use crate::output::counters;
+use crate::{BenchError, How, median};
 
 /// Ciphertexts of one call.
 const BATCH: usize = 4;

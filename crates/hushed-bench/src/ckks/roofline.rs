@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Bench, describe, measure, with_threads};
-use crate::bench::{BenchError, How};
+use crate::{BenchError, How};
 
 /// Rescales left.
 const LEVELS: [usize; 5] = [2, 6, 13, 20, 28];

@@ -12,7 +12,6 @@ use hushed_twopc::ot::ferret::FerretOt;
 use serde_json::{Value, json};
 
 use super::{BenchError, Case, How, Kind, Net, Suite, median, model};
-use crate::error::CliError;
 use crate::machine;
 
 /// A party with keys and correlations.
@@ -76,8 +75,8 @@ pub fn run_party(
     suite: &Suite,
     address: Option<&str>,
     how: How<'_>,
-    mut say: impl FnMut(Value) -> Result<(), CliError>,
-) -> Result<(), CliError> {
+    mut say: impl FnMut(Value) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
     let session = meet_peer(address, how.net, &mut say)?;
     let session = match suite.kind {
         Kind::Local(_) => session,
@@ -102,7 +101,7 @@ pub fn run_party(
             session
         }
     };
-    session.close().map_err(BenchError::from)?;
+    session.close()?;
     Ok(())
 }
 
@@ -110,22 +109,22 @@ pub fn run_party(
 fn meet_peer(
     address: Option<&str>,
     net: Net,
-    say: &mut impl FnMut(Value) -> Result<(), CliError>,
-) -> Result<Session, CliError> {
+    say: &mut impl FnMut(Value) -> Result<(), BenchError>,
+) -> Result<Session, BenchError> {
     let (party, socket) = match address {
         Some(address) => (
             Party::Client,
-            tcp::connect(address, Duration::from_secs(10)).map_err(BenchError::from)?,
+            tcp::connect(address, Duration::from_secs(10))?,
         ),
         None => {
-            let listener = Listener::bind("127.0.0.1:0").map_err(BenchError::from)?;
+            let listener = Listener::bind("127.0.0.1:0")?;
             say(json!({ "listening": listener.local_addr().to_string() }))?;
-            let accepted = listener.accept(|| false).map_err(BenchError::from)?;
+            let accepted = listener.accept(|| false)?;
             let (socket, _) = accepted.ok_or(BenchError::Net(NetError::Closed))?;
             (Party::Server, socket)
         }
     };
-    let channel = tcp::channel(socket, Limits::session()).map_err(BenchError::from)?;
+    let channel = tcp::channel(socket, Limits::session())?;
     let mut session = Session::new(party, Box::new(channel));
     session.shape(net.shape());
     Ok(session)

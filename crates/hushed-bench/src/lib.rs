@@ -1,24 +1,30 @@
-//! `hushed bench`: named measurements with stable rows, each against the clear answer.
+//! Named measurements with stable rows, each against the clear answer, as the binary `hushed-bench` runs them.
 //!
 //! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to a core of its
 //! own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
+#![forbid(unsafe_code)]
+#![expect(missing_docs, reason = "public for its own binary alone")]
 
 mod cases;
 mod ckks;
 mod fhe;
 mod local;
+pub mod machine;
 mod model;
 mod pair;
 mod party;
 mod products;
 
+use std::io;
+
+use hushed_ckks::counters::Counts;
 use hushed_ckks::{CkksError, CkksParamsError};
 use hushed_infer::ckks::FheError;
 use hushed_infer::twopc::RunError;
 use hushed_model::ModelError;
 use hushed_net::{NetError, Shape};
 use hushed_twopc::TwopcError;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use pair::run_pair;
 pub use party::run_party;
@@ -40,7 +46,7 @@ pub enum BenchError {
     #[error("a process of this measurement could not be {what}: {source}")]
     Process {
         what: &'static str,
-        source: std::io::Error,
+        source: io::Error,
     },
     #[error("the {party} process of this measurement ended early ({status}); its message is above")]
     Ended { party: &'static str, status: String },
@@ -60,6 +66,36 @@ pub enum BenchError {
     Fhe(#[from] FheError),
     #[error("{threads} threads could not be started")]
     NoThreads { threads: usize },
+    #[error("there is no measurement `{name}`: `hushed-bench --list` names them")]
+    NoSuchBench { name: String },
+    #[error("the output could not be written: {0}")]
+    Write(#[source] io::Error),
+}
+
+impl BenchError {
+    /// Stable: scripts branch on it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoSuchBench { .. } => 2,
+            Self::Net(_) => 5,
+            Self::Write(_) => 8,
+            _ => 70,
+        }
+    }
+
+    /// Stable name of the kind of error, in `--json` output.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NoSuchBench { .. } => "usage",
+            Self::Write(_) => "output",
+            _ => "bench",
+        }
+    }
+
+    /// Whether the reader of the output went away.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
 }
 
 /// The network between the parties.
@@ -268,4 +304,13 @@ pub fn suite(name: &str) -> Option<&'static Suite> {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Counters by their names.
+fn counters(counts: &Counts) -> Value {
+    let entries = counts.entries().into_iter();
+    entries
+        .map(|(name, count)| (name.to_owned(), count.into()))
+        .collect::<Map<_, Value>>()
+        .into()
 }

@@ -7,8 +7,8 @@ use hushed_model::{Norm, NormKind, StepId};
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted};
-use crate::bench::ckks::with_threads;
-use crate::bench::{BenchError, How};
+use crate::ckks::with_threads;
+use crate::{BenchError, How};
 
 /// Columns that are compared with the clear.
 const COMPARED: usize = 8;

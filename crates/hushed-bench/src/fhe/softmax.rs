@@ -14,8 +14,8 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout, rotations};
-use crate::bench::ckks::with_threads;
-use crate::bench::{BenchError, How};
+use crate::ckks::with_threads;
+use crate::{BenchError, How};
 
 /// Heads that share bootstraps.
 const HEADS: usize = 2;

@@ -1,26 +1,32 @@
-//! `hushed bench`: how fast is it here?
+//! The `hushed-bench` binary: how fast is it here?
+#![forbid(unsafe_code)]
 
-use clap::ValueEnum;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use hushed_bench::{BenchError, How, Kind, LONG, Net, SUITES, Suite, machine};
 use serde_json::{Value, json};
 
-use crate::bench::{self, How, Kind, LONG, Net, SUITES, Suite};
-use crate::error::CliError;
-use crate::machine::Machine;
-use crate::output::Output;
-
 /// Measure on this machine: protocols as two processes with a core each, the engine in one
-#[derive(clap::Args)]
-#[command(after_help = "Rows are described in docs/benchmarks.md.
+#[derive(Parser)]
+#[command(
+    name = "hushed-bench",
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUSHED_COMMIT"), ")"),
+    after_help = "Rows are described in docs/benchmarks.md.
 
 Examples:
-  hushed bench --list
-  hushed bench softmax --net lan --json
-  hushed bench layer --only bert-base --runs 1
-  hushed bench model --only bert-large --net wan --runs 1
-  hushed bench bootstrap --threads 2 --only n16
-  hushed bench gemm --only whole
-  hushed bench all --json > results.jsonl")]
-pub struct Args {
+  hushed-bench --list
+  hushed-bench softmax --net lan --json
+  hushed-bench layer --only bert-base --runs 1
+  hushed-bench model --only bert-large --net wan --runs 1
+  hushed-bench bootstrap --threads 2 --only n16
+  hushed-bench gemm --only whole
+  hushed-bench all --json > results.jsonl
+
+Exit codes: 0 done, 2 wrong usage, 5 network or peer, 8 output not written, 70 a defect of this program. See docs/errors.md."
+)]
+struct Args {
     /// What to measure; `all` for everything but `fhe-layer` and `fhe-model`
     #[arg(required_unless_present = "list")]
     name: Option<String>,
@@ -28,6 +34,10 @@ pub struct Args {
     /// List the names
     #[arg(long)]
     list: bool,
+
+    /// Print JSON, one object a line
+    #[arg(long, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    json: bool,
 
     /// The network between the parties
     #[arg(long, value_enum, default_value = "loopback", env = "HUSHED_BENCH_NET")]
@@ -54,6 +64,20 @@ pub struct Args {
     address: Option<String>,
 }
 
+fn main() -> ExitCode {
+    // clap prints its own message and ends with exit code 2 on wrong usage, 0 on --help.
+    let args = Args::parse();
+    match args.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of a pipe went away (`hushed-bench … | head`): that is its right.
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            args.error(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Side {
     Client,
@@ -61,21 +85,21 @@ enum Side {
 }
 
 impl Args {
-    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+    fn run(&self) -> Result<(), BenchError> {
         let Some(name) = self.name.as_ref().filter(|_| !self.list) else {
             return SUITES.iter().try_for_each(|suite| {
                 let object = json!({ "name": suite.name, "about": suite.about });
-                out.result(object, || format!("{:<10} {}", suite.name, suite.about))
+                self.result(&object, || format!("{:<10} {}", suite.name, suite.about))
             });
         };
         let chosen: Vec<&Suite> = match name.as_str() {
             "all" => SUITES.iter().filter(|s| !LONG.contains(&s.name)).collect(),
-            name => bench::suite(name).into_iter().collect(),
+            name => hushed_bench::suite(name).into_iter().collect(),
         };
         if chosen.is_empty() {
-            return Err(CliError::NoSuchBench { name: name.clone() });
+            return Err(BenchError::NoSuchBench { name: name.clone() });
         }
-        let machine = Machine::read();
+        let machine = machine::describe();
         let how = How {
             net: self.net,
             runs: self.runs.into(),
@@ -86,17 +110,55 @@ impl Args {
             match (&suite.kind, self.party) {
                 (Kind::Local(measure), _) => {
                     for row in measure(how)? {
-                        show(out, &machine, row)?;
+                        self.show(&machine, row)?;
                     }
                 }
                 (_, Some(_)) => {
-                    let say = |row: Value| out.result(row, String::new);
-                    bench::run_party(suite, self.address.as_deref(), how, say)?;
+                    let say = |row: Value| self.result(&row, String::new);
+                    hushed_bench::run_party(suite, self.address.as_deref(), how, say)?;
                 }
-                (_, None) => bench::run_pair(suite.name, how, |row| show(out, &machine, row))?,
+                (_, None) => {
+                    hushed_bench::run_pair(suite.name, how, |row| self.show(&machine, row))?
+                }
             }
         }
         Ok(())
+    }
+
+    fn show(&self, machine: &Value, mut row: Value) -> Result<(), BenchError> {
+        if let Some(fields) = row.as_object_mut() {
+            for name in COMMON {
+                fields.entry(name).or_insert(Value::Null);
+            }
+            fields.insert("machine".to_owned(), machine.clone());
+            fields.insert("commit".to_owned(), json!(env!("HUSHED_COMMIT")));
+        }
+        self.result(&row, || describe(&row))
+    }
+
+    /// One result: `object` under `--json`, otherwise the line that `text` makes.
+    fn result(&self, object: &Value, text: impl FnOnce() -> String) -> Result<(), BenchError> {
+        let line = if self.json {
+            object.to_string()
+        } else {
+            text()
+        };
+        // Each line is flushed by itself, so that a reader of a long run sees results as they come.
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")
+            .and_then(|()| out.flush())
+            .map_err(BenchError::Write)
+    }
+
+    fn error(&self, error: &BenchError) {
+        if self.json {
+            let object = json!({ "error": {
+                "name": error.name(), "exit_code": error.exit_code(), "message": error.to_string(),
+            } });
+            eprintln!("{object}");
+        } else {
+            eprintln!("hushed-bench: {error}");
+        }
     }
 }
 
@@ -111,18 +173,6 @@ const COMMON: [&str; 8] = [
     "precision",
     "kernel",
 ];
-
-fn show(out: &Output, machine: &Machine, mut row: Value) -> Result<(), CliError> {
-    if let Some(fields) = row.as_object_mut() {
-        for name in COMMON {
-            fields.entry(name).or_insert(Value::Null);
-        }
-        fields.insert("machine".to_owned(), machine.json());
-        fields.insert("commit".to_owned(), json!(env!("HUSHED_COMMIT")));
-    }
-    let line = describe(&row);
-    out.result(row, || line)
-}
 
 fn describe(row: &Value) -> String {
     let number = |key: &str| row[key].as_f64();
@@ -165,4 +215,15 @@ fn describe(row: &Value) -> String {
         line += &format!("  cosine {cosine:.6}");
     }
     format!("{line}  {}", row["params"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Args::command().debug_assert();
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::layer::{Planned, each_model, input_bound, random_columns, rows_of};
 use super::{Bed, ROWS, counted, layout};
-use crate::bench::{BenchError, How};
+use crate::{BenchError, How};
 
 /// Texts that are compared with the clear.
 const COMPARED: [usize; 4] = [0, 77, 128, 255];

@@ -4,8 +4,8 @@ use hushed_ckks::{CkksError, CkksParams, Complex64};
 use serde_json::{Value, json};
 
 use super::{Bench, describe, measure, with_threads};
-use crate::bench::{BenchError, How};
 use crate::machine::peak_memory;
+use crate::{BenchError, How};
 
 /// Rotations of one ciphertext after one decomposition.
 const HOISTED: i64 = 32;
