@@ -17,12 +17,11 @@
 //! matrices of 0.6 GiB, and 0.4 GiB for each ciphertext of at most four that go together: a peak of 4.5 GiB for one, 6 for many.
 //!
 //! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod: 1 at the scale
-//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike; `prescale.rs` is for small ones.
+//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
 
 mod coeffs_to_slots;
 mod encapsulate;
 mod group;
-mod prescale;
 mod reduce;
 mod shorter;
 mod slots_to_coeffs;
