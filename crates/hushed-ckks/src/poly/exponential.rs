@@ -1,20 +1,13 @@
-//! exp by squarings: of 1 + x/2^r, or of a best polynomial.
-//!
-//! | method | exact value | for |
-//! |---|---|---|
-//! | [`ExpByLimit`] | (1 + x/2^r)^(2^r), relative error about x²/2^(r+1) | few products; never above 1 on [−2^(r+1), 0] |
-//! | [`ExpBySquarings`] | p(x/2^r)^(2^r), relative error 2^r times that of p | precision |
+//! exp by squarings of 1 + x/2^r: (1 + x/2^r)^(2^r), few products and never above 1 on [−2^(r+1), 0], with a relative error of
+//! about x²/2^(r+1).
 //!
 //! An error ε in what is squared becomes 2^r·ε relative to the result, rescaling errors included: at r = 7 seven bits are
 //! lost. Target scales are worked out backwards, s_i = √(s_(i+1)·D).
 
-use hushed_math::fit::minimax;
-
 use super::arithmetic::{Arithmetic, PolyError, Weight, scale};
-use super::chebyshev::Polynomial;
-use super::paterson::{evaluate, multiple};
+use super::paterson::multiple;
 use super::report::{Approximation, greatest};
-use super::schedule::{Cost, Ladder, Schedule};
+use super::schedule::{Cost, Ladder};
 use crate::scale::Scale;
 
 /// Largest r.
@@ -135,95 +128,6 @@ impl ExpByLimit {
         }
         let y = ar.add_constant(x.clone(), 1.0)?;
         squarings(ar, y, self.squarings, self.bound())
-    }
-}
-
-/// A best polynomial of exp(x/2^r) in relative error, squared r times.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ExpBySquarings {
-    polynomial: Polynomial,
-    squarings: usize,
-    low: f64,
-    high: f64,
-}
-
-impl ExpBySquarings {
-    /// For x in [`low`, `high`], a polynomial of degree `degree`, r = `squarings` (0 for none).
-    ///
-    /// # Errors
-    /// [`PolyError::Range`], [`PolyError::Parameter`], [`PolyError::Fit`].
-    pub fn new(low: f64, high: f64, degree: usize, squarings: usize) -> Result<Self, PolyError> {
-        if squarings > 0 {
-            check_squarings(squarings)?;
-        }
-        if !(low < high && low.is_finite() && high.is_finite()) {
-            return Err(PolyError::Range { low, high });
-        }
-        let power = (1u64 << squarings) as f64;
-        let fit = minimax(
-            |x| (x / power).exp(),
-            |x| (-x / power).exp(),
-            degree,
-            low,
-            high,
-        )?;
-        Ok(Self {
-            polynomial: Polynomial::from_fit(&fit)?,
-            squarings,
-            low,
-            high,
-        })
-    }
-
-    /// Levels that it uses: the polynomial's, and one a squaring.
-    pub fn levels(&self) -> usize {
-        self.polynomial.depth() + self.squarings
-    }
-
-    /// Range, error, cost.
-    pub fn report(&self) -> Approximation {
-        let mut cost = Schedule::new(&[&self.polynomial]).cost();
-        cost.products += self.squarings;
-        cost.relinearisations += self.squarings;
-        cost.multiples += usize::from(self.polynomial.interval_map().is_some());
-        cost.depth = self.levels();
-        Approximation {
-            name: "exp(x) = p(x/2^r)^(2^r)",
-            low: self.low,
-            high: self.high,
-            degree: self.polynomial.degree() << self.squarings,
-            error: greatest(self.low, self.high, |x| self.eval(x) / x.exp() - 1.0),
-            relative: true,
-            cost,
-        }
-    }
-
-    /// The polynomial of x that is squared.
-    pub fn polynomial(&self) -> &Polynomial {
-        &self.polynomial
-    }
-
-    /// The value in f64.
-    pub fn eval(&self, x: f64) -> f64 {
-        (0..self.squarings).fold(self.polynomial.eval(x), |y, _| y * y)
-    }
-
-    /// exp(x) at the scale `target`.
-    ///
-    /// # Errors
-    /// Too few levels, scales far from the primes, or what the arithmetic refuses.
-    pub fn evaluate<A: Arithmetic>(
-        &self,
-        ar: &A,
-        x: &A::Value,
-        target: Scale,
-    ) -> Result<A::Value, A::Error> {
-        let ladder = Ladder::new(ar, ar.limbs(x), self.levels())?;
-        let first = before_squarings(&ladder, self.polynomial.depth(), self.squarings, target)?;
-        let y = evaluate(ar, x, &self.polynomial, first)?;
-        // The polynomial errs by far less than a thousandth.
-        let bound = 1.001 * (self.high / (1u64 << self.squarings) as f64).exp();
-        squarings(ar, y, self.squarings, bound)
     }
 }
 

@@ -36,31 +36,3 @@ fn the_limit_is_what_it_says() {
     assert!(ExpByLimit::new(-200.0, 0.0, 7).is_err());
     assert!(ExpByLimit::new(-1.0, 0.0, 0).is_err());
 }
-
-#[test]
-fn a_polynomial_squared_is_precise_in_relative_error() {
-    let exp = ExpBySquarings::new(-20.0, 4.0, 7, 3).unwrap();
-    let report = exp.report();
-    assert!(report.error < 1e-4 && report.relative, "{report}");
-    // One level for the interval, three for degree 7, three squarings.
-    assert_eq!(exp.levels(), 7);
-    let ar = Clear::new(chain(7)).with_errors(1 << 16, 11);
-    let values = spread(-20.0, 4.0, 2000);
-    let target = Scale::from_bits(40);
-    let y = exp
-        .evaluate(&ar, &ar.real(&values, target), target)
-        .unwrap();
-    assert!(y.scale.matches(target));
-    for (y, x) in y.slots.iter().zip(&values) {
-        assert!(
-            (y.re - x.exp()).abs() < 1e-4 * x.exp() + 1e-5,
-            "{x}: {}",
-            y.re
-        );
-    }
-    let tally = ar.take_tally();
-    assert_eq!(tally.relinearisations, report.cost.relinearisations);
-    assert_eq!(tally.products, report.cost.products);
-    let without = ExpBySquarings::new(-1.0, 1.0, 8, 0).unwrap();
-    assert!(without.report().error < 1e-7);
-}

@@ -6,7 +6,7 @@
 //!
 //! * [`evaluate`], [`evaluate_many`], [`compose`]: depth ⌈log2(degree + 1)⌉, few products, the result on the scale asked for;
 //! * [`Inverse`], [`InverseSqrt`]: Goldschmidt and Newton with relaxation, on a stated range;
-//! * [`ExpByLimit`], [`ExpBySquarings`]: (1 + x/2^r)^(2^r), and a best polynomial squared r times;
+//! * [`ExpByLimit`]: (1 + x/2^r)^(2^r);
 //! * [`EvalMod`]: the modular reduction of bootstrapping.
 //!
 //! Scales are exact: no step assigns one. Where a factor can be chosen freely (a coefficient, an integer multiple) it is
@@ -30,7 +30,7 @@ pub use chebyshev::{Basis, Parity, Polynomial};
 pub use clear::{Clear, ClearSum, ClearValue, Tally};
 pub use encrypted::EncryptedSum;
 pub use eval_mod::{EvalMod, EvalModLiteral, EvalModReport, Gain};
-pub use exponential::{ExpByLimit, ExpBySquarings};
+pub use exponential::ExpByLimit;
 pub use inverse::{Inverse, InverseSqrt};
 pub use paterson::{compose, evaluate, evaluate_many, to_unit_interval};
 pub use report::Approximation;
