@@ -5,7 +5,6 @@
 //! elsewhere they are wall time. The last column is nanoseconds of one party for one correlated OT that it takes part in.
 
 use hushed_net::Party;
-use hushed_twopc::func::baseline::{self, Powers};
 use hushed_twopc::func::{Format, curve, relu};
 use hushed_twopc::gadget::{self, Sign};
 use hushed_twopc::testing::{run_pair, share};
@@ -119,26 +118,6 @@ fn functions(n: usize, only: Option<&str>) {
     row("relu", relu::relu_cost(n, from, to), &|ctx| {
         relu::relu(ctx, &x, from, to).map(drop).unwrap();
     });
-    let narrow = values(n, baseline::NARROW.ring, 4);
-    let ot = Powers::Ot;
-    row(
-        "quartic (32,12)",
-        baseline::quartic_gelu_cost(n, ot, baseline::NARROW),
-        &|ctx| {
-            baseline::quartic_gelu(ctx, ot, baseline::NARROW, &narrow)
-                .map(drop)
-                .unwrap();
-        },
-    );
-    row(
-        "exp by squaring (32,12)",
-        baseline::exp_negative_cost(n, ot, baseline::NARROW),
-        &|ctx| {
-            baseline::exp_negative(ctx, ot, baseline::NARROW, &narrow)
-                .map(drop)
-                .unwrap();
-        },
-    );
 }
 
 fn values(n: usize, ring: Ring, seed: u64) -> Share {

@@ -13,9 +13,7 @@
 //! | ReLU | one comparison and one multiplexer | [`relu`] |
 //! | 1/x and 1/√x of one number a row | highest bit, quadratic start, one Newton step | [`inverse`] |
 //! | LayerNorm, RMSNorm without gain and offset | the sum of a row's squares, one 1/√x a row, one product an element | [`norm`] |
-//! | what others compute instead | for tables, not for models | [`baseline`] |
 
-pub mod baseline;
 pub mod curve;
 pub mod exp2;
 pub mod inverse;
