@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "public for its own binary alone")]
 
+pub mod baselines;
 mod cases;
 mod ckks;
 mod fhe;

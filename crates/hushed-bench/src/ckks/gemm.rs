@@ -9,12 +9,13 @@ use std::sync::{Mutex, PoisonError};
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::gemm::{
-    GemmError, GemmWeights, MemorySource, ModularGemm, Shape, Sink, Source, Strip, naive,
+    GemmError, GemmWeights, MemorySource, ModularGemm, Shape, Sink, Source, Strip,
 };
 use hushed_ckks::keys::EvalKeyPlan;
 use serde_json::{Value, json};
 
 use super::{Bench, describe, with_threads};
+use crate::baselines::naive;
 use crate::machine::peak_memory;
 use crate::{BenchError, How, median};
 

@@ -2,12 +2,12 @@
 //! these are measured against.
 
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_ckks::lintrans::baselines::{PackedRows, SingleHoisted};
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Method, Options};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Encoder, Evaluator};
 use serde_json::{Value, json};
 
 use super::{Bench, measure, with_threads};
+use crate::baselines::lintrans::{PackedRows, SingleHoisted};
 use crate::machine::peak_memory;
 use crate::{BenchError, How};
 

@@ -29,19 +29,32 @@ pub use ops::operations;
 pub use roofline::roofline;
 
 /// Keys, encoder and evaluator of one set.
-struct Bench {
-    params: Arc<CkksParams>,
-    encoder: Arc<Encoder>,
-    evaluator: Evaluator,
-    encryptor: Encryptor,
-    decryptor: Decryptor,
-    rng: SecretRng,
+pub(crate) struct Bench {
+    pub(crate) params: Arc<CkksParams>,
+    pub(crate) encoder: Arc<Encoder>,
+    pub(crate) evaluator: Evaluator,
+    pub(crate) encryptor: Encryptor,
+    pub(crate) decryptor: Decryptor,
+    pub(crate) rng: SecretRng,
     key_seconds: f64,
 }
 
 impl Bench {
     fn new(params: &Arc<CkksParams>, plan: &EvalKeyPlan) -> Result<Bench, CkksError> {
-        let mut rng = SecretRng::from_os("bench ckks");
+        Self::with_rng(params, plan, SecretRng::from_os("bench ckks"))
+    }
+
+    /// For tests.
+    #[cfg(test)]
+    pub(crate) fn seeded(params: &Arc<CkksParams>, plan: &EvalKeyPlan, seed: u64) -> Bench {
+        Self::with_rng(params, plan, SecretRng::insecure_from_seed(seed)).expect("keys")
+    }
+
+    fn with_rng(
+        params: &Arc<CkksParams>,
+        plan: &EvalKeyPlan,
+        mut rng: SecretRng,
+    ) -> Result<Bench, CkksError> {
         let key = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
         let start = Instant::now();
         let keys = Arc::new(EvalKeys::generate(&key, plan, &mut rng)?);
@@ -59,14 +72,18 @@ impl Bench {
     }
 
     /// Uniform in the unit square, every slot.
-    fn random(&mut self) -> Vec<Complex64> {
+    pub(crate) fn random(&mut self) -> Vec<Complex64> {
         let mut part = || (self.rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
         (0..self.params.slots())
             .map(|_| Complex64::new(part(), part()))
             .collect()
     }
 
-    fn encrypt(&mut self, values: &[Complex64], limbs: usize) -> Result<Ciphertext, CkksError> {
+    pub(crate) fn encrypt(
+        &mut self,
+        values: &[Complex64],
+        limbs: usize,
+    ) -> Result<Ciphertext, CkksError> {
         let plain = self
             .encoder
             .encode(values, limbs, self.params.default_scale())?;

@@ -8,11 +8,9 @@
 //! Weights are secrets of the server. Every weight takes part in every term; nothing is skipped, and time and counters
 //! depend on shapes and declared bounds only.
 //!
-//! Baselines, by name: [`naive`], the loop of MOAI's Algorithm 2; [`outer`], the product of two encrypted matrices by outer
-//! products (Orion kernels paper, §IV).
+//! [`outer`] is the product of two encrypted matrices by outer products (Orion kernels paper, §IV).
 
 mod error;
-pub mod naive;
 pub mod outer;
 mod product;
 mod store;

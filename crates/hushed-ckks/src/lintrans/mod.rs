@@ -1,7 +1,6 @@
 //! Linear maps on slots: matrices by diagonals, the transforms of bootstrapping, and their products with ciphertexts.
 
 mod apply;
-pub mod baselines;
 mod compact;
 mod dft;
 mod diagonals;

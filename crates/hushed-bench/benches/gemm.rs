@@ -1,4 +1,4 @@
-//! Matrices of scalars times ciphertexts at N = 2^16 and 14 primes, beside the naive loop: `cargo bench -p hushed-ckks --bench gemm`.
+//! Matrices of scalars times ciphertexts at N = 2^16 and 14 primes, beside the naive loop: `cargo bench -p hushed-bench --bench gemm`.
 //!
 //! 768 inputs by 768 × 768 weights. Inputs and outputs, 10.5 GiB each, are never there: a source gives random residues of one
 //! limb for every prime, a sink counts what it gets; the arithmetic is that of real ciphertexts. The naive loop runs for 8 outputs
@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hushed_ckks::gemm::{
-    GemmError, GemmWeights, ModularGemm, Part, Shape, Sink, Source, Strip, naive,
-};
+use hushed_bench::baselines::naive;
+use hushed_ckks::gemm::{GemmError, GemmWeights, ModularGemm, Part, Shape, Sink, Source, Strip};
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, Noise, Scale};
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::{PublicSeed, PublicStream};

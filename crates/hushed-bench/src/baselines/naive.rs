@@ -1,17 +1,13 @@
-//! Baseline: the loop of MOAI's Algorithm 2, one scalar product and one sum a weight.
+//! The loop of MOAI's Algorithm 2, one scalar product and one sum a weight.
 //!
 //! Each term streams three ciphertexts through memory: the product reads an input and writes a term, the sum reads both and
-//! writes the output. [`super::ModularGemm`] computes the same residues when weights are rounded to whole digits of the same
-//! scale; for tests and tables only.
+//! writes the output. [`hushed_ckks::gemm::ModularGemm`] computes the same residues when weights are rounded to whole digits of the same
+//! scale.
 
 use std::ops::Range;
 
-use num_complex::Complex64;
-
-use super::error::GemmError;
-use crate::ciphertext::Ciphertext;
-use crate::evaluator::Evaluator;
-use crate::scale::Scale;
+use hushed_ckks::gemm::GemmError;
+use hushed_ckks::{Ciphertext, Complex64, Evaluator, Scale};
 
 /// Σ_i `w[o][i]`·ct_i + bias_o for the rows o in `rows` of a matrix of `columns` columns, weights at `scale`, not rescaled.
 ///
@@ -74,4 +70,55 @@ pub fn multiply(
         }
     }
     Ok(outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ckks::Bench;
+    use hushed_ckks::CkksParams;
+    use hushed_ckks::gemm::{GemmWeights, ModularGemm};
+    use hushed_ckks::keys::EvalKeyPlan;
+
+    const ROWS: usize = 12;
+    const COLUMNS: usize = 40;
+
+    #[test]
+    fn modular_products_are_those_of_the_loop() {
+        let params = CkksParams::insecure_test(9, 2).unwrap();
+        let mut f = Bench::seeded(&params, &EvalKeyPlan::new(), 11);
+        let inputs: Vec<_> = (0..COLUMNS)
+            .map(|_| {
+                let x = f.random();
+                f.encrypt(&x, 3).unwrap()
+            })
+            .collect();
+        let values = f.random();
+        let weights: Vec<f64> = values.iter().flat_map(|z| [z.re, z.im]).collect();
+        let weights = &weights[..ROWS * COLUMNS];
+        let bias: Vec<f64> = f.random().iter().take(ROWS).map(|z| z.re).collect();
+        let bias = Some(&bias[..]);
+        let gemm = ModularGemm::new(&params);
+        let scale = gemm.weight_scale(3);
+        let digits = GemmWeights::from_f64(weights, ROWS, COLUMNS, 1.0, scale).unwrap();
+        let fast = gemm.multiply_all(&digits, &inputs, bias).unwrap();
+        let slow = multiply(
+            &f.evaluator,
+            weights,
+            COLUMNS,
+            scale,
+            &inputs,
+            0..ROWS,
+            bias,
+        )
+        .unwrap();
+        assert_eq!(slow.len(), ROWS);
+        for (fast, slow) in fast.iter().zip(&slow) {
+            // The same integers, so the same residues.
+            assert!(fast.b() == slow.b() && fast.a() == slow.a());
+            assert_eq!(fast.scale(), slow.scale());
+        }
+        let counts = f.evaluator.counters().snapshot();
+        assert_eq!(counts.scalar_mul, gemm.counters().snapshot().scalar_mul);
+    }
 }

@@ -1,23 +1,15 @@
-//! The methods that [`super::LinearTransform`] is measured against, written with the evaluator's rotations, plaintext products and
+//! The methods that [`hushed_ckks::lintrans::LinearTransform`] is measured against, written with the evaluator's rotations, plaintext products and
 //! rescales. They compute the same products; what differs is how many key switches of which kind that takes.
 //!
 //! | method | rotations of d × d | decompositions | levels |
 //! |---|---|---|---|
-//! | [`DiagonalMethod`] (Halevi and Shoup, CRYPTO 2014) | d − 1 | d − 1 | 1 |
 //! | [`SingleHoisted`] baby-step giant-step (Halevi and Shoup, CRYPTO 2018) | n₁ − 1 + n₂ − 1 | n₂ | 1 |
 //! | [`PackedRows`] (the row method of the Orion kernels paper, §IV-A; Gazelle's packing) | ⌈d·d/n⌉·(log₂ d + 1) − 1 | as many | 2 |
 
 use std::collections::BTreeMap;
 
-use num_complex::Complex64;
-
-use crate::ciphertext::Ciphertext;
-use crate::encoding::Encoder;
-use crate::error::CkksError;
-use crate::evaluator::Evaluator;
-use crate::lintrans::{Diagonals, LinTransError, Split};
-use crate::plaintext::Plaintext;
-use crate::scale::Scale;
+use hushed_ckks::lintrans::{Diagonals, LinTransError, Split};
+use hushed_ckks::{Ciphertext, CkksError, Complex64, Encoder, Evaluator, Plaintext, Scale};
 
 /// The scale of a plaintext whose product with a ciphertext of `limbs` primes is rescaled: that of the prime that goes.
 fn plain_scale(encoder: &Encoder, limbs: usize) -> Result<Scale, CkksError> {
@@ -33,46 +25,6 @@ fn plain_scale(encoder: &Encoder, limbs: usize) -> Result<Scale, CkksError> {
     Ok(Scale::ONE.times_prime(params.prime(limbs - 1)))
 }
 
-/// Σ d_k ⊙ rotate(x, k): every diagonal a rotation with a decomposition of its own.
-pub struct DiagonalMethod {
-    diagonals: Vec<(i64, Plaintext)>,
-}
-
-impl DiagonalMethod {
-    /// Encodes `matrix` for ciphertexts of `limbs` primes.
-    ///
-    /// # Errors
-    /// [`CkksError::LinTrans`] for a length that does not exist, or what the encoder refuses.
-    pub fn new(encoder: &Encoder, matrix: &Diagonals, limbs: usize) -> Result<Self, CkksError> {
-        let scale = plain_scale(encoder, limbs)?;
-        let diagonals = matrix.iter().map(|(k, values)| {
-            let plain = encoder.encode_periodic(values, limbs, scale)?;
-            Ok((k as i64, plain))
-        });
-        Ok(Self {
-            diagonals: diagonals.collect::<Result<_, CkksError>>()?,
-        })
-    }
-
-    /// Rotations that need a key.
-    pub fn rotations(&self) -> Vec<i64> {
-        let all = self.diagonals.iter().map(|&(k, _)| k);
-        all.filter(|&k| k != 0).collect()
-    }
-
-    /// The product: one prime less.
-    ///
-    /// # Errors
-    /// As [`Evaluator::rotate`] and [`Evaluator::mul_plain`].
-    pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        let mut sum: Option<Ciphertext> = None;
-        for (k, plain) in &self.diagonals {
-            add_product(evaluator, &mut sum, &evaluator.rotate(ct, *k)?, plain)?;
-        }
-        finish(evaluator, sum)
-    }
-}
-
 /// Baby-step giant-step with one decomposition for all baby steps, each divided by P at once.
 pub struct SingleHoisted {
     babies: Vec<i64>,
@@ -83,7 +35,7 @@ impl SingleHoisted {
     /// Encodes `matrix` for ciphertexts of `limbs` primes with baby steps 0 … `width` − 1.
     ///
     /// # Errors
-    /// As [`DiagonalMethod::new`].
+    /// [`CkksError::LinTrans`] for a length that does not exist, or what the encoder refuses.
     pub fn new(
         encoder: &Encoder,
         matrix: &Diagonals,
@@ -124,7 +76,7 @@ impl SingleHoisted {
     /// The product: one prime less.
     ///
     /// # Errors
-    /// As [`DiagonalMethod::apply`].
+    /// As [`Evaluator::rotate`] and [`Evaluator::mul_plain`].
     pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let rotated = evaluator.rotate_many(ct, &self.babies)?;
         let mut total: Option<Ciphertext> = None;
@@ -219,7 +171,7 @@ impl PackedRows {
     /// The product, entry by entry at [`PackedRows::slot`]: two primes less.
     ///
     /// # Errors
-    /// As [`DiagonalMethod::apply`].
+    /// As [`Evaluator::rotate`] and [`Evaluator::mul_plain`].
     pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut sum: Option<Ciphertext> = None;
         // The last ones first: each later step moves what there is by one.
@@ -263,32 +215,36 @@ fn finish(evaluator: &Evaluator, sum: Option<Ciphertext>) -> Result<Ciphertext, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lintrans::{LinearTransform, Method, Options};
-    use crate::params::CkksParams;
-    use crate::testing::{Fixture, random};
+    use crate::ckks::Bench;
+    use hushed_ckks::CkksParams;
+    use hushed_ckks::keys::EvalKeyPlan;
+    use hushed_ckks::lintrans::{LinearTransform, Method, Options};
     use hushed_math::rng::SecretRng;
 
     const DIM: usize = 16;
 
+    fn random(rng: &mut SecretRng) -> Vec<f64> {
+        let mut uniform = || (rng.next_u64() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        (0..DIM).map(|_| uniform()).collect()
+    }
+
     /// A dense 16 × 16 matrix, its product with a vector, and keys for `rotations` at four primes.
-    fn setting(rotations: &[i64]) -> (Fixture, Vec<Vec<f64>>, Diagonals, Vec<Complex64>) {
+    fn setting(rotations: &[i64]) -> (Bench, Vec<Vec<f64>>, Diagonals, Vec<Complex64>) {
         let params = CkksParams::insecure_shallow(9, 4).unwrap();
         let plan = params.key_plan(4, false, rotations, false).unwrap();
-        let f = Fixture::new(&params, &plan, 8);
+        let f = Bench::seeded(&params, &plan, 8);
         let mut rng = SecretRng::insecure_from_seed(9);
-        let rows: Vec<Vec<f64>> = (0..DIM)
-            .map(|_| random(&mut rng, DIM).iter().map(|z| z.re).collect())
-            .collect();
+        let rows: Vec<Vec<f64>> = (0..DIM).map(|_| random(&mut rng)).collect();
         let complex: Vec<Vec<Complex64>> = rows
             .iter()
             .map(|row| row.iter().map(|&x| x.into()).collect())
             .collect();
         let matrix = Diagonals::from_rows(DIM, &complex).unwrap();
-        let x: Vec<Complex64> = random(&mut rng, DIM).iter().map(|z| z.re.into()).collect();
+        let x: Vec<Complex64> = random(&mut rng).into_iter().map(Complex64::from).collect();
         (f, rows, matrix, x)
     }
 
-    fn encrypt(f: &mut Fixture, x: &[Complex64]) -> Ciphertext {
+    fn encrypt(f: &mut Bench, x: &[Complex64]) -> Ciphertext {
         let plain = f.encoder.encode_periodic(x, 4, f.params.default_scale());
         f.encryptor.encrypt(&plain.unwrap(), &mut f.rng).unwrap()
     }
@@ -306,15 +262,6 @@ mod tests {
         let expected = matrix.apply(&x).unwrap();
         let ct = encrypt(&mut f, &x);
         let encoder = f.encoder.clone();
-
-        let method = DiagonalMethod::new(&encoder, &matrix, 4).unwrap();
-        f.evaluator.counters().reset();
-        let out = method.apply(&f.evaluator, &ct).unwrap();
-        let counts = f.evaluator.counters().snapshot();
-        assert_eq!((counts.rotation, counts.mod_up), (15, 15));
-        assert_eq!((counts.pt_mul, counts.rescale), (16, 1));
-        assert_eq!(method.rotations().len(), 15);
-        near(&f.decryptor.decrypt_raw(&out).unwrap()[..DIM], &expected);
 
         let method = SingleHoisted::new(&encoder, &matrix, 4, 4).unwrap();
         f.evaluator.counters().reset();
@@ -357,9 +304,9 @@ mod tests {
             ..Options::default()
         };
         let map = LinearTransform::new(&f.params, &matrix, 4, options).unwrap();
-        let mut plan = hushed_rlwe::hybrid::EvalKeyPlan::new();
+        let mut plan = EvalKeyPlan::new();
         map.add_keys(&mut plan);
-        f = Fixture::new(&f.params, &plan, 8);
+        f = Bench::seeded(&f.params, &plan, 8);
         let ct = encrypt(&mut f, &x);
         let out = map.apply(&f.evaluator, &ct).unwrap();
         let counts = f.evaluator.counters().snapshot();
@@ -379,7 +326,6 @@ mod tests {
             assert!(PackedRows::new(&f.encoder, bad, 4).is_err());
         }
         assert!(PackedRows::new(&f.encoder, &rows, 2).is_err());
-        assert!(DiagonalMethod::new(&f.encoder, &matrix, 1).is_err());
         assert!(SingleHoisted::new(&f.encoder, &matrix, 9, 4).is_err());
     }
 }

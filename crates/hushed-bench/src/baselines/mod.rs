@@ -1,0 +1,4 @@
+//! What the libraries are compared with, as the papers have it. No library uses these.
+
+pub mod lintrans;
+pub mod naive;
