@@ -12,6 +12,7 @@ const UNSAFE_HOME: &str = "crates/hushed-math/";
 /// Files that read bytes written by a peer or found on a disk. Each must set the attribute below in
 /// itself, so that clippy holds it there whatever the rest of the crate allows.
 const HOSTILE: [&str; 63] = [
+    "crates/hushed-bench/src/baselines/bole/mod.rs",
     "crates/hushed-net/src/channel/inbox.rs",
     "crates/hushed-net/src/channel/stream.rs",
     "crates/hushed-net/src/channel/tls/halves.rs",
@@ -36,7 +37,6 @@ const HOSTILE: [&str; 63] = [
     "crates/hushed-ckks/src/codec.rs",
     "crates/hushed-ckks/src/lintrans/stored.rs",
     "crates/hushed-twopc/src/ctx.rs",
-    "crates/hushed-twopc/src/he/bole/mod.rs",
     "crates/hushed-twopc/src/he/context.rs",
     "crates/hushed-twopc/src/he/engine.rs",
     "crates/hushed-twopc/src/ot/additive.rs",

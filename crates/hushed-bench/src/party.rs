@@ -7,11 +7,12 @@ use hushed_math::rng::SecretRng;
 use hushed_net::channel::tcp::{self, Listener};
 use hushed_net::{Expect, Limits, NetError, Party, Session, Stats};
 use hushed_twopc::Ctx;
-use hushed_twopc::he::{HeContext, OleContext};
+use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretOt;
 use serde_json::{Value, json};
 
 use super::{BenchError, Case, How, Kind, Net, Suite, median, model};
+use crate::baselines::bole::OleContext;
 use crate::machine;
 
 /// A party with keys and correlations.

@@ -2,11 +2,13 @@
 
 use hushed_twopc::func::Format;
 use hushed_twopc::he::{
-    Encrypted, LinearShape, MatmulShape, OltShape, OltSpec, Packing, PreparedWeights, bole,
+    Encrypted, LinearShape, MatmulShape, OltShape, OltSpec, Packing, PreparedWeights,
     linear_client, linear_server, matmul_shared, olt_encrypted, olt_multiplying,
 };
 use hushed_twopc::{Ring, gadget};
 use serde_json::json;
+
+use crate::baselines::bole;
 
 use super::cases::{Numbers, encoded, spread};
 use super::{BenchError, Case};

@@ -1,13 +1,13 @@
-//! Oblivious linear transformation and evaluation: processor seconds of each party on one core, bytes, and the plan.
+//! Oblivious linear transformation: processor seconds of each party on one core, bytes, and the plan.
 //! `cargo bench -p hushed-twopc --features testing --bench olt [name]`.
 //!
 //! Seconds are what the scheduler gave to the party's thread, so that other load on the machine shows little. The keys
 //! are exchanged before.
 
 use hushed_twopc::he::{
-    Encrypted, HeContext, LinearShape, MatmulShape, OleContext, OltShape, OltSpec, Packing,
-    PreparedWeights, bole, linear_client, linear_server, linear_server_alone, matmul_shared,
-    olt_encrypted, olt_multiplying,
+    Encrypted, HeContext, LinearShape, MatmulShape, OltShape, OltSpec, Packing, PreparedWeights,
+    linear_client, linear_server, linear_server_alone, matmul_shared, olt_encrypted,
+    olt_multiplying,
 };
 use hushed_twopc::testing::{run_pair, share};
 use hushed_twopc::{Ctx, Ring, Share};
@@ -46,12 +46,6 @@ fn main() {
                     n: 384,
                 },
             );
-        }
-    }
-    for log in [15, 20] {
-        let name = format!("vectors 2^{log}");
-        if wanted(&name) {
-            vectors(&name, 1 << log);
         }
     }
     for packing in [Packing::InterLeave, Packing::Krdy, Packing::PackLwes] {
@@ -99,35 +93,6 @@ fn linear(name: &str, shape: OltShape, bits: u32) {
         },
         |ctx, he| linear_client(ctx, he, &xc, &public).map(drop).unwrap(),
         |ctx, he| linear_server(ctx, he, &xs, &weights).map(drop).unwrap(),
-    );
-}
-
-/// One vector times another by batched linear evaluation.
-fn vectors(name: &str, n: usize) {
-    let x = words(n);
-    let timed = |ctx: &mut Ctx, client: bool| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(1)
-            .build()
-            .unwrap();
-        pool.install(|| {
-            let ole = OleContext::exchange(&mut ctx.session, &mut ctx.rng).unwrap();
-            let before = ctx.session.stats();
-            let start = on_cpu();
-            if client {
-                bole::send_encrypted(ctx, &ole, Ring::Z64, &x).unwrap();
-                bole::open_products(ctx, &ole, Ring::Z64, n).unwrap();
-            } else {
-                let sent = bole::receive_encrypted(ctx, &ole, Ring::Z64, n).unwrap();
-                bole::answer_products(ctx, &ole, &sent, &x).unwrap();
-            }
-            (on_cpu() - start, ctx.session.stats().since(&before))
-        })
-    };
-    let ((client, stats), (server, _)) = run_pair(|ctx| timed(ctx, true), |ctx| timed(ctx, false));
-    println!(
-        "{name:<28} {client:>8.3} {server:>8.3} {:>9} {:>9}",
-        stats.bytes_sent, stats.bytes_received
     );
 }
 

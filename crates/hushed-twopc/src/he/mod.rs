@@ -10,9 +10,7 @@
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
 //! | squares and scales of rows, over RLWE or OT by price | `rows` |
 //! | what one party multiplies alone | `local` |
-//! | vectors element by element | `bole` |
 
-pub mod bole;
 pub mod context;
 pub mod encode;
 mod engine;
@@ -28,7 +26,6 @@ mod product;
 pub mod rows;
 pub mod window;
 
-pub use bole::OleContext;
 pub use context::HeContext;
 pub use error::HeError;
 pub use layout::{Layout, OltSpec};

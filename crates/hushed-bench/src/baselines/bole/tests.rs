@@ -5,7 +5,7 @@ use super::shares::{
     square_cost,
 };
 use super::*;
-use crate::testing::{Counted, assert_cost, reveal, run_after, share};
+use hushed_twopc::testing::{Counted, assert_cost, reveal, run_after, share};
 
 fn run<A: Send, B: Send>(
     client: impl FnOnce(&mut Ctx, &OleContext) -> A + Send,

@@ -18,10 +18,6 @@ pub mod shares;
 #[cfg(test)]
 mod tests;
 
-use super::engine::expect_words;
-use crate::ctx::Ctx;
-use crate::error::TwopcError;
-use crate::share::{Ring, SecretWords, Share};
 use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, RnsPoly, SecretPoly};
 use hushed_net::{Expect, Kind, Session};
@@ -29,6 +25,8 @@ use hushed_rlwe::{
     Ciphertext, FloodedFormat, KeySet, NoiseBound, PrimeScale, RingScale, RlweError, RlweLiteral,
     RlweParams, SecretKey, SeededCiphertext, plain_signed, signed_share,
 };
+use hushed_twopc::he::HeError;
+use hushed_twopc::{Ctx, Ring, Share, TwopcError};
 use rayon::prelude::*;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -155,6 +153,16 @@ pub struct Sent {
     blocks: Vec<Vec<Ciphertext>>,
 }
 
+fn expect_words(words: &[u64], expected: usize) -> Result<(), HeError> {
+    if words.len() == expected {
+        return Ok(());
+    }
+    Err(HeError::Operand {
+        expected,
+        found: words.len(),
+    })
+}
+
 /// Sends the encryption of this party's `x`.
 ///
 /// # Errors
@@ -230,7 +238,7 @@ pub fn receive_encrypted(
 /// Multiplies the peer's vector by this party's `y` and answers; returns this party's share of x ⊙ y.
 ///
 /// # Errors
-/// [`super::HeError::Operand`] unless `y` is as long as the peer's vector; those of the session.
+/// [`HeError::Operand`] unless `y` is as long as the peer's vector; those of the session.
 pub fn answer_products(
     ctx: &mut Ctx,
     ole: &OleContext,
@@ -239,7 +247,7 @@ pub fn answer_products(
 ) -> Result<Share, TwopcError> {
     expect_words(y, sent.len)?;
     let lift = ole.lift(sent.ring)?;
-    let mut words = SecretWords::with_room(sent.len);
+    let mut words = Zeroizing::new(Vec::with_capacity(sent.len));
     let answer = |cts: &[Ciphertext], y: &[u64], mut rng: SecretRng| -> Result<_, TwopcError> {
         let mut frame = Vec::with_capacity(ole.response_bytes(cts.len()));
         let mut slots = ole.zero_slots(sent.ring);
@@ -270,7 +278,7 @@ pub fn answer_products(
             words.extend_from_slice(&share);
         }
     }
-    Ok(Share::new(sent.ring, words.into_words()))
+    Ok(Share::new(sent.ring, std::mem::take(&mut *words)))
 }
 
 /// Opens the answers to this party's vector of `n` elements; returns this party's share of x ⊙ y.
@@ -285,7 +293,7 @@ pub fn open_products(
 ) -> Result<Share, TwopcError> {
     let lift = ole.lift(ring)?;
     let primes = primes(ring);
-    let mut words = SecretWords::with_room(n);
+    let mut words = Zeroizing::new(Vec::with_capacity(n));
     for block in 0..ole.blocks(n) {
         let bytes = ctx
             .session
@@ -293,7 +301,12 @@ pub fn open_products(
         let mut rest = bytes.as_slice();
         let mut slots = ole.zero_slots(ring);
         for (i, channel) in ole.channels.iter().enumerate().take(primes) {
-            let part = crate::wire::take(&mut rest, channel.format.bytes())?;
+            let (part, tail) = rest.split_at_checked(channel.format.bytes()).ok_or(
+                TwopcError::PeerMisbehaved {
+                    what: "message length",
+                },
+            )?;
+            rest = tail;
             slots
                 .expose_mut()
                 .limb_mut(i)
@@ -302,7 +315,7 @@ pub fn open_products(
         let count = ole.slots().min(n - block * ole.slots());
         words.extend_from_slice(&ole.down(&lift, slots, count)?);
     }
-    Ok(Share::new(ring, words.into_words()))
+    Ok(Share::new(ring, std::mem::take(&mut *words)))
 }
 
 impl OleContext {

@@ -1,21 +1,18 @@
 //! Products and squares of shared vectors over batched oblivious linear evaluation.
 
 use super::{
-    OleContext, Sent, answer_products, open_products, primes, receive_encrypted, send_encrypted,
+    OleContext, Sent, answer_products, expect_words, open_products, primes, receive_encrypted,
+    send_encrypted,
 };
-use crate::cost::Cost;
-use crate::ctx::Ctx;
-use crate::error::TwopcError;
-use crate::he::engine::expect_words;
-use crate::share::{Ring, Share};
 use hushed_net::Party;
+use hushed_twopc::{Cost, Ctx, Ring, Share, TwopcError};
 use std::ops::Range;
 
 /// `[x]·[y]` element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at the same time: two
 /// crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
 ///
 /// # Errors
-/// [`HeError::Operand`](crate::he::HeError::Operand) if the lengths differ; those of the session and of the peer's bytes.
+/// [`HeError::Operand`](hushed_twopc::he::HeError::Operand) if the lengths differ; those of the session and of the peer's bytes.
 ///
 /// # Panics
 /// If the shares are over different rings.
