@@ -226,4 +226,13 @@ mod tests {
     fn the_arguments_are_well_formed() {
         Args::command().debug_assert();
     }
+
+    #[test]
+    fn there_is_help_with_examples_and_exit_codes() {
+        let command = Args::command();
+        assert!(command.get_about().is_some());
+        let after = command.get_after_help().map(ToString::to_string);
+        let after = after.unwrap_or_default();
+        assert!(after.contains("hushed-bench --list") && after.contains("Exit codes"));
+    }
 }

@@ -1,0 +1,3 @@
+//! Tests of the crate from outside, in one binary.
+
+mod two_processes;
