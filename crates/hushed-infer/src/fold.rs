@@ -14,6 +14,8 @@ pub struct LinearMap {
     pub columns: usize,
     /// rows × columns, row after row; none where only shapes count. Secret where they come from a model: nothing is skipped.
     pub weights: Vec<f64>,
+    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights.
+    pub bound: f64,
     /// One a row, or none at all.
     pub bias: Option<Vec<f64>>,
 }
@@ -29,8 +31,21 @@ impl LinearMap {
             rows: layer.outputs,
             columns: layer.inputs,
             weights: weights.data().iter().map(|&w| f64::from(w)).collect(),
+            bound: 0.0,
             bias: Some(bias.iter().map(|&b| f64::from(b)).collect()),
-        })
+        }
+        .bounded())
+    }
+
+    /// A map of which only the shape is known.
+    pub fn shape(rows: usize, columns: usize) -> LinearMap {
+        LinearMap {
+            rows,
+            columns,
+            weights: Vec::new(),
+            bound: 1.0,
+            bias: Some(vec![0.0; rows]),
+        }
     }
 
     /// The identity on `width` columns.
@@ -41,8 +56,16 @@ impl LinearMap {
             rows: width,
             columns: width,
             weights,
+            bound: 1.0,
             bias: Some(vec![0.0; width]),
         }
+    }
+
+    /// With a power of two that no weight exceeds: nothing more of them shows in how a product is computed.
+    #[must_use]
+    pub fn bounded(mut self) -> LinearMap {
+        self.bound = bound_of(&self.weights);
+        self
     }
 
     /// The map of an operand that still has to be multiplied by `gain` and shifted by `offset`, column by column.
@@ -57,14 +80,35 @@ impl LinearMap {
             }
             row.iter_mut().zip(gain).for_each(|(w, gain)| *w *= gain);
         }
-        self
+        self.bounded()
+    }
+
+    /// The map whose result is without its mean over the rows, (I − 11ᵀ/d) times it: for a norm that takes the mean off.
+    #[must_use]
+    pub fn centred(mut self) -> LinearMap {
+        let d = self.rows.max(1) as f64;
+        let mut means = vec![0.0; self.columns];
+        for row in self.weights.chunks_exact(self.columns.max(1)) {
+            means
+                .iter_mut()
+                .zip(row)
+                .for_each(|(mean, w)| *mean += w / d);
+        }
+        for row in self.weights.chunks_exact_mut(self.columns.max(1)) {
+            row.iter_mut().zip(&means).for_each(|(w, mean)| *w -= mean);
+        }
+        if let Some(bias) = &mut self.bias {
+            let mean = bias.iter().sum::<f64>() / d;
+            bias.iter_mut().for_each(|b| *b -= mean);
+        }
+        self.bounded()
     }
 
     /// The map of an operand that is `factor` times too small.
     #[must_use]
     pub fn of_smaller(mut self, factor: f64) -> LinearMap {
         self.weights.iter_mut().for_each(|w| *w *= factor);
-        self
+        self.bounded()
     }
 
     /// `factor` times the map.
@@ -75,7 +119,7 @@ impl LinearMap {
             .iter_mut()
             .chain(self.bias.iter_mut().flatten());
         all.for_each(|w| *w *= factor);
-        self
+        self.bounded()
     }
 
     /// Rows `range` of the map, with their biases.
@@ -89,7 +133,21 @@ impl LinearMap {
             rows: range.len(),
             columns: self.columns,
             weights: weights.to_vec(),
+            bound: self.bound,
             bias: self.bias.as_ref().map(|b| b[range].to_vec()),
+        }
+    }
+
+    /// Columns `range` of the map, without biases.
+    #[must_use]
+    pub fn columns(&self, range: Range<usize>) -> LinearMap {
+        let rows = self.weights.chunks_exact(self.columns.max(1));
+        LinearMap {
+            rows: self.rows,
+            columns: range.len(),
+            weights: rows.flat_map(|row| row[range.clone()].to_vec()).collect(),
+            bound: self.bound,
+            bias: None,
         }
     }
 
@@ -98,7 +156,7 @@ impl LinearMap {
     pub fn stacked(maps: Vec<LinearMap>) -> LinearMap {
         let mut maps = maps.into_iter();
         let Some(mut all) = maps.next() else {
-            return LinearMap::identity(0);
+            return LinearMap::shape(0, 0);
         };
         for map in maps {
             all.bias = match (all.bias, map.bias) {
@@ -113,8 +171,14 @@ impl LinearMap {
             all.rows += map.rows;
             all.weights.extend(map.weights);
         }
-        all
+        all.bounded()
     }
+}
+
+/// A power of two that no weight exceeds: what is declared of them.
+pub fn bound_of(weights: &[f64]) -> f64 {
+    let largest = weights.iter().fold(0.0_f64, |m, w| m.max(w.abs()));
+    largest.max(f64::MIN_POSITIVE).log2().ceil().exp2()
 }
 
 /// Gain and offset of a norm.

@@ -5,6 +5,7 @@ use hushed_model::{Linear, ModelError, Norm, StepId};
 use super::choices::NormChoice;
 use super::error::FheError;
 use super::slots::{LinearMap, Slots};
+use crate::fold::here;
 
 /// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the numbers of vector
 /// j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
@@ -65,29 +66,10 @@ impl<V> Acts<V> {
         S: Slots<Value = V>,
     {
         same(at, "columns", self.width(), w.inputs)?;
-        let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
         if on.only_shapes() {
             return Ok(LinearMap::shape(w.outputs, w.inputs));
         }
-        let mut map = LinearMap {
-            rows: w.outputs,
-            columns: w.inputs,
-            weights: Vec::with_capacity(w.outputs * w.inputs),
-            bound: 0.0,
-            bias: None,
-        };
-        let mut biases = Vec::with_capacity(w.outputs);
-        for (o, &b) in bias.iter().enumerate() {
-            let row = weights.row(o);
-            let products = row.iter().zip(&self.gain).map(|(&w, g)| f64::from(w) * g);
-            map.weights.extend(products);
-            let offsets = row.iter().zip(&self.offset);
-            let offset: f64 = offsets.map(|(&w, o)| f64::from(w) * o).sum();
-            biases.push(f64::from(b) + offset);
-        }
-        map.bound = bound_of(&map.weights);
-        map.bias = Some(biases);
-        Ok(map)
+        Ok(LinearMap::of(at, w)?.reading(&self.gain, &self.offset))
     }
 }
 
@@ -146,48 +128,10 @@ pub fn centred<S: Slots>(
     w: &Linear,
     kappa: f64,
 ) -> Result<LinearMap, FheError> {
-    let (weights, bias) = (here(at, &w.weights)?, here(at, &w.bias)?);
     if on.only_shapes() {
         return Ok(LinearMap::shape(w.outputs, w.inputs));
     }
-    let d = w.outputs.max(1) as f64;
-    let mut means = vec![0.0; w.inputs];
-    for row in weights.data().chunks_exact(w.inputs.max(1)) {
-        for (mean, &w) in means.iter_mut().zip(row) {
-            *mean += f64::from(w) / d;
-        }
-    }
-    let rows = weights.data().chunks_exact(w.inputs.max(1));
-    let centred = rows.flat_map(|row| row.iter().zip(&means));
-    let numbers: Vec<f64> = centred.map(|(&w, m)| kappa * (f64::from(w) - m)).collect();
-    let mean = bias.iter().map(|&b| f64::from(b)).sum::<f64>() / d;
-    Ok(LinearMap {
-        rows: w.outputs,
-        columns: w.inputs,
-        bound: bound_of(&numbers),
-        weights: numbers,
-        bias: Some(
-            bias.iter()
-                .map(|&b| kappa * (f64::from(b) - mean))
-                .collect(),
-        ),
-    })
-}
-
-/// A power of two that no weight exceeds: what is declared of them. Nothing more of them shows in how a product is computed.
-pub fn bound_of(weights: &[f64]) -> f64 {
-    let largest = weights.iter().fold(0.0_f64, |m, w| m.max(w.abs()));
-    largest.max(f64::MIN_POSITIVE).log2().ceil().exp2()
-}
-
-/// The numbers of a layer, at a step that cannot do without.
-///
-/// # Errors
-/// [`ModelError::ShapesOnly`].
-pub fn here<'a, T>(at: StepId, numbers: &'a Option<T>) -> Result<&'a T, ModelError> {
-    numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
-        site: at.to_string(),
-    })
+    Ok(LinearMap::of(at, w)?.centred().times(kappa))
 }
 
 /// # Errors

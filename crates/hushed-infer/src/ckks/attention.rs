@@ -378,11 +378,9 @@ impl<'a, S: Slots> Run<'a, S> {
         let range = h * dh..(h + 1) * dh;
         // Half of the factor in each, so that one bound serves both.
         let half = (factor * self.scale.abs()).sqrt();
-        let query = times(
-            self.maps.query.rows(range.clone()),
-            half.copysign(self.scale),
-        );
-        let map = stacked(&[query, times(self.maps.key.rows(range), half)]);
+        let query = self.maps.query.rows(range.clone());
+        let query = query.times(half.copysign(self.scale));
+        let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]);
         let limbs = below(on, self.columns, 1)?;
         // Arguments at twice what their first square is divided by; real parts double the scale themselves.
         let wanted = divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
@@ -557,7 +555,7 @@ impl<'a, S: Slots> Run<'a, S> {
             .iter()
             .map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh))
             .collect();
-        let map = stacked(&maps);
+        let map = LinearMap::stacked(maps);
         let from = above(on, limbs)?;
         let mut partial = None;
         for (number, block) in x.chunks(NARROW_BLOCK).enumerate() {
@@ -662,37 +660,6 @@ impl<'a, S: Slots> Output<'a, S> {
             None => Ok(Vec::new()),
         }
     }
-}
-
-/// `factor` times a map.
-fn times(mut map: LinearMap, factor: f64) -> LinearMap {
-    let all = map.weights.iter_mut().chain(map.bias.iter_mut().flatten());
-    all.for_each(|w| *w *= factor);
-    map
-}
-
-/// The rows of maps of the same columns, one after another.
-fn stacked(maps: &[LinearMap]) -> LinearMap {
-    let mut all = LinearMap {
-        rows: 0,
-        columns: maps.first().map_or(0, |m| m.columns),
-        weights: Vec::new(),
-        bound: 0.0,
-        bias: None,
-    };
-    let biased = maps.iter().any(|m| m.bias.is_some());
-    let mut biases = Vec::new();
-    for map in maps {
-        all.rows += map.rows;
-        all.weights.extend_from_slice(&map.weights);
-        match &map.bias {
-            Some(bias) => biases.extend_from_slice(bias),
-            None => biases.resize(all.rows, 0.0),
-        }
-    }
-    all.bound = super::acts::bound_of(&all.weights);
-    all.bias = biased.then_some(biases);
-    all
 }
 
 #[cfg(test)]

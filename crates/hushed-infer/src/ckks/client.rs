@@ -61,7 +61,7 @@ impl FheClient {
         let at = StepId::outside("embed");
         super::acts::same(at, "columns", embedding.width, plan.width)?;
         super::acts::same(at.part("norm"), "columns", norm.width, plan.width)?;
-        super::acts::here(at, &embedding.tokens)?;
+        crate::fold::here(at, &embedding.tokens)?;
         Ok(FheClient {
             encoder: Arc::new(Encoder::new(params)),
             params: Arc::clone(params),

@@ -31,13 +31,14 @@ use hushed_model::{Activation, Classifier, StepId};
 use rayon::prelude::*;
 
 use super::activation;
-use super::acts::{Acts, bound_of, here, same};
+use super::acts::{Acts, same};
 use super::choices::ClassifierChoice;
 use super::error::FheError;
 use super::mask::OwnedMask;
 use super::norm::{above, divisor, product, scale_of};
 use super::pool::{Factor, Pooled, packed, row_sums, rows_of};
 use super::slots::Slots;
+use crate::fold::{bound_of, here};
 use crate::packing::{Interleave, PackingError};
 
 /// Greatest size of the approximated tanh, up to [`EXTENDED`] times the reach.

@@ -61,7 +61,8 @@ mod testing;
 #[cfg(any(feature = "client", test))]
 pub mod verify;
 
-pub use acts::{Acts, bound_of, centred};
+pub use crate::fold::bound_of;
+pub use acts::{Acts, centred};
 pub use attention::attention;
 pub use choices::{
     ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,

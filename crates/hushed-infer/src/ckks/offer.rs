@@ -7,7 +7,6 @@ use hushed_ckks::{CkksParams, Scale};
 use hushed_model::{Bert, Embedding, ModelError, Norm, StepId, TokenIds};
 use rayon::prelude::*;
 
-use super::acts::here;
 use super::choices::{Choices, ChoicesError};
 use super::declared::Circuit;
 use super::error::FheError;
@@ -16,6 +15,7 @@ use super::placement::Placement;
 use super::plan::{DryRun, FheOptions, dry_run, key_plan};
 use super::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation};
 use super::reply::fewest_limbs;
+use crate::fold::here;
 
 /// Room above the greatest number that a client can send.
 const MARGIN: f64 = 1.0 + 1e-6;

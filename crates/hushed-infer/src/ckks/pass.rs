@@ -23,7 +23,7 @@ use hushed_model::{
 use rayon::prelude::*;
 
 use super::activation::Polynomials;
-use super::acts::{Acts, StoredActs, here, same};
+use super::acts::{Acts, StoredActs, same};
 use super::attention::{attention, attention_stored};
 use super::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use super::error::FheError;
@@ -35,6 +35,7 @@ use super::norm::{Given, NormPlan, norm, residual};
 use super::placement::Placement;
 use super::pool::{Pooled, pool};
 use super::slots::Slots;
+use crate::fold::here;
 
 /// What a step of a block gave, for who watches a run.
 #[derive(Clone, Copy)]

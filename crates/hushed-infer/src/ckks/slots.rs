@@ -1,7 +1,5 @@
 //! What a run needs of vectors of slots, encrypted or not.
 
-use std::ops::Range;
-
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Arithmetic;
 
@@ -9,63 +7,7 @@ use super::error::FheError;
 use super::mask::OwnedMask;
 use hushed_model::StepId;
 
-/// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o, the bias in every slot.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinearMap {
-    /// Results.
-    pub rows: usize,
-    /// Operands.
-    pub columns: usize,
-    /// rows × columns, row after row; none where only shapes count. Secret where they come from a model: nothing is skipped.
-    pub weights: Vec<f64>,
-    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights.
-    pub bound: f64,
-    /// One a row, or none at all.
-    pub bias: Option<Vec<f64>>,
-}
-
-impl LinearMap {
-    /// A map of which only the shape is known.
-    #[must_use]
-    pub fn shape(rows: usize, columns: usize) -> LinearMap {
-        LinearMap {
-            rows,
-            columns,
-            weights: Vec::new(),
-            bound: 1.0,
-            bias: Some(vec![0.0; rows]),
-        }
-    }
-
-    /// Rows `range` of the map, with their biases.
-    #[must_use]
-    pub fn rows(&self, range: Range<usize>) -> LinearMap {
-        let weights = match self.weights.is_empty() {
-            true => &[],
-            false => &self.weights[range.start * self.columns..range.end * self.columns],
-        };
-        LinearMap {
-            rows: range.len(),
-            columns: self.columns,
-            weights: weights.to_vec(),
-            bound: self.bound,
-            bias: self.bias.as_ref().map(|b| b[range].to_vec()),
-        }
-    }
-
-    /// Columns `range` of the map, without biases.
-    #[must_use]
-    pub fn columns(&self, range: Range<usize>) -> LinearMap {
-        let rows = self.weights.chunks_exact(self.columns.max(1));
-        LinearMap {
-            rows: self.rows,
-            columns: range.len(),
-            weights: rows.flat_map(|row| row[range.clone()].to_vec()).collect(),
-            bound: self.bound,
-            bias: None,
-        }
-    }
-}
+pub use crate::fold::LinearMap;
 
 /// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and what a transformer needs besides: plaintext vectors,
 /// rotations, sums of products over two lists, matrices of scalars, refreshes.
