@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::allowance::{ClientTexts, TextRate};
-use crate::deadlines::Deadlines;
 use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
-use crate::server::{ClientAccess, Entrance, ServerConfig, ServerIdentity};
+use crate::session::config::{ClientAccess, Entrance, ServerIdentity};
+use crate::session::deadlines::Deadlines;
+use crate::session::rate::{ClientTexts, TextRate};
+use crate::twopc::ServerConfig;
 
 /// How texts are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -10,10 +10,11 @@ use hushed_model::{ModelError, TextError};
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
 
-use crate::allowance::CountsFault;
-use crate::bundle::{Digest, MAX_BUNDLE_BYTES};
+use crate::bundle::MAX_BUNDLE_BYTES;
+use crate::digest::Digest;
 use crate::fhe::FheJobError;
-use crate::wire::{ABORT_STOPPING, Refusal, WireFault};
+use crate::session::rate::CountsFault;
+use crate::session::wire::{ABORT_STOPPING, Refusal, WireFault};
 
 /// Errors of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +109,7 @@ pub enum ServeError {
     /// A table that is too large to be given away.
     #[error(
         "the table of token vectors has {bytes} bytes, and a public one at most {}: leave out --public-table",
-        crate::table::MAX_TABLE_BYTES
+        crate::twopc::table::MAX_TABLE_BYTES
     )]
     TableTooLarge {
         /// Its size.

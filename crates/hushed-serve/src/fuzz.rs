@@ -1,9 +1,12 @@
 //! Bodies of fuzz targets: plain functions that panic on a broken promise. Replayed by a test over mutations.
 
-use crate::bundle::{self, Digest};
+use crate::bundle;
+use crate::digest::Digest;
 use crate::fhe::wire::{Ask, CHUNK, MAX_ASK, MAX_TOLD, PART, Told, frames};
-use crate::token::{Accepted, MIN_TOKEN_BYTES, Token};
-use crate::wire::{Answer, Confirm, Hello, MAX_ANSWER, MAX_GREETING, Reply, Request};
+use crate::session::token::Token;
+use crate::session::tokens::{Accepted, MIN_TOKEN_BYTES};
+use crate::session::wire::{Confirm, Hello, MAX_GREETING, Reply};
+use crate::twopc::wire::{Answer, MAX_ANSWER, MAX_REQUEST, Request};
 
 /// Every control message, from the same bytes.
 ///
@@ -25,10 +28,10 @@ pub fn control(data: &[u8]) {
         }
     }
     if let Ok(confirm) = Confirm::decode(data) {
-        same(confirm.encode(), crate::wire::CONFIRM_BYTES);
+        same(confirm.encode(), crate::session::wire::CONFIRM_BYTES);
     }
     if let Ok(request) = Request::decode(data) {
-        same(request.encode(), crate::wire::MAX_REQUEST);
+        same(request.encode(), MAX_REQUEST);
     }
     if let Ok(answer) = Answer::decode(data) {
         assert!(answer.encode().len() <= MAX_ANSWER);
@@ -100,7 +103,7 @@ pub fn tokens(data: &[u8]) {
 #[cfg(feature = "client")]
 pub fn table(data: &[u8]) {
     use crate::error::ServeError;
-    use crate::{table, wire};
+    use crate::twopc::{table, wire};
     use hushed_infer::twopc::formats::TABLE_BITS;
     use hushed_model::Embedding;
 

@@ -1,12 +1,11 @@
 //! Server and client processes and the messages between them.
 //!
-//! * [`server`]: holds a model's weights, lets clients in and runs its half of each text.
-//! * `client` (feature `client`): turns texts into embeddings with a server that sees neither.
-//! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
+//! * [`session`]: what the sessions of both protocols share, from the accepted socket to the greetings.
+//! * [`twopc`]: a [`Server`] that holds a model's weights, and a [`Client`](twopc) (feature `client`) that takes part in each text.
 //! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own once the two have greeted.
-//! * [`wire`]: every message of the two outside the protocols themselves, with a total decoder.
+//! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
 //!
-//! A session, each line a message:
+//! A session of two parties, each line a message:
 //!
 //! ```text
 //! client → server  hello     versions, plan, the bundle insisted on, the bearer token
@@ -28,14 +27,10 @@
 #[cfg(test)]
 extern crate self as hushed_serve;
 
-mod agree;
-mod allowance;
 #[cfg(feature = "arguments")]
 mod arguments;
 pub mod bundle;
-#[cfg(feature = "client")]
-pub mod client;
-pub mod deadlines;
+mod digest;
 pub mod error;
 pub mod fhe;
 mod files;
@@ -43,27 +38,25 @@ mod files;
 pub mod fuzz;
 #[cfg(feature = "logging")]
 pub mod logging;
-mod metrics;
-mod owner;
-pub mod server;
+pub mod session;
 pub mod signals;
-mod table;
-pub mod token;
-pub mod wire;
+pub mod twopc;
 
-pub use allowance::{ClientTexts, CountsFault, TextRate};
 #[cfg(feature = "arguments")]
 pub use arguments::{Protocol, ServeArguments, ServeConfig, size};
-pub use bundle::{Bundle, Digest};
-#[cfg(feature = "client")]
-pub use client::{
-    BundlePin, Client, ClientConfig, Cost, Embedding, Options, Pass, Progress, ServerTrust,
-};
-pub use deadlines::Deadlines;
+pub use bundle::Bundle;
+pub use digest::{Digest, NotADigest};
 pub use error::{Category, ServeError};
-pub use server::{ClientAccess, Entrance, Server, ServerConfig, ServerIdentity};
-pub use token::Token;
-pub use wire::Refusal;
+pub use session::config::{ClientAccess, Entrance, ServerIdentity};
+#[cfg(feature = "client")]
+pub use session::connect::{BundlePin, ClientConfig, ServerTrust};
+pub use session::deadlines::Deadlines;
+pub use session::rate::{ClientTexts, CountsFault, TextRate};
+pub use session::token::Token;
+pub use session::wire::Refusal;
+#[cfg(feature = "client")]
+pub use twopc::{Client, Cost, Embedding, Options, Pass, Progress};
+pub use twopc::{Server, ServerConfig};
 
 pub use hushed_infer::twopc::StepCost;
 pub use hushed_model::{Kind, Public, TooLong};

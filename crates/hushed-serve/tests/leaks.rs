@@ -10,7 +10,8 @@ use std::time::Duration;
 use common::{Running, assert_serves, eventually, get, holdings, resident};
 use hushed_net::channel::tcp;
 use hushed_net::{Expect, Limits, Party, Session, TlsClient, Trust};
-use hushed_serve::{TooLong, wire};
+use hushed_serve::TooLong;
+use hushed_serve::session::wire;
 
 const SESSIONS: usize = 1000;
 const LATE: usize = 12;

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use hushed_model::testing::tiny_folder;
 use hushed_serve::{Client, ClientConfig, ServerTrust, TooLong};
 
-/// What `hushed-serve/src/client.rs` and `…/fhe/client.rs` leave in every program that links them.
+/// What `hushed-serve/src/twopc/client.rs` and `…/fhe/client/texts.rs` leave in every program that links them.
 const MARKERS: [&str; 2] = ["hushed-serve client is here", "hushed-serve fhe owner here"];
 
 fn contains(bytes: &[u8], what: &str) -> bool {

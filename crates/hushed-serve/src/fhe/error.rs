@@ -6,7 +6,7 @@ use hushed_infer::ckks::files::FileError;
 use hushed_infer::ckks::{ChoicesError, FheError, PlanFileError};
 
 use super::wire::Failure;
-use crate::bundle::Digest;
+use crate::digest::Digest;
 use crate::error::Category;
 
 /// Errors of runs through files.

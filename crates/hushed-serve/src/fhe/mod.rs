@@ -16,51 +16,41 @@
 
 #[cfg(feature = "arguments")]
 mod arguments;
-#[cfg(feature = "arguments")]
-mod arguments_serve;
 #[cfg(feature = "client")]
 mod client;
-mod depot;
 mod error;
-mod jobs;
-#[cfg(test)]
-mod jobs_tests;
 mod ledger;
 #[cfg(test)]
 #[path = "../../tests/common/offered.rs"]
 mod offered;
+mod progress;
 mod public;
 mod record;
-#[cfg(feature = "client")]
-mod remote;
 mod run;
 mod server;
-mod session;
 mod store;
 mod system;
-mod told;
 pub mod wire;
 
 #[cfg(feature = "arguments")]
 pub use arguments::RunArguments;
-#[cfg(feature = "arguments")]
-pub use arguments_serve::FheServeArguments;
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, Encrypted, KeyOrder, KeygenOptions, Warning, decrypt, encrypt, keygen,
+    Answer, CanaryOutcome, Encrypted, KeyOrder, KeygenOptions, OnEvent, Remote, RemoteEvent,
+    RemoteOptions, Warning, decrypt, encrypt, keygen,
 };
 pub use error::FheJobError;
 pub use ledger::StepTime;
+pub use progress::{JobEvent, Lines, duration, step_words};
 pub use public::PublicModel;
 pub(crate) use record::make_folder;
 pub use record::{KeyRecord, NotRight, now};
-#[cfg(feature = "client")]
-pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use run::{JobReport, RunOptions, default_calibration, default_secret, run};
+#[cfg(feature = "arguments")]
+pub use server::FheServeArguments;
 pub use server::{Declared, FheServer, FheServerConfig};
 pub use store::{KeyStore, StoredKeys};
 pub use system::{free_memory, memory, peak_memory};
-pub use told::{JobEvent, Lines, duration, step_words};
 
 use std::path::Path;
 

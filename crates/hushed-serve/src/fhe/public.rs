@@ -19,10 +19,11 @@ use hushed_model::{Bert, Embedding, Matrix, Model, ModelError, Norm, NormKind, P
 use sha2::{Digest as _, Sha256};
 
 use super::FheJobError;
-use crate::bundle::{Bundle, Digest, MAX_BUNDLE_BYTES};
+use crate::bundle::{Bundle, MAX_BUNDLE_BYTES};
+use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
-use crate::wire::Reader;
+use crate::session::codec::Reader;
 
 const MAGIC: [u8; 4] = *b"HSHD";
 const KIND: u16 = 17;

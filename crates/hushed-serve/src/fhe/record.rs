@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::FheJobError;
-use crate::bundle::Digest;
+use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
 

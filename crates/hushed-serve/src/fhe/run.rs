@@ -26,10 +26,10 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use super::ledger::{StepTime, ledger};
+use super::progress::JobEvent;
 use super::record::{check_time, make_folder};
-use super::told::JobEvent;
 use super::{FheJobError, PublicModel, read_plan, system};
-use crate::bundle::Digest;
+use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
 

@@ -1,5 +1,11 @@
 //! A server of runs under encryption: clients leave keys and requests, one worker runs them, clients fetch the replies.
 
+#[cfg(feature = "arguments")]
+mod arguments;
+mod jobs;
+mod session;
+mod storage;
+
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -12,15 +18,18 @@ use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
 
 use super::FheJobError;
-use super::depot::{Depot, Limits};
-use super::jobs::{Jobs, RunSetup};
 use super::public::PublicModel;
 use super::run::fitting;
-use super::session::{self, Ended};
-use crate::bundle::Digest;
+use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
-use crate::server::{Door, Entrance};
+use crate::session::config::Entrance;
+use crate::session::listener::Door;
+#[cfg(feature = "arguments")]
+pub use arguments::FheServeArguments;
+use jobs::{Jobs, RunSetup};
+use session::Ended;
+use storage::{Depot, Limits};
 
 /// How often a server that ends looks whether its run has come to the end of a layer.
 const POLL: Duration = Duration::from_millis(20);

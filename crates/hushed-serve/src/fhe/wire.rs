@@ -1,4 +1,4 @@
-//! What a client and a server of runs under encryption say to each other once they have greeted ([`crate::wire`]).
+//! What a client and a server of runs under encryption say to each other once they have greeted ([`crate::session::wire`]).
 //!
 //! The client asks and the server tells, in turn. Bytes of files travel in frames of their own, [`CHUNK`] at most each, in parts of at most
 //! [`PART`], and each part begins at an offset that both name: after any end the next session goes on where the last whole part ended. Every
@@ -8,8 +8,9 @@
 use hushed_net::Kind;
 use sha2::{Digest as _, Sha256};
 
-use crate::bundle::Digest;
-use crate::wire::{Reader, Refusal, WireFault};
+use crate::digest::Digest;
+use crate::session::codec::{Reader, WireFault};
+use crate::session::wire::Refusal;
 
 /// [`Ask`], client to server.
 pub const ASK: Kind = Kind(0x0180);

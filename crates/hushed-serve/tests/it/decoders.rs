@@ -4,10 +4,10 @@ use hushed_model::testing::{mutations, tiny_folder};
 use hushed_serve::fhe::wire::{
     Ask, CHUNK, Download, Failure, JobState, MAX_ASK, MAX_TOLD, PART, Told, Upload, frames,
 };
-use hushed_serve::wire::{
-    Answer, Confirm, FheWelcome, Hello, MAX_GREETING, MAX_PASS_TEXTS, MAX_REQUEST, Reply, Request,
-    VERSION, Welcome, WireFault,
+use hushed_serve::session::wire::{
+    Confirm, FheWelcome, Hello, MAX_GREETING, Reply, VERSION, Welcome, WireFault,
 };
+use hushed_serve::twopc::wire::{Answer, MAX_PASS_TEXTS, MAX_REQUEST, Request};
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
 fn hello() -> Hello {

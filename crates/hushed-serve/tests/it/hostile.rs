@@ -16,7 +16,8 @@ use hushed_net::channel::{tcp, tls};
 use hushed_net::{
     Expect, Kind, Limits, Listener, NetError, Party, Session, TlsClient, TlsServer, Trust,
 };
-use hushed_serve::wire::{self, Hello, Reply};
+use hushed_serve::session::wire::{self, Hello, Reply};
+use hushed_serve::twopc::wire::BUNDLE;
 use hushed_serve::{
     Category, Client, ClientConfig, Digest, Refusal, ServeError, ServerTrust, TooLong,
 };
@@ -174,14 +175,14 @@ fn servers_that_are_none() {
     let error = against(move |s| {
         s.send(wire::REPLY, &huge).unwrap();
         s.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
-        let _ = s.send(wire::BUNDLE, &vec![0; 17 << 20]);
+        let _ = s.send(BUNDLE, &vec![0; 17 << 20]);
     });
     assert_eq!(error.category(), Category::Network, "{error}");
     let small = welcome(plan, 10);
     let error = against(move |s| {
         s.send(wire::REPLY, &small).unwrap();
         s.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
-        s.send(wire::BUNDLE, &[0; 10]).unwrap();
+        s.send(BUNDLE, &[0; 10]).unwrap();
         s.send(wire::READY, &[0; 32]).unwrap();
     });
     assert!(matches!(error, ServeError::WrongConfirmation), "{error}");
@@ -199,7 +200,7 @@ fn a_relay_between_two_tls_connections_is_noticed() {
         near.send(wire::REPLY, &reply).unwrap();
         let confirm = near.recv(wire::CONFIRM, Expect::Exactly(33)).unwrap();
         far.send(wire::CONFIRM, &confirm).unwrap();
-        told.send(far.recv(wire::BUNDLE, Expect::AtMost(16 << 20)))
+        told.send(far.recv(BUNDLE, Expect::AtMost(16 << 20)))
             .unwrap();
     });
     assert_eq!(error.category(), Category::Network);

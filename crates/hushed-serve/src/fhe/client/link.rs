@@ -1,0 +1,230 @@
+//! A session with a server of runs under encryption, as its client.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use hushed_infer::ckks::files::FileError;
+use hushed_net::{Expect, Party, Session};
+
+use crate::bundle;
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::fhe::FheJobError;
+use crate::fhe::record::open_append;
+use crate::fhe::wire::{
+    ASK, Ask, DATA, Download, JobState, MAX_TOLD, PART, TOLD, Told, Upload, agreement, frames,
+};
+use crate::session::agree;
+use crate::session::connect::{ClientConfig, open};
+use crate::session::wire::{
+    CONFIRM, Confirm, FheWelcome, HELLO, Hello, MAX_GREETING, READY, REPLY, Refusal, Reply,
+    WireFault,
+};
+
+/// A session.
+pub(super) struct Link<'a> {
+    config: &'a ClientConfig,
+    session: Session,
+    pub(super) welcome: FheWelcome,
+}
+
+impl<'a> Link<'a> {
+    /// Connects and greets.
+    pub(super) fn open(config: &'a ClientConfig) -> Result<Link<'a>, ServeError> {
+        let mut session = open(config)?;
+        let hello = Hello {
+            nonce: agree::nonce()?,
+            plan: agreement(),
+            pinned: None,
+            token: config.token.clone(),
+        };
+        session.send_vec(HELLO, hello.encode())?;
+        let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
+        let welcome = match Reply::decode(&reply).map_err(|fault| malformed("welcome", fault))? {
+            Reply::Fhe(welcome) => welcome,
+            Reply::Welcome(_) => {
+                return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
+            }
+            // A server of before there were two.
+            Reply::Refused(Refusal::OtherPlan { server }) if server == bundle::plan()? => {
+                return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
+            }
+            Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
+        };
+        let identity = agree::Identity::of(&session)?;
+        let confirm = Confirm {
+            tag: identity.tag(Party::Client),
+            wants_bundle: false,
+        };
+        session.send_vec(CONFIRM, confirm.encode())?;
+        let ready = session.recv(READY, Expect::Exactly(32))?;
+        let tag = ready
+            .try_into()
+            .map_err(|_| ServeError::WrongConfirmation)?;
+        identity.check(Party::Server, &tag)?;
+        Ok(Link {
+            config,
+            session,
+            welcome,
+        })
+    }
+
+    /// Ends the session in agreement.
+    pub(super) fn close(mut self) -> Result<(), ServeError> {
+        let deadlines = &self.config.deadlines;
+        self.session
+            .set_limits(deadlines.within(deadlines.handshake));
+        self.session.send_vec(ASK, Ask::End.encode())?;
+        Ok(self.session.close()?)
+    }
+
+    /// How far a job is.
+    pub(super) fn status(&mut self, job: Digest) -> Result<JobState, ServeError> {
+        self.job(Ask::Status { job })
+    }
+
+    /// Asks for a run.
+    pub(super) fn submit(&mut self, keys: Digest, request: Digest) -> Result<JobState, ServeError> {
+        self.job(Ask::Submit { keys, request })
+    }
+
+    /// Sends what the server lacks of a file. `progress`: bytes that it has, and in all.
+    pub(super) fn send(
+        &mut self,
+        file: Upload,
+        path: &Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ServeError> {
+        let failed = || FileError::io("read", path);
+        let mut source = File::open(path)
+            .map_err(failed())
+            .map_err(FheJobError::from)?;
+        let metadata = source.metadata().map_err(failed());
+        let bytes = metadata.map_err(FheJobError::from)?.len();
+        let mut have = self.have(Ask::Offer { file, bytes })?;
+        while have < bytes {
+            progress(have, bytes);
+            let part = (bytes - have).min(PART);
+            self.begin(Ask::Put {
+                file,
+                offset: have,
+                bytes: u32::try_from(part).unwrap_or(0),
+            })?;
+            let sought = source.seek(SeekFrom::Start(have)).map_err(failed());
+            sought.map_err(FheJobError::from)?;
+            for frame in frames(part) {
+                let mut piece = vec![0; frame];
+                let read = source.read_exact(&mut piece).map_err(failed());
+                read.map_err(FheJobError::from)?;
+                self.session.send_vec(DATA, piece)?;
+            }
+            let now = self.told().and_then(|told| match told {
+                Told::Have { bytes } => Ok(bytes),
+                _ => Err(unexpected()),
+            })?;
+            if now != have + part {
+                return Err(unexpected());
+            }
+            have = now;
+        }
+        progress(bytes, bytes);
+        match have == bytes {
+            true => Ok(()),
+            false => Err(unexpected()),
+        }
+    }
+
+    /// Receives what is missing of a file of `bytes`; what is there of it stays, whatever happens.
+    pub(super) fn receive(
+        &mut self,
+        file: Download,
+        path: &Path,
+        bytes: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ServeError> {
+        let failed = || FileError::io("write", path);
+        let mut target = open_append(path)
+            .map_err(failed())
+            .map_err(FheJobError::from)?;
+        let metadata = target.metadata().map_err(failed());
+        let mut have = metadata.map_err(FheJobError::from)?.len();
+        if have > bytes {
+            // It cannot be the beginning of this file.
+            let cut = target.set_len(0).map_err(failed());
+            cut.map_err(FheJobError::from)?;
+            have = 0;
+        }
+        while have < bytes {
+            progress(have, bytes);
+            self.begin(Ask::Get { file, offset: have })?;
+            let Told::Part { total, bytes: part } = self.told()? else {
+                return Err(unexpected());
+            };
+            if total != bytes || part == 0 || u64::from(part) > bytes - have {
+                return Err(not_as_offered(file));
+            }
+            for frame in frames(part.into()) {
+                let piece = self.session.recv(DATA, Expect::Exactly(frame))?;
+                let written = target.write_all(&piece).map_err(failed());
+                written.map_err(FheJobError::from)?;
+            }
+            have += u64::from(part);
+        }
+        progress(bytes, bytes);
+        let synced = target.sync_all().map_err(failed());
+        Ok(synced.map_err(FheJobError::from)?)
+    }
+
+    fn job(&mut self, ask: Ask) -> Result<JobState, ServeError> {
+        self.begin(ask)?;
+        match self.told()? {
+            Told::Job(state) => Ok(state),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn have(&mut self, ask: Ask) -> Result<u64, ServeError> {
+        self.begin(ask)?;
+        match self.told()? {
+            Told::Have { bytes } => Ok(bytes),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn begin(&mut self, ask: Ask) -> Result<(), ServeError> {
+        let deadlines = &self.config.deadlines;
+        self.session.set_limits(deadlines.within(deadlines.text));
+        Ok(self.session.send_vec(ASK, ask.encode())?)
+    }
+
+    fn told(&mut self) -> Result<Told, ServeError> {
+        let told = self.session.recv(TOLD, Expect::AtMost(MAX_TOLD))?;
+        match Told::decode(&told).map_err(|fault| malformed("answer", fault))? {
+            Told::Refused(refusal) => Err(ServeError::Refused(refusal)),
+            told => Ok(told),
+        }
+    }
+}
+
+fn malformed(message: &'static str, fault: WireFault) -> ServeError {
+    ServeError::Malformed { message, fault }
+}
+
+/// An answer to another question.
+fn unexpected() -> ServeError {
+    malformed("answer", WireFault::Undefined { field: "kind" })
+}
+
+pub(super) fn not_as_offered(file: Download) -> ServeError {
+    let what = match file {
+        Download::Plan => "plan",
+        Download::Public => "public model",
+        Download::Reply(_) => "reply",
+    };
+    FheJobError::NotAsOffered { what }.into()
+}

@@ -1,0 +1,200 @@
+//! What a client keeps of a batch until its answers have been read, in its folder of keys: the encrypted texts, and a record to find them
+//! by, so that the same texts again are the same job.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hushed_infer::ckks::files::FileError;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::fhe::FheJobError;
+use crate::fhe::record::{JOBS, VERSION, make_folder, read, write};
+
+/// Fewest digits of an id that name a job.
+const LEAST_DIGITS: usize = 8;
+
+/// A batch that was encrypted, and whose answers have not been read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PendingRecord {
+    pub(super) version: u32,
+    /// The job's id, in hexadecimal.
+    pub(super) job: String,
+    /// Id of the key set, and what names the request's content, in hexadecimal.
+    pub(super) keys: String,
+    pub(super) request: String,
+    /// SHA-256 of the texts and of how they were cut. The folder is private, and has the secret key.
+    pub(super) texts: String,
+}
+
+/// The folder.
+pub(super) struct Outbox {
+    folder: PathBuf,
+}
+
+impl Outbox {
+    /// That of a folder of keys.
+    pub(super) fn of(keys: &Path) -> Outbox {
+        Outbox {
+            folder: keys.join(JOBS),
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn make(&self) -> Result<(), ServeError> {
+        make_folder(&self.folder)
+    }
+
+    /// Where texts are encrypted to before they are a job.
+    pub(super) fn draft(&self) -> PathBuf {
+        self.folder.join("next.request")
+    }
+
+    /// The encrypted texts of a job.
+    pub(super) fn request(&self, job: &Digest) -> PathBuf {
+        self.folder.join(format!("{job}.request"))
+    }
+
+    /// Where the reply of a job is fetched to.
+    pub(super) fn reply(&self, job: &Digest) -> PathBuf {
+        self.folder.join(format!("{job}.reply"))
+    }
+
+    /// The job of these texts, if they were encrypted with these keys and not answered.
+    pub(super) fn find(
+        &self,
+        texts: &Digest,
+        keys: &Digest,
+    ) -> Result<Option<(Digest, PendingRecord)>, ServeError> {
+        let (texts, keys) = (texts.to_string(), keys.to_string());
+        let all = self.all()?.into_iter();
+        let mut fit = all.filter(|(job, record)| {
+            record.texts == texts && record.keys == keys && self.request(job).is_file()
+        });
+        Ok(fit.next())
+    }
+
+    /// A job by its id, or by at least its first eight digits if no other begins so.
+    pub(super) fn named(&self, id: &str, keys: &Path) -> Result<Digest, ServeError> {
+        let wanted = id.to_ascii_lowercase();
+        let all = self.all()?.into_iter();
+        let mut found =
+            all.filter(|(_, record)| id.len() >= LEAST_DIGITS && record.job.starts_with(&wanted));
+        match (found.next(), found.next()) {
+            (Some((job, _)), None) => Ok(job),
+            _ => Err(FheJobError::NoSuchJob {
+                id: id.chars().take(64).collect(),
+                path: keys.to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    /// Makes the encrypted draft a job.
+    pub(super) fn keep(&self, job: &Digest, record: &PendingRecord) -> Result<(), ServeError> {
+        let path = self.request(job);
+        let moved = fs::rename(self.draft(), &path).map_err(FileError::io("write", &path));
+        moved.map_err(FheJobError::from)?;
+        write(&self.record(job), record)
+    }
+
+    /// The texts of a job are not found any more, and its request is never sent again: its reply is about to be opened.
+    pub(super) fn retire(&self, job: &Digest) -> Result<(), ServeError> {
+        renamed(&self.request(job), &self.retired(job))
+    }
+
+    /// The texts of a job that was retired are found again: its reply could not be read, and the secret key was not used.
+    pub(super) fn restore(&self, job: &Digest) -> Result<(), ServeError> {
+        renamed(&self.retired(job), &self.request(job))
+    }
+
+    /// Deletes a request that was retired.
+    pub(super) fn drop_retired(&self, job: &Digest) -> Result<(), ServeError> {
+        removed(&self.retired(job))
+    }
+
+    /// Forgets a job. The record goes last: what was interrupted can be done again.
+    pub(super) fn forget(&self, job: &Digest) -> Result<(), ServeError> {
+        let all = [
+            self.request(job),
+            self.retired(job),
+            self.reply(job),
+            self.record(job),
+        ];
+        all.iter().try_for_each(|path| removed(path))
+    }
+
+    fn retired(&self, job: &Digest) -> PathBuf {
+        self.folder.join(format!("{job}.opened"))
+    }
+
+    fn record(&self, job: &Digest) -> PathBuf {
+        self.folder.join(format!("{job}.json"))
+    }
+
+    fn all(&self) -> Result<Vec<(Digest, PendingRecord)>, ServeError> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
+                let record: PendingRecord = read(&path)?;
+                if let Ok(job) = record.job.parse() {
+                    all.push((job, record));
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl PendingRecord {
+    pub(super) fn new(job: &Digest, keys: &Digest, request: &Digest, texts: &Digest) -> Self {
+        Self {
+            version: VERSION,
+            job: job.to_string(),
+            keys: keys.to_string(),
+            request: request.to_string(),
+            texts: texts.to_string(),
+        }
+    }
+}
+
+/// Renames a file if it is there.
+fn renamed(from: &Path, to: &Path) -> Result<(), ServeError> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(FheJobError::from(FileError::io("write", to)(error)).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Deletes a file if it is there.
+fn removed(path: &Path) -> Result<(), ServeError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(FheJobError::from(FileError::io("delete", path)(error)).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What tells one batch from another.
+pub(super) fn name_of(texts: &[String], cut: bool) -> Digest {
+    let mut hash = Sha256::new().chain_update(b"hushed texts 1");
+    hash.update([u8::from(cut)]);
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    Digest(hash.finalize().into())
+}

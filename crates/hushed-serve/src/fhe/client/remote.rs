@@ -1,0 +1,569 @@
+//! Runs under encryption with a server on the other side of a connection.
+//!
+//! ```text
+//! submit    plan and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
+//!           → the server gets what it lacks of keys and request, and queues the job
+//! collect   waits, fetches the reply, opens it; a wrong canary retires the keys, and from then on submit refuses before it connects
+//! ```
+//!
+//! Everything is in the folder of keys until the answers have been read. A connection that breaks, or a process that ends, loses at most the
+//! part that was on its way: the same call again goes on. Nothing that follows from an opened reply is ever sent.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hushed_infer::ckks::FhePlan;
+use hushed_infer::ckks::files::{atomic, exchange};
+use hushed_infer::ckks::public_plan::{Lengths, MAX_PLAN_BYTES, Params};
+use hushed_model::TooLong;
+use hushed_net::NetError;
+
+use super::aside::set_aside;
+use super::link::{Link, not_as_offered};
+use super::outbox::{Outbox, PendingRecord, name_of};
+use super::texts::{Answer, Encrypted, KeyOrder, KeygenOptions, decrypt, encrypt, keygen_held};
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::fhe::public::MAX_BYTES;
+use crate::fhe::record::{
+    KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, check_retired, hold, make_folder,
+};
+use crate::fhe::wire::{Download, Failure, JobState, Upload, job_id};
+use crate::fhe::{FheJobError, PublicModel, read_plan, system};
+use crate::session::connect::ClientConfig;
+use crate::session::wire::Refusal;
+
+/// How long to wait before a connection that broke is tried again, at first and at most.
+const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+
+/// Bytes by which a file must be further before its server counts as within reach. One that is whole counts with fewer.
+const LEAST_MOVE: u64 = 1 << 20;
+
+/// How to reach a server, and what a client insists on.
+pub struct RemoteOptions {
+    /// The server. Of the rest, `bundle` and `cache_dir` are of no meaning here.
+    pub connection: ClientConfig,
+    /// The folder of keys, which also keeps the plan, the public model, and what waits for an answer.
+    pub keys: PathBuf,
+    /// The only plan to accept: a file from the server's operator. Otherwise that of the first session is kept, and no other accepted.
+    pub plan: Option<PathBuf>,
+    /// The public model that belongs to it, if it is not to be fetched.
+    pub public: Option<PathBuf>,
+    /// Makes keys where there are none.
+    pub make_keys: Option<KeygenOptions>,
+    /// Puts keys aside that a wrong canary has retired, so that others are made ([`RemoteOptions::make_keys`]): the server will see that, and
+    /// it is for people to decide.
+    pub replace_retired: bool,
+    /// What becomes of texts that are too long.
+    pub too_long: TooLong,
+    /// What the server may learn of lengths (`public`, `bucket`, `private`); a plan that says otherwise is refused.
+    pub lengths: Option<&'static str>,
+    /// How long a server may be out of reach, once it was reached.
+    pub patience: Duration,
+    /// Longest time between two looks at a job.
+    pub most_wait: Duration,
+}
+
+impl RemoteOptions {
+    /// Without any insistence: 10 minutes of patience, a look at a job every 15 seconds at least.
+    #[must_use]
+    pub fn new(connection: ClientConfig, keys: impl Into<PathBuf>) -> RemoteOptions {
+        RemoteOptions {
+            connection,
+            keys: keys.into(),
+            plan: None,
+            public: None,
+            make_keys: None,
+            replace_retired: false,
+            too_long: TooLong::Refuse,
+            lengths: None,
+            patience: Duration::from_secs(600),
+            most_wait: Duration::from_secs(15),
+        }
+    }
+}
+
+/// What is told of a call.
+#[derive(Clone, Debug)]
+pub enum RemoteEvent {
+    /// The plan in use.
+    Plan {
+        /// Its hash: what a client compares with what the server's operator says.
+        hash: Digest,
+        /// What the server learns of lengths.
+        lengths: Lengths,
+        /// It has just come, and is kept.
+        first: bool,
+    },
+    /// Retired keys, and what was encrypted for them, are in this folder from now on.
+    SetAside(PathBuf),
+    /// Keys are about to be made: what the plan orders.
+    Ordered(KeyOrder),
+    /// Keys made so far, and in all.
+    Keys(usize, usize),
+    /// Ciphertexts made so far, and in all.
+    Encrypting(usize, usize),
+    /// The texts are encrypted.
+    Encrypted(Encrypted),
+    /// The same texts wait for their answer: they are not encrypted again.
+    Again,
+    /// Bytes of a file that the server has, and in all.
+    Sending {
+        /// `keys` or `request`.
+        what: &'static str,
+        /// So far.
+        done: u64,
+        /// In all.
+        of: u64,
+    },
+    /// How far the job is.
+    Job(JobState),
+    /// Bytes of the reply that are here, and in all.
+    Fetching(u64, u64),
+    /// The connection broke, for the reason of this name; it is tried again.
+    Lost(&'static str),
+}
+
+/// Who is told.
+pub type OnEvent<'a> = &'a mut dyn FnMut(RemoteEvent);
+
+/// A client of a server of runs under encryption.
+pub struct Remote {
+    options: RemoteOptions,
+    outbox: Outbox,
+    /// When something last came of talking to the server.
+    contact: Cell<Option<Instant>>,
+}
+
+impl Remote {
+    /// A client; nothing is connected yet.
+    #[must_use]
+    pub fn new(options: RemoteOptions) -> Remote {
+        Remote {
+            outbox: Outbox::of(&options.keys),
+            options,
+            contact: Cell::new(None),
+        }
+    }
+
+    /// Gets the plan and the public model where they are not here yet, and checks that they are what the server offers.
+    ///
+    /// # Errors
+    /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] and its like.
+    pub fn agree(&self, watch: OnEvent<'_>) -> Result<(), ServeError> {
+        make_folder(&self.options.keys)?;
+        let mut link = Link::open(&self.options.connection)?;
+        let path = self.plan_path();
+        let first = self.options.plan.is_none() && !path.exists();
+        if first {
+            self.fetch_plan(&mut link, &path)?;
+        }
+        let (plan, _) = self.plan()?;
+        self.check_plan(&plan, &link)?;
+        let public = self.public_path();
+        if self.options.public.is_none() && !public.exists() {
+            self.fetch_public(&mut link, &plan, &public)?;
+        }
+        PublicModel::read(&public, &plan.public_sha256)?;
+        link.close()?;
+        self.contact.set(Some(Instant::now()));
+        watch(RemoteEvent::Plan {
+            hash: Digest(plan.hash()),
+            lengths: plan.lengths,
+            first,
+        });
+        Ok(())
+    }
+
+    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is returned. With retired
+    /// keys it does not even connect: whether the client comes back is what the server is not to learn.
+    ///
+    /// # Errors
+    /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`], [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
+    pub fn submit(&self, texts: &[String], watch: OnEvent<'_>) -> Result<Digest, ServeError> {
+        if self.options.replace_retired
+            && let Some(aside) = set_aside(&self.options.keys)?
+        {
+            watch(RemoteEvent::SetAside(aside));
+        }
+        check_retired(&self.options.keys)?;
+        self.agree(watch)?;
+        let record = self.keys(watch)?;
+        let (plan, _) = self.plan()?;
+        let keys = Digest(record.hash());
+        let (job, pending) = self.encrypted(&plan, &keys, texts, watch)?;
+        let Ok(request) = pending.request.parse::<Digest>() else {
+            return Err(FheJobError::NoSuchJob {
+                id: pending.request,
+                path: self.options.keys.clone(),
+            }
+            .into());
+        };
+        let mut furthest = [None; 2];
+        let state = self.with_link(&plan, watch, |link, watch| {
+            let state = link.status(job)?;
+            if !matches!(state, JobState::Unknown | JobState::Failed(_)) {
+                return Ok(state);
+            }
+            let files = [
+                ("keys", Upload::Keys(keys), self.options.keys.join(KEYS)),
+                (
+                    "request",
+                    Upload::Request(request),
+                    self.outbox.request(&job),
+                ),
+            ];
+            for ((what, file, path), furthest) in files.into_iter().zip(&mut furthest) {
+                link.send(file, &path, &mut |done, of| {
+                    self.moved(furthest, done, of);
+                    watch(RemoteEvent::Sending { what, done, of });
+                })?;
+            }
+            link.submit(keys, request)
+        })?;
+        watch(RemoteEvent::Job(state));
+        Ok(job)
+    }
+
+    /// The job of this id, or of at least its first eight digits.
+    ///
+    /// # Errors
+    /// [`FheJobError::NoSuchJob`] if none was sent with these keys, or its answers have been read.
+    pub fn find(&self, id: &str) -> Result<Digest, ServeError> {
+        self.outbox.named(id, &self.options.keys)
+    }
+
+    /// Waits for a job, fetches its reply and opens it. Once it was opened, with whatever outcome, the same texts are another job; this one is
+    /// opened again from what is here, until it is forgotten.
+    ///
+    /// # Errors
+    /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] once the server has been out
+    /// of reach for [`RemoteOptions::patience`]; those of [`decrypt`].
+    pub fn collect(&self, job: &Digest, watch: OnEvent<'_>) -> Result<Answer, ServeError> {
+        let (plan, params) = self.plan()?;
+        let path = self.outbox.reply(job);
+        let bytes = exchange::reply_bytes(&plan, &params);
+        if fs::metadata(&path).map_or(0, |metadata| metadata.len()) != bytes {
+            self.wait(&plan, job, bytes, watch)?;
+            system::check_room(&self.options.keys, bytes)?;
+            let mut furthest = None;
+            self.with_link(&plan, watch, |link, watch| {
+                link.receive(Download::Reply(*job), &path, bytes, &mut |done, of| {
+                    self.moved(&mut furthest, done, of);
+                    watch(RemoteEvent::Fetching(done, of));
+                })
+            })?;
+        }
+        // Before the secret key is used: from here on the same texts are another job, whatever the reply turns out to be, and even if this
+        // process ends here. Were the old job asked about again, or not, the server would learn something of what was opened.
+        self.outbox.retire(job)?;
+        let public = self.public_path();
+        let opened = decrypt(&self.plan_path(), &public, &self.options.keys, &path);
+        let useless = [
+            "file-damaged",
+            "other-file",
+            "keys-incomplete",
+            "unknown-request",
+        ];
+        if let Err(ServeError::Fhe(error)) = &opened
+            && useless.contains(&error.name())
+        {
+            // What came is of no use, which is seen before it is opened: the next call fetches it again.
+            let _ = fs::remove_file(&path);
+            self.outbox.restore(job)?;
+        } else {
+            self.outbox.drop_retired(job)?;
+        }
+        opened
+    }
+
+    /// Forgets a job whose answers have been read.
+    ///
+    /// # Errors
+    /// [`ServeError::Fhe`] for files that cannot be deleted.
+    pub fn forget(&self, job: &Digest) -> Result<(), ServeError> {
+        self.outbox.forget(job)
+    }
+
+    fn plan_path(&self) -> PathBuf {
+        let kept = || self.options.keys.join(PLAN);
+        self.options.plan.clone().unwrap_or_else(kept)
+    }
+
+    fn public_path(&self) -> PathBuf {
+        let kept = || self.options.keys.join(PUBLIC);
+        self.options.public.clone().unwrap_or_else(kept)
+    }
+
+    fn plan(&self) -> Result<(FhePlan, Params), ServeError> {
+        read_plan(&self.plan_path())
+    }
+
+    fn check_plan(&self, plan: &FhePlan, link: &Link<'_>) -> Result<(), ServeError> {
+        let ours = Digest(plan.hash());
+        if ours == link.welcome.plan {
+            return Ok(());
+        }
+        Err(FheJobError::PlanChanged {
+            path: self.plan_path(),
+            ours,
+            offered: link.welcome.plan,
+        }
+        .into())
+    }
+
+    fn fetch_plan(&self, link: &mut Link<'_>, path: &Path) -> Result<(), ServeError> {
+        let bytes = u64::from(link.welcome.plan_bytes);
+        if bytes > MAX_PLAN_BYTES as u64 {
+            return Err(not_as_offered(Download::Plan));
+        }
+        let part = part_of(path);
+        let _ = fs::remove_file(&part);
+        link.receive(Download::Plan, &part, bytes, &mut |_, _| {})?;
+        let read = read_plan(&part);
+        match read {
+            Ok((plan, _)) if Digest(plan.hash()) == link.welcome.plan => rename(&part, path),
+            read => {
+                let _ = fs::remove_file(&part);
+                read.and(Err(not_as_offered(Download::Plan)))
+            }
+        }
+    }
+
+    fn fetch_public(
+        &self,
+        link: &mut Link<'_>,
+        plan: &FhePlan,
+        path: &Path,
+    ) -> Result<(), ServeError> {
+        let bytes = link.welcome.public_bytes;
+        if bytes > MAX_BYTES || link.welcome.public.to_string() != plan.public_sha256 {
+            return Err(not_as_offered(Download::Public));
+        }
+        system::check_room(&self.options.keys, bytes)?;
+        // What an earlier session left is the beginning of it, or is found not to be when all is there.
+        let part = part_of(path);
+        link.receive(Download::Public, &part, bytes, &mut |_, _| {})?;
+        match PublicModel::read(&part, &plan.public_sha256) {
+            Ok(_) => rename(&part, path),
+            Err(_) => {
+                let _ = fs::remove_file(&part);
+                Err(not_as_offered(Download::Public))
+            }
+        }
+    }
+
+    /// The keys of the folder, for its plan.
+    fn keys(&self, watch: OnEvent<'_>) -> Result<KeyRecord, ServeError> {
+        let folder = &self.options.keys;
+        if !folder.join(RECORD).is_file() {
+            let Some(options) = self.options.make_keys else {
+                return Err(FheJobError::NoKeys {
+                    path: folder.clone(),
+                    plan: self.plan_path(),
+                }
+                .into());
+            };
+            let held = hold(folder)?;
+            let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
+            atomic::clear_drafts(&keys);
+            if !folder.join(RECORD).is_file() {
+                if !keys.exists() {
+                    // Left by a call that ended while it made them: nothing was ever encrypted with it.
+                    let _ = fs::remove_file(secret);
+                }
+                watch(RemoteEvent::Ordered(KeyOrder::read(&self.plan_path())?));
+                let mut made = |done, of| watch(RemoteEvent::Keys(done, of));
+                return keygen_held(&self.plan_path(), folder, options, &held, &mut made);
+            }
+        }
+        let record = KeyRecord::read(folder)?;
+        record.check_time()?;
+        Ok(record)
+    }
+
+    /// The job of these texts: as it was left, or made now.
+    fn encrypted(
+        &self,
+        plan: &FhePlan,
+        keys: &Digest,
+        texts: &[String],
+        watch: OnEvent<'_>,
+    ) -> Result<(Digest, PendingRecord), ServeError> {
+        self.outbox.make()?;
+        // Of two processes with the same texts the second finds what the first has encrypted.
+        let held = hold(self.outbox.folder())?;
+        let name = name_of(texts, self.options.too_long == TooLong::Cut);
+        if let Some(found) = self.outbox.find(&name, keys)? {
+            watch(RemoteEvent::Again);
+            return Ok(found);
+        }
+        let draft = self.outbox.draft();
+        let _ = fs::remove_file(&draft);
+        atomic::clear_drafts(&draft);
+        let encrypted = encrypt(
+            &self.plan_path(),
+            &self.public_path(),
+            &self.options.keys,
+            texts,
+            self.options.too_long,
+            self.options.lengths,
+            &draft,
+            &mut |done, of| watch(RemoteEvent::Encrypting(done, of)),
+        )?;
+        let request = encrypted.content;
+        let job = job_id(&Digest(plan.hash()), keys, &request);
+        let record = PendingRecord::new(&job, keys, &request, &name);
+        self.outbox.keep(&job, &record)?;
+        drop(held);
+        watch(RemoteEvent::Encrypted(encrypted));
+        Ok((job, record))
+    }
+
+    /// Waits until a job is done.
+    fn wait(
+        &self,
+        plan: &FhePlan,
+        job: &Digest,
+        bytes: u64,
+        watch: OnEvent<'_>,
+    ) -> Result<(), ServeError> {
+        loop {
+            // A session for each look: a server has few, and a run takes hours.
+            let state = self.with_link(plan, watch, |link, _| link.status(*job))?;
+            watch(RemoteEvent::Job(state));
+            let left = match state {
+                JobState::Done { bytes: offered } if offered == bytes => return Ok(()),
+                JobState::Done { .. } => return Err(not_as_offered(Download::Reply(*job))),
+                JobState::Unknown => return Err(FheJobError::JobGone { id: *job }.into()),
+                JobState::Failed(failure) => {
+                    if failure == Failure::Request {
+                        self.outbox.forget(job)?;
+                    }
+                    let id = *job;
+                    return Err(FheJobError::JobFailed { id, failure }.into());
+                }
+                JobState::Queued { left, .. } | JobState::Running { left, .. } => left,
+            };
+            let wait = Duration::from_secs(u64::from(left) / 50).max(Duration::from_secs(1));
+            std::thread::sleep(wait.min(self.options.most_wait));
+        }
+    }
+
+    /// Something came of talking to the server, if a file is further than it ever was in this call.
+    fn moved(&self, furthest: &mut Option<u64>, done: u64, of: u64) {
+        if is_further(furthest, done, of) {
+            self.contact.set(Some(Instant::now()));
+        }
+    }
+
+    /// Does something in a session with the server of this plan, and again in another while connections break and patience lasts.
+    fn with_link<T>(
+        &self,
+        plan: &FhePlan,
+        watch: OnEvent<'_>,
+        mut act: impl FnMut(&mut Link<'_>, OnEvent<'_>) -> Result<T, ServeError>,
+    ) -> Result<T, ServeError> {
+        let [mut pause, most] = AGAIN;
+        loop {
+            let before = self.contact.get();
+            let done = Link::open(&self.options.connection).and_then(|mut link| {
+                self.check_plan(plan, &link)?;
+                let done = act(&mut link, watch)?;
+                self.contact.set(Some(Instant::now()));
+                // What was asked for is here, however the session ends.
+                let _ = link.close();
+                Ok(done)
+            });
+            let contact = self.contact.get();
+            match done {
+                Err(error)
+                    if passes(&error)
+                        && contact.is_some_and(|then| then.elapsed() < self.options.patience) =>
+                {
+                    watch(RemoteEvent::Lost(error.name()));
+                    if before != contact {
+                        pause = AGAIN[0];
+                    }
+                    std::thread::sleep(pause);
+                    pause = (2 * pause).min(most);
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Whether this is further by enough to count: a server that says again and again that it has nothing, or a byte more, does not make a client
+/// send the same part for ever.
+fn is_further(furthest: &mut Option<u64>, done: u64, of: u64) -> bool {
+    let further = match *furthest {
+        None => true,
+        Some(most) => done > most && (done - most >= LEAST_MOVE || done == of),
+    };
+    if further {
+        *furthest = Some(done);
+    }
+    further
+}
+
+/// Whether the same may go well a little later.
+fn passes(error: &ServeError) -> bool {
+    matches!(
+        error,
+        ServeError::Net(
+            NetError::Timeout { .. }
+                | NetError::OutOfTime
+                | NetError::PeerGone
+                | NetError::PeerAborted { .. }
+                | NetError::Connect { .. }
+                | NetError::Io { .. }
+        ) | ServeError::Refused(
+            Refusal::TooManySessions { .. }
+                | Refusal::Stopping
+                | Refusal::Busy
+                | Refusal::WrongOffset
+        )
+    )
+}
+
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), ServeError> {
+    fs::rename(from, to).map_err(|source| ServeError::File {
+        operation: "write",
+        path: to.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_further_counts() {
+        let mut furthest = None;
+        let all = 10 * LEAST_MOVE + 5;
+        let told = [
+            0,
+            0,
+            1,
+            LEAST_MOVE,
+            LEAST_MOVE,
+            0,
+            10 * LEAST_MOVE,
+            all,
+            all,
+        ];
+        let counts = told.map(|done| is_further(&mut furthest, done, all));
+        let expected = [true, false, false, true, false, false, true, true, false];
+        assert_eq!(counts, expected);
+    }
+}

@@ -1,0 +1,544 @@
+//! The owner of a secret key: makes keys, encrypts texts, opens replies. Nothing that follows from an opened reply leaves this module for a
+//! server.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use hushed_infer::ckks::FhePlan;
+use hushed_infer::ckks::client::FheClient;
+use hushed_infer::ckks::files::{FileError, atomic, exchange, keys::KeyTimes, owner};
+use hushed_infer::ckks::public_plan::{Lengths, Params};
+use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
+use sha2::{Digest as _, Sha256};
+
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::fhe::record::{
+    Held, KEYS, KeyRecord, NotRight, RECORD, REQUESTS, RequestRecord, SECRET, VERSION,
+    check_retired, hold, make_folder, now, read, request_path, retired, write,
+};
+use crate::fhe::{FheJobError, PublicModel, read_plan, system};
+
+/// Present in every binary that has this code: the build test of the server-only binary looks for it.
+#[used]
+static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
+
+/// A text with at least so many tokens that says the same over and over is nothing that a calibration has seen.
+const REPETITIVE: usize = 16;
+
+/// Options of [`keygen`].
+#[derive(Clone, Copy, Debug)]
+pub struct KeygenOptions {
+    /// Days until the keys expire.
+    pub days: u32,
+    /// Most keys that a plan may order.
+    pub most_keys: usize,
+    /// Most bytes of their file.
+    pub most_bytes: u64,
+}
+
+impl KeygenOptions {
+    /// Most keys of a plan unless more are allowed: models up to BERT-large take a few hundred.
+    pub const MOST_KEYS: usize = 1024;
+    /// Most bytes of their file unless more are allowed: models up to BERT-large take about 3 GiB.
+    pub const MOST_BYTES: u64 = 16 << 30;
+
+    /// Keys for so many days, and no more of them than usual.
+    #[must_use]
+    pub fn days(days: u32) -> KeygenOptions {
+        KeygenOptions {
+            days,
+            most_keys: Self::MOST_KEYS,
+            most_bytes: Self::MOST_BYTES,
+        }
+    }
+}
+
+/// What a plan has its clients make: its operator, whom nobody has to trust for it, decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyOrder {
+    /// Evaluation keys.
+    pub keys: usize,
+    /// Bytes of their file.
+    pub bytes: u64,
+}
+
+impl KeyOrder {
+    /// What the plan in this file orders.
+    ///
+    /// # Errors
+    /// [`ServeError::File`], [`ServeError::Fhe`].
+    pub fn read(plan: &Path) -> Result<KeyOrder, ServeError> {
+        let (plan, params) = read_plan(plan)?;
+        Self::of(&plan, &params, Path::new(KEYS))
+    }
+
+    fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
+        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
+        let bytes = hushed_infer::ckks::files::keys::file_bytes(keys, params.rlwe(), &key_plan);
+        Ok(KeyOrder {
+            keys: key_plan.len(),
+            bytes: bytes.map_err(FheJobError::from)?,
+        })
+    }
+
+    fn check(self, options: KeygenOptions) -> Result<(), ServeError> {
+        match self.keys <= options.most_keys && self.bytes <= options.most_bytes {
+            true => Ok(()),
+            false => Err(FheJobError::TooManyKeys {
+                keys: self.keys,
+                bytes: self.bytes,
+                most_keys: options.most_keys,
+                most_bytes: options.most_bytes,
+            }
+            .into()),
+        }
+    }
+}
+
+/// Something about a text that its owner should know before it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may leave the
+    /// calibrated ranges, and its answer then means nothing.
+    Repetitive {
+        /// Which text, from 0.
+        text: usize,
+    },
+    /// It was cut.
+    Cut {
+        /// Which text, from 0.
+        text: usize,
+    },
+}
+
+/// A batch that was encrypted.
+#[derive(Clone, Debug)]
+pub struct Encrypted {
+    /// The request's id, in hexadecimal.
+    pub id: String,
+    /// What names its content.
+    pub content: Digest,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Tokens of each text.
+    pub tokens: Vec<usize>,
+    /// What the server is told of each place's length.
+    pub declared: Vec<usize>,
+    /// What to know.
+    pub warnings: Vec<Warning>,
+}
+
+/// Whether the canary's answer is the published one. For the client alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CanaryOutcome {
+    /// The cosine to it; of logits, the nearness.
+    pub cosine: f64,
+    /// What it must be at least.
+    pub least: f64,
+}
+
+impl CanaryOutcome {
+    /// Whether the answer is as published: then no fault and no overflow touched the whole batch. It says nothing of a server that cheats on
+    /// single places.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.cosine >= self.least
+    }
+}
+
+/// An opened reply.
+#[derive(Clone)]
+pub struct Answer {
+    /// The embedding of each text, or its logits, in order.
+    pub embeddings: Vec<Vec<f64>>,
+    /// Names of the logits, if the model is a classifier.
+    pub labels: Option<Vec<String>>,
+    /// Tokens of each text.
+    pub tokens: Vec<usize>,
+    /// The canary's, if the plan has one.
+    pub canary: Option<CanaryOutcome>,
+    /// Ciphertexts opened with this key so far.
+    pub decryptions: u64,
+}
+
+/// Makes keys for a plan in a new folder, each held against the security table before it is written. `progress` is called with keys done and
+/// in all.
+///
+/// # Errors
+/// [`ServeError::Fhe`]: a plan that cannot be used or orders too much, keys that are there already, no room; [`ServeError::File`].
+pub fn keygen(
+    plan: &Path,
+    folder: &Path,
+    options: KeygenOptions,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<KeyRecord, ServeError> {
+    // A plan that cannot be used, or asks for too much, leaves nothing behind.
+    KeyOrder::read(plan)?.check(options)?;
+    make_folder(folder)?;
+    // Of two processes the second finds the keys of the first.
+    let held = hold(folder)?;
+    keygen_held(plan, folder, options, &held, progress)
+}
+
+/// As [`keygen`] for a folder that is there and held.
+pub(super) fn keygen_held(
+    plan: &Path,
+    folder: &Path,
+    options: KeygenOptions,
+    _: &Held,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<KeyRecord, ServeError> {
+    let (plan, params) = read_plan(plan)?;
+    let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
+    for path in [&secret, &keys] {
+        atomic::refuse_existing(path).map_err(FheJobError::from)?;
+    }
+    let order = KeyOrder::of(&plan, &params, &keys)?;
+    order.check(options)?;
+    let bytes = order.bytes;
+    system::check_room(folder, bytes)?;
+    make_folder(&folder.join(REQUESTS))?;
+    let created = now();
+    let times = KeyTimes {
+        created,
+        expires: created.saturating_add(u64::from(options.days) * 86_400),
+    };
+    let id = owner::make_keys(&secret, &keys, &plan, &params, times, progress)
+        .map_err(FheJobError::from)?;
+    let record = KeyRecord {
+        version: VERSION,
+        id: Digest(id).to_string(),
+        plan: Digest(plan.hash()).to_string(),
+        parameters: plan.parameters.clone(),
+        created,
+        expires: times.expires,
+        bytes,
+        decryptions: 0,
+        not_right: Vec::new(),
+        owner: None,
+    };
+    record.write(folder)?;
+    Ok(record)
+}
+
+/// What belongs together at a client.
+struct Owned {
+    plan: FhePlan,
+    params: Params,
+    public: PublicModel,
+    client: FheClient,
+    record: KeyRecord,
+}
+
+impl Owned {
+    fn open(plan: &Path, path: &Path, folder: &Path) -> Result<Owned, ServeError> {
+        let (plan, params) = read_plan(plan)?;
+        let record = KeyRecord::read(folder)?;
+        let ours = Digest(plan.hash()).to_string();
+        if record.plan != ours {
+            return Err(FheJobError::KeysOfOtherPlan {
+                path: folder.to_owned(),
+                theirs: record.plan,
+                ours,
+            }
+            .into());
+        }
+        let public = PublicModel::read(path, &plan.public_sha256)?;
+        let (embedding, norm) = (public.embedding().clone(), public.norm().clone());
+        let pool = public.public().pool;
+        let classes = public.public().labels().map(<[String]>::len);
+        if classes != plan.logits {
+            let path = path.to_owned();
+            return Err(FheJobError::BadPublic { path }.into());
+        }
+        let client = FheClient::new(plan.clone(), &params, embedding, norm, pool);
+        Ok(Owned {
+            client: client.map_err(FheJobError::from)?,
+            plan,
+            params,
+            public,
+            record,
+        })
+    }
+
+    /// The tokens of a text, within the plan's rows.
+    fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
+        let public = self.public.public();
+        let limit = public.max_tokens.min(self.plan.rows);
+        let tokens = public.tokenizer.encode(text, limit, too_long);
+        tokens.map_err(|source| match source {
+            TextError::TooLong { tokens, limit } => FheJobError::TextTooLong {
+                index,
+                tokens,
+                limit,
+            }
+            .into(),
+            source => ServeError::Text { index, source },
+        })
+    }
+
+    fn canary(&self) -> Result<Option<TokenIds>, ServeError> {
+        let canary = self.plan.canary.as_ref();
+        let texts = canary.map(|canary| self.tokens(0, &canary.text, TooLong::Refuse));
+        texts.transpose()
+    }
+}
+
+/// Encrypts texts into a file. `lengths`: what the caller insists that the server may learn of them; the plan decides.
+///
+/// # Errors
+/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`], files of other plans,
+/// expired or retired keys, no room.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "files, texts, and what is asked of them"
+)]
+pub fn encrypt(
+    plan: &Path,
+    public: &Path,
+    folder: &Path,
+    texts: &[String],
+    too_long: TooLong,
+    lengths: Option<&'static str>,
+    out: &Path,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Encrypted, ServeError> {
+    let owned = Owned::open(plan, public, folder)?;
+    owned.record.check_time()?;
+    check_retired(folder)?;
+    let planned = named(owned.plan.lengths);
+    if let Some(asked) = lengths.filter(|asked| *asked != planned) {
+        return Err(FheJobError::OtherLengths { planned, asked }.into());
+    }
+    owned.client.check_bound().map_err(FheJobError::from)?;
+    let limit = owned.plan.texts(&owned.params).map_err(FheJobError::from)?;
+    if texts.len() > limit {
+        let texts = texts.len();
+        return Err(FheJobError::TooManyTexts { texts, limit }.into());
+    }
+    let mut warnings = Vec::new();
+    let mut tokens = Vec::with_capacity(texts.len());
+    for (text, content) in texts.iter().enumerate() {
+        let ids = owned.tokens(text, content, too_long)?;
+        if too_long == TooLong::Cut && owned.tokens(text, content, TooLong::Refuse).is_err() {
+            warnings.push(Warning::Cut { text });
+        }
+        if repetitive(ids.ids()) {
+            warnings.push(Warning::Repetitive { text });
+        }
+        tokens.push(ids);
+    }
+    let canary = owned.canary()?;
+    let upload = owned
+        .client
+        .pack(&tokens, canary.as_ref())
+        .map_err(FheJobError::from)?;
+    atomic::refuse_existing(out).map_err(FheJobError::from)?;
+    let bytes = exchange::request_bytes(&owned.plan, &owned.params).map_err(FheJobError::from)?;
+    system::check_room(out.parent().unwrap_or(Path::new(".")), bytes)?;
+    let secret = folder.join(SECRET);
+    let keys = owned.record.hash();
+    let (id, content) = owner::encrypt(
+        out,
+        &owned.client,
+        &owned.params,
+        &secret,
+        keys,
+        &upload,
+        progress,
+    )
+    .map_err(FheJobError::from)?;
+    let lengths: Vec<usize> = tokens.iter().map(|ids| ids.ids().len()).collect();
+    make_folder(&folder.join(REQUESTS))?;
+    let record = RequestRecord {
+        version: VERSION,
+        content: Digest(content).to_string(),
+        tokens: lengths.clone(),
+        canary: canary.map(|ids| ids.ids().len()),
+    };
+    if let Err(error) = write(&request_path(folder, &id), &record) {
+        // A request whose reply could not be opened is not left behind.
+        let _ = std::fs::remove_file(out);
+        return Err(error);
+    }
+    Ok(Encrypted {
+        id: hushed_infer::ckks::public_plan::hex(&id),
+        content: Digest(content),
+        bytes,
+        tokens: lengths,
+        declared: upload.declared(),
+        warnings,
+    })
+}
+
+/// Opens a reply. The key's count of decryptions is saved before anything is opened.
+///
+/// A canary whose answer is not the published one retires the keys: nothing is encrypted for them any more. A server that makes answers wrong
+/// depending on the secret key, and learns each time whether the client comes back, would learn the key bit by bit. The keys count as
+/// retired from before the opening until the canary of that very reply is seen to be right, so that no crash and no full disk leaves them in
+/// use, and no better reply that a server sends afterwards brings them back: another reply to such a request is not opened.
+///
+/// # Errors
+/// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`],
+/// [`FheJobError::RetiredKeys`].
+pub fn decrypt(
+    plan: &Path,
+    public: &Path,
+    folder: &Path,
+    reply: &Path,
+) -> Result<Answer, ServeError> {
+    let owned = Owned::open(plan, public, folder)?;
+    let keys = owned.record.hash();
+    // Read once: what is opened is what was checked.
+    let hashed = hash_of(reply)?;
+    let read_whole = exchange::read_reply(reply, &owned.plan, &owned.params, &keys);
+    let (head, ciphertexts) = read_whole.map_err(FheJobError::from)?;
+    let theirs = hash_of(reply)?;
+    // Another process has put another there meanwhile.
+    if theirs != hashed {
+        return Err(FheJobError::File(FileError::Other {
+            path: reply.to_owned(),
+            what: "content",
+            theirs,
+            ours: hashed,
+        })
+        .into());
+    }
+    let remembered = request_path(folder, &head.id);
+    if !remembered.is_file() {
+        return Err(FheJobError::UnknownRequest {
+            id: hushed_infer::ckks::public_plan::hex(&head.id),
+            path: folder.to_owned(),
+        }
+        .into());
+    }
+    let request: RequestRecord = read(&remembered)?;
+    let theirs = Digest(head.request).to_string();
+    if theirs != request.content {
+        return Err(FheJobError::File(FileError::Other {
+            path: reply.to_owned(),
+            what: "request",
+            theirs,
+            ours: request.content,
+        })
+        .into());
+    }
+    let places = owned
+        .plan
+        .places(&owned.params)
+        .map_err(FheJobError::from)?;
+    let mut lengths = request.tokens.clone();
+    lengths.resize(places, 0);
+    if let (Some(last), Some(canary)) = (lengths.last_mut(), request.canary) {
+        *last = canary;
+    }
+    let held = hold(folder)?;
+    atomic::clear_drafts(&folder.join(RECORD));
+    let mut record = KeyRecord::read(folder)?;
+    let opening = NotRight {
+        request: request.content.clone(),
+        reply: hashed,
+    };
+    let other = |open: &NotRight| open.request == opening.request && *open != opening;
+    if record.not_right.iter().any(other) {
+        return Err(retired(&record, folder));
+    }
+    let before = record.decryptions;
+    record.decryptions = before.saturating_add(owned.plan.reply.ciphertexts as u64);
+    let has_canary = owned.plan.canary.is_some() && request.canary.is_some();
+    if has_canary && !record.not_right.contains(&opening) {
+        record.not_right.push(opening.clone());
+    }
+    record.write(folder)?;
+    let rows = owner::open(
+        &ciphertexts,
+        &owned.client,
+        &owned.params,
+        &folder.join(SECRET),
+        before,
+        &lengths,
+    )
+    .map_err(FheJobError::from)?;
+    let public = owned.public.public();
+    let mut answers: Vec<Option<Vec<f64>>> = rows
+        .into_iter()
+        .map(|row| row.map(|row| public.finish(row)))
+        .collect();
+    let canary = match (&owned.plan.canary, request.canary) {
+        (Some(canary), Some(_)) => answers.pop().flatten().map(|answer| CanaryOutcome {
+            cosine: match public.labels() {
+                Some(_) => nearness(&answer, &canary.embedding, length(&canary.embedding)),
+                None => cosine(&answer, &canary.embedding),
+            },
+            least: canary.least_cosine,
+        }),
+        _ => None,
+    };
+    if canary.is_some_and(|canary| canary.is_good()) {
+        record.not_right.retain(|open| *open != opening);
+        record.write(folder)?;
+    }
+    // Whoever wants to encrypt meanwhile waits for the outcome.
+    drop(held);
+    let texts = request.tokens.len();
+    Ok(Answer {
+        embeddings: answers.into_iter().take(texts).flatten().collect(),
+        tokens: request.tokens,
+        labels: public.labels().map(<[String]>::to_vec),
+        canary,
+        decryptions: record.decryptions,
+    })
+}
+
+/// SHA-256 of a file, in hexadecimal.
+fn hash_of(path: &Path) -> Result<String, ServeError> {
+    let hash = || -> io::Result<String> {
+        let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(Digest(hash.finalize().into()).to_string()),
+                n => hash.update(&piece[..n]),
+            }
+        }
+    };
+    let hashed = hash().map_err(FileError::io("read", path));
+    Ok(hashed.map_err(FheJobError::from)?)
+}
+
+/// As arguments name them.
+fn named(lengths: Lengths) -> &'static str {
+    match lengths {
+        Lengths::Public => "public",
+        Lengths::Bucket(_) => "bucket",
+        Lengths::Private => "private",
+    }
+}
+
+fn repetitive(ids: &[u32]) -> bool {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    ids.iter()
+        .for_each(|id| *counts.entry(*id).or_default() += 1);
+    let most = counts.values().copied().max().unwrap_or(0);
+    ids.len() >= REPETITIVE && (2 * most > ids.len() || 4 * counts.len() <= ids.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetition_is_seen() {
+        assert!(repetitive(&[7; 16]));
+        assert!(!repetitive(&[7; 15]));
+        // "a b c a b c …"
+        let thrice: Vec<u32> = (0..100).map(|i| i % 3).collect();
+        assert!(repetitive(&thrice));
+        let halves: Vec<u32> = (0..100).map(|i| i % 50).collect();
+        assert!(!repetitive(&halves));
+        assert!(!repetitive(&(0..100).collect::<Vec<u32>>()));
+    }
+}

@@ -1,0 +1,89 @@
+//! The command line of a server of runs under encryption, beside that of every server (feature `arguments`).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::FheServerConfig;
+use crate::error::ServeError;
+use crate::fhe::{FheJobError, default_calibration, default_secret};
+use crate::session::config::Entrance;
+
+/// What `serve --protocol fhe` takes besides.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "With --protocol fhe")]
+pub struct FheServeArguments {
+    /// The public plan, which every client gets
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_if_eq("protocol", "fhe"),
+        env = "HUSHED_PLAN"
+    )]
+    pub plan: Option<PathBuf>,
+
+    /// The public model of the plan. Every client gets it, and with it token vectors, positions and the first norm as numbers
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_if_eq("protocol", "fhe"),
+        env = "HUSHED_PUBLIC"
+    )]
+    pub public: Option<PathBuf>,
+
+    /// The folder for clients' keys and requests, for jobs and replies: a server that is started again with it goes on
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_if_eq("protocol", "fhe"),
+        env = "HUSHED_STORE"
+    )]
+    pub store: Option<PathBuf>,
+
+    /// The calibration that the plan was made with [default: DIR/calibration-fhe.json]
+    #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
+    pub calibration: Option<PathBuf>,
+
+    /// What a client's files may take in the store, in GiB; clients are told apart by their tokens
+    #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_OWNER_QUOTA")]
+    pub owner_quota: u32,
+
+    /// Days that a reply is kept, and a request that nobody runs
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEEP_DAYS")]
+    pub keep_days: u32,
+
+    /// The secret that the randomness of replies follows from; it is made on first use [default: ~/.local/state/hushed/reply.secret]
+    #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
+    pub secret: Option<PathBuf>,
+
+    /// Threads of a run; as many as the machine has unless given
+    #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}
+
+impl FheServeArguments {
+    /// The server that they describe.
+    pub(crate) fn config(
+        &self,
+        model: &Path,
+        entrance: Entrance,
+        max_memory: Option<u64>,
+    ) -> Result<FheServerConfig, ServeError> {
+        let secret = self.secret.clone().or_else(default_secret);
+        // The parser asks for the three where they are needed.
+        let given = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
+        let calibration = self.calibration.clone();
+        Ok(FheServerConfig {
+            entrance,
+            model: model.to_owned(),
+            plan: given(&self.plan),
+            calibration: calibration.unwrap_or_else(|| default_calibration(model)),
+            public: given(&self.public),
+            store: given(&self.store),
+            owner_quota: u64::from(self.owner_quota) << 30,
+            keep: Duration::from_secs(u64::from(self.keep_days) * 86_400),
+            secret: secret.ok_or(FheJobError::NoStateFolder)?,
+            max_memory,
+            threads: self.threads.map(usize::from),
+        })
+    }
+}

@@ -1,0 +1,320 @@
+//! One session of a client: it leaves files, asks for runs, and fetches replies. It may break at any moment; the next one goes on.
+//!
+//! Everything before [`admit`] is done for strangers, and bounded in time and memory.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use hushed_net::{Expect, NetError, Party, Session, Stats};
+
+use super::Shared;
+use super::jobs::Jobs;
+use crate::bundle;
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::fhe::wire::{
+    ASK, Ask, DATA, Download, MAX_ASK, PART, TOLD, Told, Upload, agreement, frames,
+};
+use crate::session::agree;
+use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
+use crate::session::metrics::Metrics;
+use crate::session::owner::Owner;
+use crate::session::registry::Entry;
+use crate::session::wire::{ABORT_STOPPING, FheWelcome, READY, Refusal, Reply};
+
+/// Longest time of a session, looked at between two questions.
+const MAX_SESSION: Duration = Duration::from_secs(3600);
+/// Most questions in a row that neither send nor fetch a part.
+const MAX_IDLE_ASKS: u32 = 64;
+
+/// What can be told about a session.
+#[derive(Default)]
+pub(super) struct Ended {
+    outcome: Outcome,
+    seconds: f64,
+    stats: Stats,
+}
+
+impl Ended {
+    pub(super) fn panicked() -> Self {
+        Self {
+            outcome: Outcome::Panicked,
+            ..Self::default()
+        }
+    }
+
+    /// Counts and logs it.
+    pub(super) fn report(&self, metrics: &Metrics, session: u64, peer: SocketAddr) {
+        let seconds = self.seconds;
+        let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
+        match &self.outcome {
+            Outcome::Well => {
+                metrics.ended("ended");
+                tracing::debug!(session, %peer, seconds, sent, received, "session ended");
+            }
+            Outcome::Refused(refusal) => {
+                metrics.refused(refusal.name());
+                tracing::info!(session, %peer, reason = refusal.name(), detail = %refusal, "session refused");
+            }
+            Outcome::Failed(error) => {
+                metrics.ended(error.name());
+                tracing::warn!(
+                    session, %peer, reason = error.name(), detail = %error, seconds, sent, received, "session failed"
+                );
+            }
+            Outcome::Panicked => {
+                metrics.ended("panic");
+                tracing::error!(session, %peer, "session failed: a defect of this program");
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end.
+pub(super) fn serve(
+    shared: &Shared,
+    jobs: &Jobs,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    peer: SocketAddr,
+) -> Ended {
+    let began = Instant::now();
+    let mut ended = Ended::default();
+    let _running = shared.door.metrics.running();
+    tracing::debug!(session = entry.number(), %peer, "connected");
+    if let Err(stop) = run(shared, jobs, entry, socket, &mut ended) {
+        ended.outcome = stop.into();
+    }
+    ended.seconds = began.elapsed().as_secs_f64();
+    ended
+}
+
+fn run(
+    shared: &Shared,
+    jobs: &Jobs,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    ended: &mut Ended,
+) -> Result<(), Stop> {
+    let (mut session, certificate) = shared.door.session(entry, socket)?;
+    let done = greet(shared, entry, &mut session, certificate)
+        .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
+    ended.stats = session.stats();
+    match done {
+        Ok(()) => Ok(session.close()?),
+        Err(stop) => {
+            farewell(&mut session, &stop);
+            Err(stop)
+        }
+    }
+}
+
+/// Hello, welcome, confirmation. Who it is that came.
+fn greet(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    session: &mut Session,
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
+    let owner = admitted(session, |hello| admit(shared, entry, hello, certificate))?;
+    let welcome = FheWelcome {
+        nonce: agree::nonce()?,
+        plan: shared.plan_hash,
+        plan_bytes: u32::try_from(shared.plan.len()).unwrap_or(u32::MAX),
+        public: shared.public.hash(),
+        public_bytes: shared.public.bytes().len() as u64,
+    };
+    let (_, identity) = confirmed(session, &Reply::Fhe(welcome))?;
+    session.send(READY, &identity.tag(Party::Server))?;
+    Ok(owner)
+}
+
+/// Decides on a hello.
+fn admit(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    hello: &[u8],
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
+    let refuse = |refusal| Err(Stop::Refuse(refusal));
+    let door = &shared.door;
+    let hello = known(door, hello)?;
+    if hello.plan == bundle::plan()? {
+        return refuse(Refusal::OtherProtocol { fhe: true });
+    }
+    if hello.plan != agreement() {
+        return refuse(Refusal::OtherPlan {
+            server: agreement(),
+        });
+    }
+    door.admit(entry).map_err(Stop::Refuse)?;
+    Ok(door.owner(hello.token.as_ref(), certificate))
+}
+
+/// Whether a session may ask once more. Sessions are few, and each waits a while for its next question: one that goes on for ever, or asks
+/// again and again without sending or fetching anything, would keep others out. A client that is broken off begins another.
+fn may_ask(began: Instant, idle_asks: u32) -> Result<(), Stop> {
+    match began.elapsed() < MAX_SESSION && idle_asks < MAX_IDLE_ASKS {
+        true => Ok(()),
+        false => Err(ServeError::from(NetError::OutOfTime).into()),
+    }
+}
+
+/// Answers until the client has had enough.
+fn answer(
+    shared: &Shared,
+    jobs: &Jobs,
+    entry: &Entry<'_>,
+    session: &mut Session,
+    owner: &Owner,
+) -> Result<(), Stop> {
+    let deadlines = &shared.door.deadlines;
+    let (began, mut idle_asks) = (Instant::now(), 0);
+    loop {
+        may_ask(began, idle_asks)?;
+        if !entry.rest() {
+            session.abort(ABORT_STOPPING);
+            return Err(Stop::Refuse(Refusal::Stopping));
+        }
+        session.set_limits(deadlines.within(deadlines.idle));
+        let ask = session.recv(ASK, Expect::AtMost(MAX_ASK))?;
+        let ask = Ask::decode(&ask).map_err(|fault| malformed("question", fault))?;
+        if !entry.begin() {
+            session.abort(ABORT_STOPPING);
+            return Err(Stop::Refuse(Refusal::Stopping));
+        }
+        session.set_limits(deadlines.within(deadlines.text));
+        idle_asks = match ask {
+            Ask::Put { .. } | Ask::Get { .. } => 0,
+            _ => idle_asks + 1,
+        };
+        let told = match ask {
+            Ask::End => return Ok(()),
+            Ask::Offer { file, bytes } => {
+                let have = jobs.depot().offer(owner, file, bytes);
+                have.map(|bytes| Told::Have { bytes })
+            }
+            Ask::Put {
+                file,
+                offset,
+                bytes,
+            } => {
+                let have = put(jobs, session, owner, file, offset, bytes)?;
+                have.map(|bytes| Told::Have { bytes })
+            }
+            Ask::Get { file, offset } => match get(shared, jobs, session, owner, file, offset)? {
+                Ok(()) => continue,
+                Err(refusal) => Err(refusal),
+            },
+            Ask::Submit { keys, request } => {
+                let count = || shared.door.count(owner, shared.places);
+                jobs.submit(owner, keys, request, &count).map(Told::Job)
+            }
+            Ask::Status { job } => Ok(Told::Job(jobs.status(owner, &job))),
+        };
+        let (told, refused) = match told {
+            Ok(told) => (told, None),
+            Err(refusal) => (Told::Refused(refusal), Some(refusal)),
+        };
+        session.send_vec(TOLD, told.encode())?;
+        if let Some(refusal) = refused {
+            return Err(Stop::Refuse(refusal));
+        }
+    }
+}
+
+/// Receives a part. One that is refused is received all the same: the client reads no answer before it has sent it.
+fn put(
+    jobs: &Jobs,
+    session: &mut Session,
+    owner: &Owner,
+    file: Upload,
+    offset: u64,
+    bytes: u32,
+) -> Result<Result<u64, Refusal>, Stop> {
+    let mut part = jobs.depot().part(owner, file, offset, bytes);
+    for frame in frames(bytes.into()) {
+        let data = session.recv(DATA, Expect::Exactly(frame))?;
+        if let Ok(open) = &mut part
+            && let Err(refusal) = open.write(&data)
+        {
+            part = Err(refusal);
+        }
+    }
+    Ok(part.and_then(|part| part.end()))
+}
+
+/// Sends a part, after saying how long it is.
+fn get(
+    shared: &Shared,
+    jobs: &Jobs,
+    session: &mut Session,
+    owner: &Owner,
+    file: Download,
+    offset: u64,
+) -> Result<Result<(), Refusal>, Stop> {
+    let mut opened = match file {
+        Download::Plan => Source::Memory(&shared.plan),
+        Download::Public => Source::Memory(shared.public.bytes()),
+        Download::Reply(job) => match jobs.reply(owner, &job) {
+            // It may have expired a moment ago.
+            Ok(path) => match File::open(path) {
+                Ok(file) => Source::File(file),
+                Err(_) => return Ok(Err(Refusal::NoReply)),
+            },
+            Err(refusal) => return Ok(Err(refusal)),
+        },
+    };
+    let total = match &opened {
+        Source::Memory(bytes) => bytes.len() as u64,
+        Source::File(file) => file.metadata().map_or(0, |metadata| metadata.len()),
+    };
+    let Some(left) = total.checked_sub(offset) else {
+        return Ok(Err(Refusal::WrongOffset));
+    };
+    let part = left.min(PART);
+    let told = Told::Part {
+        total,
+        bytes: u32::try_from(part).unwrap_or(0),
+    };
+    session.send_vec(TOLD, told.encode())?;
+    let mut at = offset;
+    for frame in frames(part) {
+        let bytes = opened.read(at, frame).map_err(|source| ServeError::File {
+            operation: "read",
+            path: "a reply".into(),
+            source,
+        })?;
+        session.send_vec(DATA, bytes)?;
+        at += frame as u64;
+    }
+    Ok(Ok(()))
+}
+
+enum Source<'a> {
+    Memory(&'a [u8]),
+    File(File),
+}
+
+impl Source<'_> {
+    fn read(&mut self, at: u64, bytes: usize) -> std::io::Result<Vec<u8>> {
+        match self {
+            Self::Memory(all) => {
+                let rest = usize::try_from(at).ok().and_then(|at| all.get(at..));
+                let piece = rest.and_then(|rest| rest.get(..bytes));
+                piece
+                    .map(<[u8]>::to_vec)
+                    .ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+            }
+            Self::File(file) => {
+                let mut piece = vec![0; bytes];
+                file.seek(SeekFrom::Start(at))?;
+                file.read_exact(&mut piece)?;
+                Ok(piece)
+            }
+        }
+    }
+}

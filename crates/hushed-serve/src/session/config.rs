@@ -1,0 +1,73 @@
+//! What an operator decides of any server: where it listens, who it is and whom it lets in.
+
+use std::path::PathBuf;
+
+use super::deadlines::Deadlines;
+use super::rate::ClientTexts;
+
+/// Where a server listens, who it is and whom it lets in.
+#[derive(Clone, Debug)]
+pub struct Entrance {
+    /// `HOST:PORT`; port 0 takes any free one.
+    pub listen: String,
+    /// How it proves who it is.
+    pub identity: ServerIdentity,
+    /// Whom it lets in.
+    pub access: ClientAccess,
+    /// Sessions at once; more are refused.
+    pub max_sessions: usize,
+    /// Most texts of a client in a window of time, over all its sessions.
+    pub texts_per_client: Option<ClientTexts>,
+    /// How long to wait for what.
+    pub deadlines: Deadlines,
+    /// `HOST:PORT` of `/healthz`, `/readyz` and `/metrics`, over plain HTTP: for a loopback or an inner network.
+    pub metrics_listen: Option<String>,
+}
+
+/// Whom a server lets in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientAccess {
+    /// Anyone; only on a loopback address.
+    Anyone,
+    /// Those with a token of this file: a line each, `sha256:` and its hexadecimal digest or the token itself.
+    Tokens(PathBuf),
+    /// Those with a certificate that an authority of this PEM file has signed.
+    Certificates(PathBuf),
+    /// Those with both.
+    TokensAndCertificates {
+        /// The file of tokens.
+        tokens: PathBuf,
+        /// The PEM file of authorities.
+        authorities: PathBuf,
+    },
+}
+
+impl ClientAccess {
+    /// From two optional files, as arguments give them.
+    #[must_use]
+    pub fn new(tokens: Option<PathBuf>, authorities: Option<PathBuf>) -> Self {
+        match (tokens, authorities) {
+            (None, None) => Self::Anyone,
+            (Some(tokens), None) => Self::Tokens(tokens),
+            (None, Some(authorities)) => Self::Certificates(authorities),
+            (Some(tokens), Some(authorities)) => Self::TokensAndCertificates {
+                tokens,
+                authorities,
+            },
+        }
+    }
+}
+
+/// How a server proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerIdentity {
+    /// The self-signed certificate in this folder, made there on first use.
+    Development(PathBuf),
+    /// A chain and its key, PEM.
+    Files {
+        /// The certificate chain.
+        chain: PathBuf,
+        /// The key of its first certificate.
+        key: PathBuf,
+    },
+}

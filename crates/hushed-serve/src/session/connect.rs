@@ -1,0 +1,119 @@
+//! Where a server is, what a client insists on, and the connection: TCP, then TLS.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::path::PathBuf;
+
+use hushed_net::channel::tcp;
+use hushed_net::{Identity, Party, Session, Shape, TlsClient, Trust};
+
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::session::deadlines::Deadlines;
+use crate::session::token::Token;
+
+/// How the server's certificate is known. There is no third way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerTrust {
+    /// A PEM file of authorities, or of the certificate itself.
+    CaFile(PathBuf),
+    /// The certificate's SHA-256 in hexadecimal, as the server prints it.
+    Pin(String),
+}
+
+/// The only model that a client accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BundlePin {
+    /// This file, made by `hushed bundle`; it need not be fetched.
+    File(PathBuf),
+    /// One of this hash.
+    Hash(Digest),
+}
+
+/// How to reach a server, and what to insist on. No `Debug`: it holds the token.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// `HOST:PORT`. With [`ServerTrust::CaFile`] the certificate must carry the host.
+    pub server: String,
+    /// How its certificate is known.
+    pub trust: ServerTrust,
+    /// This client's certificate chain and key (PEM files), for servers that ask for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The bearer token, for servers that ask for one.
+    pub token: Option<Token>,
+    /// The only model to accept; `None` accepts what the server offers, and [`Client::bundle_hash`](crate::Client::bundle_hash) says what that was.
+    pub bundle: Option<BundlePin>,
+    /// Where bundles are kept from one session to the next; `None` fetches anew each time.
+    pub cache_dir: Option<PathBuf>,
+    /// How long to wait for what.
+    pub deadlines: Deadlines,
+    /// A slower network to imitate, for measurements.
+    pub shape: Option<Shape>,
+}
+
+impl ClientConfig {
+    /// A client without token, pinned model or cache.
+    #[must_use]
+    pub fn new(server: impl Into<String>, trust: ServerTrust) -> Self {
+        Self {
+            server: server.into(),
+            trust,
+            identity: None,
+            token: None,
+            bundle: None,
+            cache_dir: None,
+            deadlines: Deadlines::default(),
+            shape: None,
+        }
+    }
+}
+
+/// TCP, then TLS.
+pub(crate) fn open(config: &ClientConfig) -> Result<Session, ServeError> {
+    let trust = match &config.trust {
+        ServerTrust::CaFile(path) => Trust::from_ca_file(path)?,
+        ServerTrust::Pin(pin) => Trust::from_pin(pin)?,
+    };
+    let identity = match &config.identity {
+        Some((chain, key)) => Some(Identity::from_files(chain, key)?),
+        None => None,
+    };
+    let host = host(&config.server)?;
+    let tls = TlsClient::new(trust, identity)?;
+    let socket = tcp::connect(&config.server, config.deadlines.handshake)?;
+    let limits = config.deadlines.before_authentication();
+    let channel = tls.connect(socket, &host, limits)?;
+    let mut session = Session::new(Party::Client, Box::new(channel));
+    session.shape(config.shape);
+    Ok(session)
+}
+
+/// The host of `HOST:PORT`, without the brackets of an IPv6 address.
+fn host(address: &str) -> Result<String, ServeError> {
+    let wrong = || ServeError::Address {
+        address: address.to_owned(),
+    };
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host);
+    if host.is_empty() || port.parse::<u16>().is_err() {
+        return Err(wrong());
+    }
+    Ok(host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host;
+
+    #[test]
+    fn hosts_of_addresses() {
+        assert_eq!(host("localhost:80").unwrap(), "localhost");
+        assert_eq!(host("127.0.0.1:1").unwrap(), "127.0.0.1");
+        assert_eq!(host("[::1]:443").unwrap(), "::1");
+        for wrong in ["", ":1", "a", "a:", "a:b", "a:65536", "a:-1"] {
+            assert!(host(wrong).is_err(), "{wrong}");
+        }
+    }
+}

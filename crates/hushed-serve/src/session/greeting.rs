@@ -1,0 +1,98 @@
+//! How a session of any kind of server begins, and why one ends: hello, answer, confirmation.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use hushed_net::{Expect, Party, Session};
+
+use super::listener::Door;
+use crate::error::ServeError;
+use crate::session::agree;
+use crate::session::wire::{
+    self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
+    Reply, WireFault,
+};
+
+/// Why a session goes no further.
+pub(crate) enum Stop {
+    /// This server refused to go on.
+    Refuse(Refusal),
+    Fail(ServeError),
+}
+
+impl<E: Into<ServeError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Fail(error.into())
+    }
+}
+
+/// How a session ended.
+#[derive(Default)]
+pub(crate) enum Outcome {
+    #[default]
+    Well,
+    Refused(Refusal),
+    Failed(ServeError),
+    Panicked,
+}
+
+impl From<Stop> for Outcome {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Refuse(refusal) => Self::Refused(refusal),
+            Stop::Fail(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// After a refusal everything has been said; after a failure the client learns that there was one.
+pub(crate) fn farewell(session: &mut Session, stop: &Stop) {
+    if let Stop::Fail(_) = stop {
+        session.abort(ABORT);
+    }
+}
+
+/// Receives a hello and lets `admit` decide on it; a client that is refused is told why.
+pub(crate) fn admitted<T>(
+    session: &mut Session,
+    admit: impl FnOnce(&[u8]) -> Result<T, Stop>,
+) -> Result<T, Stop> {
+    let hello = session.recv(HELLO, Expect::AtMost(MAX_GREETING))?;
+    let admitted = admit(&hello);
+    if let Err(Stop::Refuse(refusal)) = admitted {
+        session.send_vec(REPLY, Reply::Refused(refusal).encode())?;
+    }
+    admitted
+}
+
+/// A hello of this version, with a token that may come in. The version comes first: a client of another one can be told so and nothing else.
+pub(crate) fn known(door: &Door, hello: &[u8]) -> Result<Hello, Stop> {
+    let hello = match Hello::decode(hello) {
+        Ok(hello) => hello,
+        Err(WireFault::Version { .. }) => {
+            return Err(Stop::Refuse(Refusal::OtherVersion {
+                server: wire::VERSION,
+            }));
+        }
+        Err(fault) => return Err(malformed("hello", fault).into()),
+    };
+    door.check_token(hello.token.as_ref())
+        .map_err(Stop::Refuse)?;
+    Ok(hello)
+}
+
+/// Sends a welcome. Both then show that they have seen the same session: the client's confirmation, and what this side's tag follows from.
+pub(crate) fn confirmed(
+    session: &mut Session,
+    welcome: &Reply,
+) -> Result<(Confirm, agree::Identity), Stop> {
+    session.send_vec(REPLY, welcome.encode())?;
+    session.flush()?;
+    let identity = agree::Identity::of(session)?;
+    let confirm = session.recv(CONFIRM, Expect::Exactly(CONFIRM_BYTES))?;
+    let confirm = Confirm::decode(&confirm).map_err(|fault| malformed("confirmation", fault))?;
+    identity.check(Party::Client, &confirm.tag)?;
+    Ok((confirm, identity))
+}
+
+pub(crate) fn malformed(message: &'static str, fault: WireFault) -> ServeError {
+    ServeError::Malformed { message, fault }
+}

@@ -1,0 +1,309 @@
+//! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a way to end.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use hushed_net::channel::tls;
+use hushed_net::{Identity, Listener, Party, Session, TlsServer};
+
+use super::config::{ClientAccess, Entrance, ServerIdentity};
+use super::registry::{Entered, Entry, Registry};
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::session::allowance::TextCounts;
+use crate::session::deadlines::Deadlines;
+use crate::session::metrics::{self, Metrics};
+use crate::session::owner::Owner;
+use crate::session::rate::TextRate;
+use crate::session::token::Token;
+use crate::session::tokens::Accepted;
+use crate::session::wire::Refusal;
+
+/// How often a server that drains looks whether it is done.
+const POLL: Duration = Duration::from_millis(20);
+/// How long to wait when the system has no connection to give.
+const NO_CONNECTION: Duration = Duration::from_millis(100);
+/// How long a newcomer waits, and how often, for threads whose connections were closed to make room.
+const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
+/// Least time between two log lines about connections that lost their places: a flood does not fill the disk.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+/// An entrance that listens.
+pub(crate) struct Door {
+    listener: Listener,
+    metrics_listener: Option<Listener>,
+    fingerprint: [u8; 32],
+    tls: TlsServer,
+    accepted: Option<Accepted>,
+    /// Whether a client that is let in has shown who it is.
+    authenticates: bool,
+    /// What clients have had, where that is limited.
+    counts: Option<TextCounts>,
+    pub(crate) max_sessions: usize,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) registry: Registry,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Door {
+    /// Listens. Connections wait until [`Door::run`].
+    pub(crate) fn open(entrance: &Entrance) -> Result<Door, ServeError> {
+        if entrance.max_sessions == 0 {
+            return Err(ServeError::NothingAllowed {
+                name: "the number of sessions",
+            });
+        }
+        let listener = Listener::bind(&entrance.listen)?;
+        let address = listener.local_addr();
+        if entrance.access == ClientAccess::Anyone && !address.ip().is_loopback() {
+            return Err(ServeError::OpenToStrangers { address });
+        }
+        let metrics_listener = match &entrance.metrics_listen {
+            Some(address) => Some(Listener::bind(address)?),
+            None => None,
+        };
+        let (accepted, authorities) = match &entrance.access {
+            ClientAccess::Anyone => (None, None),
+            ClientAccess::Tokens(path) => (Some(Accepted::from_file(path)?), None),
+            ClientAccess::Certificates(path) => (None, Some(tls::read_authorities(path)?)),
+            ClientAccess::TokensAndCertificates {
+                tokens,
+                authorities,
+            } => (
+                Some(Accepted::from_file(tokens)?),
+                Some(tls::read_authorities(authorities)?),
+            ),
+        };
+        let identity = match &entrance.identity {
+            ServerIdentity::Development(dir) => tls::load_or_create_dev_certificate(dir)?,
+            ServerIdentity::Files { chain, key } => Identity::from_files(chain, key)?,
+        };
+        let fingerprint = identity.fingerprint();
+        Ok(Door {
+            listener,
+            metrics_listener,
+            fingerprint,
+            tls: TlsServer::new(identity, authorities)?,
+            accepted,
+            authenticates: entrance.access != ClientAccess::Anyone,
+            counts: match &entrance.texts_per_client {
+                Some(limit) => Some(TextCounts::open(limit)?),
+                None => None,
+            },
+            max_sessions: entrance.max_sessions,
+            deadlines: entrance.deadlines,
+            registry: Registry::default(),
+            metrics: Arc::default(),
+        })
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics_listener.as_ref().map(Listener::local_addr)
+    }
+
+    pub(crate) fn fingerprint(&self) -> Digest {
+        Digest(self.fingerprint)
+    }
+
+    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory. With it SHA-256 of the
+    /// certificate that the client has shown, if it was asked for one.
+    pub(crate) fn session(
+        &self,
+        entry: &Entry<'_>,
+        socket: TcpStream,
+    ) -> Result<(Session, Option<Digest>), ServeError> {
+        let limits = self.deadlines.before_authentication();
+        if speaks(&socket, Some(limits.silence)) {
+            entry.spoke();
+        }
+        // Whatever kept a byte from coming is found again by the handshake, within the same limits.
+        let channel = self.tls.accept(socket, limits)?;
+        let certificate = channel.peer_certificate().map(Digest);
+        Ok((Session::new(Party::Server, Box::new(channel)), certificate))
+    }
+
+    /// Whether somebody with this token may come in.
+    pub(crate) fn check_token(&self, token: Option<&Token>) -> Result<(), Refusal> {
+        match (&self.accepted, token) {
+            (None, _) => Ok(()),
+            (Some(_), None) => Err(Refusal::NoToken),
+            (Some(accepted), Some(token)) if !accepted.contains(token) => Err(Refusal::BadToken),
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
+    /// Who has come. A token that nobody asked for names nobody.
+    pub(crate) fn owner(&self, token: Option<&Token>, certificate: Option<Digest>) -> Owner {
+        Owner::of(token.filter(|_| self.accepted.is_some()), certificate)
+    }
+
+    /// Counts texts that are about to run for a client, or says why they do not.
+    pub(crate) fn count(&self, owner: &Owner, texts: usize) -> Result<(), Refusal> {
+        let counts = self.counts.as_ref();
+        counts.map_or(Ok(()), |counts| counts.count(owner, texts))
+    }
+
+    /// Most texts of a client, if that is limited.
+    pub(crate) fn rate(&self) -> Option<TextRate> {
+        self.counts.as_ref().map(TextCounts::rate)
+    }
+
+    /// Counts a connection as one of the sessions.
+    pub(crate) fn admit(&self, entry: &Entry<'_>) -> Result<(), Refusal> {
+        match entry.admit(self.max_sessions, self.authenticates) {
+            true => Ok(()),
+            false => Err(Refusal::TooManySessions {
+                limit: u32::try_from(self.max_sessions).unwrap_or(u32::MAX),
+            }),
+        }
+    }
+
+    /// Serves until `stop` is raised, each connection in a thread by `serve`, which does not panic. Then lets those that work come to their
+    /// end (within [`Deadlines::drain`]), and breaks off the rest.
+    pub(crate) fn run<F>(&self, stop: &AtomicBool, serve: &F) -> Result<(), ServeError>
+    where
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+    {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            if let Some(listener) = &self.metrics_listener {
+                let (metrics, done) = (&*self.metrics, &done);
+                let answer = move || metrics::serve(listener, metrics, stop, done);
+                let thread = thread::Builder::new().name("hushed-metrics".to_owned());
+                thread
+                    .spawn_scoped(scope, answer)
+                    .map_err(ServeError::Thread)?;
+            }
+            self.accept(scope, stop, serve);
+            self.drain();
+            done.store(true, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn accept<'scope, F>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        stop: &AtomicBool,
+        serve: &'scope F,
+    ) where
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+    {
+        let mut evictions = Evictions::default();
+        loop {
+            match self.listener.accept(|| stop.load(Ordering::SeqCst)) {
+                Ok(None) => return,
+                Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer, &mut evictions),
+                Err(error) => {
+                    // Usually the limit of open files: it passes when a session ends.
+                    tracing::warn!(%error, "no connection can be accepted");
+                    thread::sleep(NO_CONNECTION);
+                }
+            }
+        }
+    }
+
+    /// Starts a session's thread, in a place that is free or is made so.
+    fn start<'scope, F>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        serve: &'scope F,
+        socket: TcpStream,
+        peer: SocketAddr,
+        evictions: &mut Evictions,
+    ) where
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+    {
+        let entry = match self.enter(&socket, peer) {
+            Ok(Entered::In { entry, evicted }) => {
+                if evicted {
+                    self.metrics.refused("evicted");
+                    evictions.tell();
+                }
+                entry
+            }
+            Ok(Entered::Full) => {
+                self.metrics.refused("too-many-connections");
+                evictions.tell();
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%peer, %error, "refused: no descriptor left");
+                return;
+            }
+        };
+        let thread = thread::Builder::new().name(format!("session-{}", entry.number()));
+        let started = thread.spawn_scoped(scope, move || serve(&entry, socket, peer));
+        if let Err(error) = started {
+            tracing::warn!(%peer, %error, "refused: no thread");
+        }
+    }
+
+    /// A place for a newcomer. While too many connections are coming to their end the others wait in the system's queue.
+    fn enter(&self, socket: &TcpStream, peer: SocketAddr) -> io::Result<Entered<'_>> {
+        let (pause, most) = ENDING;
+        // A client speaks first, and has usually spoken by now.
+        let spoke = speaks(socket, None);
+        for _ in 0..most {
+            match self.registry.enter(socket, peer.ip(), spoke)? {
+                Entered::Full => thread::sleep(pause),
+                entered => return Ok(entered),
+            }
+        }
+        self.registry.enter(socket, peer.ip(), spoke)
+    }
+
+    fn drain(&self) {
+        let registry = &self.registry;
+        tracing::info!(sessions = registry.len(), "stopping");
+        registry.stop();
+        let give_up = Instant::now() + self.deadlines.drain;
+        while registry.len() > 0 && Instant::now() < give_up {
+            thread::sleep(POLL);
+        }
+        let broken_off = registry.break_off();
+        if broken_off > 0 {
+            tracing::warn!(
+                sessions = broken_off,
+                "broke off sessions that did not end in time"
+            );
+        }
+        tracing::info!("stopped");
+    }
+}
+
+/// Whether a byte has come, or comes within this time. It stays where it is.
+fn speaks(socket: &TcpStream, within: Option<Duration>) -> bool {
+    let waits = socket.set_nonblocking(within.is_none());
+    let set = waits.and_then(|()| socket.set_read_timeout(within));
+    set.is_ok() && matches!(socket.peek(&mut [0]), Ok(1..))
+}
+
+/// Connections that lost their places, for the log.
+#[derive(Default)]
+struct Evictions {
+    told: Option<Instant>,
+    since: u64,
+}
+
+impl Evictions {
+    fn tell(&mut self) {
+        self.since += 1;
+        let now = Instant::now();
+        if self.told.is_none_or(|told| now - told >= BETWEEN_LINES) {
+            tracing::warn!(
+                connections = self.since,
+                "closed connections that had not said hello, to make room for others"
+            );
+            (self.told, self.since) = (Some(now), 0);
+        }
+    }
+}

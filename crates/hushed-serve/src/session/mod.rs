@@ -1,0 +1,20 @@
+//! What the sessions of both protocols share: the way in over TLS, greetings, tokens, what a client may have, deadlines, counters.
+//!
+//! [`listener`] accepts connections and [`greeting`] begins their sessions at a server; [`connect`] is a client's way to it.
+
+pub(crate) mod agree;
+mod allowance;
+pub(crate) mod codec;
+pub(crate) mod config;
+#[cfg(feature = "client")]
+pub(crate) mod connect;
+pub(crate) mod deadlines;
+pub(crate) mod greeting;
+pub(crate) mod listener;
+pub(crate) mod metrics;
+pub(crate) mod owner;
+pub(crate) mod rate;
+pub(crate) mod registry;
+pub(crate) mod token;
+pub(crate) mod tokens;
+pub mod wire;

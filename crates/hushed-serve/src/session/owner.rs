@@ -1,0 +1,37 @@
+//! Who a client is, for what is kept and counted of it from one session to the next.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::digest::Digest;
+use crate::session::token::Token;
+
+/// Whose something is: the name of a folder, and of a count.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Owner(String);
+
+impl Owner {
+    /// Whoever shows this token; where none is asked for whoever shows this certificate, and where neither is, anyone. The name says nothing
+    /// about either.
+    pub(crate) fn of(token: Option<&Token>, certificate: Option<Digest>) -> Owner {
+        let hash = match (token, certificate) {
+            (Some(token), _) => Sha256::new()
+                .chain_update(b"hushed owner 1")
+                .chain_update(token.digest().0),
+            (None, Some(certificate)) => Sha256::new()
+                .chain_update(b"hushed owner by certificate 1")
+                .chain_update(certificate.0),
+            (None, None) => return Owner("anyone".to_owned()),
+        };
+        let name = Digest(hash.finalize().into()).to_string();
+        Owner(name.chars().take(16).collect())
+    }
+
+    /// One whose name was written down.
+    pub(crate) fn named(name: &str) -> Owner {
+        Owner(name.to_owned())
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+}

@@ -1,0 +1,90 @@
+//! Files of tokens: a client's own, and the list of those that a server accepts.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::path::Path;
+
+use subtle::{Choice, ConstantTimeEq};
+use zeroize::Zeroizing;
+
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::files;
+use crate::session::token::Token;
+
+/// Shorter ones could be guessed.
+pub const MIN_TOKEN_BYTES: usize = 16;
+/// Most bytes of a file of tokens.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Before a digest in a file of tokens.
+const HASHED: &str = "sha256:";
+
+impl Token {
+    /// The first line of a file that has no other.
+    ///
+    /// # Errors
+    /// [`ServeError::File`], or [`ServeError::TokenFile`] if it holds no token, or several.
+    pub fn from_file(path: &Path) -> Result<Self, ServeError> {
+        let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
+        Self::from_bytes(text.trim_ascii()).ok_or_else(|| ServeError::TokenFile {
+            path: path.to_owned(),
+            line: 1,
+        })
+    }
+}
+
+/// The digests of the tokens that a server accepts.
+pub(crate) struct Accepted(Vec<Digest>);
+
+impl Accepted {
+    /// Reads a file of one token a line: `sha256:` and 64 hexadecimal digits, or the token itself (at least
+    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` say nothing. Several tokens allow them to be replaced one at a time.
+    pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
+        let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
+        Self::parse(&text).map_err(|line| ServeError::TokenFile {
+            path: path.to_owned(),
+            line,
+        })
+    }
+
+    /// The lines of such a file, or the number of one that is not as it should be; 1 if there is no token.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, usize> {
+        let mut digests = Vec::new();
+        for (line, number) in text.split(|b| *b == b'\n').zip(1usize..) {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            digests.push(accepted(line).ok_or(number)?);
+        }
+        match digests.is_empty() {
+            true => Err(1),
+            false => Ok(Self(digests)),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether a token is on the list, in a time that depends on the list's length only.
+    pub(crate) fn contains(&self, token: &Token) -> bool {
+        let digest = token.digest();
+        let mut found = Choice::from(0);
+        for known in &self.0 {
+            found |= known.0.ct_eq(&digest.0);
+        }
+        found.into()
+    }
+}
+
+fn accepted(line: &[u8]) -> Option<Digest> {
+    if let Some(hex) = line.strip_prefix(HASHED.as_bytes()) {
+        return std::str::from_utf8(hex).ok()?.trim().parse().ok();
+    }
+    Some(
+        Token::from_bytes(line)
+            .filter(|_| line.len() >= MIN_TOKEN_BYTES)?
+            .digest(),
+    )
+}

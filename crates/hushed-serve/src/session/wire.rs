@@ -1,0 +1,280 @@
+//! The control messages: what client and server say outside the protocols. Each travels as one frame of its own kind.
+//!
+//! Integers are little-endian. Every message has a greatest length, and decoding is total: any bytes give a message or a
+//! [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can tell each other so.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod refusal;
+
+use hushed_net::Kind;
+
+use crate::digest::Digest;
+use crate::session::codec::Reader;
+use crate::session::token::{MAX_TOKEN_BYTES, Token};
+
+pub use super::codec::{VERSION, WireFault};
+pub use refusal::Refusal;
+pub(crate) use refusal::{ABORT, ABORT_STOPPING};
+
+const MAGIC: [u8; 4] = *b"HSHC";
+
+/// [`Hello`], client to server.
+pub const HELLO: Kind = Kind(0x0100);
+/// [`Reply`], server to client.
+pub const REPLY: Kind = Kind(0x0101);
+/// [`Confirm`], client to server.
+pub const CONFIRM: Kind = Kind(0x0102);
+/// The server's 32 bytes of confirmation.
+pub const READY: Kind = Kind(0x0104);
+/// Most bytes of any hello or reply, of this version or a later one.
+pub const MAX_GREETING: usize = 1024;
+/// Bytes of a client's confirmation.
+pub const CONFIRM_BYTES: usize = 33;
+
+/// The client's first message. No `Debug`: it carries the token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Fresh randomness, so that no two transcripts are alike.
+    pub nonce: [u8; 32],
+    /// Hash of what both parties must agree on outside the model.
+    pub plan: Digest,
+    /// The only bundle that the client accepts, if it insists on one.
+    pub pinned: Option<Digest>,
+    /// The bearer token, if it has one.
+    pub token: Option<Token>,
+}
+
+impl Hello {
+    /// Its bytes, at most [`MAX_GREETING`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = greeting();
+        out.extend_from_slice(&self.nonce);
+        out.extend_from_slice(&self.plan.0);
+        out.push(u8::from(self.pinned.is_some()) | u8::from(self.token.is_some()) << 1);
+        if let Some(pinned) = &self.pinned {
+            out.extend_from_slice(&pinned.0);
+        }
+        if let Some(token) = &self.token {
+            let bytes = token.as_bytes();
+            // A token is at most MAX_TOKEN_BYTES long.
+            out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+        out
+    }
+
+    /// The hello that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`]; [`WireFault::Version`] for any later version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = greeted(bytes)?;
+        let nonce = reader.array("nonce")?;
+        let plan = Digest(reader.array("plan")?);
+        let [flags] = reader.array("flags")?;
+        if flags > 3 {
+            return Err(WireFault::Undefined { field: "flags" });
+        }
+        let pinned = match flags & 1 {
+            1 => Some(Digest(reader.array("bundle")?)),
+            _ => None,
+        };
+        let token = match flags & 2 {
+            2 => {
+                let length = usize::from(u16::from_le_bytes(reader.array("token")?));
+                if length > MAX_TOKEN_BYTES {
+                    return Err(WireFault::Undefined { field: "token" });
+                }
+                let token = Token::from_bytes(reader.take(length, "token")?);
+                Some(token.ok_or(WireFault::Undefined { field: "token" })?)
+            }
+            _ => None,
+        };
+        reader.finish()?;
+        Ok(Self {
+            nonce,
+            plan,
+            pinned,
+            token,
+        })
+    }
+}
+
+/// What the server offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// Fresh randomness.
+    pub nonce: [u8; 32],
+    /// Hash of what both parties must agree on outside the model.
+    pub plan: Digest,
+    /// Hash of the bundle.
+    pub bundle: Digest,
+    /// Bytes of the bundle.
+    pub bundle_bytes: u32,
+    /// Most rows of a text, padding included.
+    pub max_tokens: u32,
+    /// Most rows of all texts of a pass together.
+    pub max_pass_tokens: u32,
+    /// Most texts of a session.
+    pub max_texts: u32,
+    /// Hash of the table of token vectors, where the operator has made it public.
+    pub table: Option<Digest>,
+}
+
+/// What a server of runs under encryption offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FheWelcome {
+    /// Fresh randomness.
+    pub nonce: [u8; 32],
+    /// Hash of the public plan.
+    pub plan: Digest,
+    /// Bytes of its file.
+    pub plan_bytes: u32,
+    /// Hash of the public model, which the plan has as well.
+    pub public: Digest,
+    /// Bytes of its file.
+    pub public_bytes: u64,
+}
+
+/// The server's first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The session goes on.
+    Welcome(Welcome),
+    /// The session goes on, and runs are under encryption ([`crate::fhe`]).
+    Fhe(FheWelcome),
+    /// It does not.
+    Refused(Refusal),
+}
+
+impl Reply {
+    /// Its bytes, at most [`MAX_GREETING`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = greeting();
+        match self {
+            Self::Refused(refusal) => {
+                out.push(0);
+                refusal.write(&mut out);
+            }
+            Self::Welcome(w) => {
+                out.push(1);
+                out.extend_from_slice(&w.nonce);
+                out.extend_from_slice(&w.plan.0);
+                out.extend_from_slice(&w.bundle.0);
+                let limits = [w.max_tokens, w.max_pass_tokens, w.max_texts];
+                for number in std::iter::once(w.bundle_bytes).chain(limits) {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+                out.push(u8::from(w.table.is_some()));
+                if let Some(table) = &w.table {
+                    out.extend_from_slice(&table.0);
+                }
+            }
+            Self::Fhe(w) => {
+                out.push(2);
+                out.extend_from_slice(&w.nonce);
+                out.extend_from_slice(&w.plan.0);
+                out.extend_from_slice(&w.plan_bytes.to_le_bytes());
+                out.extend_from_slice(&w.public.0);
+                out.extend_from_slice(&w.public_bytes.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    /// The reply that these bytes stand for. A refusal is understood in every version.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let version = version(&mut reader)?;
+        let reply = match reader.array("tag")? {
+            [0] => Self::Refused(Refusal::read(&mut reader)?),
+            [1] if version == VERSION => Self::Welcome(Welcome {
+                nonce: reader.array("nonce")?,
+                plan: Digest(reader.array("plan")?),
+                bundle: Digest(reader.array("bundle")?),
+                bundle_bytes: u32::from_le_bytes(reader.array("length of the bundle")?),
+                max_tokens: u32::from_le_bytes(reader.array("limit of tokens")?),
+                max_pass_tokens: u32::from_le_bytes(reader.array("limit of tokens of a pass")?),
+                max_texts: u32::from_le_bytes(reader.array("limit of texts")?),
+                table: match reader.array("table")? {
+                    [0] => None,
+                    [1] => Some(Digest(reader.array("table")?)),
+                    _ => return Err(WireFault::Undefined { field: "table" }),
+                },
+            }),
+            [2] if version == VERSION => Self::Fhe(FheWelcome {
+                nonce: reader.array("nonce")?,
+                plan: Digest(reader.array("plan")?),
+                plan_bytes: u32::from_le_bytes(reader.array("length of the plan")?),
+                public: Digest(reader.array("public model")?),
+                public_bytes: u64::from_le_bytes(reader.array("length of the public model")?),
+            }),
+            [1 | 2] => return Err(WireFault::Version { got: version }),
+            _ => return Err(WireFault::Undefined { field: "tag" }),
+        };
+        reader.finish()?;
+        Ok(reply)
+    }
+}
+
+/// The client's agreement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Confirm {
+    /// The client's tag of the session's identity.
+    pub tag: [u8; 32],
+    /// Whether the server shall send the bundle.
+    pub wants_bundle: bool,
+}
+
+impl Confirm {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.tag.to_vec();
+        out.push(u8::from(self.wants_bundle));
+        out
+    }
+
+    /// The confirmation that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let tag = reader.array("tag")?;
+        let wants_bundle = match reader.array("wish")? {
+            [0] => false,
+            [1] => true,
+            _ => return Err(WireFault::Undefined { field: "wish" }),
+        };
+        reader.finish()?;
+        Ok(Self { tag, wants_bundle })
+    }
+}
+
+fn greeting() -> Vec<u8> {
+    let mut out = Vec::with_capacity(MAX_GREETING);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out
+}
+
+fn version(reader: &mut Reader<'_>) -> Result<u16, WireFault> {
+    if reader.array("magic")? != MAGIC {
+        return Err(WireFault::Magic);
+    }
+    Ok(u16::from_le_bytes(reader.array("version")?))
+}
+
+fn greeted(bytes: &[u8]) -> Result<Reader<'_>, WireFault> {
+    let mut reader = Reader(bytes);
+    match version(&mut reader)? {
+        VERSION => Ok(reader),
+        got => Err(WireFault::Version { got }),
+    }
+}

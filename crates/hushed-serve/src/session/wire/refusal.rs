@@ -1,0 +1,253 @@
+//! Why a server will not go on: a code, a number and a digest on the wire, alike in every version.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use crate::digest::Digest;
+use crate::session::codec::{Reader, VERSION, WireFault};
+
+/// Why a server will not go on. The client shows it; it says nothing about any text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The ends speak different versions of these messages.
+    #[error(
+        "it speaks version {server} and this client version {VERSION}; use the same release on both sides"
+    )]
+    OtherVersion {
+        /// The server's.
+        server: u16,
+    },
+    /// The ends disagree on formats or cryptographic parameters.
+    #[error("its plan is {server}, not this client's; use the same release on both sides")]
+    OtherPlan {
+        /// The server's.
+        server: Digest,
+    },
+    /// The client insists on another model.
+    #[error(
+        "it offers the bundle {server}, not the pinned one; fetch the new bundle from its operator if the change is meant"
+    )]
+    OtherBundle {
+        /// The server's.
+        server: Digest,
+    },
+    /// It lets in nobody without a token.
+    #[error("it asks for a bearer token; give the one that its operator issued")]
+    NoToken,
+    /// The token is not on its list.
+    #[error("it does not know this bearer token; check it with the server's operator")]
+    BadToken,
+    /// It serves as many sessions as it may.
+    #[error("it already serves {limit} session(s), its limit; try again later")]
+    TooManySessions {
+        /// Its limit.
+        limit: u32,
+    },
+    /// The text has more tokens than it takes.
+    #[error("it takes texts of at most {limit} tokens; shorten the text or split it")]
+    TooLong {
+        /// Its limit.
+        limit: u32,
+    },
+    /// The texts of a pass have more tokens together than it takes.
+    #[error("it takes passes of at most {limit} tokens; put fewer texts into one")]
+    PassTooLarge {
+        /// Its limit.
+        limit: u32,
+    },
+    /// Its operator has not made the table of token vectors public.
+    #[error("its table of token vectors is private; leave out --public-table, or ask its operator")]
+    PrivateTable,
+    /// The session has had all its texts.
+    #[error("it takes at most {limit} texts a session; start another session for the rest")]
+    TooManyTexts {
+        /// Its limit.
+        limit: u32,
+    },
+    /// It is shutting down.
+    #[error("it is shutting down; try again later")]
+    Stopping,
+    /// It runs the model by the other protocol.
+    #[error("it runs its model {}", match fhe { true => "under encryption: give --protocol fhe", false => "interactively: leave out --protocol fhe" })]
+    OtherProtocol {
+        /// Whether it is `fhe` that it speaks.
+        fhe: bool,
+    },
+    /// A file of another size than its plan says.
+    #[error("by its plan the file has another size; is it for this plan?")]
+    WrongSize,
+    /// A part that does not begin where the last one ended.
+    #[error("it has another part of this file; try again, it goes on where it was")]
+    WrongOffset,
+    /// Somebody else sends the same file.
+    #[error("the same file is being sent by another session; wait for that one")]
+    Busy,
+    /// What this client keeps there would be above its quota.
+    #[error(
+        "the file is above this client's quota, of which {left} MiB are left; wait for answers to expire, or ask its operator"
+    )]
+    Quota {
+        /// MiB.
+        left: u32,
+    },
+    /// Too many files that were begun and not ended.
+    #[error(
+        "it keeps at most {limit} unfinished files of a client; finish one, or wait until they expire"
+    )]
+    TooManyUploads {
+        /// Its limit.
+        limit: u32,
+    },
+    /// A file that arrived whole and is not what its name says: it was thrown away.
+    #[error("the file arrived damaged, or is not for its plan, and was thrown away; try again")]
+    DamagedUpload,
+    /// Keys whose time is over.
+    #[error("the keys have expired; make new ones with `hushed keygen`")]
+    ExpiredKeys,
+    /// Keys or a request that are not there.
+    #[error("it does not have these keys, or this request; send them")]
+    NotThere,
+    /// The disk is full.
+    #[error("its disk is full; try again later, or tell its operator")]
+    NoRoom,
+    /// As many jobs wait as may.
+    #[error("{limit} jobs of this client wait already, its limit; try again later")]
+    QueueFull {
+        /// Its limit.
+        limit: u32,
+    },
+    /// A request and keys that do not belong together.
+    #[error("the request was encrypted for other keys")]
+    OtherKeys,
+    /// There is no reply to fetch: the job is unknown, not done, or its reply has expired.
+    #[error("it has no reply of this job: it is not done, or its reply has expired")]
+    NoReply,
+    /// The client has had what it may have for now.
+    #[error("this client has had the texts that it may have for now; come back in {}", spoken(*seconds))]
+    Allowance {
+        /// Seconds until as many as were asked for may run.
+        seconds: u32,
+    },
+    /// More texts at once than the client may ever have.
+    #[error(
+        "it takes at most {limit} texts of a client in its window of time; ask for fewer at once"
+    )]
+    AboveAllowance {
+        /// Its limit.
+        limit: u32,
+    },
+    /// It cannot write down what clients have had.
+    #[error(
+        "it cannot write down how many texts it has served, and serves none until it can; tell its operator"
+    )]
+    Uncounted,
+    /// A reason that this release does not know.
+    #[error("it gave the unknown reason {code}; is it of a later release?")]
+    Unknown {
+        /// The number.
+        code: u16,
+    },
+}
+
+/// The code with which a stopping server aborts a session between two texts.
+pub(crate) const ABORT_STOPPING: u16 = 9;
+/// The code with which either side aborts when it cannot go on and the other need not know why.
+pub(crate) const ABORT: u16 = 1;
+
+impl Refusal {
+    /// Bytes of a refusal.
+    pub(crate) const BYTES: usize = 2 + 4 + 32;
+
+    /// Code, number, digest: whatever a reason does not use is zero.
+    fn parts(&self) -> (u16, u32, Digest) {
+        let none = Digest::ZERO;
+        match *self {
+            Self::OtherVersion { server } => (1, server.into(), none),
+            Self::OtherPlan { server } => (2, 0, server),
+            Self::OtherBundle { server } => (3, 0, server),
+            Self::NoToken => (4, 0, none),
+            Self::BadToken => (5, 0, none),
+            Self::TooManySessions { limit } => (6, limit, none),
+            Self::TooLong { limit } => (7, limit, none),
+            Self::TooManyTexts { limit } => (8, limit, none),
+            Self::Stopping => (ABORT_STOPPING, 0, none),
+            Self::PassTooLarge { limit } => (10, limit, none),
+            Self::PrivateTable => (11, 0, none),
+            Self::OtherProtocol { fhe } => (12, fhe.into(), none),
+            Self::WrongSize => (13, 0, none),
+            Self::WrongOffset => (14, 0, none),
+            Self::Busy => (15, 0, none),
+            Self::Quota { left } => (16, left, none),
+            Self::TooManyUploads { limit } => (17, limit, none),
+            Self::DamagedUpload => (18, 0, none),
+            Self::ExpiredKeys => (19, 0, none),
+            Self::NotThere => (20, 0, none),
+            Self::NoRoom => (21, 0, none),
+            Self::QueueFull { limit } => (22, limit, none),
+            Self::NoReply => (23, 0, none),
+            Self::OtherKeys => (24, 0, none),
+            Self::Allowance { seconds } => (25, seconds, none),
+            Self::AboveAllowance { limit } => (26, limit, none),
+            Self::Uncounted => (27, 0, none),
+            Self::Unknown { code } => (code, 0, none),
+        }
+    }
+
+    fn from_parts(code: u16, number: u32, digest: Digest) -> Self {
+        match code {
+            1 => Self::OtherVersion {
+                server: u16::try_from(number).unwrap_or(u16::MAX),
+            },
+            2 => Self::OtherPlan { server: digest },
+            3 => Self::OtherBundle { server: digest },
+            4 => Self::NoToken,
+            5 => Self::BadToken,
+            6 => Self::TooManySessions { limit: number },
+            7 => Self::TooLong { limit: number },
+            8 => Self::TooManyTexts { limit: number },
+            ABORT_STOPPING => Self::Stopping,
+            10 => Self::PassTooLarge { limit: number },
+            11 => Self::PrivateTable,
+            12 => Self::OtherProtocol { fhe: number != 0 },
+            13 => Self::WrongSize,
+            14 => Self::WrongOffset,
+            15 => Self::Busy,
+            16 => Self::Quota { left: number },
+            17 => Self::TooManyUploads { limit: number },
+            18 => Self::DamagedUpload,
+            19 => Self::ExpiredKeys,
+            20 => Self::NotThere,
+            21 => Self::NoRoom,
+            22 => Self::QueueFull { limit: number },
+            23 => Self::NoReply,
+            24 => Self::OtherKeys,
+            25 => Self::Allowance { seconds: number },
+            26 => Self::AboveAllowance { limit: number },
+            27 => Self::Uncounted,
+            code => Self::Unknown { code },
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let (code, number, digest) = self.parts();
+        out.extend_from_slice(&code.to_le_bytes());
+        out.extend_from_slice(&number.to_le_bytes());
+        out.extend_from_slice(&digest.0);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireFault> {
+        let code = u16::from_le_bytes(reader.array("code")?);
+        let number = u32::from_le_bytes(reader.array("number")?);
+        let digest = Digest(reader.array("digest")?);
+        Ok(Self::from_parts(code, number, digest))
+    }
+}
+
+/// A time for people, rounded up.
+fn spoken(seconds: u32) -> String {
+    let (hours, minutes) = (seconds / 3600, seconds % 3600 / 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{} min", minutes + 1),
+        (hours, minutes) => format!("{hours} h {} min", minutes + 1),
+    }
+}

@@ -1,0 +1,347 @@
+//! The client: texts in, embeddings out, with a server that sees neither.
+//!
+//! A [`Client`] is one session: keys and correlations are made once, then texts are run, one by one or several in a pass. What leaves this
+//! process about a text is the number of its tokens, rounded up where [`Options::bucket`] asks for it, and messages that are
+//! masked or encrypted.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod answer;
+mod cache;
+mod greet;
+mod options;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use hushed_infer::twopc::{Input, Layers, Protocol, embeddings};
+use hushed_model::{Model, Public, TokenIds, TooLong};
+use hushed_net::{Expect, Stats};
+
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::session::connect::{ClientConfig, open};
+use crate::session::deadlines::Deadlines;
+use crate::session::wire::{self, Welcome};
+use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
+use greet::{greet, pinned};
+
+pub use answer::{Cost, Embedding, OnProgress, Pass, Progress};
+pub use options::Options;
+
+/// Present in every binary that has the client: the build test of the server-only binary looks for it.
+#[used]
+static MARKER: [u8; 27] = *b"hushed-serve client is here";
+
+/// A session with a server.
+pub struct Client {
+    backend: Protocol,
+    model: Model,
+    bundle_hash: Digest,
+    welcome: Welcome,
+    cache_dir: Option<PathBuf>,
+    deadlines: Deadlines,
+    texts: usize,
+    setup: Cost,
+}
+
+impl Client {
+    /// Connects, agrees with the server on everything, and makes keys and correlations.
+    ///
+    /// # Errors
+    /// [`ServeError`]; its category tells the network from a refusal from a mismatch.
+    pub fn connect(config: &ClientConfig) -> Result<Self, ServeError> {
+        let began = Instant::now();
+        let pinned = pinned(config.bundle.as_ref())?;
+        let mut session = open(config)?;
+        let (welcome, bundle) = greet(&mut session, config, pinned)?;
+        session.set_limits(config.deadlines.within(config.deadlines.setup));
+        let mut backend = Protocol::establish(session, Arc::<Layers>::default())?;
+        let setup = Cost {
+            time: began.elapsed(),
+            stats: backend.ctx().session.stats(),
+        };
+        Ok(Self {
+            backend,
+            model: Model::shapes_only(bundle.public()),
+            bundle_hash: bundle.hash(),
+            welcome,
+            cache_dir: config.cache_dir.clone(),
+            deadlines: config.deadlines,
+            texts: 0,
+            setup,
+        })
+    }
+
+    /// The public part of the server's model.
+    #[must_use]
+    pub fn public(&self) -> &Public {
+        &self.model.public
+    }
+
+    /// Hash of the bundle in use: what [`BundlePin::Hash`] takes.
+    #[must_use]
+    pub fn bundle_hash(&self) -> Digest {
+        self.bundle_hash
+    }
+
+    /// Most tokens that this server takes in a text.
+    #[must_use]
+    pub fn max_tokens(&self) -> usize {
+        self.model
+            .public
+            .max_tokens
+            .min(self.welcome.max_tokens as usize)
+    }
+
+    /// Most tokens, padding included, that this server takes in all texts of a pass together.
+    #[must_use]
+    pub fn max_pass_tokens(&self) -> usize {
+        self.welcome.max_pass_tokens as usize
+    }
+
+    /// Texts that this session may still run.
+    #[must_use]
+    pub fn texts_left(&self) -> usize {
+        (self.welcome.max_texts as usize).saturating_sub(self.texts)
+    }
+
+    /// What connecting cost: handshake, bundle, keys, correlations.
+    #[must_use]
+    pub fn setup(&self) -> Cost {
+        self.setup
+    }
+
+    /// The session's counters so far, everything included.
+    pub fn stats(&mut self) -> Stats {
+        self.backend.ctx().session.stats()
+    }
+
+    /// The embeddings of the texts, in their order. All texts are looked at before the first is run, so that one that is refused costs
+    /// nothing. `options` may be a [`TooLong`] alone.
+    ///
+    /// # Errors
+    /// [`ServeError::Text`] and its like with the index of the text; after any other the session is over.
+    pub fn embed<S: AsRef<str>>(
+        &mut self,
+        texts: &[S],
+        options: impl Into<Options>,
+        progress: Option<OnProgress>,
+    ) -> Result<Vec<Embedding>, ServeError> {
+        let mut all = Vec::with_capacity(texts.len());
+        self.embed_each(texts, options, progress, |_, answer| all.push(answer))?;
+        Ok(all)
+    }
+
+    /// As [`Client::embed`], handing out each answer (with the text's index) as it comes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn embed_each<S: AsRef<str>>(
+        &mut self,
+        texts: &[S],
+        options: impl Into<Options>,
+        progress: Option<OnProgress>,
+        mut each: impl FnMut(usize, Embedding),
+    ) -> Result<(), ServeError> {
+        let options = options.into();
+        options.check()?;
+        if texts.len() > self.texts_left() {
+            return Err(ServeError::TooManyTexts {
+                texts: texts.len(),
+                limit: self.texts_left(),
+            });
+        }
+        let ids = self.tokens(texts, &options)?;
+        if options.public_table {
+            self.need_table()?;
+        }
+        let progress = progress.map(|f| Arc::new(Mutex::new(f)));
+        let mut first = 0;
+        while let Some(left) = ids.get(first..).filter(|left| !left.is_empty()) {
+            let sharing = options.next_pass(left, self.max_pass_tokens());
+            let pass = left.get(..sharing).unwrap_or(left);
+            if let Some(progress) = &progress {
+                self.observe(first, sharing, texts.len(), Arc::clone(progress));
+            }
+            for (i, answer) in self.run(first, pass, &options)?.into_iter().enumerate() {
+                each(first + i, answer);
+            }
+            first += sharing;
+        }
+        self.backend.observe(|_| ());
+        Ok(())
+    }
+
+    /// Ends the session in agreement with the server; gives its counters.
+    ///
+    /// # Errors
+    /// [`ServeError::Net`]; the answers are not touched by it.
+    pub fn close(self) -> Result<Stats, ServeError> {
+        let mut session = self.backend.into_ctx().session;
+        session.set_limits(self.deadlines.within(self.deadlines.handshake));
+        session.send_vec(REQUEST, Request::End.encode())?;
+        let stats = session.stats();
+        session.close()?;
+        Ok(stats)
+    }
+
+    fn tokens<S: AsRef<str>>(
+        &self,
+        texts: &[S],
+        options: &Options,
+    ) -> Result<Vec<TokenIds>, ServeError> {
+        let too_long = options.too_long;
+        let public = self.public();
+        let limit = self.max_tokens();
+        let one = |(index, text): (usize, &S)| {
+            let (own, theirs) = match too_long {
+                TooLong::Cut => (limit, limit),
+                TooLong::Refuse => (public.max_tokens, limit),
+            };
+            let ids = public
+                .tokenizer
+                .encode(text.as_ref(), own, too_long)
+                .map_err(|source| ServeError::Text { index, source })?;
+            let tokens = ids.rows().total;
+            if tokens > theirs {
+                return Err(ServeError::TextAboveLimit {
+                    index,
+                    tokens,
+                    limit,
+                });
+            }
+            Ok(options.pad(ids, public.tokenizer.padding_id(), limit))
+        };
+        texts.iter().enumerate().map(one).collect()
+    }
+
+    fn observe(
+        &mut self,
+        text: usize,
+        sharing: usize,
+        texts: usize,
+        progress: Arc<Mutex<OnProgress>>,
+    ) {
+        let layers = self.model.public.config.layers;
+        let mut layer = 0;
+        self.backend.observe(move |step| {
+            layer = step.layer().unwrap_or(layer);
+            let mut call = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            call(Progress {
+                text,
+                sharing,
+                texts,
+                step: step.to_string(),
+                layer,
+                layers,
+            });
+        });
+    }
+
+    /// One pass over these texts, of which the first has the index `first`.
+    fn run(
+        &mut self,
+        first: usize,
+        texts: &[TokenIds],
+        options: &Options,
+    ) -> Result<Vec<Embedding>, ServeError> {
+        let began = Instant::now();
+        let terms = options.terms();
+        let sites_before = self.backend.costs().len();
+        let limits = self.deadlines.within(self.deadlines.text);
+        let session = &mut self.backend.ctx().session;
+        let before = session.stats();
+        session.set_limits(limits);
+        let rows = texts.iter().map(|t| t.rows().total);
+        let request = Request::Embed {
+            rows: rows.map(|r| u32::try_from(r).unwrap_or(u32::MAX)).collect(),
+            padded: terms.padded,
+            public_table: terms.public_table,
+        };
+        session.send_vec(REQUEST, request.encode())?;
+        let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
+        match Answer::decode(&answer).map_err(|fault| malformed("answer", fault))? {
+            Answer::Go => {}
+            Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
+        }
+        let input = Input::Texts(texts.to_vec(), terms);
+        let answers = embeddings(&mut self.backend, &self.model, &input)?;
+        let answers = answers.ok_or(ServeError::NoAnswer)?;
+        self.texts += texts.len();
+        let stats = self.stats().since(&before);
+        let sites = self.backend.costs().iter().skip(sites_before).cloned();
+        let pass = Arc::new(Pass {
+            first,
+            texts: texts.len(),
+            cost: Cost {
+                time: began.elapsed(),
+                stats,
+            },
+            sites: sites.collect(),
+        });
+        let answered = texts.iter().zip(answers).map(|(text, values)| Embedding {
+            values,
+            tokens: text.rows().real,
+            rows: text.rows().total,
+            pass: Arc::clone(&pass),
+        });
+        Ok(answered.collect())
+    }
+}
+
+fn malformed(message: &'static str, fault: wire::WireFault) -> ServeError {
+    ServeError::Malformed { message, fault }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use hushed_model::testing::tiny_folder;
+
+    use super::*;
+    use crate::session::wire::Refusal;
+    use crate::{Server, ServerConfig, ServerTrust};
+
+    /// A client that ignores what the welcome said.
+    #[test]
+    fn the_server_holds_its_limits_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        config.max_tokens = Some(8);
+        config.max_pass_tokens = 8;
+        config.max_texts = 1;
+        let server = Server::bind(&config).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let pin = ServerTrust::Pin(server.fingerprint().to_string());
+            let config = ClientConfig::new(server.local_addr().to_string(), pin);
+            let unbridled = || {
+                let mut client = Client::connect(&config).unwrap();
+                client.welcome.max_tokens = u32::MAX;
+                client.welcome.max_pass_tokens = u32::MAX;
+                client.welcome.max_texts = u32::MAX;
+                client
+            };
+            let refused = |result: Result<Vec<Embedding>, ServeError>| match result.err() {
+                Some(ServeError::Refused(refusal)) => refusal,
+                _ => panic!("the server must refuse"),
+            };
+            let long = unbridled().embed(&["a b c d e f g h"], TooLong::Refuse, None);
+            assert_eq!(refused(long), Refusal::TooLong { limit: 8 });
+            let many = unbridled().embed(&["a", "b"], TooLong::Refuse, None);
+            assert_eq!(refused(many), Refusal::TooManyTexts { limit: 1 });
+            let batch = Options {
+                batch: 4,
+                ..Options::default()
+            };
+            let together = unbridled().embed(&["a b c d", "a b c d"], batch, None);
+            assert_eq!(refused(together), Refusal::PassTooLarge { limit: 8 });
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+}

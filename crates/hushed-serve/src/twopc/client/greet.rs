@@ -1,0 +1,132 @@
+//! From a connection to a session whose two ends agree: greetings, the bundle.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use hushed_net::{Expect, Party, Session};
+
+use super::{cache, malformed};
+use crate::bundle::{self, Bundle};
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::session::agree;
+use crate::session::connect::{BundlePin, ClientConfig};
+use crate::session::wire::{
+    CONFIRM, Confirm, HELLO, Hello, MAX_GREETING, READY, REPLY, Refusal, Reply, Welcome,
+};
+use crate::twopc::wire::BUNDLE;
+
+/// What the client insists on: a bundle that it has, or a hash only.
+#[derive(Clone)]
+pub(super) enum Pinned {
+    Nothing,
+    Whole(Box<Bundle>),
+    Hash(Digest),
+}
+
+impl Pinned {
+    fn hash(&self) -> Option<Digest> {
+        match self {
+            Self::Nothing => None,
+            Self::Whole(bundle) => Some(bundle.hash()),
+            Self::Hash(hash) => Some(*hash),
+        }
+    }
+}
+
+pub(super) fn pinned(pin: Option<&BundlePin>) -> Result<Pinned, ServeError> {
+    Ok(match pin {
+        None => Pinned::Nothing,
+        Some(BundlePin::File(path)) => Pinned::Whole(Box::new(Bundle::read(path)?)),
+        Some(BundlePin::Hash(hash)) => Pinned::Hash(*hash),
+    })
+}
+
+/// Hello, welcome, confirmation, bundle. After it both sides know that they agree.
+pub(super) fn greet(
+    session: &mut Session,
+    config: &ClientConfig,
+    pinned: Pinned,
+) -> Result<(Welcome, Bundle), ServeError> {
+    let plan = bundle::plan()?;
+    let hello = Hello {
+        nonce: agree::nonce()?,
+        plan,
+        pinned: pinned.hash(),
+        token: config.token.clone(),
+    };
+    session.send_vec(HELLO, hello.encode())?;
+    let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
+    let welcome = match Reply::decode(&reply).map_err(|fault| malformed("welcome", fault))? {
+        Reply::Welcome(welcome) => welcome,
+        Reply::Refused(Refusal::OtherBundle { server }) => {
+            let pinned = pinned.hash().unwrap_or(Digest::ZERO);
+            return Err(ServeError::OtherBundle {
+                pinned,
+                offered: server,
+            });
+        }
+        Reply::Fhe(_) => return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: true })),
+        Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
+    };
+    if welcome.plan != plan {
+        return Err(ServeError::OtherPlan {
+            ours: plan,
+            theirs: welcome.plan,
+        });
+    }
+    if let Some(pinned) = pinned.hash()
+        && pinned != welcome.bundle
+    {
+        return Err(ServeError::OtherBundle {
+            pinned,
+            offered: welcome.bundle,
+        });
+    }
+    let identity = agree::Identity::of(session)?;
+    let known = match pinned {
+        Pinned::Whole(bundle) => Some(*bundle),
+        _ => config
+            .cache_dir
+            .as_deref()
+            .and_then(|dir| cache::find(dir, welcome.bundle)),
+    };
+    let confirm = Confirm {
+        tag: identity.tag(Party::Client),
+        wants_bundle: known.is_none(),
+    };
+    session.send_vec(CONFIRM, confirm.encode())?;
+    session.set_limits(config.deadlines.within(config.deadlines.setup));
+    let fetched = match &known {
+        Some(_) => None,
+        None => {
+            let length = (welcome.bundle_bytes as usize).min(bundle::MAX_BUNDLE_BYTES);
+            Some(session.recv(BUNDLE, Expect::Exactly(length))?)
+        }
+    };
+    let ready = session.recv(READY, Expect::Exactly(32))?;
+    let tag = ready
+        .try_into()
+        .map_err(|_| ServeError::WrongConfirmation)?;
+    identity.check(Party::Server, &tag)?;
+    let bundle = match (known, fetched) {
+        (Some(bundle), _) => bundle,
+        (None, fetched) => accept(fetched.unwrap_or_default(), &welcome, config)?,
+    };
+    Ok((welcome, bundle))
+}
+
+/// Checks a bundle that has just come, and keeps it.
+fn accept(bytes: Vec<u8>, welcome: &Welcome, config: &ClientConfig) -> Result<Bundle, ServeError> {
+    if bundle::hash(&bytes) != welcome.bundle {
+        return Err(ServeError::BundleNotAsOffered {
+            agreed: welcome.bundle,
+        });
+    }
+    let bundle = Bundle::from_bytes(bytes)?;
+    if let Some(dir) = &config.cache_dir
+        && let Err(error) = cache::keep(dir, &bundle)
+    {
+        // The session does not need it; the next one fetches again.
+        tracing::warn!(%error, "the bundle could not be kept");
+    }
+    Ok(bundle)
+}

@@ -1,0 +1,129 @@
+//! How texts are put into passes, and what the server learns by it.
+
+use hushed_infer::twopc::Terms;
+use hushed_model::{TokenIds, TooLong};
+
+use crate::error::ServeError;
+use crate::twopc::wire::MAX_PASS_TEXTS;
+
+/// How to run texts. [`TooLong`] alone stands for one text at a time without padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What to do with a text of more tokens than the model takes.
+    pub too_long: TooLong,
+    /// Pads every text to a multiple of so many tokens (or to the longest text that the server takes), which is then all that the server
+    /// learns of its length. `None` pads nothing.
+    pub bucket: Option<usize>,
+    /// Most texts that share a pass: one after the other where they are in order, fewer if the server's limit asks for it. Texts of one
+    /// padded length share most.
+    pub batch: usize,
+    /// Fetches the table of token vectors, where the server's operator has made it public, and looks tokens up in it: the lookup then costs
+    /// nothing. The table is kept in [`crate::ClientConfig::cache_dir`].
+    pub public_table: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        TooLong::default().into()
+    }
+}
+
+impl From<TooLong> for Options {
+    fn from(too_long: TooLong) -> Self {
+        Self {
+            too_long,
+            bucket: None,
+            batch: 1,
+            public_table: false,
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) -> Result<(), ServeError> {
+        if self.bucket == Some(0) {
+            return Err(ServeError::EmptyOption { name: "the bucket" });
+        }
+        if self.batch == 0 {
+            return Err(ServeError::EmptyOption { name: "the batch" });
+        }
+        Ok(())
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        Terms {
+            padded: self.bucket.is_some(),
+            public_table: self.public_table,
+        }
+    }
+
+    /// A text as it will be run, where texts of `limit` tokens are the longest.
+    pub(super) fn pad(&self, ids: TokenIds, padding_id: u32, limit: usize) -> TokenIds {
+        match self.bucket {
+            Some(bucket) => {
+                let tokens = ids.rows().real;
+                ids.pad_to(
+                    tokens.div_ceil(bucket).saturating_mul(bucket).min(limit),
+                    padding_id,
+                )
+            }
+            None => ids,
+        }
+    }
+
+    /// How many of the texts that are left share the next pass: at least one, unless none is left.
+    pub(super) fn next_pass(&self, texts: &[TokenIds], most_rows: usize) -> usize {
+        let mut rows = 0;
+        let most = self.batch.min(MAX_PASS_TEXTS);
+        let fits = texts.iter().take(most).take_while(|text| {
+            rows += text.rows().total;
+            rows <= most_rows
+        });
+        fits.count().max(1).min(texts.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(tokens: usize) -> TokenIds {
+        TokenIds::new(vec![1; tokens])
+    }
+
+    #[test]
+    fn lengths_are_rounded_up_and_never_beyond_the_limit() {
+        let bucket = |bucket, tokens| {
+            let options = Options {
+                bucket: Some(bucket),
+                ..Options::default()
+            };
+            options.pad(text(tokens), 0, 50).rows().total
+        };
+        assert_eq!(
+            (bucket(16, 3), bucket(16, 16), bucket(16, 17)),
+            (16, 16, 32)
+        );
+        assert_eq!((bucket(16, 49), bucket(usize::MAX, 3)), (50, 50));
+        assert_eq!(Options::default().pad(text(3), 0, 50).rows().total, 3);
+    }
+
+    #[test]
+    fn passes_take_what_fits() {
+        let options = Options {
+            batch: 3,
+            ..Options::default()
+        };
+        let texts = [5, 5, 5, 5].map(text);
+        assert_eq!(options.next_pass(&texts, 100), 3);
+        assert_eq!(options.next_pass(&texts, 10), 2);
+        assert_eq!(options.next_pass(&texts, 4), 1);
+        assert_eq!(options.next_pass(&texts[3..], 100), 1);
+        assert_eq!(options.next_pass(&[], 100), 0);
+        let huge = Options {
+            batch: usize::MAX,
+            ..options
+        };
+        assert_eq!(huge.next_pass(&vec![text(1); 300], 1000), MAX_PASS_TEXTS);
+    }
+}

@@ -1,0 +1,71 @@
+//! The public table of token vectors at a client: kept in its cache, or fetched.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::path::{Path, PathBuf};
+
+use hushed_model::Embedding;
+use hushed_net::Expect;
+
+use super::{Client, malformed};
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::files;
+use crate::session::wire::Refusal;
+use crate::twopc::table;
+use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
+
+impl Client {
+    /// Has the table ready for the next pass.
+    pub(super) fn need_table(&mut self) -> Result<(), ServeError> {
+        if self.backend.has_table() {
+            return Ok(());
+        }
+        let refused = ServeError::Refused(Refusal::PrivateTable);
+        let hash = self.welcome.table.ok_or(refused)?;
+        let e = &self.model.bert.embedding;
+        let kept = self.cache_dir.as_deref().map(|dir| path(dir, hash));
+        let known = kept.as_deref().and_then(|path| find(path, e, hash));
+        let bytes = match known {
+            Some(bytes) => bytes,
+            None => {
+                let limits = self.deadlines.within(self.deadlines.text);
+                let session = &mut self.backend.ctx().session;
+                session.set_limits(limits);
+                session.send_vec(REQUEST, Request::Table.encode())?;
+                let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
+                match Answer::decode(&answer).map_err(|fault| malformed("answer", fault))? {
+                    Answer::Go => {}
+                    Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
+                }
+                let bytes = table::receive(session, e, hash)?;
+                // The session does not need the file; the next one fetches again.
+                if let Some(path) = &kept
+                    && let Err(error) = keep(path, &bytes)
+                {
+                    tracing::warn!(%error, "the table could not be kept");
+                }
+                bytes
+            }
+        };
+        self.backend.set_table(table::decode(e, &bytes)?);
+        Ok(())
+    }
+}
+
+fn path(dir: &Path, hash: Digest) -> PathBuf {
+    dir.join(format!("{hash}.table"))
+}
+
+/// The bytes of this hash, if they are there and whole: a damaged file is only one that has to be fetched anew.
+fn find(path: &Path, e: &Embedding, hash: Digest) -> Option<Vec<u8>> {
+    let size = 4 * e.vocabulary as u64 * e.width as u64;
+    let bytes = files::read(path, size).ok()?;
+    (table::of_bytes(e, &bytes) == hash).then_some(bytes)
+}
+
+fn keep(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
+    if let Some(dir) = path.parent() {
+        super::cache::make(dir)?;
+    }
+    files::write(path, bytes)
+}

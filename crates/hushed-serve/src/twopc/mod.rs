@@ -1,0 +1,15 @@
+//! Runs between two parties: a client and a server that both take part in each text.
+//!
+//! * [`server`]: holds a model's weights, lets clients in and runs its half of each text.
+//! * `client` (feature `client`): turns texts into embeddings with a server that sees neither.
+//! * [`wire`]: what the two say between the greetings and the protocols themselves.
+
+#[cfg(feature = "client")]
+pub(crate) mod client;
+pub(crate) mod server;
+pub(crate) mod table;
+pub mod wire;
+
+#[cfg(feature = "client")]
+pub use client::{Client, Cost, Embedding, OnProgress, Options, Pass, Progress};
+pub use server::{Server, ServerConfig};

@@ -1,0 +1,209 @@
+//! The server: one model, many sessions, each in a thread of its own.
+
+mod config;
+mod session;
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hushed_infer::memory::Memory;
+use hushed_infer::twopc::Layers;
+use hushed_model::Model;
+
+use crate::bundle::{self, Bundle};
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::session::listener::Door;
+use crate::twopc::table;
+pub use config::ServerConfig;
+use session::Ended;
+
+/// A server that listens.
+pub struct Server {
+    shared: Shared,
+}
+
+/// What all sessions read.
+struct Shared {
+    door: Door,
+    model: Model,
+    layers: Arc<Layers>,
+    bundle: Bundle,
+    plan: Digest,
+    max_tokens: usize,
+    max_pass_tokens: usize,
+    max_texts: usize,
+    /// Its hash, if the table is public.
+    table: Option<Digest>,
+}
+
+impl Server {
+    /// Reads the model, prepares its weights and listens. Connections wait until [`Server::run`].
+    ///
+    /// # Errors
+    /// [`ServeError`]: the folder, the certificate, the token file, a port in use, or [`ServeError::OpenToStrangers`].
+    pub fn bind(config: &ServerConfig) -> Result<Self, ServeError> {
+        config.check()?;
+        // The cheap refusals first: a large model takes seconds to read.
+        let door = Door::open(&config.entrance())?;
+        let bundle = Bundle::from_folder(&config.model)?;
+        let model = Model::load(&config.model)?;
+        let layers = Layers::default();
+        layers.prepare(&model)?;
+        let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
+        let max_tokens = max_tokens.min(model.public.max_tokens);
+        if let Some(memory) = config.max_memory {
+            hold_ready(&layers, &model, config, max_tokens, memory)?;
+        }
+        let table = match config.public_table {
+            true => Some(table::hash(&model.bert.embedding)?),
+            false => None,
+        };
+        Ok(Self {
+            shared: Shared {
+                door,
+                max_tokens,
+                max_pass_tokens: config.max_pass_tokens.max(max_tokens),
+                model,
+                layers: Arc::new(layers),
+                bundle,
+                plan: bundle::plan()?,
+                max_texts: config.max_texts,
+                table,
+            },
+        })
+    }
+
+    /// The address that was bound, with the port that the system chose.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.door.local_addr()
+    }
+
+    /// The address of the metrics, if there is one.
+    #[must_use]
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.shared.door.metrics_addr()
+    }
+
+    /// SHA-256 of the certificate: what clients pin.
+    #[must_use]
+    pub fn fingerprint(&self) -> Digest {
+        self.shared.door.fingerprint()
+    }
+
+    /// Hash of the bundle: what clients pin to insist on this model.
+    #[must_use]
+    pub fn bundle_hash(&self) -> Digest {
+        self.shared.bundle.hash()
+    }
+
+    /// Most tokens of a text.
+    #[must_use]
+    pub fn max_tokens(&self) -> usize {
+        self.shared.max_tokens
+    }
+
+    /// Serves until `stop` is raised, then lets texts under way come to their end (within [`crate::Deadlines::drain`]) and breaks off the
+    /// rest. A session that fails, however it fails, ends alone.
+    ///
+    /// # Errors
+    /// [`ServeError::Thread`] if the metrics' thread cannot be started.
+    pub fn run(&self, stop: &AtomicBool) -> Result<(), ServeError> {
+        let shared = &self.shared;
+        tracing::info!(
+            address = %self.local_addr(),
+            certificate = %self.fingerprint(),
+            bundle = %self.bundle_hash(),
+            max_sessions = shared.door.max_sessions,
+            max_tokens = shared.max_tokens,
+            "serving"
+        );
+        shared.door.run(stop, &|entry, socket, peer| {
+            let session = AssertUnwindSafe(|| session::serve(shared, entry, socket, peer));
+            // The entry's state is simple, the session's dies with it, and the shared rest is atomic or behind locks.
+            let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
+            // One that was closed to make room is counted, and told of, where that is done.
+            if !entry.was_evicted() {
+                ended.report(&shared.door.metrics, entry.number(), peer);
+            }
+        })
+    }
+}
+
+/// Transforms weights in what the sessions leave of `memory`.
+fn hold_ready(
+    layers: &Layers,
+    model: &Model,
+    config: &ServerConfig,
+    max_tokens: usize,
+    memory: u64,
+) -> Result<(), ServeError> {
+    let pass = config.max_pass_tokens.max(max_tokens);
+    let shape = Memory::largest(&model.program(), max_tokens, pass)?;
+    let sessions = shape.server(config.max_sessions);
+    let rows = config.ready_tokens.min(max_tokens);
+    let ready = layers.make_ready(rows, memory.saturating_sub(sessions))?;
+    if sessions > memory {
+        tracing::warn!(
+            needed = sessions,
+            allowed = memory,
+            "sessions may need more memory than allowed: lower --max-sessions, --max-tokens or --max-pass-tokens"
+        );
+    }
+    tracing::info!(
+        matrices = ready.held,
+        of = ready.matrices,
+        bytes = ready.bytes,
+        kept_free = sessions,
+        "weights transformed"
+    );
+    Ok(())
+}
+
+#[cfg(all(test, feature = "client"))]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::thread;
+    use std::time::Duration;
+
+    use hushed_model::Matrix;
+    use hushed_model::testing::tiny_folder;
+
+    use super::*;
+    use crate::{Client, ClientConfig, ServerTrust, TooLong};
+
+    /// A defect is imitated by a matrix that is smaller than its layer says.
+    #[test]
+    fn a_panic_ends_one_session_and_not_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        let mut server = Server::bind(&config).unwrap();
+        let wrong = Arc::new(Matrix::zero(1, 32));
+        server.shared.layers = Arc::default();
+        server.shared.model.bert.layers[0].attention.query.weights = Some(wrong);
+        let pin = ServerTrust::Pin(server.fingerprint().to_string());
+        let client = ClientConfig::new(server.local_addr().to_string(), pin);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            for _ in 0..2 {
+                let mut client = Client::connect(&client).unwrap();
+                let error = client.embed(&["hello"], TooLong::Refuse, None).err();
+                assert_eq!(error.unwrap().name(), "peer-gone");
+            }
+            while server.shared.door.registry.len() > 0 {
+                thread::sleep(Duration::from_millis(20));
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
+        let metrics = server.shared.door.metrics.render();
+        assert!(
+            metrics.contains("hushed_sessions_total{end=\"panic\"} 2"),
+            "{metrics}"
+        );
+    }
+}

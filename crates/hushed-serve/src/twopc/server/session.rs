@@ -1,0 +1,289 @@
+//! One session, from the accepted socket to its end, and what is said about it afterwards.
+//!
+//! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and memory, and costs one
+//! handshake.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hushed_infer::twopc::{Input, Protocol, Terms, embeddings};
+use hushed_net::{Expect, Party, Session, Stats};
+
+use super::Shared;
+use crate::digest::Digest;
+use crate::fhe;
+use crate::session::agree;
+use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
+use crate::session::metrics::Metrics;
+use crate::session::owner::Owner;
+use crate::session::registry::Entry;
+use crate::session::wire::{ABORT_STOPPING, READY, Refusal, Reply, Welcome};
+use crate::twopc::table;
+use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request};
+
+/// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
+#[derive(Default)]
+pub(super) struct Ended {
+    outcome: Outcome,
+    texts: usize,
+    tokens: usize,
+    seconds: f64,
+    stats: Stats,
+}
+
+impl Ended {
+    pub(super) fn panicked() -> Self {
+        Self {
+            outcome: Outcome::Panicked,
+            ..Self::default()
+        }
+    }
+
+    /// Counts and logs it.
+    pub(super) fn report(&self, metrics: &Metrics, session: u64, peer: SocketAddr) {
+        let (name, detail) = match &self.outcome {
+            Outcome::Well => ("ended", String::new()),
+            Outcome::Refused(refusal) => (refusal.name(), refusal.to_string()),
+            Outcome::Failed(error) => (error.name(), error.to_string()),
+            Outcome::Panicked => ("panic", "a defect of this program".to_owned()),
+        };
+        match &self.outcome {
+            Outcome::Refused(_) => metrics.refused(name),
+            _ => metrics.ended(name),
+        }
+        let (texts, tokens, seconds) = (self.texts, self.tokens, self.seconds);
+        let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
+        match &self.outcome {
+            Outcome::Well => tracing::info!(
+                session, %peer, texts, tokens, seconds, sent, received, "session ended"
+            ),
+            Outcome::Panicked => tracing::error!(session, %peer, detail, "session failed"),
+            Outcome::Refused(_) => {
+                tracing::info!(session, %peer, reason = name, detail, texts, "session refused");
+            }
+            Outcome::Failed(_) => tracing::warn!(
+                session, %peer, reason = name, detail, texts, tokens, seconds, sent, received, "session failed"
+            ),
+        }
+    }
+}
+
+/// Serves one connection to its end.
+pub(super) fn serve(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    peer: SocketAddr,
+) -> Ended {
+    let began = Instant::now();
+    let mut ended = Ended::default();
+    let _running = shared.door.metrics.running();
+    let result = run(shared, entry, socket, peer, &mut ended);
+    if let Err(stop) = result {
+        ended.outcome = stop.into();
+    }
+    ended.seconds = began.elapsed().as_secs_f64();
+    ended
+}
+
+fn run(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    socket: TcpStream,
+    peer: SocketAddr,
+    ended: &mut Ended,
+) -> Result<(), Stop> {
+    let (mut session, certificate) = shared.door.session(entry, socket)?;
+    let greeted = greet(shared, entry, &mut session, certificate);
+    ended.stats = session.stats();
+    let owner = match greeted {
+        Ok(owner) => owner,
+        Err(stop) => {
+            farewell(&mut session, &stop);
+            return Err(stop);
+        }
+    };
+    tracing::info!(session = entry.number(), %peer, "session opened");
+    let mut backend = Protocol::establish(session, Arc::clone(&shared.layers))?;
+    let result = texts(shared, entry, &owner, &mut backend, ended);
+    let mut session = backend.into_ctx().session;
+    ended.stats = session.stats();
+    match result {
+        Ok(()) => Ok(session.close()?),
+        Err(stop) => {
+            farewell(&mut session, &stop);
+            Err(stop)
+        }
+    }
+}
+
+/// Hello, welcome, confirmation, bundle. Who it is that came.
+fn greet(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    session: &mut Session,
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
+    let owner = admitted(session, |hello| admit(shared, entry, hello, certificate))?;
+    let welcome = Welcome {
+        nonce: agree::nonce()?,
+        plan: shared.plan,
+        bundle: shared.bundle.hash(),
+        bundle_bytes: narrow(shared.bundle.bytes().len()),
+        max_tokens: narrow(shared.max_tokens),
+        max_pass_tokens: narrow(shared.max_pass_tokens),
+        max_texts: narrow(shared.max_texts),
+        table: shared.table,
+    };
+    let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
+    session.set_limits(shared.door.deadlines.within(shared.door.deadlines.setup));
+    if confirm.wants_bundle {
+        session.send(BUNDLE, shared.bundle.bytes())?;
+    }
+    session.send(READY, &identity.tag(Party::Server))?;
+    Ok(owner)
+}
+
+/// Decides on a hello.
+fn admit(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    hello: &[u8],
+    certificate: Option<Digest>,
+) -> Result<Owner, Stop> {
+    let refuse = |refusal| Err(Stop::Refuse(refusal));
+    let hello = known(&shared.door, hello)?;
+    if hello.plan == fhe::wire::agreement() {
+        return refuse(Refusal::OtherProtocol { fhe: false });
+    }
+    if hello.plan != shared.plan {
+        return refuse(Refusal::OtherPlan {
+            server: shared.plan,
+        });
+    }
+    let bundle = shared.bundle.hash();
+    if hello.pinned.is_some_and(|pinned| pinned != bundle) {
+        return refuse(Refusal::OtherBundle { server: bundle });
+    }
+    shared.door.admit(entry).map_err(Stop::Refuse)?;
+    Ok(shared.door.owner(hello.token.as_ref(), certificate))
+}
+
+/// Runs passes until the client has had enough.
+fn texts(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    owner: &Owner,
+    backend: &mut Protocol,
+    ended: &mut Ended,
+) -> Result<(), Stop> {
+    loop {
+        let session = &mut backend.ctx().session;
+        if !entry.rest() {
+            session.abort(ABORT_STOPPING);
+            return Err(Stop::Refuse(Refusal::Stopping));
+        }
+        session.set_limits(shared.door.deadlines.within(shared.door.deadlines.idle));
+        let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
+        let request = Request::decode(&request).map_err(|fault| malformed("request", fault))?;
+        let (rows, terms) = match request {
+            Request::End => return Ok(()),
+            Request::Table => {
+                send_table(shared, session)?;
+                continue;
+            }
+            Request::Embed {
+                rows,
+                padded,
+                public_table,
+            } => {
+                let terms = Terms {
+                    padded,
+                    public_table,
+                };
+                (rows, terms)
+            }
+        };
+        let rows: Vec<usize> = rows.into_iter().map(|r| r as usize).collect();
+        if let Err(refusal) = allow(shared, entry, owner, &rows, terms, ended.texts) {
+            session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
+            return Err(Stop::Refuse(refusal));
+        }
+        session.set_limits(shared.door.deadlines.within(shared.door.deadlines.text));
+        session.send_vec(ANSWER, Answer::Go.encode())?;
+        let (began, before) = (Instant::now(), session.stats());
+        let (texts, tokens) = (rows.len(), rows.iter().sum());
+        embeddings(backend, &shared.model, &Input::Lengths(rows, terms))?;
+        let stats = backend.ctx().session.stats().since(&before);
+        let spent = began.elapsed();
+        ended.texts += texts;
+        ended.tokens += tokens;
+        shared.door.metrics.pass(texts, tokens, spent, &stats);
+        debug(entry, texts, tokens, spent, &stats);
+    }
+}
+
+/// The table of token vectors, if its operator has made it public.
+fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
+    if shared.table.is_none() {
+        let refusal = Refusal::PrivateTable;
+        session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
+        return Err(Stop::Refuse(refusal));
+    }
+    session.set_limits(shared.door.deadlines.within(shared.door.deadlines.text));
+    session.send_vec(ANSWER, Answer::Go.encode())?;
+    Ok(table::send(session, &shared.model.bert.embedding)?)
+}
+
+fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {
+    tracing::debug!(
+        session = entry.number(),
+        texts,
+        tokens,
+        seconds = spent.as_secs_f64(),
+        sent = stats.bytes_sent,
+        received = stats.bytes_received,
+        rounds = stats.rounds,
+        "pass done"
+    );
+}
+
+/// Whether texts of so many rows may run now.
+fn allow(
+    shared: &Shared,
+    entry: &Entry<'_>,
+    owner: &Owner,
+    rows: &[usize],
+    terms: Terms,
+    done: usize,
+) -> Result<(), Refusal> {
+    if terms.public_table && shared.table.is_none() {
+        return Err(Refusal::PrivateTable);
+    }
+    if rows.iter().any(|&r| r > shared.max_tokens) {
+        return Err(Refusal::TooLong {
+            limit: narrow(shared.max_tokens),
+        });
+    }
+    if rows.iter().sum::<usize>() > shared.max_pass_tokens {
+        return Err(Refusal::PassTooLarge {
+            limit: narrow(shared.max_pass_tokens),
+        });
+    }
+    if done + rows.len() > shared.max_texts {
+        return Err(Refusal::TooManyTexts {
+            limit: narrow(shared.max_texts),
+        });
+    }
+    if !entry.begin() {
+        return Err(Refusal::Stopping);
+    }
+    // Last, so that only what is about to run is counted.
+    shared.door.count(owner, rows.len())
+}
+
+fn narrow(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}

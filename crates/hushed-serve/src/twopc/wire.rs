@@ -1,0 +1,147 @@
+//! What a client asks for between passes: the public shape of the next texts.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use hushed_net::Kind;
+
+use crate::session::codec::{Reader, WireFault};
+use crate::session::wire::Refusal;
+
+/// The bytes of a [`crate::Bundle`], server to client.
+pub const BUNDLE: Kind = Kind(0x0103);
+/// [`Request`], client to server.
+pub const REQUEST: Kind = Kind(0x0105);
+/// [`Answer`], server to client.
+pub const ANSWER: Kind = Kind(0x0106);
+/// A chunk of the public table of token vectors, server to client.
+pub const TABLE: Kind = Kind(0x0107);
+
+/// Most bytes of an answer.
+pub const MAX_ANSWER: usize = 1 + Refusal::BYTES;
+
+/// Most texts of one pass.
+pub const MAX_PASS_TEXTS: usize = 256;
+/// Most bytes of a request.
+pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
+
+const PADDED: u8 = 1;
+const PUBLIC_TABLE: u8 = 2;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The session is over.
+    End,
+    /// The public table of token vectors, which the server then sends.
+    Table,
+    /// One pass over some texts.
+    Embed {
+        /// Rows of each: tokens, the special ones counted, and padding. From 1 to [`MAX_PASS_TEXTS`] numbers, none of them 0; public.
+        rows: Vec<u32>,
+        /// Whether some rows may be padding. The server never learns which.
+        padded: bool,
+        /// Whether the client looks up token vectors itself, in the public table.
+        public_table: bool,
+    },
+}
+
+impl Request {
+    /// Its bytes, at most [`MAX_REQUEST`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::End => vec![0],
+            Self::Table => vec![2],
+            Self::Embed {
+                rows,
+                padded,
+                public_table,
+            } => {
+                let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
+                let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+                let flags = flag(*padded, PADDED) | flag(*public_table, PUBLIC_TABLE);
+                let mut out = vec![1, flags];
+                out.extend_from_slice(&count.to_le_bytes());
+                rows.iter().for_each(|r| out.extend(r.to_le_bytes()));
+                out
+            }
+        }
+    }
+
+    /// The request that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let [tag] = reader.array("tag")?;
+        let request = match tag {
+            0 => Self::End,
+            1 => embed(&mut reader)?,
+            2 => Self::Table,
+            _ => return Err(WireFault::Undefined { field: "tag" }),
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+}
+
+fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
+    let [flags] = reader.array("flags")?;
+    if flags & !(PADDED | PUBLIC_TABLE) != 0 {
+        return Err(WireFault::Undefined { field: "flags" });
+    }
+    let count = usize::from(u16::from_le_bytes(reader.array("number of texts")?));
+    if !(1..=MAX_PASS_TEXTS).contains(&count) {
+        let field = "number of texts";
+        return Err(WireFault::Undefined { field });
+    }
+    let field = "number of tokens";
+    let row = |_| match u32::from_le_bytes(reader.array(field)?) {
+        0 => Err(WireFault::Undefined { field }),
+        rows => Ok(rows),
+    };
+    Ok(Request::Embed {
+        rows: (0..count).map(row).collect::<Result<_, _>>()?,
+        padded: flags & PADDED != 0,
+        public_table: flags & PUBLIC_TABLE != 0,
+    })
+}
+
+/// What a server says to a request for a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Both run the protocols now.
+    Go,
+    /// No; the session is over.
+    Refused(Refusal),
+}
+
+impl Answer {
+    /// Its bytes, at most [`MAX_ANSWER`].
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Go => vec![1],
+            Self::Refused(refusal) => {
+                let mut out = vec![0];
+                refusal.write(&mut out);
+                out
+            }
+        }
+    }
+
+    /// The answer that these bytes stand for.
+    ///
+    /// # Errors
+    /// A [`WireFault`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
+        let mut reader = Reader(bytes);
+        let answer = match reader.array("tag")? {
+            [1] => Self::Go,
+            [0] => Self::Refused(Refusal::read(&mut reader)?),
+            _ => return Err(WireFault::Undefined { field: "tag" }),
+        };
+        reader.finish()?;
+        Ok(answer)
+    }
+}
