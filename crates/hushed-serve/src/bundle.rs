@@ -73,7 +73,10 @@ impl Bundle {
         let mut out = header(&plan()?, payload.len());
         out.append(&mut payload);
         if out.len() > MAX_BUNDLE_BYTES {
-            return Err(ServeError::BundleTooLarge { bytes: out.len() });
+            return Err(ServeError::BundleTooLarge {
+                bytes: out.len(),
+                limit: MAX_BUNDLE_BYTES,
+            });
         }
         Ok(Self {
             hash: hash(&out),

@@ -10,7 +10,7 @@ use hushed_model::{ModelError, TextError};
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
 
-use crate::bundle::MAX_BUNDLE_BYTES;
+pub use crate::category::Category;
 use crate::digest::Digest;
 use crate::fhe::FheJobError;
 use crate::session::rate::CountsFault;
@@ -108,12 +108,13 @@ pub enum ServeError {
     },
     /// A table that is too large to be given away.
     #[error(
-        "the table of token vectors has {bytes} bytes, and a public one at most {}: leave out --public-table",
-        crate::twopc::table::MAX_TABLE_BYTES
+        "the table of token vectors has {bytes} bytes, and a public one at most {limit}: leave out --public-table"
     )]
     TableTooLarge {
         /// Its size.
         bytes: usize,
+        /// The limit.
+        limit: usize,
     },
     /// The bytes are not a bundle.
     #[error("this is not a bundle: {fault}; make one with `hushed bundle`")]
@@ -128,11 +129,13 @@ pub enum ServeError {
     BundleOfOtherPlan,
     /// The public files are too many bytes for a bundle.
     #[error(
-        "the model's public files have {bytes} bytes, and a bundle at most {MAX_BUNDLE_BYTES}: is tokenizer.json the right file?"
+        "the model's public files have {bytes} bytes, and a bundle at most {limit}: is tokenizer.json the right file?"
     )]
     BundleTooLarge {
         /// Their size.
         bytes: usize,
+        /// The limit.
+        limit: usize,
     },
     /// The peer's control message is malformed.
     #[error("the peer's {message} is malformed: {fault}")]
@@ -232,46 +235,12 @@ pub enum ServeError {
     NoAnswer,
 }
 
-/// What kind of trouble it is: stable, and what exit codes are made of (docs/errors.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Category {
-    /// A text.
-    Input,
-    /// The model folder.
-    Folder,
-    /// Network or peer.
-    Network,
-    /// Client and server do not fit.
-    Mismatch,
-    /// The server refused.
-    Refused,
-    /// Files and other means of this machine.
-    Local,
-    /// Arguments.
-    Usage,
-    /// A defect of this program.
-    Defect,
-}
-
-impl Category {
-    /// The exit code of a command that ends with it.
-    #[must_use]
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Self::Usage => 2,
-            Self::Input => 3,
-            Self::Folder => 4,
-            Self::Network => 5,
-            Self::Mismatch => 6,
-            Self::Refused => 7,
-            Self::Local => 8,
-            Self::Defect => 70,
-        }
-    }
-}
-
 impl ServeError {
+    /// A control message of the peer that could not be read.
+    pub(crate) fn malformed(message: &'static str) -> impl FnOnce(WireFault) -> Self {
+        move |fault| Self::Malformed { message, fault }
+    }
+
     /// What kind of trouble it is.
     #[must_use]
     pub fn category(&self) -> Category {

@@ -1,11 +1,15 @@
-//! Small files, read within a bound and written whole or not at all.
+//! Small files, read within a bound and written whole or not at all; and what is made for their owner alone.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::fs::File;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hushed_infer::ckks::files::FileError;
 
 use crate::error::ServeError;
+use crate::fhe::FheJobError;
 
 /// A whole file of at most `limit` bytes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ServeError> {
@@ -65,6 +69,32 @@ fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     })
 }
 
+/// Makes a folder, and those that it is in; whatever of them is new is its owner's alone.
+pub(crate) fn make_folder(path: &Path) -> Result<(), ServeError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let made = builder.create(path).map_err(FileError::io("create", path));
+    Ok(made.map_err(FheJobError::from)?)
+}
+
+/// Opens a file to write at its end; a new one is its owner's alone.
+pub(crate) fn open_append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Seconds since 1970; a clock before that is one at 1970.
+#[must_use]
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| time.as_secs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +136,26 @@ mod tests {
             assert!(error.category() == Category::Local);
             assert_eq!(names(folder.path()).len(), usize::from(before.is_some()));
             assert_eq!(std::fs::read(&path).ok().as_deref(), before.map(|b| &b[..]));
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_made_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let work = tempfile::tempdir().unwrap();
+        let folder = work.path().join("a/b");
+        make_folder(&folder).unwrap();
+        make_folder(&folder).unwrap();
+        let file = folder.join("file");
+        open_append(&file).unwrap();
+        for (path, mode) in [
+            (work.path().join("a"), 0o700),
+            (folder, 0o700),
+            (file, 0o600),
+        ] {
+            let found = path.metadata().unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode);
         }
     }
 }

@@ -30,6 +30,7 @@ extern crate self as hushed_serve;
 #[cfg(feature = "arguments")]
 mod arguments;
 pub mod bundle;
+mod category;
 mod digest;
 pub mod error;
 pub mod fhe;

@@ -6,8 +6,8 @@ use hushed_infer::ckks::files::FileError;
 use hushed_infer::ckks::{ChoicesError, FheError, PlanFileError};
 
 use super::wire::Failure;
+use crate::category::Category;
 use crate::digest::Digest;
-use crate::error::Category;
 
 /// Errors of runs through files.
 #[derive(Debug, thiserror::Error)]

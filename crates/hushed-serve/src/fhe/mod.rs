@@ -43,8 +43,7 @@ pub use error::FheJobError;
 pub use ledger::StepTime;
 pub use progress::{JobEvent, Lines, duration, step_words};
 pub use public::PublicModel;
-pub(crate) use record::make_folder;
-pub use record::{KeyRecord, NotRight, now};
+pub use record::{KeyRecord, NotRight};
 pub use run::{JobReport, RunOptions, default_calibration, default_secret, run};
 #[cfg(feature = "arguments")]
 pub use server::FheServeArguments;
@@ -59,6 +58,7 @@ use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
 
 use crate::error::ServeError;
 use crate::files;
+pub use crate::files::now;
 
 /// Reads a plan file.
 ///

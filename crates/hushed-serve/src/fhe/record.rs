@@ -1,9 +1,7 @@
 //! What is known of a set of keys beside the keys: a small JSON file in their folder.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hushed_infer::ckks::files::atomic::{self, Access};
 use hushed_infer::ckks::files::{FileError, chunked::Hash};
@@ -13,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::FheJobError;
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::files;
+use crate::files::{self, now};
 
 /// The version that this program writes and reads.
 pub const VERSION: u32 = 1;
@@ -87,13 +85,6 @@ pub(super) struct RequestRecord {
 /// Held while a record is read, changed and written.
 pub(super) struct Held {
     _file: File,
-}
-
-/// Seconds since 1970; a clock before that is one at 1970.
-#[must_use]
-pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| time.as_secs())
 }
 
 impl KeyRecord {
@@ -196,48 +187,4 @@ pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<(), ServeErr
     })?;
     bytes.push(b'\n');
     Ok(atomic::write(path, Access::Private, &bytes).map_err(FheJobError::from)?)
-}
-
-/// Makes a folder, and those that it is in; whatever of them is new is its owner's alone.
-pub(crate) fn make_folder(path: &Path) -> Result<(), ServeError> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let made = builder.create(path).map_err(FileError::io("create", path));
-    Ok(made.map_err(FheJobError::from)?)
-}
-
-/// Opens a file to write at its end; a new one is its owner's alone.
-pub(super) fn open_append(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    #[test]
-    fn what_is_made_is_its_owners_alone() {
-        let work = tempfile::tempdir().unwrap();
-        let folder = work.path().join("a/b");
-        make_folder(&folder).unwrap();
-        make_folder(&folder).unwrap();
-        let file = folder.join("file");
-        open_append(&file).unwrap();
-        for (path, mode) in [
-            (work.path().join("a"), 0o700),
-            (folder, 0o700),
-            (file, 0o600),
-        ] {
-            let found = path.metadata().unwrap().permissions().mode();
-            assert_eq!(found & 0o777, mode);
-        }
-    }
 }

@@ -27,11 +27,12 @@ use zeroize::Zeroizing;
 
 use super::ledger::{StepTime, ledger};
 use super::progress::JobEvent;
-use super::record::{check_time, make_folder};
+use super::record::check_time;
 use super::{FheJobError, PublicModel, read_plan, system};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
+use crate::files::make_folder;
 
 /// What a run is made of.
 #[derive(Clone, Debug)]

@@ -28,7 +28,7 @@ use crate::session::listener::Door;
 #[cfg(feature = "arguments")]
 pub use arguments::FheServeArguments;
 use jobs::{Jobs, RunSetup};
-use session::Ended;
+use session::{Ended, Shared};
 use storage::{Depot, Limits};
 
 /// How often a server that ends looks whether its run has come to the end of a layer.
@@ -66,16 +66,6 @@ pub struct FheServer {
     shared: Shared,
     jobs: Arc<Jobs>,
     declared: Declared,
-}
-
-/// What all sessions read.
-pub(super) struct Shared {
-    pub(super) door: Door,
-    pub(super) plan: Vec<u8>,
-    pub(super) plan_hash: Digest,
-    pub(super) public: PublicModel,
-    /// What a batch counts as: the server does not know how many texts are in it.
-    pub(super) places: usize,
 }
 
 /// What the plan makes known to whom: for an operator to see before anybody else does.

@@ -13,11 +13,11 @@ use hushed_infer::ckks::public_plan::Params;
 
 use super::record::{
     JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET, VERSION, check_time,
-    make_folder, now,
 };
 use super::{FheJobError, read_plan};
 use crate::digest::Digest;
 use crate::error::ServeError;
+use crate::files::{make_folder, now};
 
 /// Fewest digits of an id that name keys.
 const LEAST_DIGITS: usize = 8;

@@ -22,8 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::fhe::{make_folder, now};
-use crate::files;
+use crate::files::{self, make_folder, now};
 use crate::session::owner::Owner;
 use crate::session::rate::{ClientTexts, CountsFault, TextRate, VERSION};
 use crate::session::wire::Refusal;

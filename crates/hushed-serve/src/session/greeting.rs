@@ -72,7 +72,7 @@ pub(crate) fn known(door: &Door, hello: &[u8]) -> Result<Hello, Stop> {
                 server: wire::VERSION,
             }));
         }
-        Err(fault) => return Err(malformed("hello", fault).into()),
+        Err(fault) => return Err(ServeError::malformed("hello")(fault).into()),
     };
     door.check_token(hello.token.as_ref())
         .map_err(Stop::Refuse)?;
@@ -88,11 +88,7 @@ pub(crate) fn confirmed(
     session.flush()?;
     let identity = agree::Identity::of(session)?;
     let confirm = session.recv(CONFIRM, Expect::Exactly(CONFIRM_BYTES))?;
-    let confirm = Confirm::decode(&confirm).map_err(|fault| malformed("confirmation", fault))?;
+    let confirm = Confirm::decode(&confirm).map_err(ServeError::malformed("confirmation"))?;
     identity.check(Party::Client, &confirm.tag)?;
     Ok((confirm, identity))
-}
-
-pub(crate) fn malformed(message: &'static str, fault: WireFault) -> ServeError {
-    ServeError::Malformed { message, fault }
 }

@@ -23,7 +23,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{ClientConfig, open};
 use crate::session::deadlines::Deadlines;
-use crate::session::wire::{self, Welcome};
+use crate::session::wire::Welcome;
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use greet::{greet, pinned};
 
@@ -262,7 +262,7 @@ impl Client {
         };
         session.send_vec(REQUEST, request.encode())?;
         let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
-        match Answer::decode(&answer).map_err(|fault| malformed("answer", fault))? {
+        match Answer::decode(&answer).map_err(ServeError::malformed("answer"))? {
             Answer::Go => {}
             Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
         }
@@ -289,10 +289,6 @@ impl Client {
         });
         Ok(answered.collect())
     }
-}
-
-fn malformed(message: &'static str, fault: wire::WireFault) -> ServeError {
-    ServeError::Malformed { message, fault }
 }
 
 #[cfg(test)]

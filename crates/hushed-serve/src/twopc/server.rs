@@ -18,25 +18,11 @@ use crate::error::ServeError;
 use crate::session::listener::Door;
 use crate::twopc::table;
 pub use config::ServerConfig;
-use session::Ended;
+use session::{Ended, Shared};
 
 /// A server that listens.
 pub struct Server {
     shared: Shared,
-}
-
-/// What all sessions read.
-struct Shared {
-    door: Door,
-    model: Model,
-    layers: Arc<Layers>,
-    bundle: Bundle,
-    plan: Digest,
-    max_tokens: usize,
-    max_pass_tokens: usize,
-    max_texts: usize,
-    /// Its hash, if the table is public.
-    table: Option<Digest>,
 }
 
 impl Server {

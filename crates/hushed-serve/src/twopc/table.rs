@@ -18,7 +18,10 @@ fn bytes(e: &Embedding) -> Result<usize, ServeError> {
     let bytes = e.vocabulary.saturating_mul(e.width).saturating_mul(4);
     match bytes <= MAX_TABLE_BYTES {
         true => Ok(bytes),
-        false => Err(ServeError::TableTooLarge { bytes }),
+        false => Err(ServeError::TableTooLarge {
+            bytes,
+            limit: MAX_TABLE_BYTES,
+        }),
     }
 }
 

@@ -10,8 +10,9 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
 use crate::fhe::record::{
-    JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, RETIRED, SECRET, hold, make_folder,
+    JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, RETIRED, SECRET, hold,
 };
+use crate::files::make_folder;
 
 /// Puts the retired keys of a folder, if it has any keys, into `retired/ID` of it, which is returned: a folder of keys with plan and public model, but without the
 /// evaluation keys, which only a server needs. The record goes last: what was interrupted is done again.

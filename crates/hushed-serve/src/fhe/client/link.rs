@@ -15,10 +15,10 @@ use crate::bundle;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
-use crate::fhe::record::open_append;
 use crate::fhe::wire::{
     ASK, Ask, DATA, Download, JobState, MAX_TOLD, PART, TOLD, Told, Upload, agreement, frames,
 };
+use crate::files::open_append;
 use crate::session::agree;
 use crate::session::connect::{ClientConfig, open};
 use crate::session::wire::{
@@ -45,7 +45,7 @@ impl<'a> Link<'a> {
         };
         session.send_vec(HELLO, hello.encode())?;
         let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
-        let welcome = match Reply::decode(&reply).map_err(|fault| malformed("welcome", fault))? {
+        let welcome = match Reply::decode(&reply).map_err(ServeError::malformed("welcome"))? {
             Reply::Fhe(welcome) => welcome,
             Reply::Welcome(_) => {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
@@ -204,20 +204,16 @@ impl<'a> Link<'a> {
 
     fn told(&mut self) -> Result<Told, ServeError> {
         let told = self.session.recv(TOLD, Expect::AtMost(MAX_TOLD))?;
-        match Told::decode(&told).map_err(|fault| malformed("answer", fault))? {
+        match Told::decode(&told).map_err(ServeError::malformed("answer"))? {
             Told::Refused(refusal) => Err(ServeError::Refused(refusal)),
             told => Ok(told),
         }
     }
 }
 
-fn malformed(message: &'static str, fault: WireFault) -> ServeError {
-    ServeError::Malformed { message, fault }
-}
-
 /// An answer to another question.
 fn unexpected() -> ServeError {
-    malformed("answer", WireFault::Undefined { field: "kind" })
+    ServeError::malformed("answer")(WireFault::Undefined { field: "kind" })
 }
 
 pub(super) fn not_as_offered(file: Download) -> ServeError {

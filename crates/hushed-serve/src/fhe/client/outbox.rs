@@ -11,7 +11,8 @@ use sha2::{Digest as _, Sha256};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
-use crate::fhe::record::{JOBS, VERSION, make_folder, read, write};
+use crate::fhe::record::{JOBS, VERSION, read, write};
+use crate::files::make_folder;
 
 /// Fewest digits of an id that name a job.
 const LEAST_DIGITS: usize = 8;

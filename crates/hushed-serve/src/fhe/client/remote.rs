@@ -27,11 +27,10 @@ use super::texts::{Answer, Encrypted, KeyOrder, KeygenOptions, decrypt, encrypt,
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::public::MAX_BYTES;
-use crate::fhe::record::{
-    KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, check_retired, hold, make_folder,
-};
+use crate::fhe::record::{KEYS, KeyRecord, PLAN, PUBLIC, RECORD, SECRET, check_retired, hold};
 use crate::fhe::wire::{Download, Failure, JobState, Upload, job_id};
 use crate::fhe::{FheJobError, PublicModel, read_plan, system};
+use crate::files::make_folder;
 use crate::session::connect::ClientConfig;
 use crate::session::wire::Refusal;
 

@@ -17,9 +17,10 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::record::{
     Held, KEYS, KeyRecord, NotRight, RECORD, REQUESTS, RequestRecord, SECRET, VERSION,
-    check_retired, hold, make_folder, now, read, request_path, retired, write,
+    check_retired, hold, read, request_path, retired, write,
 };
 use crate::fhe::{FheJobError, PublicModel, read_plan, system};
+use crate::files::{make_folder, now};
 
 /// Present in every binary that has this code: the build test of the server-only binary looks for it.
 #[used]

@@ -10,16 +10,17 @@ use std::time::{Duration, Instant};
 
 use hushed_net::{Expect, NetError, Party, Session, Stats};
 
-use super::Shared;
 use super::jobs::Jobs;
 use crate::bundle;
 use crate::digest::Digest;
 use crate::error::ServeError;
+use crate::fhe::PublicModel;
 use crate::fhe::wire::{
     ASK, Ask, DATA, Download, MAX_ASK, PART, TOLD, Told, Upload, agreement, frames,
 };
 use crate::session::agree;
-use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
+use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known};
+use crate::session::listener::Door;
 use crate::session::metrics::Metrics;
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
@@ -29,6 +30,16 @@ use crate::session::wire::{ABORT_STOPPING, FheWelcome, READY, Refusal, Reply};
 const MAX_SESSION: Duration = Duration::from_secs(3600);
 /// Most questions in a row that neither send nor fetch a part.
 const MAX_IDLE_ASKS: u32 = 64;
+
+/// What all sessions read.
+pub(super) struct Shared {
+    pub(super) door: Door,
+    pub(super) plan: Vec<u8>,
+    pub(super) plan_hash: Digest,
+    pub(super) public: PublicModel,
+    /// What a batch counts as: the server does not know how many texts are in it.
+    pub(super) places: usize,
+}
 
 /// What can be told about a session.
 #[derive(Default)]
@@ -181,7 +192,7 @@ fn answer(
         }
         session.set_limits(deadlines.within(deadlines.idle));
         let ask = session.recv(ASK, Expect::AtMost(MAX_ASK))?;
-        let ask = Ask::decode(&ask).map_err(|fault| malformed("question", fault))?;
+        let ask = Ask::decode(&ask).map_err(ServeError::malformed("question"))?;
         if !entry.begin() {
             session.abort(ABORT_STOPPING);
             return Err(Stop::Refuse(Refusal::Stopping));

@@ -26,10 +26,11 @@ use hushed_infer::ckks::public_plan::Params;
 
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::fhe::record::{KEYS, KeyRecord, RECORD, make_folder, now, open_append};
+use crate::fhe::record::{KEYS, KeyRecord, RECORD};
 use crate::fhe::store::{KeyStore, OWNER_KEYS, OWNERS};
 use crate::fhe::wire::{PART, Upload};
 use crate::fhe::{FheJobError, system};
+use crate::files::{make_folder, now, open_append};
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
 

@@ -3,7 +3,7 @@
 
 use hushed_net::{Expect, Party, Session};
 
-use super::{cache, malformed};
+use super::cache;
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -55,7 +55,7 @@ pub(super) fn greet(
     };
     session.send_vec(HELLO, hello.encode())?;
     let reply = session.recv(REPLY, Expect::AtMost(MAX_GREETING))?;
-    let welcome = match Reply::decode(&reply).map_err(|fault| malformed("welcome", fault))? {
+    let welcome = match Reply::decode(&reply).map_err(ServeError::malformed("welcome"))? {
         Reply::Welcome(welcome) => welcome,
         Reply::Refused(Refusal::OtherBundle { server }) => {
             let pinned = pinned.hash().unwrap_or(Digest::ZERO);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hushed_model::Embedding;
 use hushed_net::Expect;
 
-use super::{Client, malformed};
+use super::Client;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
@@ -33,7 +33,7 @@ impl Client {
                 session.set_limits(limits);
                 session.send_vec(REQUEST, Request::Table.encode())?;
                 let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
-                match Answer::decode(&answer).map_err(|fault| malformed("answer", fault))? {
+                match Answer::decode(&answer).map_err(ServeError::malformed("answer"))? {
                     Answer::Go => {}
                     Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
                 }

@@ -8,20 +8,37 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_infer::twopc::{Input, Protocol, Terms, embeddings};
+use hushed_infer::twopc::{Input, Layers, Protocol, Terms, embeddings};
+use hushed_model::Model;
 use hushed_net::{Expect, Party, Session, Stats};
 
-use super::Shared;
+use crate::bundle::Bundle;
 use crate::digest::Digest;
+use crate::error::ServeError;
 use crate::fhe;
 use crate::session::agree;
-use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known, malformed};
+use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known};
+use crate::session::listener::Door;
 use crate::session::metrics::Metrics;
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, READY, Refusal, Reply, Welcome};
 use crate::twopc::table;
 use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request};
+
+/// What all sessions read.
+pub(super) struct Shared {
+    pub(super) door: Door,
+    pub(super) model: Model,
+    pub(super) layers: Arc<Layers>,
+    pub(super) bundle: Bundle,
+    pub(super) plan: Digest,
+    pub(super) max_tokens: usize,
+    pub(super) max_pass_tokens: usize,
+    pub(super) max_texts: usize,
+    /// Its hash, if the table is public.
+    pub(super) table: Option<Digest>,
+}
 
 /// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
 #[derive(Default)]
@@ -187,7 +204,7 @@ fn texts(
         }
         session.set_limits(shared.door.deadlines.within(shared.door.deadlines.idle));
         let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
-        let request = Request::decode(&request).map_err(|fault| malformed("request", fault))?;
+        let request = Request::decode(&request).map_err(ServeError::malformed("request"))?;
         let (rows, terms) = match request {
             Request::End => return Ok(()),
             Request::Table => {
