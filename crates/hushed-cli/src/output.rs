@@ -18,7 +18,7 @@ pub fn counters(counts: &Counts) -> Value {
         .into()
 }
 
-/// How to talk to whoever started the program.
+/// How results and progress are shown.
 pub struct Output {
     json: bool,
     quiet: bool,

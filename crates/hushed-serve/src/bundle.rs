@@ -88,7 +88,7 @@ impl Bundle {
     /// Takes the bytes of a bundle, from a server or a file.
     ///
     /// # Errors
-    /// [`ServeError::BadBundle`] on bytes that are none; [`ServeError::BundleOfOtherPlan`] on one of another release;
+    /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another release;
     /// [`ServeError::Model`] on files that are not a supported model's.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
         let plan = plan()?;

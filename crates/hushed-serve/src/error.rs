@@ -161,7 +161,7 @@ pub enum ServeError {
         /// The address.
         address: SocketAddr,
     },
-    /// A token file with a line that is none.
+    /// A token file with a malformed line.
     #[error(
         "{path:?}, line {line}: no token (16 to 256 visible ASCII characters, or sha256: and 64 hexadecimal digits)"
     )]

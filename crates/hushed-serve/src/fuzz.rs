@@ -2,7 +2,7 @@
 
 use crate::bundle;
 use crate::digest::Digest;
-use crate::fhe::wire::{Ask, CHUNK, MAX_ASK, MAX_TOLD, PART, Told, frames};
+use crate::fhe::wire::{self, CHUNK, PART, frames};
 use crate::session::token::Token;
 use crate::session::tokens::{Accepted, MIN_TOKEN_BYTES};
 use crate::session::wire::{Confirm, Hello, MAX_GREETING, Reply};
@@ -36,18 +36,18 @@ pub fn control(data: &[u8]) {
     if let Ok(answer) = Answer::decode(data) {
         assert!(answer.encode().len() <= MAX_ANSWER);
     }
-    if let Ok(ask) = Ask::decode(data) {
-        same(ask.encode(), MAX_ASK);
-        if let Ask::Put { bytes, .. } = ask {
+    if let Ok(request) = wire::Request::decode(data) {
+        same(request.encode(), wire::MAX_REQUEST);
+        if let wire::Request::Put { bytes, .. } = request {
             assert!(bytes > 0 && u64::from(bytes) <= PART);
             assert_eq!(frames(bytes.into()).sum::<usize>() as u64, u64::from(bytes));
             assert!(frames(bytes.into()).all(|frame| (1..=CHUNK).contains(&frame)));
         }
     }
-    if let Ok(told) = Told::decode(data) {
-        assert!(told.encode().len() <= MAX_TOLD);
-        if !matches!(told, Told::Refused(_)) {
-            same(told.encode(), MAX_TOLD);
+    if let Ok(response) = wire::Response::decode(data) {
+        assert!(response.encode().len() <= wire::MAX_RESPONSE);
+        if !matches!(response, wire::Response::Refused(_)) {
+            same(response.encode(), wire::MAX_RESPONSE);
         }
     }
     if let Some(token) = Token::from_bytes(data) {

@@ -19,7 +19,7 @@ SIGTERM lets texts under way come to their end; a second one does not wait.
 With --protocol fhe clients leave keys and encrypted batches and come back for the answers. Batches are run one after another. What is in
 --store survives any end: started again, the server goes on after the last whole layer, and the reply has the same bytes. Each client gets
 the public model, token vectors included; the start says who sees what. Clients are told apart by their tokens; without --tokens
-whoever has the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can open.
+anyone with the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can open.
 
 Examples:
   hushed serve models/all-MiniLM-L6-v2 --listen 127.0.0.1:7450

@@ -55,7 +55,7 @@ fn five_sentences_come_back_as_in_the_clear() {
 }
 
 #[test]
-fn whoever_does_not_fit_is_told_why() {
+fn a_client_that_does_not_fit_is_told_why() {
     let Some(model) = model() else { return };
     let server = Server::start(&model, &["--max-tokens", "6"]);
 

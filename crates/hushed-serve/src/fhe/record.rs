@@ -104,7 +104,7 @@ impl KeyRecord {
         write(&folder.join(RECORD), self)
     }
 
-    /// The id as bytes; zeros for one that is none, which no file has.
+    /// The id as bytes; zeros for one that cannot be parsed, which no file has.
     #[must_use]
     pub fn hash(&self) -> Hash {
         self.id.parse::<Digest>().map_or([0; 32], |digest| digest.0)

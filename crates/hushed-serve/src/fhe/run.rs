@@ -360,7 +360,7 @@ fn predicted(
     }
 }
 
-/// What a run errs by, with the texts that whoever made the plan took.
+/// The error of a run, simulated on the texts that the plan was made with.
 fn simulated_error(
     plan: &FhePlan,
     params: &Params,

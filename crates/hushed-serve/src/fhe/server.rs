@@ -24,12 +24,12 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
 use crate::session::config::Entrance;
-use crate::session::listener::Door;
+use crate::session::listener::Listener;
 #[cfg(feature = "arguments")]
 pub use arguments::FheServeArguments;
 use jobs::{Jobs, RunSetup};
 use session::{Ended, Shared};
-use storage::{Depot, Limits};
+use storage::{Limits, Storage};
 
 /// How often a server that ends looks whether its run has come to the end of a layer.
 const POLL: Duration = Duration::from_millis(20);
@@ -98,7 +98,7 @@ impl FheServer {
     /// [`ServeError`]: files that do not fit, a store in use, the certificate, the token file, a port in use.
     pub fn bind(config: &FheServerConfig) -> Result<FheServer, ServeError> {
         // The cheap refusals first.
-        let door = Door::open(&config.entrance)?;
+        let listener = Listener::open(&config.entrance)?;
         let bytes = files::read(&config.plan, MAX_PLAN_BYTES as u64)?;
         let (plan, params) = FhePlan::from_json(&bytes).map_err(FheJobError::from)?;
         let public = PublicModel::read(&config.public, &plan.public_sha256)?;
@@ -106,7 +106,7 @@ impl FheServer {
         drop(fitting(&config.model, &config.calibration, &plan)?);
         let plan_hash = Digest(plan.hash());
         let places = plan.places(&params).map_err(FheJobError::from)?;
-        if let Some(rate) = door.rate()
+        if let Some(rate) = listener.rate()
             && places > rate.texts() as usize
         {
             let limit = rate.texts();
@@ -120,7 +120,7 @@ impl FheServer {
             quota: config.owner_quota,
             keep: config.keep,
         };
-        let depot = Depot::open(&config.store, plan, params, limits)?;
+        let storage = Storage::open(&config.store, plan, params, limits)?;
         // Runs read the plan that clients are given, whatever becomes of the operator's file.
         let kept = config.store.join("plan.json");
         files::write(&kept, &bytes)?;
@@ -132,11 +132,11 @@ impl FheServer {
             max_memory: config.max_memory,
             threads: config.threads,
         };
-        let jobs = Jobs::open(depot, plan_hash, setup, Arc::clone(&door.metrics))?;
+        let jobs = Jobs::open(storage, plan_hash, setup, Arc::clone(&listener.metrics))?;
         Ok(FheServer {
             jobs: Arc::new(jobs),
             shared: Shared {
-                door,
+                listener,
                 plan: bytes,
                 plan_hash,
                 public,
@@ -149,19 +149,19 @@ impl FheServer {
     /// The address that was bound, with the port that the system chose.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.door.local_addr()
+        self.shared.listener.local_addr()
     }
 
     /// The address of the metrics, if there is one.
     #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.shared.door.metrics_addr()
+        self.shared.listener.metrics_addr()
     }
 
     /// SHA-256 of the certificate: what clients pin.
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
-        self.shared.door.fingerprint()
+        self.shared.listener.fingerprint()
     }
 
     /// Hash of the plan: what clients compare with what its operator says.
@@ -195,21 +195,21 @@ impl FheServer {
             address = %self.local_addr(),
             certificate = %self.fingerprint(),
             plan = %self.plan_hash(),
-            max_sessions = shared.door.max_sessions,
+            max_sessions = shared.listener.max_sessions,
             jobs = jobs.under_way(),
             "serving runs under encryption"
         );
-        let done = shared.door.run(stop, &|entry, socket, peer| {
+        let done = shared.listener.run(stop, &|entry, socket, peer| {
             let session = AssertUnwindSafe(|| session::serve(shared, jobs, entry, socket, peer));
             // The session's state dies with it, and the shared rest is behind locks and on disk.
             let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
             // One that was closed to make room is counted, and told of, where that is done.
             if !entry.was_evicted() {
-                ended.report(&shared.door.metrics, entry.number(), peer);
+                ended.report(&shared.listener.metrics, entry.number(), peer);
             }
         });
         jobs.stop();
-        let give_up = Instant::now() + shared.door.deadlines.drain;
+        let give_up = Instant::now() + shared.listener.deadlines.drain;
         while !started.is_finished() && Instant::now() < give_up {
             thread::sleep(POLL);
         }

@@ -47,7 +47,7 @@ pub fn memory() -> Option<u64> {
     granted("MemTotal:")
 }
 
-/// The same of what nobody uses, or what is given up by whoever does.
+/// Bytes of memory that are free, or that the system can reclaim.
 #[must_use]
 pub fn free_memory() -> Option<u64> {
     granted("MemAvailable:")

@@ -1,6 +1,6 @@
 //! What a client and a server of runs under encryption say to each other once they have greeted ([`crate::session::wire`]).
 //!
-//! The client asks and the server tells, in turn. Bytes of files travel in frames of their own, [`CHUNK`] at most each, in parts of at most
+//! The client sends a [`Request`] and the server a [`Response`], in turn. Bytes of files travel in frames of their own, [`CHUNK`] at most each, in parts of at most
 //! [`PART`], and each part begins at an offset that both name: after any end the next session goes on where the last whole part ended. Every
 //! length is known to both before a frame is read; integers are little-endian; decoding is total.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -12,10 +12,10 @@ use crate::digest::Digest;
 use crate::session::codec::{Reader, WireFault};
 use crate::session::wire::Refusal;
 
-/// [`Ask`], client to server.
-pub const ASK: Kind = Kind(0x0180);
-/// [`Told`], server to client.
-pub const TOLD: Kind = Kind(0x0181);
+/// [`Request`], client to server.
+pub const REQUEST: Kind = Kind(0x0180);
+/// [`Response`], server to client.
+pub const RESPONSE: Kind = Kind(0x0181);
 /// Bytes of a file, either way.
 pub const DATA: Kind = Kind(0x0182);
 
@@ -23,10 +23,10 @@ pub const DATA: Kind = Kind(0x0182);
 pub const CHUNK: usize = 4 << 20;
 /// Most bytes of a part: what is lost at most when a connection breaks.
 pub const PART: u64 = 32 << 20;
-/// Most bytes of an [`Ask`].
-pub const MAX_ASK: usize = 65;
-/// Most bytes of a [`Told`].
-pub const MAX_TOLD: usize = 64;
+/// Most bytes of a [`Request`].
+pub const MAX_REQUEST: usize = 65;
+/// Most bytes of a [`Response`].
+pub const MAX_RESPONSE: usize = 64;
 
 /// The version of these messages and of what they mean.
 const AGREEMENT: &[u8] = b"hushed fhe over a connection 1";
@@ -77,7 +77,7 @@ pub enum Download {
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum Request {
     /// Nothing more.
     End,
     /// How much of a file of `bytes` is there.
@@ -119,7 +119,7 @@ pub enum Ask {
 
 /// What a server says to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Response {
     /// No; the session is over.
     Refused(Refusal),
     /// So many bytes of the file are there; all of them if it is there whole and checked.
@@ -141,7 +141,7 @@ pub enum Told {
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// There is none of this id, or none any more.
+    /// Unknown or expired.
     Unknown,
     /// It waits for its turn.
     Queued {
@@ -295,11 +295,11 @@ impl Download {
     }
 }
 
-impl Ask {
-    /// Its bytes, at most [`MAX_ASK`].
+impl Request {
+    /// Its bytes, at most [`MAX_REQUEST`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(MAX_ASK);
+        let mut out = Vec::with_capacity(MAX_REQUEST);
         match self {
             Self::End => out.push(0),
             Self::Offer { file, bytes } => {
@@ -341,7 +341,7 @@ impl Ask {
     /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
-        let ask = match reader.array("tag")? {
+        let request = match reader.array("tag")? {
             [0] => Self::End,
             [1] => Self::Offer {
                 file: Upload::read(&mut reader)?,
@@ -366,7 +366,7 @@ impl Ask {
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;
-        Ok(ask)
+        Ok(request)
     }
 }
 
@@ -378,11 +378,11 @@ fn part(bytes: u32, least: u32) -> Result<u32, WireFault> {
     }
 }
 
-impl Told {
-    /// Its bytes, at most [`MAX_TOLD`].
+impl Response {
+    /// Its bytes, at most [`MAX_RESPONSE`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(MAX_TOLD);
+        let mut out = Vec::with_capacity(MAX_RESPONSE);
         match self {
             Self::Refused(refusal) => {
                 out.push(0);
@@ -411,7 +411,7 @@ impl Told {
     /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
-        let told = match reader.array("tag")? {
+        let response = match reader.array("tag")? {
             [0] => Self::Refused(Refusal::read(&mut reader)?),
             [1] => Self::Have {
                 bytes: u64::from_le_bytes(reader.array("length")?),
@@ -424,7 +424,7 @@ impl Told {
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;
-        Ok(told)
+        Ok(response)
     }
 }
 

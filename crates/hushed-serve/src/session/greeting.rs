@@ -3,7 +3,7 @@
 
 use hushed_net::{Expect, Party, Session};
 
-use super::listener::Door;
+use super::listener::Listener;
 use crate::error::ServeError;
 use crate::session::agree;
 use crate::session::wire::{
@@ -64,7 +64,7 @@ pub(crate) fn admitted<T>(
 }
 
 /// A hello of this version, with a token that may come in. The version comes first: a client of another one can be told so and nothing else.
-pub(crate) fn known(door: &Door, hello: &[u8]) -> Result<Hello, Stop> {
+pub(crate) fn known(listener: &Listener, hello: &[u8]) -> Result<Hello, Stop> {
     let hello = match Hello::decode(hello) {
         Ok(hello) => hello,
         Err(WireFault::Version { .. }) => {
@@ -74,7 +74,8 @@ pub(crate) fn known(door: &Door, hello: &[u8]) -> Result<Hello, Stop> {
         }
         Err(fault) => return Err(ServeError::malformed("hello")(fault).into()),
     };
-    door.check_token(hello.token.as_ref())
+    listener
+        .check_token(hello.token.as_ref())
         .map_err(Stop::Refuse)?;
     Ok(hello)
 }

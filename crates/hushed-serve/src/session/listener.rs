@@ -8,7 +8,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use hushed_net::channel::tls;
-use hushed_net::{Identity, Listener, Party, Session, TlsServer};
+use hushed_net::{Identity, Party, Session, TlsServer};
 
 use super::config::{ClientAccess, Entrance, ServerIdentity};
 use super::registry::{Entered, Entry, Registry};
@@ -32,10 +32,10 @@ const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
 /// Least time between two log lines about connections that lost their places: a flood does not fill the disk.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// An entrance that listens.
-pub(crate) struct Door {
-    listener: Listener,
-    metrics_listener: Option<Listener>,
+/// An entrance that listens: accepts connections and gives each a session of its own.
+pub(crate) struct Listener {
+    socket: hushed_net::Listener,
+    metrics_socket: Option<hushed_net::Listener>,
     fingerprint: [u8; 32],
     tls: TlsServer,
     accepted: Option<Accepted>,
@@ -49,21 +49,21 @@ pub(crate) struct Door {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Door {
-    /// Listens. Connections wait until [`Door::run`].
-    pub(crate) fn open(entrance: &Entrance) -> Result<Door, ServeError> {
+impl Listener {
+    /// Listens. Connections wait until [`Listener::run`].
+    pub(crate) fn open(entrance: &Entrance) -> Result<Listener, ServeError> {
         if entrance.max_sessions == 0 {
             return Err(ServeError::NothingAllowed {
                 name: "the number of sessions",
             });
         }
-        let listener = Listener::bind(&entrance.listen)?;
-        let address = listener.local_addr();
+        let socket = hushed_net::Listener::bind(&entrance.listen)?;
+        let address = socket.local_addr();
         if entrance.access == ClientAccess::Anyone && !address.ip().is_loopback() {
             return Err(ServeError::OpenToStrangers { address });
         }
-        let metrics_listener = match &entrance.metrics_listen {
-            Some(address) => Some(Listener::bind(address)?),
+        let metrics_socket = match &entrance.metrics_listen {
+            Some(address) => Some(hushed_net::Listener::bind(address)?),
             None => None,
         };
         let (accepted, authorities) = match &entrance.access {
@@ -83,9 +83,9 @@ impl Door {
             ServerIdentity::Files { chain, key } => Identity::from_files(chain, key)?,
         };
         let fingerprint = identity.fingerprint();
-        Ok(Door {
-            listener,
-            metrics_listener,
+        Ok(Listener {
+            socket,
+            metrics_socket,
             fingerprint,
             tls: TlsServer::new(identity, authorities)?,
             accepted,
@@ -102,11 +102,13 @@ impl Door {
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
-        self.listener.local_addr()
+        self.socket.local_addr()
     }
 
     pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.metrics_listener.as_ref().map(Listener::local_addr)
+        self.metrics_socket
+            .as_ref()
+            .map(hushed_net::Listener::local_addr)
     }
 
     pub(crate) fn fingerprint(&self) -> Digest {
@@ -174,9 +176,9 @@ impl Door {
     {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
-            if let Some(listener) = &self.metrics_listener {
+            if let Some(socket) = &self.metrics_socket {
                 let (metrics, done) = (&*self.metrics, &done);
-                let answer = move || metrics::serve(listener, metrics, stop, done);
+                let answer = move || metrics::serve(socket, metrics, stop, done);
                 let thread = thread::Builder::new().name("hushed-metrics".to_owned());
                 thread
                     .spawn_scoped(scope, answer)
@@ -199,7 +201,7 @@ impl Door {
     {
         let mut evictions = Evictions::default();
         loop {
-            match self.listener.accept(|| stop.load(Ordering::SeqCst)) {
+            match self.socket.accept(|| stop.load(Ordering::SeqCst)) {
                 Ok(None) => return,
                 Ok(Some((socket, peer))) => self.start(scope, serve, socket, peer, &mut evictions),
                 Err(error) => {

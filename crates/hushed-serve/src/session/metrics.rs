@@ -191,7 +191,7 @@ pub(crate) fn serve(
         match listener.accept(|| done.load(Ordering::SeqCst)) {
             Ok(None) => return,
             Ok(Some((socket, _))) => {
-                // Whoever asks badly or goes away gets no answer, and there is nobody else to tell.
+                // A malformed request, or a client that has gone: there is nobody to report it to.
                 let _ = answer(&socket, metrics, stopping.load(Ordering::SeqCst));
             }
             Err(error) => {

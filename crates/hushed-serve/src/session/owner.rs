@@ -10,8 +10,7 @@ use crate::session::token::Token;
 pub(crate) struct Owner(String);
 
 impl Owner {
-    /// Whoever shows this token; where none is asked for whoever shows this certificate, and where neither is, anyone. The name says nothing
-    /// about either.
+    /// A client by its token; by its certificate where no token is asked for; `anyone` where neither is. The name reveals neither.
     pub(crate) fn of(token: Option<&Token>, certificate: Option<Digest>) -> Owner {
         let hash = match (token, certificate) {
             (Some(token), _) => Sha256::new()

@@ -5,8 +5,8 @@
 //! which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets in even where no place is
 //! free, unless `ENDING` connections that lost theirs have not ended yet. Where its address has its share of places
 //! already, it takes one of those; where the room is full, one of the address with the most: silent connections before
-//! those that have said something, the oldest first. So whoever wants to keep a stranger out needs as many addresses as
-//! the room has places, and whoever wants to keep a known client out needs its address. Refusing newcomers instead would
+//! those that have said something, the oldest first. To keep a stranger out an attacker needs as many addresses as
+//! the room has places, and to keep a known client out, that client's address. Refusing newcomers instead would
 //! let the first comers keep everybody out for as long as a deadline lasts, and begin again.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ const ENDING: usize = 128;
 const KNOWN_FOR: Duration = Duration::from_secs(86_400);
 const MOST_KNOWN: usize = 4096;
 
-/// What counts as one address: of IPv6 the first 64 bits, as whoever has one of these addresses has all of them.
+/// What counts as one address: of IPv6 the first 64 bits, as a host usually has all addresses that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Origin(IpAddr);
 

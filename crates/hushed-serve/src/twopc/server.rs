@@ -15,7 +15,7 @@ use hushed_model::Model;
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
 use crate::error::ServeError;
-use crate::session::listener::Door;
+use crate::session::listener::Listener;
 use crate::twopc::table;
 pub use config::ServerConfig;
 use session::{Ended, Shared};
@@ -33,7 +33,7 @@ impl Server {
     pub fn bind(config: &ServerConfig) -> Result<Self, ServeError> {
         config.check()?;
         // The cheap refusals first: a large model takes seconds to read.
-        let door = Door::open(&config.entrance())?;
+        let listener = Listener::open(&config.entrance())?;
         let bundle = Bundle::from_folder(&config.model)?;
         let model = Model::load(&config.model)?;
         let layers = Layers::default();
@@ -49,7 +49,7 @@ impl Server {
         };
         Ok(Self {
             shared: Shared {
-                door,
+                listener,
                 max_tokens,
                 max_pass_tokens: config.max_pass_tokens.max(max_tokens),
                 model,
@@ -65,19 +65,19 @@ impl Server {
     /// The address that was bound, with the port that the system chose.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.door.local_addr()
+        self.shared.listener.local_addr()
     }
 
     /// The address of the metrics, if there is one.
     #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.shared.door.metrics_addr()
+        self.shared.listener.metrics_addr()
     }
 
     /// SHA-256 of the certificate: what clients pin.
     #[must_use]
     pub fn fingerprint(&self) -> Digest {
-        self.shared.door.fingerprint()
+        self.shared.listener.fingerprint()
     }
 
     /// Hash of the bundle: what clients pin to insist on this model.
@@ -103,17 +103,17 @@ impl Server {
             address = %self.local_addr(),
             certificate = %self.fingerprint(),
             bundle = %self.bundle_hash(),
-            max_sessions = shared.door.max_sessions,
+            max_sessions = shared.listener.max_sessions,
             max_tokens = shared.max_tokens,
             "serving"
         );
-        shared.door.run(stop, &|entry, socket, peer| {
+        shared.listener.run(stop, &|entry, socket, peer| {
             let session = AssertUnwindSafe(|| session::serve(shared, entry, socket, peer));
             // The entry's state is simple, the session's dies with it, and the shared rest is atomic or behind locks.
             let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
             // One that was closed to make room is counted, and told of, where that is done.
             if !entry.was_evicted() {
-                ended.report(&shared.door.metrics, entry.number(), peer);
+                ended.report(&shared.listener.metrics, entry.number(), peer);
             }
         })
     }
@@ -181,12 +181,12 @@ mod tests {
                 let error = client.embed(&["hello"], TooLong::Refuse, None).err();
                 assert_eq!(error.unwrap().name(), "peer-gone");
             }
-            while server.shared.door.registry.len() > 0 {
+            while server.shared.listener.registry.len() > 0 {
                 thread::sleep(Duration::from_millis(20));
             }
             stop.store(true, Ordering::SeqCst);
         });
-        let metrics = server.shared.door.metrics.render();
+        let metrics = server.shared.listener.metrics.render();
         assert!(
             metrics.contains("hushed_sessions_total{end=\"panic\"} 2"),
             "{metrics}"

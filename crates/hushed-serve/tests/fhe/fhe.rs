@@ -523,7 +523,7 @@ fn a_classifier_is_answered_with_logits() {
     }
 }
 
-/// 4,096 keys of the largest ring are 240 GB: whoever writes a plan decides what its clients make, and nobody has to trust them for it.
+/// 4,096 keys of the largest ring are 240 GB: the author of a plan decides what its clients make, and nobody has to trust them for it.
 #[test]
 fn c7_a_plan_that_orders_too_much_is_refused_before_a_key_is_made() {
     let offered = Offered::get();

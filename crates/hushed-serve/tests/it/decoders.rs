@@ -1,9 +1,7 @@
 //! Every decoder of foreign bytes on seeds and seeded mutations of them, and the edges by hand.
 
 use hushed_model::testing::{mutations, tiny_folder};
-use hushed_serve::fhe::wire::{
-    Ask, CHUNK, Download, Failure, JobState, MAX_ASK, MAX_TOLD, PART, Told, Upload, frames,
-};
+use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Upload, frames};
 use hushed_serve::session::wire::{
     Confirm, FheWelcome, Hello, MAX_GREETING, Reply, VERSION, Welcome, WireFault,
 };
@@ -87,40 +85,40 @@ fn fhe_welcome() -> FheWelcome {
     }
 }
 
-fn asks() -> Vec<Ask> {
+fn requests() -> Vec<wire::Request> {
     let (a, b) = (Digest([1; 32]), Digest([2; 32]));
     vec![
-        Ask::End,
-        Ask::Offer {
+        wire::Request::End,
+        wire::Request::Offer {
             file: Upload::Keys(a),
             bytes: 3 << 30,
         },
-        Ask::Put {
+        wire::Request::Put {
             file: Upload::Request(b),
             offset: 1 << 29,
             bytes: PART as u32,
         },
-        Ask::Get {
+        wire::Request::Get {
             file: Download::Plan,
             offset: 0,
         },
-        Ask::Get {
+        wire::Request::Get {
             file: Download::Public,
             offset: 7,
         },
-        Ask::Get {
+        wire::Request::Get {
             file: Download::Reply(a),
             offset: 7,
         },
-        Ask::Submit {
+        wire::Request::Submit {
             keys: a,
             request: b,
         },
-        Ask::Status { job: a },
+        wire::Request::Status { job: a },
     ]
 }
 
-fn told() -> Vec<Told> {
+fn response() -> Vec<wire::Response> {
     let running = JobState::Running {
         layer: 2,
         of: 6,
@@ -128,16 +126,16 @@ fn told() -> Vec<Told> {
         left: 4000,
     };
     vec![
-        Told::Have { bytes: 5 },
-        Told::Part {
+        wire::Response::Have { bytes: 5 },
+        wire::Response::Part {
             total: 1 << 40,
             bytes: 0,
         },
-        Told::Job(JobState::Unknown),
-        Told::Job(JobState::Queued { ahead: 1, left: 2 }),
-        Told::Job(running),
-        Told::Job(JobState::Done { bytes: 9 }),
-        Told::Job(JobState::Failed(Failure::Memory)),
+        wire::Response::Job(JobState::Unknown),
+        wire::Response::Job(JobState::Queued { ahead: 1, left: 2 }),
+        wire::Response::Job(running),
+        wire::Response::Job(JobState::Done { bytes: 9 }),
+        wire::Response::Job(JobState::Failed(Failure::Memory)),
     ]
 }
 
@@ -166,9 +164,13 @@ fn corpus() -> Vec<Vec<u8>> {
     all.extend(refusals().iter().map(|r| Reply::Refused(*r).encode()));
     all.extend(refusals().iter().map(|r| Answer::Refused(*r).encode()));
     all.push(Reply::Fhe(fhe_welcome()).encode());
-    all.extend(asks().iter().map(Ask::encode));
-    all.extend(told().iter().map(Told::encode));
-    all.extend(refusals().iter().map(|r| Told::Refused(*r).encode()));
+    all.extend(requests().iter().map(wire::Request::encode));
+    all.extend(response().iter().map(wire::Response::encode));
+    all.extend(
+        refusals()
+            .iter()
+            .map(|r| wire::Response::Refused(*r).encode()),
+    );
     all
 }
 
@@ -204,39 +206,39 @@ fn control_messages_come_back() {
 fn messages_about_runs_under_encryption_come_back() {
     let welcome = Reply::Fhe(fhe_welcome());
     assert_eq!(Reply::decode(&welcome.encode()), Ok(welcome));
-    for ask in asks() {
-        let bytes = ask.encode();
-        assert!(bytes.len() <= MAX_ASK);
-        assert_eq!(Ask::decode(&bytes), Ok(ask));
+    for request in requests() {
+        let bytes = request.encode();
+        assert!(bytes.len() <= wire::MAX_REQUEST);
+        assert_eq!(wire::Request::decode(&bytes), Ok(request));
         for cut in 0..bytes.len() {
-            assert!(Ask::decode(&bytes[..cut]).is_err());
+            assert!(wire::Request::decode(&bytes[..cut]).is_err());
         }
     }
-    for told in told()
+    for response in response()
         .into_iter()
-        .chain(refusals().into_iter().map(Told::Refused))
+        .chain(refusals().into_iter().map(wire::Response::Refused))
     {
-        let bytes = told.encode();
-        assert!(bytes.len() <= MAX_TOLD);
-        assert_eq!(Told::decode(&bytes), Ok(told));
+        let bytes = response.encode();
+        assert!(bytes.len() <= wire::MAX_RESPONSE);
+        assert_eq!(wire::Response::decode(&bytes), Ok(response));
         for cut in 0..bytes.len() {
-            assert!(Told::decode(&bytes[..cut]).is_err());
+            assert!(wire::Response::decode(&bytes[..cut]).is_err());
         }
     }
-    for failure in (1..=7).map(|code| Told::decode(&[3, 4, code]).unwrap()) {
-        let Told::Job(JobState::Failed(failure)) = failure else {
+    for failure in (1..=7).map(|code| wire::Response::decode(&[3, 4, code]).unwrap()) {
+        let wire::Response::Job(JobState::Failed(failure)) = failure else {
             panic!("it is a failure");
         };
         assert_eq!(Failure::named(failure.name()), failure);
     }
-    // A part of nothing or of too much, progress beyond the end, a failure that is none.
-    let put = |bytes: u32| Ask::Put {
+    // A part of nothing or of too much, progress beyond the end, an unknown failure.
+    let put = |bytes: u32| wire::Request::Put {
         file: Upload::Keys(Digest([0; 32])),
         offset: 0,
         bytes,
     };
     for bytes in [0, PART as u32 + 1, u32::MAX] {
-        assert!(Ask::decode(&put(bytes).encode()).is_err());
+        assert!(wire::Request::decode(&put(bytes).encode()).is_err());
     }
     for (layer, of, part) in [(7, 6, 0), (0, 6, 1001)] {
         let state = JobState::Running {
@@ -245,9 +247,9 @@ fn messages_about_runs_under_encryption_come_back() {
             part,
             left: 0,
         };
-        assert!(Told::decode(&Told::Job(state).encode()).is_err());
+        assert!(wire::Response::decode(&wire::Response::Job(state).encode()).is_err());
     }
-    assert!(Told::decode(&[3, 4, 0]).is_err());
+    assert!(wire::Response::decode(&[3, 4, 0]).is_err());
     for (part, expected) in [
         (0, vec![]),
         (1, vec![1]),

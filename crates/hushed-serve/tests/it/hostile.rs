@@ -59,7 +59,7 @@ fn strangers_bytes() {
 }
 
 #[test]
-fn greetings_that_are_none() {
+fn malformed_hello() {
     let server = Running::start(|_| ());
     let answer = |kind: Kind, bytes: &[u8]| {
         let mut session = raw(&server);
@@ -296,7 +296,7 @@ fn whole(server: &Running) -> (u64, u64) {
     (read(&cut.up), read(&cut.down))
 }
 
-/// Tries until the server's only place is free: whoever had it before has just ended.
+/// Tries until the server's only place is free: the session that had it has just ended.
 fn once_admitted<T>(mut attempt: impl FnMut() -> Result<T, ServeError>) -> Result<T, ServeError> {
     let mut result = attempt();
     eventually("the place is free", || match result {

@@ -16,7 +16,8 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
 use crate::fhe::wire::{
-    ASK, Ask, DATA, Download, JobState, MAX_TOLD, PART, TOLD, Told, Upload, agreement, frames,
+    DATA, Download, JobState, MAX_RESPONSE, PART, REQUEST, RESPONSE, Request, Response, Upload,
+    agreement, frames,
 };
 use crate::files::open_append;
 use crate::session::agree;
@@ -79,18 +80,18 @@ impl<'a> Link<'a> {
         let deadlines = &self.config.deadlines;
         self.session
             .set_limits(deadlines.within(deadlines.handshake));
-        self.session.send_vec(ASK, Ask::End.encode())?;
+        self.session.send_vec(REQUEST, Request::End.encode())?;
         Ok(self.session.close()?)
     }
 
     /// How far a job is.
     pub(super) fn status(&mut self, job: Digest) -> Result<JobState, ServeError> {
-        self.job(Ask::Status { job })
+        self.job(Request::Status { job })
     }
 
     /// Asks for a run.
     pub(super) fn submit(&mut self, keys: Digest, request: Digest) -> Result<JobState, ServeError> {
-        self.job(Ask::Submit { keys, request })
+        self.job(Request::Submit { keys, request })
     }
 
     /// Sends what the server lacks of a file. `progress`: bytes that it has, and in all.
@@ -106,11 +107,11 @@ impl<'a> Link<'a> {
             .map_err(FheJobError::from)?;
         let metadata = source.metadata().map_err(failed());
         let bytes = metadata.map_err(FheJobError::from)?.len();
-        let mut have = self.have(Ask::Offer { file, bytes })?;
+        let mut have = self.have(Request::Offer { file, bytes })?;
         while have < bytes {
             progress(have, bytes);
             let part = (bytes - have).min(PART);
-            self.begin(Ask::Put {
+            self.begin(Request::Put {
                 file,
                 offset: have,
                 bytes: u32::try_from(part).unwrap_or(0),
@@ -123,8 +124,8 @@ impl<'a> Link<'a> {
                 read.map_err(FheJobError::from)?;
                 self.session.send_vec(DATA, piece)?;
             }
-            let now = self.told().and_then(|told| match told {
-                Told::Have { bytes } => Ok(bytes),
+            let now = self.response().and_then(|response| match response {
+                Response::Have { bytes } => Ok(bytes),
                 _ => Err(unexpected()),
             })?;
             if now != have + part {
@@ -161,8 +162,8 @@ impl<'a> Link<'a> {
         }
         while have < bytes {
             progress(have, bytes);
-            self.begin(Ask::Get { file, offset: have })?;
-            let Told::Part { total, bytes: part } = self.told()? else {
+            self.begin(Request::Get { file, offset: have })?;
+            let Response::Part { total, bytes: part } = self.response()? else {
                 return Err(unexpected());
             };
             if total != bytes || part == 0 || u64::from(part) > bytes - have {
@@ -180,38 +181,38 @@ impl<'a> Link<'a> {
         Ok(synced.map_err(FheJobError::from)?)
     }
 
-    fn job(&mut self, ask: Ask) -> Result<JobState, ServeError> {
-        self.begin(ask)?;
-        match self.told()? {
-            Told::Job(state) => Ok(state),
+    fn job(&mut self, request: Request) -> Result<JobState, ServeError> {
+        self.begin(request)?;
+        match self.response()? {
+            Response::Job(state) => Ok(state),
             _ => Err(unexpected()),
         }
     }
 
-    fn have(&mut self, ask: Ask) -> Result<u64, ServeError> {
-        self.begin(ask)?;
-        match self.told()? {
-            Told::Have { bytes } => Ok(bytes),
+    fn have(&mut self, request: Request) -> Result<u64, ServeError> {
+        self.begin(request)?;
+        match self.response()? {
+            Response::Have { bytes } => Ok(bytes),
             _ => Err(unexpected()),
         }
     }
 
-    fn begin(&mut self, ask: Ask) -> Result<(), ServeError> {
+    fn begin(&mut self, request: Request) -> Result<(), ServeError> {
         let deadlines = &self.config.deadlines;
         self.session.set_limits(deadlines.within(deadlines.text));
-        Ok(self.session.send_vec(ASK, ask.encode())?)
+        Ok(self.session.send_vec(REQUEST, request.encode())?)
     }
 
-    fn told(&mut self) -> Result<Told, ServeError> {
-        let told = self.session.recv(TOLD, Expect::AtMost(MAX_TOLD))?;
-        match Told::decode(&told).map_err(ServeError::malformed("answer"))? {
-            Told::Refused(refusal) => Err(ServeError::Refused(refusal)),
-            told => Ok(told),
+    fn response(&mut self) -> Result<Response, ServeError> {
+        let response = self.session.recv(RESPONSE, Expect::AtMost(MAX_RESPONSE))?;
+        match Response::decode(&response).map_err(ServeError::malformed("answer"))? {
+            Response::Refused(refusal) => Err(ServeError::Refused(refusal)),
+            response => Ok(response),
         }
     }
 }
 
-/// An answer to another question.
+/// A response to another request.
 fn unexpected() -> ServeError {
     ServeError::malformed("answer")(WireFault::Undefined { field: "kind" })
 }

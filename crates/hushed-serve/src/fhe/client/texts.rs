@@ -482,7 +482,7 @@ pub fn decrypt(
         record.not_right.retain(|open| *open != opening);
         record.write(folder)?;
     }
-    // Whoever wants to encrypt meanwhile waits for the outcome.
+    // A process that wants to encrypt meanwhile waits for the outcome.
     drop(held);
     let texts = request.tokens.len();
     Ok(Answer {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use hushed_infer::ckks::files::FileError;
 use serde::{Deserialize, Serialize};
 
-use super::storage::{Depot, entries, remove, without_ids};
+use super::storage::{Storage, entries, remove, without_ids};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
@@ -157,7 +157,7 @@ pub(super) struct RunSetup {
 
 /// All jobs of a server.
 pub(super) struct Jobs {
-    depot: Depot,
+    storage: Storage,
     plan: Digest,
     setup: RunSetup,
     queue: Mutex<Queue>,
@@ -169,14 +169,14 @@ pub(super) struct Jobs {
 impl Jobs {
     /// The jobs of a store: those that wait are queued, in the order in which they came.
     pub(super) fn open(
-        depot: Depot,
+        storage: Storage,
         plan: Digest,
         setup: RunSetup,
         metrics: Arc<Metrics>,
     ) -> Result<Jobs, ServeError> {
         let mut queue = Queue::default();
-        for owner in depot.owners() {
-            for folder in entries(&depot.jobs_folder(&owner)) {
+        for owner in storage.owners() {
+            for folder in entries(&storage.jobs_folder(&owner)) {
                 let name = folder.file_name().and_then(|name| name.to_str());
                 let Some(id) = name.and_then(|name| name.parse::<Digest>().ok()) else {
                     continue;
@@ -206,7 +206,7 @@ impl Jobs {
             }
         }
         Ok(Jobs {
-            depot,
+            storage,
             plan,
             setup,
             queue: Mutex::new(queue),
@@ -216,8 +216,8 @@ impl Jobs {
         })
     }
 
-    pub(super) fn depot(&self) -> &Depot {
-        &self.depot
+    pub(super) fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// Jobs that wait or run.
@@ -247,7 +247,7 @@ impl Jobs {
         if !matches!(before, JobState::Unknown | JobState::Failed(_)) {
             return Ok(before);
         }
-        self.depot.check_pair(owner, &keys, &request)?;
+        self.storage.check_pair(owner, &keys, &request)?;
         let ours = queue.jobs().filter(|job| job.owner == *owner);
         if ours.count() >= MAX_QUEUED {
             let limit = MAX_QUEUED as u32;
@@ -328,14 +328,14 @@ impl Jobs {
     /// Deletes what is over, from time to time, until the server stops.
     pub(super) fn tidy(&self) {
         loop {
-            for owner in self.depot.owners() {
-                self.depot.tidy(&owner);
+            for owner in self.storage.owners() {
+                self.storage.tidy(&owner);
                 {
                     // Held until they are deleted: a job that is asked for now has found its request, or does not.
                     let queue = self.lock();
                     let needed = queue.jobs().filter(|job| job.owner == owner);
                     let needed = needed.map(|job| job.request).collect();
-                    self.depot.tidy_requests(&owner, &needed);
+                    self.storage.tidy_requests(&owner, &needed);
                 }
                 self.expire(&owner);
             }
@@ -355,7 +355,7 @@ impl Jobs {
 
     /// No job is begun from now on, and the one that runs ends after its layer.
     pub(super) fn stop(&self) {
-        // Under the lock: whoever has looked at the flag is waiting by now.
+        // Under the lock: a thread that read the flag before is waiting by now, and is woken.
         let queue = self.lock();
         self.stop.store(true, Ordering::SeqCst);
         drop(queue);
@@ -426,8 +426,8 @@ impl Jobs {
             model: self.setup.model.clone(),
             plan: self.setup.plan.clone(),
             calibration: self.setup.calibration.clone(),
-            keys: self.depot.keys_path(&job.owner, &keys),
-            request: self.depot.request_path(&job.owner, &job.request),
+            keys: self.storage.keys_path(&job.owner, &keys),
+            request: self.storage.request_path(&job.owner, &job.request),
             out: folder.join(REPLY),
             checkpoint: Some(folder.join(CHECKPOINTS)),
             // Beside the reply.
@@ -499,7 +499,7 @@ impl Jobs {
         }
         if let Outcome::Done = outcome {
             // The same request again finds the reply.
-            remove(&self.depot.request_path(&job.owner, &job.request));
+            remove(&self.storage.request_path(&job.owner, &job.request));
             let _ = fs::remove_dir_all(folder.join(CHECKPOINTS));
         }
         true
@@ -588,8 +588,8 @@ impl Jobs {
 
     /// Deletes the jobs of an owner that ended long ago.
     fn expire(&self, owner: &Owner) {
-        let keep = self.depot.keep_time().as_secs();
-        for folder in entries(&self.depot.jobs_folder(owner)) {
+        let keep = self.storage.keep_time().as_secs();
+        for folder in entries(&self.storage.jobs_folder(owner)) {
             // Held for each: one that is asked for again at this moment is not deleted with what it was before.
             let queue = self.lock();
             let name = folder.file_name().and_then(|name| name.to_str());
@@ -614,7 +614,7 @@ impl Jobs {
     }
 
     fn folder(&self, owner: &Owner, id: &Digest) -> PathBuf {
-        self.depot.jobs_folder(owner).join(id.to_string())
+        self.storage.jobs_folder(owner).join(id.to_string())
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

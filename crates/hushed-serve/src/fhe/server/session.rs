@@ -16,24 +16,25 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::PublicModel;
 use crate::fhe::wire::{
-    ASK, Ask, DATA, Download, MAX_ASK, PART, TOLD, Told, Upload, agreement, frames,
+    DATA, Download, MAX_REQUEST, PART, REQUEST, RESPONSE, Request, Response, Upload, agreement,
+    frames,
 };
 use crate::session::agree;
 use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known};
-use crate::session::listener::Door;
+use crate::session::listener::Listener;
 use crate::session::metrics::Metrics;
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, FheWelcome, READY, Refusal, Reply};
 
-/// Longest time of a session, looked at between two questions.
+/// Longest time of a session, looked at between two requests.
 const MAX_SESSION: Duration = Duration::from_secs(3600);
-/// Most questions in a row that neither send nor fetch a part.
-const MAX_IDLE_ASKS: u32 = 64;
+/// Most requests in a row that neither send nor fetch a part.
+const MAX_IDLE_REQUESTS: u32 = 64;
 
 /// What all sessions read.
 pub(super) struct Shared {
-    pub(super) door: Door,
+    pub(super) listener: Listener,
     pub(super) plan: Vec<u8>,
     pub(super) plan_hash: Digest,
     pub(super) public: PublicModel,
@@ -94,7 +95,7 @@ pub(super) fn serve(
 ) -> Ended {
     let began = Instant::now();
     let mut ended = Ended::default();
-    let _running = shared.door.metrics.running();
+    let _running = shared.listener.metrics.running();
     tracing::debug!(session = entry.number(), %peer, "connected");
     if let Err(stop) = run(shared, jobs, entry, socket, &mut ended) {
         ended.outcome = stop.into();
@@ -110,7 +111,7 @@ fn run(
     socket: TcpStream,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
-    let (mut session, certificate) = shared.door.session(entry, socket)?;
+    let (mut session, certificate) = shared.listener.session(entry, socket)?;
     let done = greet(shared, entry, &mut session, certificate)
         .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
     ended.stats = session.stats();
@@ -151,8 +152,8 @@ fn admit(
     certificate: Option<Digest>,
 ) -> Result<Owner, Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
-    let door = &shared.door;
-    let hello = known(door, hello)?;
+    let listener = &shared.listener;
+    let hello = known(listener, hello)?;
     if hello.plan == bundle::plan()? {
         return refuse(Refusal::OtherProtocol { fhe: true });
     }
@@ -161,14 +162,14 @@ fn admit(
             server: agreement(),
         });
     }
-    door.admit(entry).map_err(Stop::Refuse)?;
-    Ok(door.owner(hello.token.as_ref(), certificate))
+    listener.admit(entry).map_err(Stop::Refuse)?;
+    Ok(listener.owner(hello.token.as_ref(), certificate))
 }
 
-/// Whether a session may ask once more. Sessions are few, and each waits a while for its next question: one that goes on for ever, or asks
+/// Whether a session may send another request. Sessions are few, and each waits a while for its next request: one that goes on for ever, or asks
 /// again and again without sending or fetching anything, would keep others out. A client that is broken off begins another.
-fn may_ask(began: Instant, idle_asks: u32) -> Result<(), Stop> {
-    match began.elapsed() < MAX_SESSION && idle_asks < MAX_IDLE_ASKS {
+fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
+    match began.elapsed() < MAX_SESSION && idle_requests < MAX_IDLE_REQUESTS {
         true => Ok(()),
         false => Err(ServeError::from(NetError::OutOfTime).into()),
     }
@@ -182,55 +183,56 @@ fn answer(
     session: &mut Session,
     owner: &Owner,
 ) -> Result<(), Stop> {
-    let deadlines = &shared.door.deadlines;
-    let (began, mut idle_asks) = (Instant::now(), 0);
+    let deadlines = &shared.listener.deadlines;
+    let (began, mut idle_requests) = (Instant::now(), 0);
     loop {
-        may_ask(began, idle_asks)?;
+        may_continue(began, idle_requests)?;
         if !entry.rest() {
             session.abort(ABORT_STOPPING);
             return Err(Stop::Refuse(Refusal::Stopping));
         }
         session.set_limits(deadlines.within(deadlines.idle));
-        let ask = session.recv(ASK, Expect::AtMost(MAX_ASK))?;
-        let ask = Ask::decode(&ask).map_err(ServeError::malformed("question"))?;
+        let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
+        let request = Request::decode(&request).map_err(ServeError::malformed("request"))?;
         if !entry.begin() {
             session.abort(ABORT_STOPPING);
             return Err(Stop::Refuse(Refusal::Stopping));
         }
         session.set_limits(deadlines.within(deadlines.text));
-        idle_asks = match ask {
-            Ask::Put { .. } | Ask::Get { .. } => 0,
-            _ => idle_asks + 1,
+        idle_requests = match request {
+            Request::Put { .. } | Request::Get { .. } => 0,
+            _ => idle_requests + 1,
         };
-        let told = match ask {
-            Ask::End => return Ok(()),
-            Ask::Offer { file, bytes } => {
-                let have = jobs.depot().offer(owner, file, bytes);
-                have.map(|bytes| Told::Have { bytes })
+        let response = match request {
+            Request::End => return Ok(()),
+            Request::Offer { file, bytes } => {
+                let have = jobs.storage().offer(owner, file, bytes);
+                have.map(|bytes| Response::Have { bytes })
             }
-            Ask::Put {
+            Request::Put {
                 file,
                 offset,
                 bytes,
             } => {
                 let have = put(jobs, session, owner, file, offset, bytes)?;
-                have.map(|bytes| Told::Have { bytes })
+                have.map(|bytes| Response::Have { bytes })
             }
-            Ask::Get { file, offset } => match get(shared, jobs, session, owner, file, offset)? {
+            Request::Get { file, offset } => match get(shared, jobs, session, owner, file, offset)?
+            {
                 Ok(()) => continue,
                 Err(refusal) => Err(refusal),
             },
-            Ask::Submit { keys, request } => {
-                let count = || shared.door.count(owner, shared.places);
-                jobs.submit(owner, keys, request, &count).map(Told::Job)
+            Request::Submit { keys, request } => {
+                let count = || shared.listener.count(owner, shared.places);
+                jobs.submit(owner, keys, request, &count).map(Response::Job)
             }
-            Ask::Status { job } => Ok(Told::Job(jobs.status(owner, &job))),
+            Request::Status { job } => Ok(Response::Job(jobs.status(owner, &job))),
         };
-        let (told, refused) = match told {
-            Ok(told) => (told, None),
-            Err(refusal) => (Told::Refused(refusal), Some(refusal)),
+        let (response, refused) = match response {
+            Ok(response) => (response, None),
+            Err(refusal) => (Response::Refused(refusal), Some(refusal)),
         };
-        session.send_vec(TOLD, told.encode())?;
+        session.send_vec(RESPONSE, response.encode())?;
         if let Some(refusal) = refused {
             return Err(Stop::Refuse(refusal));
         }
@@ -246,7 +248,7 @@ fn put(
     offset: u64,
     bytes: u32,
 ) -> Result<Result<u64, Refusal>, Stop> {
-    let mut part = jobs.depot().part(owner, file, offset, bytes);
+    let mut part = jobs.storage().part(owner, file, offset, bytes);
     for frame in frames(bytes.into()) {
         let data = session.recv(DATA, Expect::Exactly(frame))?;
         if let Ok(open) = &mut part
@@ -287,11 +289,11 @@ fn get(
         return Ok(Err(Refusal::WrongOffset));
     };
     let part = left.min(PART);
-    let told = Told::Part {
+    let response = Response::Part {
         total,
         bytes: u32::try_from(part).unwrap_or(0),
     };
-    session.send_vec(TOLD, told.encode())?;
+    session.send_vec(RESPONSE, response.encode())?;
     let mut at = offset;
     for frame in frames(part) {
         let bytes = opened.read(at, frame).map_err(|source| ServeError::File {

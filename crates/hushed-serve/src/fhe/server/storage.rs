@@ -49,7 +49,7 @@ pub(super) struct Limits {
 }
 
 /// The store.
-pub(super) struct Depot {
+pub(super) struct Storage {
     root: PathBuf,
     limits: Limits,
     plan: FhePlan,
@@ -63,14 +63,14 @@ pub(super) struct Depot {
     _lock: File,
 }
 
-impl Depot {
+impl Storage {
     /// Opens or makes the store for this plan.
     pub(super) fn open(
         root: &Path,
         plan: FhePlan,
         params: Params,
         limits: Limits,
-    ) -> Result<Depot, ServeError> {
+    ) -> Result<Storage, ServeError> {
         make_folder(&root.join(OWNERS))?;
         let path = root.join("lock");
         let failed = || FileError::io("lock", &path);
@@ -81,7 +81,7 @@ impl Depot {
         }
         let key_plan = plan.key_plan(&params).map_err(FheJobError::from)?;
         let key_bytes = keys::file_bytes(root, params.rlwe(), &key_plan);
-        Ok(Depot {
+        Ok(Storage {
             root: root.to_owned(),
             limits,
             key_bytes: key_bytes.map_err(FheJobError::from)?,
@@ -271,7 +271,10 @@ impl Depot {
         let what = (owner.clone(), file);
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         match busy.insert(what.clone()) {
-            true => Ok(Occupied { depot: self, what }),
+            true => Ok(Occupied {
+                storage: self,
+                what,
+            }),
             false => Err(Refusal::Busy),
         }
     }
@@ -366,13 +369,13 @@ impl Depot {
 
 /// A file that one session writes.
 struct Occupied<'a> {
-    depot: &'a Depot,
+    storage: &'a Storage,
     what: (Owner, Upload),
 }
 
 impl Drop for Occupied<'_> {
     fn drop(&mut self) {
-        let busy = self.depot.busy.lock();
+        let busy = self.storage.busy.lock();
         busy.unwrap_or_else(PoisonError::into_inner)
             .remove(&self.what);
     }
@@ -395,9 +398,9 @@ impl Part<'_> {
     /// All of the part is on disk; the file is checked if that was its last. How many bytes are there now.
     pub(super) fn end(self) -> Result<u64, Refusal> {
         self.file.sync_all().map_err(|error| no_room(&error))?;
-        let (depot, (owner, file)) = (self.busy.depot, &self.busy.what);
-        if self.end == depot.size(*file) {
-            depot.keep(owner, *file, &self.path)?;
+        let (storage, (owner, file)) = (self.busy.storage, &self.busy.what);
+        if self.end == storage.size(*file) {
+            storage.keep(owner, *file, &self.path)?;
         }
         Ok(self.end)
     }

@@ -28,7 +28,7 @@ pub struct ServerConfig {
     pub max_texts: usize,
     /// Most texts of a client in a window of time, over all its sessions.
     pub texts_per_client: Option<ClientTexts>,
-    /// Gives the table of token vectors to clients that ask for it: whoever may connect then has it whole. Their lookups cost nothing.
+    /// Gives the table of token vectors to clients that ask for it: every client that may connect then has it whole. Their lookups cost nothing.
     pub public_table: bool,
     /// Bytes that the process may take: what the sessions may need is kept free, and weights are held transformed in the rest. `None` holds
     /// none.

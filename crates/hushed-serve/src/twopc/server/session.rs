@@ -18,7 +18,7 @@ use crate::error::ServeError;
 use crate::fhe;
 use crate::session::agree;
 use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known};
-use crate::session::listener::Door;
+use crate::session::listener::Listener;
 use crate::session::metrics::Metrics;
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
@@ -28,7 +28,7 @@ use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request};
 
 /// What all sessions read.
 pub(super) struct Shared {
-    pub(super) door: Door,
+    pub(super) listener: Listener,
     pub(super) model: Model,
     pub(super) layers: Arc<Layers>,
     pub(super) bundle: Bundle,
@@ -96,7 +96,7 @@ pub(super) fn serve(
 ) -> Ended {
     let began = Instant::now();
     let mut ended = Ended::default();
-    let _running = shared.door.metrics.running();
+    let _running = shared.listener.metrics.running();
     let result = run(shared, entry, socket, peer, &mut ended);
     if let Err(stop) = result {
         ended.outcome = stop.into();
@@ -112,7 +112,7 @@ fn run(
     peer: SocketAddr,
     ended: &mut Ended,
 ) -> Result<(), Stop> {
-    let (mut session, certificate) = shared.door.session(entry, socket)?;
+    let (mut session, certificate) = shared.listener.session(entry, socket)?;
     let greeted = greet(shared, entry, &mut session, certificate);
     ended.stats = session.stats();
     let owner = match greeted {
@@ -155,7 +155,12 @@ fn greet(
         table: shared.table,
     };
     let (confirm, identity) = confirmed(session, &Reply::Welcome(welcome))?;
-    session.set_limits(shared.door.deadlines.within(shared.door.deadlines.setup));
+    session.set_limits(
+        shared
+            .listener
+            .deadlines
+            .within(shared.listener.deadlines.setup),
+    );
     if confirm.wants_bundle {
         session.send(BUNDLE, shared.bundle.bytes())?;
     }
@@ -171,7 +176,7 @@ fn admit(
     certificate: Option<Digest>,
 ) -> Result<Owner, Stop> {
     let refuse = |refusal| Err(Stop::Refuse(refusal));
-    let hello = known(&shared.door, hello)?;
+    let hello = known(&shared.listener, hello)?;
     if hello.plan == fhe::wire::agreement() {
         return refuse(Refusal::OtherProtocol { fhe: false });
     }
@@ -184,8 +189,8 @@ fn admit(
     if hello.pinned.is_some_and(|pinned| pinned != bundle) {
         return refuse(Refusal::OtherBundle { server: bundle });
     }
-    shared.door.admit(entry).map_err(Stop::Refuse)?;
-    Ok(shared.door.owner(hello.token.as_ref(), certificate))
+    shared.listener.admit(entry).map_err(Stop::Refuse)?;
+    Ok(shared.listener.owner(hello.token.as_ref(), certificate))
 }
 
 /// Runs passes until the client has had enough.
@@ -202,7 +207,12 @@ fn texts(
             session.abort(ABORT_STOPPING);
             return Err(Stop::Refuse(Refusal::Stopping));
         }
-        session.set_limits(shared.door.deadlines.within(shared.door.deadlines.idle));
+        session.set_limits(
+            shared
+                .listener
+                .deadlines
+                .within(shared.listener.deadlines.idle),
+        );
         let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
         let request = Request::decode(&request).map_err(ServeError::malformed("request"))?;
         let (rows, terms) = match request {
@@ -228,7 +238,12 @@ fn texts(
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
-        session.set_limits(shared.door.deadlines.within(shared.door.deadlines.text));
+        session.set_limits(
+            shared
+                .listener
+                .deadlines
+                .within(shared.listener.deadlines.text),
+        );
         session.send_vec(ANSWER, Answer::Go.encode())?;
         let (began, before) = (Instant::now(), session.stats());
         let (texts, tokens) = (rows.len(), rows.iter().sum());
@@ -237,7 +252,7 @@ fn texts(
         let spent = began.elapsed();
         ended.texts += texts;
         ended.tokens += tokens;
-        shared.door.metrics.pass(texts, tokens, spent, &stats);
+        shared.listener.metrics.pass(texts, tokens, spent, &stats);
         debug(entry, texts, tokens, spent, &stats);
     }
 }
@@ -249,7 +264,12 @@ fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
         session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
         return Err(Stop::Refuse(refusal));
     }
-    session.set_limits(shared.door.deadlines.within(shared.door.deadlines.text));
+    session.set_limits(
+        shared
+            .listener
+            .deadlines
+            .within(shared.listener.deadlines.text),
+    );
     session.send_vec(ANSWER, Answer::Go.encode())?;
     Ok(table::send(session, &shared.model.bert.embedding)?)
 }
@@ -298,7 +318,7 @@ fn allow(
         return Err(Refusal::Stopping);
     }
     // Last, so that only what is about to run is counted.
-    shared.door.count(owner, rows.len())
+    shared.listener.count(owner, rows.len())
 }
 
 fn narrow(n: usize) -> u32 {

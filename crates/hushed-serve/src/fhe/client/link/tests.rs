@@ -67,14 +67,14 @@ impl Scene {
     }
 
     fn offer(&self, file: Upload, bytes: u64) -> Result<u64, ServeError> {
-        self.link().have(Ask::Offer { file, bytes })
+        self.link().have(Request::Offer { file, bytes })
     }
 
     /// Begins a file and breaks off.
     fn begin(&self, file: Upload, bytes: u64) {
         let before = self.begun();
         let mut link = self.link();
-        link.begin(Ask::Put {
+        link.begin(Request::Put {
             file,
             offset: 0,
             bytes: u32::try_from(bytes.min(PART)).unwrap(),
@@ -201,7 +201,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
     let file = Upload::Request(scene.request);
     let put = |offset, bytes: u32, frames: &[usize]| {
         let mut link = scene.link();
-        link.begin(Ask::Put {
+        link.begin(Request::Put {
             file,
             offset,
             bytes,
@@ -209,7 +209,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         for &frame in frames {
             link.session.send_vec(DATA, vec![0; frame])?;
         }
-        link.told()
+        link.response()
     };
     // Not where it was, and beyond the end.
     assert_eq!(refused(put(1, 1, &[1])), Refusal::WrongOffset);
@@ -226,7 +226,7 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         assert!(matches!(broken, Err(ServeError::Net(_))));
     }
     // Parts that are too long, and bytes that are no question.
-    let long = Ask::Put {
+    let long = Request::Put {
         file,
         offset: 0,
         bytes: u32::MAX,
@@ -236,25 +236,25 @@ fn parts_and_questions_that_cannot_be_are_refused() {
         vec![],
         vec![9],
         vec![0, 0],
-        vec![0xff; MAX_TOLD],
+        vec![0xff; MAX_RESPONSE],
         vec![0; 4096],
     ] {
         let mut link = scene.link();
-        link.session.send_vec(ASK, bytes).unwrap();
-        assert!(matches!(link.told(), Err(ServeError::Net(_))));
+        link.session.send_vec(REQUEST, bytes).unwrap();
+        assert!(matches!(link.response(), Err(ServeError::Net(_))));
     }
     // An answer that is asked for twice, a reply that is not there, a place beyond the end.
     let job = Digest([1; 32]);
     assert_eq!(scene.link().status(job).unwrap(), JobState::Unknown);
     let get = |file, offset| {
         let mut link = scene.link();
-        link.begin(Ask::Get { file, offset })?;
-        link.told()
+        link.begin(Request::Get { file, offset })?;
+        link.response()
     };
     assert_eq!(refused(get(Download::Reply(job), 0)), Refusal::NoReply);
     assert_eq!(refused(get(Download::Plan, u64::MAX)), Refusal::WrongOffset);
     let bytes = scene.link().welcome.plan_bytes;
-    let end = Told::Part {
+    let end = Response::Part {
         total: bytes.into(),
         bytes: 0,
     };
@@ -263,12 +263,12 @@ fn parts_and_questions_that_cannot_be_are_refused() {
     let mut link = scene.link();
     for i in 0..80 {
         if i == 40 {
-            link.begin(Ask::Get {
+            link.begin(Request::Get {
                 file: Download::Plan,
                 offset: bytes.into(),
             })
             .unwrap();
-            assert_eq!(link.told().unwrap(), end);
+            assert_eq!(link.response().unwrap(), end);
         }
         assert_eq!(link.status(job).unwrap(), JobState::Unknown);
     }
@@ -294,7 +294,7 @@ fn one_session_at_a_time_writes_a_file_and_none_holds_it_for_ever() {
     };
     let file = Upload::Request(Digest([1; 32]));
     let mut slow = Link::open(&connection).unwrap();
-    let put = Ask::Put {
+    let put = Request::Put {
         file,
         offset: 0,
         bytes: u32::try_from(bytes).unwrap(),
@@ -302,18 +302,18 @@ fn one_session_at_a_time_writes_a_file_and_none_holds_it_for_ever() {
     slow.begin(put).unwrap();
     let offer = || {
         let mut link = Link::open(&connection).unwrap();
-        link.have(Ask::Offer { file, bytes })
+        link.have(Request::Offer { file, bytes })
     };
     // Until the first has its file, which the second may see before.
     while let Ok(have) = offer() {
         assert_eq!(have, 0);
     }
     assert_eq!(refused(offer()), Refusal::Busy);
-    // Whoever sends nothing of what it announced is not waited for, nor is one that asks for nothing.
-    assert!(matches!(slow.told(), Err(ServeError::Net(_))));
+    // A client that sends nothing of what it announced is not waited for, nor is one that asks for nothing.
+    assert!(matches!(slow.response(), Err(ServeError::Net(_))));
     assert_eq!(offer().unwrap(), 0);
     let mut idle = Link::open(&connection).unwrap();
-    assert!(matches!(idle.told(), Err(ServeError::Net(_))));
+    assert!(matches!(idle.response(), Err(ServeError::Net(_))));
 }
 
 /// What names a request's content is in its last bytes, and in no other place of this program's making.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Jobs, RunSetup};
 use crate::fhe::offered::{Offered, texts};
 use crate::fhe::read_plan;
-use crate::fhe::server::storage::{Depot, Limits};
+use crate::fhe::server::storage::{Storage, Limits};
 use crate::fhe::wire::{Failure, JobState, Upload, job_id};
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -32,8 +32,8 @@ fn open(offered: &Offered, work: &Path) -> Result<Jobs, ServeError> {
         max_memory: None,
         threads: Some(2),
     };
-    let depot = Depot::open(&work.join("store"), plan, params, limits).unwrap();
-    Jobs::open(depot, hash, setup, Arc::default())
+    let storage = Storage::open(&work.join("store"), plan, params, limits).unwrap();
+    Jobs::open(storage, hash, setup, Arc::default())
 }
 
 /// Nothing is counted.
@@ -44,7 +44,7 @@ fn free() -> Result<(), Refusal> {
 fn put(jobs: &Jobs, owner: &Owner, file: Upload, path: &Path) {
     let bytes = fs::read(path).unwrap();
     let length = u32::try_from(bytes.len()).unwrap();
-    let mut part = jobs.depot().part(owner, file, 0, length).unwrap();
+    let mut part = jobs.storage().part(owner, file, 0, length).unwrap();
     part.write(&bytes).unwrap();
     assert_eq!(part.end().unwrap(), u64::from(length));
 }
