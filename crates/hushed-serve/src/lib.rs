@@ -52,6 +52,7 @@ pub use session::config::{ClientAccess, Entrance, ServerIdentity};
 #[cfg(feature = "client")]
 pub use session::connect::{BundlePin, ClientConfig, ServerTrust};
 pub use session::deadlines::Deadlines;
+pub use session::listener::Listener;
 pub use session::rate::{ClientTexts, CountsFault, TextRate};
 pub use session::token::Token;
 pub use session::wire::Refusal;

@@ -96,8 +96,8 @@ fn run_server(
 fn run_fhe(config: &FheServerConfig, stop: &AtomicBool, json: bool) -> Result<(), ServeError> {
     let server = FheServer::bind(config)?;
     let (address, certificate, plan) = (
-        server.local_addr(),
-        server.fingerprint(),
+        server.listener().local_addr(),
+        server.listener().fingerprint(),
         server.plan_hash(),
     );
     if json {
@@ -117,8 +117,8 @@ fn run_fhe(config: &FheServerConfig, stop: &AtomicBool, json: bool) -> Result<()
 fn run_two_party(config: &ServerConfig, stop: &AtomicBool, json: bool) -> Result<(), ServeError> {
     let server = Server::bind(config)?;
     let (address, certificate, bundle) = (
-        server.local_addr(),
-        server.fingerprint(),
+        server.listener().local_addr(),
+        server.listener().fingerprint(),
         server.bundle_hash(),
     );
     if json {

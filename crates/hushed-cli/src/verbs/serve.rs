@@ -49,7 +49,10 @@ impl Args {
 
 fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), CliError> {
     let server = FheServer::bind(config)?;
-    let (address, pin) = (server.local_addr(), server.fingerprint().to_string());
+    let (address, pin) = (
+        server.listener().local_addr(),
+        server.listener().fingerprint().to_string(),
+    );
     let plan = server.plan_hash().to_string();
     let declared = server.declared();
     let object = json!({
@@ -60,7 +63,7 @@ fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), 
         "plan": plan,
         "public_bytes": declared.public_bytes,
         "exposures": declared.exposures,
-        "metrics": server.metrics_addr().map(|a| a.to_string()),
+        "metrics": server.listener().metrics_addr().map(|a| a.to_string()),
     });
     out.result(object, || {
         format!(
@@ -75,7 +78,10 @@ fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), 
 
 fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), CliError> {
     let server = Server::bind(config)?;
-    let (address, pin) = (server.local_addr(), server.fingerprint().to_string());
+    let (address, pin) = (
+        server.listener().local_addr(),
+        server.listener().fingerprint().to_string(),
+    );
     let bundle = server.bundle_hash().to_string();
     let object = json!({
         "event": "listening",
@@ -83,10 +89,11 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         "certificate_sha256": pin,
         "bundle": bundle,
         "max_tokens": server.max_tokens(),
-        "metrics": server.metrics_addr().map(|a| a.to_string()),
+        "metrics": server.listener().metrics_addr().map(|a| a.to_string()),
     });
     out.result(object, || {
         let metrics = server
+            .listener()
             .metrics_addr()
             .map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
         format!(

@@ -6,8 +6,6 @@ mod jobs;
 mod session;
 mod storage;
 
-use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,7 +26,7 @@ use crate::session::listener::Listener;
 #[cfg(feature = "arguments")]
 pub use arguments::FheServeArguments;
 use jobs::{Jobs, RunSetup};
-use session::{Ended, Shared};
+use session::Shared;
 use storage::{Limits, Storage};
 
 /// How often a server that ends looks whether its run has come to the end of a layer.
@@ -146,22 +144,10 @@ impl FheServer {
         })
     }
 
-    /// The address that was bound, with the port that the system chose.
+    /// Its address and certificate.
     #[must_use]
-    pub fn local_addr(&self) -> SocketAddr {
-        self.shared.listener.local_addr()
-    }
-
-    /// The address of the metrics, if there is one.
-    #[must_use]
-    pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.shared.listener.metrics_addr()
-    }
-
-    /// SHA-256 of the certificate: what clients pin.
-    #[must_use]
-    pub fn fingerprint(&self) -> Digest {
-        self.shared.listener.fingerprint()
+    pub fn listener(&self) -> &Listener {
+        &self.shared.listener
     }
 
     /// Hash of the plan: what clients compare with what its operator says.
@@ -192,21 +178,15 @@ impl FheServer {
             }
         };
         tracing::info!(
-            address = %self.local_addr(),
-            certificate = %self.fingerprint(),
+            address = %self.listener().local_addr(),
+            certificate = %self.listener().fingerprint(),
             plan = %self.plan_hash(),
             max_sessions = shared.listener.max_sessions,
             jobs = jobs.under_way(),
             "serving runs under encryption"
         );
-        let done = shared.listener.run(stop, &|entry, socket, peer| {
-            let session = AssertUnwindSafe(|| session::serve(shared, jobs, entry, socket, peer));
-            // The session's state dies with it, and the shared rest is behind locks and on disk.
-            let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
-            // One that was closed to make room is counted, and told of, where that is done.
-            if !entry.was_evicted() {
-                ended.report(&shared.listener.metrics, entry.number(), peer);
-            }
+        let done = shared.listener.run(stop, &|entry, socket, peer, outcome| {
+            session::serve(shared, jobs, entry, socket, peer, outcome)
         });
         jobs.stop();
         let give_up = Instant::now() + shared.listener.deadlines.drain;

@@ -1,47 +1,16 @@
-//! How a session of any kind of server begins, and why one ends: hello, answer, confirmation.
+//! How a session begins at any server: hello, answer, confirmation.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::{Expect, Party, Session};
 
 use super::listener::Listener;
+use super::outcome::Stop;
 use crate::error::ServeError;
 use crate::session::agree;
 use crate::session::wire::{
     self, ABORT, CONFIRM, CONFIRM_BYTES, Confirm, HELLO, Hello, MAX_GREETING, REPLY, Refusal,
     Reply, WireFault,
 };
-
-/// Why a session goes no further.
-pub(crate) enum Stop {
-    /// This server refused to go on.
-    Refuse(Refusal),
-    Fail(ServeError),
-}
-
-impl<E: Into<ServeError>> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Self::Fail(error.into())
-    }
-}
-
-/// How a session ended.
-#[derive(Default)]
-pub(crate) enum Outcome {
-    #[default]
-    Well,
-    Refused(Refusal),
-    Failed(ServeError),
-    Panicked,
-}
-
-impl From<Stop> for Outcome {
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Refuse(refusal) => Self::Refused(refusal),
-            Stop::Fail(error) => Self::Failed(error),
-        }
-    }
-}
 
 /// After a refusal everything has been said; after a failure the client learns that there was one.
 pub(crate) fn farewell(session: &mut Session, stop: &Stop) {

@@ -11,6 +11,7 @@ use hushed_net::channel::tls;
 use hushed_net::{Identity, Party, Session, TlsServer};
 
 use super::config::{ClientAccess, Entrance, ServerIdentity};
+use super::outcome::{Outcome, Stop};
 use super::registry::{Entered, Entry, Registry};
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -32,8 +33,8 @@ const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
 /// Least time between two log lines about connections that lost their places: a flood does not fill the disk.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// An entrance that listens: accepts connections and gives each a session of its own.
-pub(crate) struct Listener {
+/// Accepts connections and gives each a session of its own.
+pub struct Listener {
     socket: hushed_net::Listener,
     metrics_socket: Option<hushed_net::Listener>,
     fingerprint: [u8; 32],
@@ -101,17 +102,23 @@ impl Listener {
         })
     }
 
-    pub(crate) fn local_addr(&self) -> SocketAddr {
+    /// The address that was bound, with the port that the system chose.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
         self.socket.local_addr()
     }
 
-    pub(crate) fn metrics_addr(&self) -> Option<SocketAddr> {
+    /// The address of the metrics, if there is one.
+    #[must_use]
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics_socket
             .as_ref()
             .map(hushed_net::Listener::local_addr)
     }
 
-    pub(crate) fn fingerprint(&self) -> Digest {
+    /// SHA-256 of the certificate: what clients pin.
+    #[must_use]
+    pub fn fingerprint(&self) -> Digest {
         Digest(self.fingerprint)
     }
 
@@ -168,11 +175,11 @@ impl Listener {
         }
     }
 
-    /// Serves until `stop` is raised, each connection in a thread by `serve`, which does not panic. Then lets those that work come to their
+    /// Serves until `stop` is raised, each connection in a thread by `serve`. Then lets those that work come to their
     /// end (within [`Deadlines::drain`]), and breaks off the rest.
     pub(crate) fn run<F>(&self, stop: &AtomicBool, serve: &F) -> Result<(), ServeError>
     where
-        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
     {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -197,7 +204,7 @@ impl Listener {
         stop: &AtomicBool,
         serve: &'scope F,
     ) where
-        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
     {
         let mut evictions = Evictions::default();
         loop {
@@ -222,7 +229,7 @@ impl Listener {
         peer: SocketAddr,
         evictions: &mut Evictions,
     ) where
-        F: Fn(&Entry<'_>, TcpStream, SocketAddr) + Sync,
+        F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
     {
         let entry = match self.enter(&socket, peer) {
             Ok(Entered::In { entry, evicted }) => {
@@ -243,7 +250,15 @@ impl Listener {
             }
         };
         let thread = thread::Builder::new().name(format!("session-{}", entry.number()));
-        let started = thread.spawn_scoped(scope, move || serve(&entry, socket, peer));
+        let started = thread.spawn_scoped(scope, move || {
+            let running = self.metrics.running();
+            let outcome = Outcome::of(|outcome| serve(&entry, socket, peer, outcome));
+            drop(running);
+            // One that was closed to make room is counted, and told of, where that is done.
+            if !entry.was_evicted() {
+                outcome.report(&self.metrics, entry.number(), peer);
+            }
+        });
         if let Err(error) = started {
             tracing::warn!(%peer, %error, "refused: no thread");
         }

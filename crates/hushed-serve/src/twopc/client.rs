@@ -314,8 +314,8 @@ mod tests {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| server.run(&stop).unwrap());
-            let pin = ServerTrust::Pin(server.fingerprint().to_string());
-            let config = ClientConfig::new(server.local_addr().to_string(), pin);
+            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
             let unbridled = || {
                 let mut client = Client::connect(&config).unwrap();
                 client.welcome.max_tokens = u32::MAX;

@@ -3,8 +3,6 @@
 mod config;
 mod session;
 
-use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -18,7 +16,7 @@ use crate::error::ServeError;
 use crate::session::listener::Listener;
 use crate::twopc::table;
 pub use config::ServerConfig;
-use session::{Ended, Shared};
+use session::Shared;
 
 /// A server that listens.
 pub struct Server {
@@ -62,22 +60,10 @@ impl Server {
         })
     }
 
-    /// The address that was bound, with the port that the system chose.
+    /// Its address and certificate.
     #[must_use]
-    pub fn local_addr(&self) -> SocketAddr {
-        self.shared.listener.local_addr()
-    }
-
-    /// The address of the metrics, if there is one.
-    #[must_use]
-    pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.shared.listener.metrics_addr()
-    }
-
-    /// SHA-256 of the certificate: what clients pin.
-    #[must_use]
-    pub fn fingerprint(&self) -> Digest {
-        self.shared.listener.fingerprint()
+    pub fn listener(&self) -> &Listener {
+        &self.shared.listener
     }
 
     /// Hash of the bundle: what clients pin to insist on this model.
@@ -100,21 +86,15 @@ impl Server {
     pub fn run(&self, stop: &AtomicBool) -> Result<(), ServeError> {
         let shared = &self.shared;
         tracing::info!(
-            address = %self.local_addr(),
-            certificate = %self.fingerprint(),
+            address = %self.listener().local_addr(),
+            certificate = %self.listener().fingerprint(),
             bundle = %self.bundle_hash(),
             max_sessions = shared.listener.max_sessions,
             max_tokens = shared.max_tokens,
             "serving"
         );
-        shared.listener.run(stop, &|entry, socket, peer| {
-            let session = AssertUnwindSafe(|| session::serve(shared, entry, socket, peer));
-            // The entry's state is simple, the session's dies with it, and the shared rest is atomic or behind locks.
-            let ended = catch_unwind(session).unwrap_or_else(|_| Ended::panicked());
-            // One that was closed to make room is counted, and told of, where that is done.
-            if !entry.was_evicted() {
-                ended.report(&shared.listener.metrics, entry.number(), peer);
-            }
+        shared.listener.run(stop, &|entry, socket, peer, outcome| {
+            session::serve(shared, entry, socket, peer, outcome)
         })
     }
 }
@@ -171,8 +151,8 @@ mod tests {
         let wrong = Arc::new(Matrix::zero(1, 32));
         server.shared.layers = Arc::default();
         server.shared.model.bert.layers[0].attention.query.weights = Some(wrong);
-        let pin = ServerTrust::Pin(server.fingerprint().to_string());
-        let client = ClientConfig::new(server.local_addr().to_string(), pin);
+        let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+        let client = ClientConfig::new(server.listener().local_addr().to_string(), pin);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| server.run(&stop).unwrap());

@@ -56,8 +56,8 @@ impl Running {
         let server = FheServer::bind(config).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         Running {
-            address: server.local_addr(),
-            pin: server.fingerprint().to_string(),
+            address: server.listener().local_addr(),
+            pin: server.listener().fingerprint().to_string(),
             thread: Some(thread::spawn({
                 let stop = Arc::clone(&stop);
                 move || server.run(&stop)

@@ -45,8 +45,11 @@ impl Running {
         change(&mut config);
         let server = Server::bind(&config).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let (address, metrics) = (server.local_addr(), server.metrics_addr());
-        let pin = server.fingerprint().to_string();
+        let (address, metrics) = (
+            server.listener().local_addr(),
+            server.listener().metrics_addr(),
+        );
+        let pin = server.listener().fingerprint().to_string();
         let thread = thread::spawn({
             let stop = Arc::clone(&stop);
             move || server.run(&stop)

@@ -200,7 +200,11 @@ fn an_upload_that_breaks_goes_on_where_it_was() {
 fn child(work: &Path) {
     let folder = PathBuf::from(std::env::var_os("HUSHED_TEST_FHE_OFFERED").unwrap());
     let server = FheServer::bind(&config(&Offered::at(folder), work)).unwrap();
-    let told = format!("{} {}", server.local_addr(), server.fingerprint());
+    let told = format!(
+        "{} {}",
+        server.listener().local_addr(),
+        server.listener().fingerprint()
+    );
     fs::write(work.join("draft"), told).unwrap();
     fs::rename(work.join("draft"), work.join("listening")).unwrap();
     server.run(&AtomicBool::new(false)).unwrap();
@@ -507,8 +511,8 @@ fn what_does_not_fit_is_refused() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| two.run(&stop).unwrap());
-        let trust = ServerTrust::Pin(two.fingerprint().to_string());
-        let address = two.local_addr().to_string();
+        let trust = ServerTrust::Pin(two.listener().fingerprint().to_string());
+        let address = two.listener().local_addr().to_string();
         let remote = Remote::new(fhe_server::options(&address, trust, keys.clone()));
         assert_eq!(name(remote.agree(&mut quiet)), "other-protocol");
         stop.store(true, Ordering::SeqCst);

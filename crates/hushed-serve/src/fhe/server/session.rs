@@ -8,7 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use hushed_net::{Expect, NetError, Party, Session, Stats};
+use hushed_net::{Expect, NetError, Party, Session};
 
 use super::jobs::Jobs;
 use crate::bundle;
@@ -20,9 +20,9 @@ use crate::fhe::wire::{
     frames,
 };
 use crate::session::agree;
-use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known};
+use crate::session::greeting::{admitted, confirmed, farewell, known};
 use crate::session::listener::Listener;
-use crate::session::metrics::Metrics;
+use crate::session::outcome::{Outcome, Stop};
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, FheWelcome, READY, Refusal, Reply};
@@ -42,49 +42,6 @@ pub(super) struct Shared {
     pub(super) places: usize,
 }
 
-/// What can be told about a session.
-#[derive(Default)]
-pub(super) struct Ended {
-    outcome: Outcome,
-    seconds: f64,
-    stats: Stats,
-}
-
-impl Ended {
-    pub(super) fn panicked() -> Self {
-        Self {
-            outcome: Outcome::Panicked,
-            ..Self::default()
-        }
-    }
-
-    /// Counts and logs it.
-    pub(super) fn report(&self, metrics: &Metrics, session: u64, peer: SocketAddr) {
-        let seconds = self.seconds;
-        let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
-        match &self.outcome {
-            Outcome::Well => {
-                metrics.ended("ended");
-                tracing::debug!(session, %peer, seconds, sent, received, "session ended");
-            }
-            Outcome::Refused(refusal) => {
-                metrics.refused(refusal.name());
-                tracing::info!(session, %peer, reason = refusal.name(), detail = %refusal, "session refused");
-            }
-            Outcome::Failed(error) => {
-                metrics.ended(error.name());
-                tracing::warn!(
-                    session, %peer, reason = error.name(), detail = %error, seconds, sent, received, "session failed"
-                );
-            }
-            Outcome::Panicked => {
-                metrics.ended("panic");
-                tracing::error!(session, %peer, "session failed: a defect of this program");
-            }
-        }
-    }
-}
-
 /// Serves one connection to its end.
 pub(super) fn serve(
     shared: &Shared,
@@ -92,29 +49,13 @@ pub(super) fn serve(
     entry: &Entry<'_>,
     socket: TcpStream,
     peer: SocketAddr,
-) -> Ended {
-    let began = Instant::now();
-    let mut ended = Ended::default();
-    let _running = shared.listener.metrics.running();
-    tracing::debug!(session = entry.number(), %peer, "connected");
-    if let Err(stop) = run(shared, jobs, entry, socket, &mut ended) {
-        ended.outcome = stop.into();
-    }
-    ended.seconds = began.elapsed().as_secs_f64();
-    ended
-}
-
-fn run(
-    shared: &Shared,
-    jobs: &Jobs,
-    entry: &Entry<'_>,
-    socket: TcpStream,
-    ended: &mut Ended,
+    outcome: &mut Outcome,
 ) -> Result<(), Stop> {
+    tracing::debug!(session = entry.number(), %peer, "connected");
     let (mut session, certificate) = shared.listener.session(entry, socket)?;
     let done = greet(shared, entry, &mut session, certificate)
         .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
-    ended.stats = session.stats();
+    outcome.stats = session.stats();
     match done {
         Ok(()) => Ok(session.close()?),
         Err(stop) => {

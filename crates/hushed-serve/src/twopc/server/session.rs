@@ -17,9 +17,9 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe;
 use crate::session::agree;
-use crate::session::greeting::{Outcome, Stop, admitted, confirmed, farewell, known};
+use crate::session::greeting::{admitted, confirmed, farewell, known};
 use crate::session::listener::Listener;
-use crate::session::metrics::Metrics;
+use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
 use crate::session::wire::{ABORT_STOPPING, READY, Refusal, Reply, Welcome};
@@ -40,81 +40,18 @@ pub(super) struct Shared {
     pub(super) table: Option<Digest>,
 }
 
-/// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
-#[derive(Default)]
-pub(super) struct Ended {
-    outcome: Outcome,
-    texts: usize,
-    tokens: usize,
-    seconds: f64,
-    stats: Stats,
-}
-
-impl Ended {
-    pub(super) fn panicked() -> Self {
-        Self {
-            outcome: Outcome::Panicked,
-            ..Self::default()
-        }
-    }
-
-    /// Counts and logs it.
-    pub(super) fn report(&self, metrics: &Metrics, session: u64, peer: SocketAddr) {
-        let (name, detail) = match &self.outcome {
-            Outcome::Well => ("ended", String::new()),
-            Outcome::Refused(refusal) => (refusal.name(), refusal.to_string()),
-            Outcome::Failed(error) => (error.name(), error.to_string()),
-            Outcome::Panicked => ("panic", "a defect of this program".to_owned()),
-        };
-        match &self.outcome {
-            Outcome::Refused(_) => metrics.refused(name),
-            _ => metrics.ended(name),
-        }
-        let (texts, tokens, seconds) = (self.texts, self.tokens, self.seconds);
-        let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
-        match &self.outcome {
-            Outcome::Well => tracing::info!(
-                session, %peer, texts, tokens, seconds, sent, received, "session ended"
-            ),
-            Outcome::Panicked => tracing::error!(session, %peer, detail, "session failed"),
-            Outcome::Refused(_) => {
-                tracing::info!(session, %peer, reason = name, detail, texts, "session refused");
-            }
-            Outcome::Failed(_) => tracing::warn!(
-                session, %peer, reason = name, detail, texts, tokens, seconds, sent, received, "session failed"
-            ),
-        }
-    }
-}
-
 /// Serves one connection to its end.
 pub(super) fn serve(
     shared: &Shared,
     entry: &Entry<'_>,
     socket: TcpStream,
     peer: SocketAddr,
-) -> Ended {
-    let began = Instant::now();
-    let mut ended = Ended::default();
-    let _running = shared.listener.metrics.running();
-    let result = run(shared, entry, socket, peer, &mut ended);
-    if let Err(stop) = result {
-        ended.outcome = stop.into();
-    }
-    ended.seconds = began.elapsed().as_secs_f64();
-    ended
-}
-
-fn run(
-    shared: &Shared,
-    entry: &Entry<'_>,
-    socket: TcpStream,
-    peer: SocketAddr,
-    ended: &mut Ended,
+    outcome: &mut Outcome,
 ) -> Result<(), Stop> {
+    outcome.embedded = Some(Embedded::default());
     let (mut session, certificate) = shared.listener.session(entry, socket)?;
     let greeted = greet(shared, entry, &mut session, certificate);
-    ended.stats = session.stats();
+    outcome.stats = session.stats();
     let owner = match greeted {
         Ok(owner) => owner,
         Err(stop) => {
@@ -124,9 +61,9 @@ fn run(
     };
     tracing::info!(session = entry.number(), %peer, "session opened");
     let mut backend = Protocol::establish(session, Arc::clone(&shared.layers))?;
-    let result = texts(shared, entry, &owner, &mut backend, ended);
+    let result = texts(shared, entry, &owner, &mut backend, outcome);
     let mut session = backend.into_ctx().session;
-    ended.stats = session.stats();
+    outcome.stats = session.stats();
     match result {
         Ok(()) => Ok(session.close()?),
         Err(stop) => {
@@ -199,8 +136,9 @@ fn texts(
     entry: &Entry<'_>,
     owner: &Owner,
     backend: &mut Protocol,
-    ended: &mut Ended,
+    outcome: &mut Outcome,
 ) -> Result<(), Stop> {
+    let done = outcome.embedded.get_or_insert_default();
     loop {
         let session = &mut backend.ctx().session;
         if !entry.rest() {
@@ -234,7 +172,7 @@ fn texts(
             }
         };
         let rows: Vec<usize> = rows.into_iter().map(|r| r as usize).collect();
-        if let Err(refusal) = allow(shared, entry, owner, &rows, terms, ended.texts) {
+        if let Err(refusal) = allow(shared, entry, owner, &rows, terms, done.texts) {
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
@@ -250,8 +188,8 @@ fn texts(
         embeddings(backend, &shared.model, &Input::Lengths(rows, terms))?;
         let stats = backend.ctx().session.stats().since(&before);
         let spent = began.elapsed();
-        ended.texts += texts;
-        ended.tokens += tokens;
+        done.texts += texts;
+        done.tokens += tokens;
         shared.listener.metrics.pass(texts, tokens, spent, &stats);
         debug(entry, texts, tokens, spent, &stats);
     }

@@ -1,0 +1,105 @@
+//! How a session ended and what it took: counted, logged, and then forgotten.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use hushed_net::Stats;
+
+use super::metrics::Metrics;
+use super::wire::Refusal;
+use crate::error::ServeError;
+
+/// Why a session goes no further.
+pub(crate) enum Stop {
+    /// This server refused to go on.
+    Refuse(Refusal),
+    Fail(ServeError),
+}
+
+impl<E: Into<ServeError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Fail(error.into())
+    }
+}
+
+/// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    end: End,
+    seconds: f64,
+    pub(crate) stats: Stats,
+    /// What was embedded; `None` where the session itself embeds nothing, but leaves files and fetches them.
+    pub(crate) embedded: Option<Embedded>,
+}
+
+/// Texts that a session ran, and their tokens.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Embedded {
+    pub(crate) texts: usize,
+    pub(crate) tokens: usize,
+}
+
+#[derive(Default)]
+enum End {
+    #[default]
+    Well,
+    Refused(Refusal),
+    Failed(ServeError),
+    Panicked,
+}
+
+impl Outcome {
+    /// Runs a session to its end. One that panics ends alone: its state dies with it, and what it shares with others is atomic, on disk or
+    /// behind locks.
+    pub(crate) fn of(session: impl FnOnce(&mut Outcome) -> Result<(), Stop>) -> Outcome {
+        let began = Instant::now();
+        let mut outcome = Outcome::default();
+        let ended = catch_unwind(AssertUnwindSafe(|| session(&mut outcome)));
+        outcome.end = match ended {
+            Ok(Ok(())) => End::Well,
+            Ok(Err(Stop::Refuse(refusal))) => End::Refused(refusal),
+            Ok(Err(Stop::Fail(error))) => End::Failed(error),
+            Err(_) => End::Panicked,
+        };
+        outcome.seconds = began.elapsed().as_secs_f64();
+        outcome
+    }
+
+    /// Counts and logs it.
+    pub(crate) fn report(&self, metrics: &Metrics, session: u64, peer: SocketAddr) {
+        let texts = self.embedded.map(|embedded| embedded.texts);
+        let tokens = self.embedded.map(|embedded| embedded.tokens);
+        let seconds = self.seconds;
+        let (sent, received) = (self.stats.bytes_sent, self.stats.bytes_received);
+        match &self.end {
+            End::Well => {
+                metrics.ended("ended");
+                // A client of fhe comes often, to see how far its job is.
+                match texts {
+                    Some(_) => tracing::info!(
+                        session, %peer, texts, tokens, seconds, sent, received, "session ended"
+                    ),
+                    None => {
+                        tracing::debug!(session, %peer, seconds, sent, received, "session ended");
+                    }
+                }
+            }
+            End::Refused(refusal) => {
+                metrics.refused(refusal.name());
+                tracing::info!(session, %peer, reason = refusal.name(), detail = %refusal, texts, "session refused");
+            }
+            End::Failed(error) => {
+                metrics.ended(error.name());
+                tracing::warn!(
+                    session, %peer, reason = error.name(), detail = %error, texts, tokens, seconds, sent, received, "session failed"
+                );
+            }
+            End::Panicked => {
+                metrics.ended("panic");
+                tracing::error!(session, %peer, detail = "a defect of this program", "session failed");
+            }
+        }
+    }
+}
