@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{FheJobError, RunOptions, default_calibration, default_secret};
+use super::{
+    ContextOptions, FheJobError, RunFiles, RunOptions, default_calibration, default_secret,
+};
 use crate::error::ServeError;
 
 /// What `hushed run` and `hushed-server run` take.
@@ -60,21 +62,24 @@ impl RunArguments {
     /// [`FheJobError::NoStateFolder`] without a folder for the secret.
     pub fn options(&self) -> Result<RunOptions, ServeError> {
         let secret = self.secret.clone().or_else(default_secret);
-        Ok(RunOptions {
+        let context = ContextOptions {
             model: self.dir.clone(),
             plan: self.plan.clone(),
             calibration: self
                 .calibration
                 .clone()
                 .unwrap_or_else(|| default_calibration(&self.dir)),
+            secret: secret.ok_or(FheJobError::NoStateFolder)?,
+            max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
+            threads: self.threads.map(usize::from),
+        };
+        let files = RunFiles {
             keys: self.keys.clone(),
             request: self.request.clone(),
             out: self.out.clone(),
             checkpoint: self.checkpoint.clone(),
             spill: self.spill.clone(),
-            secret: secret.ok_or(FheJobError::NoStateFolder)?,
-            max_memory: self.max_memory.map(|gib| u64::from(gib) << 30),
-            threads: self.threads.map(usize::from),
-        })
+        };
+        Ok(RunOptions { context, files })
     }
 }

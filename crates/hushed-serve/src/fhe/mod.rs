@@ -18,6 +18,7 @@
 mod arguments;
 #[cfg(feature = "client")]
 mod client;
+mod context;
 mod error;
 mod ledger;
 #[cfg(test)]
@@ -39,12 +40,13 @@ pub use client::{
     Answer, CanaryOutcome, Encrypted, KeyOrder, KeygenOptions, OnEvent, Remote, RemoteEvent,
     RemoteOptions, Warning, decrypt, encrypt, keygen,
 };
+pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;
 pub use ledger::StepTime;
 pub use progress::{JobEvent, Lines, duration, step_words};
 pub use public::PublicModel;
 pub use record::{KeyRecord, NotRight};
-pub use run::{JobReport, RunOptions, default_calibration, default_secret, run};
+pub use run::{JobReport, RunFiles, RunOptions, default_calibration, default_secret, run};
 #[cfg(feature = "arguments")]
 pub use server::FheServeArguments;
 pub use server::{Declared, FheServer, FheServerConfig};

@@ -16,8 +16,8 @@ use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
 
 use super::FheJobError;
+use super::context::{ContextOptions, RunContext};
 use super::public::PublicModel;
-use super::run::fitting;
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
@@ -25,7 +25,7 @@ use crate::session::config::Entrance;
 use crate::session::listener::Listener;
 #[cfg(feature = "arguments")]
 pub use arguments::FheServeArguments;
-use jobs::{Jobs, RunSetup};
+use jobs::Jobs;
 use session::Shared;
 use storage::{Limits, Storage};
 
@@ -37,12 +37,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct FheServerConfig {
     /// Where it listens, who it is and whom it lets in.
     pub entrance: Entrance,
-    /// The model folder.
-    pub model: PathBuf,
-    /// The public plan, which every client gets.
-    pub plan: PathBuf,
-    /// The calibration that the plan was made with.
-    pub calibration: PathBuf,
+    /// What it runs: read when it starts, and not again. Every client gets the plan.
+    pub context: ContextOptions,
     /// The public model of the plan, which every client gets: token vectors, positions and the first norm, as numbers.
     pub public: PathBuf,
     /// The folder for keys, requests, jobs and replies.
@@ -51,12 +47,6 @@ pub struct FheServerConfig {
     pub owner_quota: u64,
     /// How long a reply is kept, and a request that nobody runs.
     pub keep: Duration,
-    /// What the randomness of replies follows from: made on first use, and kept.
-    pub secret: PathBuf,
-    /// Bytes of memory that a run may take.
-    pub max_memory: Option<u64>,
-    /// Threads of a run; as many as the machine has if `None`.
-    pub threads: Option<usize>,
 }
 
 /// A server that listens.
@@ -97,13 +87,13 @@ impl FheServer {
     pub fn bind(config: &FheServerConfig) -> Result<FheServer, ServeError> {
         // The cheap refusals first.
         let listener = Listener::open(&config.entrance)?;
-        let bytes = files::read(&config.plan, MAX_PLAN_BYTES as u64)?;
+        let bytes = files::read(&config.context.plan, MAX_PLAN_BYTES as u64)?;
         let (plan, params) = FhePlan::from_json(&bytes).map_err(FheJobError::from)?;
         let public = PublicModel::read(&config.public, &plan.public_sha256)?;
-        // Only to find now what would fail the first job.
-        drop(fitting(&config.model, &config.calibration, &plan)?);
         let plan_hash = Digest(plan.hash());
-        let places = plan.places(&params).map_err(FheJobError::from)?;
+        let context = RunContext::of(plan, params, &config.context)?;
+        let (plan, params) = (&context.plan, &context.params);
+        let places = plan.places(params).map_err(FheJobError::from)?;
         if let Some(rate) = listener.rate()
             && places > rate.texts() as usize
         {
@@ -118,19 +108,8 @@ impl FheServer {
             quota: config.owner_quota,
             keep: config.keep,
         };
-        let storage = Storage::open(&config.store, plan, params, limits)?;
-        // Runs read the plan that clients are given, whatever becomes of the operator's file.
-        let kept = config.store.join("plan.json");
-        files::write(&kept, &bytes)?;
-        let setup = RunSetup {
-            model: config.model.clone(),
-            plan: kept,
-            calibration: config.calibration.clone(),
-            secret: config.secret.clone(),
-            max_memory: config.max_memory,
-            threads: config.threads,
-        };
-        let jobs = Jobs::open(storage, plan_hash, setup, Arc::clone(&listener.metrics))?;
+        let storage = Storage::open(&config.store, plan.clone(), params.clone(), limits)?;
+        let jobs = Jobs::open(storage, context, Arc::clone(&listener.metrics))?;
         Ok(FheServer {
             jobs: Arc::new(jobs),
             shared: Shared {

@@ -30,16 +30,11 @@ pub fn config(offered: &Offered, work: &Path) -> FheServerConfig {
             },
             metrics_listen: None,
         },
-        model: offered.path("model"),
-        plan: offered.plan(),
-        calibration: offered.path("calibration-fhe.json"),
+        context: offered.options(work).context,
         public: offered.path("public"),
         store: work.join("store"),
         owner_quota: 1 << 30,
         keep: Duration::from_secs(3600),
-        secret: work.join("state/reply.secret"),
-        max_memory: None,
-        threads: Some(2),
     }
 }
 

@@ -14,7 +14,9 @@ use hushed_infer::ckks::public_plan::{Canary, Lengths, named};
 use hushed_model::testing::tiny_folder;
 use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_serve::ServeError;
-use hushed_serve::fhe::{self, Answer, KeyRecord, KeygenOptions, PublicModel, RunOptions};
+use hushed_serve::fhe::{
+    self, Answer, ContextOptions, KeyRecord, KeygenOptions, PublicModel, RunFiles, RunOptions,
+};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -145,17 +147,21 @@ impl Offered {
 
     pub fn options(&self, work: &Path) -> RunOptions {
         RunOptions {
-            model: self.path("model"),
-            plan: self.plan(),
-            calibration: self.path("calibration-fhe.json"),
-            keys: work.join("keys/evaluation.keys"),
-            request: work.join("request"),
-            out: work.join("reply"),
-            checkpoint: Some(work.join("checkpoints")),
-            spill: None,
-            secret: work.join("state/reply.secret"),
-            max_memory: None,
-            threads: Some(2),
+            context: ContextOptions {
+                model: self.path("model"),
+                plan: self.plan(),
+                calibration: self.path("calibration-fhe.json"),
+                secret: work.join("state/reply.secret"),
+                max_memory: None,
+                threads: Some(2),
+            },
+            files: RunFiles {
+                keys: work.join("keys/evaluation.keys"),
+                request: work.join("request"),
+                out: work.join("reply"),
+                checkpoint: Some(work.join("checkpoints")),
+                spill: None,
+            },
         }
     }
 

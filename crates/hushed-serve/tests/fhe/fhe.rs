@@ -15,7 +15,7 @@ use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_model::{Model, TooLong, length, nearness};
 use hushed_serve::ServeError;
 use hushed_serve::fhe::{
-    self, JobEvent, JobReport, KeyOrder, KeyRecord, KeyStore, KeygenOptions, PublicModel,
+    self, JobEvent, JobReport, KeyOrder, KeyRecord, KeyStore, KeygenOptions, PublicModel, RunFiles,
     RunOptions, Warning,
 };
 use sha2::{Digest, Sha256};
@@ -79,10 +79,8 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
     assert!(sent.warnings.is_empty());
 
     // What is put on disk needs a folder: found before any work.
-    let nowhere = RunOptions {
-        spill: Some(work.join("request")),
-        ..offered.options(work)
-    };
+    let mut nowhere = offered.options(work);
+    nowhere.files.spill = Some(work.join("request"));
     assert_eq!(name(fhe::run(&nowhere, &quiet)), "file");
 
     // SIGKILL in the second layer.
@@ -143,12 +141,13 @@ fn a_run_that_was_killed_goes_on_with_the_same_bytes() {
 
     // The same without any interruption, on another number of threads.
     let disk = work.join("disk");
-    let whole = RunOptions {
+    let mut whole = options.clone();
+    whole.context.threads = Some(1);
+    whole.files = RunFiles {
         out: work.join("again"),
         checkpoint: None,
         spill: Some(disk.clone()),
-        threads: Some(1),
-        ..options.clone()
+        ..whole.files
     };
     let told = Told::default();
     let uninterrupted = fhe::run(&whole, &|event| told.take(&event)).unwrap();
@@ -265,25 +264,28 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     // Another client's keys.
     offered.keygen(&work.join("other")).unwrap();
     let keys = work.join("other/evaluation.keys");
-    assert_eq!(run(&|o| o.keys = keys.clone()), "other-file");
+    assert_eq!(run(&|o| o.files.keys = keys.clone()), "other-file");
     // Another plan: a bound is another.
     let (mut plan, _) = fhe::read_plan(&offered.path("plan.json")).unwrap();
     plan.input_bound *= 2.0;
     let path = work.join("plan.json");
     fhe::write_plan(&path, &plan).unwrap();
-    assert_eq!(run(&|o| o.plan = path.clone()), "other-file");
+    assert_eq!(run(&|o| o.context.plan = path.clone()), "other-file");
     // A plan with one rotation more than the keys have.
     let (mut plan, params) = fhe::read_plan(&offered.path("plan.json")).unwrap();
     let mut more = plan.key_plan(&params).unwrap();
     more.galois(params.rotation_element(1), 2, 1);
     plan.set_keys(&more);
     fhe::write_plan(&path, &plan).unwrap();
-    assert_eq!(run(&|o| o.plan = path.clone()), "keys-incomplete");
+    assert_eq!(run(&|o| o.context.plan = path.clone()), "keys-incomplete");
     // A calibration of other weights, or another one.
     let text = fs::read_to_string(offered.path("calibration-fhe.json")).unwrap();
     let other = work.join("calibration.json");
     fs::write(&other, text.replacen("\"texts\":", "\"texts\": ", 1)).unwrap();
-    assert_eq!(run(&|o| o.calibration = other.clone()), "other-model");
+    assert_eq!(
+        run(&|o| o.context.calibration = other.clone()),
+        "other-model"
+    );
     // Plans of another run, with keys and a request made for them: a key more or less, another reply.
     type Change = fn(&mut FhePlan);
     let changes: [Change; 4] = [
@@ -314,17 +316,17 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
         )
         .unwrap();
         let found = run(&|o| {
-            o.plan = path.clone();
-            o.keys = at.join("keys/evaluation.keys");
-            o.request = at.join("request");
+            o.context.plan = path.clone();
+            o.files.keys = at.join("keys/evaluation.keys");
+            o.files.request = at.join("request");
         });
         assert_eq!(found, "other-model", "{i}");
     }
     // No folder for the reply: found before the model is, and nothing is left of the attempt.
     assert_eq!(
         run(&|o| {
-            o.out = work.join("none/reply");
-            o.model = work.join("none");
+            o.files.out = work.join("none/reply");
+            o.context.model = work.join("none");
         }),
         "file"
     );
@@ -332,7 +334,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     let left = left.filter(|entry| entry.path().extension().is_some_and(|e| e == "draft"));
     assert_eq!(left.count(), 0);
     // Too little memory.
-    assert_eq!(run(&|o| o.max_memory = Some(1 << 20)), "memory");
+    assert_eq!(run(&|o| o.context.max_memory = Some(1 << 20)), "memory");
     // Damaged files.
     for file in ["request", "keys/evaluation.keys"] {
         let path = work.join(file);
@@ -356,7 +358,7 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
     // A plan with a changed byte.
     let text = fs::read_to_string(offered.path("plan.json")).unwrap();
     fs::write(&path, text.replacen("\"rows\": 16", "\"rows\": 32", 1)).unwrap();
-    assert_eq!(run(&|o| o.plan = path.clone()), "plan");
+    assert_eq!(run(&|o| o.context.plan = path.clone()), "plan");
     assert!(!work.join("reply").exists());
 }
 

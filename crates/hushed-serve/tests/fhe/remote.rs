@@ -43,8 +43,8 @@ fn keep_request(work: &Path, keys: &Path, job: &str) {
 fn reply_through_files(offered: &Offered, work: &Path, keys: &Path) -> Vec<u8> {
     let again = work.join("again");
     let mut options = offered.options(&again);
-    options.keys = keys.join("evaluation.keys");
-    options.secret = work.join("state/reply.secret");
+    options.files.keys = keys.join("evaluation.keys");
+    options.context.secret = work.join("state/reply.secret");
     fhe::run(&options, &|_| {}).unwrap();
     fs::read(again.join("reply")).unwrap()
 }
@@ -277,8 +277,8 @@ fn with_wrong_canary(offered: &Offered, work: &Path) -> FheServerConfig {
     let canary = plan.canary.as_mut().unwrap();
     canary.embedding.iter_mut().for_each(|n| *n = -*n);
     let mut config = config(offered, work);
-    config.plan = work.join("wrong.json");
-    fhe::write_plan(&config.plan, &plan).unwrap();
+    config.context.plan = work.join("wrong.json");
+    fhe::write_plan(&config.context.plan, &plan).unwrap();
     config
 }
 
@@ -498,8 +498,8 @@ fn what_does_not_fit_is_refused() {
     bad.public = path;
     assert_eq!(name(FheServer::bind(&bad)), "public-model");
     let mut bad = config(&both[0], &work.join("bad"));
-    bad.plan = both[1].plan();
-    bad.calibration = both[0].path("plan.json");
+    bad.context.plan = both[1].plan();
+    bad.context.calibration = both[0].path("plan.json");
     assert_eq!(name(FheServer::bind(&bad)), "other-model");
 
     // The other protocol, both ways.
@@ -575,6 +575,29 @@ fn owners_are_told_apart_by_their_tokens_and_replies_expire() {
     options.connection.token = Token::from_bytes(b"the-token-of-ann");
     let ann = Remote::new(options);
     assert_eq!(name(ann.collect(&job, &mut quiet)), "job-gone");
+}
+
+/// Model, calibration and plan are read when the server starts, and by no job.
+#[test]
+fn a_second_job_does_not_read_the_model_folder_again() {
+    let operator = tempfile::tempdir().unwrap();
+    let offered = Offered {
+        folder: operator.path().to_owned(),
+        file: "plan.json",
+    };
+    offered.make(tiny_folder);
+    let work = tempfile::tempdir().unwrap();
+    let work = work.path();
+    let server = Running::start(&config(&offered, work));
+    let remote = Remote::new(server.remote(work.join("keys")));
+    for job in 0..2 {
+        let submitted = remote.submit(&texts()[job..=job], &mut quiet).unwrap();
+        let answer = remote.collect(&submitted, &mut quiet).unwrap();
+        assert!(answer.canary.unwrap().is_good());
+        if job == 0 {
+            fs::remove_dir_all(operator.path()).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::FheServerConfig;
 use crate::error::ServeError;
-use crate::fhe::{FheJobError, default_calibration, default_secret};
+use crate::fhe::{ContextOptions, FheJobError, default_calibration, default_secret};
 use crate::session::config::Entrance;
 
 /// What `serve --protocol fhe` takes besides.
@@ -74,16 +74,18 @@ impl FheServeArguments {
         let calibration = self.calibration.clone();
         Ok(FheServerConfig {
             entrance,
-            model: model.to_owned(),
-            plan: given(&self.plan),
-            calibration: calibration.unwrap_or_else(|| default_calibration(model)),
+            context: ContextOptions {
+                model: model.to_owned(),
+                plan: given(&self.plan),
+                calibration: calibration.unwrap_or_else(|| default_calibration(model)),
+                secret: secret.ok_or(FheJobError::NoStateFolder)?,
+                max_memory,
+                threads: self.threads.map(usize::from),
+            },
             public: given(&self.public),
             store: given(&self.store),
             owner_quota: u64::from(self.owner_quota) << 30,
             keep: Duration::from_secs(u64::from(self.keep_days) * 86_400),
-            secret: secret.ok_or(FheJobError::NoStateFolder)?,
-            max_memory,
-            threads: self.threads.map(usize::from),
         })
     }
 }

@@ -20,9 +20,10 @@ use super::storage::{Storage, entries, remove, without_ids};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::FheJobError;
+use crate::fhe::context::RunContext;
 use crate::fhe::progress::JobEvent;
 use crate::fhe::record::{VERSION, read, write};
-use crate::fhe::run::{RunOptions, run_until};
+use crate::fhe::run::RunFiles;
 use crate::fhe::wire::{Failure, JobState, job_id};
 use crate::files::{make_folder, now};
 use crate::session::metrics::Metrics;
@@ -144,22 +145,11 @@ struct Running {
     since: Instant,
 }
 
-/// What a run is made of, but for what a job brings.
-#[derive(Clone, Debug)]
-pub(super) struct RunSetup {
-    pub(super) model: PathBuf,
-    pub(super) plan: PathBuf,
-    pub(super) calibration: PathBuf,
-    pub(super) secret: PathBuf,
-    pub(super) max_memory: Option<u64>,
-    pub(super) threads: Option<usize>,
-}
-
 /// All jobs of a server.
 pub(super) struct Jobs {
     storage: Storage,
     plan: Digest,
-    setup: RunSetup,
+    context: RunContext,
     queue: Mutex<Queue>,
     changed: Condvar,
     stop: Arc<AtomicBool>,
@@ -170,8 +160,7 @@ impl Jobs {
     /// The jobs of a store: those that wait are queued, in the order in which they came.
     pub(super) fn open(
         storage: Storage,
-        plan: Digest,
-        setup: RunSetup,
+        context: RunContext,
         metrics: Arc<Metrics>,
     ) -> Result<Jobs, ServeError> {
         let mut queue = Queue::default();
@@ -207,8 +196,8 @@ impl Jobs {
         }
         Ok(Jobs {
             storage,
-            plan,
-            setup,
+            plan: Digest(context.plan.hash()),
+            context,
             queue: Mutex::new(queue),
             changed: Condvar::new(),
             stop: Arc::default(),
@@ -422,19 +411,13 @@ impl Jobs {
         if let Err(error) = write(&path, &record) {
             return failed(job, &error);
         }
-        let options = RunOptions {
-            model: self.setup.model.clone(),
-            plan: self.setup.plan.clone(),
-            calibration: self.setup.calibration.clone(),
+        let files = RunFiles {
             keys: self.storage.keys_path(&job.owner, &keys),
             request: self.storage.request_path(&job.owner, &job.request),
             out: folder.join(REPLY),
             checkpoint: Some(folder.join(CHECKPOINTS)),
             // Beside the reply.
             spill: None,
-            secret: self.setup.secret.clone(),
-            max_memory: self.setup.max_memory,
-            threads: self.setup.threads,
         };
         tracing::info!(job = job.short(), "job begins");
         let began = Instant::now();
@@ -448,7 +431,7 @@ impl Jobs {
                 let _ = write(&path, &*record);
             }
         };
-        match run_until(&options, &self.stop, &watch) {
+        match self.context.run_until(&files, &self.stop, &watch) {
             Ok(report) => {
                 let seconds = began.elapsed().as_secs_f64();
                 tracing::info!(job = job.short(), seconds, bytes = report.bytes, "job done");

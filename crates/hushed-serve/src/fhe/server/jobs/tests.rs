@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Jobs, RunSetup};
+use super::Jobs;
+use crate::fhe::RunContext;
 use crate::fhe::offered::{Offered, texts};
 use crate::fhe::read_plan;
 use crate::fhe::server::storage::{Storage, Limits};
@@ -18,22 +19,13 @@ use crate::session::wire::Refusal;
 
 fn open(offered: &Offered, work: &Path) -> Result<Jobs, ServeError> {
     let (plan, params) = read_plan(&offered.plan()).unwrap();
-    let hash = Digest(plan.hash());
     let limits = Limits {
         quota: 1 << 30,
         keep: Duration::from_secs(3600),
     };
-    let options = offered.options(work);
-    let setup = RunSetup {
-        model: options.model,
-        plan: options.plan,
-        calibration: options.calibration,
-        secret: options.secret,
-        max_memory: None,
-        threads: Some(2),
-    };
+    let context = RunContext::load(&offered.options(work).context)?;
     let storage = Storage::open(&work.join("store"), plan, params, limits).unwrap();
-    Jobs::open(storage, hash, setup, Arc::default())
+    Jobs::open(storage, context, Arc::default())
 }
 
 /// Nothing is counted.

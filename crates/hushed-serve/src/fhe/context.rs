@@ -1,0 +1,243 @@
+//! What all runs of a plan have in common: read and predicted once, used by one run after another.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use hushed_infer::calibrate::weights_sha256;
+use hushed_infer::ckks::declared::{self, Circuit};
+use hushed_infer::ckks::job::{Bootstrapper, EvalKeyPlan, bootstrap};
+use hushed_infer::ckks::offer::needed;
+use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
+use hushed_infer::ckks::public_plan::Params;
+use hushed_infer::ckks::{Choices, FheError, FhePlan, MAX_BYTES};
+use hushed_model::{Model, TooLong};
+use sha2::{Digest as _, Sha256};
+
+use super::{FheJobError, PublicModel, read_plan, system};
+use crate::digest::Digest;
+use crate::error::ServeError;
+use crate::files;
+
+/// What a run is made of that does not depend on a request.
+#[derive(Clone, Debug)]
+pub struct ContextOptions {
+    /// The model folder.
+    pub model: PathBuf,
+    /// The public plan.
+    pub plan: PathBuf,
+    /// The calibration that the plan was made with.
+    pub calibration: PathBuf,
+    /// What the randomness of replies follows from: made on first use, and kept.
+    pub secret: PathBuf,
+    /// Bytes of memory that a run may take; what the machine has if `None`.
+    pub max_memory: Option<u64>,
+    /// Threads; as many as the machine has if `None`.
+    pub threads: Option<usize>,
+}
+
+/// A model, its calibration and its plan in memory, for any number of runs ([`RunContext::run`]).
+///
+/// They are read once. A model folder, calibration or plan that changes on disk afterwards is not noticed: runs go on with what was
+/// loaded, until it is loaded anew. The dry run of the plan is made with the first run, and kept.
+pub struct RunContext {
+    pub(super) plan: FhePlan,
+    pub(super) params: Params,
+    pub(super) model: Model,
+    pub(super) choices: Choices,
+    pub(super) secret: PathBuf,
+    pub(super) threads: Option<usize>,
+    max_memory: Option<u64>,
+    predicted: OnceLock<Predicted>,
+    error: OnceLock<f64>,
+}
+
+/// What the dry run of a plan gives.
+pub(super) struct Predicted {
+    pub(super) report: FhePlanReport,
+    pub(super) bootstrapper: Arc<Bootstrapper>,
+}
+
+impl RunContext {
+    /// Reads plan, model and calibration, and checks that they belong together.
+    ///
+    /// # Errors
+    /// [`ServeError::Model`]; [`FheJobError::OtherModel`] for a model or calibration that the plan was not made for, [`FheJobError::Plan`],
+    /// [`FheJobError::Choices`].
+    pub fn load(options: &ContextOptions) -> Result<RunContext, ServeError> {
+        let (plan, params) = read_plan(&options.plan)?;
+        Self::of(plan, params, options)
+    }
+
+    /// As [`RunContext::load`], for a plan that has been read.
+    pub(super) fn of(
+        plan: FhePlan,
+        params: Params,
+        options: &ContextOptions,
+    ) -> Result<RunContext, ServeError> {
+        let (model, choices) = fitting(&options.model, &options.calibration, &plan)?;
+        Ok(RunContext {
+            plan,
+            params,
+            model,
+            choices,
+            secret: options.secret.clone(),
+            threads: options.threads,
+            max_memory: options.max_memory,
+            predicted: OnceLock::new(),
+            error: OnceLock::new(),
+        })
+    }
+
+    /// What the plan's placement costs, refused if it takes more memory than it may.
+    pub(super) fn predicted(&self) -> Result<&Predicted, ServeError> {
+        let predicted = match self.predicted.get() {
+            Some(predicted) => predicted,
+            None => {
+                let predicted = self.dry_run()?;
+                self.predicted.get_or_init(|| predicted)
+            }
+        };
+        let needed = predicted.report.memory.total();
+        // A run that the machine cannot hold would be ended by the system after hours.
+        let limit = self.max_memory.or_else(system::memory);
+        match limit.filter(|&limit| limit < needed) {
+            Some(limit) => Err(FheJobError::Memory {
+                needed: needed >> 20,
+                limit: limit >> 20,
+            }
+            .into()),
+            None => Ok(predicted),
+        }
+    }
+
+    fn dry_run(&self) -> Result<Predicted, ServeError> {
+        let (plan, params) = (&self.plan, &self.params);
+        let (bootstrapper, bootstrap) = bootstrap(params).map_err(FheJobError::from)?;
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        let options = FheOptions {
+            rows: plan.rows,
+            texts: usize::MAX,
+            lengths: plan.lengths,
+            max_memory: None,
+            uplink: f64::INFINITY,
+            prices: reference(self.threads.unwrap_or(all)),
+            placement: Some(plan.placement.clone()),
+        };
+        self.check_needed(&bootstrap, &options)?;
+        let (bert, choices) = (&self.model.bert, &self.choices);
+        let report = FhePlanReport::new(bert, choices, false, params, &bootstrap, &options);
+        Ok(Predicted {
+            report: report.map_err(FheJobError::from)?,
+            bootstrapper,
+        })
+    }
+
+    /// The error of a run, simulated on the texts that the plan was made with.
+    pub(super) fn simulated_error(&self) -> Result<f64, FheError> {
+        if let Some(error) = self.error.get() {
+            return Ok(*error);
+        }
+        let (plan, model) = (&self.plan, &self.model);
+        let known = plan.canary.as_ref();
+        let known = known.map(|canary| model.tokens(&canary.text, TooLong::Refuse));
+        let texts = declared::texts(&model.public.tokenizer, plan.rows, known.transpose()?);
+        let circuit = Circuit {
+            bert: &model.bert,
+            choices: &self.choices,
+            params: &self.params,
+            placement: &plan.placement,
+            rows: plan.rows,
+            lengths: plan.lengths,
+            input_bound: plan.input_bound,
+        };
+        let error = circuit.deviation(&texts)?;
+        Ok(*self.error.get_or_init(|| error))
+    }
+
+    /// That the plan lists the keys that its run needs, and its reply, as an offer of this model does: a plan that says less would fail after
+    /// hours, or leave more in a reply than the answer.
+    fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
+        let plan = &self.plan;
+        let found = needed(
+            &self.model.bert,
+            &self.choices,
+            &self.params,
+            bootstrap,
+            asked,
+            &plan.placement,
+        );
+        let (keys, mut reply) = found.map_err(FheJobError::from)?;
+        // What its simulation errs by may be more; a plan with less was refused when it was read, and a reply that errs by more is not sealed.
+        reply.deviation = reply.deviation.max(plan.reply.deviation);
+        let mut ours = plan.clone();
+        ours.set_keys(&keys);
+        let other = |what, planned, found| {
+            Err(FheJobError::OtherModel {
+                what,
+                planned,
+                found,
+            }
+            .into())
+        };
+        if ours.keys != plan.keys {
+            let (planned, found) = (plan.keys.len(), ours.keys.len());
+            let differ = ours.keys.iter().filter(|key| !plan.keys.contains(key));
+            let missing = differ.count();
+            return other(
+                "set of evaluation keys",
+                format!("{planned} keys"),
+                format!("{found} keys, of which the plan lacks {missing}"),
+            );
+        }
+        if reply != plan.reply {
+            let (planned, found) = (format!("{:?}", plan.reply), format!("{reply:?}"));
+            return other("reply", planned, found);
+        }
+        Ok(())
+    }
+}
+
+/// The model and the calibration that the plan was made for, or what is not the plan's.
+fn fitting(
+    folder: &Path,
+    calibration: &Path,
+    plan: &FhePlan,
+) -> Result<(Model, Choices), ServeError> {
+    let model = Model::load(folder)?;
+    let other = |what, planned: String, found: String| FheJobError::OtherModel {
+        what,
+        planned,
+        found,
+    };
+    let sizes = |(layers, width, logits): (usize, usize, Option<usize>)| match logits {
+        Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
+        None => format!("{layers} layers of {width} columns"),
+    };
+    let bert = &model.bert;
+    let logits = bert.classifier.as_ref().map(|c| c.classes.outputs);
+    let found = (bert.layers.len(), bert.embedding.width, logits);
+    let planned = (plan.layers, plan.width, plan.logits);
+    if found != planned {
+        return Err(other("model", sizes(planned), sizes(found)).into());
+    }
+    let public = PublicModel::from_folder(folder, &model)?.hash();
+    if public.to_string() != plan.public_sha256 {
+        let planned = plan.public_sha256.clone();
+        return Err(other("public model", planned, public.to_string()).into());
+    }
+    let bytes = files::read(calibration, MAX_BYTES as u64)?;
+    let found = Digest(Sha256::digest(&bytes).into()).to_string();
+    if found != plan.calibration_sha256 {
+        let planned = plan.calibration_sha256.clone();
+        return Err(other("calibration", planned, found).into());
+    }
+    let choices = Choices::from_json(&bytes).map_err(FheJobError::from)?;
+    choices.check(&model.bert).map_err(FheJobError::from)?;
+    let weights = weights_sha256(folder).map_err(|source| ServeError::File {
+        operation: "read",
+        path: folder.to_owned(),
+        source,
+    })?;
+    choices.check_model(&weights).map_err(FheJobError::from)?;
+    Ok((model, choices))
+}
