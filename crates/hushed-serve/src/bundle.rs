@@ -103,17 +103,11 @@ impl Bundle {
     }
 
     /// Reads a bundle from a file.
-    ///
-    /// # Errors
-    /// [`ServeError::File`], and those of [`Bundle::from_bytes`].
     pub fn read(path: &Path) -> Result<Self, ServeError> {
         Self::from_bytes(files::read(path, MAX_BUNDLE_BYTES as u64)?)
     }
 
     /// Writes the bundle to a file, whole or not at all.
-    ///
-    /// # Errors
-    /// [`ServeError::File`].
     pub fn write(&self, path: &Path) -> Result<(), ServeError> {
         files::write(path, &self.bytes)
     }

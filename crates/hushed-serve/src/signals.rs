@@ -9,9 +9,6 @@ use signal_hook::flag;
 
 /// A flag that SIGTERM and SIGINT raise, for [`crate::Server::run`]. A second such signal ends the process at once, with 128 plus its
 /// number as the exit status.
-///
-/// # Errors
-/// If the system refuses the handlers.
 pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {

@@ -82,13 +82,15 @@ impl Args {
         let bar = out.progress(1, "encrypting");
         let shown = bar.clone();
         let sent = fhe::encrypt(
-            &self.files.plan,
-            &self.files.public,
-            &self.files.keys,
-            &texts,
-            self.too_long.choice(),
-            self.lengths.map(Learns::name),
-            &self.out,
+            &fhe::EncryptOptions {
+                plan: &self.files.plan,
+                public: &self.files.public,
+                keys: &self.files.keys,
+                texts: &texts,
+                too_long: self.too_long.choice(),
+                lengths: self.lengths.map(Learns::name),
+                out: &self.out,
+            },
             &mut |done, of| {
                 shown.set_length(of as u64);
                 shown.set_position(done as u64);

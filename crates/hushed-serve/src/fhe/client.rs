@@ -8,5 +8,6 @@ mod texts;
 
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
 pub use texts::{
-    Answer, CanaryOutcome, Encrypted, KeyOrder, KeygenOptions, Warning, decrypt, encrypt, keygen,
+    Answer, CanaryOutcome, EncryptOptions, Encrypted, KeyOrder, KeygenOptions, Warning, decrypt,
+    encrypt, keygen,
 };

@@ -37,8 +37,8 @@ pub mod wire;
 pub use arguments::RunArguments;
 #[cfg(feature = "client")]
 pub use client::{
-    Answer, CanaryOutcome, Encrypted, KeyOrder, KeygenOptions, OnEvent, Remote, RemoteEvent,
-    RemoteOptions, Warning, decrypt, encrypt, keygen,
+    Answer, CanaryOutcome, EncryptOptions, Encrypted, KeyOrder, KeygenOptions, OnEvent, Remote,
+    RemoteEvent, RemoteOptions, Warning, decrypt, encrypt, keygen,
 };
 pub use context::{ContextOptions, RunContext};
 pub use error::FheJobError;
@@ -63,9 +63,6 @@ use crate::files;
 pub use crate::files::now;
 
 /// Reads a plan file.
-///
-/// # Errors
-/// [`ServeError::File`], [`ServeError::Fhe`].
 pub fn read_plan(
     path: &Path,
 ) -> Result<(FhePlan, hushed_infer::ckks::public_plan::Params), ServeError> {
@@ -74,9 +71,6 @@ pub fn read_plan(
 }
 
 /// Writes a plan file, whole or not at all.
-///
-/// # Errors
-/// [`ServeError::File`], [`ServeError::Fhe`].
 pub fn write_plan(path: &Path, plan: &FhePlan) -> Result<(), ServeError> {
     files::write(path, &plan.to_json().map_err(FheJobError::from)?)
 }

@@ -173,9 +173,6 @@ impl PublicModel {
     }
 
     /// Writes it into a file, whole or not at all.
-    ///
-    /// # Errors
-    /// [`ServeError::File`].
     pub fn write(&self, path: &Path) -> Result<(), ServeError> {
         files::write(path, &self.bytes)
     }

@@ -89,17 +89,11 @@ pub(super) struct Held {
 
 impl KeyRecord {
     /// The record of a folder of keys.
-    ///
-    /// # Errors
-    /// [`ServeError::File`], [`ServeError::Fhe`].
     pub fn read(folder: &Path) -> Result<KeyRecord, ServeError> {
         read(&folder.join(RECORD))
     }
 
     /// Writes the record, whole or not at all.
-    ///
-    /// # Errors
-    /// [`ServeError::Fhe`].
     pub fn write(&self, folder: &Path) -> Result<(), ServeError> {
         write(&folder.join(RECORD), self)
     }
@@ -117,9 +111,6 @@ impl KeyRecord {
     }
 
     /// [`FheJobError::Expired`] if their time is over.
-    ///
-    /// # Errors
-    /// As said.
     pub fn check_time(&self) -> Result<(), ServeError> {
         check_time(&self.hash(), self.expires)
     }

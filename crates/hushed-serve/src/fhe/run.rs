@@ -96,9 +96,6 @@ pub fn default_calibration(model: &Path) -> PathBuf {
 }
 
 /// Loads a context for a single run ([`RunContext::run`]). What is wrong with the request's files is found before the model is read.
-///
-/// # Errors
-/// Those of [`RunContext::load`] and [`RunContext::run`].
 pub fn run(
     options: &RunOptions,
     watch: &(dyn Fn(JobEvent) + Sync),

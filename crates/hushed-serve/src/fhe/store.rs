@@ -55,9 +55,6 @@ impl KeyStore {
     }
 
     /// All keys, oldest first. Folders without a record are no keys; a damaged record is an error, not fewer keys.
-    ///
-    /// # Errors
-    /// [`ServeError::File`], [`ServeError::Fhe`].
     pub fn list(&self) -> Result<Vec<StoredKeys>, ServeError> {
         let all = self.folders()?.into_iter().map(StoredKeys::read);
         let mut all = all.collect::<Result<Vec<_>, _>>()?;
@@ -109,9 +106,6 @@ impl KeyStore {
 
     /// Deletes keys: what this program has written of them, and the folder if nothing else is in it. The record goes last, so that a
     /// deletion that was interrupted can be done again.
-    ///
-    /// # Errors
-    /// As [`KeyStore::find`], [`ServeError::Fhe`].
     pub fn delete(&self, id: &str) -> Result<StoredKeys, ServeError> {
         let keys = self.find(id)?;
         keys.delete()?;

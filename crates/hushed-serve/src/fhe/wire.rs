@@ -336,9 +336,6 @@ impl Request {
     }
 
     /// What these bytes ask for.
-    ///
-    /// # Errors
-    /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let request = match reader.array("tag")? {
@@ -406,9 +403,6 @@ impl Response {
     }
 
     /// What these bytes tell.
-    ///
-    /// # Errors
-    /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let response = match reader.array("tag")? {

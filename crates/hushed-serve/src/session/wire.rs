@@ -185,9 +185,6 @@ impl Reply {
     }
 
     /// The reply that these bytes stand for. A refusal is understood in every version.
-    ///
-    /// # Errors
-    /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let version = version(&mut reader)?;
@@ -241,9 +238,6 @@ impl Confirm {
     }
 
     /// The confirmation that these bytes stand for.
-    ///
-    /// # Errors
-    /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let tag = reader.array("tag")?;

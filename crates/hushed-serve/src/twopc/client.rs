@@ -135,9 +135,6 @@ impl Client {
     }
 
     /// As [`Client::embed`], handing out each answer (with the text's index) as it comes.
-    ///
-    /// # Errors
-    /// As there.
     pub fn embed_each<S: AsRef<str>>(
         &mut self,
         texts: &[S],

@@ -68,9 +68,6 @@ impl Request {
     }
 
     /// The request that these bytes stand for.
-    ///
-    /// # Errors
-    /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let [tag] = reader.array("tag")?;
@@ -131,9 +128,6 @@ impl Answer {
     }
 
     /// The answer that these bytes stand for.
-    ///
-    /// # Errors
-    /// A [`WireFault`].
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let answer = match reader.array("tag")? {

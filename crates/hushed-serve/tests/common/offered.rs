@@ -172,13 +172,15 @@ impl Offered {
 
     pub fn encrypt(&self, work: &Path, texts: &[String]) -> Result<fhe::Encrypted, ServeError> {
         fhe::encrypt(
-            &self.plan(),
-            &self.path("public"),
-            &work.join("keys"),
-            texts,
-            TooLong::Refuse,
-            Some(self.lengths()),
-            &work.join("request"),
+            &fhe::EncryptOptions {
+                plan: &self.plan(),
+                public: &self.path("public"),
+                keys: &work.join("keys"),
+                texts,
+                too_long: TooLong::Refuse,
+                lengths: Some(self.lengths()),
+                out: &work.join("request"),
+            },
             &mut |_, _| {},
         )
     }

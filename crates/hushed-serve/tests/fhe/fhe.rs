@@ -224,13 +224,15 @@ fn lengths_can_be_private() {
     let work = work.path();
     offered.keygen(&work.join("keys")).unwrap();
     let public = fhe::encrypt(
-        &offered.plan(),
-        &offered.path("public"),
-        &work.join("keys"),
-        &texts(),
-        TooLong::Refuse,
-        Some("public"),
-        &work.join("request"),
+        &fhe::EncryptOptions {
+            plan: &offered.plan(),
+            public: &offered.path("public"),
+            keys: &work.join("keys"),
+            texts: &texts(),
+            too_long: TooLong::Refuse,
+            lengths: Some("public"),
+            out: &work.join("request"),
+        },
         &mut |_, _| {},
     );
     assert_eq!(name(public), "other-lengths");
@@ -305,13 +307,15 @@ fn what_does_not_belong_together_is_refused_before_any_work() {
         let days = KeygenOptions::days(1);
         fhe::keygen(&path, &at.join("keys"), days, &mut |_, _| {}).unwrap();
         fhe::encrypt(
-            &path,
-            &offered.path("public"),
-            &at.join("keys"),
-            &texts(),
-            TooLong::Refuse,
-            None,
-            &at.join("request"),
+            &fhe::EncryptOptions {
+                plan: &path,
+                public: &offered.path("public"),
+                keys: &at.join("keys"),
+                texts: &texts(),
+                too_long: TooLong::Refuse,
+                lengths: None,
+                out: &at.join("request"),
+            },
             &mut |_, _| {},
         )
         .unwrap();
@@ -390,13 +394,15 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     let days = KeygenOptions::days(1);
     fhe::keygen(&narrow, &work.join("narrow"), days, &mut |_, _| {}).unwrap();
     let refused = fhe::encrypt(
-        &narrow,
-        &offered.path("public"),
-        &work.join("narrow"),
-        &[String::new()],
-        TooLong::Refuse,
-        None,
-        &work.join("other"),
+        &fhe::EncryptOptions {
+            plan: &narrow,
+            public: &offered.path("public"),
+            keys: &work.join("narrow"),
+            texts: &[String::new()],
+            too_long: TooLong::Refuse,
+            lengths: None,
+            out: &work.join("other"),
+        },
         &mut |_, _| {},
     );
     assert_eq!(name(refused), "other-model");
@@ -406,13 +412,15 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     let other = work.join("plan.json");
     fhe::write_plan(&other, &plan).unwrap();
     let refused = fhe::encrypt(
-        &other,
-        &offered.path("public"),
-        &work.join("keys"),
-        &texts(),
-        TooLong::Refuse,
-        None,
-        &work.join("other"),
+        &fhe::EncryptOptions {
+            plan: &other,
+            public: &offered.path("public"),
+            keys: &work.join("keys"),
+            texts: &texts(),
+            too_long: TooLong::Refuse,
+            lengths: None,
+            out: &work.join("other"),
+        },
         &mut |_, _| {},
     );
     assert_eq!(name(refused), "other-plan");

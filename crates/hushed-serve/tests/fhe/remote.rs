@@ -354,13 +354,15 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     assert!(before.is_retired());
     // Nor is anything encrypted for them through files.
     let encrypted = fhe::encrypt(
-        &keys.join("plan.json"),
-        &keys.join("model.public"),
-        &keys,
-        texts,
-        TooLong::Refuse,
-        None,
-        &work.join("request"),
+        &fhe::EncryptOptions {
+            plan: &keys.join("plan.json"),
+            public: &keys.join("model.public"),
+            keys: &keys,
+            texts,
+            too_long: TooLong::Refuse,
+            lengths: None,
+            out: &work.join("request"),
+        },
         &mut |_, _| {},
     );
     assert_eq!(name(encrypted), "keys-retired");

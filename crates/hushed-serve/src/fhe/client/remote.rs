@@ -23,7 +23,9 @@ use hushed_net::NetError;
 use super::aside::set_aside;
 use super::link::{Link, not_as_offered};
 use super::outbox::{Outbox, PendingRecord, name_of};
-use super::texts::{Answer, Encrypted, KeyOrder, KeygenOptions, decrypt, encrypt, keygen_held};
+use super::texts::{
+    Answer, EncryptOptions, Encrypted, KeyOrder, KeygenOptions, decrypt, encrypt, keygen_held,
+};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::public::MAX_BYTES;
@@ -279,9 +281,6 @@ impl Remote {
     }
 
     /// Forgets a job whose answers have been read.
-    ///
-    /// # Errors
-    /// [`ServeError::Fhe`] for files that cannot be deleted.
     pub fn forget(&self, job: &Digest) -> Result<(), ServeError> {
         self.outbox.forget(job)
     }
@@ -403,13 +402,15 @@ impl Remote {
         let _ = fs::remove_file(&draft);
         atomic::clear_drafts(&draft);
         let encrypted = encrypt(
-            &self.plan_path(),
-            &self.public_path(),
-            &self.options.keys,
-            texts,
-            self.options.too_long,
-            self.options.lengths,
-            &draft,
+            &EncryptOptions {
+                plan: &self.plan_path(),
+                public: &self.public_path(),
+                keys: &self.options.keys,
+                texts,
+                too_long: self.options.too_long,
+                lengths: self.options.lengths,
+                out: &draft,
+            },
             &mut |done, of| watch(RemoteEvent::Encrypting(done, of)),
         )?;
         let request = encrypted.content;

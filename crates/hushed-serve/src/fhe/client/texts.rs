@@ -68,9 +68,6 @@ pub struct KeyOrder {
 
 impl KeyOrder {
     /// What the plan in this file orders.
-    ///
-    /// # Errors
-    /// [`ServeError::File`], [`ServeError::Fhe`].
     pub fn read(plan: &Path) -> Result<KeyOrder, ServeError> {
         let (plan, params) = read_plan(plan)?;
         Self::of(&plan, &params, Path::new(KEYS))
@@ -288,25 +285,43 @@ impl Owned {
     }
 }
 
-/// Encrypts texts into a file. `lengths`: what the caller insists that the server may learn of them; the plan decides.
+/// What [`encrypt`] is to encrypt, and where to.
+#[derive(Clone, Copy)]
+pub struct EncryptOptions<'a> {
+    /// The plan.
+    pub plan: &'a Path,
+    /// Its public model.
+    pub public: &'a Path,
+    /// The folder of keys.
+    pub keys: &'a Path,
+    /// The texts.
+    pub texts: &'a [String],
+    /// What becomes of texts that are too long.
+    pub too_long: TooLong,
+    /// What the caller insists that the server may learn of lengths; the plan decides.
+    pub lengths: Option<&'static str>,
+    /// The file.
+    pub out: &'a Path,
+}
+
+/// Encrypts texts into a file. `progress` is called with ciphertexts done and in all.
 ///
 /// # Errors
 /// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`], files of other plans,
 /// expired or retired keys, no room.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "files, texts, and what is asked of them"
-)]
 pub fn encrypt(
-    plan: &Path,
-    public: &Path,
-    folder: &Path,
-    texts: &[String],
-    too_long: TooLong,
-    lengths: Option<&'static str>,
-    out: &Path,
+    options: &EncryptOptions<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Encrypted, ServeError> {
+    let EncryptOptions {
+        plan,
+        public,
+        keys: folder,
+        texts,
+        too_long,
+        lengths,
+        out,
+    } = *options;
     let owned = Owned::open(plan, public, folder)?;
     owned.record.check_time()?;
     check_retired(folder)?;
