@@ -16,7 +16,7 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -36,15 +36,7 @@ impl FromStr for Digest {
 
     fn from_str(text: &str) -> Result<Self, NotADigest> {
         let mut digest = [0; 32];
-        let mut digits = text.chars().map(|c| c.to_digit(16));
-        for byte in &mut digest {
-            let mut digit = || digits.next().flatten().ok_or(NotADigest);
-            let value = digit()? << 4 | digit()?;
-            *byte = u8::try_from(value).map_err(|_| NotADigest)?;
-        }
-        match digits.next() {
-            None => Ok(Self(digest)),
-            Some(_) => Err(NotADigest),
-        }
+        hex::decode_to_slice(text, &mut digest).map_err(|_| NotADigest)?;
+        Ok(Self(digest))
     }
 }

@@ -90,7 +90,7 @@ impl Args {
 
     fn two_parties(&self, out: &Output) -> Result<(), CliError> {
         let sample = input::read(&self.input)?;
-        let sha256 = hexadecimal(&Sha256::digest(&sample));
+        let sha256 = hushed_serve::Digest(Sha256::digest(&sample).into()).to_string();
         let texts = input::lines(sample, &self.input)?;
         let model = Model::load(&self.dir)?;
         let tokens = self.too_long.tokens(&model.public, &texts)?;
@@ -136,10 +136,6 @@ impl Args {
             ),
         )
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn shown(fit: &Fit) -> String {

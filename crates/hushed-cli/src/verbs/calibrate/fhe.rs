@@ -11,7 +11,7 @@ use hushed_model::{Model, TokenIds};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{hexadecimal, write};
+use super::write;
 use crate::error::CliError;
 use crate::input::{self, Truncate};
 use crate::output::Output;
@@ -72,7 +72,7 @@ impl Args {
             texts: &texts,
             hostile: &hostile,
             broad: &vocabulary(&model.public.tokenizer, self.rows),
-            sha256: &hexadecimal(&digest.finalize()),
+            sha256: &hushed_serve::Digest(digest.finalize().into()).to_string(),
             model_sha256: &weights,
         };
         let options = Options {
