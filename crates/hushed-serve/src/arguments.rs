@@ -205,20 +205,14 @@ impl ServeArguments {
 
     fn two_party(&self, entrance: Entrance) -> ServerConfig {
         ServerConfig {
+            entrance,
             model: self.dir.clone(),
-            listen: entrance.listen,
-            identity: entrance.identity,
-            access: entrance.access,
-            max_sessions: entrance.max_sessions,
             max_tokens: self.max_tokens,
             max_pass_tokens: self.max_pass_tokens,
             max_texts: self.max_texts,
-            texts_per_client: entrance.texts_per_client,
             public_table: self.public_table,
             max_memory: self.max_memory,
             ready_tokens: self.ready_tokens,
-            deadlines: entrance.deadlines,
-            metrics_listen: entrance.metrics_listen,
         }
     }
 }

@@ -25,7 +25,7 @@ fn a_thousand_failed_sessions_leave_no_descriptor_no_thread_and_no_memory() {
     if std::env::var_os(ARENAS).is_none() {
         return with_few_arenas();
     }
-    let server = Running::start(|c| c.metrics_listen = Some("127.0.0.1:0".to_owned()));
+    let server = Running::start(|c| c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned()));
     let metrics = server.metrics.unwrap();
     // What a session that still runs holds is no leak: on a busy machine some do long after their client is gone.
     let all_ended = |sessions: usize| {

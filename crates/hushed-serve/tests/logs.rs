@@ -43,7 +43,7 @@ fn logs_say_what_happened_and_nothing_of_the_texts() {
     let mut server = Running::start(|c| {
         let path = c.model.join("tokens");
         std::fs::write(&path, token).unwrap();
-        c.access = hushed_serve::ClientAccess::Tokens(path);
+        c.entrance.access = hushed_serve::ClientAccess::Tokens(path);
     });
     let mut config = server.client();
     assert!(hushed_serve::Client::connect(&config).is_err());

@@ -24,6 +24,22 @@ pub struct Entrance {
     pub metrics_listen: Option<String>,
 }
 
+impl Entrance {
+    /// For this machine alone: any free port of loopback, a development certificate, 4 sessions.
+    #[must_use]
+    pub fn local(certificates: impl Into<PathBuf>) -> Self {
+        Self {
+            listen: "127.0.0.1:0".to_owned(),
+            identity: ServerIdentity::Development(certificates.into()),
+            access: ClientAccess::Anyone,
+            max_sessions: 4,
+            texts_per_client: None,
+            deadlines: Deadlines::default(),
+            metrics_listen: None,
+        }
+    }
+}
+
 /// Whom a server lets in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientAccess {

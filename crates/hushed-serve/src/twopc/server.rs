@@ -31,7 +31,7 @@ impl Server {
     pub fn bind(config: &ServerConfig) -> Result<Self, ServeError> {
         config.check()?;
         // The cheap refusals first: a large model takes seconds to read.
-        let listener = Listener::open(&config.entrance())?;
+        let listener = Listener::open(&config.entrance)?;
         let bundle = Bundle::from_folder(&config.model)?;
         let model = Model::load(&config.model)?;
         let layers = Layers::default();
@@ -108,8 +108,8 @@ fn hold_ready(
     memory: u64,
 ) -> Result<(), ServeError> {
     let pass = config.max_pass_tokens.max(max_tokens);
-    let shape = Memory::largest(&model.program(), max_tokens, pass)?;
-    let sessions = shape.server(config.max_sessions);
+    let shape = Memory::largest(&model.bert, max_tokens, pass)?;
+    let sessions = shape.server(config.entrance.max_sessions);
     let rows = config.ready_tokens.min(max_tokens);
     let ready = layers.make_ready(rows, memory.saturating_sub(sessions))?;
     if sessions > memory {

@@ -9,9 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use hushed_serve::fhe::{FheServer, FheServerConfig, KeygenOptions, RemoteOptions};
-use hushed_serve::{
-    ClientAccess, ClientConfig, Deadlines, Entrance, ServeError, ServerIdentity, ServerTrust,
-};
+use hushed_serve::{ClientConfig, Deadlines, Entrance, ServeError, ServerTrust};
 
 use super::offered::Offered;
 
@@ -19,16 +17,11 @@ use super::offered::Offered;
 pub fn config(offered: &Offered, work: &Path) -> FheServerConfig {
     FheServerConfig {
         entrance: Entrance {
-            listen: "127.0.0.1:0".to_owned(),
-            identity: ServerIdentity::Development(work.join("certificate")),
-            access: ClientAccess::Anyone,
-            max_sessions: 4,
-            texts_per_client: None,
             deadlines: Deadlines {
                 silence: Duration::from_secs(20),
                 ..Deadlines::default()
             },
-            metrics_listen: None,
+            ..Entrance::local(work.join("certificate"))
         },
         context: offered.options(work).context,
         public: offered.path("public"),

@@ -41,7 +41,7 @@ impl Running {
         let model = folder.path().join("model");
         tiny_folder(&model).unwrap();
         let mut config = ServerConfig::local(model, folder.path().join("certificates"));
-        config.deadlines = deadlines();
+        config.entrance.deadlines = deadlines();
         change(&mut config);
         let server = Server::bind(&config).unwrap();
         let stop = Arc::new(AtomicBool::new(false));

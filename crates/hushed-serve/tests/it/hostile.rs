@@ -311,7 +311,7 @@ fn once_admitted<T>(mut attempt: impl FnMut() -> Result<T, ServeError>) -> Resul
 
 #[test]
 fn a_peer_that_breaks_off_anywhere_is_noticed_by_the_other() {
-    let server = Running::start(|c| c.max_sessions = 1);
+    let server = Running::start(|c| c.entrance.max_sessions = 1);
     let (all_up, all_down) = whole(&server);
     // In the TLS handshake, in the greeting, in keys, in correlations, in the text.
     let early = [0, 1, 700, 1500, 2000, 2200, 2400, 10_000, 500_000];
@@ -335,9 +335,9 @@ fn a_peer_that_breaks_off_anywhere_is_noticed_by_the_other() {
 #[test]
 fn a_peer_that_falls_silent_is_given_up() {
     let server = Running::start(|c| {
-        c.max_sessions = 1;
-        c.deadlines.silence = Duration::from_secs(2);
-        c.deadlines.handshake = Duration::from_secs(2);
+        c.entrance.max_sessions = 1;
+        c.entrance.deadlines.silence = Duration::from_secs(2);
+        c.entrance.deadlines.handshake = Duration::from_secs(2);
     });
     let mut config = server.client();
     config.deadlines.silence = Duration::from_secs(2);
@@ -363,8 +363,8 @@ fn a_peer_that_falls_silent_is_given_up() {
 #[test]
 fn an_idle_client_loses_its_place() {
     let server = Running::start(|c| {
-        c.max_sessions = 1;
-        c.deadlines.idle = Duration::from_secs(1);
+        c.entrance.max_sessions = 1;
+        c.entrance.deadlines.idle = Duration::from_secs(1);
     });
     let mut idle = server.connect().unwrap();
     eventually("its place is free again", || server.connect().is_ok());

@@ -37,7 +37,8 @@ fn stopping_lets_a_text_end_and_begins_no_other() {
 
 #[test]
 fn stopping_does_not_wait_for_idle_clients() {
-    let mut server = Running::start(|c| c.deadlines.drain = std::time::Duration::from_secs(3600));
+    let mut server =
+        Running::start(|c| c.entrance.deadlines.drain = std::time::Duration::from_secs(3600));
     let mut idle = server.connect().unwrap();
     let greeting = TcpStream::connect(server.address).unwrap();
     server.join().unwrap();
@@ -48,7 +49,7 @@ fn stopping_does_not_wait_for_idle_clients() {
 #[test]
 fn health_and_metrics() {
     let mut server = Running::start(|c| {
-        c.metrics_listen = Some("127.0.0.1:0".to_owned());
+        c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned());
         c.max_texts = 1;
     });
     let address = server.metrics.unwrap();

@@ -46,7 +46,7 @@ fn certificates() {
 fn an_expired_certificate_is_named_as_such() {
     let files = tempfile::tempdir().unwrap();
     let (chain, key) = identity(files.path(), "server", (1990, 1991), None);
-    let server = Running::start(|c| c.identity = ServerIdentity::Files { chain, key });
+    let server = Running::start(|c| c.entrance.identity = ServerIdentity::Files { chain, key });
     let error = refused(&server.client());
     assert!(matches!(
         error,
@@ -66,7 +66,7 @@ fn tokens() {
         hashed.digest()
     );
     fs::write(&list, text).unwrap();
-    let server = Running::start(|c| c.access = ClientAccess::Tokens(list));
+    let server = Running::start(|c| c.entrance.access = ClientAccess::Tokens(list));
     let mut config = server.client();
     let refusal = |config: &_| match refused(config) {
         ServeError::Refused(refusal) => refusal,
@@ -91,7 +91,7 @@ fn client_certificates() {
     let authority = authority();
     let ca = files.path().join("ca.pem");
     fs::write(&ca, authority.pem()).unwrap();
-    let server = Running::start(|c| c.access = ClientAccess::Certificates(ca));
+    let server = Running::start(|c| c.entrance.access = ClientAccess::Certificates(ca));
     let mut config = server.client();
     let error = refused(&config);
     assert_eq!(error.category(), Category::Refused, "{error}");
@@ -172,7 +172,7 @@ fn texts_are_looked_at_before_anything_is_sent() {
 
 #[test]
 fn one_session_at_a_time() {
-    let server = Running::start(|c| c.max_sessions = 1);
+    let server = Running::start(|c| c.entrance.max_sessions = 1);
     let first = server.connect().unwrap();
     match refused(&server.client()) {
         ServeError::Refused(Refusal::TooManySessions { limit: 1 }) => {}
@@ -192,10 +192,10 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     fs::write(&tokens, "the-token-of-ann\nthe-token-of-bob\n").unwrap();
     let start = || {
         Running::start(|c| {
-            c.access = ClientAccess::Tokens(tokens.clone());
+            c.entrance.access = ClientAccess::Tokens(tokens.clone());
             let rate = "4/WEEK".parse().unwrap();
             let file = file.clone();
-            c.texts_per_client = Some(ClientTexts { rate, file });
+            c.entrance.texts_per_client = Some(ClientTexts { rate, file });
         })
     };
     let embed = |server: &Running, token: &str, texts: &[&str], batch: usize| {
@@ -248,7 +248,7 @@ fn f8_what_a_client_has_had_counts_over_sessions_and_restarts() {
     hushed_model::testing::tiny_folder(model.path()).unwrap();
     let mut config = ServerConfig::local(model.path(), state.path().join("certificates"));
     let rate = "4/WEEK".parse().unwrap();
-    config.texts_per_client = Some(ClientTexts { rate, file });
+    config.entrance.texts_per_client = Some(ClientTexts { rate, file });
     let error = Server::bind(&config).err().unwrap();
     assert_eq!(
         (error.name(), error.category()),
@@ -282,29 +282,30 @@ fn servers_that_cannot_start() {
         change(&mut config);
         Server::bind(&config).err().unwrap()
     };
-    let error = fail(&|c| c.listen = server.address.to_string());
+    let error = fail(&|c| c.entrance.listen = server.address.to_string());
     assert_eq!(
         (error.name(), error.category()),
         ("address-in-use", Category::Network)
     );
-    let error = fail(&|c| c.listen = "0.0.0.0:0".to_owned());
+    let error = fail(&|c| c.entrance.listen = "0.0.0.0:0".to_owned());
     assert!(matches!(error, ServeError::OpenToStrangers { .. }));
     let error = fail(&|c| c.model = "/nonexistent".into());
     assert_eq!(error.category(), Category::Folder);
     assert!(error.to_string().contains("/nonexistent"), "{error}");
-    let error = fail(&|c| c.access = ClientAccess::Tokens("/nonexistent".into()));
+    let error = fail(&|c| c.entrance.access = ClientAccess::Tokens("/nonexistent".into()));
     assert_eq!(error.category(), Category::Local);
     let empty = server.folder.path().join("empty");
     fs::write(&empty, "# nobody\n").unwrap();
-    let error = fail(&|c| c.access = ClientAccess::Tokens(empty.clone()));
+    let error = fail(&|c| c.entrance.access = ClientAccess::Tokens(empty.clone()));
     assert!(matches!(error, ServeError::TokenFile { .. }));
     fs::write(&empty, "a-token-of-some-length\nshort\n").unwrap();
-    let error = fail(&|c| c.access = ClientAccess::Tokens(empty.clone()));
+    let error = fail(&|c| c.entrance.access = ClientAccess::Tokens(empty.clone()));
     assert!(matches!(error, ServeError::TokenFile { line: 2, .. }));
-    let error = fail(&|c| c.identity = ServerIdentity::Development("/proc/nonexistent".into()));
+    let error =
+        fail(&|c| c.entrance.identity = ServerIdentity::Development("/proc/nonexistent".into()));
     assert_eq!(error.category(), Category::Local);
     for zero in [
-        |c: &mut ServerConfig| c.max_sessions = 0,
+        |c: &mut ServerConfig| c.entrance.max_sessions = 0,
         |c: &mut ServerConfig| c.max_tokens = Some(0),
         |c: &mut ServerConfig| c.max_texts = 0,
     ] {
@@ -313,8 +314,8 @@ fn servers_that_cannot_start() {
     // With a token file any address will do.
     fs::write(&empty, SECRET).unwrap();
     let mut config = good.clone();
-    config.listen = "0.0.0.0:0".to_owned();
-    config.access = ClientAccess::Tokens(empty);
+    config.entrance.listen = "0.0.0.0:0".to_owned();
+    config.entrance.access = ClientAccess::Tokens(empty);
     assert!(Server::bind(&config).is_ok());
 }
 

@@ -104,7 +104,7 @@ fn a_bundle_is_fetched_once_and_can_be_pinned() {
 
 #[test]
 fn several_clients_at_once_get_each_their_own_answer() {
-    let server = Running::start(|c| c.max_sessions = 3);
+    let server = Running::start(|c| c.entrance.max_sessions = 3);
     let model = Model::load(&server.folder.path().join("model")).unwrap();
     std::thread::scope(|scope| {
         for text in TEXTS {
