@@ -1,13 +1,12 @@
 //! The client: keys, texts and replies in files ([`texts`]), or left with a server and fetched from it ([`remote`]).
 
 mod aside;
+mod keygen;
 mod link;
 mod outbox;
 mod remote;
 mod texts;
 
+pub use keygen::{KeyOrder, KeygenOptions, keygen};
 pub use remote::{OnEvent, Remote, RemoteEvent, RemoteOptions};
-pub use texts::{
-    Answer, CanaryOutcome, EncryptOptions, Encrypted, KeyOrder, KeygenOptions, Warning, decrypt,
-    encrypt, keygen,
-};
+pub use texts::{Answer, CanaryOutcome, EncryptOptions, Encrypted, Warning, decrypt, encrypt};

@@ -1,7 +1,7 @@
 //! Keys in folders, at either side: what there is, and its end.
 //!
 //! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key set, named by its id.
-//! The store of `hushed serve` has a store of each of its clients in it ([`super::server::storage`]), whose keys are found from there as well.
+//! The store of `hushed serve` has a store of each of its clients in it (`server/storage.rs`), whose keys are found from there as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! What the sessions of both protocols share: the way in over TLS, greetings, tokens, what a client may have, deadlines, counters.
 //!
-//! [`listener`] accepts connections and [`greeting`] begins their sessions at a server; [`connect`] is a client's way to it.
+//! [`listener`] accepts connections and `greeting` begins their sessions at a server; `connect` is a client's way to it.
 
 pub(crate) mod agree;
 mod allowance;

@@ -80,7 +80,7 @@ impl Client {
         &self.model.public
     }
 
-    /// Hash of the bundle in use: what [`BundlePin::Hash`] takes.
+    /// Hash of the bundle in use: what [`crate::BundlePin::Hash`] takes.
     #[must_use]
     pub fn bundle_hash(&self) -> Digest {
         self.bundle_hash

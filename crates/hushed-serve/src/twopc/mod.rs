@@ -1,7 +1,7 @@
 //! Runs between two parties: a client and a server that both take part in each text.
 //!
-//! * [`server`]: holds a model's weights, lets clients in and runs its half of each text.
-//! * `client` (feature `client`): turns texts into embeddings with a server that sees neither.
+//! * [`Server`]: holds a model's weights, lets clients in and runs its half of each text.
+//! * `Client` (feature `client`): turns texts into embeddings with a server that sees neither.
 //! * [`wire`]: what the two say between the greetings and the protocols themselves.
 
 #[cfg(feature = "client")]

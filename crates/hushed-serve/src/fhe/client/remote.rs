@@ -21,11 +21,10 @@ use hushed_model::TooLong;
 use hushed_net::NetError;
 
 use super::aside::set_aside;
+use super::keygen::{KeyOrder, KeygenOptions, keygen_held};
 use super::link::{Link, not_as_offered};
 use super::outbox::{Outbox, PendingRecord, name_of};
-use super::texts::{
-    Answer, EncryptOptions, Encrypted, KeyOrder, KeygenOptions, decrypt, encrypt, keygen_held,
-};
+use super::texts::{Answer, EncryptOptions, Encrypted, decrypt, encrypt};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::public::MAX_BYTES;

@@ -1,4 +1,4 @@
-//! The owner of a secret key: makes keys, encrypts texts, opens replies. Nothing that follows from an opened reply leaves this module for a
+//! The owner of a secret key encrypts texts and opens replies. Nothing that follows from an opened reply leaves this module for a
 //! server.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use hushed_infer::ckks::FhePlan;
 use hushed_infer::ckks::client::FheClient;
-use hushed_infer::ckks::files::{FileError, atomic, exchange, keys::KeyTimes, owner};
+use hushed_infer::ckks::files::{FileError, atomic, exchange, owner};
 use hushed_infer::ckks::public_plan::{Lengths, Params};
 use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
 use sha2::{Digest as _, Sha256};
@@ -16,11 +16,11 @@ use sha2::{Digest as _, Sha256};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe::record::{
-    Held, KEYS, KeyRecord, NotRight, RECORD, REQUESTS, RequestRecord, SECRET, VERSION,
-    check_retired, hold, read, request_path, retired, write,
+    KeyRecord, NotRight, RECORD, REQUESTS, RequestRecord, SECRET, VERSION, check_retired, hold,
+    read, request_path, retired, write,
 };
 use crate::fhe::{FheJobError, PublicModel, read_plan, system};
-use crate::files::{make_folder, now};
+use crate::files::make_folder;
 
 /// Present in every binary that has this code: the build test of the server-only binary looks for it.
 #[used]
@@ -28,73 +28,6 @@ static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
 
 /// A text with at least so many tokens that says the same over and over is nothing that a calibration has seen.
 const REPETITIVE: usize = 16;
-
-/// Options of [`keygen`].
-#[derive(Clone, Copy, Debug)]
-pub struct KeygenOptions {
-    /// Days until the keys expire.
-    pub days: u32,
-    /// Most keys that a plan may order.
-    pub most_keys: usize,
-    /// Most bytes of their file.
-    pub most_bytes: u64,
-}
-
-impl KeygenOptions {
-    /// Most keys of a plan unless more are allowed: models up to BERT-large take a few hundred.
-    pub const MOST_KEYS: usize = 1024;
-    /// Most bytes of their file unless more are allowed: models up to BERT-large take about 3 GiB.
-    pub const MOST_BYTES: u64 = 16 << 30;
-
-    /// Keys for so many days, and no more of them than usual.
-    #[must_use]
-    pub fn days(days: u32) -> KeygenOptions {
-        KeygenOptions {
-            days,
-            most_keys: Self::MOST_KEYS,
-            most_bytes: Self::MOST_BYTES,
-        }
-    }
-}
-
-/// What a plan has its clients make: its operator, whom nobody has to trust for it, decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyOrder {
-    /// Evaluation keys.
-    pub keys: usize,
-    /// Bytes of their file.
-    pub bytes: u64,
-}
-
-impl KeyOrder {
-    /// What the plan in this file orders.
-    pub fn read(plan: &Path) -> Result<KeyOrder, ServeError> {
-        let (plan, params) = read_plan(plan)?;
-        Self::of(&plan, &params, Path::new(KEYS))
-    }
-
-    fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
-        let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
-        let bytes = hushed_infer::ckks::files::keys::file_bytes(keys, params.rlwe(), &key_plan);
-        Ok(KeyOrder {
-            keys: key_plan.len(),
-            bytes: bytes.map_err(FheJobError::from)?,
-        })
-    }
-
-    fn check(self, options: KeygenOptions) -> Result<(), ServeError> {
-        match self.keys <= options.most_keys && self.bytes <= options.most_bytes {
-            true => Ok(()),
-            false => Err(FheJobError::TooManyKeys {
-                keys: self.keys,
-                bytes: self.bytes,
-                most_keys: options.most_keys,
-                most_bytes: options.most_bytes,
-            }
-            .into()),
-        }
-    }
-}
 
 /// Something about a text that its owner should know before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,66 +93,6 @@ pub struct Answer {
     pub canary: Option<CanaryOutcome>,
     /// Ciphertexts opened with this key so far.
     pub decryptions: u64,
-}
-
-/// Makes keys for a plan in a new folder, each held against the security table before it is written. `progress` is called with keys done and
-/// in all.
-///
-/// # Errors
-/// [`ServeError::Fhe`]: a plan that cannot be used or orders too much, keys that are there already, no room; [`ServeError::File`].
-pub fn keygen(
-    plan: &Path,
-    folder: &Path,
-    options: KeygenOptions,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<KeyRecord, ServeError> {
-    // A plan that cannot be used, or asks for too much, leaves nothing behind.
-    KeyOrder::read(plan)?.check(options)?;
-    make_folder(folder)?;
-    // Of two processes the second finds the keys of the first.
-    let held = hold(folder)?;
-    keygen_held(plan, folder, options, &held, progress)
-}
-
-/// As [`keygen`] for a folder that is there and held.
-pub(super) fn keygen_held(
-    plan: &Path,
-    folder: &Path,
-    options: KeygenOptions,
-    _: &Held,
-    progress: &mut dyn FnMut(usize, usize),
-) -> Result<KeyRecord, ServeError> {
-    let (plan, params) = read_plan(plan)?;
-    let (secret, keys) = (folder.join(SECRET), folder.join(KEYS));
-    for path in [&secret, &keys] {
-        atomic::refuse_existing(path).map_err(FheJobError::from)?;
-    }
-    let order = KeyOrder::of(&plan, &params, &keys)?;
-    order.check(options)?;
-    let bytes = order.bytes;
-    system::check_room(folder, bytes)?;
-    make_folder(&folder.join(REQUESTS))?;
-    let created = now();
-    let times = KeyTimes {
-        created,
-        expires: created.saturating_add(u64::from(options.days) * 86_400),
-    };
-    let id = owner::make_keys(&secret, &keys, &plan, &params, times, progress)
-        .map_err(FheJobError::from)?;
-    let record = KeyRecord {
-        version: VERSION,
-        id: Digest(id).to_string(),
-        plan: Digest(plan.hash()).to_string(),
-        parameters: plan.parameters.clone(),
-        created,
-        expires: times.expires,
-        bytes,
-        decryptions: 0,
-        not_right: Vec::new(),
-        owner: None,
-    };
-    record.write(folder)?;
-    Ok(record)
 }
 
 /// What belongs together at a client.
