@@ -68,7 +68,7 @@ const HOSTILE: [&str; 66] = [
     "crates/hushed-serve/src/session/metrics.rs",
     "crates/hushed-serve/src/session/outcome.rs",
     "crates/hushed-serve/src/session/token.rs",
-    "crates/hushed-serve/src/session/tokens.rs",
+    "crates/hushed-serve/src/session/token/list.rs",
     "crates/hushed-serve/src/session/wire.rs",
     "crates/hushed-serve/src/session/wire/refusal.rs",
     "crates/hushed-serve/src/twopc/client.rs",

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
+use crate::session::allowance::rate::{ClientTexts, TextRate};
 use crate::session::config::{ClientAccess, Entrance, ServerIdentity};
 use crate::session::deadlines::Deadlines;
-use crate::session::rate::{ClientTexts, TextRate};
 use crate::twopc::ServerConfig;
 
 /// How texts are run.

@@ -13,7 +13,7 @@ use hushed_net::{NetError, TlsFault};
 pub use crate::category::Category;
 use crate::digest::Digest;
 use crate::fhe::FheJobError;
-use crate::session::rate::CountsFault;
+use crate::session::allowance::rate::CountsFault;
 use crate::session::wire::{ABORT_STOPPING, Refusal, WireFault};
 
 /// Errors of this crate.

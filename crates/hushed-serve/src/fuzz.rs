@@ -4,7 +4,7 @@ use crate::bundle;
 use crate::digest::Digest;
 use crate::fhe::wire::{self, CHUNK, PART, frames};
 use crate::session::token::Token;
-use crate::session::tokens::{Accepted, MIN_TOKEN_BYTES};
+use crate::session::token::list::{Accepted, MIN_TOKEN_BYTES};
 use crate::session::wire::{Confirm, Hello, MAX_GREETING, Reply};
 use crate::twopc::wire::{Answer, MAX_ANSWER, MAX_REQUEST, Request};
 

@@ -48,12 +48,12 @@ pub use arguments::{Protocol, ServeArguments, ServeConfig, size};
 pub use bundle::Bundle;
 pub use digest::{Digest, NotADigest};
 pub use error::{Category, ServeError};
+pub use session::allowance::rate::{ClientTexts, CountsFault, TextRate};
 pub use session::config::{ClientAccess, Entrance, ServerIdentity};
 #[cfg(feature = "client")]
 pub use session::connect::{BundlePin, ClientConfig, ServerTrust};
 pub use session::deadlines::Deadlines;
 pub use session::listener::Listener;
-pub use session::rate::{ClientTexts, CountsFault, TextRate};
 pub use session::token::Token;
 pub use session::wire::Refusal;
 #[cfg(feature = "client")]

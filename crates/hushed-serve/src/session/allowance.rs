@@ -11,6 +11,8 @@
 //! nobody out for longer than a window; but a clock that is put ahead by a window forgets, as that much time would.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub(crate) mod rate;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -23,8 +25,8 @@ use sha2::{Digest as _, Sha256};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files::{self, make_folder, now};
+use crate::session::allowance::rate::{ClientTexts, CountsFault, TextRate, VERSION};
 use crate::session::owner::Owner;
-use crate::session::rate::{ClientTexts, CountsFault, TextRate, VERSION};
 use crate::session::wire::Refusal;
 
 /// Parts of a window that are counted apart: a text counts for at most a twenty-fourth longer than it has to.

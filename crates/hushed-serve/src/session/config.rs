@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::allowance::rate::ClientTexts;
 use super::deadlines::Deadlines;
-use super::rate::ClientTexts;
 
 /// Where a server listens, who it is and whom it lets in.
 #[derive(Clone, Debug)]

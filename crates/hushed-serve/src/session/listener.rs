@@ -16,12 +16,12 @@ use super::registry::{Entered, Entry, Registry};
 use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::allowance::TextCounts;
+use crate::session::allowance::rate::TextRate;
 use crate::session::deadlines::Deadlines;
 use crate::session::metrics::{self, Metrics};
 use crate::session::owner::Owner;
-use crate::session::rate::TextRate;
 use crate::session::token::Token;
-use crate::session::tokens::Accepted;
+use crate::session::token::list::Accepted;
 use crate::session::wire::Refusal;
 
 /// How often a server that drains looks whether it is done.

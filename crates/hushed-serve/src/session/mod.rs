@@ -3,7 +3,7 @@
 //! [`listener`] accepts connections and `greeting` begins their sessions at a server; `connect` is a client's way to it.
 
 pub(crate) mod agree;
-mod allowance;
+pub(crate) mod allowance;
 pub(crate) mod codec;
 pub(crate) mod config;
 #[cfg(feature = "client")]
@@ -14,8 +14,6 @@ pub mod listener;
 pub(crate) mod metrics;
 pub(crate) mod outcome;
 pub(crate) mod owner;
-pub(crate) mod rate;
 pub(crate) mod registry;
 pub(crate) mod token;
-pub(crate) mod tokens;
 pub mod wire;

@@ -1,6 +1,8 @@
 //! Bearer tokens: a secret word at the client, only its SHA-256 at the server.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+pub(crate) mod list;
+
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 

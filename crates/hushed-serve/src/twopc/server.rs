@@ -108,7 +108,7 @@ fn hold_ready(
     memory: u64,
 ) -> Result<(), ServeError> {
     let pass = config.max_pass_tokens.max(max_tokens);
-    let shape = Memory::largest(&model.bert, max_tokens, pass)?;
+    let shape = Memory::largest(&model.program(), max_tokens, pass)?;
     let sessions = shape.server(config.entrance.max_sessions);
     let rows = config.ready_tokens.min(max_tokens);
     let ready = layers.make_ready(rows, memory.saturating_sub(sessions))?;
