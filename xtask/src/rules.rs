@@ -26,7 +26,7 @@ const HOSTILE: [&str; 66] = [
     "crates/hushed-model/src/folder/pooling.rs",
     "crates/hushed-model/src/folder/public.rs",
     "crates/hushed-model/src/folder/weights.rs",
-    "crates/hushed-model/src/tokens.rs",
+    "crates/hushed-model/src/tokens/mod.rs",
     "crates/hushed-rlwe/src/codec.rs",
     "crates/hushed-rlwe/src/flooded.rs",
     "crates/hushed-rlwe/src/hybrid/codec.rs",
