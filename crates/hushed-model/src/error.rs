@@ -199,12 +199,20 @@ pub enum Problem {
         supported: &'static str,
     },
     /// The heads do not divide the width.
-    #[error("config.json: hidden_size {width} is not a multiple of num_attention_heads {heads}")]
+    #[error("config.json: the width {width} is not a multiple of the number of heads, {heads}")]
     HeadsDoNotDivide {
-        /// `hidden_size`.
+        /// `hidden_size`, or `dim`.
         width: usize,
-        /// `num_attention_heads`.
+        /// `num_attention_heads`, or `n_heads`.
         heads: usize,
+    },
+    /// An architecture whose scores have a term that no protocol computes.
+    #[error(
+        "config.json: the attention of {model_type} adds a relative position bias to its scores, which is not computed here in any way of running; use a model with absolute positions"
+    )]
+    AttentionBias {
+        /// As `config.json` names it.
+        model_type: &'static str,
     },
     /// The head of the weights file is not valid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
     #[error("model.safetensors: its header is invalid ({source}); fetch the file again")]

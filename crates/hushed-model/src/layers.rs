@@ -1,12 +1,11 @@
-//! The tensors of a BERT encoder: their names and shapes, once, for whoever supplies the numbers.
+//! The tensors of an encoder: their names and shapes, once, for whoever supplies the numbers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::bert::{Bert, Layer};
 use crate::blocks::{
-    Activation, Attention, Classifier, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool,
-    Weigh,
+    Attention, Classifier, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool, Weigh,
 };
 use crate::error::Problem;
 use crate::folder::config::BertConfig;
@@ -78,25 +77,26 @@ struct From<'a, S> {
 impl<S: Source> From<'_, S> {
     fn layer(&mut self, i: usize) -> Result<Layer, S::Error> {
         let (d, hidden) = (self.config.width, self.config.hidden);
-        let name = |part: &str| format!("encoder.layer.{i}.{part}");
+        let t = &self.config.architecture.names().tensors;
+        let name = |part: &str| format!("{}.{i}.{part}", t.layers);
         Ok(Layer {
             attention: Attention {
-                query: self.linear(&name("attention.self.query"), d, d)?,
-                key: self.linear(&name("attention.self.key"), d, d)?,
-                value: self.linear(&name("attention.self.value"), d, d)?,
-                output: self.linear(&name("attention.output.dense"), d, d)?,
+                query: self.linear(&name(t.query), d, d)?,
+                key: self.linear(&name(t.key), d, d)?,
+                value: self.linear(&name(t.value), d, d)?,
+                output: self.linear(&name(t.output), d, d)?,
                 heads: self.config.split(),
                 weigh: Weigh::Softmax,
                 mask: Mask::Full,
             },
-            attention_norm: self.norm(&name("attention.output.LayerNorm"))?,
+            attention_norm: self.norm(&name(t.attention_norm))?,
             feed_forward: FeedForward {
-                up: self.linear(&name("intermediate.dense"), d, hidden)?,
+                up: self.linear(&name(t.up), d, hidden)?,
                 activation: self.config.activation,
                 tolerance: self.config.tolerance,
-                down: self.linear(&name("output.dense"), hidden, d)?,
+                down: self.linear(&name(t.down), hidden, d)?,
             },
-            feed_forward_norm: self.norm(&name("output.LayerNorm"))?,
+            feed_forward_norm: self.norm(&name(t.feed_forward_norm))?,
         })
     }
 
@@ -105,10 +105,11 @@ impl<S: Source> From<'_, S> {
             return Ok(None);
         };
         let (d, classes) = (self.config.width, labels.len());
+        let head = &self.config.architecture.names().head;
         Ok(Some(Classifier {
-            dense: self.linear("pooler.dense", d, d)?,
-            activation: Activation::Tanh,
-            classes: self.linear("classifier", d, classes)?,
+            dense: self.linear(head.dense, d, d)?,
+            activation: head.activation,
+            classes: self.linear(head.classes, d, classes)?,
         }))
     }
 
@@ -119,12 +120,17 @@ impl<S: Source> From<'_, S> {
             self.config.width,
         );
         let tokens = self.matrix("embeddings.word_embeddings.weight", vocabulary, width)?;
-        let types = self.matrix(
-            "embeddings.token_type_embeddings.weight",
-            self.config.token_types,
-            width,
-        )?;
-        let mut offsets = self.matrix("embeddings.position_embeddings.weight", positions, width)?;
+        let types = match self.config.token_types {
+            0 => None,
+            rows => self.matrix("embeddings.token_type_embeddings.weight", rows, width)?,
+        };
+        let name = "embeddings.position_embeddings.weight";
+        let unused = self.config.first_position;
+        let data = self.source.tensor(name, &[unused + positions, width])?;
+        let mut offsets = data.and_then(|mut data| {
+            data.drain(..unused * width);
+            Matrix::new(positions, width, data)
+        });
         if let (Some(offsets), Some(types)) = (&mut offsets, &types) {
             // Every token of a single text is of type 0. The sum is rounded to f32, as torch rounds it.
             for i in 0..positions {

@@ -4,6 +4,7 @@
 //! it in the clear ([`plain`], `f64`), which is the oracle for every private way of running it.
 #![forbid(unsafe_code)]
 
+pub mod arch;
 pub mod bert;
 pub mod blocks;
 pub mod calibrate;
@@ -23,6 +24,7 @@ pub mod testing;
 pub mod tokens;
 pub mod vectors;
 
+pub use arch::Architecture;
 pub use bert::{Bert, Layer};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,

@@ -34,7 +34,9 @@ impl Random {
     /// The numbers of the tensor `name`.
     pub(crate) fn numbers(&mut self, name: &str, shape: &[usize]) -> Vec<f32> {
         let (mean, deviation) = match (name, shape) {
-            (n, _) if n.ends_with("LayerNorm.weight") => (0.9, 0.1),
+            (n, _) if n.ends_with("LayerNorm.weight") || n.ends_with("layer_norm.weight") => {
+                (0.9, 0.1)
+            }
             (n, _) if n.starts_with("embeddings.") => (0.0, 0.04),
             (_, &[_, inputs]) => (0.0, 0.8 / (inputs as f32).sqrt()),
             _ => (0.0, 0.1),

@@ -1,6 +1,9 @@
 //! `config.json`: which architecture, and its sizes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use serde_json::Value;
+
+use crate::arch::{self, Architecture};
 use crate::blocks::{Activation, Heads, Tolerance};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
@@ -9,9 +12,11 @@ use crate::folder::labels;
 /// Name of the file in a model folder.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// The sizes of a BERT encoder, checked: every number is within the bounds below and the heads divide the width.
+/// The sizes of an encoder, checked: every number is within the bounds below and the heads divide the width.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BertConfig {
+    /// Whose names the folder uses.
+    pub architecture: Architecture,
     /// Layers.
     pub layers: usize,
     /// Columns of the activations, `d`.
@@ -22,9 +27,11 @@ pub struct BertConfig {
     pub hidden: usize,
     /// Rows of the token table.
     pub vocabulary: usize,
-    /// Rows of the position table.
+    /// Rows of the position table that tokens can have: the longest text.
     pub positions: usize,
-    /// Rows of the token-type table; only row 0 is used.
+    /// Rows before these, which no token has.
+    pub first_position: usize,
+    /// Rows of the token-type table, of which only row 0 is used; 0 where there is no such table.
     pub token_types: usize,
     /// Inside the feed-forward block.
     pub activation: Activation,
@@ -44,8 +51,12 @@ const MAX_WIDTH: usize = 1 << 14;
 const MAX_HIDDEN: usize = 1 << 16;
 const MAX_VOCABULARY: usize = 1 << 20;
 const MAX_POSITIONS: usize = 1 << 16;
+/// ε where a configuration does not say.
+const EPSILON: f64 = 1e-12;
 
-const ONLY_BERT: &str = "\"bert\"";
+const MODEL_TYPES: &str = "\"bert\"";
+/// Its attention adds a bias by the distance of two tokens.
+const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
     ("gelu", Activation::Gelu),
     ("gelu_new", Activation::GeluTanh),
@@ -66,7 +77,9 @@ impl BertConfig {
         let object = json::object(CONFIG, bytes, problems)?;
         let mut f = Fields::new(CONFIG, &object, problems);
 
-        f.choice("model_type", &[("bert", ())], None, ONLY_BERT);
+        let architecture = architecture(&mut f);
+        // What else is wrong with a folder of another architecture is said in BERT's names.
+        let names = architecture.unwrap_or(Architecture::Bert).names();
         f.choice(
             "position_embedding_type",
             &[("absolute", ())],
@@ -77,28 +90,37 @@ impl BertConfig {
         f.must_be_off("add_cross_attention", "an encoder (false)");
         f.must_be_off("quantization_config", "weights that are not quantised");
         let activation = f.choice(
-            "hidden_act",
+            names.fields.activation,
             ACTIVATIONS,
             None,
             "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, silu, swish, tanh, elu",
         );
-        let layers = f.size("num_hidden_layers", 1, MAX_LAYERS);
-        let width = f.size("hidden_size", 1, MAX_WIDTH);
-        let heads = f.size("num_attention_heads", 1, MAX_WIDTH);
-        let hidden = f.size("intermediate_size", 1, MAX_HIDDEN);
+        let layers = f.size(names.fields.layers, 1, MAX_LAYERS);
+        let width = f.size(names.fields.width, 1, MAX_WIDTH);
+        let heads = f.size(names.fields.heads, 1, MAX_WIDTH);
+        let hidden = f.size(names.fields.hidden, 1, MAX_HIDDEN);
         let vocabulary = f.size("vocab_size", 1, MAX_VOCABULARY);
-        let positions = f.size("max_position_embeddings", 3, MAX_POSITIONS);
-        let token_types = if f.get("type_vocab_size").is_some() {
-            f.size("type_vocab_size", 1, 1024)
-        } else {
-            Some(2)
-        };
-        let epsilon = f.real_or("layer_norm_eps", 1e-12, 0.0, 1.0);
         let padding_id = f
             .optional_size("pad_token_id", 0, MAX_VOCABULARY)
             .and_then(|id| u32::try_from(id).ok());
+        let padding_id = padding_id.or(names.positions_after_padding);
+        let first_position = match names.positions_after_padding {
+            Some(default) => padding_id.unwrap_or(default) as usize + 1,
+            None => 0,
+        };
+        let rows = f.size("max_position_embeddings", first_position + 3, MAX_POSITIONS);
+        let positions = rows.map(|rows| rows - first_position);
+        let token_types = match names.fields.token_types {
+            None => Some(0),
+            Some(field) if f.get(field).is_some() => f.size(field, 1, 1024),
+            Some(_) => Some(2),
+        };
+        let epsilon = match names.fields.epsilon {
+            Some(field) => f.real_or(field, EPSILON, 0.0, 1.0),
+            None => EPSILON,
+        };
 
-        let labels = labels::parse(&mut f);
+        let labels = labels::parse(&mut f, names.head.architectures);
         if let (Some(width), Some(heads)) = (width, heads)
             && !width.is_multiple_of(heads)
         {
@@ -108,12 +130,14 @@ impl BertConfig {
             return None;
         }
         Some(BertConfig {
+            architecture: architecture?,
             layers: layers?,
             width: width?,
             heads: heads?,
             hidden: hidden?,
             vocabulary: vocabulary?,
             positions: positions?,
+            first_position,
             token_types: token_types?,
             activation: activation?,
             tolerance: None,
@@ -137,16 +161,18 @@ impl BertConfig {
     /// BERT-large uncased: 24 layers of 1024 columns.
     pub fn bert_large() -> BertConfig {
         BertConfig {
+            architecture: Architecture::Bert,
             layers: 24,
             width: 1024,
             heads: 16,
             hidden: 4096,
             vocabulary: 30522,
             positions: 512,
+            first_position: 0,
             token_types: 2,
             activation: Activation::Gelu,
             tolerance: None,
-            epsilon: 1e-12,
+            epsilon: EPSILON,
             padding_id: Some(0),
             labels: None,
         }
@@ -168,11 +194,21 @@ impl BertConfig {
         let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
         let classes = self.labels.as_ref().map(Vec::len);
         let head = classes.map_or(0, |k| d * d + d + k * d + k);
-        (self.vocabulary + self.positions + self.token_types) * d
+        (self.vocabulary + self.first_position + self.positions + self.token_types) * d
             + 2 * d
             + self.layers * layer
             + head
     }
+}
+
+fn architecture(f: &mut Fields<'_>) -> Option<Architecture> {
+    if f.get("model_type").and_then(Value::as_str) == Some(RELATIVE) {
+        f.problem(Problem::AttentionBias {
+            model_type: RELATIVE,
+        });
+        return None;
+    }
+    f.choice("model_type", &arch::MODEL_TYPES, None, MODEL_TYPES)
 }
 
 #[cfg(test)]
@@ -203,7 +239,7 @@ mod tests {
     #[test]
     fn all_problems_at_once() {
         let (_, problems) = parse(
-            r#"{"model_type":"roberta","hidden_act":"mish","num_hidden_layers":0,"hidden_size":100,"num_attention_heads":7,
+            r#"{"model_type":"gpt2","hidden_act":"mish","num_hidden_layers":0,"hidden_size":100,"num_attention_heads":7,
             "intermediate_size":"many","vocab_size":99999999999,"position_embedding_type":"relative_key","is_decoder":true}"#,
         );
         assert_eq!(problems.len(), 9, "{problems:#?}");
@@ -219,6 +255,15 @@ mod tests {
                 ..
             }
         )));
+    }
+
+    #[test]
+    fn a_relative_bias_is_named() {
+        let (_, problems) = parse(&GOOD.replace("\"bert\"", "\"mpnet\""));
+        let [problem @ Problem::AttentionBias { .. }] = &problems[..] else {
+            panic!("{problems:?}")
+        };
+        assert!(problem.to_string().contains("relative position bias"));
     }
 
     /// The names that published configurations use.

@@ -7,8 +7,6 @@ use crate::error::Problem;
 use crate::folder::config::CONFIG;
 use crate::folder::json::{Fields, shown};
 
-/// The architecture whose head is read: tanh of a linear map of the first row, then a linear map to the classes.
-const CLASSIFIER: &str = "BertForSequenceClassification";
 /// Most classes: far above published classifiers.
 const MAX_CLASSES: usize = 1 << 12;
 /// Most bytes of a name.
@@ -17,10 +15,14 @@ const MAX_NAME: usize = 200;
 const DEFAULT_CLASSES: usize = 2;
 const NAMES: &str = "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
 
-/// The names of the classes, if the configuration is of a classifier; what is wrong with them is added to the problems.
-pub(crate) fn parse(f: &mut Fields<'_>) -> Option<Vec<String>> {
+/// The names of the classes, if the configuration is of a classifier, which these architectures mean; what is wrong with them is added to
+/// the problems.
+pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<String>> {
     let classifies = match f.get("architectures") {
-        Some(Value::Array(names)) => names.iter().any(|name| name.as_str() == Some(CLASSIFIER)),
+        Some(Value::Array(names)) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|name| classifiers.contains(&name)),
         _ => false,
     };
     if !classifies {
@@ -72,7 +74,10 @@ mod tests {
     fn labels(text: &str) -> (Option<Vec<String>>, usize) {
         let mut problems = Vec::new();
         let object = json::object(CONFIG, text.as_bytes(), &mut problems).unwrap();
-        let found = parse(&mut Fields::new(CONFIG, &object, &mut problems));
+        let found = parse(
+            &mut Fields::new(CONFIG, &object, &mut problems),
+            &["BertForSequenceClassification"],
+        );
         (found, problems.len())
     }
 

@@ -13,6 +13,7 @@ use std::path::Path;
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
+use crate::arch::PREFIXES;
 use crate::error::Problem;
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
@@ -112,9 +113,9 @@ impl<R: ReadAt> Weights<R> {
         })
     }
 
-    /// The tensor called `name`, under one of the names that BERT folders use for it.
+    /// The tensor called `name`, under one of the names that folders use for it.
     fn find(&self, name: &str) -> Option<&TensorInfo> {
-        // Older exports call a norm's gain and offset gamma and beta, and heads put the encoder under `bert.`.
+        // Older exports call a norm's gain and offset gamma and beta, and heads put the encoder under `bert.` or its like.
         let old = name
             .strip_suffix("LayerNorm.weight")
             .map(|n| format!("{n}LayerNorm.gamma"));
@@ -124,7 +125,7 @@ impl<R: ReadAt> Weights<R> {
         });
         let names = [Some(name.to_owned()), old].into_iter().flatten();
         names
-            .flat_map(|n| [format!("bert.{n}"), n])
+            .flat_map(|n| PREFIXES.map(|prefix| format!("{prefix}{n}")))
             .find_map(|n| self.header.info(&n))
     }
 

@@ -1,0 +1,71 @@
+//! What tells the architectures apart: names of fields and tensors, where positions begin, the head. What they compute is the same
+//! post-norm encoder, [`Bert`](crate::Bert), so that a new one of this kind is a table in a file of its own.
+
+mod bert;
+
+use crate::blocks::Activation;
+
+/// Which names a folder uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// `bert`.
+    Bert,
+}
+
+/// What one architecture calls its parts.
+pub(crate) struct Names {
+    pub fields: Fields,
+    pub tensors: Tensors,
+    pub head: Head,
+    /// Positions count from the row after that of the padding id, which is this one unless `config.json` says otherwise.
+    pub positions_after_padding: Option<u32>,
+}
+
+/// Fields of `config.json`.
+pub(crate) struct Fields {
+    pub layers: &'static str,
+    pub width: &'static str,
+    pub heads: &'static str,
+    pub hidden: &'static str,
+    pub activation: &'static str,
+    /// `None`: there is no table of token types.
+    pub token_types: Option<&'static str>,
+    /// `None`: ε is always the default.
+    pub epsilon: Option<&'static str>,
+}
+
+/// Tensors of the encoder. Those of a layer are under [`Tensors::layers`] and its number; `.weight` and `.bias` are added.
+pub(crate) struct Tensors {
+    pub layers: &'static str,
+    pub query: &'static str,
+    pub key: &'static str,
+    pub value: &'static str,
+    pub output: &'static str,
+    pub attention_norm: &'static str,
+    pub up: &'static str,
+    pub down: &'static str,
+    pub feed_forward_norm: &'static str,
+}
+
+/// The head of a classifier: two linear maps of the first row, with an activation between them.
+pub(crate) struct Head {
+    /// Members of `architectures` that mean it.
+    pub architectures: &'static [&'static str],
+    pub dense: &'static str,
+    pub activation: Activation,
+    pub classes: &'static str,
+}
+
+/// Where a folder has a head beside the encoder, the encoder's tensors are under one of these.
+pub(crate) const PREFIXES: [&str; 2] = ["bert.", ""];
+
+/// By `model_type`.
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 1] = [("bert", Architecture::Bert)];
+
+impl Architecture {
+    pub(crate) fn names(self) -> &'static Names {
+        match self {
+            Architecture::Bert => &bert::NAMES,
+        }
+    }
+}
