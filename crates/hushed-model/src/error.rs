@@ -214,6 +214,14 @@ pub enum Problem {
         /// As `config.json` names it.
         model_type: &'static str,
     },
+    /// A classifier whose head has an activation that no protocol computes there.
+    #[error(
+        "config.json: the head of {architecture} has a ReLU, and heads are computed with tanh only; use a sentence encoder, or a classifier of BERT"
+    )]
+    HeadActivation {
+        /// The member of `architectures`.
+        architecture: &'static str,
+    },
     /// The head of the weights file is not valid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
     #[error("model.safetensors: its header is invalid ({source}); fetch the file again")]
     Header {

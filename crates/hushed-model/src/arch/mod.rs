@@ -2,6 +2,7 @@
 //! post-norm encoder, [`Bert`](crate::Bert), so that a new one of this kind is a table in a file of its own.
 
 mod bert;
+mod distilbert;
 
 use crate::blocks::Activation;
 
@@ -10,6 +11,8 @@ use crate::blocks::Activation;
 pub enum Architecture {
     /// `bert`.
     Bert,
+    /// `distilbert`.
+    DistilBert,
 }
 
 /// What one architecture calls its parts.
@@ -57,15 +60,19 @@ pub(crate) struct Head {
 }
 
 /// Where a folder has a head beside the encoder, the encoder's tensors are under one of these.
-pub(crate) const PREFIXES: [&str; 2] = ["bert.", ""];
+pub(crate) const PREFIXES: [&str; 3] = ["bert.", "distilbert.", ""];
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 1] = [("bert", Architecture::Bert)];
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 2] = [
+    ("bert", Architecture::Bert),
+    ("distilbert", Architecture::DistilBert),
+];
 
 impl Architecture {
     pub(crate) fn names(self) -> &'static Names {
         match self {
             Architecture::Bert => &bert::NAMES,
+            Architecture::DistilBert => &distilbert::NAMES,
         }
     }
 }

@@ -54,7 +54,7 @@ const MAX_POSITIONS: usize = 1 << 16;
 /// ε where a configuration does not say.
 const EPSILON: f64 = 1e-12;
 
-const MODEL_TYPES: &str = "\"bert\"";
+const MODEL_TYPES: &str = "bert, distilbert";
 /// Its attention adds a bias by the distance of two tokens.
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
@@ -255,6 +255,20 @@ mod tests {
                 ..
             }
         )));
+    }
+
+    /// With the published count, which has no head.
+    #[test]
+    fn distilbert() {
+        let distilbert = r#"{"model_type":"distilbert","activation":"gelu","n_layers":6,"dim":768,"n_heads":12,"hidden_dim":3072,
+            "vocab_size":30522,"max_position_embeddings":512,"pad_token_id":0,"sinusoidal_pos_embds":false,"tie_weights_":true}"#;
+        let config = parse(distilbert).0.unwrap();
+        assert_eq!((config.token_types, config.first_position), (0, 0));
+        assert_eq!((config.epsilon, config.positions), (1e-12, 512));
+        assert_eq!(config.parameters(), 66_362_880);
+        // Fields of one architecture are not those of another.
+        let (_, problems) = parse(&distilbert.replace("distilbert", "bert"));
+        assert_eq!(problems.len(), 5, "{problems:?}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::blocks::Pool;
+use crate::blocks::{Activation, Pool};
 use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{BertConfig, CONFIG};
 use crate::folder::declared::{self, FUNCTIONS};
@@ -165,6 +165,14 @@ impl PublicFiles {
             config.labels = None;
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
+        let head = config.as_ref().map(|c| &c.architecture.names().head);
+        if let (true, Some(head)) = (classifies, head)
+            && head.activation != Activation::Tanh
+        {
+            problems.push(Problem::HeadActivation {
+                architecture: head.architectures.first().copied().unwrap_or_default(),
+            });
+        }
         let mut pool = match classifies {
             true => Pool::First,
             false => Pool::Mean, // what sentence-transformers does with a folder that does not say
