@@ -208,7 +208,7 @@ pub enum Problem {
     },
     /// An architecture whose scores have a term that no protocol computes.
     #[error(
-        "config.json: the attention of {model_type} adds a relative position bias to its scores, which is not computed here in any way of running; use a model with absolute positions"
+        "config.json: the attention of {model_type} adds a relative position bias to its scores, which is not computed here in any way of running; use a model with absolute positions: bert, roberta, xlm-roberta, distilbert"
     )]
     AttentionBias {
         /// As `config.json` names it.
@@ -216,7 +216,7 @@ pub enum Problem {
     },
     /// A classifier whose head has an activation that no protocol computes there.
     #[error(
-        "config.json: the head of {architecture} has a ReLU, and heads are computed with tanh only; use a sentence encoder, or a classifier of BERT"
+        "config.json: the head of {architecture} has a ReLU, and heads are computed with tanh only; use a sentence encoder, or a classifier of BERT, RoBERTa or XLM-RoBERTa"
     )]
     HeadActivation {
         /// The member of `architectures`.

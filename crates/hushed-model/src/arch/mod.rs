@@ -3,6 +3,7 @@
 
 mod bert;
 mod distilbert;
+mod roberta;
 
 use crate::blocks::Activation;
 
@@ -11,6 +12,8 @@ use crate::blocks::Activation;
 pub enum Architecture {
     /// `bert`.
     Bert,
+    /// `roberta` and `xlm-roberta`.
+    Roberta,
     /// `distilbert`.
     DistilBert,
 }
@@ -60,11 +63,13 @@ pub(crate) struct Head {
 }
 
 /// Where a folder has a head beside the encoder, the encoder's tensors are under one of these.
-pub(crate) const PREFIXES: [&str; 3] = ["bert.", "distilbert.", ""];
+pub(crate) const PREFIXES: [&str; 4] = ["bert.", "roberta.", "distilbert.", ""];
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 2] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 4] = [
     ("bert", Architecture::Bert),
+    ("roberta", Architecture::Roberta),
+    ("xlm-roberta", Architecture::Roberta),
     ("distilbert", Architecture::DistilBert),
 ];
 
@@ -72,6 +77,7 @@ impl Architecture {
     pub(crate) fn names(self) -> &'static Names {
         match self {
             Architecture::Bert => &bert::NAMES,
+            Architecture::Roberta => &roberta::NAMES,
             Architecture::DistilBert => &distilbert::NAMES,
         }
     }

@@ -54,7 +54,7 @@ const MAX_POSITIONS: usize = 1 << 16;
 /// ε where a configuration does not say.
 const EPSILON: f64 = 1e-12;
 
-const MODEL_TYPES: &str = "bert, distilbert";
+const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert";
 /// Its attention adds a bias by the distance of two tokens.
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
@@ -257,9 +257,27 @@ mod tests {
         )));
     }
 
-    /// With the published count, which has no head.
+    /// With the published counts less what is not used here: poolers, and the heads of language models.
     #[test]
-    fn distilbert() {
+    fn published_configurations_of_other_architectures() {
+        let pooler = 768 * 768 + 768;
+        let roberta = r#"{"model_type":"roberta","hidden_act":"gelu","num_hidden_layers":12,"hidden_size":768,"num_attention_heads":12,
+            "intermediate_size":3072,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1,"layer_norm_eps":1e-05,
+            "pad_token_id":1,"bos_token_id":0,"eos_token_id":2}"#;
+        let xlm = roberta
+            .replace("roberta", "xlm-roberta")
+            .replace("50265", "250002");
+        for (text, published) in [(roberta, 124_645_632), (&xlm, 278_043_648)] {
+            let config = parse(text).0.unwrap();
+            assert_eq!(config.architecture, Architecture::Roberta);
+            assert_eq!((config.positions, config.first_position), (512, 2));
+            assert_eq!((config.token_types, config.epsilon), (1, 1e-5));
+            assert_eq!(config.parameters(), published - pooler);
+        }
+        // The padding id is 1 where it is not given.
+        let config = parse(&roberta.replace("\"pad_token_id\":1,", "")).0;
+        assert_eq!(config, parse(roberta).0);
+
         let distilbert = r#"{"model_type":"distilbert","activation":"gelu","n_layers":6,"dim":768,"n_heads":12,"hidden_dim":3072,
             "vocab_size":30522,"max_position_embeddings":512,"pad_token_id":0,"sinusoidal_pos_embds":false,"tie_weights_":true}"#;
         let config = parse(distilbert).0.unwrap();
@@ -269,6 +287,29 @@ mod tests {
         // Fields of one architecture are not those of another.
         let (_, problems) = parse(&distilbert.replace("distilbert", "bert"));
         assert_eq!(problems.len(), 5, "{problems:?}");
+    }
+
+    /// Positions are counted from the row after the padding id, and some have to be left.
+    #[test]
+    fn position_tables_that_are_too_short() {
+        let roberta = GOOD.replace("bert", "roberta");
+        for (rows, padding, left) in [
+            (5, 1, Some(3)),
+            (4, 1, None),
+            (512, 510, None),
+            (9, 0, Some(8)),
+        ] {
+            let text = roberta
+                .replace("512", &rows.to_string())
+                .replace("\"pad_token_id\":0", &format!("\"pad_token_id\":{padding}"));
+            let (config, problems) = parse(&text);
+            assert_eq!(config.map(|c| c.positions), left);
+            assert!(
+                problems
+                    .iter()
+                    .all(|p| matches!(p, Problem::OutOfRange { .. }))
+            );
+        }
     }
 
     #[test]
