@@ -37,13 +37,17 @@ pub fn safetensors_header(bytes: &[u8]) {
 
 /// `tokenizer.json`, and a text through what it describes.
 pub fn tokenizer(bytes: &[u8]) {
-    let mut problems = Vec::new();
-    let tokenizer = Tokenizer::parse(bytes, 200, Some(0), &mut problems);
-    assert_eq!(tokenizer.is_none(), !problems.is_empty());
-    if let Some(tokenizer) = tokenizer
-        && let Ok(ids) = tokenizer.encode("Hello, [SEP] wörld! 漢字 \u{0} 42", 12, TooLong::Cut)
-    {
-        assert!(ids.ids().len() <= 12 && ids.ids().iter().all(|&id| id < 200));
+    // The tiny BERT's, and one that holds all bytes.
+    for vocabulary in [200, 700] {
+        let mut problems = Vec::new();
+        let tokenizer = Tokenizer::parse(bytes, vocabulary, Some(0), &mut problems);
+        assert_eq!(tokenizer.is_none(), !problems.is_empty());
+        if let Some(tokenizer) = tokenizer
+            && let Ok(ids) = tokenizer.encode("Hello, [SEP] wörld! 漢字 \u{0} 42", 12, TooLong::Cut)
+        {
+            assert!(ids.ids().len() <= 12);
+            assert!(ids.ids().iter().all(|&id| (id as usize) < vocabulary));
+        }
     }
 }
 

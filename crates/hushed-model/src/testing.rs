@@ -184,6 +184,13 @@ impl Source for Keeping {
     }
 }
 
+/// A committed folder that scripts/tiny_folders.py wrote: `roberta`, `roberta-classifier`, `xlm-roberta` or `distilbert`.
+pub fn tiny_golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden/tiny")
+        .join(name)
+}
+
 /// The folder of all-MiniLM-L6-v2: `HUSHED_MODEL_DIR`, or where `scripts/fetch_model.sh` puts it. Panics with what to do if there is none.
 pub fn model_folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -2,7 +2,7 @@
 //! a head without the pooler. The two differ in their tokenizers only.
 
 use super::{Head, Names, bert};
-use crate::backend::Activation;
+use crate::blocks::Activation;
 
 pub(super) const NAMES: Names = Names {
     head: Head {

@@ -159,6 +159,9 @@ impl PublicFiles {
         let padding_id = config.as_ref().and_then(|c| c.padding_id);
         let tokenizer =
             bytes(TOKENIZER).and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, problems));
+        if let (Some(config), Some(tokenizer)) = (&config, &tokenizer) {
+            positions_fit(config, tokenizer, problems);
+        }
         let modules = bytes(MODULES).and_then(|b| pooling::modules(b, problems));
         if let (Some(config), Some(_)) = (&mut config, bytes(MODULES)) {
             // A sentence encoder, whatever it was cut from.
@@ -239,6 +242,22 @@ impl Public {
             pooled.iter_mut().for_each(|v| *v /= length);
         }
         pooled
+    }
+}
+
+/// Positions that count on from the padding id have to mean the tokenizer's.
+fn positions_fit(config: &BertConfig, tokenizer: &Tokenizer, problems: &mut Vec<Problem>) {
+    let padding = tokenizer.padding_id();
+    if let (Some(_), Some(id)) = (
+        config.architecture.names().positions_after_padding,
+        config.padding_id,
+    ) && id != padding
+    {
+        problems.push(Problem::SpecialTokenDiffers {
+            token: tokenizer.padding().to_owned(),
+            tokenizer: padding,
+            config: id,
+        });
     }
 }
 

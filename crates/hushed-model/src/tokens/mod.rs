@@ -1,18 +1,23 @@
-//! Text to token ids (BERT's WordPiece), with a limit that is refused rather than silently cut.
+//! Text to token ids, with a limit that is refused rather than silently cut.
 //!
-//! `tokenizer.json` is read by the `tokenizers` crate, but only its vocabulary, added tokens, normaliser and splitter: truncation and
+//! `tokenizer.json` is read by the `tokenizers` crate, but only its model, added tokens, normaliser and splitter, and only those of [`pipeline`]: truncation and
 //! padding are switched off (the file asks for both, to 128), and the special tokens around a text are put on here, after their
-//! description was checked. Special tokens written *inside* a text are text: `[SEP]` becomes `[`, `sep`, `]`.
+//! description was checked. Special tokens written *inside* a text are text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+mod charsmap;
+mod pipeline;
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokenizers::Tokenizer as Library;
 
 use crate::error::{Problem, TextError};
-use crate::folder::json::{self, Fields};
+use crate::folder::json;
 use crate::rows::TextRows;
+
+use pipeline::{Kind, Vocabulary};
 
 /// Texts above this many bytes are refused before they are tokenised: the work of tokenising is bounded by it.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -77,10 +82,12 @@ pub enum TooLong {
 #[derive(Clone)]
 pub struct Tokenizer {
     library: Library,
+    kind: Kind,
     first: u32,
     last: u32,
     padding: u32,
     never_inside: BTreeSet<u32>,
+    special: BTreeSet<u32>,
     lower_case: bool,
 }
 
@@ -94,33 +101,38 @@ impl Tokenizer {
     ) -> Option<Tokenizer> {
         let before = problems.len();
         let mut object = json::object(TOKENIZER, bytes, problems)?;
-        let lower_case = check_parts(&object, problems);
-        let table = Vocabulary::parse(&object, vocabulary, problems);
-        let around = special_around(&object, problems);
+        let kind = pipeline::kind(&object, problems);
+        let around = pipeline::special_around(&object, problems);
+        let table = Vocabulary::parse(kind?, &object, vocabulary, problems);
         if problems.len() > before {
             return None;
         }
-        let (table, (first, last)) = (table?, around?);
+        let (kind, table, (first, last)) = (kind?, table?, around?);
         let first = table.id(&first, problems);
         let last = table.id(&last, problems);
-        let padding = table
-            .ids
-            .get("[PAD]")
-            .and_then(Value::as_u64)
-            .and_then(|id| u32::try_from(id).ok());
-        if let (Some(tokenizer), Some(config)) = (padding, padding_id)
+        let mask = table.find(kind.mask());
+        let special = pipeline::specials(&object);
+        let special = special.into_iter().filter_map(|s| table.find(s)).collect();
+        let lower_case = pipeline::lower_case(kind, &object);
+        let padding = table.find(kind.padding());
+        // Multilingual sentence encoders of BERT's kind have SentencePiece's tokens and a configuration with BERT's padding id, which
+        // is as good: padding is masked. Where positions follow from it, the folder's public part is checked as a whole.
+        if let (Kind::WordPiece, Some(tokenizer), Some(config)) = (kind, padding, padding_id)
             && tokenizer != config
         {
             problems.push(Problem::SpecialTokenDiffers {
-                token: "[PAD]".to_owned(),
+                token: kind.padding().to_owned(),
                 tokenizer,
                 config,
             });
         }
-        let padding = padding_id.or(padding).unwrap_or(0);
+        let padding = padding.or(padding_id).unwrap_or(0);
 
         for off in ["truncation", "padding", "post_processor", "decoder"] {
             object.insert(off.to_owned(), Value::Null);
+        }
+        if kind == Kind::Unigram {
+            pipeline::hide_specials(&mut object);
         }
         let plain = serde_json::to_vec(&object).ok()?;
         let mut library = match Library::from_bytes(&plain) {
@@ -143,18 +155,20 @@ impl Tokenizer {
             return None;
         }
         let (first, last) = (first?, last?);
-        let mask = library.token_to_id("[MASK]");
+        let mask = mask.or_else(|| library.token_to_id(kind.mask()));
         let never_inside = [Some(first), Some(last), Some(padding), mask]
             .into_iter()
             .flatten()
             .collect();
         Some(Tokenizer {
             library,
+            kind,
             first,
             last,
             padding,
             never_inside,
-            lower_case: lower_case?,
+            special,
+            lower_case,
         })
     }
 
@@ -190,13 +204,16 @@ impl Tokenizer {
         Ok(self.surrounded(kept))
     }
 
-    /// The ids that texts can have inside: all of the vocabulary but special tokens and places that were left unused, which brackets mark.
+    /// The ids that texts can have inside: all of the vocabulary but special tokens and, in BERT's, places that were left unused, which
+    /// brackets mark.
     pub fn ordinary_ids(&self) -> Vec<u32> {
         let all = self.library.get_vocab(true).into_iter();
         let bracketed =
             |token: &str| token.starts_with('[') && token.ends_with(']') && token.len() > 2;
+        let unused = |token: &str| self.kind == Kind::WordPiece && bracketed(token);
+        let reserved = |id: &u32| self.never_inside.contains(id) || self.special.contains(id);
         let mut ids: Vec<u32> = all
-            .filter(|(token, id)| !bracketed(token) && !self.never_inside.contains(id))
+            .filter(|(token, id)| !unused(token) && !reserved(id))
             .map(|(_, id)| id)
             .collect();
         ids.sort_unstable();
@@ -219,132 +236,21 @@ impl Tokenizer {
         self.padding
     }
 
+    /// What it calls the padding token.
+    pub(crate) fn padding(&self) -> &'static str {
+        self.kind.padding()
+    }
+
     /// Whether texts are put into lower case.
     pub fn lower_case(&self) -> bool {
         self.lower_case
     }
 }
 
-/// The vocabulary of a WordPiece model: text → id.
-struct Vocabulary<'a> {
-    ids: &'a Map<String, Value>,
-}
-
-impl<'a> Vocabulary<'a> {
-    fn parse(
-        object: &'a Map<String, Value>,
-        vocabulary: usize,
-        problems: &mut Vec<Problem>,
-    ) -> Option<Vocabulary<'a>> {
-        let model = object.get("model")?.as_object()?;
-        let Some(ids) = model.get("vocab").and_then(Value::as_object) else {
-            problems.push(Problem::WrongType {
-                file: TOKENIZER.to_owned(),
-                field: "model.vocab",
-                expected: "an object of ids",
-            });
-            return None;
-        };
-        let table = Vocabulary { ids };
-        let mut largest = 0;
-        for id in ids.values() {
-            let Some(id) = id.as_u64() else {
-                problems.push(Problem::WrongType {
-                    file: TOKENIZER.to_owned(),
-                    field: "model.vocab",
-                    expected: "an object of ids",
-                });
-                return None;
-            };
-            largest = largest.max(id);
-        }
-        if largest >= vocabulary as u64 {
-            problems.push(Problem::ForeignTokenizer {
-                id: largest,
-                vocabulary,
-            });
-        }
-        // Without it, every unknown word would be an error at run time.
-        table.id(
-            model
-                .get("unk_token")
-                .and_then(Value::as_str)
-                .unwrap_or("[UNK]"),
-            problems,
-        )?;
-        Some(table)
+fn wrong_type(field: &'static str, expected: &'static str) -> Problem {
+    Problem::WrongType {
+        file: TOKENIZER.to_owned(),
+        field,
+        expected,
     }
-
-    fn id(&self, token: &str, problems: &mut Vec<Problem>) -> Option<u32> {
-        let id = self
-            .ids
-            .get(token)
-            .and_then(Value::as_u64)
-            .and_then(|id| u32::try_from(id).ok());
-        if id.is_none() {
-            problems.push(Problem::NoSuchToken {
-                token: token.to_owned(),
-            });
-        }
-        id
-    }
-}
-
-/// Only BERT's own pipeline is let through: nothing in it is a regular expression or a program that the file could supply.
-/// Gives whether it lowers the case.
-fn check_parts(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<bool> {
-    let mut f = Fields::new(TOKENIZER, object, problems);
-    let kind = |part: &str| {
-        object
-            .get(part)
-            .and_then(|p| p.get("type"))
-            .and_then(Value::as_str)
-    };
-    if kind("model") != Some("WordPiece") {
-        f.unsupported_part("model", "WordPiece");
-    }
-    if kind("normalizer") != Some("BertNormalizer") {
-        f.unsupported_part("normalizer", "BertNormalizer");
-    }
-    if kind("pre_tokenizer") != Some("BertPreTokenizer") {
-        f.unsupported_part("pre_tokenizer", "BertPreTokenizer");
-    }
-    if let Some(model) = object.get("model").and_then(Value::as_object) {
-        // The search for the longest piece is quadratic in this.
-        Fields::new(TOKENIZER, model, problems).optional_size("max_input_chars_per_word", 1, 1000);
-    }
-    object
-        .get("normalizer")
-        .map(|n| n.get("lowercase").and_then(Value::as_bool).unwrap_or(true))
-}
-
-/// The special tokens before and after a text, from `BertProcessing` or a `TemplateProcessing` of the shape `[CLS] A [SEP]`.
-fn special_around(
-    object: &Map<String, Value>,
-    problems: &mut Vec<Problem>,
-) -> Option<(String, String)> {
-    let post = object.get("post_processor");
-    let found = post.and_then(|p| match p.get("type")?.as_str()? {
-        "BertProcessing" => Some((
-            p.get("cls")?.get(0)?.as_str()?.to_owned(),
-            p.get("sep")?.get(0)?.as_str()?.to_owned(),
-        )),
-        "TemplateProcessing" => {
-            let [first, text, last] = p.get("single")?.as_array()?.as_slice() else {
-                return None;
-            };
-            (text.get("Sequence")?.get("id")?.as_str()? == "A").then_some(())?;
-            let token =
-                |piece: &Value| Some(piece.get("SpecialToken")?.get("id")?.as_str()?.to_owned());
-            Some((token(first)?, token(last)?))
-        }
-        _ => None,
-    });
-    if found.is_none() {
-        Fields::new(TOKENIZER, object, problems).unsupported_part(
-            "post_processor",
-            "BertProcessing, or a template [CLS] A [SEP]",
-        );
-    }
-    found
 }

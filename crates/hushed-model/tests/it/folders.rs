@@ -140,7 +140,9 @@ fn every_reason_at_once() {
                 .unwrap()
                 .push(json!({"type": "x.Dense", "path": "3_Dense"}))
         });
-        edit(d, "tokenizer.json", |t| t["model"]["type"] = json!("BPE"));
+        edit(d, "tokenizer.json", |t| {
+            t["model"]["type"] = json!("WordLevel")
+        });
         fs::write(d.join("model.safetensors"), b"short").unwrap();
     });
     assert_eq!(found.len(), 5, "{found:#?}");

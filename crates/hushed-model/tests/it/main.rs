@@ -1,5 +1,6 @@
 //! Tests of the crate from outside, in one binary: linking it costs more than most of them.
 
+mod architectures;
 mod calibration;
 mod folders;
 mod golden;

@@ -1,0 +1,349 @@
+//! What a `tokenizer.json` may consist of: one of three models, each with the normaliser and the splitter that published folders have.
+//!
+//! | model | of | normaliser | splitter |
+//! |---|---|---|---|
+//! | WordPiece | BERT, DistilBERT | `BertNormalizer` | `BertPreTokenizer` |
+//! | BPE over bytes | RoBERTa | none, or [`NORMALISERS`] | `ByteLevel` |
+//! | Unigram (SentencePiece) | XLM-RoBERTa | none, or [`NORMALISERS`] | `Metaspace`, perhaps after `WhitespaceSplit` |
+//!
+//! Nothing in it is a regular expression or a program that the file could supply, and the work for a text is bounded. A client takes this
+//! file from the server, so what would make the library panic or run for long is refused here, before the library reads it.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Map, Value, json};
+
+use super::charsmap;
+use super::{TOKENIZER, wrong_type};
+use crate::error::Problem;
+use crate::folder::json::Fields;
+
+/// Normalisers without arguments that matter, beside BERT's own.
+const NORMALISERS: &str = "null, Precompiled (once), NFC, NFKC, Lowercase, Strip, Replace of spaces, or a Sequence of at most 8 of these";
+/// Most of them in a sequence.
+const MAX_NORMALISERS: usize = 8;
+/// The one pattern that SentencePiece's converter writes: several spaces become one.
+const SPACES: &str = " {2,}";
+/// Stands for a space in SentencePiece's pieces.
+const SPACE: &str = "▁";
+/// Bytes of the longest piece: every place of a text is compared with all pieces that begin there. Published pieces have 16 characters.
+const MAX_PIECE: usize = 256;
+
+/// Which model turns words into ids.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    WordPiece,
+    Bytes,
+    Unigram,
+}
+
+impl Kind {
+    /// What models of this kind call the padding token.
+    pub fn padding(self) -> &'static str {
+        match self {
+            Kind::WordPiece => "[PAD]",
+            Kind::Bytes | Kind::Unigram => "<pad>",
+        }
+    }
+
+    /// And the one that language models are asked to replace.
+    pub fn mask(self) -> &'static str {
+        match self {
+            Kind::WordPiece => "[MASK]",
+            Kind::Bytes | Kind::Unigram => "<mask>",
+        }
+    }
+}
+
+/// The model's kind, if it is one of the three. Everything about its parts that is not let through is a problem.
+pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> Option<Kind> {
+    let mut f = Fields::new(TOKENIZER, object, problems);
+    let kind = match part_type(object.get("model")) {
+        Some("WordPiece") => Kind::WordPiece,
+        Some("BPE") => Kind::Bytes,
+        Some("Unigram") => Kind::Unigram,
+        _ => {
+            f.unsupported_part("model", "WordPiece, BPE, Unigram");
+            return None;
+        }
+    };
+    let (normaliser, supported) = match kind {
+        Kind::WordPiece => (
+            part_type(object.get("normalizer")) == Some("BertNormalizer"),
+            "BertNormalizer",
+        ),
+        Kind::Bytes | Kind::Unigram => (normaliser(object.get("normalizer")), NORMALISERS),
+    };
+    if !normaliser {
+        f.unsupported_part("normalizer", supported);
+    }
+    let splitter = object.get("pre_tokenizer");
+    let (splitter, supported) = match kind {
+        Kind::WordPiece => (
+            part_type(splitter) == Some("BertPreTokenizer"),
+            "BertPreTokenizer",
+        ),
+        Kind::Bytes => (
+            byte_level(splitter),
+            "ByteLevel, with its regular expression",
+        ),
+        Kind::Unigram => (
+            metaspace(splitter),
+            "Metaspace with \"▁\", perhaps in a Sequence after WhitespaceSplit",
+        ),
+    };
+    if !splitter {
+        f.unsupported_part("pre_tokenizer", supported);
+    }
+    if let Some(model) = object.get("model").and_then(Value::as_object) {
+        let mut f = Fields::new(TOKENIZER, model, problems);
+        match kind {
+            // The search for the longest piece is quadratic in this.
+            Kind::WordPiece => {
+                f.optional_size("max_input_chars_per_word", 1, 1000);
+            }
+            Kind::Bytes => {
+                f.must_be_off("dropout", "ids that do not depend on chance (null)");
+                for field in ["continuing_subword_prefix", "end_of_word_suffix"] {
+                    if f.get(field).is_some_and(|v| v.as_str() != Some("")) {
+                        f.unsupported(field, "null or an empty text");
+                    }
+                }
+            }
+            Kind::Unigram => f.must_be_off("byte_fallback", "an id for what is unknown (false)"),
+        }
+    }
+    Some(kind)
+}
+
+/// Whether a normaliser lowers the case.
+pub(super) fn lower_case(kind: Kind, object: &Map<String, Value>) -> bool {
+    let normaliser = object.get("normalizer");
+    match kind {
+        Kind::WordPiece => normaliser
+            .and_then(|n| n.get("lowercase")?.as_bool())
+            .unwrap_or(true),
+        Kind::Bytes | Kind::Unigram => {
+            chain(normaliser, "normalizers").any(|n| part_type(Some(n)) == Some("Lowercase"))
+        }
+    }
+}
+
+fn part_type(part: Option<&Value>) -> Option<&str> {
+    part?.get("type")?.as_str()
+}
+
+/// The members of a `Sequence`, or the part itself.
+fn chain<'a>(part: Option<&'a Value>, members: &str) -> impl Iterator<Item = &'a Value> {
+    let listed = match part_type(part) {
+        Some("Sequence") => part.and_then(|p| p.get(members)?.as_array()),
+        _ => None,
+    };
+    let alone = part.filter(|p| !p.is_null() && part_type(part) != Some("Sequence"));
+    listed.into_iter().flatten().chain(alone)
+}
+
+fn normaliser(part: Option<&Value>) -> bool {
+    let Some(part) = part.filter(|p| !p.is_null()) else {
+        return true;
+    };
+    let parts: Vec<&Value> = chain(Some(part), "normalizers").collect();
+    let sound = |part: &&Value| match part_type(Some(part)) {
+        Some("NFC" | "NFKC" | "Lowercase" | "Strip") => true,
+        Some("Precompiled") => part
+            .get("precompiled_charsmap")
+            .and_then(Value::as_str)
+            .is_some_and(charsmap::sound),
+        Some("Replace") => {
+            let spaces = part.get("pattern") == Some(&json!({ "Regex": SPACES }));
+            let to = part.get("content").and_then(Value::as_str);
+            spaces && matches!(to, Some(SPACE | " "))
+        }
+        _ => false,
+    };
+    // Each can make a text longer by a bounded factor; a second one would multiply it.
+    let maps = parts
+        .iter()
+        .filter(|p| part_type(Some(p)) == Some("Precompiled"));
+    parts.len() <= MAX_NORMALISERS && maps.count() <= 1 && parts.iter().all(sound)
+}
+
+fn byte_level(part: Option<&Value>) -> bool {
+    let regular = part.and_then(|p| p.get("use_regex"));
+    part_type(part) == Some("ByteLevel") && regular.is_none_or(|r| *r == Value::Bool(true))
+}
+
+fn metaspace(part: Option<&Value>) -> bool {
+    let parts: Vec<&Value> = chain(part, "pretokenizers").collect();
+    let last = match parts.as_slice() {
+        [only] => only,
+        [first, last] if part_type(Some(first)) == Some("WhitespaceSplit") => last,
+        _ => return false,
+    };
+    part_type(Some(last)) == Some("Metaspace")
+        && last.get("replacement").and_then(Value::as_str) == Some(SPACE)
+}
+
+/// The vocabulary of a model: text → id.
+pub(super) struct Vocabulary<'a> {
+    ids: HashMap<&'a str, u64>,
+}
+
+impl<'a> Vocabulary<'a> {
+    /// Checks that ids are below `vocabulary` and that every text has ids.
+    pub fn parse(
+        kind: Kind,
+        object: &'a Map<String, Value>,
+        vocabulary: usize,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Vocabulary<'a>> {
+        let model = object.get("model")?.as_object()?;
+        let listed = model.get("vocab");
+        let (ids, expected) = match kind {
+            Kind::WordPiece | Kind::Bytes => (ids(listed), "an object of ids"),
+            Kind::Unigram => (
+                pieces(listed),
+                "a list of pieces of at most 256 bytes and their scores",
+            ),
+        };
+        let Some(ids) = ids else {
+            problems.push(wrong_type("model.vocab", expected));
+            return None;
+        };
+        let table = Vocabulary { ids };
+        let largest = table.ids.values().copied().max().unwrap_or(0);
+        if largest >= vocabulary as u64 {
+            problems.push(Problem::ForeignTokenizer {
+                id: largest,
+                vocabulary,
+            });
+        }
+        match kind {
+            // Without it, every unknown word would be an error at run time.
+            Kind::WordPiece => {
+                let unknown = model.get("unk_token").and_then(Value::as_str);
+                table.id(unknown.unwrap_or("[UNK]"), problems)?;
+            }
+            // Without one of these, texts would lose characters silently.
+            Kind::Bytes => {
+                for byte in 0..=255 {
+                    table.id(&character_of(byte).to_string(), problems)?;
+                }
+            }
+            Kind::Unigram => {
+                let unknown = model.get("unk_id").and_then(Value::as_u64);
+                if unknown.is_none_or(|id| id >= table.ids.len() as u64) {
+                    problems.push(wrong_type("model.unk_id", "the id of a piece"));
+                    return None;
+                }
+            }
+        }
+        Some(table)
+    }
+
+    /// The id of a token that has to be there.
+    pub fn id(&self, token: &str, problems: &mut Vec<Problem>) -> Option<u32> {
+        let id = self.find(token);
+        if id.is_none() {
+            problems.push(Problem::NoSuchToken {
+                token: token.to_owned(),
+            });
+        }
+        id
+    }
+
+    pub fn find(&self, token: &str) -> Option<u32> {
+        self.ids.get(token).and_then(|&id| u32::try_from(id).ok())
+    }
+}
+
+fn ids(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
+    let ids = listed?.as_object()?.iter();
+    ids.map(|(token, id)| Some((token.as_str(), id.as_u64()?)))
+        .collect()
+}
+
+/// As many ids as pieces: none is there twice.
+fn pieces(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
+    let list = listed?.as_array()?;
+    let mut ids = HashMap::with_capacity(list.len());
+    for (id, entry) in list.iter().enumerate() {
+        let [Value::String(piece), Value::Number(_)] = entry.as_array()?.as_slice() else {
+            return None;
+        };
+        ((1..=MAX_PIECE).contains(&piece.len())).then_some(())?;
+        ids.insert(piece.as_str(), id as u64);
+    }
+    (ids.len() == list.len()).then_some(ids)
+}
+
+/// The character by which GPT-2's vocabulary stands for a byte: itself where it is printable, else one after U+0100, in order.
+fn character_of(byte: u8) -> char {
+    let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    if printable(byte) {
+        return char::from(byte);
+    }
+    let before = (0..byte).filter(|&b| !printable(b)).count() as u32;
+    char::from_u32(0x100 + before).unwrap_or_default()
+}
+
+/// Tokens that the file marks as special.
+pub(super) fn specials(object: &Map<String, Value>) -> BTreeSet<&str> {
+    let added = object.get("added_tokens").and_then(Value::as_array);
+    let special = added.into_iter().flatten().filter(|t| is_special(t));
+    special.filter_map(|t| t.get("content")?.as_str()).collect()
+}
+
+fn is_special(added: &Value) -> bool {
+    added.get("special") == Some(&Value::Bool(true))
+}
+
+/// Takes the special tokens out of what a Unigram model finds in texts, where `</s>` is as good a piece as any: SentencePiece never makes
+/// them of a text either. Their places stay, under names with a space, which no text has once `Metaspace` has replaced them.
+pub(super) fn hide_specials(object: &mut Map<String, Value>) {
+    let names: BTreeSet<String> = specials(object).into_iter().map(str::to_owned).collect();
+    if let Some(added) = object.get_mut("added_tokens").and_then(Value::as_array_mut) {
+        added.retain(|t| !is_special(t));
+    }
+    let pieces = object
+        .get_mut("model")
+        .and_then(|m| m.get_mut("vocab")?.as_array_mut());
+    for piece in pieces.into_iter().flatten().filter_map(|p| p.get_mut(0)) {
+        if let Some(text) = piece.as_str().filter(|text| names.contains(*text)) {
+            *piece = Value::String(format!(" {text}"));
+        }
+    }
+}
+
+/// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of the shape
+/// `[CLS] A [SEP]`.
+pub(super) fn special_around(
+    object: &Map<String, Value>,
+    problems: &mut Vec<Problem>,
+) -> Option<(String, String)> {
+    let post = object.get("post_processor");
+    let found = post.and_then(|p| match p.get("type")?.as_str()? {
+        "BertProcessing" | "RobertaProcessing" => Some((
+            p.get("cls")?.get(0)?.as_str()?.to_owned(),
+            p.get("sep")?.get(0)?.as_str()?.to_owned(),
+        )),
+        "TemplateProcessing" => {
+            let [first, text, last] = p.get("single")?.as_array()?.as_slice() else {
+                return None;
+            };
+            (text.get("Sequence")?.get("id")?.as_str()? == "A").then_some(())?;
+            let token =
+                |piece: &Value| Some(piece.get("SpecialToken")?.get("id")?.as_str()?.to_owned());
+            Some((token(first)?, token(last)?))
+        }
+        _ => None,
+    });
+    if found.is_none() {
+        Fields::new(TOKENIZER, object, problems).unsupported_part(
+            "post_processor",
+            "BertProcessing, RobertaProcessing, or a template [CLS] A [SEP]",
+        );
+    }
+    found
+}
