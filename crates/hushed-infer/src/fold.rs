@@ -24,9 +24,23 @@ impl LinearMap {
     /// A layer as published.
     ///
     /// # Errors
-    /// [`ModelError::ShapesOnly`] where it has no numbers.
+    /// [`ModelError::ShapesOnly`] where it has no numbers, [`ModelError::Mismatch`] for numbers of another shape.
     pub fn of(id: StepId, layer: &Linear) -> Result<LinearMap, ModelError> {
         let (weights, bias) = (here(id, &layer.weights)?, here(id, &layer.bias)?);
+        for (what, found, expected) in [
+            ("rows of weights", weights.rows(), layer.outputs),
+            ("columns of weights", weights.cols(), layer.inputs),
+            ("biases", bias.len(), layer.outputs),
+        ] {
+            if found != expected {
+                return Err(ModelError::Mismatch {
+                    site: id.to_string(),
+                    what,
+                    found,
+                    expected,
+                });
+            }
+        }
         Ok(LinearMap {
             rows: layer.outputs,
             columns: layer.inputs,

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
-use hushed_model::testing::tiny_config;
-use hushed_model::{Bert, BertConfig, Matrix, Pool, TokenIds, bert_random, cosine, plain as clear};
+use hushed_model::testing::{data_lines, tiny_config, tiny_golden};
+use hushed_model::{
+    Bert, BertConfig, Matrix, Model, Pool, TokenIds, TooLong, bert_random, cosine, plain as clear,
+};
 
 use super::*;
 use crate::ckks::pool::unpack;
@@ -152,6 +154,28 @@ fn every_text_of_a_batch_agrees_with_the_clear_model() {
         assert_close(&measured.pooled, &expected, 1.0 - 1e-9);
         for private in [false, true] {
             let found = run(&on, &bert, &measured.choices, &x, private).unwrap();
+            assert_close(&found, &expected, 0.999);
+        }
+    }
+}
+
+/// The committed folders, with tokens of their own.
+#[test]
+fn other_architectures_agree_with_the_clear_model() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
+    for name in ["roberta", "roberta-classifier", "xlm-roberta", "distilbert"] {
+        let model = Model::load(&tiny_golden(name)).unwrap();
+        let lines = data_lines("sample.txt").unwrap().into_iter().take(7);
+        let ids = lines.map(|text| model.tokens(&text, TooLong::Cut).unwrap());
+        let texts: Vec<TokenIds> = ids
+            .map(|ids| TokenIds::new(ids.ids().iter().copied().take(M).collect()))
+            .collect();
+        let x = embedded(&model.bert, &texts);
+        let expected = plain(&model.bert, &texts);
+        let choices = measured(&model.bert, &x, &Structure::default()).choices;
+        choices.check(&model.bert).unwrap();
+        for private in [false, true] {
+            let found = run(&on, &model.bert, &choices, &x, private).unwrap();
             assert_close(&found, &expected, 0.999);
         }
     }

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod architectures;
 mod golden;
 mod minilm;
 mod shipped;

@@ -50,7 +50,7 @@ fn tokens(model: &Model) -> Vec<TokenIds> {
 }
 
 /// What a step of a pass took: the client's counters, and the rounds of the pair.
-struct Step {
+pub struct Step {
     site: String,
     stats: Stats,
     rounds: Option<u64>,
@@ -104,7 +104,7 @@ fn steps(client: &End, server: &End, watch: &Watch) -> Vec<Step> {
 }
 
 /// One pass between two threads: the client's answers and what its steps took.
-fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<Step>) {
+pub fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<Step>) {
     let shapes = Model::shapes_only(&model.public);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let (client_session, server_session, watch) = watched_pair();
@@ -129,7 +129,7 @@ fn run(model: &Model, texts: &[TokenIds], terms: Terms) -> (Vec<Vec<f64>>, Vec<S
 }
 
 /// The plan is the run: payload bytes of every step, each way, and its rounds.
-fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[Step]) {
+pub fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[Step]) {
     let shapes = Model::shapes_only(&model.public);
     let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
     let plan = Plan::twopc(&shapes.program(), &lengths, terms, model.public.normalise).unwrap();
@@ -150,7 +150,7 @@ fn assert_planned(model: &Model, texts: &[TokenIds], terms: Terms, steps: &[Step
     assert_eq!(plan.large_truncation_log2, None);
 }
 
-fn assert_close(private: &[Vec<f64>], clear: &[Vec<f64>]) {
+pub fn assert_close(private: &[Vec<f64>], clear: &[Vec<f64>]) {
     assert_eq!(private.len(), clear.len());
     for (private, clear) in private.iter().zip(clear) {
         let c = cosine(private, clear);

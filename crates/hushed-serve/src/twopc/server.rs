@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::{Client, ClientConfig, ServerTrust, TooLong};
 
-    /// A defect is imitated by a matrix that is smaller than its layer says.
+    /// A defect is imitated by a table of positions that is smaller than it says.
     #[test]
     fn a_panic_ends_one_session_and_not_the_server() {
         let folder = tempfile::tempdir().unwrap();
@@ -149,8 +149,7 @@ mod tests {
         let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         let mut server = Server::bind(&config).unwrap();
         let wrong = Arc::new(Matrix::zero(1, 32));
-        server.shared.layers = Arc::default();
-        server.shared.model.bert.layers[0].attention.query.weights = Some(wrong);
+        server.shared.model.bert.embedding.offsets = Some(wrong);
         let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
         let client = ClientConfig::new(server.listener().local_addr().to_string(), pin);
         let stop = AtomicBool::new(false);
