@@ -4,7 +4,7 @@
 use crate::common;
 use crate::common::{command, embeddings, hushed, json_lines, model};
 use hushed_model::cosine;
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_golden};
 use serde_json::Value;
 
 #[test]
@@ -113,6 +113,34 @@ fn bad_input_ends_with_3_before_the_model_is_read() {
     assert_eq!(
         json_lines(&output.stderr)[0]["error"]["name"],
         "input-unreadable"
+    );
+}
+
+/// `check` and `clear` on the committed folders of architectures beside BERT.
+#[test]
+fn other_architectures() {
+    for (name, protocols) in [
+        ("roberta", &["2pc", "fhe"][..]),
+        ("xlm-roberta", &["2pc", "fhe"]),
+        ("distilbert", &["2pc", "fhe"]),
+        ("roberta-classifier", &["fhe"]),
+    ] {
+        let dir = tiny_golden(name).to_string_lossy().into_owned();
+        let check = hushed(&["check", &dir, "--json"]);
+        assert_eq!(check.status.code(), Some(0), "{name}");
+        let rows = json_lines(&check.stdout);
+        assert_eq!(rows[0]["protocols"], serde_json::json!(protocols), "{name}");
+        assert_eq!(rows[0]["model"]["max_tokens"], 64);
+        let output = hushed(&["clear", &dir, "größer", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{name}");
+    }
+    let plan = |name: &str| {
+        let dir = tiny_golden(name).to_string_lossy().into_owned();
+        hushed(&["plan", &dir, "--tokens", "16"]).status.code()
+    };
+    assert_eq!(
+        (plan("xlm-roberta"), plan("distilbert")),
+        (Some(0), Some(0))
     );
 }
 
