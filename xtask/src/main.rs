@@ -76,6 +76,7 @@ fn check(root: &Path, fast: bool) -> bool {
             report("documentation", rules::documentation(tree));
             report("unfinished words", rules::unfinished_words(tree));
             report("hostile bytes", rules::hostile_bytes(tree));
+            report("architectures", rules::architectures(tree));
         }
         Err(error) => report("sources", Err(vec![error.to_string()])),
     }

@@ -280,6 +280,28 @@ pub fn unfinished_words(tree: &Tree) -> Outcome {
     }
 }
 
+/// Only the crate of models names an architecture; benches run models by their names.
+pub fn architectures(tree: &Tree) -> Outcome {
+    const NAMES: [&str; 6] = ["bert", "gpt2", "llama", "mpnet", "bitnet", "mistral"];
+    const MAY: [&str; 2] = ["crates/hushed-model/", "crates/hushed-bench/"];
+    let mut problems = Vec::new();
+    let elsewhere = |file: &&File| {
+        file.path.starts_with("crates/") && !MAY.iter().any(|may| file.path.starts_with(may))
+    };
+    for file in tree.rust().filter(elsewhere) {
+        for (n, line) in code_only(&file.text).lines().enumerate() {
+            let line = line.to_ascii_lowercase();
+            let hit = NAMES.iter().find(|name| line.contains(*name));
+            problems.extend(hit.map(|name| format!("{}:{}: {name}", file.path, n + 1)));
+        }
+    }
+    if problems.is_empty() {
+        Ok("named in hushed-model alone".to_owned())
+    } else {
+        Err(problems)
+    }
+}
+
 /// Every declared reader of foreign bytes denies the lints that hide a panic, and every file that denies them is declared.
 pub fn hostile_bytes(tree: &Tree) -> Outcome {
     let mut problems: Vec<String> = HOSTILE
@@ -396,6 +418,16 @@ mod tests {
         assert!(unsafe_code(&tree(&[("crates/hushed-math/src/a.rs", block)])).is_ok());
         let comment = concat!("// un", "safe would be faster\n");
         assert!(unsafe_code(&tree(&[("crates/hushed-net/src/a.rs", comment)])).is_ok());
+    }
+
+    #[test]
+    fn architectures_are_named_where_models_are() {
+        let code = "/// As BERT does.\nfn f(x: &BertLayer) { g(\"bert\") }\n";
+        let found = architectures(&tree(&[("crates/hushed-infer/src/a.rs", code)]));
+        assert_eq!(found.unwrap_err().len(), 1);
+        assert!(architectures(&tree(&[("crates/hushed-model/src/a.rs", code)])).is_ok());
+        let words = "// BERT\nfn f() { g(\"bert\") }\n";
+        assert!(architectures(&tree(&[("crates/hushed-infer/src/a.rs", words)])).is_ok());
     }
 
     #[test]

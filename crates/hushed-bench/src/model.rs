@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use hushed_infer::twopc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_math::cpu::Cpu;
-use hushed_model::{BertConfig, Pool, Program, TokenIds, bert_random, bert_shapes, cosine, plain};
+use hushed_model::{
+    NetworkConfig, Pool, Program, TokenIds, cosine, network_shapes, plain, random_network,
+};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 
@@ -17,7 +19,7 @@ use crate::machine;
 pub struct ModelCase {
     /// `minilm`, `bert-base`, `bert-large`.
     preset: &'static str,
-    config: BertConfig,
+    config: NetworkConfig,
     tokens: usize,
     /// One encoder layer, without embedding and pooling.
     layer: bool,
@@ -84,18 +86,18 @@ pub fn models() -> Vec<ModelCase> {
     sizes.map(whole).into()
 }
 
-fn config(preset: &str) -> BertConfig {
+fn config(preset: &str) -> NetworkConfig {
     let (layers, width, heads, hidden) = match preset {
         "minilm" => (6, 384, 12, 1536),
         "bert-base" => (12, 768, 12, 3072),
         _ => (24, 1024, 16, 4096),
     };
-    BertConfig {
+    NetworkConfig {
         layers,
         width,
         heads,
         hidden,
-        ..BertConfig::bert_large()
+        ..NetworkConfig::large()
     }
 }
 
@@ -106,9 +108,9 @@ pub fn measure(
     runs: usize,
 ) -> Result<(Session, Value), BenchError> {
     let client = session.party() == Party::Client;
-    let random = bert_random(&case.config, Pool::Mean, 1).program();
+    let random = random_network(&case.config, Pool::Mean, 1).program();
     let own = if client {
-        bert_shapes(&case.config, Pool::Mean).program()
+        network_shapes(&case.config, Pool::Mean).program()
     } else {
         random.clone()
     };

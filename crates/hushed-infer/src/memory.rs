@@ -92,7 +92,7 @@ pub(crate) fn estimate(
 
 #[cfg(test)]
 mod tests {
-    use hushed_model::{BertConfig, Pool, bert_shapes};
+    use hushed_model::{NetworkConfig, Pool, network_shapes};
 
     use super::*;
 
@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn the_model_is_near_what_was_measured() {
-        let minilm = BertConfig {
+        let minilm = NetworkConfig {
             layers: 6,
             width: 384,
             heads: 12,
             hidden: 1536,
-            ..BertConfig::bert_large()
+            ..NetworkConfig::large()
         };
-        let program = bert_shapes(&minilm, Pool::Mean).program();
+        let program = network_shapes(&minilm, Pool::Mean).program();
         for (tokens, client, server) in MEASURED {
             let found = Memory::largest(&program, tokens, tokens).unwrap();
             let near =

@@ -2,7 +2,7 @@
 //! the bytes are; a parser fails exactly if it says why.
 
 use crate::calibrate::Calibration;
-use crate::folder::config::BertConfig;
+use crate::folder::config::NetworkConfig;
 use crate::folder::weights::Weights;
 use crate::folder::{declared, pooling};
 use crate::tokens::{Tokenizer, TooLong};
@@ -10,7 +10,7 @@ use crate::tokens::{Tokenizer, TooLong};
 /// `config.json`.
 pub fn config(bytes: &[u8]) {
     let mut problems = Vec::new();
-    let config = BertConfig::parse(bytes, &mut problems);
+    let config = NetworkConfig::parse(bytes, &mut problems);
     assert_eq!(config.is_none(), !problems.is_empty());
     if let Some(config) = config {
         assert_eq!(config.split().count * config.split().width, config.width);

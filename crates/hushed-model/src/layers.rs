@@ -3,14 +3,14 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::bert::{Bert, Layer};
 use crate::blocks::{
     Attention, Classifier, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool, Weigh,
 };
 use crate::error::Problem;
-use crate::folder::config::BertConfig;
+use crate::folder::config::NetworkConfig;
 use crate::folder::weights::{ReadAt, Weights};
 use crate::matrix::Matrix;
+use crate::network::{Layer, Network};
 
 /// Supplies tensors by name; `None` where only shapes are wanted.
 pub(crate) trait Source {
@@ -52,13 +52,13 @@ impl<R: ReadAt> Source for &Weights<R> {
 }
 
 /// The encoder of this configuration, with what the source supplies.
-pub(crate) fn bert<S: Source>(
-    config: &BertConfig,
+pub(crate) fn network<S: Source>(
+    config: &NetworkConfig,
     pool: Pool,
     source: &mut S,
-) -> Result<Bert, S::Error> {
+) -> Result<Network, S::Error> {
     let mut from = From { config, source };
-    Ok(Bert {
+    Ok(Network {
         embedding: from.embedding()?,
         embedding_norm: from.norm("embeddings.LayerNorm")?,
         layers: (0..config.layers)
@@ -70,7 +70,7 @@ pub(crate) fn bert<S: Source>(
 }
 
 struct From<'a, S> {
-    config: &'a BertConfig,
+    config: &'a NetworkConfig,
     source: &'a mut S,
 }
 

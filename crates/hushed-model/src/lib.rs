@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod arch;
-pub mod bert;
 pub mod blocks;
 pub mod calibrate;
 pub mod error;
@@ -15,6 +14,7 @@ pub mod fuzz;
 mod layers;
 pub mod matrix;
 pub mod model;
+pub mod network;
 pub mod plain;
 pub mod program;
 pub mod rows;
@@ -25,16 +25,16 @@ pub mod tokens;
 pub mod vectors;
 
 pub use arch::Architecture;
-pub use bert::{Bert, Layer};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
     Pool, QUICK_GELU, Tolerance, Weigh,
 };
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use error::{FolderError, ModelError, Problem, TextError};
-pub use folder::{BertConfig, FUNCTIONS, Public, PublicFiles, Report, Summary, check};
+pub use folder::{FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check};
 pub use matrix::Matrix;
-pub use model::{Model, bert_random, bert_shapes};
+pub use model::{Model, network_shapes, random_network};
+pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};
 pub use program::{Block, Edge, Kind, Program, Step, StepId, Values};
 pub use rows::{Rows, TextRows};

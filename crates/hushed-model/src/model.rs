@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::bert::Bert;
 use crate::blocks::{Pool, Tolerance};
 use crate::error::{FolderError, ModelError};
-use crate::folder::config::BertConfig;
+use crate::folder::config::NetworkConfig;
 use crate::folder::public::Public;
 use crate::folder::report;
 use crate::layers::{self, ShapesOnly};
+use crate::network::Network;
 use crate::plain;
 use crate::program::Program;
 use crate::synthetic::Random;
@@ -20,27 +20,28 @@ pub struct Model {
     /// What everybody may know.
     pub public: Public,
     /// The layers.
-    pub bert: Bert,
+    pub network: Network,
 }
 
 impl Model {
     /// Reads a folder with its weights. If anything in it is unsupported, the error lists all of it.
     pub fn load(folder: &Path) -> Result<Model, ModelError> {
         let (public, weights) = report::open(folder)?;
-        let bert = layers::bert(&public.config, public.pool, &mut &weights).map_err(|problem| {
-            FolderError {
-                folder: folder.to_owned(),
-                problems: vec![problem],
-            }
-        })?;
-        Ok(Model { public, bert })
+        let network =
+            layers::network(&public.config, public.pool, &mut &weights).map_err(|problem| {
+                FolderError {
+                    folder: folder.to_owned(),
+                    problems: vec![problem],
+                }
+            })?;
+        Ok(Model { public, network })
     }
 
     /// The same layers without numbers: what a client runs, which has only the public part.
     pub fn shapes_only(public: &Public) -> Model {
         Model {
             public: public.clone(),
-            bert: bert_shapes(&public.config, public.pool),
+            network: network_shapes(&public.config, public.pool),
         }
     }
 
@@ -48,7 +49,7 @@ impl Model {
     #[must_use]
     pub fn declaring(mut self, tolerance: Tolerance) -> Model {
         self.public.config.tolerance = Some(tolerance);
-        for layer in &mut self.bert.layers {
+        for layer in &mut self.network.layers {
             layer.feed_forward.tolerance = Some(tolerance);
         }
         self
@@ -70,18 +71,18 @@ impl Model {
 
     /// Its steps.
     pub fn program(&self) -> Program {
-        self.bert.program()
+        self.network.program()
     }
 }
 
 /// The layers of a configuration without numbers, for plans and for clients.
-pub fn bert_shapes(config: &BertConfig, pool: Pool) -> Bert {
-    let Ok(bert) = layers::bert(config, pool, &mut ShapesOnly);
-    bert
+pub fn network_shapes(config: &NetworkConfig, pool: Pool) -> Network {
+    let Ok(network) = layers::network(config, pool, &mut ShapesOnly);
+    network
 }
 
 /// The layers of a configuration with random numbers of realistic ranges, for benchmarks: the same seed gives the same layers.
-pub fn bert_random(config: &BertConfig, pool: Pool, seed: u64) -> Bert {
-    let Ok(bert) = layers::bert(config, pool, &mut Random::new(seed));
-    bert
+pub fn random_network(config: &NetworkConfig, pool: Pool, seed: u64) -> Network {
+    let Ok(network) = layers::network(config, pool, &mut Random::new(seed));
+    network
 }

@@ -11,9 +11,9 @@ use safetensors::tensor::TensorView;
 use serde_json::json;
 
 use crate::blocks::Pool;
-use crate::folder::config::BertConfig;
+use crate::folder::config::NetworkConfig;
 use crate::layers::{self, Source};
-use crate::model::bert_shapes;
+use crate::model::network_shapes;
 use crate::synthetic::Random;
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns, inputs of up to 48
@@ -68,23 +68,23 @@ pub fn tiny_classifier_folder(folder: &Path, labels: &[&str]) -> io::Result<()> 
 }
 
 /// The sizes of [`tiny_classifier_folder`].
-pub fn tiny_classifier_config(labels: &[&str]) -> BertConfig {
-    BertConfig {
+pub fn tiny_classifier_config(labels: &[&str]) -> NetworkConfig {
+    NetworkConfig {
         labels: Some(labels.iter().map(|&l| l.to_owned()).collect()),
         ..tiny_config()
     }
 }
 
 /// The sizes of [`tiny_folder`].
-pub fn tiny_config() -> BertConfig {
-    BertConfig {
+pub fn tiny_config() -> NetworkConfig {
+    NetworkConfig {
         layers: 2,
         width: 32,
         heads: 4,
         hidden: 64,
         vocabulary: tiny_vocabulary().len(),
         positions: 64,
-        ..BertConfig::bert_large()
+        ..NetworkConfig::large()
     }
 }
 
@@ -144,12 +144,12 @@ fn tiny_tokenizer_json(vocabulary: &[String]) -> serde_json::Value {
 }
 
 /// A weights file of a configuration with random numbers. A classifier's encoder is under `bert.`.
-pub fn safetensors_of(config: &BertConfig) -> io::Result<Vec<u8>> {
+pub fn safetensors_of(config: &NetworkConfig) -> io::Result<Vec<u8>> {
     let mut kept = Keeping {
         random: Random::new(7),
         tensors: Vec::new(),
     };
-    let Ok(_) = layers::bert(config, Pool::Mean, &mut kept);
+    let Ok(_) = layers::network(config, Pool::Mean, &mut kept);
     for (name, ..) in &mut kept.tensors {
         if config.labels.is_some() && !name.starts_with("classifier.") {
             name.insert_str(0, "bert.");
@@ -251,6 +251,6 @@ pub fn mutations(corpus: &[Vec<u8>], count: usize, seed: u64, mut body: impl FnM
 }
 
 /// Shapes of the tiny model, for tests of plans.
-pub fn tiny_shapes() -> crate::Bert {
-    bert_shapes(&tiny_config(), Pool::Mean)
+pub fn tiny_shapes() -> crate::Network {
+    network_shapes(&tiny_config(), Pool::Mean)
 }

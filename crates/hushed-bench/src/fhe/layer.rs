@@ -9,7 +9,7 @@ use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, assumed_choices, refer
 use hushed_infer::ckks::public_plan::Lengths;
 use hushed_infer::ckks::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_infer::packing::Interleave;
-use hushed_model::{Bert, BertConfig, Matrix, PlainActs, Pool, Rows, bert_random, plain};
+use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Rows, plain, random_network};
 use serde_json::{Map, Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout};
@@ -42,17 +42,17 @@ pub(super) struct Size {
 
 impl Size {
     /// So many layers of it.
-    pub fn random(&self, layers: usize) -> Bert {
-        let config = BertConfig {
+    pub fn random(&self, layers: usize) -> Network {
+        let config = NetworkConfig {
             layers,
             width: self.width,
             heads: 12,
             hidden: self.hidden,
             vocabulary: 8,
             positions: ROWS,
-            ..BertConfig::bert_large()
+            ..NetworkConfig::large()
         };
-        bert_random(&config, Pool::Mean, 1)
+        random_network(&config, Pool::Mean, 1)
     }
 }
 
@@ -79,29 +79,30 @@ pub(super) fn each_model(
     with_threads(how.threads, || SIZES.iter().filter_map(row).collect())
 }
 
-fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> {
+fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchError> {
     let Planned {
         params,
         choices,
         plan,
-    } = Planned::new(bert, threads)?;
+    } = Planned::new(network, threads)?;
     let placement = plan.placement.clone();
     let (layout, limbs) = (layout(&params)?, placement.attention);
     let counts = counted(&params, |on| {
-        let columns = (0..bert.embedding.width).map(|_| on.vector(Vec::new(), limbs));
+        let columns = (0..network.embedding.width).map(|_| on.vector(Vec::new(), limbs));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        layer(on, bert, &choices, &placement, layout, columns).map(drop)
+        layer(on, network, &choices, &placement, layout, columns).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
-    let (table, columns) = random_columns(&mut bed, bert.embedding.width, limbs)?;
-    let (result, taken) = bed.take(|on| layer(on, bert, &choices, &placement, layout, columns))?;
+    let (table, columns) = random_columns(&mut bed, network.embedding.width, limbs)?;
+    let (result, taken) =
+        bed.take(|on| layer(on, network, &choices, &placement, layout, columns))?;
     let steps = bed.on.clock().seconds().into_iter();
     let steps: Map<String, Value> = steps
         .map(|(site, seconds)| (site.to_string(), json!(seconds)))
         .collect();
     let mut error = 0.0_f64;
     for text in COMPARED {
-        error = error.max(compare(&bed, bert, layout, &table, &result, text)?);
+        error = error.max(compare(&bed, network, layout, &table, &result, text)?);
     }
     let ledger = plan.ledger(Some(0));
     let planned: f64 = ledger.iter().map(|step| step.work.seconds).sum();
@@ -129,9 +130,9 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    pub fn new(bert: &Bert, threads: usize) -> Result<Planned, BenchError> {
+    pub fn new(network: &Network, threads: usize) -> Result<Planned, BenchError> {
         let params = CkksParams::n16_boot()?;
-        let choices = assumed_choices(bert, ROWS);
+        let choices = assumed_choices(network, ROWS);
         let bootstrap = Bootstrapper::new(&params, BootstrapLiteral::default())?.key_plan()?;
         let options = FheOptions {
             rows: ROWS,
@@ -142,7 +143,7 @@ impl Planned {
             prices: reference(threads),
             placement: None,
         };
-        let plan = FhePlanReport::new(bert, &choices, true, &params, &bootstrap, &options)?;
+        let plan = FhePlanReport::new(network, &choices, true, &params, &bootstrap, &options)?;
         Ok(Planned {
             params,
             choices,
@@ -191,15 +192,15 @@ pub(super) fn input_bound(width: usize) -> f64 {
 
 fn layer<S: Slots>(
     on: &S,
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     placement: &Placement,
     layout: Interleave,
     columns: Vec<S::Value>,
 ) -> Result<Acts<S::Value>, FheError> {
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
-    let bound = input_bound(bert.embedding.width);
-    let program = bert.program();
+    let bound = input_bound(network.embedding.width);
+    let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement.clone(), rows, bound)?;
     let x = pass.start(columns)?;
     pass.layer(0, x)
@@ -208,7 +209,7 @@ fn layer<S: Slots>(
 /// The largest error of a text's numbers against the clear.
 fn compare(
     bed: &Bed,
-    bert: &Bert,
+    network: &Network,
     layout: Interleave,
     table: &[Vec<f64>],
     result: &Acts<Ciphertext>,
@@ -217,7 +218,7 @@ fn compare(
     let width = table.len();
     let values = rows_of(table, layout, text)?;
     let rows = Rows::unpadded(&[ROWS]);
-    let program = bert.program();
+    let program = network.program();
     let first = program.layers().into_iter().next().unwrap_or_default();
     let clear = plain::run_range(&program, first, PlainActs { rows, values }, |_, _| ())?;
     let mut error = 0.0_f64;

@@ -4,7 +4,7 @@
 use hushed_infer::ckks::pool::{Pooled, unpack};
 use hushed_infer::ckks::{Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_infer::packing::Interleave;
-use hushed_model::{Bert, PlainActs, Rows, cosine, plain};
+use hushed_model::{Network, PlainActs, Rows, cosine, plain};
 use serde_json::{Value, json};
 
 use super::layer::{Planned, each_model, input_bound, random_columns, rows_of};
@@ -23,22 +23,22 @@ pub fn models(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> {
+fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchError> {
     let Planned {
         params,
         choices,
         plan,
-    } = Planned::new(bert, threads)?;
+    } = Planned::new(network, threads)?;
     let placement = &plan.placement;
-    let (layout, width) = (layout(&params)?, bert.embedding.width);
+    let (layout, width) = (layout(&params)?, network.embedding.width);
     let counts = counted(&params, |on| {
         let columns = (0..width).map(|_| on.vector(Vec::new(), placement.upload));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        run(on, bert, &choices, placement, layout, columns).map(drop)
+        run(on, network, &choices, placement, layout, columns).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
     let (table, columns) = random_columns(&mut bed, width, placement.upload)?;
-    let (pooled, taken) = bed.take(|on| run(on, bert, &choices, placement, layout, columns))?;
+    let (pooled, taken) = bed.take(|on| run(on, network, &choices, placement, layout, columns))?;
     let opened = |ct| -> Result<Vec<f64>, BenchError> {
         let values = bed.decryptor.decrypt_raw(ct)?;
         Ok(values.into_iter().map(|v| v.re).collect())
@@ -50,7 +50,7 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
     let found = found.map_err(FheError::from)?;
     let mut least = 1.0_f64;
     for text in COMPARED {
-        least = least.min(cosine(&found[text], &clear(bert, &table, layout, text)?));
+        least = least.min(cosine(&found[text], &clear(network, &table, layout, text)?));
     }
     let parts = json!({
         "cosine_min": least,
@@ -67,15 +67,15 @@ fn one(bert: &Bert, about: &Value, threads: usize) -> Result<Value, BenchError> 
 /// What a server does, from columns to what leaves it.
 fn run<S: Slots>(
     on: &S,
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     placement: &Placement,
     layout: Interleave,
     columns: Vec<S::Value>,
 ) -> Result<Pooled<S::Value>, FheError> {
     let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()])?;
-    let bound = input_bound(bert.embedding.width);
-    let program = bert.program();
+    let bound = input_bound(network.embedding.width);
+    let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement.clone(), rows, bound)?;
     let mut x = pass.start(columns)?;
     for i in 0..pass.layers() {
@@ -86,7 +86,7 @@ fn run<S: Slots>(
 
 /// The mean row of a text, in the clear.
 fn clear(
-    bert: &Bert,
+    network: &Network,
     table: &[Vec<f64>],
     layout: Interleave,
     text: usize,
@@ -95,7 +95,7 @@ fn clear(
         rows: Rows::unpadded(&[ROWS]),
         values: rows_of(table, layout, text)?,
     };
-    let program = bert.program();
+    let program = network.program();
     for layer in program.layers() {
         x = plain::run_range(&program, layer, x, |_, _| ())?;
     }

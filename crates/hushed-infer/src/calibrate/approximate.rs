@@ -5,7 +5,7 @@
 //! All others get 2^-22: scores mapped to [−1, 1], exponentials, their quotients, squares, hidden columns, centred columns.
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, Polynomial};
-use hushed_model::{Activation, Bert, Matrix, ModelError, Norm, Rows, TextRows};
+use hushed_model::{Activation, Matrix, ModelError, Network, Norm, Rows, TextRows};
 use rayon::prelude::*;
 
 use super::circuit::{Functions, Half};
@@ -70,12 +70,12 @@ impl Approximate {
     /// # Errors
     /// [`FheError::Choices`] for choices of another model, [`FheError::Poly`] where a fit is refused.
     pub fn new(
-        bert: &Bert,
+        network: &Network,
         choices: &Choices,
         errors: Option<Errors>,
     ) -> Result<Approximate, FheError> {
-        choices.check(bert)?;
-        let layers = choices.layers.iter().zip(&bert.layers);
+        choices.check(network)?;
+        let layers = choices.layers.iter().zip(&network.layers);
         let layers = layers.map(|(choice, layer)| {
             Layer::new(
                 choice,
@@ -83,7 +83,7 @@ impl Approximate {
                 &layer.feed_forward_norm,
             )
         });
-        let head = choices.classifier.as_ref().zip(bert.classifier.as_ref());
+        let head = choices.classifier.as_ref().zip(network.classifier.as_ref());
         let head = head.map(|(choice, c)| {
             Ok::<_, FheError>((head::Squash::new(c.activation, choice)?, choice.reach))
         });

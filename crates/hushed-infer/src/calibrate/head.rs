@@ -1,6 +1,6 @@
 //! The head of a classifier: how far the arguments of its tanh reach, and the degree that follows.
 
-use hushed_model::{Bert, Matrix, ModelError, PlainActs, Rows, StepId, plain};
+use hushed_model::{Matrix, ModelError, Network, PlainActs, Rows, StepId, plain};
 
 use crate::ckks::{ClassifierChoice, FheError, head};
 
@@ -25,15 +25,15 @@ impl HeadArguments {
 
 /// The choice for a model, if it is a classifier.
 pub(super) fn choice(
-    bert: &Bert,
+    network: &Network,
     seen: &HeadArguments,
 ) -> Result<Option<ClassifierChoice>, FheError> {
-    let Some(classifier) = &bert.classifier else {
+    let Some(classifier) = &network.classifier else {
         return Ok(None);
     };
     let mut seen = *seen;
     // Places without a text hold what an empty row gives: the offset of the last norm alone.
-    seen.see(&empty(bert)?);
+    seen.see(&empty(network)?);
     let reach = MARGIN * seen.largest + 0.25;
     let mut choice = ClassifierChoice {
         degree: 0,
@@ -52,9 +52,9 @@ pub(super) fn choice(
 }
 
 /// The arguments of a row that is nothing but the last norm's offset.
-fn empty(bert: &Bert) -> Result<Vec<f64>, FheError> {
+fn empty(network: &Network) -> Result<Vec<f64>, FheError> {
     let at = StepId::outside("head").part("dense");
-    let (Some(classifier), Some(layer)) = (&bert.classifier, bert.layers.last()) else {
+    let (Some(classifier), Some(layer)) = (&network.classifier, network.layers.last()) else {
         return Ok(Vec::new());
     };
     let shapes = || ModelError::ShapesOnly {

@@ -2,7 +2,7 @@
 //! with exact functions over texts.
 
 use hushed_model::plain::activation;
-use hushed_model::{Activation, Bert, Matrix, Rows, TextRows};
+use hushed_model::{Activation, Matrix, Network, Rows, TextRows};
 use rayon::prelude::*;
 
 use super::circuit::{Functions, Half};
@@ -138,8 +138,8 @@ pub(super) struct Structure {
 
 impl Structure {
     /// Nothing replaced.
-    pub fn none(bert: &Bert) -> Structure {
-        let heads = bert
+    pub fn none(network: &Network) -> Structure {
+        let heads = network
             .layers
             .iter()
             .map(|l| vec![false; l.attention.heads.count]);
@@ -161,8 +161,8 @@ pub(super) struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    pub fn new(bert: &Bert, structure: &'a Structure) -> Exact<'a> {
-        let layers = bert.layers.iter().map(|layer| LayerSeen {
+    pub fn new(network: &Network, structure: &'a Structure) -> Exact<'a> {
+        let layers = network.layers.iter().map(|layer| LayerSeen {
             heads: vec![HeadSeen::default(); layer.attention.heads.count],
             columns: vec![ColumnSeen::default(); layer.feed_forward.up.outputs],
             ..LayerSeen::default()

@@ -30,7 +30,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use hushed_model::{Bert, Model, TokenIds, cosine, length, nearness};
+use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
 use sha2::{Digest, Sha256};
 
 use crate::ckks::{
@@ -112,10 +112,10 @@ pub fn calibrate(
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
     told("measuring the model as it is");
-    let bert = &model.bert;
-    let none = Structure::none(bert);
+    let network = &model.network;
+    let none = Structure::none(network);
     let seen = search.measure(&none, &search.measured)?;
-    let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(bert));
+    let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(network));
     told(&format!(
         "{fixed} heads always look at the row before; the first row is nearly constant in {} layers",
         structures[0].frozen.len()
@@ -198,7 +198,7 @@ pub fn calibrate(
     let mut choices = search.choices(&structure, &seen, degrees)?;
     choices.texts = sample.texts.len() + sample.hostile.len() + sample.broad.len();
     choices.report = report;
-    choices.check(bert)?;
+    choices.check(network)?;
     Ok(choices)
 }
 
@@ -222,7 +222,7 @@ pub fn embed(
     check_rows(texts, choices.rows)?;
     let program = model.program();
     let mut circuit = Circuit {
-        functions: Approximate::new(&model.bert, choices, errors)?,
+        functions: Approximate::new(&model.network, choices, errors)?,
         rows: choices.rows,
     };
     let mut embeddings = Vec::with_capacity(texts.len());
@@ -253,8 +253,8 @@ pub fn weights_sha256(folder: &Path) -> io::Result<String> {
 
 impl Options {
     /// A classifier reads the first row of the last layer, so that one is not given.
-    fn most_frozen(&self, bert: &Bert) -> usize {
-        let readable = bert.layers.len() - usize::from(bert.classifier.is_some());
+    fn most_frozen(&self, network: &Network) -> usize {
+        let readable = network.layers.len() - usize::from(network.classifier.is_some());
         self.most_frozen.min(readable)
     }
 }
@@ -319,7 +319,7 @@ impl<'a> Search<'a> {
 
     /// These texts, and the hostile ones.
     fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
-        let mut functions = Exact::new(&self.model.bert, structure);
+        let mut functions = Exact::new(&self.model.network, structure);
         functions = self.pass(functions, texts)?;
         functions.ordinary = false;
         Ok(self.pass(functions, self.sample.hostile)?.into())
@@ -332,7 +332,7 @@ impl<'a> Search<'a> {
         texts: &[TokenIds],
         seen: Seen,
     ) -> Result<Seen, FheError> {
-        let mut functions = Exact::new(&self.model.bert, structure);
+        let mut functions = Exact::new(&self.model.network, structure);
         (functions.layers, functions.head) = (seen.layers, seen.head);
         functions.ordinary = false;
         Ok(self.pass(functions, texts)?.into())
@@ -360,7 +360,13 @@ impl<'a> Search<'a> {
         seen: &Seen,
         degrees: Degrees,
     ) -> Result<Choices, FheError> {
-        let layers = self.model.bert.layers.iter().zip(&seen.layers).enumerate();
+        let layers = self
+            .model
+            .network
+            .layers
+            .iter()
+            .zip(&seen.layers)
+            .enumerate();
         let layers = layers.map(|(i, (layer, seen))| {
             let given = structure.frozen.get(i).map(Vec::as_slice);
             let context = (&structure.fixed[i][..], given);
@@ -373,7 +379,7 @@ impl<'a> Search<'a> {
             texts: self.measured.len(),
             rows: self.options.rows,
             layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
-            classifier: head::choice(&self.model.bert, &seen.head)?,
+            classifier: head::choice(&self.model.network, &seen.head)?,
             report: Report::default(),
         })
     }
@@ -389,7 +395,7 @@ impl<'a> Search<'a> {
     ) -> Result<Candidate, FheError> {
         let choices = self.choices(structure, seen, degrees)?;
         let found = embed(self.model, &choices, &self.held_out, None)?;
-        let classifies = self.model.bert.classifier.is_some();
+        let classifies = self.model.network.classifier.is_some();
         let (cosine_min, cosine_mean) = compared(exact, &found, classifies);
         let wanted = self.options.wanted;
         let mut noisy = None;
@@ -510,7 +516,7 @@ pub fn intervals(
     activation: usize,
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
-    let none = Structure::none(&model.bert);
+    let none = Structure::none(&model.network);
     let seen = search.measure(&none, sample.texts)?;
     let degrees = Degrees {
         exponential,

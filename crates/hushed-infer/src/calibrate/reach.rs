@@ -66,16 +66,16 @@ pub fn reaches(
     choices: &Choices,
     texts: &[TokenIds],
 ) -> Result<Vec<Vec<Reach>>, FheError> {
-    choices.check(&model.bert)?;
+    choices.check(&model.network)?;
     super::check_rows(texts, choices.rows)?;
     let (structure, program) = (structure(model, choices)?, model.program());
     let one = |text: &TokenIds| -> Result<Vec<Reach>, FheError> {
         let mut circuit = Circuit {
-            functions: Exact::new(&model.bert, &structure),
+            functions: Exact::new(&model.network, &structure),
             rows: choices.rows,
         };
         circuit.run(&program, vec![text.clone()])?;
-        let width = model.bert.embedding.width;
+        let width = model.network.embedding.width;
         Ok(farthest(&circuit.functions.layers, choices, width))
     };
     texts.iter().map(one).collect()
@@ -83,7 +83,7 @@ pub fn reaches(
 
 /// What a calibration replaces.
 fn structure(model: &Model, choices: &Choices) -> Result<Structure, FheError> {
-    let layers = choices.layers.iter().zip(&model.bert.layers);
+    let layers = choices.layers.iter().zip(&model.network.layers);
     let frozen = layers.map_while(|(choice, layer)| {
         let row = choice.frozen_row.as_ref()?;
         Some(hats(row, &layer.feed_forward_norm))

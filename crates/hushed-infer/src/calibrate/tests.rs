@@ -53,9 +53,9 @@ fn the_circuit_with_exact_functions_is_the_model() {
     let (_folder, model, texts) = tiny();
     let exact = model.embed(texts.clone()).unwrap();
     for rows in [16, 9] {
-        let none = Structure::none(&model.bert);
+        let none = Structure::none(&model.network);
         let mut circuit = Circuit {
-            functions: Exact::new(&model.bert, &none),
+            functions: Exact::new(&model.network, &none),
             rows,
         };
         let pooled = circuit.run(&model.program(), texts.clone()).unwrap();
@@ -94,7 +94,7 @@ fn approximations_come_near_and_say_how_near() {
     assert!(chosen[0].cosine_min >= 0.999 && chosen[0].cosine_min_with_errors.unwrap() >= 0.999);
     let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
     assert_eq!(read, choices);
-    read.check(&model.bert).unwrap();
+    read.check(&model.network).unwrap();
 
     let exact = model.embed(texts.clone()).unwrap();
     for errors in [None, Some(Errors::default())] {
@@ -116,7 +116,7 @@ fn a_classifier_has_its_head_calibrated() {
     let model = Model::load(folder.path()).unwrap();
     let (_folder, _, texts) = tiny();
     let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| ()).unwrap();
-    choices.check(&model.bert).unwrap();
+    choices.check(&model.network).unwrap();
     let head = choices.classifier.as_ref().unwrap();
     assert!(head.degree >= 15 && head.reach > 0.5, "{head:?}");
     let exact = model.embed(texts.clone()).unwrap();
@@ -132,9 +132,9 @@ fn a_classifier_has_its_head_calibrated() {
 #[test]
 fn rows_are_given_and_heads_are_fixed() {
     let (_folder, model, texts) = tiny();
-    let bert = &model.bert;
-    let mut structure = Structure::none(bert);
-    let width = bert.layers[0].feed_forward_norm.width;
+    let network = &model.network;
+    let mut structure = Structure::none(network);
+    let width = network.layers[0].feed_forward_norm.width;
     structure.frozen = vec![vec![0.5; width]];
     structure.fixed[0][1] = true;
     let options = options();
@@ -146,7 +146,7 @@ fn rows_are_given_and_heads_are_fixed() {
     let choices = search.choices(&structure, &seen, Degrees::AMPLE).unwrap();
     assert_eq!(choices.layers[0].attention.heads[1], HeadChoice::Previous);
     assert!(choices.layers[0].frozen_row.is_some() && choices.layers[1].frozen_row.is_none());
-    let functions = Approximate::new(bert, &choices, None).unwrap();
+    let functions = Approximate::new(network, &choices, None).unwrap();
     let given = functions.frozen(0);
     assert!(given.iter().all(|v| (v - 0.5).abs() < 1e-3), "{given:?}");
 }

@@ -1,7 +1,7 @@
 //! What is chosen for a model before it runs under CKKS: intervals, degrees and constants of every approximation, the structure that
 //! the model has. Found by `hushed calibrate --protocol fhe` over sample texts; a secret of the server, as it follows from the weights.
 
-use hushed_model::Bert;
+use hushed_model::Network;
 use serde::{Deserialize, Serialize};
 
 /// The version that this program writes and reads.
@@ -317,7 +317,7 @@ impl Choices {
     ///
     /// # Errors
     /// [`ChoicesError::Unusable`] with the first difference.
-    pub fn check(&self, model: &Bert) -> Result<(), ChoicesError> {
+    pub fn check(&self, model: &Network) -> Result<(), ChoicesError> {
         same("layers", self.layers.len(), model.layers.len())?;
         for (i, (choice, layer)) in self.layers.iter().zip(&model.layers).enumerate() {
             let at = |what: &str| format!("{what} of layer {i}");

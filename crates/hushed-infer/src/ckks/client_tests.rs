@@ -1,5 +1,5 @@
 use hushed_ckks::keys::SecretKey;
-use hushed_model::{bert_random, testing::tiny_config};
+use hushed_model::{random_network, testing::tiny_config};
 
 use super::super::encrypted::testing::{Keys, distance, seeded};
 use super::super::keys::KeyDemand;
@@ -11,15 +11,15 @@ const LOG_N: u32 = 8;
 /// A tiny model and a plan for it, lengths as asked.
 fn client(lengths: Lengths) -> (FheClient, Arc<CkksParams>) {
     let config = tiny_config();
-    let bert = bert_random(&config, Pool::Mean, 3);
-    let (mut plan, params) = insecure_plan(LOG_N, 14, bert.embedding.width).unwrap();
+    let network = random_network(&config, Pool::Mean, 3);
+    let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
     plan.lengths = lengths;
     plan.canary = None;
     let client = FheClient::new(
         plan,
         &params,
-        bert.embedding.clone(),
-        bert.embedding_norm.clone(),
+        network.embedding.clone(),
+        network.embedding_norm.clone(),
         Pool::Mean,
     );
     (client.unwrap(), params)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::PolyError;
-use hushed_model::{Bert, Matrix, TokenIds, Tokenizer, plain};
+use hushed_model::{Matrix, Network, TokenIds, Tokenizer, plain};
 
 use super::choices::{Choices, ChoicesError};
 use super::error::FheError;
@@ -41,7 +41,7 @@ pub fn texts(tokenizer: &Tokenizer, rows: usize, known: Option<TokenIds>) -> Vec
 /// A circuit, as a plan has it.
 pub struct Circuit<'a> {
     /// The model, with its numbers.
-    pub bert: &'a Bert,
+    pub network: &'a Network,
     /// Its calibration.
     pub choices: &'a Choices,
     /// The parameter set.
@@ -63,7 +63,7 @@ impl Circuit<'_> {
     /// # Errors
     /// [`FheError::Choices`] if no text is left; what the model and the simulation refuse.
     pub fn deviation(&self, texts: &[TokenIds]) -> Result<f64, FheError> {
-        let program = self.bert.program();
+        let program = self.network.program();
         let embedded = texts.iter().map(|text| {
             let bare = text.ids().iter().copied().take(text.rows().real).collect();
             Ok(plain::start(&program, vec![TokenIds::new(bare)])?.values)
@@ -132,10 +132,10 @@ impl Circuit<'_> {
             });
             on.vector(numbers, self.placement.upload)
         };
-        let columns = (0..self.bert.embedding.width).map(column);
+        let columns = (0..self.network.embedding.width).map(column);
         let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
         let placement = self.placement.clone();
-        let (program, bound) = (self.bert.program(), self.input_bound);
+        let (program, bound) = (self.network.program(), self.input_bound);
         let mut pass = Pass::new(on, &program, self.choices, placement, rows, bound)?;
         let mut x = pass.start(columns)?;
         for i in 0..pass.layers() {
@@ -157,7 +157,7 @@ impl Circuit<'_> {
 #[cfg(test)]
 mod tests {
     use hushed_model::testing::tiny_config;
-    use hushed_model::{Pool, bert_random};
+    use hushed_model::{Pool, random_network};
 
     use super::*;
     use crate::ckks::job::bootstrap;
@@ -183,15 +183,15 @@ mod tests {
     fn c4_a_plan_declares_what_its_own_circuit_errs_by() {
         let mut config = tiny_config();
         config.layers = 1;
-        let bert = bert_random(&config, Pool::Mean, 5);
+        let network = random_network(&config, Pool::Mean, 5);
         let texts = some(4, 9);
         let embedded = texts.iter().map(|t| {
-            plain::start(&bert.program(), vec![t.clone()])
+            plain::start(&network.program(), vec![t.clone()])
                 .unwrap()
                 .values
         });
         let embedded: Vec<Matrix<f64>> = embedded.collect();
-        let good = measure(&bert, &embedded, &Structure::default(), ROWS, (15, 15)).choices;
+        let good = measure(&network, &embedded, &Structure::default(), ROWS, (15, 15)).choices;
         let mut wide = good.clone();
         let norm = &mut wide.layers[0].feed_forward_norm;
         (norm.scale, norm.low, norm.steps) = (norm.scale / 20.0, norm.low / 400.0, 2);
@@ -208,11 +208,11 @@ mod tests {
                 prices: reference(1),
                 placement: None,
             };
-            let width = bert.layers[0].attention.heads.width;
+            let width = network.layers[0].attention.heads.width;
             let placement = Placement::plain(params.fresh_limbs(), ROWS, width);
             let plan = |choices: &Choices, texts: &[TokenIds]| {
                 let offer = Offer {
-                    bert: &bert,
+                    network: &network,
                     choices,
                     parameters: PARAMETERS,
                     params: &params,
@@ -229,7 +229,7 @@ mod tests {
             };
             let error = |choices: &Choices, plan: &FhePlan| {
                 let circuit = Circuit {
-                    bert: &bert,
+                    network: &network,
                     choices,
                     params: &params,
                     placement: &placement,

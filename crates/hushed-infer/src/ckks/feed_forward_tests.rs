@@ -2,7 +2,7 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::plain::activation as exact;
 use hushed_model::testing::tiny_config;
-use hushed_model::{Linear, Pool, bert_random};
+use hushed_model::{Linear, Pool, random_network};
 
 use super::*;
 use crate::ckks::simulate::{Op, Vector};
@@ -27,8 +27,8 @@ fn number(i: usize, j: usize) -> f64 {
 /// Blocks of any size are the block of the definition, with the same operations, and hold less.
 #[test]
 fn hidden_columns_in_blocks_are_all_of_them() {
-    let bert = bert_random(&tiny_config(), Pool::Mean, 3);
-    let f = &bert.layers[0].feed_forward;
+    let network = random_network(&tiny_config(), Pool::Mean, 3);
+    let f = &network.layers[0].feed_forward;
     let (d, hidden) = (f.up.inputs, f.up.outputs);
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
     let at = StepId::outside("layer.0.feed_forward");
@@ -102,8 +102,8 @@ fn hidden_columns_in_blocks_are_all_of_them() {
 
 #[test]
 fn refusals() {
-    let bert = bert_random(&tiny_config(), Pool::Mean, 3);
-    let f = &bert.layers[0].feed_forward;
+    let network = random_network(&tiny_config(), Pool::Mean, 3);
+    let f = &network.layers[0].feed_forward;
     let on = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
     let at = StepId::outside("layer.0.feed_forward");
     let column = |limbs: usize| -> Vector { on.vector(vec![0.0; SLOTS], limbs).unwrap() };

@@ -6,7 +6,7 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::testing::tiny_classifier_config;
-use hushed_model::{Bert, Matrix, Pool, TokenIds, bert_random, nearness, plain as clear};
+use hushed_model::{Matrix, Network, Pool, TokenIds, nearness, plain as clear, random_network};
 
 use super::*;
 use crate::ckks::plan::{FheOptions, FhePlanReport, reference};
@@ -30,10 +30,10 @@ fn params() -> Arc<CkksParams> {
     CkksParams::insecure_test(10, 14).unwrap()
 }
 
-fn bert() -> Bert {
+fn network() -> Network {
     let mut config = tiny_classifier_config(&["x"; CLASSES]);
     config.layers = 1;
-    bert_random(&config, Pool::First, 5)
+    random_network(&config, Pool::First, 5)
 }
 
 fn texts() -> Vec<TokenIds> {
@@ -43,13 +43,13 @@ fn texts() -> Vec<TokenIds> {
     LENGTHS.iter().enumerate().map(text).collect()
 }
 
-fn embedded(bert: &Bert) -> Vec<Matrix<f64>> {
-    let start = |text: TokenIds| clear::start(&bert.program(), vec![text]).unwrap().values;
+fn embedded(network: &Network) -> Vec<Matrix<f64>> {
+    let start = |text: TokenIds| clear::start(&network.program(), vec![text]).unwrap().values;
     texts().into_iter().map(start).collect()
 }
 
-fn plain(bert: &Bert) -> Vec<Vec<f64>> {
-    let program = bert.program();
+fn plain(network: &Network) -> Vec<Vec<f64>> {
+    let program = network.program();
     let one = |text: TokenIds| clear::run(&program, vec![text], |_, _| ()).unwrap().values;
     texts()
         .into_iter()
@@ -60,11 +60,11 @@ fn plain(bert: &Bert) -> Vec<Vec<f64>> {
 /// Every slot of what leaves.
 fn run(
     on: &Simulator,
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     private: bool,
 ) -> Result<Vec<Vec<f64>>, FheError> {
-    let x = embedded(bert);
+    let x = embedded(network);
     let bound = largest(&x);
     let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
     let rows = if private {
@@ -72,15 +72,15 @@ fn run(
     } else {
         RowsKnown::public(layout(), LENGTHS.to_vec())?
     };
-    let placement = Placement::plain(on.top(), M, bert.layers[0].attention.heads.width);
-    let program = bert.program();
+    let placement = Placement::plain(on.top(), M, network.layers[0].attention.heads.width);
+    let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
     let columns: Vec<Vector> = packed(layout(), &x, bound, |_, _, _| 0.0)
         .into_iter()
         .map(vector)
         .collect();
     let mut x = pass.start(columns)?;
-    for i in 0..bert.layers.len() {
+    for i in 0..network.layers.len() {
         x = pass.layer(i, x)?;
         // A checkpoint keeps the columns and the layer's number; all else is the model's.
         x = pass.resume(i + 1, x.columns)?;
@@ -98,8 +98,15 @@ fn logits_of(vectors: &[Vec<f64>]) -> Vec<Vec<f64>> {
     unpack(layout(), &LENGTHS, CLASSES, Factor::One, vectors).unwrap()
 }
 
-fn choices(bert: &Bert) -> Choices {
-    measure(bert, &embedded(bert), &Structure::default(), M, (15, 15)).choices
+fn choices(network: &Network) -> Choices {
+    measure(
+        network,
+        &embedded(network),
+        &Structure::default(),
+        M,
+        (15, 15),
+    )
+    .choices
 }
 
 fn worst(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
@@ -110,12 +117,16 @@ fn worst(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 #[test]
 fn logits_agree_with_the_clear_model_and_nothing_else_leaves() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
-    let bert = bert();
-    let (choices, expected) = (choices(&bert), plain(&bert));
-    choices.check(&bert).unwrap();
-    let bound = magnitude(StepId::outside("head"), bert.classifier.as_ref().unwrap()).unwrap();
+    let network = network();
+    let (choices, expected) = (choices(&network), plain(&network));
+    choices.check(&network).unwrap();
+    let bound = magnitude(
+        StepId::outside("head"),
+        network.classifier.as_ref().unwrap(),
+    )
+    .unwrap();
     for private in [false, true] {
-        let vectors = run(&on, &bert, &choices, private).unwrap();
+        let vectors = run(&on, &network, &choices, private).unwrap();
         for (found, expected) in logits_of(&vectors).iter().zip(&expected) {
             let size = hushed_model::length(expected);
             assert!(nearness(found, expected, size) > 0.999);
@@ -134,7 +145,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_leaves() {
 
 /// The last norm and the head, from columns whose rows but the first are `garbage` times what they may be.
 fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) -> Vec<Vec<f64>> {
-    let bert = bert();
+    let network = network();
     let rows = match private {
         true => {
             let real = on.vector(token_rows(layout(), &LENGTHS), on.top());
@@ -143,7 +154,7 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
         false => RowsKnown::public(layout(), LENGTHS.to_vec()).unwrap(),
     };
     let placement = Placement::plain(on.top(), M, 8);
-    let program = bert.program();
+    let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement, rows, 1.0).unwrap();
     let limbs = pass.levels()[0].fed;
     // Their squares add up to a half over 32 columns, and they to zero.
@@ -171,7 +182,7 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
 #[test]
 fn other_rows_do_not_leak() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
-    let mut choices = choices(&bert());
+    let mut choices = choices(&network());
     choices.classifier.as_mut().unwrap().reach *= 4.0;
     for private in [false, true] {
         let clean = from_columns(&on, &choices, private, 0.0);
@@ -186,11 +197,11 @@ fn other_rows_do_not_leak() {
 #[test]
 fn what_it_costs() {
     let on = Simulator::new(&params(), SLOTS).unwrap().counting();
-    let bert = bert();
-    let choices = choices(&bert);
+    let network = network();
+    let choices = choices(&network);
     for private in [false, true] {
         on.tally().reset();
-        run(&on, &bert, &choices, private).unwrap();
+        run(&on, &network, &choices, private).unwrap();
         let counts = on.tally().counts();
         let of = |step: &str, op: Op| -> u64 {
             let site = format!("head.{step}");
@@ -248,7 +259,7 @@ fn tanh_is_odd_and_bounded_beyond_its_reach() {
 /// A plan of a classifier says how many logits there are, and has the head's steps last.
 #[test]
 fn a_plan_declares_its_outputs() {
-    let (params, bert) = (CkksParams::n16_boot().unwrap(), bert());
+    let (params, network) = (CkksParams::n16_boot().unwrap(), network());
     let options = FheOptions {
         rows: M,
         texts: usize::MAX,
@@ -258,9 +269,9 @@ fn a_plan_declares_its_outputs() {
         prices: reference(1),
         placement: None,
     };
-    let choices = crate::ckks::plan::assumed_choices(&bert, M);
+    let choices = crate::ckks::plan::assumed_choices(&network, M);
     let none = EvalKeyPlan::new();
-    let plan = FhePlanReport::new(&bert, &choices, true, &params, &none, &options).unwrap();
+    let plan = FhePlanReport::new(&network, &choices, true, &params, &none, &options).unwrap();
     assert_eq!(plan.logits, Some(CLASSES));
     let sites: Vec<String> = plan.steps.iter().map(|s| s.site.to_string()).collect();
     let head = ["dense", "pack", "refresh", "activation", "classes"].map(|s| format!("head.{s}"));
@@ -272,12 +283,12 @@ fn a_plan_declares_its_outputs() {
 #[test]
 fn refusals() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
-    let bert = bert();
-    let good = choices(&bert);
+    let network = network();
+    let good = choices(&network);
     let refused = |change: fn(&mut Choices)| {
         let mut other = good.clone();
         change(&mut other);
-        (other.check(&bert).is_err(), other.to_json().is_err())
+        (other.check(&network).is_err(), other.to_json().is_err())
     };
     assert_eq!(refused(|c| c.classifier = None), (true, false));
     let given = |c: &mut Choices| c.layers[0].frozen_row = Some(vec![0.0; 32]);
@@ -289,7 +300,7 @@ fn refusals() {
     // What is beyond the reach is found where numbers are visible.
     let mut narrow = good.clone();
     narrow.classifier.as_mut().unwrap().reach /= 8.0;
-    let error = run(&on, &bert, &narrow, false).err().unwrap();
+    let error = run(&on, &network, &narrow, false).err().unwrap();
     assert!(
         matches!(&error, FheError::Range { site, .. } if site == "head.refresh"),
         "{error}"
@@ -300,7 +311,7 @@ fn refusals() {
     let short = CkksParams::insecure_test(10, 8).unwrap();
     let short = Simulator::new(&short, SLOTS).unwrap();
     assert!(refreshed_limbs(&short, deep.classifier.as_ref().unwrap()).is_err());
-    let mut other = bert.clone();
+    let mut other = network.clone();
     other.classifier.as_mut().unwrap().activation = Activation::Relu;
     let error = run(&on, &other, &good, false).err().unwrap();
     assert!(matches!(error, FheError::Unsupported { .. }));

@@ -16,7 +16,7 @@ pub use hushed_ckks::bootstrap::Bootstrapper;
 pub use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
-use hushed_model::{Bert, StepId};
+use hushed_model::{Network, StepId};
 
 use super::acts::Acts;
 use super::choices::Choices;
@@ -201,7 +201,7 @@ impl Engine {
     /// [`FheError`], [`FheError::Stopped`] among them; the last checkpoint stays.
     pub fn run(
         &self,
-        bert: &Bert,
+        network: &Network,
         choices: &Choices,
         batch: Batch,
         save: Option<&Path>,
@@ -210,12 +210,12 @@ impl Engine {
         self.on.clock().begin(Arc::clone(&self.timetable));
         let told = |now| watch(Event::Step(now));
         let clock = self.on.clock();
-        clock.tell(&told, || self.layers(bert, choices, batch, save, watch))
+        clock.tell(&told, || self.layers(network, choices, batch, save, watch))
     }
 
     fn layers(
         &self,
-        bert: &Bert,
+        network: &Network,
         choices: &Choices,
         batch: Batch,
         save: Option<&Path>,
@@ -226,7 +226,7 @@ impl Engine {
             keys: self.keys,
             request: batch.name,
         };
-        let program = bert.program();
+        let program = network.program();
         let layers = program.layers().len();
         let found = match save {
             Some(path) => {

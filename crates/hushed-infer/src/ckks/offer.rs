@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::{CkksParams, Scale};
-use hushed_model::{Bert, Embedding, ModelError, Norm, StepId, TokenIds};
+use hushed_model::{Embedding, ModelError, Network, Norm, StepId, TokenIds};
 use rayon::prelude::*;
 
 use super::choices::{Choices, ChoicesError};
@@ -23,7 +23,7 @@ const MARGIN: f64 = 1.0 + 1e-6;
 /// What an offer is made of.
 pub struct Offer<'a> {
     /// The model, with its numbers.
-    pub bert: &'a Bert,
+    pub network: &'a Network,
     /// Its calibration.
     pub choices: &'a Choices,
     /// Name of the parameter set ([`super::public_plan::named`]).
@@ -54,10 +54,10 @@ impl Offer<'_> {
     /// # Errors
     /// [`FheError`]: a model without numbers, choices of another model, a placement that does not run, no text within the calibration.
     pub fn plan(&self) -> Result<FhePlan, FheError> {
-        let (bert, params) = (self.bert, self.params);
-        self.choices.check(bert)?;
+        let (network, params) = (self.network, self.params);
+        self.choices.check(network)?;
         let (keys, mut reply) = needed(
-            bert,
+            network,
             self.choices,
             params,
             self.bootstrap,
@@ -65,9 +65,9 @@ impl Offer<'_> {
             self.placement,
         )?;
         let rows = self.options.rows;
-        let input_bound = input_bound(&bert.embedding, &bert.embedding_norm, rows)?;
+        let input_bound = input_bound(&network.embedding, &network.embedding_norm, rows)?;
         let circuit = Circuit {
-            bert,
+            network,
             choices: self.choices,
             params,
             placement: self.placement,
@@ -81,9 +81,9 @@ impl Offer<'_> {
             parameters: self.parameters.to_owned(),
             parameters_hash: hex(params.rlwe().hash()),
             rows,
-            width: bert.embedding.width,
-            layers: bert.layers.len(),
-            logits: bert.classifier.as_ref().map(|c| c.classes.outputs),
+            width: network.embedding.width,
+            layers: network.layers.len(),
+            logits: network.classifier.as_ref().map(|c| c.classes.outputs),
             input_bound,
             lengths: self.options.lengths,
             placement: self.placement.clone(),
@@ -107,28 +107,28 @@ impl Offer<'_> {
 /// # Errors
 /// As [`dry_run`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
 pub fn needed(
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     params: &Arc<CkksParams>,
     bootstrap: &EvalKeyPlan,
     options: &FheOptions,
     placement: &Placement,
 ) -> Result<(EvalKeyPlan, ReplyForm), FheError> {
-    let run = dry_run(bert, choices, params, options, placement)?;
+    let run = dry_run(network, choices, params, options, placement)?;
     let keys = key_plan(&run, params, bootstrap)?;
-    Ok((keys, reply_form(bert, choices, params, &run)?))
+    Ok((keys, reply_form(network, choices, params, &run)?))
 }
 
 /// What leaves the server at the end of this run, with the primes that the answer needs.
 pub(super) fn reply_form(
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     params: &CkksParams,
     run: &DryRun,
 ) -> Result<ReplyForm, FheError> {
-    let most = match &bert.classifier {
+    let most = match &network.classifier {
         Some(classifier) => head::magnitude(StepId::outside("head"), classifier)?,
-        None => largest(bert, choices)?,
+        None => largest(network, choices)?,
     };
     // A power of two: what the largest number of a column could be says little of the weights.
     let magnitude = most.log2().ceil().exp2();
@@ -143,12 +143,12 @@ pub(super) fn reply_form(
 }
 
 /// No number of a pooled row is larger.
-fn largest(bert: &Bert, choices: &Choices) -> Result<f64, FheError> {
+fn largest(network: &Network, choices: &Choices) -> Result<f64, FheError> {
     let at = StepId::outside("pool");
     let none = || ChoicesError::Unusable {
         what: "the calibration has no layers".to_owned(),
     };
-    let layer = bert.layers.last().ok_or_else(none)?;
+    let layer = network.layers.last().ok_or_else(none)?;
     let bound = choices.layers.last().ok_or_else(none)?;
     let bound = bound.feed_forward_norm.bound;
     let norm = &layer.feed_forward_norm;

@@ -6,7 +6,8 @@ use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::testing::{data_lines, tiny_config, tiny_golden};
 use hushed_model::{
-    Bert, BertConfig, Matrix, Model, Pool, TokenIds, TooLong, bert_random, cosine, plain as clear,
+    Matrix, Model, Network, NetworkConfig, Pool, TokenIds, TooLong, cosine, plain as clear,
+    random_network,
 };
 
 use super::*;
@@ -27,8 +28,8 @@ fn params() -> Arc<CkksParams> {
     CkksParams::insecure_test(10, 14).unwrap()
 }
 
-fn bert(pool: Pool) -> Bert {
-    bert_random(&tiny_config(), pool, 5)
+fn network(pool: Pool) -> Network {
+    random_network(&tiny_config(), pool, 5)
 }
 
 /// Texts of different lengths, all but the last of the places taken.
@@ -46,9 +47,9 @@ fn texts() -> Vec<TokenIds> {
 }
 
 /// What a client does: embeds and normalises.
-fn embedded(bert: &Bert, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
+fn embedded(network: &Network, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
     let start = |text: &TokenIds| {
-        clear::start(&bert.program(), vec![text.clone()])
+        clear::start(&network.program(), vec![text.clone()])
             .unwrap()
             .values
     };
@@ -58,30 +59,30 @@ fn embedded(bert: &Bert, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
 /// The pooled rows by the simulator.
 fn run(
     on: &Simulator,
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     x: &[Matrix<f64>],
     private: bool,
 ) -> Result<Vec<Vec<f64>>, FheError> {
-    run_bounded(on, bert, choices, x, private, largest(x))
+    run_bounded(on, network, choices, x, private, largest(x))
 }
 
 /// The same with another bound of the client's numbers.
 fn run_bounded(
     on: &Simulator,
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     x: &[Matrix<f64>],
     private: bool,
     bound: f64,
 ) -> Result<Vec<Vec<f64>>, FheError> {
-    run_padded(on, bert, choices, x, private, bound, |_, _, _| 0.0)
+    run_padded(on, network, choices, x, private, bound, |_, _, _| 0.0)
 }
 
 /// The same with something in the rows of padding.
 fn run_padded(
     on: &Simulator,
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     x: &[Matrix<f64>],
     private: bool,
@@ -95,15 +96,15 @@ fn run_padded(
     } else {
         RowsKnown::public(layout(), lengths.clone())?
     };
-    let placement = Placement::plain(on.top(), M, bert.layers[0].attention.heads.width);
-    let program = bert.program();
+    let placement = Placement::plain(on.top(), M, network.layers[0].attention.heads.width);
+    let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
     let columns: Vec<Vector> = packed(layout(), x, bound, padding)
         .into_iter()
         .map(vector)
         .collect();
     let mut x = pass.start(columns)?;
-    for i in 0..bert.layers.len() {
+    for i in 0..network.layers.len() {
         x = pass.layer(i, x)?;
         // A checkpoint keeps the columns and the layer's number; all else is the model's.
         x = pass.resume(i + 1, x.columns)?;
@@ -130,14 +131,14 @@ fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], least: f64) {
     }
 }
 
-fn measured(bert: &Bert, x: &[Matrix<f64>], structure: &Structure) -> Measured {
-    measure(bert, x, structure, M, (15, 15))
+fn measured(network: &Network, x: &[Matrix<f64>], structure: &Structure) -> Measured {
+    measure(network, x, structure, M, (15, 15))
 }
 
 /// The model in the clear as the crate of models runs it.
-fn plain(bert: &Bert, texts: &[TokenIds]) -> Vec<Vec<f64>> {
+fn plain(network: &Network, texts: &[TokenIds]) -> Vec<Vec<f64>> {
     let one = |text: &TokenIds| {
-        let pooled = clear::run(&bert.program(), vec![text.clone()], |_, _| ()).unwrap();
+        let pooled = clear::run(&network.program(), vec![text.clone()], |_, _| ()).unwrap();
         pooled.values.row(0).to_vec()
     };
     texts.iter().map(one).collect()
@@ -147,13 +148,13 @@ fn plain(bert: &Bert, texts: &[TokenIds]) -> Vec<Vec<f64>> {
 fn every_text_of_a_batch_agrees_with_the_clear_model() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
     for pool in [Pool::Mean, Pool::First] {
-        let bert = bert(pool);
-        let (texts, x) = (texts(), embedded(&bert, &texts()));
-        let expected = plain(&bert, &texts);
-        let measured = measured(&bert, &x, &Structure::default());
+        let network = network(pool);
+        let (texts, x) = (texts(), embedded(&network, &texts()));
+        let expected = plain(&network, &texts);
+        let measured = measured(&network, &x, &Structure::default());
         assert_close(&measured.pooled, &expected, 1.0 - 1e-9);
         for private in [false, true] {
-            let found = run(&on, &bert, &measured.choices, &x, private).unwrap();
+            let found = run(&on, &network, &measured.choices, &x, private).unwrap();
             assert_close(&found, &expected, 0.999);
         }
     }
@@ -170,12 +171,12 @@ fn other_architectures_agree_with_the_clear_model() {
         let texts: Vec<TokenIds> = ids
             .map(|ids| TokenIds::new(ids.ids().iter().copied().take(M).collect()))
             .collect();
-        let x = embedded(&model.bert, &texts);
-        let expected = plain(&model.bert, &texts);
-        let choices = measured(&model.bert, &x, &Structure::default()).choices;
-        choices.check(&model.bert).unwrap();
+        let x = embedded(&model.network, &texts);
+        let expected = plain(&model.network, &texts);
+        let choices = measured(&model.network, &x, &Structure::default()).choices;
+        choices.check(&model.network).unwrap();
         for private in [false, true] {
-            let found = run(&on, &model.bert, &choices, &x, private).unwrap();
+            let found = run(&on, &model.network, &choices, &x, private).unwrap();
             assert_close(&found, &expected, 0.999);
         }
     }
@@ -185,16 +186,16 @@ fn other_architectures_agree_with_the_clear_model() {
 #[test]
 fn a_text_alone_is_the_text_in_a_batch() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
-    let bert = bert(Pool::Mean);
-    let x = embedded(&bert, &texts());
-    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
     for private in [false, true] {
-        let all = run(&on, &bert, &choices, &x, private).unwrap();
+        let all = run(&on, &network, &choices, &x, private).unwrap();
         for text in [1, 4] {
             let alone = [x[text].clone()];
             let bound = largest(&x);
             // The same bound, so that only the batch differs.
-            let scaled = run_bounded(&on, &bert, &choices, &alone, private, bound).unwrap();
+            let scaled = run_bounded(&on, &network, &choices, &alone, private, bound).unwrap();
             let worst = all[text].iter().zip(&scaled[0]).map(|(a, b)| (a - b).abs());
             assert!(worst.fold(0.0, f64::max) < 1e-4);
         }
@@ -207,9 +208,9 @@ fn a_text_alone_is_the_text_in_a_batch() {
 fn hostile_padding_reaches_no_other_text() {
     const HOSTILE: usize = 1;
     let on = Simulator::new(&params(), SLOTS).unwrap();
-    let bert = bert(Pool::Mean);
-    let x = embedded(&bert, &texts());
-    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
     let padding = |text: usize, row: usize, j: usize| match text {
         HOSTILE => {
             0.1 * if (row + j).is_multiple_of(3) {
@@ -222,8 +223,8 @@ fn hostile_padding_reaches_no_other_text() {
     };
     for private in [false, true] {
         let bound = largest(&x);
-        let clean = run(&on, &bert, &choices, &x, private).unwrap();
-        let hostile = run_padded(&on, &bert, &choices, &x, private, bound, padding).unwrap();
+        let clean = run(&on, &network, &choices, &x, private).unwrap();
+        let hostile = run_padded(&on, &network, &choices, &x, private, bound, padding).unwrap();
         for (text, (clean, hostile)) in clean.iter().zip(&hostile).enumerate() {
             let off = clean.iter().zip(hostile).map(|(a, b)| (a - b).abs());
             let off = off.fold(0.0, f64::max);
@@ -238,21 +239,21 @@ fn hostile_padding_reaches_no_other_text() {
 #[test]
 fn structure_is_followed() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(2);
-    let bert = bert(Pool::Mean);
-    let x = embedded(&bert, &texts());
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
     let structure = Structure {
         previous: vec![(0, 1), (1, 3)],
         frozen_layers: 1,
     };
-    let measured = measured(&bert, &x, &structure);
+    let measured = measured(&network, &x, &structure);
     let heads = &measured.choices.layers[0].attention.heads;
     assert!(matches!(heads[1], HeadChoice::Previous));
     for private in [false, true] {
-        let found = run(&on, &bert, &measured.choices, &x, private).unwrap();
+        let found = run(&on, &network, &measured.choices, &x, private).unwrap();
         assert_close(&found, &measured.pooled, 0.999);
     }
     // It is another model than the one without.
-    let plain = plain(&bert, &texts());
+    let plain = plain(&network, &texts());
     let worst = plain
         .iter()
         .zip(&measured.pooled)
@@ -263,16 +264,16 @@ fn structure_is_followed() {
 /// The operations of a run are those of a run without numbers, whatever the lengths are, and whoever knows them.
 #[test]
 fn operations_follow_from_shapes_alone() {
-    let bert = bert(Pool::Mean);
-    let x = embedded(&bert, &texts());
-    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
     let on = Simulator::new(&params(), SLOTS).unwrap();
     let dry = Simulator::new(&params(), SLOTS).unwrap().counting();
     for private in [false, true] {
         on.tally().reset();
         dry.tally().reset();
-        run(&on, &bert, &choices, &x, private).unwrap();
-        run(&dry, &bert, &choices, &x[..2], private).unwrap();
+        run(&on, &network, &choices, &x, private).unwrap();
+        run(&dry, &network, &choices, &x[..2], private).unwrap();
         let (on, dry) = (on.tally().counts(), dry.tally().counts());
         assert_eq!(on.operations, dry.operations);
         assert_eq!(on.visits, dry.visits);
@@ -301,18 +302,18 @@ fn operations_follow_from_shapes_alone() {
 
 #[test]
 fn a_wider_model_with_higher_degrees() {
-    let config = BertConfig {
+    let config = NetworkConfig {
         layers: 1,
         heads: 2,
         hidden: 128,
         ..tiny_config()
     };
-    let bert = bert_random(&config, Pool::Mean, 8);
-    let x = embedded(&bert, &texts());
-    let choices = measure(&bert, &x, &Structure::default(), M, (31, 31)).choices;
+    let network = random_network(&config, Pool::Mean, 8);
+    let x = embedded(&network, &texts());
+    let choices = measure(&network, &x, &Structure::default(), M, (31, 31)).choices;
     let on = Simulator::new(&params(), SLOTS).unwrap();
-    let found = run(&on, &bert, &choices, &x, false).unwrap();
-    assert_close(&found, &plain(&bert, &texts()), 0.9999);
+    let found = run(&on, &network, &choices, &x, false).unwrap();
+    assert_close(&found, &plain(&network, &texts()), 0.9999);
 }
 
 /// Twelve levels for attention and seven for the feed-forward are enough, one more before the pooling; with one fewer the step is named
@@ -320,11 +321,11 @@ fn a_wider_model_with_higher_degrees() {
 #[test]
 fn the_ledger_is_what_happens() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
-    let bert = bert(Pool::Mean);
-    let x = embedded(&bert, &texts());
-    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
     let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
-    let program = bert.program();
+    let program = network.program();
     let pass = |attention: usize, feed_forward: usize| {
         let placement = Placement {
             attention: on.floor() + attention,
@@ -351,7 +352,7 @@ fn the_ledger_is_what_happens() {
     let pooled = enough.finish(&acts).unwrap();
     let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
     let found = unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors).unwrap();
-    assert_close(&found, &plain(&bert, &texts()), 0.999);
+    assert_close(&found, &plain(&network, &texts()), 0.999);
     for (attention, feed_forward, named) in [(11, 7, "attention.norm"), (12, 6, "feed_forward")] {
         let refused = pass(attention, feed_forward).err().unwrap();
         assert!(matches!(&refused, FheError::Levels { step, .. } if step.contains(named)));
@@ -360,28 +361,28 @@ fn the_ledger_is_what_happens() {
 
 #[test]
 fn refusals() {
-    let bert = bert(Pool::Mean);
-    let x = embedded(&bert, &texts());
-    let choices = measured(&bert, &x, &Structure::default()).choices;
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
     // A chain that is too short says where.
     let short = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
-    let refused = run(&short, &bert, &choices, &x, false).err().unwrap();
+    let refused = run(&short, &network, &choices, &x, false).err().unwrap();
     assert!(matches!(&refused, FheError::Levels { step, .. } if step.starts_with("layer.0.")));
     // Choices of another model.
     let on = Simulator::new(&params(), SLOTS).unwrap();
     let mut fewer = choices.clone();
     fewer.layers.pop();
-    assert!(run(&on, &bert, &fewer, &x, false).is_err());
+    assert!(run(&on, &network, &fewer, &x, false).is_err());
     let mut narrow = choices.clone();
     narrow.layers[0].activation.columns.pop();
-    assert!(run(&on, &bert, &narrow, &x, false).is_err());
+    assert!(run(&on, &network, &narrow, &x, false).is_err());
     // What a refresh cannot take is found where numbers are visible.
     let mut tight = choices.clone();
     tight.layers[0].attention_norm.scale *= 4.0;
-    let refused = run(&on, &bert, &tight, &x, false).err().unwrap();
+    let refused = run(&on, &network, &tight, &x, false).err().unwrap();
     assert!(matches!(refused, FheError::Range { .. }), "{refused}");
     // Poolings that 2pc has.
-    let mut last = bert.clone();
+    let mut last = network.clone();
     last.pool = Pool::Last;
     let refused = run(&on, &last, &choices, &x, false).err().unwrap();
     assert!(matches!(refused, FheError::Unsupported { .. }));

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
-use hushed_model::{Bert, StepId};
+use hushed_model::{Network, StepId};
 use hushed_rlwe::hybrid::KeyUse;
 use serde::Serialize;
 
@@ -173,7 +173,7 @@ struct Dry {
 /// # Errors
 /// A placement without enough levels, choices of another model, layers without numbers.
 pub fn dry_run(
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     params: &Arc<CkksParams>,
     options: &FheOptions,
@@ -181,7 +181,7 @@ pub fn dry_run(
 ) -> Result<DryRun, FheError> {
     // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs.
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    let run = || counted(bert, choices, params, options, placement);
+    let run = || counted(network, choices, params, options, placement);
     match alone {
         Ok(pool) => pool.install(run),
         Err(_) => run(),
@@ -189,7 +189,7 @@ pub fn dry_run(
 }
 
 fn counted(
-    bert: &Bert,
+    network: &Network,
     choices: &Choices,
     params: &Arc<CkksParams>,
     options: &FheOptions,
@@ -202,9 +202,9 @@ fn counted(
         true => RowsKnown::private(layout, on.vector(Vec::new(), on.top())?),
         false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
     };
-    let program = bert.program();
+    let program = network.program();
     let mut pass = Pass::new(&on, &program, choices, placement.clone(), rows, 1.0)?;
-    let columns = (0..bert.embedding.width)
+    let columns = (0..network.embedding.width)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
     let mut x = pass.start(columns)?;
@@ -242,7 +242,7 @@ impl FhePlanReport {
     /// # Errors
     /// No placement that runs, or none that fits; choices of another model; layers without numbers.
     pub fn new(
-        bert: &Bert,
+        network: &Network,
         choices: &Choices,
         assumed: bool,
         params: &Arc<CkksParams>,
@@ -250,7 +250,7 @@ impl FhePlanReport {
         options: &FheOptions,
     ) -> Result<FhePlanReport, FheError> {
         let layout = Interleave::new(params.slots(), options.rows)?;
-        let (width, texts) = (bert.embedding.width, options.texts.min(layout.texts()));
+        let (width, texts) = (network.embedding.width, options.texts.min(layout.texts()));
         let upload = |placement: &Placement| {
             // Two columns a ciphertext, and the rows of tokens.
             let sent = width.div_ceil(2) + usize::from(options.lengths.encrypted());
@@ -259,11 +259,11 @@ impl FhePlanReport {
         let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
             let keys = key_bytes(&key_plan(run, params, bootstrap)?, params)?;
             let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
-            let around = FheMemory::around(params, bert, keys);
+            let around = FheMemory::around(params, network, keys);
             Ok(around.with_vectors(vectors, run.counts.disk > 0))
         };
         let whole = |placement: &Placement| -> Result<_, FheError> {
-            let run = dry_run(bert, choices, params, options, placement)?;
+            let run = dry_run(network, choices, params, options, placement)?;
             let mut steps = steps::steps(&run.counts, params, &options.prices, width);
             let parted = steps::parted(placement, width, params, &options.prices);
             let timetable = Timetable::new(&run.counts, params, &options.prices);
@@ -277,9 +277,9 @@ impl FhePlanReport {
             Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
             None => {
                 // Layers are alike: two of them, of which the last is another, decide as well as all.
-                let (bert, choices) = shortened(bert, choices, 2);
+                let (network, choices) = shortened(network, choices, 2);
                 let mut dry = |placement: &Placement| -> Result<Dry, FheError> {
-                    let run = dry_run(&bert, &choices, params, options, placement)?;
+                    let run = dry_run(&network, &choices, params, options, placement)?;
                     let steps = steps::steps(&run.counts, params, &options.prices, width);
                     let seconds: f64 = steps.iter().map(|s| s.work.seconds).sum();
                     Ok(Dry {
@@ -289,9 +289,18 @@ impl FhePlanReport {
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
                 let mut enough = |placement: &Placement| levels(&on, &choices, placement).map(drop);
-                let heads = bert.layers.first().map_or(1, |l| l.attention.heads.count);
-                let head = bert.layers.first().map_or(1, |l| l.attention.heads.width);
-                let hidden = bert.layers.first().map_or(1, |l| l.feed_forward.up.outputs);
+                let heads = network
+                    .layers
+                    .first()
+                    .map_or(1, |l| l.attention.heads.count);
+                let head = network
+                    .layers
+                    .first()
+                    .map_or(1, |l| l.attention.heads.width);
+                let hidden = network
+                    .layers
+                    .first()
+                    .map_or(1, |l| l.feed_forward.up.outputs);
                 let mut bounds = Bounds {
                     floor: on.floor(),
                     top: on.top(),
@@ -323,7 +332,7 @@ impl FhePlanReport {
         }
         check_memory(&memory, options.max_memory)?;
         let bytes_up = upload(&placement);
-        let reply = reply_form(bert, choices, params, &run)?;
+        let reply = reply_form(network, choices, params, &run)?;
         let bytes_down = Ciphertext::list_bytes(params, reply.limbs, reply.ciphertexts) as u64;
         let each = |x: f64| x / texts.max(1) as f64;
         let bootstraps = run.counts.total(Op::Bootstrap);
@@ -331,9 +340,9 @@ impl FhePlanReport {
             protocol: "fhe",
             parameters: params.name().to_owned(),
             log2_qp: params.rlwe().log2_qp(),
-            layers: bert.layers.len(),
+            layers: network.layers.len(),
             width,
-            logits: bert.classifier.as_ref().map(|c| c.classes.outputs),
+            logits: network.classifier.as_ref().map(|c| c.classes.outputs),
             rows: options.rows,
             texts,
             places: layout.texts(),
@@ -364,7 +373,7 @@ impl FhePlanReport {
                 options.lengths,
                 options.rows,
                 layout.texts(),
-                bert.classifier.as_ref().map(|c| c.classes.outputs),
+                network.classifier.as_ref().map(|c| c.classes.outputs),
             ),
             prices: options.prices.clone(),
             timetable: Arc::new(timetable),
@@ -424,9 +433,9 @@ fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
 }
 
 /// The first layers of a model and of its choices.
-fn shortened(bert: &Bert, choices: &Choices, layers: usize) -> (Bert, Choices) {
-    let (mut bert, mut choices) = (bert.clone(), choices.clone());
-    bert.layers.truncate(layers);
+fn shortened(network: &Network, choices: &Choices, layers: usize) -> (Network, Choices) {
+    let (mut network, mut choices) = (network.clone(), choices.clone());
+    network.layers.truncate(layers);
     choices.layers.truncate(layers);
-    (bert, choices)
+    (network, choices)
 }

@@ -3,7 +3,7 @@
 
 use hushed_ckks::poly::Inverse;
 use hushed_model::plain::activation as exact;
-use hushed_model::{Attention, Bert, Layer, Linear, Matrix, Norm, Pool};
+use hushed_model::{Attention, Layer, Linear, Matrix, Network, Norm, Pool};
 
 use super::choices::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
@@ -29,23 +29,23 @@ pub(crate) struct Measured {
 /// Runs `texts` (rows of tokens × d, embedded and normalised), with `rows` rows a text in the packing, `degrees` those of exponential
 /// and activation.
 pub(crate) fn measure(
-    bert: &Bert,
+    network: &Network,
     texts: &[Matrix<f64>],
     structure: &Structure,
     rows: usize,
     degrees: (usize, usize),
 ) -> Measured {
     let mut x = texts.to_vec();
-    let mut offset = vec![0.0; bert.embedding.width];
+    let mut offset = vec![0.0; network.embedding.width];
     let mut layers = Vec::new();
-    for (i, layer) in bert.layers.iter().enumerate() {
+    for (i, layer) in network.layers.iter().enumerate() {
         let fixed = |head: usize| structure.previous.contains(&(i, head));
         let frozen = i < structure.frozen_layers;
         let (choice, out) = measure_layer(layer, &x, &offset, rows, degrees, fixed, frozen);
         (x, offset) = (out, numbers(&layer.feed_forward_norm.offset));
         layers.push(choice);
     }
-    let classifier = bert.classifier.as_ref().map(|c| {
+    let classifier = network.classifier.as_ref().map(|c| {
         let rows = x.iter().map(|x| linear(&c.dense, x.row(0)));
         // An empty row is the last norm's offset.
         let all = rows.chain([linear(&c.dense, &offset)]);
@@ -56,7 +56,7 @@ pub(crate) fn measure(
         }
     });
     let pooled = x.iter().map(|x| {
-        let used = match bert.pool {
+        let used = match network.pool {
             Pool::First => 1,
             _ => x.rows(),
         };

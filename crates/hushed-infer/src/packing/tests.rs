@@ -97,7 +97,7 @@ fn rows_must_divide_the_slots() {
 }
 
 #[test]
-fn baby_steps_of_a_bert_head() {
+fn baby_steps_of_a_real_head() {
     // 128 rows, 64 columns, where the paper takes 8,128.
     let rotations = |b: usize| 32 * (b + 128 / b - 2) + 128 - b;
     assert_eq!((rotations(16), rotations(8)), (816, 824));
@@ -107,7 +107,7 @@ fn baby_steps_of_a_bert_head() {
 
 /// MOAI's Table 5, by counter: a head of BERT-base, m = 128, d' = 64, and every key switch of a rotation or conjugation.
 #[test]
-fn key_switches_of_a_bert_head() {
+fn key_switches_of_a_real_head() {
     const M: usize = 128;
     const WIDTH: usize = 64;
     let params = CkksParams::insecure_test(8, 4).unwrap();

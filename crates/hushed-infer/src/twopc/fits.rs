@@ -1,6 +1,6 @@
 //! Which function of the two-party run serves each step that was measured, and how near the measured values come to what it holds.
 
-use hushed_model::{BertConfig, Calibration, Ranges};
+use hushed_model::{Calibration, NetworkConfig, Ranges};
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ const NORM_SQUARES: f64 = (1u32 << 18) as f64;
 const HEAD_VALUES: f64 = 16.0;
 
 /// The bounds of every measured step of a model of this configuration.
-pub fn fits(calibration: &Calibration, config: &BertConfig) -> Vec<Fit> {
+pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
     let activation = Function::new(config.activation, config.tolerance);
     let mut all = Vec::new();
     for (site, ranges) in &calibration.sites {

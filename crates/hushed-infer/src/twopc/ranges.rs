@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn every_number_that_does_not_fit_is_found_at_once() {
         let mut model = tiny();
-        bias(&mut model.bert.layers[0].attention.value, 3, 4097.0);
-        bias(&mut model.bert.layers[1].feed_forward.down, 0, -1e30);
-        weight(&mut model.bert.layers[1].feed_forward.up.weights, 500.0);
-        weight(&mut model.bert.embedding.tokens, -17.0);
-        weight(&mut model.bert.embedding.offsets, 16.5);
+        bias(&mut model.network.layers[0].attention.value, 3, 4097.0);
+        bias(&mut model.network.layers[1].feed_forward.down, 0, -1e30);
+        weight(&mut model.network.layers[1].feed_forward.up.weights, 500.0);
+        weight(&mut model.network.embedding.tokens, -17.0);
+        weight(&mut model.network.embedding.offsets, 16.5);
         let found = out_of_range(&model).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|o| (o.site.as_str(), o.what)).collect();
         let expected = [
@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn a_server_does_not_start_with_one() {
         let change: [fn(&mut Model); 3] = [
-            |m| bias(&mut m.bert.layers[0].attention.output, 1, f32::MAX),
-            |m| weight(&mut m.bert.layers[0].attention.query.weights, -300.0),
-            |m| weight(&mut m.bert.embedding.offsets, f32::MIN),
+            |m| bias(&mut m.network.layers[0].attention.output, 1, f32::MAX),
+            |m| weight(&mut m.network.layers[0].attention.query.weights, -300.0),
+            |m| weight(&mut m.network.embedding.offsets, f32::MIN),
         ];
         for change in change {
             let mut model = tiny();
@@ -159,7 +159,7 @@ mod tests {
             assert!(!error.to_string().contains("300"), "no number is shown");
         }
         let mut model = tiny();
-        bias(&mut model.bert.layers[0].attention.output, 1, -4096.0);
+        bias(&mut model.network.layers[0].attention.output, 1, -4096.0);
         Layers::default().prepare(&model).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use crate::tiny::{assert_close, assert_planned, run};
 use hushed_infer::plan::Plan;
 use hushed_infer::twopc::{Terms, out_of_range};
 use hushed_model::testing::tiny_golden;
-use hushed_model::{BertConfig, Model, Pool, TooLong, bert_shapes, check};
+use hushed_model::{Model, NetworkConfig, Pool, TooLong, check, network_shapes};
 
 const TEXTS: [&str; 4] = [
     "The weather is lovely today.",
@@ -35,8 +35,8 @@ fn a_table_of_a_quarter_of_a_million_rows_is_planned() {
         "intermediate_size":3072,"vocab_size":250002,"max_position_embeddings":514,"type_vocab_size":1,"layer_norm_eps":1e-05,
         "pad_token_id":1}"#;
     let mut problems = Vec::new();
-    let config = BertConfig::parse(config.as_bytes(), &mut problems).unwrap();
-    let program = bert_shapes(&config, Pool::Mean).program();
+    let config = NetworkConfig::parse(config.as_bytes(), &mut problems).unwrap();
+    let program = network_shapes(&config, Pool::Mean).program();
     assert_eq!(program.embedding().vocabulary, 250_002);
     for tokens in [16, 128, 256] {
         let plan = Plan::twopc(&program, &[tokens], Terms::default(), true).unwrap();

@@ -84,7 +84,7 @@ fn transcripts_of_whole_runs_do_not_change() {
         std::fs::write(&path, config).unwrap();
         let mut model = Model::load(folder.path()).unwrap();
         model.public.pool = pool;
-        model.bert.pool = pool;
+        model.network.pool = pool;
         transcript(&model, terms, rows)
     });
     let found: Vec<&str> = found.iter().map(String::as_str).collect();
@@ -105,7 +105,7 @@ fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
         });
         let mut client = party(near, Box::new(near_ot), 1);
         if terms.public_table {
-            client.set_table(table(&model.bert.embedding));
+            client.set_table(table(&model.network.embedding));
         }
         let input = Input::Texts(texts, terms);
         embeddings(&mut client, &shapes, &input).unwrap().unwrap()

@@ -1,5 +1,5 @@
 //! What tells the architectures apart: names of fields and tensors, where positions begin, the head. What they compute is the same
-//! post-norm encoder, [`Bert`](crate::Bert), so that a new one of this kind is a table in a file of its own.
+//! post-norm encoder, [`Network`](crate::Network), so that a new one of this kind is a table in a file of its own.
 
 mod bert;
 mod distilbert;

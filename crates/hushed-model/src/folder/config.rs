@@ -14,7 +14,7 @@ pub(crate) const CONFIG: &str = "config.json";
 
 /// The sizes of an encoder, checked: every number is within the bounds below and the heads divide the width.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BertConfig {
+pub struct NetworkConfig {
     /// Whose names the folder uses.
     pub architecture: Architecture,
     /// Layers.
@@ -70,9 +70,9 @@ const ACTIVATIONS: &[(&str, Activation)] = &[
     ("elu", Activation::Elu),
 ];
 
-impl BertConfig {
+impl NetworkConfig {
     /// Parses `config.json`; `None` exactly if a problem was added.
-    pub fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<BertConfig> {
+    pub fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<NetworkConfig> {
         let before = problems.len();
         let object = json::object(CONFIG, bytes, problems)?;
         let mut f = Fields::new(CONFIG, &object, problems);
@@ -129,7 +129,7 @@ impl BertConfig {
         if problems.len() > before {
             return None;
         }
-        Some(BertConfig {
+        Some(NetworkConfig {
             architecture: architecture?,
             layers: layers?,
             width: width?,
@@ -148,19 +148,19 @@ impl BertConfig {
     }
 
     /// BERT-base uncased (Devlin et al. 2019): 12 layers of 768 columns.
-    pub fn bert_base() -> BertConfig {
-        BertConfig {
+    pub fn base() -> NetworkConfig {
+        NetworkConfig {
             layers: 12,
             width: 768,
             heads: 12,
             hidden: 3072,
-            ..BertConfig::bert_large()
+            ..NetworkConfig::large()
         }
     }
 
     /// BERT-large uncased: 24 layers of 1024 columns.
-    pub fn bert_large() -> BertConfig {
-        BertConfig {
+    pub fn large() -> NetworkConfig {
+        NetworkConfig {
             architecture: Architecture::Bert,
             layers: 24,
             width: 1024,
@@ -218,9 +218,9 @@ mod tests {
     const GOOD: &str = r#"{"model_type":"bert","hidden_act":"gelu","num_hidden_layers":6,"hidden_size":384,"num_attention_heads":12,
         "intermediate_size":1536,"vocab_size":30522,"max_position_embeddings":512,"pad_token_id":0}"#;
 
-    fn parse(text: &str) -> (Option<BertConfig>, Vec<Problem>) {
+    fn parse(text: &str) -> (Option<NetworkConfig>, Vec<Problem>) {
         let mut problems = Vec::new();
-        let config = BertConfig::parse(text.as_bytes(), &mut problems);
+        let config = NetworkConfig::parse(text.as_bytes(), &mut problems);
         assert_eq!(config.is_none(), !problems.is_empty());
         (config, problems)
     }

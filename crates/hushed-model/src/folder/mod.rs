@@ -9,7 +9,7 @@ pub mod public;
 pub mod report;
 pub(crate) mod weights;
 
-pub use config::BertConfig;
+pub use config::NetworkConfig;
 pub use declared::FUNCTIONS;
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::blocks::{Activation, Pool};
 use crate::error::{FolderError, ModelError, Problem};
-use crate::folder::config::{BertConfig, CONFIG};
+use crate::folder::config::{CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
@@ -44,7 +44,7 @@ pub struct PublicFiles {
 #[derive(Clone)]
 pub struct Public {
     /// Sizes of the encoder.
-    pub config: BertConfig,
+    pub config: NetworkConfig,
     /// Text to token ids.
     pub tokenizer: Tokenizer,
     /// How rows become one.
@@ -149,7 +149,7 @@ impl PublicFiles {
                 });
             }
         }
-        let mut config = bytes(CONFIG).and_then(|b| BertConfig::parse(b, problems));
+        let mut config = bytes(CONFIG).and_then(|b| NetworkConfig::parse(b, problems));
         let tolerance = bytes(FUNCTIONS).and_then(|b| declared::parse(b, problems));
         if let Some(config) = &mut config {
             config.tolerance = tolerance;
@@ -246,7 +246,7 @@ impl Public {
 }
 
 /// Positions that count on from the padding id have to mean the tokenizer's.
-fn positions_fit(config: &BertConfig, tokenizer: &Tokenizer, problems: &mut Vec<Problem>) {
+fn positions_fit(config: &NetworkConfig, tokenizer: &Tokenizer, problems: &mut Vec<Problem>) {
     let padding = tokenizer.padding_id();
     if let (Some(_), Some(id)) = (
         config.architecture.names().positions_after_padding,

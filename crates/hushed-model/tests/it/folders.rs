@@ -173,7 +173,7 @@ fn malformed_json() {
 
 #[test]
 fn weights_of_another_model() {
-    let other = |change: fn(&mut hushed_model::BertConfig)| {
+    let other = |change: fn(&mut hushed_model::NetworkConfig)| {
         move |d: &Path| {
             let mut config = tiny_config();
             change(&mut config);
@@ -354,7 +354,7 @@ fn the_public_part_is_enough_for_shapes_but_not_for_numbers() {
         .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
     let public = PublicFiles::from_files(carried).unwrap().parse().unwrap();
     let model = Model::shapes_only(&public);
-    let layer = &model.bert.layers[1];
+    let layer = &model.network.layers[1];
     assert_eq!(
         (layer.feed_forward.up.inputs, layer.feed_forward.up.outputs),
         (32, 64)
@@ -473,9 +473,9 @@ fn a_classifier_is_one_by_its_configuration() {
     // The client's shapes have the same head.
     let model = Model::load(dir.path()).unwrap();
     let shapes = Model::shapes_only(&model.public);
-    for bert in [&model.bert, &shapes.bert] {
-        assert_eq!(bert.outputs(), 3);
-        let head = bert.classifier.as_ref().unwrap();
+    for network in [&model.network, &shapes.network] {
+        assert_eq!(network.outputs(), 3);
+        let head = network.classifier.as_ref().unwrap();
         assert_eq!((head.dense.outputs, head.classes.inputs), (32, 32));
     }
 
@@ -533,7 +533,7 @@ fn declared_functions() {
         .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
     let public = PublicFiles::from_files(copied).unwrap().parse().unwrap();
     let shapes = Model::shapes_only(&public);
-    for layer in model.bert.layers.iter().chain(&shapes.bert.layers) {
+    for layer in model.network.layers.iter().chain(&shapes.network.layers) {
         assert_eq!(layer.feed_forward.tolerance, Some(tolerance));
     }
     let bad = problems(|d| {

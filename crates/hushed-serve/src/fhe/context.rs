@@ -124,8 +124,8 @@ impl RunContext {
             placement: Some(plan.placement.clone()),
         };
         self.check_needed(&bootstrap, &options)?;
-        let (bert, choices) = (&self.model.bert, &self.choices);
-        let report = FhePlanReport::new(bert, choices, false, params, &bootstrap, &options);
+        let (network, choices) = (&self.model.network, &self.choices);
+        let report = FhePlanReport::new(network, choices, false, params, &bootstrap, &options);
         Ok(Predicted {
             report: report.map_err(FheJobError::from)?,
             bootstrapper,
@@ -142,7 +142,7 @@ impl RunContext {
         let known = known.map(|canary| model.tokens(&canary.text, TooLong::Refuse));
         let texts = declared::texts(&model.public.tokenizer, plan.rows, known.transpose()?);
         let circuit = Circuit {
-            bert: &model.bert,
+            network: &model.network,
             choices: &self.choices,
             params: &self.params,
             placement: &plan.placement,
@@ -159,7 +159,7 @@ impl RunContext {
     fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
         let found = needed(
-            &self.model.bert,
+            &self.model.network,
             &self.choices,
             &self.params,
             bootstrap,
@@ -213,9 +213,9 @@ fn fitting(
         Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
         None => format!("{layers} layers of {width} columns"),
     };
-    let bert = &model.bert;
-    let logits = bert.classifier.as_ref().map(|c| c.classes.outputs);
-    let found = (bert.layers.len(), bert.embedding.width, logits);
+    let network = &model.network;
+    let logits = network.classifier.as_ref().map(|c| c.classes.outputs);
+    let found = (network.layers.len(), network.embedding.width, logits);
     let planned = (plan.layers, plan.width, plan.logits);
     if found != planned {
         return Err(other("model", sizes(planned), sizes(found)).into());
@@ -232,7 +232,7 @@ fn fitting(
         return Err(other("calibration", planned, found).into());
     }
     let choices = Choices::from_json(&bytes).map_err(FheJobError::from)?;
-    choices.check(&model.bert).map_err(FheJobError::from)?;
+    choices.check(&model.network).map_err(FheJobError::from)?;
     let weights = weights_sha256(folder).map_err(|source| ServeError::File {
         operation: "read",
         path: folder.to_owned(),

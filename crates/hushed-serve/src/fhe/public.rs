@@ -15,7 +15,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hushed_model::{Bert, Embedding, Matrix, Model, ModelError, Norm, NormKind, Public};
+use hushed_model::{Embedding, Matrix, Model, ModelError, Network, Norm, NormKind, Public};
 use sha2::{Digest as _, Sha256};
 
 use super::FheJobError;
@@ -48,11 +48,11 @@ impl PublicModel {
     /// # Errors
     /// As [`Bundle::from_folder`]; [`ServeError::Model`] for a model without numbers.
     pub fn from_folder(folder: &Path, model: &Model) -> Result<Self, ServeError> {
-        Self::new(&Bundle::from_folder(folder)?, &model.bert)
+        Self::new(&Bundle::from_folder(folder)?, &model.network)
     }
 
-    fn new(bundle: &Bundle, bert: &Bert) -> Result<Self, ServeError> {
-        let (e, n) = (&bert.embedding, &bert.embedding_norm);
+    fn new(bundle: &Bundle, network: &Network) -> Result<Self, ServeError> {
+        let (e, n) = (&network.embedding, &network.embedding_norm);
         let missing = || ModelError::ShapesOnly {
             site: "embed".to_owned(),
         };

@@ -278,7 +278,7 @@ impl RunContext {
             covers(&plan.reply, error)?;
             let engine = engine.erring_by(error);
             let path = saved.as_ref().map(|saved| saved.path.as_path());
-            let answer = engine.run(&model.bert, choices, batch, path, &told)?;
+            let answer = engine.run(&model.network, choices, batch, path, &told)?;
             engine.reply(&files.out, &head, &name, &answer, &secret)?;
             let steps = ledger(predicted, &engine.on().clock().seconds());
             let counts = engine.on().evaluator().counters().snapshot();

@@ -120,15 +120,21 @@ impl Offered {
                 prices: reference(2),
                 placement: None,
             };
-            let report =
-                FhePlanReport::new(&model.bert, &choices, false, &params, &bootstrap, &options);
+            let report = FhePlanReport::new(
+                &model.network,
+                &choices,
+                false,
+                &params,
+                &bootstrap,
+                &options,
+            );
             let mut placement = report.unwrap().placement;
             assert!(!placement.spills());
             // As where memory is short: of one plan one half of a layer, of the other both.
             placement.spill_attention = true;
             placement.spill_feed_forward = !lengths.encrypted();
             let plan = Offer {
-                bert: &model.bert,
+                network: &model.network,
                 choices: &choices,
                 parameters: PARAMETERS,
                 params: &params,

@@ -17,7 +17,7 @@ use hushed_infer::ckks::plan::{
 use hushed_infer::ckks::public_plan::{Canary, Lengths, hex};
 use hushed_infer::ckks::{Choices, FheError, MAX_BYTES};
 use hushed_math::cpu::Cpu;
-use hushed_model::{Model, PublicFiles, TooLong, bert_random};
+use hushed_model::{Model, PublicFiles, TooLong, random_network};
 use hushed_serve::fhe::{PublicModel, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -193,7 +193,7 @@ impl Args {
         })?;
         // Counts do not follow from weights; where the folder has none, random ones take their place.
         let shapes = |_| Model {
-            bert: bert_random(&public.config, public.pool, 1),
+            network: random_network(&public.config, public.pool, 1),
             public: public.clone(),
         };
         let model = match self.public_plan.is_some() || self.public_model.is_some() {
@@ -203,7 +203,7 @@ impl Args {
         let choices = match &self.calibration {
             Some(path) => {
                 let choices = read_choices(path)?;
-                choices.check(&model.bert).map_err(FheError::from)?;
+                choices.check(&model.network).map_err(FheError::from)?;
                 Some(choices)
             }
             None => None,
@@ -221,11 +221,12 @@ impl Args {
             prices: self.prices(&params, threads)?,
             placement: None,
         };
-        let plain = assumed_choices(&model.bert, rows);
+        let plain = assumed_choices(&model.network, rows);
         let used = choices.as_ref().unwrap_or(&plain);
         let (_, bootstrap) = bootstrap(&params)?;
         let assumed = choices.is_none();
-        let plan = FhePlanReport::new(&model.bert, used, assumed, &params, &bootstrap, &options)?;
+        let plan =
+            FhePlanReport::new(&model.network, used, assumed, &params, &bootstrap, &options)?;
 
         if request.steps {
             for step in &plan.steps {
@@ -281,7 +282,7 @@ impl Args {
         let known = known.map(|text| model.tokens(text, TooLong::Refuse));
         let known = known.transpose()?;
         let offer = Offer {
-            bert: &model.bert,
+            network: &model.network,
             choices,
             parameters: &self.parameters,
             params,

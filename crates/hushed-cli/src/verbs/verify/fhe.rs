@@ -148,7 +148,7 @@ impl Args {
             path: dir.join("model.safetensors"),
             source,
         })?;
-        let made_for = choices.check(&model.bert);
+        let made_for = choices.check(&model.network);
         made_for
             .and_then(|()| choices.check_model(&weights))
             .map_err(FheError::from)?;

@@ -8,7 +8,8 @@ use hushed_ckks::keys::PublicKey;
 use hushed_ckks::{Ciphertext, CkksParams, Scale};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
 use hushed_model::{
-    Bert, BertConfig, Matrix, Pool, StepId, TokenIds, bert_random, cosine, length, nearness, plain,
+    Matrix, Network, NetworkConfig, Pool, StepId, TokenIds, cosine, length, nearness, plain,
+    random_network,
 };
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -36,7 +37,7 @@ const ROWS: usize = 16;
 struct Subject {
     params: Arc<CkksParams>,
     layout: Interleave,
-    bert: Bert,
+    network: Network,
     texts: Vec<TokenIds>,
     embedded: Vec<Matrix<f64>>,
     choices: Choices,
@@ -47,11 +48,11 @@ impl Subject {
     fn new(layers: usize, lengths: Lengths) -> Subject {
         let mut config = tiny_config();
         config.layers = layers;
-        Subject::of(bert_random(&config, Pool::Mean, 5), &config, lengths)
+        Subject::of(random_network(&config, Pool::Mean, 5), &config, lengths)
     }
 
-    fn of(bert: Bert, config: &BertConfig, lengths: Lengths) -> Subject {
-        let (mut plan, params) = insecure_plan(LOG_N, 14, bert.embedding.width).unwrap();
+    fn of(network: Network, config: &NetworkConfig, lengths: Lengths) -> Subject {
+        let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
         let layout = Interleave::new(params.slots(), ROWS).unwrap();
         let text = |t: usize| {
             let length = [16, 3, 9, 1, 12, 5, 16, 7][t % 8];
@@ -62,21 +63,21 @@ impl Subject {
         let embedded: Vec<Matrix<f64>> = texts
             .iter()
             .map(|text| {
-                plain::start(&bert.program(), vec![text.clone()])
+                plain::start(&network.program(), vec![text.clone()])
                     .unwrap()
                     .values
             })
             .collect();
         let structure = Structure::default();
-        let choices = measure(&bert, &embedded, &structure, ROWS, (15, 15)).choices;
+        let choices = measure(&network, &embedded, &structure, ROWS, (15, 15)).choices;
         plan.rows = ROWS;
         plan.lengths = lengths;
         plan.input_bound = largest(&embedded);
-        let width = bert.layers[0].attention.heads.width;
+        let width = network.layers[0].attention.heads.width;
         plan.placement = Placement::plain(params.fresh_limbs(), ROWS, width);
         // Eight levels from here to the pooling, and one to spare.
         plan.placement.feed_forward = params.bootstrap_limbs() + 9;
-        let classifier = bert.classifier.as_ref();
+        let classifier = network.classifier.as_ref();
         plan.logits = classifier.map(|c| c.classes.outputs);
         plan.reply.magnitude =
             classifier.map_or(4.0, |c| magnitude(StepId::outside("head"), c).unwrap());
@@ -88,7 +89,7 @@ impl Subject {
         Subject {
             params,
             layout,
-            bert,
+            network,
             texts,
             embedded,
             choices,
@@ -110,7 +111,7 @@ impl Subject {
         let placement = self.plan.placement.clone();
         let bound = self.plan.input_bound;
         on.at(StepId::outside("input"));
-        let program = self.bert.program();
+        let program = self.network.program();
         let mut pass = Pass::new(on, &program, &self.choices, placement, rows, bound)?;
         let mut x = pass.start(columns)?;
         for i in 0..pass.layers() {
@@ -149,9 +150,9 @@ impl Subject {
         let client = FheClient::new(
             self.plan.clone(),
             &self.params,
-            self.bert.embedding.clone(),
-            self.bert.embedding_norm.clone(),
-            self.bert.pool,
+            self.network.embedding.clone(),
+            self.network.embedding_norm.clone(),
+            self.network.pool,
         )
         .unwrap();
         // The client.
@@ -256,7 +257,7 @@ fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
     println!("rounding {rounding:e}, a unit is {unit:e}");
     assert!(rounding < 6.0 * 0.5 * unit && rounding > 0.1 * unit);
     for (text, found) in subject.texts.iter().zip(&found) {
-        let program = subject.bert.program();
+        let program = subject.network.program();
         let clear = plain::run(&program, vec![text.clone()], |_, _| ()).unwrap();
         let cosine = cosine(found, clear.values.row(0));
         println!("cosine {cosine:.6}");
@@ -270,8 +271,8 @@ fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
     let mut config = tiny_classifier_config(&TINY_LABELS);
     config.layers = 1;
     for lengths in [Lengths::Public, Lengths::Private] {
-        let bert = bert_random(&config, Pool::First, 5);
-        let subject = Subject::of(bert, &config, lengths);
+        let network = random_network(&config, Pool::First, 5);
+        let subject = Subject::of(network, &config, lengths);
         let slots = subject.params.slots();
         let exact = Simulator::new(&subject.params, slots).unwrap();
         let expected = subject.simulated(&exact);
@@ -288,7 +289,7 @@ fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
         println!("error {error:e}, predicted {predicted:e} and {noise:e}");
         assert!(error < 3.0 * predicted + noise);
         for (text, found) in subject.texts.iter().zip(&found) {
-            let program = subject.bert.program();
+            let program = subject.network.program();
             let clear = plain::run(&program, vec![text.clone()], |_, _| ());
             let clear = clear.unwrap().values.row(0).to_vec();
             let near = nearness(found, &clear, length(&clear));
@@ -330,7 +331,7 @@ fn seeded_replies_do_not_change() {
         } else {
             Pool::Mean
         };
-        let subject = Subject::of(bert_random(&config, pool, 5), &config, lengths);
+        let subject = Subject::of(random_network(&config, pool, 5), &config, lengths);
         let simulator = Simulator::new(&subject.params, subject.params.slots()).unwrap();
         subject.simulated(&simulator);
         let plan = &subject.plan;

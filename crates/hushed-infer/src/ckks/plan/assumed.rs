@@ -1,7 +1,7 @@
 //! Choices for a model that has not been calibrated: degrees and steps that trained encoders of this kind were found to need, so that a
 //! plan has its counts. Nothing is run with them: intervals are round numbers.
 
-use hushed_model::Bert;
+use hushed_model::Network;
 
 use crate::ckks::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
@@ -11,7 +11,7 @@ use crate::ckks::{
 /// Degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a softmax, a seed of degree 15 and one step for
 /// inverse roots, degree 63 for a classifier's tanh; no head with a fixed pattern, no frozen row.
 #[must_use]
-pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
+pub fn assumed_choices(network: &Network, rows: usize) -> Choices {
     let head = HeadChoice::Softmax {
         scores: Interval {
             low: -20.0,
@@ -34,7 +34,7 @@ pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
         seed: 15,
         steps: 1,
     };
-    let layers = bert.layers.iter().map(|layer| LayerChoice {
+    let layers = network.layers.iter().map(|layer| LayerChoice {
         attention: AttentionChoice {
             degree: 12,
             first_steps: 7,
@@ -63,7 +63,7 @@ pub fn assumed_choices(bert: &Bert, rows: usize) -> Choices {
         texts: 0,
         rows,
         layers: layers.collect(),
-        classifier: bert.classifier.as_ref().map(|_| ClassifierChoice {
+        classifier: network.classifier.as_ref().map(|_| ClassifierChoice {
             degree: 63,
             reach: 16.0,
         }),

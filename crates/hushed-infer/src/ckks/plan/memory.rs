@@ -4,7 +4,7 @@
 //! the matrices of a bootstrap, its working memory, weights, and what the program and its pool of buffers keep.
 
 use hushed_ckks::CkksParams;
-use hushed_model::Bert;
+use hushed_model::Network;
 use serde::Serialize;
 
 /// Bytes of the encoded matrices of a bootstrap, a slot of `n16-boot-14x40`: 614 MB in all.
@@ -45,7 +45,7 @@ pub struct FheMemory {
 
 impl FheMemory {
     /// Everything but the vectors.
-    pub(super) fn around(params: &CkksParams, bert: &Bert, key_bytes: u64) -> FheMemory {
+    pub(super) fn around(params: &CkksParams, network: &Network, key_bytes: u64) -> FheMemory {
         let n = params.n() as f64;
         let residue = 8.0 * n;
         let layer = |layer: &hushed_model::Layer| {
@@ -53,9 +53,9 @@ impl FheMemory {
             let linears = [&a.query, &a.key, &a.value, &a.output, &f.up, &f.down];
             linears.iter().map(|l| l.inputs * l.outputs).sum::<usize>() as u64
         };
-        let e = &bert.embedding;
+        let e = &network.embedding;
         let table = (e.vocabulary + e.positions) * e.width;
-        let layers = bert.layers.iter().map(layer);
+        let layers = network.layers.iter().map(layer);
         let widest = layers.clone().max().unwrap_or(0);
         FheMemory {
             vectors: 0,

@@ -2,23 +2,23 @@
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_model::{Bert, BertConfig, Pool, bert_random};
+use hushed_model::{Network, NetworkConfig, Pool, random_network};
 
 use super::*;
 use crate::ckks::simulate::Op;
 
 /// Two small layers: a dry run of them takes milliseconds.
-fn small() -> Bert {
-    let config = BertConfig {
+fn small() -> Network {
+    let config = NetworkConfig {
         layers: 2,
         width: 32,
         heads: 4,
         hidden: 64,
         vocabulary: 8,
         positions: 16,
-        ..BertConfig::bert_large()
+        ..NetworkConfig::large()
     };
-    bert_random(&config, Pool::Mean, 1)
+    random_network(&config, Pool::Mean, 1)
 }
 
 fn options(lengths: Lengths) -> FheOptions {
@@ -37,10 +37,17 @@ fn plan(options: &FheOptions) -> Result<FhePlanReport, FheError> {
     plan_of(&small(), options)
 }
 
-fn plan_of(bert: &Bert, options: &FheOptions) -> Result<FhePlanReport, FheError> {
+fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, FheError> {
     let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from)?;
-    let choices = assumed_choices(bert, options.rows);
-    FhePlanReport::new(bert, &choices, true, &params, &EvalKeyPlan::new(), options)
+    let choices = assumed_choices(network, options.rows);
+    FhePlanReport::new(
+        network,
+        &choices,
+        true,
+        &params,
+        &EvalKeyPlan::new(),
+        options,
+    )
 }
 
 #[test]
@@ -79,12 +86,12 @@ fn a_plan_counts_what_the_circuit_does() {
 /// A reply is shortened before it leaves: the bytes of a plan are those of the form that clients are told.
 #[test]
 fn the_bytes_of_a_reply_are_those_that_leave() {
-    let (bert, options) = (small(), options(Lengths::Public));
-    let plan = plan_of(&bert, &options).unwrap();
+    let (network, options) = (small(), options(Lengths::Public));
+    let plan = plan_of(&network, &options).unwrap();
     let params = CkksParams::n16_boot().unwrap();
-    let choices = assumed_choices(&bert, options.rows);
-    let run = dry_run(&bert, &choices, &params, &options, &plan.placement).unwrap();
-    let form = reply_form(&bert, &choices, &params, &run).unwrap();
+    let choices = assumed_choices(&network, options.rows);
+    let run = dry_run(&network, &choices, &params, &options, &plan.placement).unwrap();
+    let form = reply_form(&network, &choices, &params, &run).unwrap();
     let bytes = |limbs: usize| Ciphertext::list_bytes(&params, limbs, form.ciphertexts) as u64;
     assert_eq!((plan.reply, plan.bytes_down), (form, bytes(form.limbs)));
     assert_eq!(plan.reply_bits, form.bits(&params));
@@ -112,22 +119,22 @@ fn memory_is_a_limit() {
 /// and of placements drawn at random, those that run are no quicker.
 #[test]
 fn no_other_placement_is_quicker() {
-    let config = BertConfig {
+    let config = NetworkConfig {
         layers: 2,
         width: 8,
         heads: 4,
         hidden: 32,
         vocabulary: 8,
         positions: 4,
-        ..BertConfig::bert_large()
+        ..NetworkConfig::large()
     };
-    let bert = bert_random(&config, Pool::Mean, 1);
+    let network = random_network(&config, Pool::Mean, 1);
     let of = |placement| FheOptions {
         rows: 4,
         placement,
         ..options(Lengths::Public)
     };
-    let found = plan_of(&bert, &of(None)).unwrap();
+    let found = plan_of(&network, &of(None)).unwrap();
     let best = &found.placement;
     let params = CkksParams::n16_boot().unwrap();
     let top = params.fresh_limbs().min(params.max_limbs());
@@ -181,7 +188,7 @@ fn no_other_placement_is_quicker() {
     }
     let mut ran = 0;
     for other in others {
-        let Ok(plan) = plan_of(&bert, &of(Some(other.clone()))) else {
+        let Ok(plan) = plan_of(&network, &of(Some(other.clone()))) else {
             continue;
         };
         ran += 1;

@@ -241,7 +241,7 @@ impl State {
             }
         }
         let count = |((site, op, limbs), times): ((StepId, Op, usize), u64)| Count {
-            site: site,
+            site,
             op,
             limbs,
             times,

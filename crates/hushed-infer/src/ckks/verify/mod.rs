@@ -34,7 +34,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_model::{Bert, Model, Program, StepId, TokenIds};
+use hushed_model::{Model, Network, Program, StepId, TokenIds};
 use serde::Serialize;
 
 pub use answers::{Answer, Retrieval, retrieval};
@@ -155,7 +155,7 @@ const STEPS: usize = 6;
 /// All that is fixed before a run.
 struct Subject<'a> {
     model: &'a Model,
-    bert: Bert,
+    network: Network,
     program: Program,
     choices: Choices,
     params: Arc<CkksParams>,
@@ -198,7 +198,7 @@ impl<'a> Subject<'a> {
         texts: &[TokenIds],
         options: &Options,
     ) -> Result<Subject<'a>, FheError> {
-        choices.check(&model.bert)?;
+        choices.check(&model.network)?;
         let rows = options.rows;
         let room = Interleave::new(params.slots(), rows)?.texts();
         if texts.len() > room {
@@ -215,20 +215,23 @@ impl<'a> Subject<'a> {
         if let Some((text, &found)) = lengths.iter().enumerate().find(|(_, l)| **l > rows) {
             return Err(PackingError::RowCount { text, found, rows }.into());
         }
-        let (mut bert, mut choices) = (model.bert.clone(), choices.clone());
+        let (mut network, mut choices) = (model.network.clone(), choices.clone());
         let layers = options.layers.unwrap_or(usize::MAX).max(1);
-        bert.layers.truncate(layers);
+        network.layers.truncate(layers);
         choices.layers.truncate(layers);
-        let head = bert.layers.first().map_or(1, |l| l.attention.heads.width);
+        let head = network
+            .layers
+            .first()
+            .map_or(1, |l| l.attention.heads.width);
         Ok(Subject {
             model,
-            bound: input_bound(&bert.embedding, &bert.embedding_norm, rows)?,
+            bound: input_bound(&network.embedding, &network.embedding_norm, rows)?,
             // Until it is placed.
             placement: Placement::plain(params.fresh_limbs(), rows, head),
             timetable: Arc::default(),
             params: Arc::clone(params),
-            program: bert.program(),
-            bert,
+            program: network.program(),
+            network,
             choices,
             rows,
             seed: options.seed,
@@ -243,8 +246,8 @@ impl<'a> Subject<'a> {
             max_memory: room.map(|room| room.saturating_sub(self.held())),
             ..self.options()
         };
-        let (bert, choices, params) = (&self.bert, &self.choices, &self.params);
-        let plan = FhePlanReport::new(bert, choices, false, params, bootstrap, &options)?;
+        let (network, choices, params) = (&self.network, &self.choices, &self.params);
+        let plan = FhePlanReport::new(network, choices, false, params, bootstrap, &options)?;
         (self.placement, self.timetable) = (plan.placement, plan.timetable);
         Ok(())
     }
@@ -265,10 +268,10 @@ impl<'a> Subject<'a> {
     /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by polynomials, three tables of
     /// differences, what goes from layer to layer of the other rungs, and their model.
     fn held(&self) -> u64 {
-        let (width, texts) = (self.bert.embedding.width, self.lengths.len());
+        let (width, texts) = (self.network.embedding.width, self.lengths.len());
         let rows: usize = self.lengths.iter().sum();
         let slots = self.rows * texts.next_power_of_two();
-        let e = &self.bert.embedding;
+        let e = &self.network.embedding;
         let model = (e.vocabulary + e.positions) * width * 4;
         ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
     }
@@ -328,7 +331,7 @@ impl<'a> Subject<'a> {
             answers: Vec::new(),
             out_of_range: Vec::new(),
         };
-        for i in 0..self.bert.layers.len() {
+        for i in 0..self.network.layers.len() {
             let layer = |rung| told(Told::Layer { layer: i, rung });
             let mut simulated = |which, rung: &mut Rung<'_, Simulator>| {
                 layer(which);

@@ -176,7 +176,7 @@ pub(super) fn columns(
             _ => 0.0,
         }
     };
-    let width = subject.bert.embedding.width;
+    let width = subject.network.embedding.width;
     (0..width)
         .map(|j| layout.vector(texts.len(), entry(j)))
         .collect()

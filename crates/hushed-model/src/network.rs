@@ -8,7 +8,7 @@ use crate::program::{Block, Builder, Program};
 
 /// The layers of a BERT encoder, with their numbers or as shapes only.
 #[derive(Clone)]
-pub struct Bert {
+pub struct Network {
     /// Token vectors and positions.
     pub embedding: Embedding,
     /// After the embedding.
@@ -34,7 +34,7 @@ pub struct Layer {
     pub feed_forward_norm: Norm,
 }
 
-impl Bert {
+impl Network {
     /// The steps.
     pub fn program(&self) -> Program {
         let (mut p, x) = Builder::new("embed", self.embedding.clone());
