@@ -5,8 +5,7 @@
 use hushed_model::{Block, Program};
 use serde::Serialize;
 
-use crate::plan::{Entry, Plan};
-use crate::twopc::{RunError, Terms};
+use crate::twopc::Entry;
 
 // Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens (client 70, 86, 125, 186 MB; server 388, 507, 521, 619 MB, 223 of
 // them before the first session): within 5 % there.
@@ -37,16 +36,6 @@ impl Memory {
     /// The server's process with so many sessions in their largest steps at once.
     pub fn server(&self, sessions: usize) -> u64 {
         self.weights + sessions as u64 * self.session
-    }
-
-    /// The memory of the largest passes that a server lets in: one text of `tokens` rows, or several of `pass` rows together.
-    ///
-    /// # Errors
-    /// As [`Plan::twopc`].
-    pub fn largest(program: &Program, tokens: usize, pass: usize) -> Result<Memory, RunError> {
-        // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
-        let texts = vec![tokens.max(1); (pass / tokens.max(1)).max(1)];
-        Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
     }
 }
 

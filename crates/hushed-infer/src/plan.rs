@@ -62,6 +62,18 @@ pub struct Plan {
     pub exposures: Vec<Exposure>,
 }
 
+impl Memory {
+    /// The memory of the largest passes that a server lets in: one text of `tokens` rows, or several of `pass` rows together.
+    ///
+    /// # Errors
+    /// As [`Plan::twopc`].
+    pub fn largest(program: &Program, tokens: usize, pass: usize) -> Result<Memory, RunError> {
+        // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
+        let texts = vec![tokens.max(1); (pass / tokens.max(1)).max(1)];
+        Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
+    }
+}
+
 impl Plan {
     /// The plan of one pass over texts of these numbers of rows, padding included. `unit`: the answer is scaled to length one.
     ///

@@ -1,23 +1,9 @@
 //! The table of token vectors as integers.
 
 use hushed_model::{Embedding, ModelError};
-use hushed_twopc::TwopcError;
-use hushed_twopc::he::PreparedWeights;
 
-use super::formats::{EMBEDDING, TABLE_BITS};
-use super::{RunError, ranges};
-
-/// The table as integers, vocabulary × width.
-pub fn integers(e: &Embedding) -> Result<PreparedWeights, RunError> {
-    let values = numbers_of(e)?.iter().map(integer).collect();
-    if let Some(beyond) = ranges::embedding(e)?.pop() {
-        return Err(beyond.into());
-    }
-    Ok(
-        PreparedWeights::new(e.vocabulary, e.width, TABLE_BITS, values)
-            .map_err(TwopcError::from)?,
-    )
-}
+use super::RunError;
+use super::formats::EMBEDDING;
 
 /// The table's numbers.
 pub(super) fn numbers_of(e: &Embedding) -> Result<&[f32], RunError> {

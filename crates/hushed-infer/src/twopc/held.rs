@@ -8,9 +8,9 @@ use hushed_rlwe::{RlweError, RlweParams};
 use hushed_twopc::TwopcError;
 use hushed_twopc::he::PreparedWeights;
 
-use super::formats::MAIN;
+use super::formats::{MAIN, TABLE_BITS};
 use super::product::{Layer, Product};
-use super::{RunError, embed};
+use super::{RunError, embed, ranges};
 
 /// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by its
 /// sessions.
@@ -93,8 +93,20 @@ impl Layers {
         if let Some(table) = slot.as_ref() {
             return Ok(table.clone());
         }
-        let table = Arc::new(embed::integers(e)?);
+        let table = Arc::new(integers(e)?);
         *slot = Some(table.clone());
         Ok(table)
     }
+}
+
+/// The table as integers, vocabulary × width.
+fn integers(e: &Embedding) -> Result<PreparedWeights, RunError> {
+    let values = embed::numbers_of(e)?.iter().map(embed::integer).collect();
+    if let Some(beyond) = ranges::embedding(e)?.pop() {
+        return Err(beyond.into());
+    }
+    Ok(
+        PreparedWeights::new(e.vocabulary, e.width, TABLE_BITS, values)
+            .map_err(TwopcError::from)?,
+    )
 }

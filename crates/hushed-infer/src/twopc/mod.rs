@@ -32,8 +32,9 @@ pub use fits::{Fit, fits};
 pub use function::Function;
 pub use held::{Layers, Ready};
 pub use input::{Input, Terms};
+pub use prepare::out_of_range;
 pub use product::Product;
-pub use ranges::{OutOfRange, out_of_range};
+pub use ranges::OutOfRange;
 pub use shares::{Clear, Counting, Entry, Known, Local, Protocol, Shares, StepCost};
 pub use table::{PublicTable, rows_in_chunk};
 

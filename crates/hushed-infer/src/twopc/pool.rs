@@ -7,7 +7,6 @@
 
 use hushed_model::{Pool, Rows};
 use hushed_net::Party;
-use hushed_twopc::he::{Encrypted, OltShape, OltSpec, Packing};
 
 use super::RunError;
 use super::formats::{LINEAR, MAIN, MAXIMUM};
@@ -76,24 +75,6 @@ pub fn maximum<S: Shares>(
         done.push(top.lift(MAIN).shift_left(shift));
     }
     Ok(in_order(&done, &groups, width))
-}
-
-/// The product of coefficients of `texts` texts of `rows` rows, which only the client knows, with shared matrices.
-pub fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
-    OltSpec {
-        shape: OltShape {
-            k: 1,
-            m: rows,
-            n: width,
-        },
-        batch: texts,
-        ring_bits: MAIN.bits(),
-        // The server's share as signed integers.
-        multiplier_bits: MAIN.bits() - 1,
-        encrypted: Encrypted::Left,
-        packing: Packing::InterLeave,
-        window: None,
-    }
 }
 
 /// One row of each text, by the number of its tokens.

@@ -4,7 +4,8 @@ use hushed_model::{Model, Program, StepId};
 
 use super::circuit::{run, supported};
 use super::held::Layers;
-use super::product::Product;
+use super::product::{Integers, Product};
+use super::ranges::{self, OutOfRange};
 use super::shares::Counting;
 use super::{Input, RunError, Terms};
 
@@ -23,8 +24,25 @@ impl Layers {
     }
 }
 
+/// Everything about a model's numbers that does not fit, at once: gains, offsets and factors are multiplied into the layers first, as they
+/// are in a run.
+///
+/// # Errors
+/// [`RunError::Model`] if the model has shapes only.
+pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
+    let mut all = Vec::new();
+    let program = model.program();
+    all.extend(ranges::embedding(program.embedding())?);
+    each_product(&program, |id, product| {
+        let Integers { weights, bias } = product.integers(id)?;
+        all.extend(ranges::layer(id, &weights, &bias));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
 /// Every product that a run asks for.
-pub(super) fn each_product(
+fn each_product(
     program: &Program,
     visit: impl FnMut(StepId, &Product<'_>) -> Result<(), RunError>,
 ) -> Result<(), RunError> {

@@ -1,12 +1,11 @@
 //! Whether a model's numbers fit the formats of a two-party run: found when a model is checked or loaded, never in a session.
 
-use hushed_model::{Embedding, Matrix, Model, StepId};
+use hushed_model::{Embedding, Matrix, StepId};
 
+use super::RunError;
 use super::embed::{integer, numbers_of};
 use super::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
 use super::formats::{EMBEDDING, MAIN};
-use super::product::Integers;
-use super::{RunError, prepare};
 
 /// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -20,23 +19,6 @@ pub struct OutOfRange {
     pub what: &'static str,
     /// The most that fits.
     pub limit: f64,
-}
-
-/// Everything about a model's numbers that does not fit, at once: gains, offsets and factors are multiplied into the layers first, as they
-/// are in a run.
-///
-/// # Errors
-/// [`RunError::Model`] if the model has shapes only.
-pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
-    let mut all = Vec::new();
-    let program = model.program();
-    all.extend(embedding(program.embedding())?);
-    prepare::each_product(&program, |id, product| {
-        let Integers { weights, bias } = product.integers(id)?;
-        all.extend(layer(id, &weights, &bias));
-        Ok(())
-    })?;
-    Ok(all)
 }
 
 /// What is too large in a layer as it will be run.
@@ -95,7 +77,7 @@ mod tests {
     use hushed_model::testing::tiny_folder;
     use hushed_model::{Linear, Model};
 
-    use super::super::{Layers, RunError};
+    use super::super::{Layers, RunError, out_of_range};
     use super::*;
 
     fn tiny() -> Model {

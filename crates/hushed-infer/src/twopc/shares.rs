@@ -9,9 +9,11 @@ use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
-use hushed_twopc::he::MatmulShape;
+use hushed_twopc::he::{Encrypted, MatmulShape, OltShape, OltSpec, Packing};
 use hushed_twopc::share::{Ring, Share};
+use zeroize::Zeroizing;
 
+use super::formats::MAIN;
 use super::function::Function;
 use super::product::Product;
 use super::{Input, RunError};
@@ -27,7 +29,7 @@ pub struct Known {
     /// How many there are.
     pub len: usize,
     /// The numbers, where this interpretation has them.
-    pub values: Option<Vec<i64>>,
+    pub values: Option<Zeroizing<Vec<i64>>>,
 }
 
 /// Shares of a vector over a ring, and what a party does with its own alone: what is linear, and where things go.
@@ -80,7 +82,7 @@ pub trait Shares {
         Known {
             owner,
             len,
-            values: self.knows(owner).then(values),
+            values: self.knows(owner).then(|| Zeroizing::new(values())),
         }
     }
 
@@ -221,6 +223,24 @@ pub trait Shares {
     /// Those of the session.
     fn open(&mut self, x: &Self::Share, shift: u32, to: Ring)
     -> Result<Option<Vec<u64>>, RunError>;
+}
+
+/// The product of coefficients of `texts` texts of `rows` rows, which only the client knows, with shared matrices.
+fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
+    OltSpec {
+        shape: OltShape {
+            k: 1,
+            m: rows,
+            n: width,
+        },
+        batch: texts,
+        ring_bits: MAIN.bits(),
+        // The server's share as signed integers.
+        multiplier_bits: MAIN.bits() - 1,
+        encrypted: Encrypted::Left,
+        packing: Packing::InterLeave,
+        window: None,
+    }
 }
 
 impl Local for Share {

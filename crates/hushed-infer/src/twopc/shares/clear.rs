@@ -89,7 +89,7 @@ impl Shares for Clear {
     fn lookup(&mut self, ids: &Known, e: &Embedding, _: bool) -> Result<Share, RunError> {
         let table = embed::numbers_of(e)?;
         let mut words = Vec::with_capacity(ids.len * e.width);
-        for &id in ids.values.iter().flatten() {
+        for &id in ids.values.as_deref().into_iter().flatten() {
             let first = id as usize * e.width;
             let row = table.get(first..first + e.width);
             let row = row.ok_or(ModelError::TokenOutOfRange {
@@ -139,7 +139,7 @@ impl Shares for Clear {
         width: usize,
     ) -> Result<Share, RunError> {
         let rows = coefficients.len / texts.max(1);
-        let values = coefficients.values.iter().flatten();
+        let values = coefficients.values.as_deref().into_iter().flatten();
         let chosen: Vec<u64> = values.map(|&c| c as u64).collect();
         let matrices = x.words().chunks_exact((rows * width).max(1));
         let pairs = chosen.chunks_exact(rows.max(1)).zip(matrices);

@@ -17,12 +17,11 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use super::{Known, Local, Shares};
+use super::{Known, Local, Shares, hidden_spec};
 use crate::twopc::formats::{
     ACTIVATION, EMBEDDING, LINEAR, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS,
 };
 use crate::twopc::function::Function;
-use crate::twopc::pool::hidden_spec;
 use crate::twopc::product::Product;
 use crate::twopc::{Input, RunError};
 

@@ -19,11 +19,10 @@ use hushed_twopc::he::{
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::{Known, Shares};
+use super::{Known, Shares, hidden_spec};
 use crate::twopc::formats::{ACTIVATION, EMBEDDING, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
 use crate::twopc::function::Function;
 use crate::twopc::held::Layers;
-use crate::twopc::pool::hidden_spec;
 use crate::twopc::product::Product;
 use crate::twopc::table::PublicTable;
 use crate::twopc::{Input, RunError};
@@ -103,7 +102,7 @@ impl Protocol {
         };
         let table = self.table.as_ref().ok_or_else(|| shapes_only("embed"))?;
         let mut words = Vec::with_capacity(ids.len() * width);
-        for &id in ids {
+        for &id in ids.iter() {
             let row = table.row(id as u32)?;
             words.extend(row.iter().map(|&v| EMBEDDING.ring.encode(i64::from(v))));
         }
@@ -170,7 +169,7 @@ impl Shares for Protocol {
             return Ok(linear_server_alone(ctx, he, MAIN, ids.len, &table)?);
         };
         let mut hot = vec![0u64; ids.len() * e.vocabulary];
-        for (row, &id) in hot.chunks_exact_mut(e.vocabulary).zip(ids) {
+        for (row, &id) in hot.chunks_exact_mut(e.vocabulary).zip(ids.iter()) {
             let place = row.get_mut(id as usize);
             *place.ok_or(ModelError::TokenOutOfRange {
                 vocabulary: e.vocabulary,
