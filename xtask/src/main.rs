@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod house;
 mod licences;
 mod metadata;
 mod rules;
@@ -77,6 +78,7 @@ fn check(root: &Path, fast: bool) -> bool {
             report("unfinished words", rules::unfinished_words(tree));
             report("hostile bytes", rules::hostile_bytes(tree));
             report("architectures", rules::architectures(tree));
+            report("order of files", house::order(tree));
         }
         Err(error) => report("sources", Err(vec![error.to_string()])),
     }
