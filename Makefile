@@ -8,32 +8,32 @@ SHELL := /bin/sh
 export QUERY
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## check the tools, fetch the crates and the model (once; offline afterwards)
+setup: ## check the tools and fetch what is needed, once; everything works offline afterwards
 	@scripts/setup.sh
 	@scripts/fetch_model.sh >/dev/null
 
-build: setup ## the release binary
+build: setup ## build the `hushed` command
 	@cargo build --release --locked -p hushed-cli
 
-run: build ## a private semantic search between two processes; QUERY="…" asks another question
+run: build ## try it: a private search on this machine; QUERY="…" asks your own question
 	@python3 scripts/demo.py
 
-test: setup ## every check and every test; the last line counts them
+test: setup ## run every check and every test (about 20 minutes)
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test
 
-accuracy: build ## private against clear embeddings over data/sample.txt (long)
+accuracy: build ## how close private answers are to clear ones, over 131 sentences (long)
 	@python3 scripts/accuracy.py
 
-encrypted: build ## LAYERS (1) layers of the real model under encryption at 128 bits, ROWS (32) rows a text, beside the clear (a quarter of an hour and more)
+encrypted: build ## try `fhe`: one layer of the real model under encryption, a quarter of an hour (LAYERS, ROWS change it)
 	@python3 scripts/encrypted_run.py --layers "$${LAYERS:-1}" --rows "$${ROWS:-32}"
 
-calibration: build ## data/calibration-fhe-minilm.json again, from the texts beside it (minutes)
+calibration: build ## make the shipped calibration of `fhe` again (minutes)
 	@"$${CARGO_TARGET_DIR:-target}/release/hushed" calibrate "$$(scripts/fetch_model.sh)" --protocol fhe \
 		--input data/calibration.txt --hostile data/calibration-hostile.txt --truncate --unseen data/unseen.txt --output data/calibration-fhe-minilm.json
 
-bench: setup ## every measurement on loopback, models on LAN and WAN too; rows in out/bench.jsonl (long)
+bench: setup ## measure everything; rows in out/bench.jsonl (hours)
 	@cargo build --release --locked -p hushed-bench
 	@mkdir -p out && : >out/bench.jsonl
 	@for run in "all loopback" "layer lan" "model lan" "layer wan" "model wan"; do \
@@ -42,29 +42,29 @@ bench: setup ## every measurement on loopback, models on LAN and WAN too; rows i
 	done
 	@python3 scripts/bench_report.py out/bench.jsonl
 
-check: ## formatting, file sizes, unsafe code, imports, licences, clippy
+check: ## check the code without running it: format, imports, licences, clippy
 	@scripts/setup.sh
 	@cargo xtask check
 
-secrets: ## do secrets decide time, branches or addresses? the release build timed, disassembled and under valgrind (minutes)
+secrets: ## check that no secret decides time, a branch or an address (needs valgrind; minutes)
 	@scripts/setup.sh
 	@command -v valgrind >/dev/null || { echo "secrets: valgrind is missing. On Debian: apt-get install valgrind" >&2; exit 1; }
 	@cargo xtask secrets --watch
 
-doc: ## the pages of every crate, private items among them, in target/doc; fails at a link that leads nowhere
+doc: ## build the documentation of the code in target/doc
 	RUSTDOCFLAGS="-D rustdoc::broken_intra_doc_links" cargo doc --workspace --no-deps --locked --document-private-items
 
-peers: ## ours and other people's programs by turns on the same cores (benches/peers); SPU takes a Python environment of its own
+peers: ## measure other libraries beside ours (benches/peers)
 	@scripts/setup.sh
 	@benches/peers/run.sh
 
-fuzz: ## every decoder under cargo-fuzz, a minute each (needs nightly Rust and cargo-fuzz)
+fuzz: ## fuzz every decoder for a minute (needs nightly Rust and cargo-fuzz)
 	@fuzz/run.sh
 
-audit: ## known vulnerabilities in what we link (needs the network)
+audit: ## look for known vulnerabilities in dependencies (needs the network)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check advisories; \
 	elif cargo audit --version >/dev/null 2>&1; then cargo audit; \
 	else echo "audit: neither cargo-deny nor cargo-audit is installed. Run: cargo install --locked cargo-deny" >&2; exit 1; fi
 
-clean: ## remove what was built; the model stays
+clean: ## remove what was built; keep the model
 	@cargo clean

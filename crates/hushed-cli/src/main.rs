@@ -16,7 +16,11 @@ use clap::Parser;
 use crate::output::Output;
 use crate::verbs::Verb;
 
-/// Private transformer inference between two parties: the server never sees the text, the client never sees the weights.
+/// Run a transformer on text that the machine it runs on never sees.
+///
+/// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER` (is this model
+/// supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and `embed`. In fhe the server
+/// works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and `embed --protocol fhe`.
 #[derive(Parser)]
 #[command(
     name = "hushed",
