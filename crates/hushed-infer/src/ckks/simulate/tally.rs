@@ -134,6 +134,8 @@ type Done = BTreeMap<(Op, usize), u64>;
 #[derive(Debug, Default)]
 struct State {
     site: StepId,
+    /// The most that was alive since this step began: noted for every vector, so it is not looked up in `peaks`.
+    here: Option<u64>,
     /// Call by call of `at`.
     visits: Vec<(StepId, Done)>,
     rotations: BTreeMap<(usize, usize), u64>,
@@ -153,6 +155,7 @@ impl Tally {
     pub(super) fn at(&self, id: StepId) {
         self.with(|state| {
             if state.site != id {
+                state.keep_peak();
                 state.site = id;
                 state.note_peak();
             }
@@ -182,7 +185,35 @@ impl Tally {
     /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.with(|state| Counts {
+        self.with(|state| {
+            state.keep_peak();
+            state.counts()
+        })
+    }
+
+    /// Residues that are alive now.
+    #[must_use]
+    pub fn alive(&self) -> u64 {
+        self.with(|state| state.alive)
+    }
+
+    /// Begins anew; what is alive stays so.
+    pub fn reset(&self) {
+        self.with(|state| {
+            state.visits.clear();
+            state.rotations.clear();
+            state.peaks.clear();
+            state.here = None;
+            state.stored_peak = state.stored;
+            state.note_peak();
+        });
+    }
+}
+
+impl State {
+    fn counts(&self) -> Counts {
+        let state = self;
+        Counts {
             operations: state.by_step(),
             visits: state
                 .visits
@@ -206,28 +237,9 @@ impl Tally {
                 })
                 .collect(),
             disk: state.stored_peak,
-        })
+        }
     }
 
-    /// Residues that are alive now.
-    #[must_use]
-    pub fn alive(&self) -> u64 {
-        self.with(|state| state.alive)
-    }
-
-    /// Begins anew; what is alive stays so.
-    pub fn reset(&self) {
-        self.with(|state| {
-            state.visits.clear();
-            state.rotations.clear();
-            state.peaks.clear();
-            state.stored_peak = state.stored;
-            state.note_peak();
-        });
-    }
-}
-
-impl State {
     fn begin_visit(&mut self) {
         let site = self.site;
         self.visits.push((site, Done::new()));
@@ -250,8 +262,15 @@ impl State {
     }
 
     fn note_peak(&mut self) {
-        let peak = self.peaks.entry(self.site).or_default();
-        *peak = (*peak).max(self.alive);
+        self.here = Some(self.here.unwrap_or(0).max(self.alive));
+    }
+
+    /// The peak of this step so far, kept with those of its other visits.
+    fn keep_peak(&mut self) {
+        if let Some(here) = self.here.take() {
+            let peak = self.peaks.entry(self.site).or_default();
+            *peak = (*peak).max(here);
+        }
     }
 }
 
