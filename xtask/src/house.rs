@@ -17,13 +17,13 @@ type Module = (String, String);
 pub fn order(tree: &Tree) -> Outcome {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     let mut imports: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
-    let files: Vec<(Module, &str)> = tree
-        .rust()
-        .filter_map(|f| Some((module(&f.path)?, &*f.text)))
-        .collect();
-    for file in tree.rust().filter(|f| module(&f.path).is_some()) {
-        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        *folders.entry(folder).or_default() += 1;
+    let mut files: Vec<(Module, &str)> = Vec::new();
+    for file in tree.rust() {
+        if let Some(module) = module(&file.path) {
+            let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            *folders.entry(folder).or_default() += 1;
+            files.push((module, &file.text));
+        }
     }
     let known: BTreeSet<&Module> = files.iter().map(|(module, _)| module).collect();
     for (module, text) in &files {

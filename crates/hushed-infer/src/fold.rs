@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use hushed_model::{Linear, ModelError, Norm, StepId};
+use hushed_model::{Linear, ModelError, Norm, StepId, here, same};
 
 /// A matrix of scalars and a bias: row o of the result is Σ_i `w[o][i]`·x_i + bias_o.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,8 @@ pub struct LinearMap {
     pub columns: usize,
     /// rows × columns, row after row; none where only shapes count. Secret where they come from a model: nothing is skipped.
     pub weights: Vec<f64>,
-    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights.
+    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights. Infinite until the map is
+    /// [`LinearMap::bounded`], when all is in it; parts of a map have the bound of the whole.
     pub bound: f64,
     /// One a row, or none at all.
     pub bias: Option<Vec<f64>>,
@@ -27,28 +28,16 @@ impl LinearMap {
     /// [`ModelError::ShapesOnly`] where it has no numbers, [`ModelError::Mismatch`] for numbers of another shape.
     pub fn of(id: StepId, layer: &Linear) -> Result<LinearMap, ModelError> {
         let (weights, bias) = (here(id, &layer.weights)?, here(id, &layer.bias)?);
-        for (what, found, expected) in [
-            ("rows of weights", weights.rows(), layer.outputs),
-            ("columns of weights", weights.cols(), layer.inputs),
-            ("biases", bias.len(), layer.outputs),
-        ] {
-            if found != expected {
-                return Err(ModelError::Mismatch {
-                    site: id.to_string(),
-                    what,
-                    found,
-                    expected,
-                });
-            }
-        }
+        same(id, "rows of weights", weights.rows(), layer.outputs)?;
+        same(id, "columns of weights", weights.cols(), layer.inputs)?;
+        same(id, "biases", bias.len(), layer.outputs)?;
         Ok(LinearMap {
             rows: layer.outputs,
             columns: layer.inputs,
             weights: weights.data().iter().map(|&w| f64::from(w)).collect(),
-            bound: 0.0,
+            bound: f64::INFINITY,
             bias: Some(bias.iter().map(|&b| f64::from(b)).collect()),
-        }
-        .bounded())
+        })
     }
 
     /// A map of which only the shape is known.
@@ -94,7 +83,7 @@ impl LinearMap {
             }
             row.iter_mut().zip(gain).for_each(|(w, gain)| *w *= gain);
         }
-        self.bounded()
+        self
     }
 
     /// The map whose result is without its mean over the rows, (I − 11ᵀ/d) times it: for a norm that takes the mean off.
@@ -115,25 +104,21 @@ impl LinearMap {
             let mean = bias.iter().sum::<f64>() / d;
             bias.iter_mut().for_each(|b| *b -= mean);
         }
-        self.bounded()
-    }
-
-    /// The map of an operand that is `factor` times too small.
-    #[must_use]
-    pub fn of_smaller(mut self, factor: f64) -> LinearMap {
-        self.weights.iter_mut().for_each(|w| *w *= factor);
-        self.bounded()
+        self
     }
 
     /// `factor` times the map.
     #[must_use]
-    pub fn times(mut self, factor: f64) -> LinearMap {
-        let all = self
-            .weights
-            .iter_mut()
-            .chain(self.bias.iter_mut().flatten());
-        all.for_each(|w| *w *= factor);
-        self.bounded()
+    pub fn times(self, factor: f64) -> LinearMap {
+        self.scaled(factor, factor)
+    }
+
+    /// Weights and biases times a factor each: they differ where the operand has a scale that the result has not.
+    #[must_use]
+    pub fn scaled(mut self, weights: f64, bias: f64) -> LinearMap {
+        self.weights.iter_mut().for_each(|w| *w *= weights);
+        self.bias.iter_mut().flatten().for_each(|b| *b *= bias);
+        self
     }
 
     /// Rows `range` of the map, with their biases.
@@ -185,7 +170,7 @@ impl LinearMap {
             all.rows += map.rows;
             all.weights.extend(map.weights);
         }
-        all.bounded()
+        all
     }
 }
 
@@ -203,14 +188,4 @@ pub fn affine(id: StepId, norm: &Norm) -> Result<(Vec<f64>, Vec<f64>), ModelErro
     let numbers = |numbers: &[f32]| numbers.iter().map(|&v| f64::from(v)).collect();
     let (gain, offset) = (here(id, &norm.gain)?, here(id, &norm.offset)?);
     Ok((numbers(gain), numbers(offset)))
-}
-
-/// The numbers of a layer, at a step that cannot do without.
-///
-/// # Errors
-/// [`ModelError::ShapesOnly`].
-pub fn here<T>(id: StepId, numbers: &Option<T>) -> Result<&T, ModelError> {
-    numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
-        site: id.to_string(),
-    })
 }

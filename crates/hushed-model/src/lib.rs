@@ -36,7 +36,7 @@ pub use matrix::Matrix;
 pub use model::{Model, network_shapes, random_network};
 pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};
-pub use program::{Block, Edge, Kind, Program, Step, StepId, Values};
+pub use program::{Block, Edge, Kind, Program, Step, StepId, Values, here, same};
 pub use rows::{Rows, TextRows};
 pub use tokens::{TokenIds, Tokenizer, TooLong};
 pub use vectors::{cosine, length, nearness};

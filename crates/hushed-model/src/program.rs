@@ -184,21 +184,40 @@ impl Program {
     }
 
     /// The steps before the first layer.
-    #[must_use]
-    pub fn before_layers(&self) -> Program {
-        let end = self
-            .layers()
-            .first()
-            .map_or(self.steps.len(), |layer| layer.start);
-        self.first_steps(end)
+    pub fn before_layers(&self) -> Range<usize> {
+        let first = self.layers().into_iter().next();
+        0..first.map_or(self.steps.len(), |layer| layer.start)
     }
 
-    /// The first `count` steps.
-    #[must_use]
-    pub fn first_steps(&self, count: usize) -> Program {
-        Program {
-            steps: self.steps.iter().take(count).cloned().collect(),
+    /// Runs the steps of `range` in order: `step` is told the number of each and makes its value of those before it, which are let go of
+    /// after their last use. Of what is before the range it reads the last step's value alone, `before`. Gives the last value.
+    ///
+    /// # Errors
+    /// Those of `step`; [`ModelError::NoValue`] for no steps.
+    pub fn run<V, E: From<ModelError>>(
+        &self,
+        range: Range<usize>,
+        before: Option<V>,
+        mut step: impl FnMut(usize, &Step, &mut Values<V>) -> Result<V, E>,
+    ) -> Result<V, E> {
+        let mut values = Values {
+            held: self.steps.iter().map(|_| None).collect(),
+        };
+        if let Some(before) = before {
+            values.put(range.start.saturating_sub(1), before);
         }
+        let last = range.end.saturating_sub(1);
+        for (number, this) in self.steps.iter().enumerate() {
+            if range.contains(&number) {
+                let value = step(number, this, &mut values)?;
+                values.put(number, value);
+                values.ended(this);
+            }
+        }
+        let answer = values.held.get_mut(last).and_then(Option::take);
+        Ok(answer.ok_or_else(|| ModelError::NoValue {
+            site: "the last step".to_owned(),
+        })?)
     }
 
     /// The table of token vectors.
@@ -210,14 +229,6 @@ impl Program {
             Some(Block::Embed(e)) => e,
             _ => unreachable!("a program begins with its embedding"),
         }
-    }
-
-    /// The head of a classifier, where there is one.
-    pub fn classifier(&self) -> Option<&Classifier> {
-        self.steps.iter().find_map(|step| match &step.block {
-            Block::Head(c) => Some(c),
-            _ => None,
-        })
     }
 
     /// Every linear layer, in order.
@@ -295,13 +306,6 @@ pub struct Values<V> {
 }
 
 impl<V> Values<V> {
-    /// None yet.
-    pub fn new(program: &Program) -> Values<V> {
-        Values {
-            held: program.steps.iter().map(|_| None).collect(),
-        }
-    }
-
     /// The value that an operand of a step stands for.
     ///
     /// # Errors
@@ -311,7 +315,7 @@ impl<V> Values<V> {
         held.and_then(Option::as_ref).ok_or_else(|| gone(step))
     }
 
-    /// The value itself. Where this is not its last use, what later steps read has to be [put](Values::put) back.
+    /// The value itself. Where this is not its last use, what later steps read has to be [put back](Values::put_back).
     ///
     /// # Errors
     /// As [`Values::get`].
@@ -329,37 +333,19 @@ impl<V> Values<V> {
         Ok(())
     }
 
-    /// The value of step `number`.
-    pub fn put(&mut self, number: usize, value: V) {
+    fn put(&mut self, number: usize, value: V) {
         if let Some(held) = self.held.get_mut(number) {
             *held = Some(value);
         }
     }
 
-    /// The value of step `number`, if it is there.
-    pub fn remove(&mut self, number: usize) -> Option<V> {
-        self.held.get_mut(number).and_then(Option::take)
-    }
-
     /// Lets go of what was read for the last time.
-    pub fn ended(&mut self, step: &Step) {
+    fn ended(&mut self, step: &Step) {
         for edge in step.operands.iter().filter(|edge| edge.last) {
             if let Some(held) = self.held.get_mut(edge.from) {
                 *held = None;
             }
         }
-    }
-
-    /// The value of the last step.
-    ///
-    /// # Errors
-    /// [`ModelError::NoValue`] if it has not been run.
-    pub fn answer(mut self, program: &Program) -> Result<V, ModelError> {
-        let last = self.held.pop().flatten();
-        let id = program.steps.last().map(|step| step.id.to_string());
-        last.ok_or_else(|| ModelError::NoValue {
-            site: id.unwrap_or_default(),
-        })
     }
 }
 
@@ -372,4 +358,35 @@ fn gone(step: &Step) -> ModelError {
     ModelError::NoValue {
         site: step.id.to_string(),
     }
+}
+
+/// The numbers of a layer, at a step that cannot do without.
+///
+/// # Errors
+/// [`ModelError::ShapesOnly`].
+pub fn here<T>(at: StepId, numbers: &Option<T>) -> Result<&T, ModelError> {
+    numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
+        site: at.to_string(),
+    })
+}
+
+/// That two things which belong together fit.
+///
+/// # Errors
+/// [`ModelError::Mismatch`] unless the two are equal.
+pub fn same(
+    at: StepId,
+    what: &'static str,
+    found: usize,
+    expected: usize,
+) -> Result<(), ModelError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(ModelError::Mismatch {
+        site: at.to_string(),
+        what,
+        found,
+        expected,
+    })
 }

@@ -77,11 +77,7 @@ fn run<S: Slots>(
     let bound = input_bound(network.embedding.width);
     let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement.clone(), rows, bound)?;
-    let mut x = pass.start(columns)?;
-    for i in 0..pass.layers() {
-        x = pass.layer(i, x)?;
-    }
-    pass.finish(&x)
+    pass.run(columns)
 }
 
 /// The mean row of a text, in the clear.

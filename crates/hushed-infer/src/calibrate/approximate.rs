@@ -5,11 +5,13 @@
 //! All others get 2^-22: scores mapped to [−1, 1], exponentials, their quotients, squares, hidden columns, centred columns.
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, Polynomial};
-use hushed_model::{Activation, Matrix, ModelError, Network, Norm, Rows, TextRows};
+use hushed_model::{Activation, Matrix, Network, Norm, Rows, StepId, TextRows, here};
 use rayon::prelude::*;
 
-use super::circuit::{Functions, Half};
-use crate::ckks::{Choices, FheError, HeadChoice, Interval, LayerChoice, NormChoice, fits, head};
+use super::circuit::Functions;
+use crate::ckks::{
+    Choices, FheError, Half, HeadChoice, Interval, LayerChoice, NormChoice, fits, head,
+};
 use crate::splitmix::SplitMix;
 
 /// Deviations of simulated errors.
@@ -162,13 +164,8 @@ pub(super) fn values(hats: &[f64], norm: &Norm) -> Result<Vec<f64>, FheError> {
 }
 
 fn numbers(norm: &Norm) -> Result<(&[f32], &[f32]), FheError> {
-    match (&norm.gain, &norm.offset) {
-        (Some(gain), Some(offset)) => Ok((gain, offset)),
-        _ => Err(ModelError::ShapesOnly {
-            site: "norm".to_owned(),
-        }
-        .into()),
-    }
+    let at = StepId::outside("norm");
+    Ok((here(at, &norm.gain)?, here(at, &norm.offset)?))
 }
 
 impl Functions for Approximate {

@@ -8,18 +8,11 @@
 use std::sync::Arc;
 
 use hushed_model::{
-    Activation, Attention, Block, Classifier, FeedForward, Heads, Linear, Mask, Matrix, ModelError,
-    Norm, PlainActs, Pool, Program, Rows, StepId, TextRows, TokenIds, Values, Weigh, plain,
+    Activation, Attention, Block, Classifier, FeedForward, Heads, Linear, Mask, Matrix, Norm,
+    PlainActs, Pool, Program, Rows, StepId, TextRows, TokenIds, Weigh, here, plain,
 };
 
-use crate::ckks::FheError;
-
-/// A half of a layer: what its norm follows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Half {
-    Attention,
-    FeedForward,
-}
+use crate::ckks::{FheError, Half, halves};
 
 /// What a circuit computes beside linear maps.
 pub(super) trait Functions {
@@ -183,40 +176,32 @@ impl<F: Functions> Circuit<F> {
 impl<F: Functions> Circuit<F> {
     /// The pooled rows of texts, or their logits.
     pub fn run(&mut self, program: &Program, texts: Vec<TokenIds>) -> Result<Acts, FheError> {
-        let embedded = plain::start(program, texts)?;
-        let first = program.layers().first().map_or(0, |layer| layer.start);
-        let mut values = Values::new(program);
         // The client's own, exact.
-        values.put(first.saturating_sub(1), self.padded(&embedded));
-        let mut half = Half::Attention;
-        for (number, step) in program.steps().iter().enumerate().skip(first) {
-            let layer = step.id.layer().unwrap_or(0);
-            let value = match &step.block {
-                Block::Attention(a) => {
-                    half = Half::Attention;
-                    self.attention(step.id, values.get(step, 0)?, a)?
-                }
-                Block::FeedForward(f) => {
-                    half = Half::FeedForward;
-                    self.feed_forward(step.id, values.get(step, 0)?, f)?
-                }
+        let embedded = self.padded(&plain::start(program, texts)?);
+        let (layers, halves) = (program.before_layers().end, halves(program));
+        let range = layers..program.steps().len();
+        program.run(range, Some(embedded), |number, step, values| {
+            let at = step.id;
+            match &step.block {
+                Block::Attention(a) => self.attention(at, values.get(step, 0)?, a),
+                Block::FeedForward(f) => self.feed_forward(at, values.get(step, 0)?, f),
                 Block::Add => {
                     let (a, b) = (values.get(step, 0)?, values.get(step, 1)?);
-                    let sum = plain::add(step.id, &a.real(true), &b.real(true))?;
-                    Acts::values(sum.rows, sum.values)
+                    let sum = plain::add(at, &a.real(true), &b.real(true))?;
+                    Ok(Acts::values(sum.rows, sum.values))
                 }
-                Block::Norm(n) => self.norm(step.id, (layer, half), values.take(step, 0)?, n)?,
+                Block::Norm(n) => match halves.get(number).copied().flatten() {
+                    Some(half) => self.norm(at, half, values.take(step, 0)?, n),
+                    None => unsupported("a norm after no block"),
+                },
                 Block::Pool(p) => {
                     let pooled = plain::pool(&values.get(step, 0)?.real(true), p);
-                    Acts::values(pooled.rows, pooled.values)
+                    Ok(Acts::values(pooled.rows, pooled.values))
                 }
-                Block::Head(c) => self.head(step.id, values.get(step, 0)?, c)?,
-                Block::Embed(_) => return unsupported("a second embedding"),
-            };
-            values.put(number, value);
-            values.ended(step);
-        }
-        Ok(values.answer(program)?)
+                Block::Head(c) => self.head(at, values.get(step, 0)?, c),
+                Block::Embed(_) => unsupported("a second embedding"),
+            }
+        })
     }
 
     fn attention(&mut self, at: StepId, x: &Acts, a: &Attention) -> Result<Acts, FheError> {
@@ -259,17 +244,9 @@ impl<F: Functions> Circuit<F> {
         Ok(Acts::values(out.rows, out.values))
     }
 
-    fn norm(
-        &mut self,
-        at: StepId,
-        (layer, half): (usize, Half),
-        x: Acts,
-        n: &Norm,
-    ) -> Result<Acts, FheError> {
-        let (Some(gain), Some(offset)) = (&n.gain, &n.offset) else {
-            let site = at.to_string();
-            return Err(ModelError::ShapesOnly { site }.into());
-        };
+    fn norm(&mut self, at: StepId, half: Half, x: Acts, n: &Norm) -> Result<Acts, FheError> {
+        let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
+        let layer = at.layer().unwrap_or(0);
         let Acts {
             rows,
             x: mut values,

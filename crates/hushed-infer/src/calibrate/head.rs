@@ -1,6 +1,6 @@
 //! The head of a classifier: how far the arguments of its tanh reach, and the degree that follows.
 
-use hushed_model::{Matrix, ModelError, Network, PlainActs, Rows, StepId, plain};
+use hushed_model::{Matrix, Network, PlainActs, Rows, StepId, here, plain};
 
 use crate::ckks::{ClassifierChoice, FheError, head};
 
@@ -57,10 +57,7 @@ fn empty(network: &Network) -> Result<Vec<f64>, FheError> {
     let (Some(classifier), Some(layer)) = (&network.classifier, network.layers.last()) else {
         return Ok(Vec::new());
     };
-    let shapes = || ModelError::ShapesOnly {
-        site: at.to_string(),
-    };
-    let offset = layer.feed_forward_norm.offset.as_ref().ok_or_else(shapes)?;
+    let offset = here(at, &layer.feed_forward_norm.offset)?;
     let mut values = Matrix::zero(1, offset.len());
     let numbers = values.row_mut(0).iter_mut().zip(offset.iter());
     numbers.for_each(|(v, &o)| *v = f64::from(o));

@@ -5,8 +5,9 @@ use hushed_model::plain::activation;
 use hushed_model::{Activation, Matrix, Network, Rows, TextRows};
 use rayon::prelude::*;
 
-use super::circuit::{Functions, Half};
+use super::circuit::Functions;
 use super::head::HeadArguments;
+use crate::ckks::Half;
 
 /// The least and the greatest of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,11 +1,10 @@
 //! What goes from one step of a model to the next: a vector of slots for every column of a batch, and what its numbers mean.
 
-use hushed_model::{Linear, ModelError, Norm, StepId};
+use hushed_model::{Linear, Norm, StepId, here, same};
 
 use super::choices::NormChoice;
 use super::error::FheError;
 use super::slots::{LinearMap, Slots};
-use crate::fold::here;
 
 /// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the numbers of vector
 /// j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
@@ -35,7 +34,7 @@ impl<V> Acts<V> {
     /// What [`super::norm::norm`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset to be read with them.
     ///
     /// # Errors
-    /// [`ModelError::ShapesOnly`] where the norm has no numbers, [`ModelError::Mismatch`] for another number of columns.
+    /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers, [`hushed_model::ModelError::Mismatch`] for another number of columns.
     pub fn from_norm(
         at: StepId,
         columns: Vec<V>,
@@ -69,7 +68,8 @@ impl<V> Acts<V> {
         if on.only_shapes() {
             return Ok(LinearMap::shape(w.outputs, w.inputs));
         }
-        Ok(LinearMap::of(at, w)?.reading(&self.gain, &self.offset))
+        let map = LinearMap::of(at, w)?;
+        Ok(map.reading(&self.gain, &self.offset).bounded())
     }
 }
 
@@ -121,7 +121,7 @@ impl<S: Slots> StoredActs<S> {
 /// A layer whose results a norm reads next: κ·(y − mean of y) instead of y, which is I − 11ᵀ/d times the layer, and κ.
 ///
 /// # Errors
-/// [`ModelError::ShapesOnly`] where the layer has no numbers.
+/// [`hushed_model::ModelError::ShapesOnly`] where the layer has no numbers.
 pub fn centred<S: Slots>(
     on: &S,
     at: StepId,
@@ -131,26 +131,7 @@ pub fn centred<S: Slots>(
     if on.only_shapes() {
         return Ok(LinearMap::shape(w.outputs, w.inputs));
     }
-    Ok(LinearMap::of(at, w)?.centred().times(kappa))
-}
-
-/// # Errors
-/// [`ModelError::Mismatch`] unless the two are equal.
-pub fn same(
-    at: StepId,
-    what: &'static str,
-    found: usize,
-    expected: usize,
-) -> Result<(), ModelError> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(ModelError::Mismatch {
-        site: at.to_string(),
-        what,
-        found,
-        expected,
-    })
+    Ok(LinearMap::of(at, w)?.centred().times(kappa).bounded())
 }
 
 #[cfg(test)]

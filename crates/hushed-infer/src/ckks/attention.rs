@@ -24,10 +24,10 @@
 //! nothing else is alive, and wait on disk, as does what each head gives. Of the columns it keeps what the residual sum reads, on disk too.
 
 use hushed_ckks::Scale;
-use hushed_model::{Attention, StepId};
+use hushed_model::{Attention, StepId, same};
 use rayon::prelude::*;
 
-use super::acts::{Acts, StoredActs, centred, same};
+use super::acts::{Acts, StoredActs, centred};
 use super::choices::{AttentionChoice, HeadChoice, NormChoice};
 use super::error::FheError;
 use super::key_mask::KeyMask;
@@ -380,7 +380,7 @@ impl<'a, S: Slots> Run<'a, S> {
         let half = (factor * self.scale.abs()).sqrt();
         let query = self.maps.query.rows(range.clone());
         let query = query.times(half.copysign(self.scale));
-        let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]);
+        let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]).bounded();
         let limbs = below(on, self.columns, 1)?;
         // Arguments at twice what their first square is divided by; real parts double the scale themselves.
         let wanted = divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
@@ -555,7 +555,7 @@ impl<'a, S: Slots> Run<'a, S> {
             .iter()
             .map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh))
             .collect();
-        let map = LinearMap::stacked(maps);
+        let map = LinearMap::stacked(maps).bounded();
         let from = above(on, limbs)?;
         let mut partial = None;
         for (number, block) in x.chunks(NARROW_BLOCK).enumerate() {

@@ -17,7 +17,7 @@ use hushed_ckks::{
     Ciphertext, CkksParams, Complex64, Decryptor, Encoder, Encryptor, Opening, SeededCiphertext,
 };
 use hushed_math::rng::SecretRng;
-use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, plain};
+use hushed_model::{Embedding, Matrix, Norm, Pool, StepId, TokenIds, here, plain, same};
 
 use super::error::FheError;
 use super::offer::input_bound;
@@ -59,9 +59,9 @@ impl FheClient {
     ) -> Result<FheClient, FheError> {
         let layout = plan.interleave(params)?;
         let at = StepId::outside("embed");
-        super::acts::same(at, "columns", embedding.width, plan.width)?;
-        super::acts::same(at.part("norm"), "columns", norm.width, plan.width)?;
-        crate::fold::here(at, &embedding.tokens)?;
+        same(at, "columns", embedding.width, plan.width)?;
+        same(at.part("norm"), "columns", norm.width, plan.width)?;
+        here(at, &embedding.tokens)?;
         Ok(FheClient {
             encoder: Arc::new(Encoder::new(params)),
             params: Arc::clone(params),

@@ -137,11 +137,7 @@ impl Circuit<'_> {
         let placement = self.placement.clone();
         let (program, bound) = (self.network.program(), self.input_bound);
         let mut pass = Pass::new(on, &program, self.choices, placement, rows, bound)?;
-        let mut x = pass.start(columns)?;
-        for i in 0..pass.layers() {
-            x = pass.layer(i, x)?;
-        }
-        let answer = pass.finish(&x)?;
+        let answer = pass.run(columns)?;
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
         // Not what a client makes of it: what is in the slots is what noise is added to.
         Ok(unpack(

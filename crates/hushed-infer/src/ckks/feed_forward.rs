@@ -13,10 +13,10 @@
 use std::ops::Range;
 
 use hushed_ckks::Scale;
-use hushed_model::{FeedForward, StepId};
+use hushed_model::{FeedForward, StepId, same};
 
 use super::activation::{Polynomials, activation, argument_scale, levels, unit_map};
-use super::acts::{Acts, StoredActs, centred, same};
+use super::acts::{Acts, StoredActs, centred};
 use super::choices::{ActivationChoice, NormChoice};
 use super::error::FheError;
 use super::norm::{above, below, centred_scale};

@@ -27,18 +27,18 @@ use hushed_ckks::Scale;
 use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};
 use hushed_math::fit::least_squares_points;
 use hushed_model::plain::activation as exact;
-use hushed_model::{Activation, Classifier, StepId};
+use hushed_model::{Activation, Classifier, StepId, here, same};
 use rayon::prelude::*;
 
 use super::activation;
-use super::acts::{Acts, same};
+use super::acts::Acts;
 use super::choices::ClassifierChoice;
 use super::error::FheError;
 use super::mask::OwnedMask;
 use super::norm::{above, divisor, product, scale_of};
 use super::pool::{Factor, Pooled, packed, row_sums, rows_of};
 use super::slots::Slots;
-use crate::fold::{bound_of, here};
+use crate::fold::bound_of;
 use crate::packing::{Interleave, PackingError};
 
 /// Greatest size of the approximated tanh, up to [`EXTENDED`] times the reach.

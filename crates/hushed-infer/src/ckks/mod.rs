@@ -75,6 +75,7 @@ pub use key_mask::KeyMask;
 pub use keys::KeyDemand;
 pub use levels::{LayerLevels, levels};
 pub use mask::{OwnedMask, RowMasks, RowsKnown, token_rows};
+pub(crate) use pass::{Half, halves};
 pub use pass::{Look, Pass, Viewer};
 pub use placement::Placement;
 pub use public_plan::{FhePlan, PlanFileError};

@@ -23,11 +23,11 @@
 
 use hushed_ckks::poly::{Ladder, PolyError, Weight};
 use hushed_ckks::{CkksError, Scale};
-use hushed_model::{Norm, NormKind, StepId};
+use hushed_model::{Norm, NormKind, StepId, same};
 use rayon::prelude::*;
 
 use super::activation;
-use super::acts::{Acts, same};
+use super::acts::Acts;
 use super::choices::NormChoice;
 use super::error::FheError;
 use super::fits;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::{CkksParams, Scale};
-use hushed_model::{Embedding, ModelError, Network, Norm, StepId, TokenIds};
+use hushed_model::{Embedding, ModelError, Network, Norm, StepId, TokenIds, here};
 use rayon::prelude::*;
 
 use super::choices::{Choices, ChoicesError};
@@ -15,7 +15,6 @@ use super::placement::Placement;
 use super::plan::{DryRun, FheOptions, dry_run, key_plan};
 use super::public_plan::{Canary, FhePlan, PLAN_VERSION, ReplyForm, hex, reply_deviation};
 use super::reply::fewest_limbs;
-use crate::fold::here;
 
 /// Room above the greatest number that a client can send.
 const MARGIN: f64 = 1.0 + 1e-6;

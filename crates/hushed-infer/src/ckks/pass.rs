@@ -18,12 +18,13 @@
 use std::ops::Range;
 
 use hushed_model::{
-    Attention, Block, FeedForward, Kind, ModelError, Norm, Program, Step, StepId, Values,
+    Attention, Block, FeedForward, Kind, ModelError, Norm, Program, Step, StepId, Values, here,
+    same,
 };
 use rayon::prelude::*;
 
 use super::activation::Polynomials;
-use super::acts::{Acts, StoredActs, same};
+use super::acts::{Acts, StoredActs};
 use super::attention::{attention, attention_stored};
 use super::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use super::error::FheError;
@@ -35,7 +36,6 @@ use super::norm::{Given, NormPlan, norm, residual};
 use super::placement::Placement;
 use super::pool::{Pooled, pool};
 use super::slots::Slots;
-use crate::fold::here;
 
 /// What a step of a block gave, for who watches a run.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ pub struct Pass<'a, S: Slots> {
 
 /// The half of a layer that a step belongs to: a block, the sum after it, and the norm of that.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Half {
+pub(crate) enum Half {
     Attention,
     FeedForward,
 }
@@ -183,19 +183,26 @@ impl<'a, S: Slots> Pass<'a, S> {
     pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let range = self.range(i)?;
         let (program, x) = (self.program, self.cut(i, x)?);
-        let mut values = Values::new(program);
-        values.put(range.start - 1, Value::Columns(x));
-        for (number, step) in program.steps().iter().enumerate() {
-            if range.contains(&number) {
-                let value = self.step(number, step, &mut values)?;
-                values.put(number, value);
-                values.ended(step);
-            }
+        let before = Some(Value::Columns(x));
+        let last = program.run(range, before, |number, step, values| {
+            self.step(number, step, values)
+        })?;
+        match last {
+            Value::Columns(x) => Ok(x),
+            Value::Stored(_) | Value::Centred(_) => Err(no_layer(self.layers.len(), i)),
         }
-        match values.remove(range.end - 1) {
-            Some(Value::Columns(x)) => Ok(x),
-            _ => Err(no_layer(self.layers.len(), i)),
+    }
+
+    /// The whole way from the client's columns to what leaves.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn run(&mut self, columns: Vec<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let mut x = self.start(columns)?;
+        for i in 0..self.layers.len() {
+            x = self.layer(i, x)?;
         }
+        self.finish(&x)
     }
 
     /// What leaves the server.
@@ -408,7 +415,7 @@ impl<'a, S: Slots> Pass<'a, S> {
 }
 
 /// The half of its layer that each step is in, where it is in one.
-fn halves(program: &Program) -> Vec<Option<Half>> {
+pub(crate) fn halves(program: &Program) -> Vec<Option<Half>> {
     let mut halves: Vec<Option<Half>> = Vec::new();
     for step in program.steps() {
         let of = |operand: usize| {

@@ -207,11 +207,7 @@ fn counted(
     let columns = (0..network.embedding.width)
         .map(|_| on.vector(Vec::new(), placement.upload))
         .collect::<Result<Vec<Vector>, _>>()?;
-    let mut x = pass.start(columns)?;
-    for i in 0..pass.layers() {
-        x = pass.layer(i, x)?;
-    }
-    let pooled = pass.finish(&x)?;
+    let pooled = pass.run(columns)?;
     let first = pooled.vectors.first();
     Ok(DryRun {
         upload: placement.upload,

@@ -9,7 +9,7 @@
 
 use hushed_model::{
     Attention, Block, Embedding, FeedForward, Norm, NormKind, Pool, Program, Rows, Step, StepId,
-    Values,
+    Values, here,
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
@@ -107,36 +107,25 @@ pub fn run<S: Shares>(
     if !on.takes(input) || input.breaks_its_terms() {
         return Err(RunError::WrongInput);
     }
-    supported(program)?;
+    let is_head = |step: &&Step| matches!(step.block, Block::Head(_));
+    if let Some(head) = program.steps().iter().find(is_head) {
+        return Err(no_head(head.id));
+    }
     let mut pass = Pass {
         on,
         terms: input.terms(),
-        values: Values::new(program),
     };
-    for (number, step) in program.steps().iter().enumerate() {
-        let value = pass.step(step, input)?;
+    program.run(0..program.steps().len(), None, |_, step, values| {
+        let value = pass.step(step, values, input)?;
         see(step, &value);
-        pass.values.put(number, value);
-        pass.values.ended(step);
-    }
-    Ok(pass.values.answer(program)?)
+        Ok(value)
+    })
 }
 
-/// Whether there is a protocol for every step.
-///
-/// # Errors
-/// [`RunError::Unsupported`] with the first step that has none.
-pub(crate) fn supported(program: &Program) -> Result<(), RunError> {
-    let head = program.steps().iter();
-    match head
-        .clone()
-        .find(|step| matches!(step.block, Block::Head(_)))
-    {
-        Some(step) => Err(RunError::Unsupported {
-            site: step.id.to_string(),
-            what: "classifiers; protocol fhe does",
-        }),
-        None => Ok(()),
+fn no_head(id: StepId) -> RunError {
+    RunError::Unsupported {
+        site: id.to_string(),
+        what: "classifiers; protocol fhe does",
     }
 }
 
@@ -176,25 +165,29 @@ pub(super) fn round_and_open<S: Shares>(
     on.step(id, |on| on.open(x, from.frac - to.frac, to.ring))
 }
 
+/// What steps have given to later ones.
+type Held<S> = Values<Acts<<S as Shares>::Share>>;
+
 struct Pass<'a, S: Shares> {
     on: &'a mut S,
     terms: Terms,
-    values: Values<Acts<S::Share>>,
 }
 
 impl<S: Shares> Pass<'_, S> {
-    fn step(&mut self, step: &Step, input: &Input) -> Result<Acts<S::Share>, RunError> {
+    fn step(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        input: &Input,
+    ) -> Result<Acts<S::Share>, RunError> {
         match &step.block {
             Block::Embed(e) => self.embed(step, input, e),
-            Block::Norm(n) => self.norm(step, n),
-            Block::Attention(a) => self.attention(step, a),
-            Block::FeedForward(f) => self.feed_forward(step, f),
-            Block::Add => self.add(step),
-            Block::Pool(p) => self.pool(step, *p),
-            Block::Head(_) => Err(RunError::Unsupported {
-                site: step.id.to_string(),
-                what: "classifiers; protocol fhe does",
-            }),
+            Block::Norm(n) => self.norm(step, values, n),
+            Block::Attention(a) => self.attention(step, values, a),
+            Block::FeedForward(f) => self.feed_forward(step, values, f),
+            Block::Add => self.add(step, values),
+            Block::Pool(p) => self.pool(step, values, *p),
+            Block::Head(_) => Err(no_head(step.id)),
         }
     }
 
@@ -217,25 +210,29 @@ impl<S: Shares> Pass<'_, S> {
             let total = rows.total();
             let ids = on.known(Party::Client, total, || input.ids());
             let x = on.lookup(&ids, e, public)?;
-            let positions = || {
-                let offsets = e.offsets.as_deref()?;
-                let text = |m: usize| (0..m).flat_map(|i| offsets.row(i));
-                let all = lengths.iter().flat_map(|&m| text(m));
-                Some(all.map(|&p| EMBEDDING.signed(f64::from(p))).collect())
-            };
             // What every position adds is the server's.
-            let positions = match on.knows(Party::Server) {
-                true => positions().ok_or_else(|| shapes_only(step.id))?,
-                false => Vec::new(),
+            let offsets = match on.knows(Party::Server) {
+                true => Some(here(step.id, &e.offsets)?),
+                false => None,
             };
-            let positions = on.known(Party::Server, total * e.width, || positions);
+            let positions = on.known(Party::Server, total * e.width, || {
+                let text =
+                    |m: usize| (0..m).flat_map(|i| offsets.into_iter().flat_map(move |o| o.row(i)));
+                let all = lengths.iter().flat_map(|&m| text(m));
+                all.map(|&p| EMBEDDING.signed(f64::from(p))).collect()
+            });
             let x = on.add_known(&x, &positions);
             Ok(Acts::new(x, EMBEDDING, rows, e.width))
         })
     }
 
-    fn norm(&mut self, step: &Step, n: &Norm) -> Result<Acts<S::Share>, RunError> {
-        let x = self.values.take(step, 0)?;
+    fn norm(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        n: &Norm,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let x = values.take(step, 0)?;
         self.on.step(step.id, |on| {
             let shape = NormShape {
                 rows: x.rows.total(),
@@ -250,8 +247,13 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    fn attention(&mut self, step: &Step, a: &Attention) -> Result<Acts<S::Share>, RunError> {
-        let (x, residual) = self.operand(step)?;
+    fn attention(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        a: &Attention,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let (x, residual) = Self::operand(step, values)?;
         let Acts { rows, norm, .. } = &x;
         let product = Product::attention_input(norm.as_ref(), a, residual);
         let wide = self.wide(step, "qkv", &x, &product)?;
@@ -259,7 +261,7 @@ impl<S: Shares> Pass<'_, S> {
         let part = |first, count| columns(&wide, rows.total(), product.outputs, first, count);
         if residual {
             let left = Acts::new(part(3 * width, x.width), LINEAR, rows.clone(), x.width);
-            self.values.put_back(step, 0, left)?;
+            values.put_back(step, 0, left)?;
         }
         let (on, padded, heads) = (&mut *self.on, self.terms.padded, a.heads);
         let s = on.step(step.id.part("scores"), |on| {
@@ -275,15 +277,20 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(y, LINEAR, o.rows, a.output.outputs))
     }
 
-    fn feed_forward(&mut self, step: &Step, f: &FeedForward) -> Result<Acts<S::Share>, RunError> {
-        let (x, residual) = self.operand(step)?;
+    fn feed_forward(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        f: &FeedForward,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let (x, residual) = Self::operand(step, values)?;
         let product = Product::up(x.norm.as_ref(), f, residual);
         let wide = self.wide(step, "up", &x, &product)?;
         let (rows, hidden) = (x.rows.total(), f.up.outputs);
         let part = |first, count| columns(&wide, rows, product.outputs, first, count);
         if residual {
             let left = Acts::new(part(hidden, x.width), LINEAR, x.rows.clone(), x.width);
-            self.values.put_back(step, 0, left)?;
+            values.put_back(step, 0, left)?;
         }
         let up = part(0, hidden);
         let id = step.id.part("activation");
@@ -293,8 +300,8 @@ impl<S: Shares> Pass<'_, S> {
         Ok(Acts::new(down, LINEAR, y.rows, f.down.outputs))
     }
 
-    fn add(&mut self, step: &Step) -> Result<Acts<S::Share>, RunError> {
-        let (a, b) = (self.values.take(step, 0)?, self.values.take(step, 1)?);
+    fn add(&mut self, step: &Step, values: &mut Held<S>) -> Result<Acts<S::Share>, RunError> {
+        let (a, b) = (values.take(step, 0)?, values.take(step, 1)?);
         self.on.step(step.id, |on| {
             let mut sum = settled(on, step.id, &a)?;
             sum.add_assign(&settled(on, step.id, &b)?);
@@ -302,8 +309,13 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    fn pool(&mut self, step: &Step, how: Pool) -> Result<Acts<S::Share>, RunError> {
-        let x = self.values.take(step, 0)?;
+    fn pool(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        how: Pool,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let x = values.take(step, 0)?;
         let padded = self.terms.padded;
         self.on.step(step.id, |on| {
             let rows = x.rows.pooled();
@@ -324,12 +336,12 @@ impl<S: Shares> Pass<'_, S> {
 
     /// The operand of a block, and whether the block's product gives it to the sums that read it later: with its gain and offset, if a norm is
     /// waiting; otherwise they read it as it is.
-    fn operand(&mut self, step: &Step) -> Result<(Acts<S::Share>, bool), RunError> {
-        let x = self.values.take(step, 0)?;
+    fn operand(step: &Step, values: &mut Held<S>) -> Result<(Acts<S::Share>, bool), RunError> {
+        let x = values.take(step, 0)?;
         let read_again = step.operands.first().is_some_and(|edge| !edge.last);
         let residual = read_again && x.norm.is_some();
         if read_again && !residual {
-            self.values.put_back(step, 0, x.clone())?;
+            values.put_back(step, 0, x.clone())?;
         }
         Ok((x, residual))
     }
@@ -366,9 +378,4 @@ fn columns<S: Local>(x: &S, rows: usize, width: usize, first: usize, count: usiz
         let row = |r: usize| r * width + first..r * width + first + count;
         (0..rows).flat_map(row).collect()
     })
-}
-
-fn shapes_only(id: StepId) -> RunError {
-    let site = id.to_string();
-    hushed_model::ModelError::ShapesOnly { site }.into()
 }

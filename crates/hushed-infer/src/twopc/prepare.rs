@@ -2,7 +2,7 @@
 
 use hushed_model::{Model, Program, StepId};
 
-use super::circuit::{run, supported};
+use super::circuit::run;
 use super::held::Layers;
 use super::product::{Integers, Product};
 use super::ranges::{self, OutOfRange};
@@ -18,9 +18,8 @@ impl Layers {
     /// that the formats do not hold.
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();
-        supported(&program)?;
-        self.table(program.embedding())?;
-        each_product(&program, |id, product| self.get(id, product).map(drop))
+        each_product(&program, |id, product| self.get(id, product).map(drop))?;
+        self.table(program.embedding()).map(drop)
     }
 }
 

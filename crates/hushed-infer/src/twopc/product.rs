@@ -23,11 +23,11 @@ pub struct Product<'a> {
 
 /// One layer of a product.
 enum Part<'a> {
-    /// `scale` times the layer, of an operand that is `scale_of_operand` times too large.
+    /// The layer with factors of its weights and of its bias.
     Layer {
         linear: &'a Linear,
-        scale: f64,
-        scale_of_operand: f64,
+        weights: f64,
+        bias: f64,
     },
     /// The operand itself, with its gain and offset: what a residual sum reads.
     Operand,
@@ -46,6 +46,15 @@ pub struct Integers {
     pub weights: Vec<i32>,
     /// `outputs`, in [`LINEAR`].
     pub bias: Vec<i64>,
+}
+
+/// Adds a bias to every row of `words`.
+pub(super) fn add_bias(words: &mut [u64], bias: &[i64]) {
+    for row in words.chunks_exact_mut(bias.len().max(1)) {
+        for (w, &b) in row.iter_mut().zip(bias) {
+            *w = w.wrapping_add(b as u64);
+        }
+    }
 }
 
 impl<'a> Product<'a> {
@@ -84,8 +93,8 @@ impl<'a> Product<'a> {
     pub fn down(f: &'a FeedForward) -> Self {
         let part = Part::Layer {
             linear: &f.down,
-            scale: 1.0,
-            scale_of_operand: Function::of(f).scale(),
+            weights: 1.0 / Function::of(f).scale(),
+            bias: 1.0,
         };
         Product::new(None, f.down.inputs, vec![part])
     }
@@ -108,19 +117,19 @@ impl<'a> Product<'a> {
         let mut maps = Vec::with_capacity(self.parts.len());
         let norm = self.norm.map(|norm| affine(id, norm)).transpose()?;
         for part in &self.parts {
-            let (map, scale, scale_of_operand) = match part {
+            let (map, weights, bias) = match part {
                 Part::Layer {
                     linear,
-                    scale,
-                    scale_of_operand,
-                } => (LinearMap::of(id, linear)?, *scale, *scale_of_operand),
+                    weights,
+                    bias,
+                } => (LinearMap::of(id, linear)?, *weights, *bias),
                 Part::Operand => (LinearMap::identity(self.inputs), 1.0, 1.0),
             };
             let map = match &norm {
                 Some((gain, offset)) => map.reading(gain, offset),
                 None => map,
             };
-            maps.push(map.of_smaller(1.0 / scale_of_operand).times(scale));
+            maps.push(map.scaled(weights, bias));
         }
         let map = LinearMap::stacked(maps);
         let unit = f64::from(1u32 << WEIGHT_FRAC);
@@ -132,31 +141,21 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Whether the numbers are here.
-    fn has_numbers(&self) -> bool {
-        let layer = |part: &Part<'_>| match part {
-            Part::Layer { linear, .. } => linear.weights.is_some() && linear.bias.is_some(),
-            Part::Operand => true,
-        };
-        let norm = self
-            .norm
-            .is_none_or(|n| n.gain.is_some() && n.offset.is_some());
-        norm && self.parts.iter().all(layer)
-    }
-
     /// The product as a party runs it.
     ///
     /// # Errors
     /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
     pub(super) fn layer(&self, id: StepId) -> Result<Layer, RunError> {
         let shape = (self.inputs, self.outputs);
-        if !self.has_numbers() {
-            return Ok(Layer {
-                shape,
-                numbers: None,
-            });
-        }
-        let Integers { weights, bias } = self.integers(id)?;
+        let Integers { weights, bias } = match self.integers(id) {
+            Err(ModelError::ShapesOnly { .. }) => {
+                return Ok(Layer {
+                    shape,
+                    numbers: None,
+                });
+            }
+            integers => integers?,
+        };
         if let Some(beyond) = ranges::layer(id, &weights, &bias).pop() {
             return Err(beyond.into());
         }
@@ -171,7 +170,7 @@ impl<'a> Product<'a> {
 fn scaled(linear: &Linear, scale: f64) -> Part<'_> {
     Part::Layer {
         linear,
-        scale,
-        scale_of_operand: 1.0,
+        weights: scale,
+        bias: scale,
     }
 }

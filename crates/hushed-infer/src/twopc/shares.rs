@@ -9,6 +9,7 @@ use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
+use hushed_twopc::he::local::product;
 use hushed_twopc::he::{Encrypted, MatmulShape, OltShape, OltSpec, Packing};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
@@ -241,6 +242,15 @@ fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
         packing: Packing::InterLeave,
         window: None,
     }
+}
+
+/// For each text its row of coefficients times its matrix of `width` columns.
+fn rows_times(coefficients: &[u64], x: &[u64], rows: usize, width: usize) -> Vec<u64> {
+    let matrices = x.chunks_exact((rows * width).max(1));
+    let pairs = coefficients.chunks_exact(rows.max(1)).zip(matrices);
+    pairs
+        .flat_map(|(c, x)| product(c, x, 1, rows, width))
+        .collect()
 }
 
 impl Local for Share {

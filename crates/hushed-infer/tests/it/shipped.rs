@@ -136,11 +136,7 @@ fn a_simulated_run_agrees() {
         };
         on.vector(layout.vector(x.len(), of), on.top()).unwrap()
     };
-    let mut acts = pass.start((0..384).map(column).collect()).unwrap();
-    for i in 0..pass.layers() {
-        acts = pass.layer(i, acts).unwrap();
-    }
-    let pooled = pass.finish(&acts).unwrap();
+    let pooled = pass.run((0..384).map(column).collect()).unwrap();
     let vectors: Vec<_> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
     let found = unpack(layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap();
     let exact = model.embed(texts.to_vec()).unwrap();

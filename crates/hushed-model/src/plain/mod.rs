@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::blocks::{Activation, Embedding, Heads, Linear, Mask, Norm, NormKind, Pool, Weigh};
 use crate::error::ModelError;
 use crate::matrix::Matrix;
-use crate::program::StepId;
+use crate::program::{StepId, here, same};
 use crate::rows::Rows;
 use crate::tokens::TokenIds;
 
@@ -42,25 +42,6 @@ impl PlainActs {
             .blocks()
             .map(move |(rows, _)| &self.values.data()[rows.start * width..rows.end * width])
     }
-}
-
-fn same(at: StepId, what: &'static str, found: usize, expected: usize) -> Result<(), ModelError> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(ModelError::Mismatch {
-            site: at.to_string(),
-            what,
-            found,
-            expected,
-        })
-    }
-}
-
-fn here<T>(at: StepId, numbers: &Option<T>) -> Result<&T, ModelError> {
-    numbers.as_ref().ok_or_else(|| ModelError::ShapesOnly {
-        site: at.to_string(),
-    })
 }
 
 /// Columns `head·dh .. (head+1)·dh` of a block of rows: `m × dh`.

@@ -50,11 +50,7 @@ pub fn run(
     texts: Vec<TokenIds>,
     see: impl FnMut(&Step, &PlainActs),
 ) -> Result<PlainActs, ModelError> {
-    let mut run = Run {
-        texts,
-        see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
-    };
-    run.steps(program, see)
+    steps_of(program, 0..program.steps().len(), texts, None, see)
 }
 
 /// The same, showing what goes into every part of a step and what comes out of it.
@@ -66,7 +62,9 @@ pub fn run_parts(
     texts: Vec<TokenIds>,
     see: impl FnMut(StepId, What, Moment, Seen<'_>),
 ) -> Result<PlainActs, ModelError> {
-    Run { texts, see }.steps(program, |_, _| ())
+    let mut run = Run { texts, see };
+    let all = 0..program.steps().len();
+    program.run(all, None, |_, step, values| run.step(step, values))
 }
 
 /// What a client computes of a model whose table is public: everything before the first layer.
@@ -74,7 +72,7 @@ pub fn run_parts(
 /// # Errors
 /// As [`run`].
 pub fn start(program: &Program, texts: Vec<TokenIds>) -> Result<PlainActs, ModelError> {
-    run(&program.before_layers(), texts, |_, _| ())
+    steps_of(program, program.before_layers(), texts, None, |_, _| ())
 }
 
 /// The steps of `range` alone, which reads nothing but the value `x` of the step before it.
@@ -85,26 +83,9 @@ pub fn run_range(
     program: &Program,
     range: Range<usize>,
     x: PlainActs,
-    mut see: impl FnMut(&Step, &PlainActs),
+    see: impl FnMut(&Step, &PlainActs),
 ) -> Result<PlainActs, ModelError> {
-    let mut run = Run {
-        texts: Vec::new(),
-        see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
-    };
-    let mut values = Values::new(program);
-    values.put(range.start.saturating_sub(1), x);
-    let last = range.end.saturating_sub(1);
-    for (number, step) in program.steps().iter().enumerate() {
-        if range.contains(&number) {
-            let value = run.step(step, &values)?;
-            see(step, &value);
-            values.put(number, value);
-            values.ended(step);
-        }
-    }
-    values.remove(last).ok_or(ModelError::NoValue {
-        site: "layer".to_owned(),
-    })
+    steps_of(program, range, Vec::new(), Some(x), see)
 }
 
 /// One attention block.
@@ -112,11 +93,29 @@ pub fn run_range(
 /// # Errors
 /// As [`run`].
 pub fn attention(id: StepId, x: &PlainActs, a: &Attention) -> Result<PlainActs, ModelError> {
-    let mut run = Run {
-        texts: Vec::new(),
+    unseen(Vec::new()).attention(id, x, a)
+}
+
+fn steps_of(
+    program: &Program,
+    range: Range<usize>,
+    texts: Vec<TokenIds>,
+    before: Option<PlainActs>,
+    mut see: impl FnMut(&Step, &PlainActs),
+) -> Result<PlainActs, ModelError> {
+    let mut run = unseen(texts);
+    program.run(range, before, |_, step, values| {
+        let value = run.step(step, values)?;
+        see(step, &value);
+        Ok(value)
+    })
+}
+
+fn unseen(texts: Vec<TokenIds>) -> Run<impl FnMut(StepId, What, Moment, Seen<'_>)> {
+    Run {
+        texts,
         see: |_: StepId, _: What, _: Moment, _: Seen<'_>| (),
-    };
-    run.attention(id, x, a)
+    }
 }
 
 struct Run<F> {
@@ -125,21 +124,6 @@ struct Run<F> {
 }
 
 impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
-    fn steps(
-        &mut self,
-        program: &Program,
-        mut see: impl FnMut(&Step, &PlainActs),
-    ) -> Result<PlainActs, ModelError> {
-        let mut values = Values::new(program);
-        for (number, step) in program.steps().iter().enumerate() {
-            let value = self.step(step, &values)?;
-            see(step, &value);
-            values.put(number, value);
-            values.ended(step);
-        }
-        values.answer(program)
-    }
-
     fn step(&mut self, step: &Step, values: &Values<PlainActs>) -> Result<PlainActs, ModelError> {
         let id = step.id;
         match &step.block {

@@ -15,7 +15,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hushed_model::{Embedding, Matrix, Model, ModelError, Network, Norm, NormKind, Public};
+use hushed_model::{Embedding, Matrix, Model, Network, Norm, NormKind, Public, StepId, here};
 use sha2::{Digest as _, Sha256};
 
 use super::FheJobError;
@@ -53,13 +53,9 @@ impl PublicModel {
 
     fn new(bundle: &Bundle, network: &Network) -> Result<Self, ServeError> {
         let (e, n) = (&network.embedding, &network.embedding_norm);
-        let missing = || ModelError::ShapesOnly {
-            site: "embed".to_owned(),
-        };
-        let tokens = e.tokens.as_ref().ok_or_else(missing)?;
-        let offsets = e.offsets.as_ref().ok_or_else(missing)?;
-        let gain = n.gain.as_ref().ok_or_else(missing)?;
-        let offset = n.offset.as_ref().ok_or_else(missing)?;
+        let at = StepId::outside("embed");
+        let (tokens, offsets) = (here(at, &e.tokens)?, here(at, &e.offsets)?);
+        let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
         let mut payload = Vec::new();
         payload.extend_from_slice(&(bundle.bytes().len() as u32).to_le_bytes());
         payload.extend_from_slice(bundle.bytes());

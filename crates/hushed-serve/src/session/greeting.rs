@@ -12,10 +12,16 @@ use crate::session::wire::{
     Reply, WireFault,
 };
 
-/// After a refusal everything has been said; after a failure the client learns that there was one.
-pub(crate) fn farewell(session: &mut Session, stop: &Stop) {
-    if let Stop::Fail(_) = stop {
-        session.abort(ABORT);
+/// Ends a session. After a refusal everything has been said; after a failure the client learns that there was one.
+pub(crate) fn closed(mut session: Session, done: Result<(), Stop>) -> Result<(), Stop> {
+    match done {
+        Ok(()) => Ok(session.close()?),
+        Err(stop) => {
+            if let Stop::Fail(_) = stop {
+                session.abort(ABORT);
+            }
+            Err(stop)
+        }
     }
 }
 

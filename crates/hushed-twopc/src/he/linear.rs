@@ -17,6 +17,7 @@ use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
+use hushed_net::Party;
 use hushed_rlwe::RlweParams;
 use std::sync::Arc;
 use zeroize::Zeroize;
@@ -273,13 +274,6 @@ pub fn linear_client(
 /// # Errors
 /// As [`Layout::new`].
 pub fn linear_cost(he: &HeContext, shape: &LinearShape, ring: Ring) -> Result<Cost, TwopcError> {
-    let cost = he.layout(&shape.spec(ring))?.plan.cost();
-    Ok(Cost {
-        bytes_client: cost.bytes_in,
-        bytes_server: cost.bytes_out,
-        frames_client: cost.inputs,
-        frames_server: cost.responses,
-        rounds: 2,
-        ..Cost::ZERO
-    })
+    let plan = he.layout(&shape.spec(ring))?.plan.cost();
+    Ok(plan.one_way(Party::Client))
 }

@@ -122,17 +122,8 @@ pub fn matmul_shared(
 /// # Errors
 /// As [`Layout::new`].
 pub fn matmul_cost(he: &HeContext, shape: &MatmulShape, ring: Ring) -> Result<Cost, TwopcError> {
-    let cost = shape.cheaper(ring, |spec| he.layout(spec))?.plan.cost();
-    let bytes = cost.bytes_in + cost.bytes_out;
-    let frames = cost.inputs + cost.responses;
-    Ok(Cost {
-        bytes_client: bytes,
-        bytes_server: bytes,
-        frames_client: frames,
-        frames_server: frames,
-        rounds: 2,
-        ..Cost::ZERO
-    })
+    let plan = shape.cheaper(ring, |spec| he.layout(spec))?.plan.cost();
+    Ok(plan.both_ways())
 }
 
 /// A share as multiplier: signed representatives.

@@ -2,6 +2,8 @@
 
 use super::interleave::automorphisms;
 use super::window::{OltPlan, OltShape, Packing, Window};
+use crate::cost::Cost;
+use hushed_net::Party;
 use std::ops::Add;
 
 /// What a ciphertext costs on the wire and which work a leaf means; fixed by the parameter preset.
@@ -68,6 +70,37 @@ pub struct PlanCost {
     pub bytes_out: u64,
     /// Estimated time at [`PRICES`], nanoseconds.
     pub nanoseconds: u64,
+}
+
+impl PlanCost {
+    /// What a product sends whose encrypted operand is `encrypts`'s.
+    pub fn one_way(&self, encrypts: Party) -> Cost {
+        let cost = match encrypts {
+            Party::Client => Cost {
+                bytes_client: self.bytes_in,
+                bytes_server: self.bytes_out,
+                frames_client: self.inputs,
+                frames_server: self.responses,
+                ..Cost::ZERO
+            },
+            Party::Server => Cost {
+                bytes_client: self.bytes_out,
+                bytes_server: self.bytes_in,
+                frames_client: self.responses,
+                frames_server: self.inputs,
+                ..Cost::ZERO
+            },
+        };
+        Cost { rounds: 2, ..cost }
+    }
+
+    /// What two of them send that cross, each party's operand encrypted in one.
+    pub fn both_ways(&self) -> Cost {
+        Cost {
+            rounds: 2,
+            ..self.one_way(Party::Client) + self.one_way(Party::Server)
+        }
+    }
 }
 
 impl Add for PlanCost {

@@ -93,14 +93,7 @@ pub fn row_squares_cost<L: Borrow<Layout>>(
         return Ok(over_ot);
     };
     let plan = layout(&spec)?.borrow().plan.cost();
-    let cost = Cost {
-        bytes_client: plan.bytes_out,
-        bytes_server: plan.bytes_in,
-        frames_client: plan.responses,
-        frames_server: plan.inputs,
-        rounds: 2,
-        ..Cost::ZERO
-    };
+    let cost = plan.one_way(Party::Server);
     let opened = rows as u64;
     Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
 }
@@ -154,16 +147,7 @@ pub fn scale_rows_cost<L: Borrow<Layout>>(
         return Ok(over_ot);
     };
     let plan = shape.cheaper(ring, layout)?.borrow().plan.cost();
-    let bytes = plan.bytes_in + plan.bytes_out;
-    let frames = plan.inputs + plan.responses;
-    let cost = Cost {
-        bytes_client: bytes,
-        bytes_server: bytes,
-        frames_client: frames,
-        frames_server: frames,
-        rounds: 2,
-        ..Cost::ZERO
-    };
+    let cost = plan.both_ways();
     let opened = 2 * (rows * width) as u64;
     Ok(RowsCost { cost, plan, opened }.cheaper(over_ot))
 }

@@ -113,11 +113,7 @@ impl Subject {
         on.at(StepId::outside("input"));
         let program = self.network.program();
         let mut pass = Pass::new(on, &program, &self.choices, placement, rows, bound)?;
-        let mut x = pass.start(columns)?;
-        for i in 0..pass.layers() {
-            x = pass.layer(i, x)?;
-        }
-        pass.finish(&x)
+        pass.run(columns)
     }
 
     fn simulated(&self, on: &Simulator) -> Vec<Vec<f64>> {

@@ -212,10 +212,9 @@ impl Tally {
 
 impl State {
     fn counts(&self) -> Counts {
-        let state = self;
         Counts {
-            operations: state.by_step(),
-            visits: state
+            operations: self.by_step(),
+            visits: self
                 .visits
                 .iter()
                 .map(|(site, operations)| Visit {
@@ -223,12 +222,12 @@ impl State {
                     operations: operations.iter().map(|(&(o, l), &t)| (o, l, t)).collect(),
                 })
                 .collect(),
-            rotations: state
+            rotations: self
                 .rotations
                 .iter()
                 .map(|(&(by, limbs), &times)| Rotations { by, limbs, times })
                 .collect(),
-            peaks: state
+            peaks: self
                 .peaks
                 .iter()
                 .map(|(site, &residues)| Peak {
@@ -236,7 +235,7 @@ impl State {
                     residues,
                 })
                 .collect(),
-            disk: state.stored_peak,
+            disk: self.stored_peak,
         }
     }
 

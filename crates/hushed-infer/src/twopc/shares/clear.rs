@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hushed_model::{Embedding, ModelError, StepId};
+use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
@@ -12,11 +12,11 @@ use hushed_twopc::he::MatmulShape;
 use hushed_twopc::he::local::{product, product_small};
 use hushed_twopc::share::{Ring, Share};
 
-use super::{Known, Shares};
+use super::{Known, Shares, rows_times};
 use crate::twopc::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, WEIGHED};
 use crate::twopc::function::Function;
 use crate::twopc::held::Layers;
-use crate::twopc::product::Product;
+use crate::twopc::product::{Product, add_bias};
 use crate::twopc::{Input, RunError, embed};
 
 /// Fraction bits of a centred number in a norm's sum of squares, and in its product with the root (`func::norm`).
@@ -108,18 +108,11 @@ impl Shares for Clear {
         product: &Product<'_>,
     ) -> Result<Share, RunError> {
         let layer = self.layers.get(id, product)?;
-        let Some((weights, bias)) = &layer.numbers else {
-            let site = id.to_string();
-            return Err(ModelError::ShapesOnly { site }.into());
-        };
+        let (weights, bias) = here(id, &layer.numbers)?;
         let (inputs, outputs) = layer.shape;
         let columns = weights.columns();
         let mut words = product_small(x.words(), columns, rows, inputs, outputs);
-        for row in words.chunks_exact_mut(outputs.max(1)) {
-            for (w, &b) in row.iter_mut().zip(bias) {
-                *w = w.wrapping_add(b as u64);
-            }
-        }
+        add_bias(&mut words, bias);
         Ok(Share::new(MAIN, words))
     }
 
@@ -141,10 +134,8 @@ impl Shares for Clear {
         let rows = coefficients.len / texts.max(1);
         let values = coefficients.values.as_deref().into_iter().flatten();
         let chosen: Vec<u64> = values.map(|&c| c as u64).collect();
-        let matrices = x.words().chunks_exact((rows * width).max(1));
-        let pairs = chosen.chunks_exact(rows.max(1)).zip(matrices);
-        let words = pairs.flat_map(|(c, x)| product(c, x, 1, rows, width));
-        Ok(Share::new(MAIN, words.collect()))
+        let words = rows_times(&chosen, x.words(), rows, width);
+        Ok(Share::new(MAIN, words))
     }
 
     fn add_known(&self, x: &Share, y: &Known) -> Share {

@@ -147,15 +147,7 @@ impl<'a> Counting<'a> {
     /// A product whose encrypted operand is the client's.
     fn one_way(&mut self, spec: &OltSpec, opened: usize) -> Result<(), RunError> {
         let layout = Layout::new(&self.params, spec)?;
-        let plan = layout.plan.cost();
-        self.add(Cost {
-            bytes_client: plan.bytes_in,
-            bytes_server: plan.bytes_out,
-            frames_client: plan.inputs,
-            frames_server: plan.responses,
-            rounds: 2,
-            ..Cost::ZERO
-        });
+        self.add(layout.plan.cost().one_way(Party::Client));
         self.work.add(Work::of(&layout, opened));
         Ok(())
     }
@@ -309,17 +301,7 @@ impl Shares for Counting<'_> {
 
     fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {
         let layout = matmul.cheaper(x.ring, self.layout())?;
-        let plan = layout.plan.cost();
-        let bytes = plan.bytes_in + plan.bytes_out;
-        let frames = plan.inputs + plan.responses;
-        self.add(Cost {
-            bytes_client: bytes,
-            bytes_server: bytes,
-            frames_client: frames,
-            frames_server: frames,
-            rounds: 2,
-            ..Cost::ZERO
-        });
+        self.add(layout.plan.cost().both_ways());
         let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
         // Both parties open one response each.
         self.work.add(Work::of(&layout, 2 * elements));

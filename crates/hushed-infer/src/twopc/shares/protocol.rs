@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_model::{Embedding, ModelError, StepId};
+use hushed_model::{Embedding, ModelError, StepId, here};
 use hushed_net::{Party, Stats};
 use hushed_twopc::Ctx;
 use hushed_twopc::func::inverse::reciprocal;
@@ -11,7 +11,6 @@ use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
 use hushed_twopc::gadget::{Sign, max_rows, open_rounded};
-use hushed_twopc::he::local::product as local_product;
 use hushed_twopc::he::{
     HeContext, LinearShape, MatmulShape, OltShape, linear_client, linear_server,
     linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
@@ -19,11 +18,11 @@ use hushed_twopc::he::{
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::{Known, Shares, hidden_spec};
+use super::{Known, Shares, hidden_spec, rows_times};
 use crate::twopc::formats::{ACTIVATION, EMBEDDING, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
 use crate::twopc::function::Function;
 use crate::twopc::held::Layers;
-use crate::twopc::product::Product;
+use crate::twopc::product::{Product, add_bias};
 use crate::twopc::table::PublicTable;
 use crate::twopc::{Input, RunError};
 
@@ -100,19 +99,13 @@ impl Protocol {
         let Some(ids) = &ids.values else {
             return Ok(Share::zero(MAIN, ids.len * width));
         };
-        let table = self.table.as_ref().ok_or_else(|| shapes_only("embed"))?;
+        let table = here(StepId::outside("embed"), &self.table)?;
         let mut words = Vec::with_capacity(ids.len() * width);
         for &id in ids.iter() {
             let row = table.row(id as u32)?;
             words.extend(row.iter().map(|&v| EMBEDDING.ring.encode(i64::from(v))));
         }
         Ok(Share::new(MAIN, words))
-    }
-}
-
-fn shapes_only(site: &str) -> ModelError {
-    ModelError::ShapesOnly {
-        site: site.to_owned(),
     }
 }
 
@@ -188,29 +181,21 @@ impl Shares for Protocol {
         let layer = self.layers.get(id, product)?;
         let (inputs, outputs) = layer.shape;
         let (ctx, he) = (&mut self.ctx, &self.he);
-        match (ctx.party(), &layer.numbers) {
-            (Party::Client, _) => {
-                let shape = LinearShape {
-                    shape: OltShape {
-                        k: rows,
-                        m: inputs,
-                        n: outputs,
-                    },
-                    weight_bits: WEIGHT_BITS,
-                };
-                Ok(linear_client(ctx, he, x, &shape)?)
-            }
-            (Party::Server, Some((weights, bias))) => {
-                let mut words = linear_server(ctx, he, x, weights)?.into_words();
-                for row in words.chunks_exact_mut(outputs.max(1)) {
-                    for (w, &b) in row.iter_mut().zip(bias) {
-                        *w = w.wrapping_add(b as u64);
-                    }
-                }
-                Ok(Share::new(MAIN, words))
-            }
-            (Party::Server, None) => Err(shapes_only(&id.to_string()).into()),
+        if ctx.party() == Party::Client {
+            let shape = LinearShape {
+                shape: OltShape {
+                    k: rows,
+                    m: inputs,
+                    n: outputs,
+                },
+                weight_bits: WEIGHT_BITS,
+            };
+            return Ok(linear_client(ctx, he, x, &shape)?);
         }
+        let (weights, bias) = here(id, &layer.numbers)?;
+        let mut words = linear_server(ctx, he, x, weights)?.into_words();
+        add_bias(&mut words, bias);
+        Ok(Share::new(MAIN, words))
     }
 
     fn matmul(&mut self, x: &Share, y: &Share, shape: &MatmulShape) -> Result<Share, RunError> {
@@ -235,10 +220,8 @@ impl Shares for Protocol {
         };
         let chosen = Share::new(MAIN, values.iter().map(|&c| c as u64).collect());
         let cross = olt_encrypted(ctx, he, &spec, chosen.words())?;
-        let matrices = x.words().chunks_exact((rows * width).max(1));
-        let own = chosen.words().chunks_exact(rows.max(1)).zip(matrices);
-        let own = own.flat_map(|(c, x)| local_product(c, x, 1, rows, width));
-        Ok(cross.add(&Share::new(MAIN, own.collect())))
+        let own = rows_times(chosen.words(), x.words(), rows, width);
+        Ok(cross.add(&Share::new(MAIN, own)))
     }
 
     fn add_known(&self, x: &Share, y: &Known) -> Share {

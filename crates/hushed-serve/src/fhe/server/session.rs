@@ -20,7 +20,7 @@ use crate::fhe::wire::{
     frames,
 };
 use crate::session::agree;
-use crate::session::greeting::{admitted, confirmed, farewell, known};
+use crate::session::greeting::{admitted, closed, confirmed, known};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Outcome, Stop};
 use crate::session::owner::Owner;
@@ -56,13 +56,7 @@ pub(super) fn serve(
     let done = greet(shared, entry, &mut session, certificate)
         .and_then(|owner| answer(shared, jobs, entry, &mut session, &owner));
     outcome.stats = session.stats();
-    match done {
-        Ok(()) => Ok(session.close()?),
-        Err(stop) => {
-            farewell(&mut session, &stop);
-            Err(stop)
-        }
-    }
+    closed(session, done)
 }
 
 /// Hello, welcome, confirmation. Who it is that came.

@@ -17,7 +17,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::fhe;
 use crate::session::agree;
-use crate::session::greeting::{admitted, confirmed, farewell, known};
+use crate::session::greeting::{admitted, closed, confirmed, known};
 use crate::session::listener::Listener;
 use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
@@ -54,23 +54,14 @@ pub(super) fn serve(
     outcome.stats = session.stats();
     let owner = match greeted {
         Ok(owner) => owner,
-        Err(stop) => {
-            farewell(&mut session, &stop);
-            return Err(stop);
-        }
+        Err(stop) => return closed(session, Err(stop)),
     };
     tracing::info!(session = entry.number(), %peer, "session opened");
     let mut backend = Protocol::establish(session, Arc::clone(&shared.layers))?;
     let result = texts(shared, entry, &owner, &mut backend, outcome);
-    let mut session = backend.into_ctx().session;
+    let session = backend.into_ctx().session;
     outcome.stats = session.stats();
-    match result {
-        Ok(()) => Ok(session.close()?),
-        Err(stop) => {
-            farewell(&mut session, &stop);
-            Err(stop)
-        }
-    }
+    closed(session, result)
 }
 
 /// Hello, welcome, confirmation, bundle. Who it is that came.
