@@ -133,7 +133,7 @@ fn softmax<S: Slots>(
     let keys = KeyMask::new(on, &rows)?;
     let mut with = Vec::with_capacity(heads.len());
     for (head, t) in heads.iter().zip(t) {
-        let p = t.into_par_iter().map(|t| head.exponential(on, &t));
+        let p = t.into_par_iter().map(|t| head.exponential(on, 0, &t));
         with.push((head, p.collect::<Result<Vec<_>, FheError>>()?));
     }
     let weights = weights(on, StepId::outside("softmax"), with, &keys, statistics)?;

@@ -12,9 +12,7 @@
 use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
 use hushed_model::Layer;
 
-use super::Options;
-use super::approximate::values;
-use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen};
+use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen, values};
 use crate::ckks::{
     ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
     NormChoice, fits,
@@ -81,18 +79,19 @@ const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
-/// A layer's choice. `context`: its fixed heads, and x̂ of the first row where it is given.
+/// A layer's choice. `context`: its fixed heads, and x̂ of the first row where it is given. `sizes`: rows a text, and levels of a chain after a
+/// refresh.
 pub(super) fn layer(
     layer: &Layer,
     seen: &LayerSeen,
     (fixed, given): (&[bool], Option<&[f64]>),
     degrees: Degrees,
-    options: &Options,
+    sizes: (usize, usize),
 ) -> Result<LayerChoice, FheError> {
     let [attention_norm, feed_forward_norm] = &seen.norms;
     let frozen = given.map(|row| values(row, &layer.feed_forward_norm));
     Ok(LayerChoice {
-        attention: attention(&seen.heads, fixed, degrees, options)?,
+        attention: attention(&seen.heads, fixed, degrees, sizes)?,
         attention_norm: norm(attention_norm, layer.attention_norm.width, 0.0)?,
         activation: ActivationChoice {
             degree: degrees.activation,
@@ -114,9 +113,9 @@ fn attention(
     seen: &[HeadSeen],
     fixed: &[bool],
     degrees: Degrees,
-    options: &Options,
+    (rows, levels): (usize, usize),
 ) -> Result<AttentionChoice, FheError> {
-    let rows = options.rows as f64;
+    let rows = rows as f64;
     // Scores, least maximum, Σp.
     let parts: Vec<Option<(Interval, f64, Interval)>> = seen
         .iter()
@@ -131,7 +130,7 @@ fn attention(
         Ok(steps.min(most))
     };
     let ratios: Vec<f64> = parts.iter().flatten().map(|p| p.2.low / p.2.high).collect();
-    let most = options.levels.saturating_sub(AFTER_EXPONENTIAL).max(1);
+    let most = levels.saturating_sub(AFTER_EXPONENTIAL).max(1);
     let first_steps = steps(most, FIRST_ERROR, &ratios)?;
     let mut heads = Vec::with_capacity(seen.len());
     let mut ratios = Vec::with_capacity(seen.len());
@@ -155,7 +154,7 @@ fn attention(
             second,
         });
     }
-    let most = options.levels.saturating_sub(AFTER_SQUARES).max(1);
+    let most = levels.saturating_sub(AFTER_SQUARES).max(1);
     Ok(AttentionChoice {
         degree: degrees.exponential,
         first_steps,

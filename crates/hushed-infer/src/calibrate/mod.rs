@@ -1,11 +1,11 @@
 //! What a model's approximations under CKKS have to hold, measured in the clear over sample texts, and the cheapest degrees that hold it.
 //!
-//! 1. [`circuit`]: the forward pass of an encrypted run, rows of padding and all, with other functions put in.
+//! 1. [`clear`]: texts go through the circuit of an encrypted run in the clear, rows of padding and all.
 //! 2. [`measure`]: intervals, with exact functions. Once as the model is; then with what is replaced (rows that hardly depend on the text are
 //!    given, heads that always look at the row before are fixed), as later layers see other numbers then.
 //! 3. [`margins`]: choices from intervals, for given degrees.
-//! 4. Here: candidates are compared with the exact model on texts that were not measured, in the clear with the same polynomials
-//!    ([`approximate`]): the least degree of the exponential that is near enough, then that of the activation, with simulated errors at
+//! 4. Here: candidates are compared with the exact model on texts that were not measured, in a simulation of the run
+//!    ([`crate::ckks::simulate`]): the least degree of the exponential that is near enough, then that of the activation, with simulated errors at
 //!    last. Intervals are then measured over all texts.
 //!
 //! Cost is levels, and relinearisations at a level: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in
@@ -16,8 +16,7 @@
 //! all words ([`vocabulary()`]): they widen intervals, and accuracy is judged by the others.
 //! [`reaches`] says how much of the intervals texts use that were not in the sample.
 
-mod approximate;
-mod circuit;
+mod clear;
 mod head;
 mod margins;
 mod measure;
@@ -29,19 +28,19 @@ mod vocabulary;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
+use hushed_ckks::{CkksError, CkksParams};
 use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
 use sha2::{Digest, Sha256};
 
+use crate::ckks::public_plan::named;
 use crate::ckks::{
     Candidate, Choices, ChoicesError, FheError, LayerChoice, MAX_ROWS, Report, VERSION,
 };
-use approximate::Approximate;
-pub use approximate::Errors;
-use circuit::Circuit;
-use head::HeadArguments;
+use clear::Clear;
 use margins::{DEGREES, Degrees};
-use measure::{Exact, LayerSeen, Structure};
+use measure::{LayerSeen, Seen, Structure};
 pub use reach::{Quantity, Reach, reaches};
 pub use vocabulary::vocabulary;
 
@@ -56,10 +55,10 @@ pub struct Options {
     pub hold_out: usize,
     /// Layers whose first row may be given, at most.
     pub most_frozen: usize,
-    /// Errors that a candidate has to stand.
-    pub errors: Errors,
-    /// Levels of a chain after a refresh.
-    pub levels: usize,
+    /// The parameter set whose levels and errors a candidate has to stand.
+    pub parameters: String,
+    /// What simulated errors follow from.
+    pub seed: u64,
 }
 
 impl Default for Options {
@@ -69,8 +68,8 @@ impl Default for Options {
             wanted: 0.9995,
             hold_out: 4,
             most_frozen: 4,
-            errors: Errors::default(),
-            levels: 14,
+            parameters: "n16-boot-14x40".to_owned(),
+            seed: 1,
         }
     }
 }
@@ -97,8 +96,6 @@ const WIDEST: f64 = 8.0;
 const NEARLY_CONSTANT: f64 = 0.12;
 /// Ordinary texts that are measured, and held out, while structures and degrees are compared, at most.
 const COMPARED: (usize, usize) = (64, 24);
-/// Texts that go through a model together, at most: bounds memory.
-const TOGETHER: usize = 64;
 
 /// Measures and searches. `told` hears what is being done.
 ///
@@ -209,29 +206,28 @@ fn vain(options: &Options) -> String {
     )
 }
 
-/// Embeddings by the approximations of a calibration, in the clear; with simulated errors, if there are any.
+/// Answers by the approximations of a calibration, in a simulation at the levels of a parameter set; with errors that follow from `seed`, if there
+/// is one. None for a text that leaves an interval by so much that a refresh could not take it.
 ///
 /// # Errors
-/// Choices of another model, texts longer than their rows.
+/// Choices of another model or with too few levels, texts longer than their rows.
 pub fn embed(
     model: &Model,
     choices: &Choices,
     texts: &[TokenIds],
-    errors: Option<Errors>,
-) -> Result<Vec<Vec<f64>>, FheError> {
+    params: &Arc<CkksParams>,
+    seed: Option<u64>,
+) -> Result<Vec<Option<Vec<f64>>>, FheError> {
+    choices.check(&model.network)?;
     check_rows(texts, choices.rows)?;
-    let program = model.program();
-    let mut circuit = Circuit {
-        functions: Approximate::new(&model.network, choices, errors)?,
+    let clear = Clear {
+        model,
+        params,
         rows: choices.rows,
     };
-    let mut embeddings = Vec::with_capacity(texts.len());
-    for part in texts.chunks(TOGETHER) {
-        let pooled = circuit.run(&program, part.to_vec())?;
-        let rows = pooled.x.data().chunks_exact(pooled.x.cols().max(1));
-        embeddings.extend(rows.map(|row| model.public.finish(row.to_vec())));
-    }
-    Ok(embeddings)
+    let answers = clear.answers(choices, texts, seed)?.into_iter();
+    let finish = |row| model.public.finish(row);
+    Ok(answers.map(|answer| answer.map(finish)).collect())
 }
 
 /// What a calibration knows a model by: the SHA-256 of its weights file, in hexadecimal.
@@ -252,6 +248,14 @@ pub fn weights_sha256(folder: &Path) -> io::Result<String> {
 }
 
 impl Options {
+    /// The parameter set.
+    ///
+    /// # Errors
+    /// A name that no set has.
+    pub fn params(&self) -> Result<Arc<CkksParams>, FheError> {
+        Ok(named(&self.parameters).map_err(CkksError::from)?)
+    }
+
     /// A classifier reads the first row of the last layer, so that one is not given.
     fn most_frozen(&self, network: &Network) -> usize {
         let readable = network.layers.len() - usize::from(network.classifier.is_some());
@@ -259,25 +263,11 @@ impl Options {
     }
 }
 
-/// What a model was seen to do.
-struct Seen {
-    layers: Vec<LayerSeen>,
-    head: HeadArguments,
-}
-
-impl From<Exact<'_>> for Seen {
-    fn from(seen: Exact<'_>) -> Seen {
-        Seen {
-            layers: seen.layers,
-            head: seen.head,
-        }
-    }
-}
-
 struct Search<'a> {
     model: &'a Model,
     sample: &'a Sample<'a>,
     options: &'a Options,
+    params: Arc<CkksParams>,
     measured: Vec<TokenIds>,
     held_out: Vec<TokenIds>,
 }
@@ -312,6 +302,7 @@ impl<'a> Search<'a> {
             model,
             sample,
             options,
+            params: options.params()?,
             measured,
             held_out,
         })
@@ -319,10 +310,9 @@ impl<'a> Search<'a> {
 
     /// These texts, and the hostile ones.
     fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
-        let mut functions = Exact::new(&self.model.network, structure);
-        functions = self.pass(functions, texts)?;
-        functions.ordinary = false;
-        Ok(self.pass(functions, self.sample.hostile)?.into())
+        let nothing = Seen::nothing(&self.model.network);
+        let (seen, _) = self.clear().measured(structure, texts, nothing, true)?;
+        self.measure_more(structure, self.sample.hostile, seen)
     }
 
     /// Texts that are not ordinary, after others.
@@ -332,26 +322,34 @@ impl<'a> Search<'a> {
         texts: &[TokenIds],
         seen: Seen,
     ) -> Result<Seen, FheError> {
-        let mut functions = Exact::new(&self.model.network, structure);
-        (functions.layers, functions.head) = (seen.layers, seen.head);
-        functions.ordinary = false;
-        Ok(self.pass(functions, texts)?.into())
+        Ok(self.clear().measured(structure, texts, seen, false)?.0)
     }
 
-    fn pass<'s>(&self, functions: Exact<'s>, texts: &[TokenIds]) -> Result<Exact<'s>, FheError> {
-        let rows = self.options.rows;
-        let program = self.model.program();
-        let mut circuit = Circuit { functions, rows };
-        for part in texts.chunks(TOGETHER) {
-            circuit.run(&program, part.to_vec())?;
+    fn clear(&self) -> Clear<'_> {
+        Clear {
+            model: self.model,
+            params: &self.params,
+            rows: self.options.rows,
         }
-        Ok(circuit.functions)
     }
 
     fn exact(&self) -> Result<Vec<Vec<f64>>, FheError> {
-        let parts = self.held_out.chunks(TOGETHER);
-        let found: Result<Vec<_>, _> = parts.map(|part| self.model.embed(part.to_vec())).collect();
-        Ok(found?.concat())
+        Ok(self.model.embed(self.held_out.clone())?)
+    }
+
+    /// Least and mean cosine of the held-out texts to the exact answers; 0 where there are too few levels.
+    fn judged(
+        &self,
+        choices: &Choices,
+        exact: &[Vec<f64>],
+        seed: Option<u64>,
+    ) -> Result<(f64, f64), FheError> {
+        let found = match embed(self.model, choices, &self.held_out, &self.params, seed) {
+            Err(FheError::Levels { .. }) => return Ok((0.0, 0.0)),
+            found => found?,
+        };
+        let classifies = self.model.network.classifier.is_some();
+        Ok(compared(exact, &found, classifies))
     }
 
     fn choices(
@@ -367,10 +365,11 @@ impl<'a> Search<'a> {
             .iter()
             .zip(&seen.layers)
             .enumerate();
+        let levels = self.params.chain().eval_mod.start - self.params.bootstrap_limbs();
         let layers = layers.map(|(i, (layer, seen))| {
             let given = structure.frozen.get(i).map(Vec::as_slice);
             let context = (&structure.fixed[i][..], given);
-            margins::layer(layer, seen, context, degrees, self.options)
+            margins::layer(layer, seen, context, degrees, (self.options.rows, levels))
         });
         Ok(Choices {
             version: VERSION,
@@ -394,15 +393,11 @@ impl<'a> Search<'a> {
         with_errors: bool,
     ) -> Result<Candidate, FheError> {
         let choices = self.choices(structure, seen, degrees)?;
-        let found = embed(self.model, &choices, &self.held_out, None)?;
-        let classifies = self.model.network.classifier.is_some();
-        let (cosine_min, cosine_mean) = compared(exact, &found, classifies);
+        let (cosine_min, cosine_mean) = self.judged(&choices, exact, None)?;
         let wanted = self.options.wanted;
         let mut noisy = None;
         if with_errors && cosine_min >= wanted {
-            let errors = Some(self.options.errors);
-            let found = embed(self.model, &choices, &self.held_out, errors)?;
-            noisy = Some(compared(exact, &found, classifies).0);
+            noisy = Some(self.judged(&choices, exact, Some(self.options.seed))?.0);
         }
         let (attention_levels, feed_forward_levels) = degrees.levels();
         Ok(Candidate {
@@ -456,15 +451,16 @@ fn thin(texts: &mut Vec<TokenIds>, most: usize) {
     }
 }
 
-/// Least and mean cosine; 0 for an answer that is not finite. Of logits, the nearness by their size in the mean square: one logit alone has no
+/// Least and mean cosine; 0 for an answer that is not there. Of logits, the nearness by their size in the mean square: one logit alone has no
 /// angle, and that of logits which are all small says nothing.
-fn compared(exact: &[Vec<f64>], found: &[Vec<f64>], logits: bool) -> (f64, f64) {
+fn compared(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: bool) -> (f64, f64) {
     let squares: f64 = exact.iter().map(|x| length(x).powi(2)).sum();
     let size = (squares / exact.len().max(1) as f64).sqrt();
     let cosines = exact.iter().zip(found).map(|(a, b)| {
-        let c = match logits {
-            true => nearness(b, a, size),
-            false => cosine(a, b),
+        let c = match (b, logits) {
+            (None, _) => 0.0,
+            (Some(b), true) => nearness(b, a, size),
+            (Some(b), false) => cosine(a, b),
         };
         if c.is_finite() { c } else { 0.0 }
     });

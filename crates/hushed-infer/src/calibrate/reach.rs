@@ -2,13 +2,14 @@
 //! looked at. Measured with exact functions, text by text.
 
 use std::fmt;
+use std::sync::Arc;
 
+use hushed_ckks::CkksParams;
 use hushed_model::{Model, TokenIds};
 use serde::Serialize;
 
-use super::approximate::hats;
-use super::circuit::Circuit;
-use super::measure::{Exact, LayerSeen, Span, Structure};
+use super::clear::Clear;
+use super::measure::{LayerSeen, Seen, Span, Structure, hats};
 use crate::ckks::{Choices, FheError, HeadChoice, LayerChoice};
 
 /// What has an interval.
@@ -65,18 +66,21 @@ pub fn reaches(
     model: &Model,
     choices: &Choices,
     texts: &[TokenIds],
+    params: &Arc<CkksParams>,
 ) -> Result<Vec<Vec<Reach>>, FheError> {
     choices.check(&model.network)?;
     super::check_rows(texts, choices.rows)?;
-    let (structure, program) = (structure(model, choices)?, model.program());
+    let structure = structure(model, choices)?;
+    let clear = Clear {
+        model,
+        params,
+        rows: choices.rows,
+    };
     let one = |text: &TokenIds| -> Result<Vec<Reach>, FheError> {
-        let mut circuit = Circuit {
-            functions: Exact::new(&model.network, &structure),
-            rows: choices.rows,
-        };
-        circuit.run(&program, vec![text.clone()])?;
+        let nothing = Seen::nothing(&model.network);
+        let (seen, _) = clear.measured(&structure, std::slice::from_ref(text), nothing, true)?;
         let width = model.network.embedding.width;
-        Ok(farthest(&circuit.functions.layers, choices, width))
+        Ok(farthest(&seen.layers, choices, width))
     };
     texts.iter().map(one).collect()
 }

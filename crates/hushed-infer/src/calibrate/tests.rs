@@ -1,7 +1,6 @@
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
 use hushed_model::{Model, TokenIds, TooLong};
 
-use super::circuit::Functions;
 use super::*;
 use crate::ckks::{HeadChoice, Interval, fits};
 
@@ -24,10 +23,18 @@ fn tiny() -> (tempfile::TempDir, Model, Vec<TokenIds>) {
     (folder, model, texts.to_vec())
 }
 
+/// A ring of few slots with the levels of the real one.
+const PARAMETERS: &str = "insecure-test/9/14";
+
+fn params() -> Arc<CkksParams> {
+    named(PARAMETERS).unwrap()
+}
+
 fn options() -> Options {
     Options {
         rows: 16,
         wanted: 0.999,
+        parameters: PARAMETERS.to_owned(),
         ..Options::default()
     }
 }
@@ -52,20 +59,19 @@ fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 fn the_circuit_with_exact_functions_is_the_model() {
     let (_folder, model, texts) = tiny();
     let exact = model.embed(texts.clone()).unwrap();
+    let (none, params) = (Structure::none(&model.network), params());
     for rows in [16, 9] {
-        let none = Structure::none(&model.network);
-        let mut circuit = Circuit {
-            functions: Exact::new(&model.network, &none),
+        let clear = Clear {
+            model: &model,
+            params: &params,
             rows,
         };
-        let pooled = circuit.run(&model.program(), texts.clone()).unwrap();
-        let answers = pooled.x.data().chunks_exact(pooled.x.cols());
-        let answers: Vec<_> = answers
-            .map(|row| model.public.finish(row.to_vec()))
-            .collect();
-        assert!(furthest(&answers, &exact) < 1e-10);
+        let nothing = Seen::nothing(&model.network);
+        let (seen, answers) = clear.measured(&none, &texts, nothing, true).unwrap();
+        let answers = answers.into_iter().map(|row| model.public.finish(row));
+        assert!(furthest(&answers.collect::<Vec<_>>(), &exact) < 1e-8);
         // Something was seen everywhere, in rows of padding too.
-        for layer in &circuit.functions.layers {
+        for layer in &seen.layers {
             assert!(
                 layer
                     .heads
@@ -97,14 +103,16 @@ fn approximations_come_near_and_say_how_near() {
     read.check(&model.network).unwrap();
 
     let exact = model.embed(texts.clone()).unwrap();
-    for errors in [None, Some(Errors::default())] {
-        let found = embed(&model, &choices, &texts, errors).unwrap();
+    for seed in [None, Some(1)] {
+        let embed = |texts: &[TokenIds]| embed(&model, &choices, texts, &params(), seed).unwrap();
+        let found = embed(&texts);
         assert!(compared(&exact, &found, false).0 > 0.999);
-        assert!(furthest(&found, &exact) > 1e-9, "polynomials are not exact");
+        let all: Vec<Vec<f64>> = found.iter().flatten().cloned().collect();
+        assert!(furthest(&all, &exact) > 1e-9, "polynomials are not exact");
         // Alone or with others, and with the same errors again.
-        let alone = embed(&model, &choices, &texts[..1], errors).unwrap();
-        assert!(errors.is_some() || furthest(&alone, &found[..1]) < 1e-12);
-        assert_eq!(embed(&model, &choices, &texts, errors).unwrap(), found);
+        let alone: Vec<Vec<f64>> = embed(&texts[..1]).into_iter().flatten().collect();
+        assert!(seed.is_some() || furthest(&alone, &all[..1]) < 1e-8);
+        assert_eq!(embed(&texts), found);
     }
 }
 
@@ -120,8 +128,8 @@ fn a_classifier_has_its_head_calibrated() {
     let head = choices.classifier.as_ref().unwrap();
     assert!(head.degree >= 15 && head.reach > 0.5, "{head:?}");
     let exact = model.embed(texts.clone()).unwrap();
-    for errors in [None, Some(Errors::default())] {
-        let found = embed(&model, &choices, &texts, errors).unwrap();
+    for seed in [None, Some(1)] {
+        let found = embed(&model, &choices, &texts, &params(), seed).unwrap();
         assert!(compared(&exact, &found, true).0 > 0.999);
     }
     let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
@@ -146,8 +154,8 @@ fn rows_are_given_and_heads_are_fixed() {
     let choices = search.choices(&structure, &seen, Degrees::AMPLE).unwrap();
     assert_eq!(choices.layers[0].attention.heads[1], HeadChoice::Previous);
     assert!(choices.layers[0].frozen_row.is_some() && choices.layers[1].frozen_row.is_none());
-    let functions = Approximate::new(network, &choices, None).unwrap();
-    let given = functions.frozen(0);
+    let row = choices.layers[0].frozen_row.as_ref().unwrap();
+    let given = measure::hats(row, &network.layers[0].feed_forward_norm).unwrap();
     assert!(given.iter().all(|v| (v - 0.5).abs() < 1e-3), "{given:?}");
 }
 
@@ -183,7 +191,7 @@ fn what_texts_reach_is_seen() {
     let (_folder, model, texts) = tiny();
     let options = options();
     let choices = intervals(&model, &sample(&texts), &options, 15, 15).unwrap();
-    let inside = reaches(&model, &choices, &texts).unwrap();
+    let inside = reaches(&model, &choices, &texts, &params()).unwrap();
     assert_eq!(inside.len(), texts.len());
     for reach in inside.iter().flatten() {
         assert!(reach.reach > 0.0 && reach.reach < 1.0, "{reach:?}");
@@ -203,7 +211,7 @@ fn what_texts_reach_is_seen() {
     let mut narrow = choices;
     let column = &mut narrow.layers[1].activation.columns[3];
     (column.low, column.high) = (column.mean - 1e-3, column.mean + 1e-3);
-    let outside = reaches(&model, &narrow, &texts[..1]).unwrap();
+    let outside = reaches(&model, &narrow, &texts[..1], &params()).unwrap();
     let worst = outside[0].last().unwrap();
     assert!(worst.reach > 1.0);
     assert_eq!((worst.layer, worst.index), (1, 3));

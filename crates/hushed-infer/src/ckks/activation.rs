@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_ckks::poly::{Ladder, PolyError, Polynomial, evaluate};
+use hushed_ckks::poly::{Ladder, PolyError, Polynomial};
 use hushed_math::fit::minimax;
 use hushed_model::Activation;
 use rayon::prelude::*;
@@ -27,6 +27,7 @@ use rayon::prelude::*;
 use super::choices::Column;
 use super::error::FheError;
 use super::fits;
+use super::functions::Function;
 use super::norm::scale_of;
 use super::slots::{LinearMap, Slots};
 
@@ -101,14 +102,15 @@ pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Sca
     scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
 }
 
-/// f of every column; `columns` are mapped to [−1, 1] from their domains already. The results are at [`Slots::default_scale`], [`levels`]
-/// below.
+/// f of every column, the first of which is number `first`; `columns` are mapped to [−1, 1] from their domains already. The results are at
+/// [`Slots::default_scale`], [`levels`] below.
 ///
 /// # Errors
 /// Too few levels, a fit that is refused, or what the arithmetic refuses.
 pub fn activation<S: Slots>(
     on: &S,
     f: Activation,
+    first: usize,
     columns: Vec<S::Value>,
     intervals: &[Column],
     degree: usize,
@@ -116,11 +118,18 @@ pub fn activation<S: Slots>(
 ) -> Result<Vec<S::Value>, FheError> {
     // One fit for all where nothing is computed.
     let shape = intervals.first().filter(|_| on.only_shapes());
-    let column = |(t, interval): (S::Value, &Column)| {
-        let p = polynomials.get(f, *shape.unwrap_or(interval), degree)?;
-        evaluate(on, &on.within(t, 1.0), &p, on.default_scale())
+    let column = |(i, (t, interval)): (usize, (S::Value, &Column))| {
+        let column = *shape.unwrap_or(interval);
+        let f = Function::Activation {
+            f,
+            index: first + i,
+            column,
+            polynomial: &*polynomials.get(f, column, degree)?,
+        };
+        on.apply(&f, &on.within(t, 1.0), on.default_scale())
     };
-    columns.into_par_iter().zip(intervals).map(column).collect()
+    let columns = columns.into_par_iter().zip(intervals).enumerate();
+    columns.map(column).collect()
 }
 
 /// The paper's GELU: x/2·(1 + P(x)), with P the best polynomial of `degree` on [low, high] for tanh(√(2/π)(x + 0.044715x³)). Its

@@ -36,7 +36,7 @@ fn a_polynomial_a_column_and_the_same_operations_for_all() {
             })
             .collect();
         on.tally().reset();
-        let out = activation(&on, f, columns, &intervals, degree, &polynomials).unwrap();
+        let out = activation(&on, f, 0, columns, &intervals, degree, &polynomials).unwrap();
         for (y, i) in out.iter().zip(&intervals) {
             assert_eq!(on.limbs(y), on.floor());
             for (s, y) in y.values().iter().enumerate() {

@@ -254,7 +254,8 @@ impl<'a, S: Slots> Run<'a, S> {
                 (_, Some(like)) => Some(Softmax::of(like.polynomial().clone(), head, choice)?),
                 (_, None) => Some(Softmax::new(head, choice)?),
             };
-            softmaxes.push(softmax);
+            let number = softmaxes.len();
+            softmaxes.push(softmax.map(|softmax| softmax.of_head(number)));
         }
         let any = softmaxes.iter().flatten().next();
         let limbs = Limbs::new(on, columns, any, choice.degree, placement.statistics)?;
@@ -444,7 +445,10 @@ impl<'a, S: Slots> Run<'a, S> {
         self.site("scores");
         scores_with(on, &q, k, self.placement.scores_baby, |first, diagonals| {
             self.site("weigh");
-            let one = |(i, s)| softmax.exponential(on, &keys.argument(on, first + i, s, offset)?);
+            let one = |(i, s)| {
+                let t = keys.argument(on, first + i, s, offset)?;
+                softmax.exponential(on, first + i, &t)
+            };
             let p = diagonals.into_par_iter().enumerate().map(one);
             let p = p.collect::<Result<Vec<_>, FheError>>();
             self.site("scores");

@@ -7,20 +7,14 @@
 use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_ckks::poly::PolyError;
-use hushed_model::{Matrix, Network, TokenIds, Tokenizer, plain};
+use hushed_model::{Matrix, Network, Program, TokenIds, Tokenizer};
 
 use super::choices::{Choices, ChoicesError};
 use super::error::FheError;
-use super::mask::{RowsKnown, token_rows};
-use super::pass::Pass;
 use super::placement::Placement;
-use super::pool::{Factor, unpack};
 use super::public_plan::Lengths;
-use super::simulate::Simulator;
-use super::slots::Slots;
+use super::simulate::{Batch, Simulator, embedded, those_within};
 use crate::calibrate::vocabulary;
-use crate::packing::Interleave;
 
 /// Numbers that a deviation is of, at least: of a classifier's few logits errors are drawn several times.
 const NUMBERS: usize = 64;
@@ -64,47 +58,36 @@ impl Circuit<'_> {
     /// [`FheError::Choices`] if no text is left; what the model and the simulation refuse.
     pub fn deviation(&self, texts: &[TokenIds]) -> Result<f64, FheError> {
         let program = self.network.program();
-        let embedded = texts.iter().map(|text| {
-            let bare = text.ids().iter().copied().take(text.rows().real).collect();
-            Ok(plain::start(&program, vec![TokenIds::new(bare)])?.values)
-        });
-        let embedded: Vec<Matrix<f64>> = embedded.collect::<Result<_, FheError>>()?;
-        let found = self.those_within(&embedded)?;
+        let embedded = texts.iter().map(|text| embedded(&program, text));
+        let embedded: Vec<Matrix<f64>> = embedded.collect::<Result<_, _>>()?;
+        let found = those_within(&embedded, &mut |texts| self.deviations(&program, texts))?;
         let none = || ChoicesError::Unusable {
             what: format!(
                 "none of {} texts stays within the intervals of the calibration, so that no error can be declared",
                 texts.len()
             ),
         };
-        Ok(found.into_iter().reduce(f64::max).ok_or_else(none)?)
+        let largest = found.into_iter().flatten().reduce(f64::max);
+        Ok(largest.ok_or_else(none)?)
     }
 
-    /// The deviations of those texts that can be run: of halves, where not all can.
-    fn those_within(&self, texts: &[Matrix<f64>]) -> Result<Vec<f64>, FheError> {
-        match self.deviations(texts) {
-            Err(FheError::Range { .. } | FheError::Poly(PolyError::Overflow { .. })) => {
-                if texts.len() < 2 {
-                    return Ok(Vec::new());
-                }
-                let (a, b) = texts.split_at(texts.len() / 2);
-                Ok([self.those_within(a)?, self.those_within(b)?].concat())
-            }
-            found => found,
-        }
-    }
-
-    fn deviations(&self, texts: &[Matrix<f64>]) -> Result<Vec<f64>, FheError> {
-        if texts.is_empty() {
-            return Ok(Vec::new());
-        }
+    fn deviations(&self, program: &Program, texts: &[Matrix<f64>]) -> Result<Vec<f64>, FheError> {
         let slots = self.rows * texts.len().next_power_of_two();
+        let batch = Batch {
+            program,
+            choices: self.choices,
+            placement: self.placement,
+            lengths: self.lengths,
+            bound: self.input_bound,
+        };
+        let run = |on: Simulator| Ok::<_, FheError>(batch.run(&on, self.rows, texts, None)?.0);
         let on = || Simulator::new(self.params, slots);
-        let exact = self.run(&on()?, texts)?;
+        let exact = run(on()?)?;
         let mut squares = vec![0.0; texts.len()];
         let numbers = exact.first().map_or(1, Vec::len).max(1);
         let draws = NUMBERS.div_ceil(numbers).min(4);
         for seed in 1..=draws as u64 {
-            let noisy = self.run(&on()?.with_errors(seed), texts)?;
+            let noisy = run(on()?.with_errors(seed))?;
             for ((sum, a), b) in squares.iter_mut().zip(&exact).zip(&noisy) {
                 let all = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
                 *sum += all.sum::<f64>() / a.len().max(1) as f64;
@@ -113,47 +96,12 @@ impl Circuit<'_> {
         let mean = |sum: f64| (sum / draws as f64).sqrt();
         Ok(squares.into_iter().map(mean).collect())
     }
-
-    /// What leaves, text by text, as it lies in the slots.
-    fn run(&self, on: &Simulator, texts: &[Matrix<f64>]) -> Result<Vec<Vec<f64>>, FheError> {
-        let layout = Interleave::new(on.slots(), self.rows)?;
-        let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
-        let rows = match self.lengths.encrypted() {
-            true => {
-                let mask = on.vector(token_rows(layout, &lengths), self.placement.upload)?;
-                RowsKnown::private(layout, mask)
-            }
-            false => RowsKnown::public(layout, lengths.clone())?,
-        };
-        let column = |j: usize| {
-            let numbers = layout.vector(texts.len(), |text, row| match texts.get(text) {
-                Some(x) if row < x.rows() => x.row(row)[j] / self.input_bound,
-                _ => 0.0,
-            });
-            on.vector(numbers, self.placement.upload)
-        };
-        let columns = (0..self.network.embedding.width).map(column);
-        let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
-        let placement = self.placement.clone();
-        let (program, bound) = (self.network.program(), self.input_bound);
-        let mut pass = Pass::new(on, &program, self.choices, placement, rows, bound)?;
-        let answer = pass.run(columns)?;
-        let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
-        // Not what a client makes of it: what is in the slots is what noise is added to.
-        Ok(unpack(
-            layout,
-            &lengths,
-            answer.width,
-            Factor::One,
-            &vectors,
-        )?)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use hushed_model::testing::tiny_config;
-    use hushed_model::{Pool, random_network};
+    use hushed_model::{Pool, plain, random_network};
 
     use super::*;
     use crate::ckks::job::bootstrap;

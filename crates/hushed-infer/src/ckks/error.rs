@@ -3,7 +3,7 @@
 use hushed_ckks::CkksError;
 use hushed_ckks::gemm::GemmError;
 use hushed_ckks::poly::PolyError;
-use hushed_model::ModelError;
+use hushed_model::{ModelError, StepId};
 
 use super::choices::ChoicesError;
 use super::files::FileError;
@@ -44,7 +44,7 @@ pub enum FheError {
     )]
     Levels {
         /// The step.
-        step: String,
+        step: StepId,
         /// Levels that it needs.
         needed: usize,
         /// Levels that there are.
@@ -95,4 +95,24 @@ pub enum FheError {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl FheError {
+    /// The same error of a step: levels that its arithmetic lacks are the step's.
+    #[must_use]
+    pub(super) fn lacking_at(self, step: StepId) -> FheError {
+        let (needed, available) = match self {
+            FheError::Poly(PolyError::LevelsTooFew {
+                needed, available, ..
+            }) => (needed, available),
+            // A vector that has not even the primes that a refresh takes, or a sum.
+            FheError::Ckks(CkksError::LevelTooLow { .. }) => (1, 0),
+            other => return other,
+        };
+        FheError::Levels {
+            step,
+            needed,
+            available,
+        }
+    }
 }

@@ -151,9 +151,9 @@ impl<'a, S: Slots> Run<'a, S> {
         on.at(self.up_at);
         let t = on.linear(&self.up.rows(block.clone()), x, self.argument)?;
         on.at(self.activation_at);
+        let (f, first) = (self.f.activation, block.start);
         let intervals = choice.columns.get(block).unwrap_or_default();
-        let f = self.f.activation;
-        activation(on, f, t, intervals, choice.degree, self.polynomials)
+        activation(on, f, first, t, intervals, choice.degree, self.polynomials)
     }
 
     /// What they add to the results.

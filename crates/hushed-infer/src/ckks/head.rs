@@ -34,6 +34,7 @@ use super::activation;
 use super::acts::Acts;
 use super::choices::ClassifierChoice;
 use super::error::FheError;
+use super::functions::Function;
 use super::mask::OwnedMask;
 use super::norm::{above, divisor, product, scale_of};
 use super::pool::{Factor, Pooled, packed, row_sums, rows_of};
@@ -74,6 +75,8 @@ pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<us
 pub struct Squash {
     /// Of t/[`EXTENDED`].
     parts: [Polynomial; 2],
+    f: Activation,
+    reach: f64,
 }
 
 impl Squash {
@@ -101,6 +104,8 @@ impl Squash {
         let odd = |coeffs| Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd);
         Ok(Squash {
             parts: [odd(fold)?, odd(coeffs)?],
+            f,
+            reach: choice.reach,
         })
     }
 
@@ -111,11 +116,34 @@ impl Squash {
         self.parts.iter().fold(t / EXTENDED as f64, fold)
     }
 
-    /// Of a vector of t, at the scale of refreshes.
-    fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
+    /// What it stands for, of t.
+    #[must_use]
+    pub fn exact(&self, t: f64) -> f64 {
+        exact(self.f, self.argument(t))
+    }
+
+    /// The function's argument at t.
+    #[must_use]
+    pub fn argument(&self, t: f64) -> f64 {
+        self.reach * t
+    }
+
+    /// Levels between t and the result: one to the scale of polynomials, then the polynomials.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        1 + self.parts.iter().map(Polynomial::depth).sum::<usize>()
+    }
+
+    /// Of a vector of t, at the scale `target`.
+    pub(super) fn evaluate<S: Slots>(
+        &self,
+        on: &S,
+        t: &S::Value,
+        target: Scale,
+    ) -> Result<S::Value, FheError> {
         let times = EXTENDED as f64;
         let u = to_unit_interval(on, t, -times, times)?;
-        let y = compose(on, &u, &self.parts, on.default_scale())?;
+        let y = compose(on, &u, &self.parts, target)?;
         Ok(on.within(y, LARGEST))
     }
 }
@@ -164,7 +192,10 @@ pub fn head<S: Slots>(
 
     on.at(at.part("activation"));
     let tanh = Squash::new(c.activation, choice)?;
-    let pooled = arguments.par_iter().map(|t| tanh.evaluate(on, t));
+    let tanh = Function::Head(&tanh);
+    let pooled = arguments
+        .par_iter()
+        .map(|t| on.apply(&tanh, t, on.default_scale()));
     let pooled: Result<Vec<S::Value>, FheError> = pooled.collect();
     let site = at.part("classes");
     on.at(site);

@@ -156,7 +156,7 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let placement = Placement::plain(on.top(), M, 8);
     let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement, rows, 1.0).unwrap();
-    let limbs = pass.levels()[0].fed;
+    let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
     // Their squares add up to a half over 32 columns, and they to zero.
     let number = |t: usize, j: usize| {
         if (j * 7 + t * j + t) % 2 == (j / 16) {

@@ -31,6 +31,7 @@ use super::acts::Acts;
 use super::choices::NormChoice;
 use super::error::FheError;
 use super::fits;
+use super::functions::Function;
 use super::mask::OwnedMask;
 use super::slots::Slots;
 
@@ -261,7 +262,7 @@ fn masked_root<S: Slots>(
     let end = above(on, limbs)?;
     match rows {
         OwnedMask::Public(mask) => {
-            let y = root.evaluate(on, &v, on.default_scale())?;
+            let y = on.apply(&Function::Root(&root), &v, on.default_scale())?;
             let y = on.drop_to(&y, end.min(on.limbs(&y)))?;
             let scaled: Vec<f64> = mask.iter().map(|m| m * factor).collect();
             on.mul_vector(&y, &scaled, target)
@@ -272,7 +273,7 @@ fn masked_root<S: Slots>(
                 .min(on.limbs(mask))
                 .min(end);
             let scale = target.value() * divisor(on, left)? / on.scale(mask).value();
-            let y = root.evaluate(on, &v, scale_of(scale * factor)?)?;
+            let y = on.apply(&Function::Root(&root), &v, scale_of(scale * factor)?)?;
             product(on, &on.drop_to(&on.read_as(y, factor)?, left)?, mask)
         }
     }

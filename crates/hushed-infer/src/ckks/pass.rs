@@ -23,19 +23,23 @@ use hushed_model::{
 };
 use rayon::prelude::*;
 
-use super::activation::Polynomials;
+use super::activation::{self, Polynomials};
 use super::acts::{Acts, StoredActs};
 use super::attention::{attention, attention_stored};
 use super::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
 use super::error::FheError;
 use super::feed_forward::{feed_forward, feed_forward_stored};
 use super::head::head;
-use super::levels::{LayerLevels, levels};
 use super::mask::{RowMasks, RowsKnown};
-use super::norm::{Given, NormPlan, norm, residual};
+use super::norm::{Given, NormPlan, above, norm, residual};
 use super::placement::Placement;
 use super::pool::{Pooled, pool};
 use super::slots::Slots;
+
+/// Levels of a feed-forward besides its activation's: two maps and the norm.
+const FEED_FORWARD: usize = 3;
+/// Levels of the pooling.
+const POOLING: usize = 1;
 
 /// What a step of a block gave, for who watches a run.
 #[derive(Clone, Copy)]
@@ -63,7 +67,6 @@ pub struct Pass<'a, S: Slots> {
     halves: Vec<Option<Half>>,
     choices: &'a Choices,
     placement: Placement,
-    levels: Vec<LayerLevels>,
     rows: RowsKnown<S::Value>,
     masks: RowMasks<S::Value>,
     /// Of the client's columns, public.
@@ -92,7 +95,8 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// A run over texts of these rows. The client divided its columns by `input_bound`.
     ///
     /// # Errors
-    /// [`FheError::Levels`] if the placement has too few levels for the choices; [`FheError::Unsupported`] for a program of another shape.
+    /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is refused by the first step that
+    /// lacks them ([`FheError::Levels`]): a run that counts ([`super::plan::dry_run`]) finds it before anything is computed.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -106,7 +110,6 @@ impl<'a, S: Slots> Pass<'a, S> {
             supported(program, layer.clone())?;
         }
         Ok(Pass {
-            levels: levels(on, choices, &placement)?,
             masks: RowMasks::new(on, &rows)?,
             on,
             program,
@@ -128,11 +131,6 @@ impl<'a, S: Slots> Pass<'a, S> {
             viewer: Some(viewer),
             ..self
         }
-    }
-
-    /// The ledger, layer by layer.
-    pub fn levels(&self) -> &[LayerLevels] {
-        &self.levels
     }
 
     /// Layers of the program.
@@ -182,10 +180,11 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// Those of its steps.
     pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let range = self.range(i)?;
-        let (program, x) = (self.program, self.cut(i, x)?);
+        let (program, x) = (self.program, self.cut(x)?);
         let before = Some(Value::Columns(x));
         let last = program.run(range, before, |number, step, values| {
             self.step(number, step, values)
+                .map_err(|error| error.lacking_at(step.id))
         })?;
         match last {
             Value::Columns(x) => Ok(x),
@@ -212,15 +211,19 @@ impl<'a, S: Slots> Pass<'a, S> {
     pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
         let (on, layout) = (self.on, self.rows.layout());
         let last = self.program.steps().last();
-        match last.map(|step| (step.id, &step.block)) {
-            Some((id, Block::Pool(p))) => pool(on, id, x, *p, layout, &self.masks.tokens),
-            Some((id, Block::Head(c))) => {
+        let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
+            return Err(shape(StepId::outside("answer")));
+        };
+        let answer = match block {
+            Block::Pool(p) => pool(on, id, x, *p, layout, &self.masks.tokens),
+            Block::Head(c) => {
                 let choice = self.choices.classifier.as_ref();
                 let choice = choice.ok_or_else(|| absent(id))?;
                 head(on, id, x, c, choice, layout, &self.masks.first)
             }
-            _ => Err(shape(StepId::outside("answer"))),
-        }
+            _ => Err(shape(id)),
+        };
+        answer.map_err(|error| error.lacking_at(id))
     }
 
     fn range(&self, i: usize) -> Result<Range<usize>, FheError> {
@@ -228,18 +231,28 @@ impl<'a, S: Slots> Pass<'a, S> {
         range.ok_or_else(|| no_layer(self.layers.len(), i))
     }
 
-    /// Columns that come in above what the ledger has: a client's.
-    fn cut(&self, i: usize, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
-        let Some(ledger) = self.levels.get(i) else {
-            return Ok(x);
-        };
-        let high = |v: &S::Value| self.on.limbs(v) > ledger.attention;
+    /// Columns that come in above what a layer begins with: a client's.
+    fn cut(&self, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let limbs = self.placement.attention;
+        let high = |v: &S::Value| self.on.limbs(v) > limbs;
         if x.columns.first().is_some_and(high) {
             let columns = x.columns.into_par_iter();
-            let cut = columns.map(|v| self.on.drop_to(&v, ledger.attention));
+            let cut = columns.map(|v| self.on.drop_to(&v, limbs));
             x.columns = cut.collect::<Result<_, _>>()?;
         }
         Ok(x)
+    }
+
+    /// What the feed-forward of a layer begins with. After the last norm there is no refresh, but the pooling, which takes a level (and the
+    /// first map of a classifier's head does).
+    fn feed_forward_limbs(&self, layer: &LayerChoice, last: bool) -> Result<usize, FheError> {
+        let limbs = self.placement.feed_forward;
+        if !last {
+            return Ok(limbs);
+        }
+        let needed = FEED_FORWARD + activation::levels(layer.activation.degree) + POOLING;
+        let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
+        Ok(limbs.max(least?))
     }
 
     fn step(
@@ -347,12 +360,14 @@ impl<'a, S: Slots> Pass<'a, S> {
     ) -> Result<Acts<S::Value>, FheError> {
         let (on, layer) = (self.on, self.choice(step.id)?);
         let (half, choice) = self.norm_of(step, number)?;
-        let i = step.id.layer().unwrap_or(0);
-        let ledger = self.levels.get(i).ok_or_else(|| absent(step.id))?;
-        let last = half == Half::FeedForward && i + 1 == self.levels.len();
+        let in_last = step.id.layer().is_some_and(|i| i + 1 == self.layers.len());
+        let last = half == Half::FeedForward && in_last;
         let (refresh, given) = match half {
-            Half::Attention => (Some(ledger.feed_forward), None),
-            Half::FeedForward => ((!last).then_some(ledger.out), layer.frozen_row.as_deref()),
+            Half::Attention => (Some(self.feed_forward_limbs(layer, in_last)?), None),
+            Half::FeedForward => {
+                let next = (!last).then_some(self.placement.attention);
+                (next, layer.frozen_row.as_deref())
+            }
         };
         let given = given
             .map(|row| frozen(step.id, row, n, choice.bound))

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::poly::Arithmetic;
 use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
-use hushed_model::{Network, StepId};
+use hushed_model::{Network, NetworkConfig, StepId, random_network};
 use hushed_rlwe::hybrid::KeyUse;
 use serde::Serialize;
 
@@ -34,10 +34,9 @@ pub use steps::{Step, Work};
 pub use table::reference;
 pub use timetable::Timetable;
 
-use super::choices::Choices;
+use super::choices::{Choices, HeadChoice};
 use super::error::FheError;
 use super::keys::KeyDemand;
-use super::levels::levels;
 use super::mask::RowsKnown;
 use super::offer::reply_form;
 use super::pass::Pass;
@@ -284,7 +283,19 @@ impl FhePlanReport {
                     })
                 };
                 let on = Simulator::new(params, params.slots())?.counting();
-                let mut enough = |placement: &Placement| levels(&on, &choices, placement).map(drop);
+                let (thin_network, thin_choices) = thin(&network, &choices);
+                let least = FheOptions {
+                    rows: THIN_ROWS,
+                    ..options.clone()
+                };
+                let mut enough = |placement: &Placement| {
+                    let placement = Placement {
+                        scores_baby: 1,
+                        attend_baby: 1,
+                        ..placement.clone()
+                    };
+                    dry_run(&thin_network, &thin_choices, params, &least, &placement).map(drop)
+                };
                 let heads = network
                     .layers
                     .first()
@@ -426,6 +437,34 @@ fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
         }),
         _ => Ok(()),
     }
+}
+
+/// Rows a text of a run that only asks for levels.
+const THIN_ROWS: usize = 2;
+
+/// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the heads of a layer share.
+fn thin(network: &Network, choices: &Choices) -> (Network, Choices) {
+    let labels = network.classifier.as_ref().map(|_| vec![String::new(); 2]);
+    let config = NetworkConfig {
+        layers: choices.layers.len(),
+        width: 2,
+        heads: 1,
+        hidden: 1,
+        vocabulary: 1,
+        positions: THIN_ROWS,
+        labels,
+        ..NetworkConfig::large()
+    };
+    let mut choices = choices.clone();
+    for layer in &mut choices.layers {
+        let heads = &mut layer.attention.heads;
+        // One that has a softmax, if any has.
+        heads.sort_by_key(|head| *head == HeadChoice::Previous);
+        heads.truncate(1);
+        layer.activation.columns.truncate(1);
+        layer.frozen_row = None;
+    }
+    (random_network(&config, network.pool, 1), choices)
 }
 
 /// The first layers of a model and of its choices.

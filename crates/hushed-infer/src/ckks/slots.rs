@@ -4,7 +4,9 @@ use hushed_ckks::Scale;
 use hushed_ckks::poly::Arithmetic;
 
 use super::error::FheError;
+use super::functions::Function;
 use super::mask::OwnedMask;
+use super::softmax::Softmax;
 use hushed_model::StepId;
 
 pub use crate::fold::LinearMap;
@@ -15,7 +17,7 @@ pub use crate::fold::LinearMap;
 /// Slots hold real numbers; in a *pair*, which [`Slots::pair`] makes of two vectors, those of one are the real and those of the other the imaginary
 /// parts. Of pairs there are rotations, sums, products with vectors and with each other in [`Slots::dot_grid`], and nothing else. A *level* is one rescale; `limbs` are primes. Vectors that are added have one scale, so whoever makes a
 /// vector says at which scale; nothing assigns one.
-pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
+pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync + Sized {
     /// A vector prepared for several rotations (decomposed once).
     type Hoisted<'a>: Send + Sync
     where
@@ -43,6 +45,24 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
             true => Vec::new(),
             false => numbers(),
         }
+    }
+
+    /// `f` of every slot, at the scale `target`, [`Function::levels`] below: by its polynomials, unless the interpretation knows better.
+    ///
+    /// # Errors
+    /// Too few levels.
+    fn apply(
+        &self,
+        f: &Function<'_>,
+        x: &Self::Value,
+        target: Scale,
+    ) -> Result<Self::Value, FheError> {
+        f.evaluate(self, x, target)
+    }
+
+    /// What [`Slots::apply`] makes of a score below all others, in the clear: p of padding.
+    fn padding(&self, softmax: &Softmax) -> f64 {
+        softmax.polynomial().eval(-1.0)
     }
 
     /// Slots of a vector.

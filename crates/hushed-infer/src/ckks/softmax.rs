@@ -24,13 +24,14 @@
 //! [`softmax_by_limit`] is the paper's own: (1 + x/2^r)^(2^r), one inverse.
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial, evaluate};
+use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial};
 use hushed_model::StepId;
 use rayon::prelude::*;
 
 use super::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval};
 use super::error::FheError;
 use super::fits;
+use super::functions::Function;
 use super::key_mask::KeyMask;
 use super::norm::{below, divisor, product, scale_of};
 use super::slots::Slots;
@@ -42,6 +43,9 @@ pub struct Softmax {
     first: Inverse,
     second: Inverse,
     scores: Interval,
+    /// Upper end of Σp before it is divided by it.
+    first_high: f64,
+    head: usize,
 }
 
 impl Softmax {
@@ -74,7 +78,35 @@ impl Softmax {
             first: Inverse::with_steps(first.low / first.high, 1.0, choice.first_steps)?,
             second: Inverse::with_steps(second.low, second.high, choice.second_steps)?,
             scores,
+            first_high: first.high,
+            head: 0,
         })
+    }
+
+    /// The same as those of head `head` of their layer.
+    #[must_use]
+    pub fn of_head(self, head: usize) -> Softmax {
+        Softmax { head, ..self }
+    }
+
+    /// Which head of its layer.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// The interval of the scores.
+    pub fn scores(&self) -> Interval {
+        self.scores
+    }
+
+    /// What the exponential is divided by.
+    pub fn first_high(&self) -> f64 {
+        self.first_high
+    }
+
+    /// The score at t.
+    pub fn score(&self, t: f64) -> f64 {
+        self.scores.middle() + self.scores.half() * t
     }
 
     /// (factor, offset) of t = factor·s + offset.
@@ -103,21 +135,23 @@ impl Softmax {
         &self.exponential
     }
 
-    /// p of padding: at t = −1.
-    fn padding(&self) -> f64 {
-        self.exponential.eval(-1.0)
-    }
-
     fn second_high(&self) -> f64 {
         self.second.report().high
     }
 
-    /// p of one diagonal of t, at the scale that sums are refreshed at.
+    /// p of diagonal `diagonal` of t, at the scale that sums are refreshed at.
     ///
     /// # Errors
     /// Too few levels.
-    pub fn exponential<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
-        let p = evaluate(on, t, &self.exponential, on.default_scale())?;
+    pub fn exponential<S: Slots>(
+        &self,
+        on: &S,
+        diagonal: usize,
+        t: &S::Value,
+    ) -> Result<S::Value, FheError> {
+        let softmax = self;
+        let p = Function::Exponential { softmax, diagonal };
+        let p = on.apply(&p, t, on.default_scale())?;
         Ok(on.within(p, 1.0))
     }
 }
@@ -144,7 +178,7 @@ pub fn weights<S: Slots>(
 ) -> Result<Vec<Weights<S::Value>>, FheError> {
     let high = highest(heads.iter().map(|(head, _)| *head));
     let sums = heads.iter().map(|(head, p)| {
-        let sum = keys.take_off(on, total(on, p)?, head.padding())?;
+        let sum = keys.take_off(on, total(on, p)?, on.padding(head))?;
         Ok(on.within(sum, 1.0))
     });
     let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
@@ -210,7 +244,8 @@ fn squares<S: Slots>(
     let y_scale = (target * divisor(on, normalised)?).sqrt();
     let p_scale = p.first().map_or(on.default_scale(), |p| on.scale(p));
     let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
-    let inverse = head.first.evaluate(on, sum, inverse_scale)?;
+    let first = Function::FirstInverse(head);
+    let inverse = on.apply(&first, sum, inverse_scale)?;
     let inverse = on.drop_to(&inverse, limbs)?;
     let square = |p: S::Value| -> Result<S::Value, FheError> {
         let y = on.within(product(on, &p, &inverse)?, 1.0);
@@ -219,8 +254,8 @@ fn squares<S: Slots>(
     };
     let e = p.into_par_iter().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
-    let again = |scale| head.first.evaluate(on, sum, scale);
-    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, head.padding())?;
+    let again = |scale| on.apply(&first, sum, scale);
+    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, on.padding(head))?;
     Ok((e, on.within(sum, high)))
 }
 
@@ -249,7 +284,7 @@ impl<V: Clone + Send + Sync> Weights<V> {
         head: &Softmax,
         target: Scale,
     ) -> Result<V, FheError> {
-        head.second.evaluate(on, &self.sum, target)
+        on.apply(&Function::SecondInverse(head), &self.sum, target)
     }
 
     /// The weights whole: one level and a product a diagonal more than [`super::attention()`] takes, which multiplies by V first.

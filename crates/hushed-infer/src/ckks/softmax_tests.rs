@@ -83,7 +83,7 @@ fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
         let t = diagonals(&on, |s| factor * s + offset);
         let p: Vec<Vector> = t
             .iter()
-            .map(|t| head.exponential(&on, t).unwrap())
+            .map(|t| head.exponential(&on, 0, t).unwrap())
             .collect();
         let layout = Interleave::new(SLOTS, ROWS).unwrap();
         let rows = RowsKnown::public(layout, vec![ROWS; layout.texts()]).unwrap();

@@ -3,20 +3,24 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use hushed_ckks::CkksParams;
-use hushed_infer::calibrate::{Errors, embed, reaches, weights_sha256};
-use hushed_infer::ckks::pool::unpack;
-use hushed_infer::ckks::{Choices, HeadChoice, Pass, Placement, RowsKnown, Simulator, Slots};
-use hushed_infer::packing::Interleave;
+use hushed_infer::calibrate::{Options, embed, reaches, weights_sha256};
+use hushed_infer::ckks::{Choices, HeadChoice};
 use hushed_model::testing::model_folder;
-use hushed_model::{Model, TokenIds, TooLong, cosine, plain};
+use hushed_model::{Model, TokenIds, TooLong, cosine};
 
 fn shipped() -> Choices {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/calibration-fhe-minilm.json");
     let bytes = fs::read(path).unwrap();
     assert!(bytes.len() < 300_000, "{}", bytes.len());
     Choices::from_json(&bytes).unwrap()
+}
+
+/// The parameter set that it was made for.
+fn params() -> Arc<CkksParams> {
+    Options::default().params().unwrap()
 }
 
 #[test]
@@ -57,10 +61,11 @@ fn texts_that_were_not_measured_come_out_right() {
     ]
     .map(|t| model.tokens(t, TooLong::Refuse).unwrap());
     let exact = model.embed(texts.to_vec()).unwrap();
-    for errors in [None, Some(Errors::default())] {
-        let found = embed(&model, &choices, &texts, errors).unwrap();
+    for seed in [None, Some(1)] {
+        let found = embed(&model, &choices, &texts, &params(), seed).unwrap();
         for (a, b) in exact.iter().zip(&found) {
-            assert!(cosine(a, b) > 0.9995, "{}", cosine(a, b));
+            let cosine = cosine(a, b.as_ref().unwrap());
+            assert!(cosine > 0.9995, "{cosine}");
         }
     }
 }
@@ -82,7 +87,7 @@ fn texts_that_nobody_calibrated_with() {
         .map(|t| model.tokens(t, TooLong::Refuse).unwrap())
         .collect();
     assert!(texts.len() >= 60);
-    for (text, reaches) in reaches(&model, &choices, &texts)
+    for (text, reaches) in reaches(&model, &choices, &texts, &params())
         .unwrap()
         .iter()
         .enumerate()
@@ -92,58 +97,9 @@ fn texts_that_nobody_calibrated_with() {
         }
     }
     let exact = model.embed(texts.clone()).unwrap();
-    let found = embed(&model, &choices, &texts, Some(Errors::default())).unwrap();
+    let found = embed(&model, &choices, &texts, &params(), Some(1)).unwrap();
     for (text, (a, b)) in exact.iter().zip(&found).enumerate() {
-        assert!(cosine(a, b) > 0.9995, "line {}: {}", text + 1, cosine(a, b));
-    }
-}
-
-/// The steps of an encrypted run with its primes, scales and errors, two texts at once, beside the search's own arithmetic.
-#[test]
-fn a_simulated_run_agrees() {
-    const SLOTS: usize = 256;
-    let choices = shipped();
-    let model = Model::load(&model_folder()).unwrap();
-    let texts = [
-        "My bicycle was stolen from the cellar last night, who pays for it?",
-        "two tickets",
-    ]
-    .map(|t| model.tokens(t, TooLong::Refuse).unwrap());
-    let x: Vec<_> = texts
-        .iter()
-        .map(|t| {
-            plain::start(&model.program(), vec![t.clone()])
-                .unwrap()
-                .values
-        })
-        .collect();
-    let bound = x
-        .iter()
-        .flat_map(|x| x.data())
-        .fold(0.0_f64, |m, v| m.max(v.abs()));
-    let layout = Interleave::new(SLOTS, choices.rows).unwrap();
-    let params = CkksParams::insecure_test(10, 14).unwrap();
-    let on = Simulator::new(&params, SLOTS).unwrap().with_errors(7);
-    let lengths: Vec<usize> = texts.iter().map(|t: &TokenIds| t.ids().len()).collect();
-    let rows = RowsKnown::public(layout, lengths.clone()).unwrap();
-    let placement = Placement::plain(on.top(), choices.rows, 32);
-    let program = model.program();
-    let mut pass = Pass::new(&on, &program, &choices, placement, rows, bound).unwrap();
-    let column = |j: usize| {
-        let of = |text: usize, row: usize| match &x[text] {
-            x if row < x.rows() => x.row(row)[j] / bound,
-            _ => 0.0,
-        };
-        on.vector(layout.vector(x.len(), of), on.top()).unwrap()
-    };
-    let pooled = pass.run((0..384).map(column).collect()).unwrap();
-    let vectors: Vec<_> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
-    let found = unpack(layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap();
-    let exact = model.embed(texts.to_vec()).unwrap();
-    let near = embed(&model, &choices, &texts, None).unwrap();
-    for ((found, exact), near) in found.iter().zip(&exact).zip(&near) {
-        println!("{:.7} {:.7}", cosine(found, exact), cosine(found, near));
-        assert!(cosine(found, exact) > 0.9995, "{}", cosine(found, exact));
-        assert!(cosine(found, near) > 0.99999, "{}", cosine(found, near));
+        let cosine = cosine(a, b.as_ref().unwrap());
+        assert!(cosine > 0.9995, "line {}: {cosine}", text + 1);
     }
 }

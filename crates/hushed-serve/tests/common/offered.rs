@@ -90,6 +90,7 @@ impl Offered {
             rows: ROWS,
             wanted: 0.999,
             most_frozen: 0,
+            parameters: PARAMETERS.to_owned(),
             ..Options::default()
         };
         let choices = calibrate(&model, &sample, &options, &mut |_| {}).unwrap();

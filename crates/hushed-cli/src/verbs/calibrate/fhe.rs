@@ -89,7 +89,7 @@ impl Args {
         if let Some(path) = &self.unseen {
             let texts = lines(input::read(path)?, path)?;
             out.note("looking at other texts");
-            unseen(out, &reaches(&model, &choices, &texts)?)?;
+            unseen(out, &reaches(&model, &choices, &texts, &options.params()?)?)?;
         }
         let end = json!({
             "texts": choices.texts, "held_out": choices.report.held_out, "rows": choices.rows,

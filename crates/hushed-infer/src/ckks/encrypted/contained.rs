@@ -413,7 +413,7 @@ impl Step for Weigh {
         let softmax = Softmax::new(&self.choice.heads[0], &self.choice)?;
         let rows = RowsKnown::public(layout(), vec![ROWS; layout().texts()])?;
         let keys = KeyMask::new(on, &rows)?;
-        let p = t.iter().map(|t| softmax.exponential(on, t));
+        let p = t.iter().map(|t| softmax.exponential(on, 0, t));
         let p = p.collect::<Result<Vec<_>, _>>()?;
         let heads = vec![(&softmax, p)];
         let mut weights = weights(on, StepId::outside("weigh"), heads, &keys, on.top())?;

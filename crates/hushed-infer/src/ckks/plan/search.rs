@@ -1,7 +1,7 @@
 //! Where to refresh and how much to hold: the cheapest placement that runs and fits.
 //!
-//! Operations get dearer with primes, so columns have as few before attention, and before the feed-forward, as the circuit allows: sought from
-//! the floor up, by the ledger, which names the half that lacks levels. Sums and variances have any number: their inverses must arrive above
+//! Operations get dearer with primes, so columns have as few before attention, and before the feed-forward, as the circuit allows, which runs that
+//! count find. Sums and variances have any number: their inverses must arrive above
 //! the columns, so for each the other two are sought, and a dry run prices all three. Then come baby steps, heads and hidden columns that are
 //! held at once: first the quickest, whatever they take. If that is more than the server may take, the placement is made smaller, once with
 //! nothing on disk, once with what attention can do without there, once with what both halves of a layer can; the quickest that fits is
@@ -271,17 +271,24 @@ const CHANGES: [Change; 5] = [
 
 /// The fewest primes before attention and before the feed-forward with which both run.
 fn lowest(levels: Levels<'_>, mut at: Placement, bounds: &Bounds) -> Option<Placement> {
-    (at.attention, at.feed_forward) = (bounds.floor, bounds.floor);
-    while at.attention.max(at.feed_forward) <= bounds.top {
-        at.upload = at.attention;
-        match levels(&at) {
-            Ok(()) => return Some(at),
-            Err(FheError::Levels { step, .. }) if step.contains(".attention") => at.attention += 1,
-            Err(FheError::Levels { .. }) => at.feed_forward += 1,
-            Err(_) => return None,
+    at.feed_forward = bounds.top;
+    let mut least = |set: fn(&mut Placement, usize)| {
+        // What is enough with some primes is with more.
+        let (mut low, mut high) = (bounds.floor, bounds.top + 1);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            set(&mut at, middle);
+            match levels(&at) {
+                Ok(()) => high = middle,
+                Err(_) => low = middle + 1,
+            }
         }
-    }
-    None
+        set(&mut at, low);
+        low <= bounds.top
+    };
+    let found = least(|at, limbs| (at.attention, at.upload) = (limbs, limbs))
+        && least(|at, limbs| at.feed_forward = limbs);
+    found.then_some(at)
 }
 
 fn alternative(what: String, at: &Placement, result: &Result<Dry, FheError>) -> Alternative {

@@ -9,8 +9,11 @@ use super::pairs::{Imaginary, check_known, check_real};
 use super::tally::{Held, OnDisk, Op};
 use super::{SLACK, Simulator, Vector, check_limbs, check_scales, linear, rounded};
 use crate::ckks::error::FheError;
+use crate::ckks::functions::Function;
 use crate::ckks::mask::OwnedMask;
+use crate::ckks::norm::below;
 use crate::ckks::slots::{LinearMap, Slots};
+use crate::ckks::softmax::Softmax;
 use crate::packing::PackingError;
 
 /// A vector prepared for rotations.
@@ -64,6 +67,24 @@ impl Slots for Simulator {
         self.counting
     }
 
+    fn apply(&self, f: &Function<'_>, x: &Vector, target: Scale) -> Result<Vector, FheError> {
+        let Some(watch) = &self.watch else {
+            return f.evaluate(self, x, target);
+        };
+        watch.see(self.tally.site(), f, &x.slots);
+        let limbs = below(self, x.limbs, f.levels())?;
+        let slots = x.slots.iter().map(|&v| f.exact(v)).collect();
+        Ok(self.make(slots, limbs, target, x.id))
+    }
+
+    fn padding(&self, softmax: &Softmax) -> f64 {
+        let (least, diagonal) = (-1.0, 0);
+        match self.watch {
+            Some(_) => Function::Exponential { softmax, diagonal }.exact(least),
+            None => softmax.polynomial().eval(least),
+        }
+    }
+
     fn slots(&self) -> usize {
         self.slots
     }
@@ -81,6 +102,9 @@ impl Slots for Simulator {
     }
 
     fn used(&self, mut x: Vector, rows: &OwnedMask<Vector>) -> Vector {
+        if self.watch.is_some() {
+            return x;
+        }
         let mask = match rows {
             OwnedMask::Public(mask) => mask.as_slice(),
             OwnedMask::Private(mask) => mask.values(),
@@ -371,7 +395,8 @@ impl Simulator {
     fn refresh_one(&self, id: StepId, mut x: Vector, limbs: usize) -> Result<Vector, FheError> {
         let scale = self.default_scale();
         let bound = scale.over(x.scale).value();
-        let beyond = |v: &&f64| v.is_nan() || v.abs() > bound * SLACK;
+        let bounded = self.watch.is_none();
+        let beyond = |v: &&f64| bounded && (v.is_nan() || v.abs() > bound * SLACK);
         if let Some(&value) = x.slots.iter().find(beyond) {
             return Err(FheError::Range {
                 site: id.to_string(),

@@ -164,6 +164,11 @@ impl Tally {
         });
     }
 
+    /// The step that is being done.
+    pub(super) fn site(&self) -> StepId {
+        self.with(|state| state.site)
+    }
+
     pub(super) fn count(&self, op: Op, limbs: usize, times: usize) {
         if times > 0 {
             self.with(|state| {

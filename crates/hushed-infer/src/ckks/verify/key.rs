@@ -8,7 +8,7 @@ use hushed_ckks::{CkksError, Complex64, Decryptor, Encoder, Encryptor, Evaluator
 use hushed_math::rng::SecretRng;
 use hushed_model::Matrix;
 
-use super::rung::{Rung, Take, columns};
+use super::rung::{Rung, Take};
 use super::{OnKey, OutOfRange, Subject};
 use crate::ckks::clock::Progress;
 use crate::ckks::encrypted::Encrypted;
@@ -87,7 +87,7 @@ impl TestKey {
                 _ => x.clone(),
             })
             .collect();
-        let columns = columns(subject, self.layout, &sent);
+        let columns = subject.columns(self.layout, &sent);
         self.columns = Vec::with_capacity(columns.len());
         for pair in columns.chunks(2) {
             let (u, v) = (&pair[0], pair.get(1));

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_model::{Model, Network, Program, StepId, TokenIds};
+use hushed_model::{Matrix, Model, Network, Program, StepId, TokenIds};
 use serde::Serialize;
 
 pub use answers::{Answer, Retrieval, retrieval};
@@ -49,7 +49,7 @@ use super::offer::input_bound;
 use super::placement::Placement;
 use super::plan::{FheOptions, FhePlanReport, Timetable, reference};
 use super::public_plan::Lengths;
-use super::simulate::Simulator;
+use super::simulate::{Simulator, columns};
 use crate::packing::{Interleave, PackingError};
 use answers::answers;
 use clear::Clear;
@@ -191,6 +191,11 @@ pub fn verify(
 }
 
 impl<'a> Subject<'a> {
+    /// The slots of each column of these texts as a client packs them.
+    fn columns(&self, layout: Interleave, texts: &[Matrix<f64>]) -> Vec<Vec<f64>> {
+        columns(layout, texts, self.network.embedding.width, self.bound)
+    }
+
     fn new(
         model: &'a Model,
         choices: &Choices,

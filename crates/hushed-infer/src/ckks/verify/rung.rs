@@ -110,7 +110,7 @@ impl<'a> Rung<'a, Simulator> {
         layout: Interleave,
         texts: &[Matrix<f64>],
     ) -> Result<Rung<'a, Simulator>, FheError> {
-        let columns = columns(subject, layout, texts);
+        let columns = subject.columns(layout, texts);
         let limbs = subject.placement.attention;
         let vectors = columns.into_iter().map(|v| on.vector(v, limbs));
         Ok(Rung {
@@ -162,24 +162,6 @@ pub(super) fn masked(
 /// The numbers of a simulated vector.
 pub(super) fn clear(v: &Vector) -> Result<Vec<f64>, FheError> {
     Ok(v.values().to_vec())
-}
-
-/// The columns of these texts as a client packs them, divided by the bound of inputs.
-pub(super) fn columns(
-    subject: &Subject<'_>,
-    layout: Interleave,
-    texts: &[Matrix<f64>],
-) -> Vec<Vec<f64>> {
-    let entry = |column: usize| {
-        move |text: usize, row: usize| match texts.get(text) {
-            Some(x) if row < x.rows() => x.row(row)[column] / subject.bound,
-            _ => 0.0,
-        }
-    };
-    let width = subject.network.embedding.width;
-    (0..width)
-        .map(|j| layout.vector(texts.len(), entry(j)))
-        .collect()
 }
 
 /// Vectors of slots to the rows of all texts.
