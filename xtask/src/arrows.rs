@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::metadata::{Graph, Kind};
 
 /// Crate → the crates it may name. A crate that is not listed here may import none of ours and must be added.
-const MAY_IMPORT: [(&str, &[&str]); 12] = [
+const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("hushed-math", &[]),
     ("hushed-net", &[]),
     ("hushed-model", &[]),
@@ -17,11 +17,22 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
         "hushed-twopc",
         &["hushed-math", "hushed-rlwe", "hushed-net"],
     ),
+    ("hushed-lower", &["hushed-model"]),
     (
-        "hushed-infer",
+        "hushed-fhe",
         &[
+            "hushed-lower",
             "hushed-model",
             "hushed-ckks",
+            "hushed-math",
+            "hushed-rlwe",
+        ],
+    ),
+    (
+        "hushed-mpc",
+        &[
+            "hushed-lower",
+            "hushed-model",
             "hushed-twopc",
             "hushed-math",
             "hushed-rlwe",
@@ -30,7 +41,7 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
     ),
     (
         "hushed-serve",
-        &["hushed-infer", "hushed-model", "hushed-net"],
+        &["hushed-fhe", "hushed-mpc", "hushed-model", "hushed-net"],
     ),
     ("hushed-server", &["hushed-serve"]),
     (
@@ -42,7 +53,9 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
             "hushed-rlwe",
             "hushed-ckks",
             "hushed-twopc",
-            "hushed-infer",
+            "hushed-lower",
+            "hushed-fhe",
+            "hushed-mpc",
             "hushed-serve",
         ],
     ),
@@ -55,7 +68,9 @@ const MAY_IMPORT: [(&str, &[&str]); 12] = [
             "hushed-rlwe",
             "hushed-ckks",
             "hushed-twopc",
-            "hushed-infer",
+            "hushed-lower",
+            "hushed-fhe",
+            "hushed-mpc",
             "hushed-serve",
         ],
     ),

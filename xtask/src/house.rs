@@ -9,7 +9,7 @@ use crate::source::{Tree, code_only};
 const MOST_FILES: usize = 28;
 const MOST_CIRCLES: usize = 10;
 
-/// A module of a crate: `hushed-infer`, `twopc::shares`.
+/// A module of a crate: `hushed-mpc`, `shares::clear`.
 type Module = (String, String);
 
 /// Folders of sources by their files, and files of a crate that import each other in a circle. Tests, re-exports and a parent's

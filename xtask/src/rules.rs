@@ -49,12 +49,12 @@ const HOSTILE: [&str; 68] = [
     "crates/hushed-twopc/src/ot/one_of_n.rs",
     "crates/hushed-twopc/src/ot/triple.rs",
     "crates/hushed-twopc/src/wire.rs",
-    "crates/hushed-infer/src/ckks/files/checkpoint.rs",
-    "crates/hushed-infer/src/ckks/files/chunked.rs",
-    "crates/hushed-infer/src/ckks/files/exchange.rs",
-    "crates/hushed-infer/src/ckks/files/keys.rs",
-    "crates/hushed-infer/src/ckks/files/spill.rs",
-    "crates/hushed-infer/src/ckks/public_plan.rs",
+    "crates/hushed-fhe/src/files/checkpoint.rs",
+    "crates/hushed-fhe/src/files/chunked.rs",
+    "crates/hushed-fhe/src/files/exchange.rs",
+    "crates/hushed-fhe/src/files/keys.rs",
+    "crates/hushed-fhe/src/files/spill.rs",
+    "crates/hushed-fhe/src/plan/public_plan.rs",
     "crates/hushed-serve/src/bundle.rs",
     "crates/hushed-serve/src/fhe/client/link.rs",
     "crates/hushed-serve/src/fhe/public.rs",
@@ -423,11 +423,11 @@ mod tests {
     #[test]
     fn architectures_are_named_where_models_are() {
         let code = "/// As BERT does.\nfn f(x: &BertLayer) { g(\"bert\") }\n";
-        let found = architectures(&tree(&[("crates/hushed-infer/src/a.rs", code)]));
+        let found = architectures(&tree(&[("crates/hushed-fhe/src/a.rs", code)]));
         assert_eq!(found.unwrap_err().len(), 1);
         assert!(architectures(&tree(&[("crates/hushed-model/src/a.rs", code)])).is_ok());
         let words = "// BERT\nfn f() { g(\"bert\") }\n";
-        assert!(architectures(&tree(&[("crates/hushed-infer/src/a.rs", words)])).is_ok());
+        assert!(architectures(&tree(&[("crates/hushed-fhe/src/a.rs", words)])).is_ok());
     }
 
     #[test]

@@ -20,9 +20,9 @@ use std::io;
 
 use hushed_ckks::counters::Counts;
 use hushed_ckks::{CkksError, CkksParamsError};
-use hushed_infer::ckks::FheError;
-use hushed_infer::twopc::RunError;
+use hushed_fhe::FheError;
 use hushed_model::ModelError;
+use hushed_mpc::RunError;
 use hushed_net::{NetError, Shape};
 use hushed_twopc::TwopcError;
 use serde_json::{Map, Value};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_infer::twopc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_math::cpu::Cpu;
 use hushed_model::{
     NetworkConfig, Pool, Program, TokenIds, cosine, network_shapes, plain, random_network,
 };
+use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, run};
 use hushed_net::{Party, Session};
 use serde_json::{Value, json};
 

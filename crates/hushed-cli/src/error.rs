@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use hushed_infer::ckks::FheError;
-use hushed_infer::twopc::RunError;
+use hushed_fhe::FheError;
 use hushed_model::{CalibrationError, ModelError};
+use hushed_mpc::RunError;
 use hushed_serve::ServeError;
 
 /// The end of a run that did not go well.

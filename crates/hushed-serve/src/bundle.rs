@@ -15,7 +15,6 @@
 
 use std::path::Path;
 
-use hushed_infer::twopc;
 use hushed_model::{ModelError, Public, PublicFiles};
 use sha2::{Digest as _, Sha256};
 
@@ -36,7 +35,7 @@ const VERSION: u16 = 1;
 /// # Errors
 /// [`ServeError::Run`] if the parameters are refused by their own table: a defect.
 pub fn plan() -> Result<Digest, ServeError> {
-    let text = twopc::agreement()?;
+    let text = hushed_mpc::agreement()?;
     let hash = Sha256::new()
         .chain_update(b"hushed plan 1 ")
         .chain_update(text);

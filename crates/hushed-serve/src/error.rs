@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use hushed_infer::twopc::RunError;
 use hushed_model::{ModelError, TextError};
+use hushed_mpc::RunError;
 use hushed_net::channel::tls::CertificateError;
 use hushed_net::{NetError, TlsFault};
 

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hushed_infer::ckks::files::FileError;
+use hushed_fhe::files::FileError;
 
 use crate::error::ServeError;
 use crate::fhe::FheJobError;

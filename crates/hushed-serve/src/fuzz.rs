@@ -104,8 +104,8 @@ pub fn tokens(data: &[u8]) {
 pub fn table(data: &[u8]) {
     use crate::error::ServeError;
     use crate::twopc::{table, wire};
-    use hushed_infer::twopc::formats::TABLE_BITS;
     use hushed_model::Embedding;
+    use hushed_mpc::formats::TABLE_BITS;
 
     let sizes = Embedding {
         vocabulary: 5,

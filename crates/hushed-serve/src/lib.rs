@@ -60,6 +60,6 @@ pub use session::wire::Refusal;
 pub use twopc::{Client, Cost, Embedding, Options, Pass, Progress};
 pub use twopc::{Server, ServerConfig};
 
-pub use hushed_infer::twopc::StepCost;
 pub use hushed_model::{Kind, Public, TooLong};
+pub use hushed_mpc::StepCost;
 pub use hushed_net::{Shape, Stats};

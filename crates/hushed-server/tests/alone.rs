@@ -92,7 +92,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
         "hushed_serve5twopc6server",
         "hushed_serve3fhe3run",
         "hushed_serve3fhe6server",
-        "hushed_infer4ckks3job",
+        "hushed_fhe3run3job",
     ] {
         assert!(contains(&bytes, there), "{there}");
     }
@@ -100,9 +100,9 @@ fn built_alone_it_serves_and_has_no_client_code() {
         "hushed_serve5twopc6client",
         "hushed_serve7session7connect",
         "hushed_serve3fhe6client",
-        "hushed_infer4ckks6client",
-        "hushed_infer4ckks5files5owner",
-        "hushed_infer4ckks5files6secret",
+        "hushed_fhe3run6client",
+        "hushed_fhe5files5owner",
+        "hushed_fhe5files6secret",
     ] {
         assert!(!contains(&bytes, not), "{not}");
     }

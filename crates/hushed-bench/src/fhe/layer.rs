@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::{Ciphertext, CkksParams};
-use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
-use hushed_infer::ckks::public_plan::Lengths;
-use hushed_infer::ckks::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
-use hushed_infer::packing::Interleave;
+use hushed_fhe::packing::Interleave;
+use hushed_fhe::plan::public_plan::Lengths;
+use hushed_fhe::plan::{FheOptions, FhePlanReport, assumed_choices, reference};
+use hushed_fhe::{Acts, Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{Matrix, Network, NetworkConfig, PlainActs, Pool, Rows, plain, random_network};
 use serde_json::{Map, Value, json};
 

@@ -18,10 +18,10 @@ use hushed_ckks::keys::{EvalKeys, SecretKey};
 use hushed_ckks::{
     Ciphertext, CkksError, CkksParams, Complex64, Decryptor, Encryptor, Evaluator, Scale,
 };
-use hushed_infer::ckks::files::spill::SpillFolder;
-use hushed_infer::ckks::simulate::{Counts, Op, Simulator};
-use hushed_infer::ckks::{Encrypted, FheError, KeyDemand};
-use hushed_infer::packing::Interleave;
+use hushed_fhe::files::spill::SpillFolder;
+use hushed_fhe::packing::Interleave;
+use hushed_fhe::simulate::{Counts, Op, Simulator};
+use hushed_fhe::{Encrypted, FheError, KeyDemand};
 use hushed_math::rng::SecretRng;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! A whole encoder of a full batch, random weights of realistic ranges, from a client's columns to pooled rows, beside the clear: what of a run
 //! under encryption can be repeated without a model's files. The real model is what `make encrypted` runs.
 
-use hushed_infer::ckks::pool::{Pooled, unpack};
-use hushed_infer::ckks::{Choices, FheError, Pass, Placement, RowsKnown, Slots};
-use hushed_infer::packing::Interleave;
+use hushed_fhe::ops::pool::{Pooled, unpack};
+use hushed_fhe::packing::Interleave;
+use hushed_fhe::{Choices, FheError, Pass, Placement, RowsKnown, Slots};
 use hushed_model::{Network, PlainActs, Rows, cosine, plain};
 use serde_json::{Value, json};
 

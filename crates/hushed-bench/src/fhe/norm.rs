@@ -1,8 +1,8 @@
 //! LayerNorm of 128 × 768 (MOAI, Table 2), from centred columns to normalised ones: one statistic is refreshed.
 
 use hushed_ckks::{CkksParams, Scale};
-use hushed_infer::ckks::norm::{NormPlan, centred_scale, norm, statistic_levels};
-use hushed_infer::ckks::{FheError, NormChoice, OwnedMask, Slots};
+use hushed_fhe::ops::norm::{NormPlan, centred_scale, norm, statistic_levels};
+use hushed_fhe::{FheError, NormChoice, OwnedMask, Slots};
 use hushed_model::{Norm, NormKind, StepId};
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ fn one(width: usize, about: &Value, threads: usize) -> Result<Value, BenchError>
     let parts = json!({
         "error": error,
         "rotations": super::rotations(&counts),
-        "refreshed": counts.total(hushed_infer::ckks::simulate::Op::Refreshed),
+        "refreshed": counts.total(hushed_fhe::simulate::Op::Refreshed),
         "statistics_primes": statistics,
         "paper_seconds_per_text": 0.38,
         "paper_width": 768,

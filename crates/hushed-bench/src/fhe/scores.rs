@@ -2,9 +2,9 @@
 //! rotations of the paper's algorithm 7 and of texts one after the other, counted by the same counter.
 
 use hushed_ckks::CkksParams;
-use hushed_infer::ckks::FheError;
-use hushed_infer::ckks::simulate::Simulator;
-use hushed_infer::packing::{Columns, products};
+use hushed_fhe::FheError;
+use hushed_fhe::packing::{Columns, products};
+use hushed_fhe::simulate::Simulator;
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout, rotations};

@@ -2,13 +2,11 @@
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
-use hushed_infer::ckks::activation::argument_scale;
-use hushed_infer::ckks::simulate::Op;
-use hushed_infer::ckks::softmax::{Softmax, weights};
-use hushed_infer::ckks::{
-    AttentionChoice, FheError, HeadChoice, Interval, KeyMask, RowsKnown, Slots,
-};
-use hushed_infer::packing::Interleave;
+use hushed_fhe::ops::activation::argument_scale;
+use hushed_fhe::ops::softmax::{Softmax, weights};
+use hushed_fhe::packing::Interleave;
+use hushed_fhe::simulate::Op;
+use hushed_fhe::{AttentionChoice, FheError, HeadChoice, Interval, KeyMask, RowsKnown, Slots};
 use hushed_model::StepId;
 use rayon::prelude::*;
 use serde_json::{Value, json};

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use hushed_infer::twopc::{Fit, LEAST_COSINE, MARGIN, Trial, choose, fits};
 use hushed_model::{FUNCTIONS, Model, Range, Ranges, calibrate};
+use hushed_mpc::{Fit, LEAST_COSINE, MARGIN, Trial, choose, fits};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use hushed_infer::twopc::out_of_range;
 use hushed_model::{Model, folder};
+use hushed_mpc::out_of_range;
 use serde_json::json;
 
 use crate::error::CliError;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hushed_infer::ckks::public_plan::Lengths;
+use hushed_fhe::plan::public_plan::Lengths;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{Remote, RemoteEvent, RemoteOptions};
 use hushed_serve::{ClientConfig, TooLong};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hushed_infer::ckks::public_plan::Lengths;
+use hushed_fhe::plan::public_plan::Lengths;
 use hushed_serve::fhe::{self, KeyOrder, KeygenOptions};
 use serde_json::json;
 

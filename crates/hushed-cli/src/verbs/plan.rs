@@ -5,9 +5,9 @@ mod fhe;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_infer::plan::{Entry, Plan};
-use hushed_infer::twopc::Terms;
 use hushed_model::{Model, PublicFiles};
+use hushed_mpc::Terms;
+use hushed_mpc::plan::{Entry, Plan};
 use serde_json::json;
 
 use crate::error::CliError;

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use hushed_infer::calibrate::weights_sha256;
-use hushed_infer::ckks::declared::{self, Circuit};
-use hushed_infer::ckks::job::{Bootstrapper, EvalKeyPlan, bootstrap};
-use hushed_infer::ckks::offer::needed;
-use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
-use hushed_infer::ckks::public_plan::Params;
-use hushed_infer::ckks::{Choices, FheError, FhePlan, MAX_BYTES};
+use hushed_fhe::calibrate::weights_sha256;
+use hushed_fhe::plan::declared::{self, Circuit};
+use hushed_fhe::plan::offer::needed;
+use hushed_fhe::plan::public_plan::Params;
+use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
+use hushed_fhe::run::job::{Bootstrapper, EvalKeyPlan, bootstrap};
+use hushed_fhe::{Choices, FheError, FhePlan, MAX_BYTES};
 use hushed_model::{Model, TooLong};
 use sha2::{Digest as _, Sha256};
 

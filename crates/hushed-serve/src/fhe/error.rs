@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use hushed_infer::ckks::files::FileError;
-use hushed_infer::ckks::{ChoicesError, FheError, PlanFileError};
+use hushed_fhe::files::FileError;
+use hushed_fhe::{ChoicesError, FheError, PlanFileError};
 
 use super::wire::Failure;
 use crate::category::Category;

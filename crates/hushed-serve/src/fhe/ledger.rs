@@ -1,6 +1,6 @@
 //! What each step of a run took, beside what its plan said.
 
-use hushed_infer::ckks::plan::FhePlanReport;
+use hushed_fhe::plan::FhePlanReport;
 use hushed_model::StepId;
 
 /// A step of a run.

@@ -11,7 +11,7 @@
 //!
 //! Over a connection ([`FheServer`], `Remote`) it is the same files, left with the server and fetched from it ([`wire`]).
 //!
-//! What is checked of a file, and when, is in [`hushed_infer::ckks::files`]; here is what is decided around it: which files belong
+//! What is checked of a file, and when, is in [`hushed_fhe::files`]; here is what is decided around it: which files belong
 //! together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.
 
 #[cfg(feature = "arguments")]
@@ -55,8 +55,8 @@ pub use system::{free_memory, memory, peak_memory};
 
 use std::path::Path;
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
+use hushed_fhe::FhePlan;
+use hushed_fhe::plan::public_plan::MAX_PLAN_BYTES;
 
 use crate::error::ServeError;
 use crate::files;
@@ -65,7 +65,7 @@ pub use crate::files::now;
 /// Reads a plan file.
 pub fn read_plan(
     path: &Path,
-) -> Result<(FhePlan, hushed_infer::ckks::public_plan::Params), ServeError> {
+) -> Result<(FhePlan, hushed_fhe::plan::public_plan::Params), ServeError> {
     let bytes = files::read(path, MAX_PLAN_BYTES as u64)?;
     Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
 }

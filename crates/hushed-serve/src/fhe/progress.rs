@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hushed_infer::ckks::Progress;
+use hushed_fhe::Progress;
 use hushed_model::StepId;
 
 /// Between two lines about how far a run is, at least: so long, and so much of the run.

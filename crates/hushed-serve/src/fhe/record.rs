@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::ckks::files::atomic::{self, Access};
-use hushed_infer::ckks::files::{FileError, chunked::Hash};
+use hushed_fhe::files::atomic::{self, Access};
+use hushed_fhe::files::{FileError, chunked::Hash};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +158,7 @@ pub(super) fn hold(folder: &Path) -> Result<Held, ServeError> {
 }
 
 pub(super) fn request_path(folder: &Path, id: &[u8]) -> PathBuf {
-    let name = hushed_infer::ckks::public_plan::hex(id);
+    let name = hushed_fhe::plan::public_plan::hex(id);
     folder.join(REQUESTS).join(format!("{name}.json"))
 }
 

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::files::atomic::{self, Access, AtomicFile};
-use hushed_infer::ckks::files::exchange::{self, RequestReader};
-use hushed_infer::ckks::files::keys::KeyFile;
-use hushed_infer::ckks::files::spill::{SpillFolder, SpillUse};
-use hushed_infer::ckks::files::{FileError, checkpoint};
-use hushed_infer::ckks::job::{Batch, Counts, Engine, Event};
-use hushed_infer::ckks::plan::FhePlanReport;
-use hushed_infer::ckks::public_plan::Params;
-use hushed_infer::ckks::public_plan::hex;
-use hushed_infer::ckks::reply::{ReplySecret, covers};
+use hushed_fhe::FhePlan;
+use hushed_fhe::files::atomic::{self, Access, AtomicFile};
+use hushed_fhe::files::exchange::{self, RequestReader};
+use hushed_fhe::files::keys::KeyFile;
+use hushed_fhe::files::spill::{SpillFolder, SpillUse};
+use hushed_fhe::files::{FileError, checkpoint};
+use hushed_fhe::plan::FhePlanReport;
+use hushed_fhe::plan::public_plan::Params;
+use hushed_fhe::plan::public_plan::hex;
+use hushed_fhe::run::job::{Batch, Counts, Engine, Event};
+use hushed_fhe::run::reply::{ReplySecret, covers};
 use zeroize::Zeroizing;
 
 use super::context::{ContextOptions, Predicted, RunContext};

@@ -12,8 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::public_plan::MAX_PLAN_BYTES;
+use hushed_fhe::FhePlan;
+use hushed_fhe::plan::public_plan::MAX_PLAN_BYTES;
 
 use super::FheJobError;
 use super::context::{ContextOptions, RunContext};

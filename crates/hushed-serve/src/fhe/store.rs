@@ -6,10 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::files::atomic::{Access, AtomicFile};
-use hushed_infer::ckks::files::{FileError, keys::KeyFile};
-use hushed_infer::ckks::public_plan::Params;
+use hushed_fhe::FhePlan;
+use hushed_fhe::files::atomic::{Access, AtomicFile};
+use hushed_fhe::files::{FileError, keys::KeyFile};
+use hushed_fhe::plan::public_plan::Params;
 
 use super::record::{
     JOBS, KEYS, KeyRecord, PLAN, PUBLIC, RECORD, REQUESTS, SECRET, VERSION, check_time,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hushed_infer::ckks::files::FileError;
+use hushed_fhe::files::FileError;
 
 use super::FheJobError;
 use crate::error::ServeError;

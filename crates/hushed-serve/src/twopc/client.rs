@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hushed_infer::twopc::{Input, Layers, Protocol, embeddings};
 use hushed_model::{Model, Public, TokenIds, TooLong};
+use hushed_mpc::{Input, Layers, Protocol, embeddings};
 use hushed_net::{Expect, Stats};
 
 use crate::digest::Digest;

@@ -6,9 +6,9 @@ mod session;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hushed_infer::memory::Memory;
-use hushed_infer::twopc::Layers;
 use hushed_model::Model;
+use hushed_mpc::Layers;
+use hushed_mpc::Memory;
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;

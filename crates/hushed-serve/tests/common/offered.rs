@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use hushed_infer::calibrate::{Options, Sample, calibrate, weights_sha256};
-use hushed_infer::ckks::declared;
-use hushed_infer::ckks::job::bootstrap;
-use hushed_infer::ckks::offer::Offer;
-use hushed_infer::ckks::plan::{FheOptions, FhePlanReport, reference};
-use hushed_infer::ckks::public_plan::{Canary, Lengths, named};
+use hushed_fhe::calibrate::{Options, Sample, calibrate, weights_sha256};
+use hushed_fhe::plan::declared;
+use hushed_fhe::plan::offer::Offer;
+use hushed_fhe::plan::public_plan::{Canary, Lengths, named};
+use hushed_fhe::plan::{FheOptions, FhePlanReport, reference};
+use hushed_fhe::run::job::bootstrap;
 use hushed_model::testing::tiny_folder;
 use hushed_model::{Model, TokenIds, TooLong, cosine};
 use hushed_serve::ServeError;

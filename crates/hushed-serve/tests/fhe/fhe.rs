@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::offered::{Offered, assert_close, texts};
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::files::exchange::{read_reply, write_reply};
-use hushed_infer::ckks::public_plan::{PlannedKey, PlannedUse};
+use hushed_fhe::FhePlan;
+use hushed_fhe::files::exchange::{read_reply, write_reply};
+use hushed_fhe::plan::public_plan::{PlannedKey, PlannedUse};
 use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_model::{Model, TooLong, length, nearness};
 use hushed_serve::ServeError;
@@ -443,7 +443,7 @@ fn a_client_is_told_what_it_can_know_before_anything_is_sent() {
     );
     for length in [0, 10, 40, bytes.len() / 2] {
         fs::write(&path, &bytes[..length]).unwrap();
-        let hash = hushed_infer::ckks::public_plan::hex(&Sha256::digest(&bytes[..length]));
+        let hash = hushed_fhe::plan::public_plan::hex(&Sha256::digest(&bytes[..length]));
         assert!(PublicModel::read(&path, &hash).is_err());
     }
 }

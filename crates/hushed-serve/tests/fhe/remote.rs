@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::fhe_server::{Running, config};
 use crate::offered::{Offered, assert_close, texts};
-use hushed_infer::ckks::files::exchange;
+use hushed_fhe::files::exchange;
 use hushed_model::testing::tiny_folder;
 use hushed_serve::fhe::wire::JobState;
 use hushed_serve::fhe::{self, FheServer, FheServerConfig, KeyRecord, Remote, RemoteEvent};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::calibrate::{
+use hushed_fhe::calibrate::{
     Options, Quantity, Reach, Sample, calibrate, reaches, vocabulary, weights_sha256,
 };
-use hushed_infer::ckks::{Candidate, FheError};
+use hushed_fhe::{Candidate, FheError};
 use hushed_model::{Model, TokenIds};
 use serde_json::json;
 use sha2::{Digest, Sha256};

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::EvalKeyPlan;
-use hushed_infer::ckks::declared;
-use hushed_infer::ckks::job::bootstrap;
-use hushed_infer::ckks::offer::Offer;
-use hushed_infer::ckks::plan::{
+use hushed_fhe::plan::declared;
+use hushed_fhe::plan::offer::Offer;
+use hushed_fhe::plan::public_plan::{Canary, Lengths, hex};
+use hushed_fhe::plan::{
     FheOptions, FhePlanReport, Prices, Step, assumed_choices, measure_prices, reference,
 };
-use hushed_infer::ckks::public_plan::{Canary, Lengths, hex};
-use hushed_infer::ckks::{Choices, FheError, MAX_BYTES};
+use hushed_fhe::run::job::bootstrap;
+use hushed_fhe::{Choices, FheError, MAX_BYTES};
 use hushed_math::cpu::Cpu;
 use hushed_model::{Model, PublicFiles, TooLong, random_network};
 use hushed_serve::fhe::{PublicModel, write_plan};

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::calibrate::weights_sha256;
-use hushed_infer::ckks::FheError;
-use hushed_infer::ckks::public_plan::{Lengths, named};
-use hushed_infer::ckks::verify::{
+use hushed_fhe::FheError;
+use hushed_fhe::calibrate::weights_sha256;
+use hushed_fhe::plan::public_plan::{Lengths, named};
+use hushed_fhe::verify::{
     Answer, Difference, OnKey, Options, OutOfRange, Report, Stage, Told, Which, retrieval, verify,
 };
 use hushed_model::{Model, cosine};

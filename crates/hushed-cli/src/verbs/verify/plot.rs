@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hushed_infer::ckks::verify::{Difference, Stage};
+use hushed_fhe::verify::{Difference, Stage};
 
 /// Pixels: a step, a box within it, the space around.
 const STEP: f64 = 34.0;

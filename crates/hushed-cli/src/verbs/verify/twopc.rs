@@ -1,7 +1,7 @@
 //! `hushed verify`, of a run between two parties: both of them here.
 
-use hushed_infer::verify::{Answer, Report, verify};
 use hushed_model::{Model, TokenIds, cosine};
+use hushed_mpc::verify::{Answer, Report, verify};
 use serde_json::json;
 
 use super::labels::rank_correlation;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::ckks::files::FileError;
+use hushed_fhe::files::FileError;
 
 use crate::digest::Digest;
 use crate::error::ServeError;

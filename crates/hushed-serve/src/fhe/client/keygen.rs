@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::files::{atomic, keys::KeyTimes, owner};
-use hushed_infer::ckks::public_plan::Params;
+use hushed_fhe::FhePlan;
+use hushed_fhe::files::{atomic, keys::KeyTimes, owner};
+use hushed_fhe::plan::public_plan::Params;
 
 use crate::digest::Digest;
 use crate::error::ServeError;
@@ -58,7 +58,7 @@ impl KeyOrder {
 
     fn of(plan: &FhePlan, params: &Params, keys: &Path) -> Result<KeyOrder, ServeError> {
         let key_plan = plan.key_plan(params).map_err(FheJobError::from)?;
-        let bytes = hushed_infer::ckks::files::keys::file_bytes(keys, params.rlwe(), &key_plan);
+        let bytes = hushed_fhe::files::keys::file_bytes(keys, params.rlwe(), &key_plan);
         Ok(KeyOrder {
             keys: key_plan.len(),
             bytes: bytes.map_err(FheJobError::from)?,

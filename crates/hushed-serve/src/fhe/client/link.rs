@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use hushed_infer::ckks::files::FileError;
+use hushed_fhe::files::FileError;
 use hushed_net::{Expect, Party, Session};
 
 use crate::bundle;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hushed_infer::ckks::files::FileError;
+use hushed_fhe::files::FileError;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 

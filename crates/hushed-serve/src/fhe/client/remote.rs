@@ -14,9 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::files::{atomic, exchange};
-use hushed_infer::ckks::public_plan::{Lengths, MAX_PLAN_BYTES, Params};
+use hushed_fhe::FhePlan;
+use hushed_fhe::files::{atomic, exchange};
+use hushed_fhe::plan::public_plan::{Lengths, MAX_PLAN_BYTES, Params};
 use hushed_model::TooLong;
 use hushed_net::NetError;
 

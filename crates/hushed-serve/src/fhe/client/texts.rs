@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::client::FheClient;
-use hushed_infer::ckks::files::{FileError, atomic, exchange, owner};
-use hushed_infer::ckks::public_plan::{Lengths, Params};
+use hushed_fhe::FhePlan;
+use hushed_fhe::files::{FileError, atomic, exchange, owner};
+use hushed_fhe::plan::public_plan::{Lengths, Params};
+use hushed_fhe::run::client::FheClient;
 use hushed_model::{TextError, TokenIds, TooLong, cosine, length, nearness};
 use sha2::{Digest as _, Sha256};
 
@@ -254,7 +254,7 @@ pub fn encrypt(
         return Err(error);
     }
     Ok(Encrypted {
-        id: hushed_infer::ckks::public_plan::hex(&id),
+        id: hushed_fhe::plan::public_plan::hex(&id),
         content: Digest(content),
         bytes,
         tokens: lengths,
@@ -299,7 +299,7 @@ pub fn decrypt(
     let remembered = request_path(folder, &head.id);
     if !remembered.is_file() {
         return Err(FheJobError::UnknownRequest {
-            id: hushed_infer::ckks::public_plan::hex(&head.id),
+            id: hushed_fhe::plan::public_plan::hex(&head.id),
             path: folder.to_owned(),
         }
         .into());

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hushed_infer::ckks::files::FileError;
+use hushed_fhe::files::FileError;
 use serde::{Deserialize, Serialize};
 
 use super::storage::{Storage, entries, remove, without_ids};

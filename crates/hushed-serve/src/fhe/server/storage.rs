@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use hushed_infer::ckks::FhePlan;
-use hushed_infer::ckks::files::exchange::{self, RequestReader};
-use hushed_infer::ckks::files::{FileError, keys};
-use hushed_infer::ckks::public_plan::Params;
+use hushed_fhe::FhePlan;
+use hushed_fhe::files::exchange::{self, RequestReader};
+use hushed_fhe::files::{FileError, keys};
+use hushed_fhe::plan::public_plan::Params;
 
 use crate::digest::Digest;
 use crate::error::ServeError;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hushed_infer::twopc::StepCost;
+use hushed_mpc::StepCost;
 use hushed_net::Stats;
 
 /// What a part of a session cost this side.

@@ -1,7 +1,7 @@
 //! How texts are put into passes, and what the server learns by it.
 
-use hushed_infer::twopc::Terms;
 use hushed_model::{TokenIds, TooLong};
+use hushed_mpc::Terms;
 
 use crate::error::ServeError;
 use crate::twopc::wire::MAX_PASS_TEXTS;

@@ -8,8 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_infer::twopc::{Input, Layers, Protocol, Terms, embeddings};
 use hushed_model::Model;
+use hushed_mpc::{Input, Layers, Protocol, Terms, embeddings};
 use hushed_net::{Expect, Party, Session, Stats};
 
 use crate::bundle::Bundle;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hushed_infer::ckks::files::exchange::{self, RequestReader};
+use hushed_fhe::files::exchange::{self, RequestReader};
 use tempfile::TempDir;
 
 use super::*;

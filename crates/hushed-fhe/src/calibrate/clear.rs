@@ -1,0 +1,149 @@
+//! Texts through the circuit in the clear, in batches of texts of like length: with exact functions, which measures, or with polynomials.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_model::{Matrix, Model, Program, TokenIds};
+
+use super::measure::{Measure, Seen, Structure, open};
+use crate::ops::pool::Factor;
+use crate::packing::Interleave;
+use crate::plan::public_plan::Lengths;
+use crate::simulate::{Batch, Vector, embedded, those_within};
+use crate::{Choices, FheError, Placement, Simulator, Slots, Viewer};
+
+/// Slots of a batch, at most: their vectors stay in a cache.
+const SLOTS: usize = 4096;
+
+/// Texts of one number of rows a text.
+struct Group {
+    rows: usize,
+    /// Which of all texts.
+    texts: Vec<usize>,
+}
+
+/// By length: an answer does not depend on how far a text is padded, and every row costs. Two rows of padding are there where there is room
+/// for them: the first may get the last token's row by a rotation, the others are alike.
+fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let rows_of = |text: &TokenIds| (text.rows().real + 2).min(most).next_power_of_two();
+    for (i, text) in texts.iter().enumerate() {
+        let rows = rows_of(text);
+        let room = (SLOTS / rows).max(1);
+        let open = groups.iter_mut().rev();
+        match open.into_iter().find(|g| g.rows == rows) {
+            Some(group) if group.texts.len() < room => group.texts.push(i),
+            _ => groups.push(Group {
+                rows,
+                texts: vec![i],
+            }),
+        }
+    }
+    groups
+}
+
+/// A model in the clear, at the primes and scales of a parameter set.
+pub(super) struct Clear<'a> {
+    pub model: &'a Model,
+    pub params: &'a Arc<CkksParams>,
+    /// Rows a text, at most.
+    pub rows: usize,
+}
+
+impl Clear<'_> {
+    /// Adds what exact functions are given to what was seen; with the answers, not yet of unit length.
+    pub fn measured(
+        &self,
+        structure: &Structure,
+        texts: &[TokenIds],
+        mut seen: Seen,
+        ordinary: bool,
+    ) -> Result<(Seen, Vec<Vec<f64>>), FheError> {
+        let mut answers = vec![Vec::new(); texts.len()];
+        let program = self.model.program();
+        let choices = open(&self.model.network, structure, self.rows)?;
+        for group in groups(texts, self.rows) {
+            let texts = group.embedded(&program, texts)?;
+            let lengths = texts.iter().map(Matrix::rows).collect();
+            let on = self.simulator(&group)?;
+            let layout = Interleave::new(on.slots(), group.rows)?;
+            let measure = Measure::new(layout, lengths, (seen, ordinary), structure);
+            let on = on.exact(measure.clone());
+            let viewer = Some(measure.viewer());
+            let found = self.run(&on, &program, &choices, &group, &texts, viewer)?;
+            for (&i, answer) in group.texts.iter().zip(found) {
+                answers[i] = answer;
+            }
+            seen = measure.seen();
+        }
+        Ok((seen, answers))
+    }
+
+    /// The answers of texts by polynomials, not yet of unit length; none of one that leaves an interval. With errors that follow from
+    /// `seed`, if there is one.
+    pub fn answers(
+        &self,
+        choices: &Choices,
+        texts: &[TokenIds],
+        seed: Option<u64>,
+    ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
+        let program = self.model.program();
+        let mut answers: Vec<Option<Vec<f64>>> = vec![None; texts.len()];
+        for group in groups(texts, self.rows) {
+            let embedded = group.embedded(&program, texts)?;
+            let found = those_within(&embedded, &mut |texts| {
+                let on = self.simulator(&group)?;
+                let on = match seed {
+                    Some(seed) => on.with_errors(seed),
+                    None => on,
+                };
+                self.run(&on, &program, choices, &group, texts, None)
+            })?;
+            for (&i, answer) in group.texts.iter().zip(found) {
+                answers[i] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    fn simulator(&self, group: &Group) -> Result<Simulator, FheError> {
+        let slots = group.rows * group.texts.len().next_power_of_two();
+        Simulator::new(self.params, slots)
+    }
+
+    /// What clients read.
+    fn run<'a>(
+        &'a self,
+        on: &'a Simulator,
+        program: &'a Program,
+        choices: &'a Choices,
+        group: &Group,
+        texts: &[Matrix<f64>],
+        viewer: Option<Viewer<'a, Vector>>,
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        let head = self.model.network.layers.first();
+        let width = head.map_or(1, |layer| layer.attention.heads.width);
+        let all = texts.iter().flat_map(|x| x.data());
+        let batch = Batch {
+            program,
+            choices,
+            placement: &Placement::plain(on.top(), group.rows, width),
+            lengths: Lengths::Public,
+            bound: all.fold(1.0, |m: f64, v| m.max(v.abs())),
+        };
+        let (rows, factor) = batch.run(on, group.rows, texts, viewer)?;
+        debug_assert!(factor == Factor::One, "lengths are public");
+        Ok(rows)
+    }
+}
+
+impl Group {
+    fn embedded(
+        &self,
+        program: &Program,
+        texts: &[TokenIds],
+    ) -> Result<Vec<Matrix<f64>>, FheError> {
+        let embedded = self.texts.iter().map(|&i| embedded(program, &texts[i]));
+        Ok(embedded.collect::<Result<_, _>>()?)
+    }
+}

@@ -1,0 +1,68 @@
+//! The head of a classifier: how far the arguments of its tanh reach, and the degree that follows.
+
+use hushed_model::{Matrix, Network, PlainActs, Rows, StepId, here, plain};
+
+use crate::ops::head;
+use crate::{ClassifierChoice, FheError};
+
+/// Beyond what was measured, in parts of it; tanh is flat there, so a wide margin costs little.
+const MARGIN: f64 = 1.5;
+/// An error of tanh that no logit sees.
+const ENOUGH: f64 = 2.0e-5;
+/// Tried in turn. Depth is cheap where vectors are few: the last is taken if none is enough.
+const DEGREES: [usize; 4] = [7, 15, 31, 63];
+
+/// The arguments of a classifier's tanh over texts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeadArguments {
+    largest: f64,
+}
+
+impl HeadArguments {
+    pub fn see(&mut self, arguments: &[f64]) {
+        self.largest = arguments.iter().fold(self.largest, |m, v| m.max(v.abs()));
+    }
+}
+
+/// The choice for a model, if it is a classifier.
+pub(super) fn choice(
+    network: &Network,
+    seen: &HeadArguments,
+) -> Result<Option<ClassifierChoice>, FheError> {
+    let Some(classifier) = &network.classifier else {
+        return Ok(None);
+    };
+    let mut seen = *seen;
+    // Places without a text hold what an empty row gives: the offset of the last norm alone.
+    seen.see(&empty(network)?);
+    let reach = MARGIN * seen.largest + 0.25;
+    let mut choice = ClassifierChoice {
+        degree: 0,
+        reach: (reach * 4.0).ceil() / 4.0,
+    };
+    for degree in DEGREES {
+        choice.degree = degree;
+        let squash = head::Squash::new(classifier.activation, &choice)?;
+        let at = |i: u32| f64::from(i) / 1024.0;
+        let error = |t: f64| (squash.eval(t) - (t * choice.reach).tanh()).abs();
+        if (0..=1024).map(at).map(error).fold(0.0, f64::max) < ENOUGH {
+            break;
+        }
+    }
+    Ok(Some(choice))
+}
+
+/// The arguments of a row that is nothing but the last norm's offset.
+fn empty(network: &Network) -> Result<Vec<f64>, FheError> {
+    let at = StepId::outside("head").part("dense");
+    let (Some(classifier), Some(layer)) = (&network.classifier, network.layers.last()) else {
+        return Ok(Vec::new());
+    };
+    let offset = here(at, &layer.feed_forward_norm.offset)?;
+    let mut values = Matrix::zero(1, offset.len());
+    let numbers = values.row_mut(0).iter_mut().zip(offset.iter());
+    numbers.for_each(|(v, &o)| *v = f64::from(o));
+    let rows = Rows::unpadded(&[1]);
+    let arguments = plain::linear(at, &PlainActs { rows, values }, &classifier.dense)?;
+    Ok(arguments.values.data().to_vec())
+}

@@ -1,0 +1,262 @@
+//! Choices from what was seen: intervals with margins, rounded, and as many steps as precision asks for.
+//!
+//! | what | margin |
+//! |---|---|
+//! | scores | 2 on each side |
+//! | Σ e^{s/2} | a factor of e below, of e^{3/2} above: a longer text of near scores has larger sums, and an inverse soon diverges there |
+//! | Σe | a factor of e^{1/2}, not below 1/rows (which no exact one is), and the square of the first inverse's error |
+//! | variances of norms | a factor of 2 on each side |
+//! | x̂ | a quarter |
+//! | arguments of activations | 0.75 and 15 % of the width on each side, then half of that again, in which a polynomial is only bounded ([`fits`]); outwards to quarters |
+
+use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
+use hushed_model::Layer;
+
+use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen, values};
+use crate::{
+    ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
+    NormChoice, fits,
+};
+
+/// Degrees that a search varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Degrees {
+    pub exponential: usize,
+    pub activation: usize,
+}
+
+impl Degrees {
+    /// Enough for anything.
+    pub const AMPLE: Degrees = Degrees {
+        exponential: 31,
+        activation: 31,
+    };
+
+    /// More of one: of that which costs fewer levels, of the activation if both cost as many.
+    pub fn next(self) -> Option<Degrees> {
+        let after = |degree: usize| DEGREES.into_iter().find(|&next| next > degree);
+        let activation = after(self.activation).map(|activation| Degrees { activation, ..self });
+        let exponential = after(self.exponential).map(|exponential| Degrees {
+            exponential,
+            ..self
+        });
+        let both = activation.into_iter().chain(exponential);
+        // Of equals the first.
+        both.min_by_key(|degrees| {
+            let (attention, feed_forward) = degrees.levels();
+            attention + feed_forward
+        })
+    }
+
+    /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, × 1/Σe, output, norm;
+    /// of feed-forward, up, activation, down, norm.
+    pub fn levels(self) -> (usize, usize) {
+        let of = |degree: usize| (degree + 1).next_power_of_two().trailing_zeros() as usize;
+        (
+            2 + of(self.exponential) + AFTER_EXPONENTIAL,
+            3 + of(self.activation),
+        )
+    }
+}
+
+/// Degrees that are tried: 3, 4, 4, 5, 5, 6 and 6 levels, and 4, 5, 7, 8, 10, 11 and 15 relinearisations ([`hushed_ckks::poly::Schedule`]). The last
+/// few degrees before a power of two cost most: of 12 and 28 those are spared that 15 and 31 take for little.
+pub(super) const DEGREES: [usize; 7] = [7, 12, 15, 28, 31, 44, 63];
+/// × 1/Σp, square, P·V, × 1/Σe, output, norm.
+const AFTER_EXPONENTIAL: usize = 6;
+/// × 1/Σe, output, norm.
+const AFTER_SQUARES: usize = 3;
+
+/// Nats on each side of the scores.
+const SCORES: f64 = 2.0;
+
+/// A factor on each side of the variances of a norm.
+const VARIANCES: f64 = 2.0;
+
+/// The first inverse's error is a factor of a row's quotients, which the second takes out again.
+const FIRST_ERROR: f64 = 0.1;
+const SECOND_ERROR: f64 = 1.0 / 4096.0;
+const ROOT_SEED: usize = 15;
+const ROOT_STEPS: usize = 2;
+
+/// A layer's choice. `context`: its fixed heads, and x̂ of the first row where it is given. `sizes`: rows a text, and levels of a chain after a
+/// refresh.
+pub(super) fn layer(
+    layer: &Layer,
+    seen: &LayerSeen,
+    (fixed, given): (&[bool], Option<&[f64]>),
+    degrees: Degrees,
+    sizes: (usize, usize),
+) -> Result<LayerChoice, FheError> {
+    let [attention_norm, feed_forward_norm] = &seen.norms;
+    let frozen = given.map(|row| values(row, &layer.feed_forward_norm));
+    Ok(LayerChoice {
+        attention: attention(&seen.heads, fixed, degrees, sizes)?,
+        attention_norm: norm(attention_norm, layer.attention_norm.width, 0.0)?,
+        activation: ActivationChoice {
+            degree: degrees.activation,
+            columns: seen.columns.iter().map(argument).collect(),
+        },
+        feed_forward_norm: norm(
+            feed_forward_norm,
+            layer.feed_forward_norm.width,
+            given
+                .unwrap_or(&[])
+                .iter()
+                .fold(0.0, |m: f64, v| m.max(v.abs())),
+        )?,
+        frozen_row: frozen.transpose()?.map(|row| rounded_row(&row)),
+    })
+}
+
+fn attention(
+    seen: &[HeadSeen],
+    fixed: &[bool],
+    degrees: Degrees,
+    (rows, levels): (usize, usize),
+) -> Result<AttentionChoice, FheError> {
+    let rows = rows as f64;
+    // Scores, least maximum, Σp.
+    let parts: Vec<Option<(Interval, f64, Interval)>> = seen
+        .iter()
+        .zip(fixed)
+        .map(|(head, fixed)| (!fixed).then(|| first(head)))
+        .collect();
+    let steps = |most: usize, error: f64, ratios: &[f64]| -> Result<usize, PolyError> {
+        let mut steps = 1;
+        for &ratio in ratios {
+            steps = steps.max(Inverse::new(ratio, 1.0, error)?.steps());
+        }
+        Ok(steps.min(most))
+    };
+    let ratios: Vec<f64> = parts.iter().flatten().map(|p| p.2.low / p.2.high).collect();
+    let most = levels.saturating_sub(AFTER_EXPONENTIAL).max(1);
+    let first_steps = steps(most, FIRST_ERROR, &ratios)?;
+    let mut heads = Vec::with_capacity(seen.len());
+    let mut ratios = Vec::with_capacity(seen.len());
+    for (head, part) in seen.iter().zip(parts) {
+        let Some((scores, least_maximum, first)) = part else {
+            heads.push(HeadChoice::Previous);
+            continue;
+        };
+        let inverse = Inverse::with_steps(first.low / first.high, 1.0, first_steps)?;
+        let error = inverse.report().error;
+        let least = (head.second.least * (-0.5f64).exp()).max(0.98 / rows);
+        let second = Interval {
+            low: down(least * (1.0 - error).powi(2)),
+            high: up(1.02 * (1.0 + error).powi(2)),
+        };
+        ratios.push(second.low / second.high);
+        heads.push(HeadChoice::Softmax {
+            scores,
+            least_maximum,
+            first,
+            second,
+        });
+    }
+    let most = levels.saturating_sub(AFTER_SQUARES).max(1);
+    Ok(AttentionChoice {
+        degree: degrees.exponential,
+        first_steps,
+        second_steps: steps(most, SECOND_ERROR, &ratios)?,
+        heads,
+    })
+}
+
+fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
+    let least_maximum = ((head.maxima.least - 1.0) * 16.0).floor() / 16.0;
+    let scores = Interval {
+        low: (head.scores.least - SCORES).floor(),
+        high: (head.scores.greatest + SCORES).ceil(),
+    };
+    let sum = |ln: f64| (ln - scores.high / 2.0).exp();
+    let first = Interval {
+        low: down(sum(head.first.least - 1.0)),
+        high: up(sum(head.first.greatest + 1.5)),
+    };
+    (scores, least_maximum, first)
+}
+
+fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheError> {
+    let d = width as f64;
+    let least = seen.later.least.min(seen.first.least) / VARIANCES;
+    let greatest = seen.later.greatest.max(seen.first.greatest) * VARIANCES;
+    // What is masked is still refreshed: garbage of its own slot up to some 2^7 times the bound, and with a margin here.
+    let greatest = greatest.max(seen.masked.greatest / 32.0);
+    let low = down(least / greatest);
+    let root = |steps: usize| InverseSqrt::with_steps(low, 1.0, ROOT_SEED, steps);
+    let mut steps = 0;
+    while steps < ROOT_STEPS && root(steps)?.report().error > fits::ROOT_ERROR {
+        steps += 1;
+    }
+    let bound = (1.25 * seen.largest).max(1.02 * given).min(d.sqrt());
+    Ok(NormChoice {
+        scale: down(1.0 / (d * greatest).sqrt()),
+        low,
+        bound: up(bound),
+        seed: ROOT_SEED,
+        steps,
+    })
+}
+
+fn argument(seen: &ColumnSeen) -> Column {
+    let (span, (mean, deviation)) = (seen.span, seen.bell());
+    let width = span.greatest - span.least;
+    let margin = 0.75 + width * 0.15;
+    let margin = margin + (fits::OUTER - 1.0) * (width / 2.0 + margin);
+    Column {
+        low: ((span.least - margin) * 4.0).floor() / 4.0,
+        high: ((span.greatest + margin) * 4.0).ceil() / 4.0,
+        mean: (mean * 4.0).round() / 4.0,
+        deviation: (deviation * 4.0).ceil().max(1.0) / 4.0,
+    }
+}
+
+/// Three significant digits, towards 0.
+fn down(x: f64) -> f64 {
+    digits(x, 3, f64::floor)
+}
+
+/// Three significant digits, away from 0.
+fn up(x: f64) -> f64 {
+    digits(x, 3, f64::ceil)
+}
+
+fn digits(x: f64, count: i32, round: fn(f64) -> f64) -> f64 {
+    if x <= 0.0 || !x.is_finite() {
+        return x;
+    }
+    // A division by a power of ten, which is exact, gives the nearest number to the decimal one: it is written short.
+    let places = count - 1 - x.log10().floor() as i32;
+    if places >= 0 {
+        round(x * 10f64.powi(places)) / 10f64.powi(places)
+    } else {
+        round(x / 10f64.powi(-places)) * 10f64.powi(-places)
+    }
+}
+
+/// Numbers of a row of deviation 1, to four places.
+pub(super) fn rounded_row(row: &[f64]) -> Vec<f64> {
+    row.iter().map(|v| (v * 1e4).round() / 1e4).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_degrees_cost_a_level_only_where_they_must() {
+        let mut degrees = Degrees {
+            exponential: 12,
+            activation: 28,
+        };
+        let mut seen = Vec::new();
+        while let Some(next) = degrees.next() {
+            seen.push((next.exponential, next.activation));
+            degrees = next;
+        }
+        let ample = [(12, 31), (15, 31), (15, 44), (15, 63)];
+        assert_eq!(seen[..4], ample);
+        assert_eq!(seen.last(), Some(&(63, 63)));
+    }
+}

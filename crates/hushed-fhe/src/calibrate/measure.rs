@@ -1,0 +1,485 @@
+//! What approximations have to hold: intervals of everything that a softmax, an activation or a norm of an encrypted run is given. Texts go
+//! through the circuit itself with exact functions in place of its polynomials ([`Simulator::exact`]), which sees what these are given; norms
+//! are seen between steps.
+//!
+//! The circuit needs choices before there are any: [`open`] ones hold everything.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hushed_model::{Kind, Network, Norm, StepId, here};
+
+use super::head::HeadArguments;
+use crate::ops::functions::argument;
+use crate::packing::Interleave;
+use crate::simulate::{Vector, Watch};
+use crate::{
+    ActivationChoice, AttentionChoice, Choices, ClassifierChoice, FheError, Function, HeadChoice,
+    Interval, LayerChoice, Look, NormChoice, Report, Softmax, VERSION, Viewer,
+};
+
+/// The least and the greatest of some numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Span {
+    pub least: f64,
+    pub greatest: f64,
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Span {
+            least: f64::INFINITY,
+            greatest: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl Span {
+    pub fn add(&mut self, value: f64) {
+        self.least = self.least.min(value);
+        self.greatest = self.greatest.max(value);
+    }
+}
+
+/// What one head was seen to do.
+#[derive(Clone, Default)]
+pub(super) struct HeadSeen {
+    /// Of all queries, with real keys.
+    pub scores: Span,
+    /// Of real queries.
+    pub maxima: Span,
+    /// ln Σ e^{s/2} over real keys, of all queries.
+    pub first: Span,
+    /// Σ (p/Σp)², of all queries.
+    pub second: Span,
+    /// Weights of the row before, from row 1 on, and their number.
+    previous: (f64, usize),
+}
+
+impl HeadSeen {
+    /// How much of its weight a row gives to the one before, on average.
+    pub fn previous(&self) -> f64 {
+        self.previous.0 / self.previous.1.max(1) as f64
+    }
+}
+
+/// Arguments of the activation in one hidden column.
+#[derive(Clone, Default)]
+pub(super) struct ColumnSeen {
+    pub span: Span,
+    count: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl ColumnSeen {
+    fn add(&mut self, value: f64, ordinary: bool) {
+        self.span.add(value);
+        if !ordinary {
+            return;
+        }
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// Mean and standard deviation over ordinary texts.
+    pub fn bell(&self) -> (f64, f64) {
+        let n = self.count.max(1) as f64;
+        let mean = self.sum / n;
+        (mean, (self.squares / n - mean * mean).max(0.0).sqrt())
+    }
+}
+
+/// What one norm was given.
+#[derive(Clone, Default)]
+pub(super) struct NormSeen {
+    /// Variances of rows whose results are used, row 0 apart.
+    pub later: Span,
+    /// Of row 0, where it is used.
+    pub first: Span,
+    /// Of all other rows, whose results are masked.
+    pub masked: Span,
+    /// Largest |x̂| of rows that are used.
+    pub largest: f64,
+}
+
+/// What one layer was seen to do.
+#[derive(Clone, Default)]
+pub(super) struct LayerSeen {
+    pub heads: Vec<HeadSeen>,
+    /// Arguments of the activation, column by column, in all rows.
+    pub columns: Vec<ColumnSeen>,
+    /// After attention, after feed-forward.
+    pub norms: [NormSeen; 2],
+    /// x̂ of row 0 after the layer, text by text.
+    first_rows: Vec<Vec<f64>>,
+}
+
+impl LayerSeen {
+    /// The mean of row 0 over texts (x̂), and the greatest distance of a text's from it, relative to its length.
+    pub fn first_row(&self) -> (Vec<f64>, f64) {
+        let width = self.first_rows.first().map_or(0, Vec::len);
+        let share = 1.0 / self.first_rows.len().max(1) as f64;
+        let mut mean = vec![0.0; width];
+        for row in &self.first_rows {
+            mean.iter_mut().zip(row).for_each(|(m, v)| *m += share * v);
+        }
+        let square = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>();
+        let distance = |row: &Vec<f64>| {
+            let apart: Vec<f64> = row.iter().zip(&mean).map(|(a, b)| a - b).collect();
+            (square(&apart) / square(&mean).max(f64::MIN_POSITIVE)).sqrt()
+        };
+        let farthest = self.first_rows.iter().map(distance).fold(0.0, f64::max);
+        (mean, farthest)
+    }
+}
+
+/// Which parts of a model an encrypted run replaces.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Structure {
+    /// x̂ of row 0 after the first layers, where it is given: as many as there are.
+    pub frozen: Vec<Vec<f64>>,
+    /// Layer by layer and head by head: the fixed pattern.
+    pub fixed: Vec<Vec<bool>>,
+}
+
+impl Structure {
+    /// Nothing replaced.
+    pub fn none(network: &Network) -> Structure {
+        let heads = network
+            .layers
+            .iter()
+            .map(|l| vec![false; l.attention.heads.count]);
+        Structure {
+            frozen: Vec::new(),
+            fixed: heads.collect(),
+        }
+    }
+}
+
+/// What a model was seen to do.
+#[derive(Clone, Default)]
+pub(super) struct Seen {
+    pub layers: Vec<LayerSeen>,
+    pub head: HeadArguments,
+}
+
+impl Seen {
+    pub fn nothing(network: &Network) -> Seen {
+        let layers = network.layers.iter().map(|layer| LayerSeen {
+            heads: vec![HeadSeen::default(); layer.attention.heads.count],
+            columns: vec![ColumnSeen::default(); layer.feed_forward.up.outputs],
+            ..LayerSeen::default()
+        });
+        Seen {
+            layers: layers.collect(),
+            head: HeadArguments::default(),
+        }
+    }
+}
+
+/// Scores of exact functions are mapped to [−1, 1] from ±this: beyond those of any model, and p of padding, e^{−512}, is nothing.
+const SCORES: f64 = 512.0;
+
+/// Choices that hold everything, of the least degrees: where functions are exact, no polynomial of theirs is evaluated. x̂ is within √d, and
+/// κ makes v the variance.
+pub(super) fn open(
+    network: &Network,
+    structure: &Structure,
+    rows: usize,
+) -> Result<Choices, FheError> {
+    let unit = Interval {
+        low: 0.5,
+        high: 1.0,
+    };
+    let softmax = HeadChoice::Softmax {
+        scores: Interval {
+            low: -SCORES,
+            high: SCORES,
+        },
+        least_maximum: SCORES,
+        first: unit,
+        second: unit,
+    };
+    let norm = |n: &Norm| NormChoice {
+        scale: 1.0 / (n.width as f64).sqrt(),
+        low: unit.low,
+        bound: (n.width as f64).sqrt(),
+        seed: 1,
+        steps: 0,
+    };
+    let layers = network.layers.iter().enumerate().map(|(i, layer)| {
+        let head = |&fixed: &bool| match fixed {
+            true => HeadChoice::Previous,
+            false => softmax.clone(),
+        };
+        let frozen = structure.frozen.get(i);
+        let frozen = frozen.map(|hats| values(hats, &layer.feed_forward_norm));
+        Ok(LayerChoice {
+            attention: AttentionChoice {
+                degree: 1,
+                first_steps: 1,
+                second_steps: 1,
+                heads: structure.fixed[i].iter().map(head).collect(),
+            },
+            attention_norm: norm(&layer.attention_norm),
+            activation: ActivationChoice {
+                degree: 1,
+                columns: vec![unit.into(); layer.feed_forward.up.outputs],
+            },
+            feed_forward_norm: norm(&layer.feed_forward_norm),
+            frozen_row: frozen.transpose()?,
+        })
+    });
+    Ok(Choices {
+        version: VERSION,
+        sample_sha256: String::new(),
+        model_sha256: String::new(),
+        texts: 0,
+        rows,
+        layers: layers.collect::<Result<_, FheError>>()?,
+        classifier: network.classifier.as_ref().map(|_| ClassifierChoice {
+            degree: 3,
+            reach: 1.0,
+        }),
+        report: Report::default(),
+    })
+}
+
+/// x̂ of a row of values after a norm. A column with gain 0 has its offset as value, whatever x̂ is.
+pub(super) fn hats(row: &[f64], norm: &Norm) -> Result<Vec<f64>, FheError> {
+    let (gain, offset) = numbers(norm)?;
+    let hat = |((v, &g), &b): ((&f64, &f32), &f32)| match g {
+        0.0 => 0.0,
+        g => (v - f64::from(b)) / f64::from(g),
+    };
+    Ok(row.iter().zip(gain).zip(offset).map(hat).collect())
+}
+
+/// The values of a row x̂ after a norm.
+pub(super) fn values(hats: &[f64], norm: &Norm) -> Result<Vec<f64>, FheError> {
+    let (gain, offset) = numbers(norm)?;
+    let all = hats.iter().zip(gain).zip(offset);
+    let value = |((x, &g), &b): ((&f64, &f32), &f32)| x * f64::from(g) + f64::from(b);
+    Ok(all.map(value).collect())
+}
+
+fn numbers(norm: &Norm) -> Result<(&[f32], &[f32]), FheError> {
+    let at = StepId::outside("norm");
+    Ok((here(at, &norm.gain)?, here(at, &norm.offset)?))
+}
+
+/// Looks at one batch of texts.
+pub(super) struct Measure {
+    layout: Interleave,
+    /// Rows of tokens, text by text.
+    lengths: Vec<usize>,
+    /// Whether these texts are ordinary: what is usual is counted among such only.
+    ordinary: bool,
+    /// Layers whose row 0 is given.
+    frozen: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    seen: Seen,
+    /// Of the heads whose softmax is under way.
+    heads: HashMap<(usize, usize), Rows>,
+    /// Which norm comes next.
+    half: usize,
+}
+
+/// Slot by slot, so row by row, of one head.
+struct Rows {
+    /// The greatest score.
+    maxima: Vec<f64>,
+    /// p with the key before.
+    before: Vec<f64>,
+    /// Σp.
+    sums: Vec<f64>,
+}
+
+impl Measure {
+    /// Adds to what was seen before.
+    pub fn new(
+        layout: Interleave,
+        lengths: Vec<usize>,
+        (seen, ordinary): (Seen, bool),
+        structure: &Structure,
+    ) -> Arc<Measure> {
+        Arc::new(Measure {
+            layout,
+            lengths,
+            ordinary,
+            frozen: structure.frozen.len(),
+            state: Mutex::new(State {
+                seen,
+                ..State::default()
+            }),
+        })
+    }
+
+    /// What has been seen.
+    pub fn seen(&self) -> Seen {
+        std::mem::take(&mut self.state().seen)
+    }
+
+    /// Looks at norms.
+    pub fn viewer(self: &Arc<Measure>) -> Viewer<'static, Vector> {
+        let measure = Arc::clone(self);
+        Box::new(move |at, look| {
+            measure.look(at, look);
+            Ok(())
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Text, row and slot of the rows of tokens and of at most two of padding: all others are as the second.
+    fn rows(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+        let rows = self.layout.rows();
+        let texts = self.lengths.iter().enumerate();
+        texts.flat_map(move |(text, &real)| {
+            (0..rows.min(real + 2)).map(move |row| (text, row, self.layout.slot(text, row)))
+        })
+    }
+
+    fn look(&self, at: StepId, look: Look<'_, Vector>) {
+        let Some(layer) = at.layer() else { return };
+        let freezes = layer < self.frozen;
+        let mut state = self.state();
+        let half = state.half;
+        let used = |text: usize, row: usize| row < self.lengths[text] && !(row == 0 && freezes);
+        match (at.kind(), look) {
+            (Kind::Attention, _) => state.half = 0,
+            (Kind::FeedForward, _) => state.half = 1,
+            (Kind::Add, Look::Centred { columns, scale }) => {
+                let mut squares = vec![0.0; self.layout.slots()];
+                for column in columns {
+                    let slots = squares.iter_mut().zip(column.values());
+                    slots.for_each(|(sum, v)| *sum += v * v);
+                }
+                let norm = &mut state.seen.layers[layer].norms[half];
+                for (text, row, slot) in self.rows() {
+                    let variance = squares[slot] / (scale * scale * columns.len() as f64);
+                    match row {
+                        _ if !used(text, row) => norm.masked.add(variance),
+                        0 => norm.first.add(variance),
+                        _ => norm.later.add(variance),
+                    }
+                }
+            }
+            (Kind::Norm, Look::Columns(x)) => {
+                let bound = (x.width() as f64).sqrt();
+                let hat = |column: &Vector, slot: usize| bound * column.values()[slot];
+                let seen = &mut state.seen.layers[layer];
+                let rows = self.rows().filter(|&(text, row, _)| used(text, row));
+                let slots: Vec<usize> = rows.map(|(_, _, slot)| slot).collect();
+                let all = x.columns.iter();
+                let largest = all.flat_map(|c| slots.iter().map(|&slot| hat(c, slot).abs()));
+                let norm = &mut seen.norms[half];
+                norm.largest = largest.fold(norm.largest, f64::max);
+                if half == 1 && self.ordinary {
+                    let row = |text: usize| {
+                        let slot = self.layout.slot(text, 0);
+                        x.columns.iter().map(|c| hat(c, slot)).collect()
+                    };
+                    seen.first_rows.extend((0..self.lengths.len()).map(row));
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn scores(&self, layer: usize, softmax: &Softmax, diagonal: usize, arguments: &[f64]) {
+        let m = self.layout.rows();
+        let mut span = Span::default();
+        let key = |text: usize, row: usize| (row + diagonal) % m < self.lengths[text];
+        let real = self.rows().filter(|&(text, row, _)| key(text, row));
+        let real: Vec<(usize, f64)> = real
+            .map(|(_, _, slot)| (slot, softmax.score(arguments[slot])))
+            .collect();
+        real.iter().for_each(|&(_, score)| span.add(score));
+        let mut state = self.state();
+        let nothing = || Rows {
+            maxima: vec![f64::NEG_INFINITY; arguments.len()],
+            before: Vec::new(),
+            sums: Vec::new(),
+        };
+        let rows = state.heads.entry((layer, softmax.head()));
+        let rows = rows.or_insert_with(nothing);
+        for (slot, score) in real {
+            rows.maxima[slot] = rows.maxima[slot].max(score);
+        }
+        if diagonal == m - 1 {
+            let p = Function::Exponential { softmax, diagonal };
+            rows.before = arguments.iter().map(|&t| p.exact(t)).collect();
+        }
+        let scores = &mut state.seen.layers[layer].heads[softmax.head()].scores;
+        if span.least <= span.greatest {
+            scores.add(span.least);
+            scores.add(span.greatest);
+        }
+    }
+
+    /// The sums of p.
+    fn first(&self, layer: usize, softmax: &Softmax, sums: &[f64]) {
+        let mut state = self.state();
+        let seen = &mut state.seen.layers[layer].heads[softmax.head()];
+        for (_, _, slot) in self.rows() {
+            seen.first
+                .add(sums[slot].ln() + softmax.scores().high / 2.0);
+        }
+        if let Some(rows) = state.heads.get_mut(&(layer, softmax.head())) {
+            rows.sums = sums.to_vec();
+        }
+    }
+
+    /// The sums of e, with which a head's softmax is done.
+    fn second(&self, layer: usize, softmax: &Softmax, sums: &[f64]) {
+        let mut state = self.state();
+        let rows = state.heads.remove(&(layer, softmax.head()));
+        let seen = &mut state.seen.layers[layer].heads[softmax.head()];
+        for (text, row, slot) in self.rows() {
+            seen.second.add(sums[slot]);
+            let Some(rows) = rows.as_ref().filter(|_| row < self.lengths[text]) else {
+                continue;
+            };
+            seen.maxima.add(rows.maxima[slot]);
+            if row > 0 {
+                seen.previous.0 += (rows.before[slot] / rows.sums[slot]).powi(2) / sums[slot];
+                seen.previous.1 += 1;
+            }
+        }
+    }
+}
+
+impl Watch for Measure {
+    fn see(&self, at: StepId, f: &Function<'_>, x: &[f64]) {
+        let layer = at.layer().unwrap_or(0);
+        match f {
+            Function::Exponential { softmax, diagonal } => {
+                self.scores(layer, softmax, *diagonal, x);
+            }
+            Function::FirstInverse(softmax) => self.first(layer, softmax, x),
+            Function::SecondInverse(softmax) => self.second(layer, softmax, x),
+            Function::Activation { index, column, .. } => {
+                let mut seen = std::mem::take(&mut self.state().seen.layers[layer].columns[*index]);
+                for (_, _, slot) in self.rows() {
+                    seen.add(argument(*column, x[slot]), self.ordinary);
+                }
+                self.state().seen.layers[layer].columns[*index] = seen;
+            }
+            Function::Head(squash) => {
+                let arguments: Vec<f64> = x.iter().map(|&t| squash.argument(t)).collect();
+                self.state().seen.head.see(&arguments);
+            }
+            // Seen between steps: here rows that are masked have 1.
+            Function::Root(_) => (),
+        }
+    }
+}

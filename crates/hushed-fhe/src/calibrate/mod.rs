@@ -1,0 +1,520 @@
+//! What a model's approximations under CKKS have to hold, measured in the clear over sample texts, and the cheapest degrees that hold it.
+//!
+//! 1. [`clear`]: texts go through the circuit of an encrypted run in the clear, rows of padding and all.
+//! 2. [`measure`]: intervals, with exact functions. Once as the model is; then with what is replaced (rows that hardly depend on the text are
+//!    given, heads that always look at the row before are fixed), as later layers see other numbers then.
+//! 3. [`margins`]: choices from intervals, for given degrees.
+//! 4. Here: candidates are compared with the exact model on texts that were not measured, in a simulation of the run
+//!    ([`crate::simulate`]): the least degree of the exponential that is near enough, then that of the activation, with simulated errors at
+//!    last. Intervals are then measured over all texts.
+//!
+//! Cost is levels, and relinearisations at a level: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in
+//! the other. Inverses and inverse roots are of single vectors, so theirs are taken as precise as there is room for.
+//!
+//! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until it reaches the other
+//! texts of a batch (docs/moai.md says of each step how far). Texts made to leave intervals belong in the sample, and so do
+//! all words ([`vocabulary()`]): they widen intervals, and accuracy is judged by the others.
+//! [`reaches`] says how much of the intervals texts use that were not in the sample.
+
+mod clear;
+mod head;
+mod margins;
+mod measure;
+mod reach;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use hushed_ckks::{CkksError, CkksParams};
+use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
+use sha2::{Digest, Sha256};
+
+use crate::plan::public_plan::named;
+use crate::{Candidate, Choices, ChoicesError, FheError, LayerChoice, MAX_ROWS, Report, VERSION};
+use clear::Clear;
+use margins::{DEGREES, Degrees};
+use measure::{LayerSeen, Seen, Structure};
+pub use reach::{Quantity, Reach, reaches};
+pub use vocabulary::vocabulary;
+
+/// What a calibration is to reach, and over what it searches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Rows a text, padding included.
+    pub rows: usize,
+    /// Least cosine to the exact embedding over held-out texts.
+    pub wanted: f64,
+    /// Of every so many texts, the last is held out.
+    pub hold_out: usize,
+    /// Layers whose first row may be given, at most.
+    pub most_frozen: usize,
+    /// The parameter set whose levels and errors a candidate has to stand.
+    pub parameters: String,
+    /// What simulated errors follow from.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            rows: 128,
+            wanted: 0.9995,
+            hold_out: 4,
+            most_frozen: 4,
+            parameters: "n16-boot-14x40".to_owned(),
+            seed: 1,
+        }
+    }
+}
+
+/// The texts of a calibration, and the hashes it is known by.
+pub struct Sample<'a> {
+    /// Ordinary ones, measured or held out.
+    pub texts: &'a [TokenIds],
+    /// Made to leave intervals: all are measured, none is judged.
+    pub hostile: &'a [TokenIds],
+    /// Likewise, but only at last: [`vocabulary()`], too many to be measured while structures are compared.
+    pub broad: &'a [TokenIds],
+    /// SHA-256 of the file they are from, in hexadecimal.
+    pub sha256: &'a str,
+    /// SHA-256 of the weights, in hexadecimal.
+    pub model_sha256: &'a str,
+}
+
+/// A row before that a head gives this much of its weight to, on average, is all it looks at.
+const ALWAYS: f64 = 0.9;
+/// Nats of ln Σ e^{s/2} within a head beyond which no inverse is worth its steps.
+const WIDEST: f64 = 8.0;
+/// A first row that never lies farther from its mean than this, relative to the mean's length, is given.
+const NEARLY_CONSTANT: f64 = 0.12;
+/// Ordinary texts that are measured, and held out, while structures and degrees are compared, at most.
+const COMPARED: (usize, usize) = (64, 24);
+
+/// Measures and searches. `told` hears what is being done.
+///
+/// # Errors
+/// Texts longer than the rows, or too few; what the model refuses; [`FheError::Choices`] if no candidate reaches what is wanted.
+pub fn calibrate(
+    model: &Model,
+    sample: &Sample<'_>,
+    options: &Options,
+    told: &mut dyn FnMut(&str),
+) -> Result<Choices, FheError> {
+    let search = Search::new(model, sample, options)?;
+    told("measuring the model as it is");
+    let network = &model.network;
+    let none = Structure::none(network);
+    let seen = search.measure(&none, &search.measured)?;
+    let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(network));
+    told(&format!(
+        "{fixed} heads always look at the row before; the first row is nearly constant in {} layers",
+        structures[0].frozen.len()
+    ));
+    let exact = search.exact()?;
+    let mut report = Report {
+        wanted: options.wanted,
+        held_out: search.held_out.len(),
+        candidates: Vec::new(),
+    };
+    // First what is replaced, at degrees that are enough; then degrees.
+    let mut best: Option<(f64, Structure, Seen)> = None;
+    for structure in structures {
+        let seen = search.measure(&structure, &search.measured)?;
+        let candidate = search.try_out(&structure, &seen, Degrees::AMPLE, &exact, false)?;
+        told(&shown(&candidate));
+        let least = candidate.cosine_min;
+        report.candidates.push(candidate);
+        if best.as_ref().is_none_or(|(found, ..)| least > *found) {
+            best = Some((least, structure, seen));
+        }
+    }
+    let Some((_, structure, seen)) = best else {
+        return refuse("there is nothing to calibrate".to_owned());
+    };
+    let mut tried = |degrees: Degrees, with_errors: bool| -> Result<bool, FheError> {
+        let candidate = search.try_out(&structure, &seen, degrees, &exact, with_errors)?;
+        told(&shown(&candidate));
+        let enough = candidate.cosine_min >= options.wanted;
+        let chosen = candidate.chosen;
+        report.candidates.push(candidate);
+        Ok(if with_errors { chosen } else { enough })
+    };
+    let mut found = None;
+    for exponential in DEGREES {
+        let degrees = Degrees {
+            exponential,
+            ..Degrees::AMPLE
+        };
+        // Nothing smaller than what is enough beside an ample activation can be chosen.
+        if found.is_none() && tried(degrees, false)? {
+            for activation in DEGREES {
+                let degrees = Degrees {
+                    exponential,
+                    activation,
+                };
+                if tried(degrees, true)? {
+                    found = Some(degrees);
+                    break;
+                }
+            }
+        }
+    }
+    let Some(mut degrees) = found else {
+        return refuse(vain(options));
+    };
+    told("measuring all texts");
+    let seen = search.measure(&structure, sample.texts)?;
+    let seen = search.measure_more(&structure, sample.broad, seen)?;
+    // Wider intervals than those that degrees were chosen by.
+    loop {
+        let mut candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
+        candidate.name = format!("intervals of all texts; {}", candidate.name);
+        told(&shown(&candidate));
+        let (enough, next) = (candidate.chosen, degrees.next());
+        report.candidates.push(candidate);
+        if enough {
+            break;
+        }
+        let Some(next) = next else {
+            return refuse(vain(options));
+        };
+        degrees = next;
+    }
+    // One was chosen: the last.
+    let last = report.candidates.len() - 1;
+    for candidate in &mut report.candidates[..last] {
+        candidate.chosen = false;
+    }
+    let mut choices = search.choices(&structure, &seen, degrees)?;
+    choices.texts = sample.texts.len() + sample.hostile.len() + sample.broad.len();
+    choices.report = report;
+    choices.check(network)?;
+    Ok(choices)
+}
+
+fn vain(options: &Options) -> String {
+    format!(
+        "no degrees bring every held-out text within a cosine of {} of the exact embedding",
+        options.wanted
+    )
+}
+
+/// Answers by the approximations of a calibration, in a simulation at the levels of a parameter set; with errors that follow from `seed`, if there
+/// is one. None for a text that leaves an interval by so much that a refresh could not take it.
+///
+/// # Errors
+/// Choices of another model or with too few levels, texts longer than their rows.
+pub fn embed(
+    model: &Model,
+    choices: &Choices,
+    texts: &[TokenIds],
+    params: &Arc<CkksParams>,
+    seed: Option<u64>,
+) -> Result<Vec<Option<Vec<f64>>>, FheError> {
+    choices.check(&model.network)?;
+    check_rows(texts, choices.rows)?;
+    let clear = Clear {
+        model,
+        params,
+        rows: choices.rows,
+    };
+    let answers = clear.answers(choices, texts, seed)?.into_iter();
+    let finish = |row| model.public.finish(row);
+    Ok(answers.map(|answer| answer.map(finish)).collect())
+}
+
+/// What a calibration knows a model by: the SHA-256 of its weights file, in hexadecimal.
+///
+/// # Errors
+/// Those of reading it.
+pub fn weights_sha256(folder: &Path) -> io::Result<String> {
+    let mut file = File::open(folder.join("model.safetensors"))?;
+    let (mut digest, mut block) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut block)? {
+            0 => break,
+            n => digest.update(block.get(..n).unwrap_or_default()),
+        }
+    }
+    let bytes = digest.finalize();
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Options {
+    /// The parameter set.
+    ///
+    /// # Errors
+    /// A name that no set has.
+    pub fn params(&self) -> Result<Arc<CkksParams>, FheError> {
+        Ok(named(&self.parameters).map_err(CkksError::from)?)
+    }
+
+    /// A classifier reads the first row of the last layer, so that one is not given.
+    fn most_frozen(&self, network: &Network) -> usize {
+        let readable = network.layers.len() - usize::from(network.classifier.is_some());
+        self.most_frozen.min(readable)
+    }
+}
+
+struct Search<'a> {
+    model: &'a Model,
+    sample: &'a Sample<'a>,
+    options: &'a Options,
+    params: Arc<CkksParams>,
+    measured: Vec<TokenIds>,
+    held_out: Vec<TokenIds>,
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        model: &'a Model,
+        sample: &'a Sample<'a>,
+        options: &'a Options,
+    ) -> Result<Search<'a>, FheError> {
+        let hold_out = options.hold_out.max(2);
+        let is_held_out = |i: usize| (i + 1).is_multiple_of(hold_out);
+        let pick = |held: bool| -> Vec<TokenIds> {
+            let all = sample.texts.iter().enumerate();
+            all.filter(|(i, _)| is_held_out(*i) == held)
+                .map(|(_, text)| text.clone())
+                .collect()
+        };
+        let (mut measured, mut held_out) = (pick(false), pick(true));
+        thin(&mut measured, COMPARED.0);
+        thin(&mut held_out, COMPARED.1);
+        if measured.is_empty() || held_out.is_empty() {
+            return refuse(format!(
+                "{} texts are too few: of every {hold_out}, one is held out",
+                sample.texts.len()
+            ));
+        }
+        check_rows(sample.texts, options.rows)?;
+        check_rows(sample.hostile, options.rows)?;
+        check_rows(sample.broad, options.rows)?;
+        Ok(Search {
+            model,
+            sample,
+            options,
+            params: options.params()?,
+            measured,
+            held_out,
+        })
+    }
+
+    /// These texts, and the hostile ones.
+    fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
+        let nothing = Seen::nothing(&self.model.network);
+        let (seen, _) = self.clear().measured(structure, texts, nothing, true)?;
+        self.measure_more(structure, self.sample.hostile, seen)
+    }
+
+    /// Texts that are not ordinary, after others.
+    fn measure_more(
+        &self,
+        structure: &Structure,
+        texts: &[TokenIds],
+        seen: Seen,
+    ) -> Result<Seen, FheError> {
+        Ok(self.clear().measured(structure, texts, seen, false)?.0)
+    }
+
+    fn clear(&self) -> Clear<'_> {
+        Clear {
+            model: self.model,
+            params: &self.params,
+            rows: self.options.rows,
+        }
+    }
+
+    fn exact(&self) -> Result<Vec<Vec<f64>>, FheError> {
+        Ok(self.model.embed(self.held_out.clone())?)
+    }
+
+    /// Least and mean cosine of the held-out texts to the exact answers; 0 where there are too few levels.
+    fn judged(
+        &self,
+        choices: &Choices,
+        exact: &[Vec<f64>],
+        seed: Option<u64>,
+    ) -> Result<(f64, f64), FheError> {
+        let found = match embed(self.model, choices, &self.held_out, &self.params, seed) {
+            Err(FheError::Levels { .. }) => return Ok((0.0, 0.0)),
+            found => found?,
+        };
+        let classifies = self.model.network.classifier.is_some();
+        Ok(compared(exact, &found, classifies))
+    }
+
+    fn choices(
+        &self,
+        structure: &Structure,
+        seen: &Seen,
+        degrees: Degrees,
+    ) -> Result<Choices, FheError> {
+        let layers = self
+            .model
+            .network
+            .layers
+            .iter()
+            .zip(&seen.layers)
+            .enumerate();
+        let levels = self.params.chain().eval_mod.start - self.params.bootstrap_limbs();
+        let layers = layers.map(|(i, (layer, seen))| {
+            let given = structure.frozen.get(i).map(Vec::as_slice);
+            let context = (&structure.fixed[i][..], given);
+            margins::layer(layer, seen, context, degrees, (self.options.rows, levels))
+        });
+        Ok(Choices {
+            version: VERSION,
+            sample_sha256: self.sample.sha256.to_owned(),
+            model_sha256: self.sample.model_sha256.to_owned(),
+            texts: self.measured.len(),
+            rows: self.options.rows,
+            layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
+            classifier: head::choice(&self.model.network, &seen.head)?,
+            report: Report::default(),
+        })
+    }
+
+    /// One set of degrees on the held-out texts; with errors too, if it is near enough without.
+    fn try_out(
+        &self,
+        structure: &Structure,
+        seen: &Seen,
+        degrees: Degrees,
+        exact: &[Vec<f64>],
+        with_errors: bool,
+    ) -> Result<Candidate, FheError> {
+        let choices = self.choices(structure, seen, degrees)?;
+        let (cosine_min, cosine_mean) = self.judged(&choices, exact, None)?;
+        let wanted = self.options.wanted;
+        let mut noisy = None;
+        if with_errors && cosine_min >= wanted {
+            noisy = Some(self.judged(&choices, exact, Some(self.options.seed))?.0);
+        }
+        let (attention_levels, feed_forward_levels) = degrees.levels();
+        Ok(Candidate {
+            name: format!(
+                "exponential {}, activation {}; first row given after {} layers, {} heads fixed",
+                degrees.exponential,
+                degrees.activation,
+                structure.frozen.len(),
+                structure.fixed.iter().flatten().filter(|f| **f).count()
+            ),
+            attention_levels,
+            feed_forward_levels,
+            cosine_min,
+            cosine_mean,
+            cosine_min_with_errors: noisy,
+            chosen: noisy.is_some_and(|least| least >= wanted),
+        })
+    }
+}
+
+/// What could be replaced: the fixed heads, with the first row given after as many layers as it is nearly constant, or one or two fewer.
+fn structures(none: &Structure, seen: &[LayerSeen], most_frozen: usize) -> (Vec<Structure>, usize) {
+    let mut fixed = none.fixed.clone();
+    for (layer, fixed) in seen.iter().zip(&mut fixed) {
+        for (head, fixed) in layer.heads.iter().zip(fixed) {
+            let wide = head.first.greatest - head.first.least > WIDEST;
+            *fixed = wide && head.previous() > ALWAYS;
+        }
+    }
+    let rows: Vec<Vec<f64>> = seen
+        .iter()
+        .take(most_frozen)
+        .map(LayerSeen::first_row)
+        .take_while(|(_, farthest)| *farthest < NEARLY_CONSTANT)
+        .map(|(row, _)| margins::rounded_row(&row))
+        .collect();
+    let count = fixed.iter().flatten().filter(|f| **f).count();
+    let all = (rows.len().saturating_sub(2)..=rows.len()).rev();
+    let structure = |frozen: usize| Structure {
+        frozen: rows[..frozen].to_vec(),
+        fixed: fixed.clone(),
+    };
+    (all.map(structure).collect(), count)
+}
+
+/// At most `most` of the texts, evenly spread.
+fn thin(texts: &mut Vec<TokenIds>, most: usize) {
+    let count = texts.len();
+    if count > most {
+        *texts = (0..most).map(|i| texts[i * count / most].clone()).collect();
+    }
+}
+
+/// Least and mean cosine; 0 for an answer that is not there. Of logits, the nearness by their size in the mean square: one logit alone has no
+/// angle, and that of logits which are all small says nothing.
+fn compared(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: bool) -> (f64, f64) {
+    let squares: f64 = exact.iter().map(|x| length(x).powi(2)).sum();
+    let size = (squares / exact.len().max(1) as f64).sqrt();
+    let cosines = exact.iter().zip(found).map(|(a, b)| {
+        let c = match (b, logits) {
+            (None, _) => 0.0,
+            (Some(b), true) => nearness(b, a, size),
+            (Some(b), false) => cosine(a, b),
+        };
+        if c.is_finite() { c } else { 0.0 }
+    });
+    let cosines: Vec<f64> = cosines.collect();
+    let least = cosines.iter().copied().fold(1.0, f64::min);
+    (
+        least,
+        cosines.iter().sum::<f64>() / cosines.len().max(1) as f64,
+    )
+}
+
+fn shown(c: &Candidate) -> String {
+    let errors = match c.cosine_min_with_errors {
+        Some(least) => format!(", with errors at least {least:.6}"),
+        None => String::new(),
+    };
+    format!(
+        "{}: {} + {} levels, cosine at least {:.6}, {:.6} on average{errors}",
+        c.name, c.attention_levels, c.feed_forward_levels, c.cosine_min, c.cosine_mean
+    )
+}
+
+fn check_rows(texts: &[TokenIds], rows: usize) -> Result<(), FheError> {
+    if rows == 0 || rows > MAX_ROWS {
+        return refuse(format!("{rows} rows a text: 1 to {MAX_ROWS} are possible"));
+    }
+    match texts.iter().position(|t| t.rows().real > rows) {
+        None => Ok(()),
+        Some(i) => refuse(format!(
+            "text {i} has {} tokens, more than {rows} rows",
+            texts[i].rows().real
+        )),
+    }
+}
+
+fn refuse<T>(what: String) -> Result<T, FheError> {
+    Err(ChoicesError::Unusable { what }.into())
+}
+
+/// For whoever tries out a model of few texts: the intervals alone, for stated degrees, with nothing replaced.
+///
+/// # Errors
+/// As [`calibrate`].
+pub fn intervals(
+    model: &Model,
+    sample: &Sample<'_>,
+    options: &Options,
+    exponential: usize,
+    activation: usize,
+) -> Result<Choices, FheError> {
+    let search = Search::new(model, sample, options)?;
+    let none = Structure::none(&model.network);
+    let seen = search.measure(&none, sample.texts)?;
+    let degrees = Degrees {
+        exponential,
+        activation,
+    };
+    search.choices(&none, &seen, degrees)
+}

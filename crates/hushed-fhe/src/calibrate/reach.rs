@@ -1,0 +1,180 @@
+//! How far texts go in the intervals of a calibration: what a calibration was made from says nothing of other text until other text was
+//! looked at. Measured with exact functions, text by text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_model::{Model, TokenIds};
+use serde::Serialize;
+
+use super::clear::Clear;
+use super::measure::{LayerSeen, Seen, Span, Structure, hats};
+use crate::{Choices, FheError, HeadChoice, LayerChoice};
+
+/// What has an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Quantity {
+    /// Scores of a head.
+    Scores,
+    /// Σ e^{s/2} of a row.
+    FirstSum,
+    /// Σ (p/Σp)² of a row.
+    SecondSum,
+    /// The variance of a row before its norm.
+    Variance,
+    /// The largest |x̂| after a norm.
+    Normed,
+    /// The argument of an activation.
+    Argument,
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Quantity::Scores => "scores",
+            Quantity::FirstSum => "first sum",
+            Quantity::SecondSum => "second sum",
+            Quantity::Variance => "variance",
+            Quantity::Normed => "normed rows",
+            Quantity::Argument => "arguments of the activation",
+        })
+    }
+}
+
+/// The farthest that a text goes in one quantity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reach {
+    /// In what.
+    pub quantity: Quantity,
+    /// Layer.
+    pub layer: usize,
+    /// Head, hidden column, or which norm of the layer.
+    pub index: usize,
+    /// Distance from the middle of the interval, of which 1 is its end; for sums and variances, which have intervals of ratios, the factor by
+    /// which they pass the nearer end, below 1 inside.
+    pub reach: f64,
+}
+
+/// For each text, the farthest in every [`Quantity`].
+///
+/// # Errors
+/// Choices of another model, texts longer than their rows.
+pub fn reaches(
+    model: &Model,
+    choices: &Choices,
+    texts: &[TokenIds],
+    params: &Arc<CkksParams>,
+) -> Result<Vec<Vec<Reach>>, FheError> {
+    choices.check(&model.network)?;
+    super::check_rows(texts, choices.rows)?;
+    let structure = structure(model, choices)?;
+    let clear = Clear {
+        model,
+        params,
+        rows: choices.rows,
+    };
+    let one = |text: &TokenIds| -> Result<Vec<Reach>, FheError> {
+        let nothing = Seen::nothing(&model.network);
+        let (seen, _) = clear.measured(&structure, std::slice::from_ref(text), nothing, true)?;
+        let width = model.network.embedding.width;
+        Ok(farthest(&seen.layers, choices, width))
+    };
+    texts.iter().map(one).collect()
+}
+
+/// What a calibration replaces.
+fn structure(model: &Model, choices: &Choices) -> Result<Structure, FheError> {
+    let layers = choices.layers.iter().zip(&model.network.layers);
+    let frozen = layers.map_while(|(choice, layer)| {
+        let row = choice.frozen_row.as_ref()?;
+        Some(hats(row, &layer.feed_forward_norm))
+    });
+    let fixed = |layer: &LayerChoice| {
+        let heads = layer.attention.heads.iter();
+        heads.map(|h| matches!(h, HeadChoice::Previous)).collect()
+    };
+    Ok(Structure {
+        frozen: frozen.collect::<Result<_, _>>()?,
+        fixed: choices.layers.iter().map(fixed).collect(),
+    })
+}
+
+fn farthest(seen: &[LayerSeen], choices: &Choices, width: usize) -> Vec<Reach> {
+    let mut all: Vec<Reach> = Vec::new();
+    for (layer, (seen, choice)) in seen.iter().zip(&choices.layers).enumerate() {
+        let mut note = |quantity, index, reach: f64| {
+            let found = Reach {
+                quantity,
+                layer,
+                index,
+                reach,
+            };
+            match all.iter_mut().find(|r| r.quantity == quantity) {
+                Some(known) if known.reach < reach => *known = found,
+                Some(_) => (),
+                None => all.push(found),
+            }
+        };
+        for (h, (head, choice)) in seen.heads.iter().zip(&choice.attention.heads).enumerate() {
+            let HeadChoice::Softmax {
+                scores,
+                first,
+                second,
+                ..
+            } = choice
+            else {
+                continue;
+            };
+            let t = |s: f64| ((s - scores.middle()) / scores.half()).abs();
+            let far = t(head.scores.least).max(t(head.scores.greatest));
+            note(Quantity::Scores, h, far);
+            let sum = |ln: f64| (ln - scores.high / 2.0).exp();
+            let sums = Span {
+                least: sum(head.first.least),
+                greatest: sum(head.first.greatest),
+            };
+            note(Quantity::FirstSum, h, past(sums, first.low, first.high));
+            note(
+                Quantity::SecondSum,
+                h,
+                past(head.second, second.low, second.high),
+            );
+        }
+        for (j, (seen, column)) in seen
+            .columns
+            .iter()
+            .zip(&choice.activation.columns)
+            .enumerate()
+        {
+            let interval = column.interval();
+            let t = |x: f64| ((x - interval.middle()) / interval.half()).abs();
+            let far = t(seen.span.least).max(t(seen.span.greatest));
+            note(Quantity::Argument, j, far);
+        }
+        let norms = [&choice.attention_norm, &choice.feed_forward_norm];
+        for (n, (seen, norm)) in seen.norms.iter().zip(norms).enumerate() {
+            // v = κ²·d·variance, which a norm has within [low, 1].
+            let v = |variance: f64| norm.scale.powi(2) * width as f64 * variance;
+            for span in [seen.first, seen.later] {
+                if span.least <= span.greatest {
+                    let span = Span {
+                        least: v(span.least),
+                        greatest: v(span.greatest),
+                    };
+                    note(Quantity::Variance, n, past(span, norm.low, 1.0));
+                }
+            }
+            note(Quantity::Normed, n, seen.largest / norm.bound);
+        }
+    }
+    all.sort_by_key(|r| r.quantity);
+    all
+}
+
+/// The factor by which a span passes the nearer end of [low, high].
+fn past(span: Span, low: f64, high: f64) -> f64 {
+    (span.greatest / high).max(low / span.least)
+}

@@ -1,0 +1,81 @@
+use super::*;
+use crate::Interval;
+
+const HEAD: HeadChoice = HeadChoice::Softmax {
+    scores: Interval {
+        low: -25.0,
+        high: 9.0,
+    },
+    least_maximum: 0.5,
+    first: Interval {
+        low: 0.02,
+        high: 3.0,
+    },
+    second: Interval {
+        low: 0.008,
+        high: 1.0,
+    },
+};
+
+#[test]
+fn exponentials_are_relative_to_the_largest_of_a_row() {
+    for (degree, most) in [(15, 2e-2), (31, 2e-5)] {
+        let p = exponential(&HEAD, degree).unwrap();
+        assert_eq!((p.degree(), p.interval_map()), (degree, None));
+        for i in 0..=1000 {
+            let t = f64::from(i) / 500.0 - 1.0;
+            let s = -8.0 + 17.0 * t;
+            let error = (3.0 * p.eval(t) - ((s - 9.0) / 2.0).exp()).abs();
+            let largest = ((s.max(0.5) - 9.0) / 2.0).exp();
+            assert!(error < most * largest, "{degree} {s} {error:e}");
+        }
+    }
+    assert!(matches!(
+        exponential(&HeadChoice::Previous, 15),
+        Err(FheError::Choices(_))
+    ));
+}
+
+#[test]
+fn activations_are_near_where_arguments_are() {
+    let column = Interval {
+        low: -6.0,
+        high: 3.0,
+    };
+    let p = activation(Activation::Gelu, column, 15).unwrap();
+    let error = |x: f64| (p.eval((x + 1.5) / (4.5 * BEYOND)) - exact(Activation::Gelu, x)).abs();
+    let most = |from: i32, to: i32| {
+        let all = (from..=to).map(|i| error(f64::from(i) / 100.0));
+        all.fold(0.0, f64::max)
+    };
+    assert!(most(-300, 100) < 3e-3, "{}", most(-300, 100));
+    assert!(most(-600, 300) < 2e-2, "{}", most(-600, 300));
+    let empty = Interval {
+        low: 1.0,
+        high: 1.0,
+    };
+    assert!(activation(Activation::Gelu, empty, 15).is_err());
+}
+
+/// An interval is wider than what is expected in it: there nothing grows, whatever the degree.
+#[test]
+fn activations_stay_bounded_between_what_is_expected_and_their_ends() {
+    for degree in [15, 31, 63] {
+        let bell = Column {
+            low: -18.0,
+            high: 9.0,
+            mean: -1.5,
+            deviation: 1.0,
+        };
+        let p = activation(Activation::Gelu, bell, degree).unwrap();
+        for i in 0..=1000 {
+            let t = f64::from(i) / 500.0 - 1.0;
+            let x = 13.5 * t - 4.5;
+            let off = (p.eval(t / BEYOND) - exact(Activation::Gelu, x)).abs();
+            assert!(off < 2.0, "degree {degree}: {off} at {x}");
+            if (x - bell.mean).abs() < 3.0 {
+                assert!(off < 0.15, "degree {degree}: {off} at {x}");
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Files that are there whole or not at all, whatever ends the process that writes them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use hushed_math::rng::SecretRng;
+
+use super::FileError;
+use crate::plan::public_plan::hex;
+
+/// What drafts end with. A draft that a killed process left is never read, and may be deleted.
+pub const DRAFT: &str = ".draft";
+
+/// A file under a passing name. Dropped without [`AtomicFile::commit`], it is gone.
+pub struct AtomicFile {
+    path: PathBuf,
+    draft: PathBuf,
+    file: Option<BufWriter<File>>,
+}
+
+/// Who may read a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// As the process makes files.
+    Usual,
+    /// Its owner alone.
+    Private,
+}
+
+impl AtomicFile {
+    /// Begins the file `path`; until it is committed, what was there stays.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn create(path: &Path, access: Access) -> Result<AtomicFile, FileError> {
+        // Process ids mean nothing between containers that share a folder, and come again.
+        let mut random = [0; 8];
+        SecretRng::from_os("names of drafts").fill_bytes(&mut random);
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}{DRAFT}", hex(&random)));
+        let draft = path.with_file_name(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        if access == Access::Private {
+            private(&mut options);
+        }
+        let file = options.open(&draft).map_err(FileError::io("write", path))?;
+        #[cfg(all(test, target_os = "linux"))]
+        let file = full_disk::instead_of(file);
+        Ok(AtomicFile {
+            path: path.to_owned(),
+            draft,
+            file: Some(BufWriter::with_capacity(1 << 20, file)),
+        })
+    }
+
+    /// Synchronises the file, gives it its name, and synchronises its folder: it survives a crash from then on.
+    ///
+    /// # Errors
+    /// [`FileError::Io`]: what was there before is untouched.
+    pub fn commit(mut self) -> Result<(), FileError> {
+        let done = self.synchronise().and_then(|()| {
+            fs::rename(&self.draft, &self.path)?;
+            sync_folder(&self.path)
+        });
+        done.map_err(FileError::io("write", &self.path))
+    }
+
+    /// As [`AtomicFile::commit`] if there is no file of this name; otherwise that one stays, whoever made it and whenever, and this one is
+    /// gone. Whether it was taken. The file system must have hard links.
+    ///
+    /// # Errors
+    /// [`FileError::Io`].
+    pub fn commit_new(mut self) -> Result<bool, FileError> {
+        let done = self
+            .synchronise()
+            .and_then(|()| match fs::hard_link(&self.draft, &self.path) {
+                Ok(()) => sync_folder(&self.path).map(|()| true),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+                Err(error) => Err(error),
+            });
+        done.map_err(FileError::io("write", &self.path))
+    }
+
+    /// All of the draft on disk.
+    fn synchronise(&mut self) -> io::Result<()> {
+        let Some(file) = self.file.take() else {
+            return Ok(());
+        };
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Some(file) => file.write(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        // After a commit there is no draft; one that cannot be removed is harmless.
+        let _ = fs::remove_file(&self.draft);
+    }
+}
+
+/// Writes a small file whole.
+///
+/// # Errors
+/// [`FileError::Io`].
+pub fn write(path: &Path, access: Access, bytes: &[u8]) -> Result<(), FileError> {
+    let mut file = AtomicFile::create(path, access)?;
+    file.write_all(bytes)
+        .map_err(FileError::io("write", path))?;
+    file.commit()
+}
+
+/// Removes the drafts of `path` that killed processes left. Only for who knows that no other process writes it.
+pub fn clear_drafts(path: &Path) {
+    let mut start = path.file_name().unwrap_or_default().to_owned();
+    start.push(".");
+    let start = start.to_string_lossy().into_owned();
+    for entry in fs::read_dir(folder_of(path))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let found = entry.file_name().to_string_lossy().into_owned();
+        if found.starts_with(&start) && found.ends_with(DRAFT) {
+            // One that cannot be removed is harmless.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// [`FileError::Exists`] if there is something.
+///
+/// # Errors
+/// As said.
+pub fn refuse_existing(path: &Path) -> Result<(), FileError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(FileError::Exists {
+            path: path.to_owned(),
+        }),
+        Err(_) => Ok(()),
+    }
+}
+
+/// [`FileError::NotPrivate`] if others than the owner can read a file.
+///
+/// # Errors
+/// As said.
+#[cfg(unix)]
+pub fn check_private(path: &Path, metadata: &std::fs::Metadata) -> Result<(), FileError> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(FileError::NotPrivate {
+        path: path.to_owned(),
+        mode,
+    })
+}
+
+/// Without such permissions there is nothing to check.
+///
+/// # Errors
+/// None.
+#[cfg(not(unix))]
+pub fn check_private(_: &Path, _: &std::fs::Metadata) -> Result<(), FileError> {
+    Ok(())
+}
+
+/// The folder of `path` on disk, so that a rename in it survives. A folder that cannot be opened is no failure of the file.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path)).map_or(Ok(()), |folder| folder.sync_all())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// Makes the file that is created its owner's alone.
+#[cfg(unix)]
+pub(super) fn private(options: &mut OpenOptions) {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.mode(0o600);
+}
+
+#[cfg(not(unix))]
+pub(super) fn private(_: &mut OpenOptions) {}
+
+/// A disk without room, for tests: everything that this thread writes goes where nothing can be written.
+#[cfg(all(test, target_os = "linux"))]
+pub(super) mod full_disk {
+    use std::cell::Cell;
+    use std::fs::{File, OpenOptions};
+
+    thread_local! {
+        static FULL: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// What `work` does while the disk is full.
+    pub fn during<T>(work: impl FnOnce() -> T) -> T {
+        FULL.set(true);
+        let done = work();
+        FULL.set(false);
+        done
+    }
+
+    pub fn instead_of(file: File) -> File {
+        match FULL.get() {
+            true => OpenOptions::new().write(true).open("/dev/full").unwrap(),
+            false => file,
+        }
+    }
+}

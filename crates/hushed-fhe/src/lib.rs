@@ -1,0 +1,67 @@
+//! A model under CKKS, without interaction (MOAI): the client encrypts a batch of texts and goes away, the server computes alone.
+//!
+//! Every step is written once, over [`Slots`]: what a run needs of vectors of slots. Ciphertexts are one implementation; numbers in the
+//! clear with levels, scales and errors are another, which is what predicts a run, in accuracy and in operations.
+//!
+//! Levels of a layer, from a refresh to the next (`m` rows, `d` columns, one vector a column; a chain of 14 levels):
+//!
+//! ```text
+//! attention                    level after      feed-forward                    level after
+//! refreshed columns x̂              14           refreshed columns x̂                 8
+//! query, key (maps of exp folded)  13           up (maps of GELU folded)            7
+//! Q·Kᵀ, m diagonals a head         12           GELU, degree 15 or 31           3 or 2
+//! p ≈ e^{s/2}, degree 15            8           down, centred and scaled        2 or 1
+//! p/Σp: the sum is refreshed,     ≤ 6           variance refreshed, its inverse
+//!   its inverse comes in lower                    root taken, × columns         1 or 0
+//! square                          ≤ 5
+//! P·V                             ≤ 4
+//! × 1/Σp² (refreshed as well)     ≤ 3
+//! output, centred and scaled      ≤ 2
+//! × inverse root of the variance  ≤ 1
+//! ```
+//!
+//! A number beyond its interval is one text's, in one slot, and stays so until it wraps around a modulus; refreshes bound it again. How far each step
+//! lets one go is measured in `encrypted/contained.rs` and said in docs/moai.md.
+//!
+//! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are gone: a softmax does
+//! not see the first, and the second goes through it into the output's bias. Gains and offsets of a norm are in the next linear layers.
+#![forbid(unsafe_code)]
+
+pub mod calibrate;
+mod choices;
+mod error;
+pub mod files;
+pub mod ops;
+pub mod packing;
+mod pass;
+pub mod plan;
+pub mod run;
+pub mod simulate;
+mod slots;
+mod splitmix;
+#[cfg(test)]
+mod testing;
+#[cfg(any(feature = "client", test))]
+pub mod verify;
+
+pub use choices::fits;
+pub use choices::{
+    ActivationChoice, AttentionChoice, Candidate, Choices, ChoicesError, ClassifierChoice, Column,
+    HeadChoice, Interval, LayerChoice, MAX_BYTES, MAX_ROWS, NormChoice, Report, VERSION,
+};
+pub use error::FheError;
+pub use hushed_lower::{LinearMap, bound_of};
+pub use ops::acts::{Acts, centred};
+pub use ops::attention::attention;
+pub use ops::functions::Function;
+pub use ops::key_mask::KeyMask;
+pub use ops::mask::{OwnedMask, RowMasks, RowsKnown, token_rows};
+pub use ops::softmax::Softmax;
+pub use pass::{Look, Pass, Viewer};
+pub use plan::keys::KeyDemand;
+pub use plan::placement::Placement;
+pub use plan::public_plan::{FhePlan, PlanFileError};
+pub use run::clock::{Clock, Progress};
+pub use run::encrypted::{Encrypted, EncryptedPartial};
+pub use simulate::{Simulator, Tally};
+pub use slots::Slots;

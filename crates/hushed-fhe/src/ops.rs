@@ -1,0 +1,13 @@
+//! The steps of a model over vectors of slots, each written once over [`Slots`](crate::Slots): what a pass puts together.
+
+pub mod activation;
+pub mod acts;
+pub mod attention;
+pub mod feed_forward;
+pub mod functions;
+pub mod head;
+pub mod key_mask;
+pub mod mask;
+pub mod norm;
+pub mod pool;
+pub mod softmax;

@@ -1,0 +1,196 @@
+//! Activations of hidden columns: a polynomial a column, all of one degree.
+//!
+//! In column packing a hidden column is a vector of its own, so each has its own interval and coefficients at no cost; the map of the
+//! interval to [−1, 1] is in the weights of the layer before ([`unit_map`]), and a column loses ⌈log2(degree + 1)⌉ levels. All columns
+//! have one degree, so what is computed does not follow from weights. Fits are in [`crate::choices::fits`].
+//!
+//! Beyond its interval a polynomial is garbage. It is bounded on [`fits::BEYOND`] times the interval, which the norm after it takes; beyond that
+//! one of degree 28 grows like t^28, and the whole batch is lost.
+//!
+//! GELU less x/2 is even, and an even polynomial takes fewer products of one degree. But its interval is symmetric: on every fortieth column of
+//! the shipped calibration, fitted in the clear, degree 30 is as near as degree 28 of any parity in three layers, two to two and a half times as far off in
+//! the others, and takes as many relinearisations, eight; degree 28 takes seven and is up to four times as far off.
+//!
+//! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10] (§4), and with domain
+//! extension ([`extended_tanh`], appendix C.2). Both are measured in the clear, as baselines: the first errs by up to 0.25 on its interval; a
+//! least-squares fit of GELU itself of that degree and interval by 0.22, at two levels fewer, and on [−6, 4], where a column may have its own
+//! interval, by 6·10^−5.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_ckks::poly::{Ladder, PolyError, Polynomial};
+use hushed_math::fit::minimax;
+use hushed_model::Activation;
+use rayon::prelude::*;
+
+use crate::choices::Column;
+use crate::choices::fits;
+use crate::error::FheError;
+use crate::ops::functions::Function;
+use crate::ops::norm::scale_of;
+use crate::slots::Slots;
+use hushed_lower::LinearMap;
+
+/// Polynomials by function, degree and interval: many columns share an interval, and layers do.
+#[derive(Default)]
+pub struct Polynomials(Mutex<HashMap<Key, Arc<Polynomial>>>);
+
+/// A function has no order or hash of its own; its name does. Numbers of a column by their bits.
+type Key = (String, usize, [u64; 4]);
+
+impl Polynomials {
+    /// The polynomial in t, for x in `column` mapped to [−1, 1].
+    ///
+    /// # Errors
+    /// [`FheError::Poly`] if the interval is empty or the degree has no fit.
+    pub fn get(
+        &self,
+        f: Activation,
+        column: Column,
+        degree: usize,
+    ) -> Result<Arc<Polynomial>, FheError> {
+        let key = (
+            format!("{f:?}"),
+            degree,
+            <[f64; 4]>::from(column).map(f64::to_bits),
+        );
+        let held = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = held().get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        // Not under the lock: others fit meanwhile, at worst the same.
+        let fitted = Arc::new(fits::activation(f, column, degree)?);
+        held().insert(key, Arc::clone(&fitted));
+        Ok(fitted)
+    }
+}
+
+/// Levels of a polynomial of this degree.
+#[must_use]
+pub fn levels(degree: usize) -> usize {
+    (degree + 1).next_power_of_two().trailing_zeros() as usize
+}
+
+/// The map with results mapped to [−1, 1] from the [`fits::domain`] of their columns, one a row.
+///
+/// # Errors
+/// [`PolyError::Range`] for an empty interval, or if there are not as many as rows.
+pub fn unit_map(mut map: LinearMap, intervals: &[Column]) -> Result<LinearMap, FheError> {
+    let sound = |i: &Column| i.low < i.high && (i.high - i.low).is_finite();
+    if intervals.len() != map.rows || !intervals.iter().all(sound) {
+        let worst = intervals.iter().find(|i| !sound(i));
+        let (low, high) = worst.map_or((0.0, 0.0), |i| (i.low, i.high));
+        return Err(PolyError::Range { low, high }.into());
+    }
+    let mut bias = map.bias.take().unwrap_or_else(|| vec![0.0; map.rows]);
+    let rows = map.weights.chunks_exact_mut(map.columns.max(1));
+    for ((row, b), column) in rows.zip(&mut bias).zip(intervals) {
+        let domain = fits::domain(*column);
+        row.iter_mut().for_each(|w| *w /= domain.half());
+        *b = (*b - domain.middle()) / domain.half();
+    }
+    map.bound = crate::bound_of(&map.weights);
+    map.bias = Some(bias);
+    Ok(map)
+}
+
+/// The scale that suits the argument of a Chebyshev polynomial with `limbs` primes: twice what its first rescale divides by.
+///
+/// # Errors
+/// [`PolyError::LevelsTooFew`] if there is no level.
+pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Scale, FheError> {
+    scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
+}
+
+/// f of every column, the first of which is number `first`; `columns` are mapped to [−1, 1] from their domains already. The results are at
+/// [`Slots::default_scale`], [`levels`] below.
+///
+/// # Errors
+/// Too few levels, a fit that is refused, or what the arithmetic refuses.
+pub fn activation<S: Slots>(
+    on: &S,
+    f: Activation,
+    first: usize,
+    columns: Vec<S::Value>,
+    intervals: &[Column],
+    degree: usize,
+    polynomials: &Polynomials,
+) -> Result<Vec<S::Value>, FheError> {
+    // One fit for all where nothing is computed.
+    let shape = intervals.first().filter(|_| on.only_shapes());
+    let column = |(i, (t, interval)): (usize, (S::Value, &Column))| {
+        let column = *shape.unwrap_or(interval);
+        let f = Function::Activation {
+            f,
+            index: first + i,
+            column,
+            polynomial: &*polynomials.get(f, column, degree)?,
+        };
+        on.apply(&f, &on.within(t, 1.0), on.default_scale())
+    };
+    let columns = columns.into_par_iter().zip(intervals).enumerate();
+    columns.map(column).collect()
+}
+
+/// The paper's GELU: x/2·(1 + P(x)), with P the best polynomial of `degree` on [low, high] for tanh(√(2/π)(x + 0.044715x³)). Its
+/// depth is [`levels`] and two.
+///
+/// # Errors
+/// [`PolyError::Fit`].
+pub fn tanh_form(degree: usize, low: f64, high: f64) -> Result<impl Fn(f64) -> f64, PolyError> {
+    let fit = minimax(|x| cubic(x).tanh(), |_| 1.0, degree, low, high)?;
+    let p = Polynomial::from_fit(&fit)?;
+    Ok(move |x: f64| 0.5 * x * (1.0 + p.eval(x)))
+}
+
+/// GELU's argument of tanh.
+fn cubic(x: f64) -> f64 {
+    (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
+}
+
+/// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), P the best polynomial of
+/// `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The text prints x/L^r − 4x³/(27B²L^(3r)), without the factor
+/// L^r: composed like that, it shrinks what lies near zero by L at each step.) Three levels more a step, or two with the coefficient in
+/// the factors before.
+///
+/// # Errors
+/// [`PolyError::Fit`]; [`PolyError::Parameter`] unless 1 < L ≤ 1.5·√3, where B_0 stays within [−B, B].
+pub fn extended_tanh(
+    degree: usize,
+    bound: f64,
+    factor: f64,
+    steps: u32,
+) -> Result<impl Fn(f64) -> f64, PolyError> {
+    let most = 1.5 * 3f64.sqrt();
+    if !(factor > 1.0 && factor <= most) {
+        return Err(PolyError::Parameter {
+            name: "factor",
+            value: factor,
+            low: 1.0,
+            high: most,
+        });
+    }
+    let fit = minimax(f64::tanh, |_| 1.0, degree, -bound, bound)?;
+    let p = Polynomial::from_fit(&fit)?;
+    Ok(move |x: f64| {
+        let step = |x: f64, r: u32| {
+            let wide = bound * factor.powi(r as i32);
+            x - 4.0 * x.powi(3) / (27.0 * wide * wide)
+        };
+        p.eval((0..steps).rev().fold(x, step))
+    })
+}
+
+/// Greatest difference between `p` and `f` on [low, high], by sampling.
+pub fn greatest_error(p: impl Fn(f64) -> f64, f: impl Fn(f64) -> f64, low: f64, high: f64) -> f64 {
+    const SAMPLES: u32 = 8192;
+    let at = |i: u32| low + (high - low) * f64::from(i) / f64::from(SAMPLES);
+    (0..=SAMPLES)
+        .map(|i| (p(at(i)) - f(at(i))).abs())
+        .fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+#[path = "activation_tests.rs"]
+mod tests;

@@ -1,0 +1,197 @@
+//! What goes from one step of a model to the next: a vector of slots for every column of a batch, and what its numbers mean.
+
+use hushed_model::{Linear, Norm, StepId, here, same};
+
+use crate::choices::NormChoice;
+use crate::error::FheError;
+use crate::slots::Slots;
+use hushed_lower::LinearMap;
+
+/// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the numbers of vector
+/// j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
+///
+/// Gains and offsets are those of the norm before (MOAI folds them as well); they follow from weights, so there is no `Debug`.
+#[derive(Clone)]
+pub struct Acts<V> {
+    /// Column by column, all with one scale and number of primes.
+    pub columns: Vec<V>,
+    /// What a column is multiplied by.
+    pub gain: Vec<f64>,
+    /// What is added then, in rows that are no padding.
+    pub offset: Vec<f64>,
+}
+
+impl<V> Acts<V> {
+    /// What a client sends: embedded and normalised columns, divided by the public `bound`.
+    pub fn from_client(columns: Vec<V>, bound: f64) -> Acts<V> {
+        let width = columns.len();
+        Acts {
+            columns,
+            gain: vec![bound; width],
+            offset: vec![0.0; width],
+        }
+    }
+
+    /// What [`crate::ops::norm::norm`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset to be read with them.
+    ///
+    /// # Errors
+    /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers, [`hushed_model::ModelError::Mismatch`] for another number of columns.
+    pub fn from_norm(
+        at: StepId,
+        columns: Vec<V>,
+        norm: &Norm,
+        choice: &NormChoice,
+    ) -> Result<Acts<V>, FheError> {
+        let (gain, offset) = (here(at, &norm.gain)?, here(at, &norm.offset)?);
+        same(at, "columns", columns.len(), norm.width)?;
+        Ok(Acts {
+            columns,
+            gain: gain.iter().map(|&g| f64::from(g) * choice.bound).collect(),
+            offset: offset.iter().map(|&b| f64::from(b)).collect(),
+        })
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The layer `w` as a map of the vectors: its weights times the gains, and its bias with what the offsets become. Row after row,
+    /// `outputs × inputs`.
+    ///
+    /// # Errors
+    /// As [`Acts::from_norm`].
+    pub fn folded<S>(&self, on: &S, at: StepId, w: &Linear) -> Result<LinearMap, FheError>
+    where
+        S: Slots<Value = V>,
+    {
+        same(at, "columns", self.width(), w.inputs)?;
+        if on.only_shapes() {
+            return Ok(LinearMap::shape(w.outputs, w.inputs));
+        }
+        let map = LinearMap::of(at, w)?;
+        Ok(map.reading(&self.gain, &self.offset).bounded())
+    }
+}
+
+/// Columns that are put away with fewer primes than they had: what a residual sum needs of them once a block has read them.
+pub struct StoredActs<S: Slots> {
+    blocks: Vec<S::Stored>,
+    gain: Vec<f64>,
+    offset: Vec<f64>,
+}
+
+/// Columns that are cut and put away at a time.
+const STORED_BLOCK: usize = 32;
+
+impl<S: Slots> StoredActs<S> {
+    /// Puts the first `limbs` primes of the columns away; the columns are let go of, block by block.
+    ///
+    /// # Errors
+    /// If they have fewer, and as [`Slots::store`].
+    pub fn new(on: &S, x: Acts<S::Value>, limbs: usize) -> Result<StoredActs<S>, FheError> {
+        let mut blocks = Vec::with_capacity(x.columns.len().div_ceil(STORED_BLOCK));
+        let mut rest = x.columns.into_iter();
+        while rest.len() > 0 {
+            let block = rest.by_ref().take(STORED_BLOCK);
+            let low = block.map(|v| on.drop_to(&v, limbs));
+            blocks.push(on.store(low.collect::<Result<_, _>>()?)?);
+        }
+        Ok(StoredActs {
+            blocks,
+            gain: x.gain,
+            offset: x.offset,
+        })
+    }
+
+    /// The columns.
+    ///
+    /// # Errors
+    /// As [`Slots::load`].
+    pub fn load(self, on: &S) -> Result<Acts<S::Value>, FheError> {
+        let blocks = self.blocks.into_iter().map(|block| on.load(block));
+        let columns: Vec<Vec<S::Value>> = blocks.collect::<Result<_, _>>()?;
+        Ok(Acts {
+            columns: columns.into_iter().flatten().collect(),
+            gain: self.gain,
+            offset: self.offset,
+        })
+    }
+}
+
+/// A layer whose results a norm reads next: κ·(y − mean of y) instead of y, which is I − 11ᵀ/d times the layer, and κ.
+///
+/// # Errors
+/// [`hushed_model::ModelError::ShapesOnly`] where the layer has no numbers.
+pub fn centred<S: Slots>(
+    on: &S,
+    at: StepId,
+    w: &Linear,
+    kappa: f64,
+) -> Result<LinearMap, FheError> {
+    if on.only_shapes() {
+        return Ok(LinearMap::shape(w.outputs, w.inputs));
+    }
+    Ok(LinearMap::of(at, w)?.centred().times(kappa).bounded())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hushed_ckks::CkksParams;
+    use hushed_model::Matrix;
+
+    use super::*;
+    use crate::Simulator;
+
+    fn layer() -> Linear {
+        let weights = Matrix::new(3, 2, vec![1.0, 2.0, -3.0, 0.5, 4.0, -1.0]);
+        Linear {
+            inputs: 2,
+            outputs: 3,
+            weights: weights.map(Arc::new),
+            bias: Some(Arc::from([0.5, 0.25, -1.0])),
+        }
+    }
+
+    fn apply(map: &LinearMap, x: &[f64]) -> Vec<f64> {
+        let bias = map.bias.as_deref().unwrap();
+        let rows = map.weights.chunks_exact(map.columns);
+        rows.zip(bias)
+            .map(|(row, b)| b + row.iter().zip(x).map(|(w, x)| w * x).sum::<f64>())
+            .collect()
+    }
+
+    #[test]
+    fn gains_offsets_and_centring_are_in_the_maps() {
+        let (at, w) = (StepId::outside("x"), layer());
+        let params = CkksParams::insecure_test(5, 2).unwrap();
+        let on = Simulator::new(&params, 1).unwrap();
+        let v = on.vector(vec![0.0], 2).unwrap();
+        let acts = Acts {
+            columns: vec![v.clone(), v.clone()],
+            gain: vec![2.0, -0.5],
+            offset: vec![0.125, 3.0],
+        };
+        let vectors = [0.75, -0.5];
+        let x: Vec<f64> = (0..2)
+            .map(|j| acts.gain[j] * vectors[j] + acts.offset[j])
+            .collect();
+        let plain = [
+            x[0] + 2.0 * x[1] + 0.5,
+            -3.0 * x[0] + 0.5 * x[1] + 0.25,
+            4.0 * x[0] - x[1] - 1.0,
+        ];
+        let map = acts.folded(&on, at, &w).unwrap();
+        let mean = plain.iter().sum::<f64>() / 3.0;
+        let centred = centred(&on, at, &w, 0.01).unwrap();
+        let found = apply(&map, &vectors).into_iter().zip(apply(&centred, &x));
+        for ((folded, centred), y) in found.zip(plain) {
+            assert!((folded - y).abs() < 1e-12 && (centred - 0.01 * (y - mean)).abs() < 1e-12);
+        }
+        assert!(map.weights.iter().all(|w| w.abs() <= map.bound) && map.bound == 8.0);
+        let narrow = Acts::from_client(vec![v], 1.0);
+        assert!(narrow.folded(&on, at, &w).is_err());
+    }
+}

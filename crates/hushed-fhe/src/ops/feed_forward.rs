@@ -1,0 +1,186 @@
+//! The feed-forward block on columns: hidden columns are made, used and dropped block by block, so that they are never all alive.
+//!
+//! | step | levels |
+//! |---|---|
+//! | up: gains and offsets of the norm before and the map of each column's interval in its weights | 1 |
+//! | the activation, a polynomial a column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
+//! | down: κ and the centring of the norm after in its weights; a block's products join a sum that is rescaled once | 1 |
+//!
+//! [`feed_forward_stored`] holds the columns and the sums of the second map one after the other: hidden columns wait on disk in between.
+//!
+//! It has no rotations. MOAI holds all hidden columns (3072 ciphertexts); at N = 2^16 a block of 64 takes 0.8 GiB at most.
+
+use std::ops::Range;
+
+use hushed_ckks::Scale;
+use hushed_model::{FeedForward, StepId, same};
+
+use crate::choices::{ActivationChoice, NormChoice};
+use crate::error::FheError;
+use crate::ops::activation::{Polynomials, activation, argument_scale, levels, unit_map};
+use crate::ops::acts::{Acts, StoredActs, centred};
+use crate::ops::norm::{above, below, centred_scale};
+use crate::slots::Slots;
+use hushed_lower::LinearMap;
+
+/// κ·(y − mean of y) by columns for y = down(f(up(x))), `hidden_block` hidden columns at a time. At the scale of
+/// [`centred_scale`].
+///
+/// # Errors
+/// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
+#[allow(clippy::too_many_arguments)]
+pub fn feed_forward<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: &Acts<S::Value>,
+    f: &FeedForward,
+    choice: &ActivationChoice,
+    norm: &NormChoice,
+    hidden_block: usize,
+    polynomials: &Polynomials,
+) -> Result<Vec<S::Value>, FheError> {
+    let run = Run::new(on, at, x, f, choice, norm, polynomials)?;
+    let mut partial = None;
+    for block in blocks(run.hidden, hidden_block) {
+        let y = run.hidden_columns(&x.columns, block.clone())?;
+        partial = Some(run.down(&y, block, partial)?);
+    }
+    run.finish(partial)
+}
+
+/// As [`feed_forward`], bit for bit, with less in memory: hidden columns are put away, so that the columns that they are made of are let go
+/// of before the sums that they go into; what is left of the columns for the residual is returned, put away as well.
+///
+/// # Errors
+/// As [`feed_forward`] and [`Slots::store`].
+#[allow(clippy::too_many_arguments)]
+pub fn feed_forward_stored<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: Acts<S::Value>,
+    f: &FeedForward,
+    choice: &ActivationChoice,
+    norm: &NormChoice,
+    hidden_block: usize,
+    polynomials: &Polynomials,
+) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
+    let run = Run::new(on, at, &x, f, choice, norm, polynomials)?;
+    let mut waiting = Vec::new();
+    for block in blocks(run.hidden, hidden_block) {
+        let y = run.hidden_columns(&x.columns, block.clone())?;
+        waiting.push((block, on.store(y)?));
+    }
+    on.at(at.part("kept"));
+    let kept = StoredActs::new(on, x, above(on, run.fed)?)?;
+    let mut partial = None;
+    for (block, y) in waiting {
+        on.at(run.down_at);
+        let y = on.load(y)?;
+        partial = Some(run.down(&y, block, partial)?);
+    }
+    Ok((run.finish(partial)?, kept))
+}
+
+/// Ranges of `block` out of `hidden`.
+fn blocks(hidden: usize, block: usize) -> impl Iterator<Item = Range<usize>> {
+    let block = block.max(1);
+    (0..hidden)
+        .step_by(block)
+        .map(move |from| from..hidden.min(from + block))
+}
+
+/// One layer's maps and scales.
+struct Run<'a, S: Slots> {
+    on: &'a S,
+    f: &'a FeedForward,
+    choice: &'a ActivationChoice,
+    polynomials: &'a Polynomials,
+    hidden: usize,
+    up_at: StepId,
+    activation_at: StepId,
+    down_at: StepId,
+    up: LinearMap,
+    down: LinearMap,
+    /// Scale of the activations' arguments.
+    argument: Scale,
+    /// Scale of the results.
+    target: Scale,
+    /// Primes of the results.
+    fed: usize,
+}
+
+impl<'a, S: Slots> Run<'a, S> {
+    fn new(
+        on: &'a S,
+        at: StepId,
+        x: &Acts<S::Value>,
+        f: &'a FeedForward,
+        choice: &'a ActivationChoice,
+        norm: &NormChoice,
+        polynomials: &'a Polynomials,
+    ) -> Result<Self, FheError> {
+        let hidden = f.up.outputs;
+        same(at, "intervals", choice.columns.len(), hidden)?;
+        same(at, "hidden columns", f.down.inputs, hidden)?;
+        let (up_at, down_at) = (at.part("up"), at.part("down"));
+        let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
+        let fed = below(on, start, 2 + levels(choice.degree))?;
+        Ok(Run {
+            on,
+            f,
+            choice,
+            polynomials,
+            hidden,
+            up: unit_map(x.folded(on, up_at, &f.up)?, &choice.columns)?,
+            down: centred(on, down_at, &f.down, norm.scale)?,
+            up_at,
+            activation_at: at.part("activation"),
+            down_at,
+            argument: argument_scale(on, below(on, start, 1)?)?,
+            target: centred_scale(on, fed)?,
+            fed,
+        })
+    }
+
+    /// A block of hidden columns.
+    fn hidden_columns(
+        &self,
+        x: &[S::Value],
+        block: Range<usize>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let (on, choice) = (self.on, self.choice);
+        on.at(self.up_at);
+        let t = on.linear(&self.up.rows(block.clone()), x, self.argument)?;
+        on.at(self.activation_at);
+        let (f, first) = (self.f.activation, block.start);
+        let intervals = choice.columns.get(block).unwrap_or_default();
+        activation(on, f, first, t, intervals, choice.degree, self.polynomials)
+    }
+
+    /// What they add to the results.
+    fn down(
+        &self,
+        y: &[S::Value],
+        block: Range<usize>,
+        partial: Option<S::Partial>,
+    ) -> Result<S::Partial, FheError> {
+        self.on.at(self.down_at);
+        let first = block.start == 0;
+        let mut map = self.down.columns(block);
+        if first {
+            map.bias.clone_from(&self.down.bias);
+        }
+        self.on.linear_add(&map, y, self.target, partial)
+    }
+
+    fn finish(&self, partial: Option<S::Partial>) -> Result<Vec<S::Value>, FheError> {
+        match partial {
+            Some(partial) => self.on.linear_finish(partial),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "feed_forward_tests.rs"]
+mod tests;

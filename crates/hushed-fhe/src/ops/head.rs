@@ -1,0 +1,351 @@
+//! The head of a classifier: BERT's pooler, which is tanh of a linear map of the first row, and a number a class.
+//!
+//! Only the first rows are of use, a share 1/m of the slots. So the d columns of arguments are packed before anything deep is done with them,
+//! and ⌈d/m⌉ vectors are refreshed instead of d: three bootstraps for BERT-base and texts of 128 rows, where d columns would take 384.
+//!
+//! | step | levels |
+//! |---|---|
+//! | the last norm gives zeros in every row but the first (its mask is that of first rows) | 0 |
+//! | `dense`: gains and offsets of that norm and 1/reach in its weights; d columns, valid in row 0 | 1 |
+//! | `pack`: column j to row j mod m of vector j/m, m − 1 rotations a vector, all by one row; then the biases | 0 |
+//! | `refresh` | |
+//! | `activation`: to the scale of polynomials; the fold; one odd polynomial for all of a vector, its argument within ±reach | 4 + ⌈log2(degree + 1)⌉ |
+//! | `classes`: times a row of the weights, summed over rows by log2(m) rotations a class | 1 |
+//! | times a mask that leaves row c mod m of class c in texts, nothing elsewhere | 1 |
+//!
+//! MOAI takes a polynomial and a ciphertext a column here. One interval for all columns costs nothing: degrees are cheap where vectors are
+//! few, tanh is flat where its argument is large, and where arguments lie would say something of the weights.
+//!
+//! *Beyond the reach.* A refresh gives 1.5 back as 1.5 (its sine is nearly linear up to some hundred), so the polynomial does see it, and
+//! one of degree 63 on [−1, 1] is 2^22 at 1.1, 2^38 at 1.2: a ciphertext that wraps around, and all texts of its vector lost. So arguments are
+//! *folded* first, by y = −T_7(t/7), t in units of the reach: y is within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a
+//! bijection onto ±0.84, undone by the polynomial, which is that of tanh(reach·7·sin(asin(y)/7)). (Domain extension as in
+//! [`crate::ops::activation::extended_tanh`], in one step of degree 7: three levels where two of degree 3 take four.) An argument between the reach and
+//! seven times the reach gives that text a wrong answer, and no other: nothing is beyond [`LARGEST`].
+
+use hushed_ckks::Scale;
+use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};
+use hushed_math::fit::least_squares_points;
+use hushed_model::plain::activation as exact;
+use hushed_model::{Activation, Classifier, StepId, here, same};
+use rayon::prelude::*;
+
+use crate::choices::ClassifierChoice;
+use crate::error::FheError;
+use crate::ops::activation;
+use crate::ops::acts::Acts;
+use crate::ops::functions::Function;
+use crate::ops::mask::OwnedMask;
+use crate::ops::norm::{above, divisor, product, scale_of};
+use crate::ops::pool::{Factor, Pooled, packed, row_sums, rows_of};
+use crate::packing::{Interleave, PackingError};
+use crate::slots::Slots;
+use hushed_lower::bound_of;
+
+/// Greatest size of the approximated tanh, up to [`EXTENDED`] times the reach.
+const LARGEST: f64 = 1.0 + 1.0 / 64.0;
+
+/// Arguments of so many times the reach are contained: an odd number n, and the fold is ±T_n(t/n). Of n = 4k + 3 the sign is −.
+pub const EXTENDED: usize = 7;
+
+/// Levels of the fold.
+const FOLD_LEVELS: usize = (EXTENDED + 1).ilog2() as usize;
+
+/// Points of a fit for each of its coefficients.
+const POINTS: usize = 8;
+
+/// Weight of what only arguments beyond the reach fold to: the polynomial is to stay bounded there.
+const BOUNDED: f64 = 1e-3;
+
+/// Levels between the refresh and the answer.
+#[must_use]
+pub fn levels(choice: &ClassifierChoice) -> usize {
+    FOLD_LEVELS + activation::levels(choice.degree) + 3
+}
+
+/// Primes that the packed arguments are refreshed to: those that [`levels`] use up.
+///
+/// # Errors
+/// [`PolyError::LevelsTooFew`] if a refresh does not give as many.
+pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<usize, FheError> {
+    (0..levels(choice)).try_fold(on.floor(), |limbs, _| above(on, limbs))
+}
+
+/// An odd function of x by two odd polynomials, one of t = x/reach and one of what that gives.
+pub struct Squash {
+    /// Of t/[`EXTENDED`].
+    parts: [Polynomial; 2],
+    f: Activation,
+    reach: f64,
+}
+
+impl Squash {
+    /// The fold, and the least squares on what it makes of [−1, 1], a little everywhere else.
+    ///
+    /// # Errors
+    /// [`PolyError`] for a function that is not odd, or a fit that is refused.
+    pub fn new(f: Activation, choice: &ClassifierChoice) -> Result<Squash, PolyError> {
+        let times = EXTENDED as f64;
+        let mut fold = vec![0.0; EXTENDED + 1];
+        fold[EXTENDED] = -1.0;
+        let within = (times * (1.0 / times).asin()).sin();
+        let count = POINTS * (choice.degree + 1);
+        // One point in the middle, the others in pairs: what is found of even coefficients are roundings.
+        let point = |i: usize| {
+            let angle = std::f64::consts::PI * (i as f64 / (2 * count) as f64 - 0.5);
+            let (y, x) = (angle.sin(), times * (angle / times).sin());
+            let rare = if y.abs() <= within { 1.0 } else { BOUNDED };
+            let width = angle.cos().max(0.25 / count as f64);
+            (y, exact(f, choice.reach * x), rare * width)
+        };
+        let points: Vec<(f64, f64, f64)> = (0..=2 * count).map(point).collect();
+        let mut coeffs = least_squares_points(&points, choice.degree)?.chebyshev;
+        coeffs.iter_mut().step_by(2).for_each(|c| *c = 0.0);
+        let odd = |coeffs| Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd);
+        Ok(Squash {
+            parts: [odd(fold)?, odd(coeffs)?],
+            f,
+            reach: choice.reach,
+        })
+    }
+
+    /// In f64, of t.
+    #[must_use]
+    pub fn eval(&self, t: f64) -> f64 {
+        let fold = |y: f64, p: &Polynomial| p.eval(y);
+        self.parts.iter().fold(t / EXTENDED as f64, fold)
+    }
+
+    /// What it stands for, of t.
+    #[must_use]
+    pub fn exact(&self, t: f64) -> f64 {
+        exact(self.f, self.argument(t))
+    }
+
+    /// The function's argument at t.
+    #[must_use]
+    pub fn argument(&self, t: f64) -> f64 {
+        self.reach * t
+    }
+
+    /// Levels between t and the result: one to the scale of polynomials, then the polynomials.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        1 + self.parts.iter().map(Polynomial::depth).sum::<usize>()
+    }
+
+    /// Of a vector of t, at the scale `target`.
+    pub(crate) fn evaluate<S: Slots>(
+        &self,
+        on: &S,
+        t: &S::Value,
+        target: Scale,
+    ) -> Result<S::Value, FheError> {
+        let times = EXTENDED as f64;
+        let u = to_unit_interval(on, t, -times, times)?;
+        let y = compose(on, &u, &self.parts, target)?;
+        Ok(on.within(y, LARGEST))
+    }
+}
+
+/// No logit is larger, as no number of the pooler is beyond [`LARGEST`]: a power of two.
+///
+/// # Errors
+/// [`FheError::Model`] without numbers.
+pub fn magnitude(at: StepId, c: &Classifier) -> Result<f64, FheError> {
+    let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
+    let logit = |(row, &b): (&[f32], &f32)| {
+        let sum: f64 = row.iter().map(|&w| f64::from(w).abs()).sum();
+        LARGEST * sum + f64::from(b).abs()
+    };
+    let rows = weights.data().chunks_exact(c.classes.inputs.max(1));
+    let most = rows.zip(bias.iter()).map(logit).fold(1.0, f64::max);
+    Ok(bound_of(&[most]))
+}
+
+/// The logits of each text from columns that are 0 in all rows but the first, and that have a level: packed as [`crate::ops::pool::pool`] packs.
+/// `first` are the first rows of texts.
+///
+/// # Errors
+/// Shapes that differ, layers without numbers, too few levels, no key for a rotation; [`FheError::Unsupported`] for a function that is not
+/// tanh.
+pub fn head<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: &Acts<S::Value>,
+    c: &Classifier,
+    choice: &ClassifierChoice,
+    layout: Interleave,
+    first: &OwnedMask<S::Value>,
+) -> Result<Pooled<S::Value>, FheError> {
+    if c.activation != Activation::Tanh {
+        return Err(FheError::Unsupported {
+            what: format!("{at}: a pooler with {:?}", c.activation),
+            remedy: "poolers with tanh can be run",
+        });
+    }
+    let arguments = arguments(on, at, x, c, choice, layout)?;
+    let site = at.part("refresh");
+    on.at(site);
+    let limbs = refreshed_limbs(on, choice)?;
+    let arguments = on.refresh(site, arguments, limbs)?;
+
+    on.at(at.part("activation"));
+    let tanh = Squash::new(c.activation, choice)?;
+    let tanh = Function::Head(&tanh);
+    let pooled = arguments
+        .par_iter()
+        .map(|t| on.apply(&tanh, t, on.default_scale()));
+    let pooled: Result<Vec<S::Value>, FheError> = pooled.collect();
+    let site = at.part("classes");
+    on.at(site);
+    logits(on, site, &pooled?, c, layout, first)
+}
+
+/// The arguments of tanh divided by the reach, packed, at the scale of refreshes.
+fn arguments<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: &Acts<S::Value>,
+    c: &Classifier,
+    choice: &ClassifierChoice,
+    layout: Interleave,
+) -> Result<Vec<S::Value>, FheError> {
+    let site = at.part("dense");
+    on.at(site);
+    let mut map = x.folded(on, site, &c.dense)?;
+    map.weights.iter_mut().for_each(|w| *w /= choice.reach);
+    map.bound = bound_of(&map.weights);
+    // The biases come when only rows of arguments are left.
+    let bias = map.bias.take().unwrap_or_default();
+    let limbs = above(on, on.floor())?;
+    let cut = x.columns.par_iter().map(|v| on.drop_to(v, limbs));
+    let cut: Vec<S::Value> = cut.collect::<Result<_, _>>()?;
+    let mut columns = on.linear(&map, &cut, on.default_scale())?;
+    drop(cut);
+    on.at(at.part("pack"));
+    let m = layout.rows();
+    let mut blocks = Vec::with_capacity(columns.len().div_ceil(m));
+    while !columns.is_empty() {
+        let rest = columns.split_off(m.min(columns.len()));
+        blocks.push(std::mem::replace(&mut columns, rest));
+    }
+    let pack = |(block, bias): (Vec<S::Value>, &[f64])| -> Result<S::Value, FheError> {
+        let bias: Vec<f64> = bias.iter().map(|b| b / choice.reach).collect();
+        let biases = on.plain(|| rows_of(layout, &bias));
+        let packed = on.add_vector(packed(on, layout, block)?, &biases)?;
+        Ok(on.within(packed, 1.0))
+    };
+    blocks
+        .into_par_iter()
+        .zip(bias.par_chunks(m))
+        .map(pack)
+        .collect()
+}
+
+fn logits<S: Slots>(
+    on: &S,
+    at: StepId,
+    pooled: &[S::Value],
+    c: &Classifier,
+    layout: Interleave,
+    first: &OwnedMask<S::Value>,
+) -> Result<Pooled<S::Value>, FheError> {
+    let (weights, bias) = (here(at, &c.classes.weights)?, here(at, &c.classes.bias)?);
+    let (m, classes) = (layout.rows(), c.classes.outputs);
+    same(at, "columns", c.classes.inputs, c.dense.outputs)?;
+    let limbs = above(on, on.floor())?;
+    let masks = Masks::new(on, layout, first, limbs, classes.min(m))?;
+    // Such that what leaves has the default scale.
+    let target = masks.target(on, limbs)?;
+    let logit = |class: usize| -> Result<S::Value, FheError> {
+        let mut sum: Option<S::Value> = None;
+        for (block, v) in weights.row(class).chunks(m).zip(pooled) {
+            let block: Vec<f64> = block.iter().map(|&w| f64::from(w)).collect();
+            let row = on.plain(|| rows_of(layout, &block));
+            let part = on.mul_vector(v, &row, target)?;
+            match &mut sum {
+                Some(sum) => on.add_assign(sum, &part)?,
+                None => sum = Some(part),
+            }
+        }
+        let sum = row_sums(on, layout, sum.ok_or(PackingError::Mismatch)?)?;
+        let sum = on.add_constant(sum, f64::from(bias[class]))?;
+        masks.keep(on, layout, &sum, class % m)
+    };
+    let all: Result<Vec<S::Value>, FheError> = (0..classes).into_par_iter().map(logit).collect();
+    let mut vectors: Vec<S::Value> = Vec::with_capacity(classes.div_ceil(m));
+    for (class, v) in all?.into_iter().enumerate() {
+        match vectors.last_mut() {
+            Some(sum) if class % m != 0 => on.add_assign(sum, &v)?,
+            _ => vectors.push(v),
+        }
+    }
+    Ok(Pooled {
+        vectors,
+        width: classes,
+        factor: Factor::One,
+    })
+}
+
+/// 1 in row r of texts, for the rows that logits take.
+enum Masks<'a, V> {
+    Public(&'a [f64]),
+    Private(Vec<V>),
+}
+
+impl<'a, V> Masks<'a, V> {
+    fn new<S: Slots<Value = V>>(
+        on: &S,
+        layout: Interleave,
+        first: &'a OwnedMask<V>,
+        limbs: usize,
+        rows: usize,
+    ) -> Result<Self, FheError> {
+        let first = match first {
+            OwnedMask::Public(first) => return Ok(Self::Public(first)),
+            OwnedMask::Private(first) => first,
+        };
+        let mut masks = vec![on.drop_to(first, limbs)?];
+        while let Some(last) = masks.last().filter(|_| masks.len() < rows) {
+            masks.push(on.rotate(last, layout.rotation(layout.rows() - 1))?);
+        }
+        Ok(Self::Private(masks))
+    }
+
+    /// The scale of logits of `limbs` primes before they are masked.
+    fn target<S: Slots<Value = V>>(&self, on: &S, limbs: usize) -> Result<Scale, FheError> {
+        match self {
+            Self::Public(_) => Ok(on.default_scale()),
+            Self::Private(masks) => {
+                let mask = masks.first().map_or(on.default_scale(), |v| on.scale(v));
+                scale_of(on.default_scale().value() * divisor(on, limbs)? / mask.value())
+            }
+        }
+    }
+
+    /// Row r of texts, at the default scale.
+    fn keep<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        layout: Interleave,
+        x: &V,
+        r: usize,
+    ) -> Result<V, FheError> {
+        match self {
+            Self::Public(first) => {
+                let mask = on.plain(|| {
+                    let mut mask = first.to_vec();
+                    mask.rotate_right(layout.texts() * r);
+                    mask
+                });
+                on.mul_vector(x, &mask, on.default_scale())
+            }
+            Self::Private(masks) => product(on, x, masks.get(r).ok_or(PackingError::Mismatch)?),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "head_tests.rs"]
+mod tests;

@@ -1,0 +1,321 @@
+//! A whole small classifier in the simulator against the model in the clear; what leaves, what it costs, what is refused.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::poly::Arithmetic;
+use hushed_model::testing::tiny_classifier_config;
+use hushed_model::{Matrix, Network, Pool, TokenIds, nearness, plain as clear, random_network};
+
+use super::*;
+use crate::ops::pool::unpack;
+use crate::plan::public_plan::Lengths;
+use crate::plan::{FheOptions, FhePlanReport, reference};
+use crate::simulate::{Op, Vector};
+use crate::testing::{Structure, largest, measure, packed};
+use crate::{Choices, Pass, Placement, RowsKnown, Simulator, token_rows};
+
+const M: usize = 16;
+const SLOTS: usize = 128;
+/// More classes than rows, so that logits take two vectors.
+const CLASSES: usize = 19;
+const LENGTHS: [usize; 7] = [16, 3, 9, 1, 12, 5, 16];
+
+fn layout() -> Interleave {
+    Interleave::new(SLOTS, M).unwrap()
+}
+
+fn params() -> Arc<CkksParams> {
+    CkksParams::insecure_test(10, 14).unwrap()
+}
+
+fn network() -> Network {
+    let mut config = tiny_classifier_config(&["x"; CLASSES]);
+    config.layers = 1;
+    random_network(&config, Pool::First, 5)
+}
+
+fn texts() -> Vec<TokenIds> {
+    let id = |t: usize, i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
+    let text =
+        |(t, &length): (usize, &usize)| TokenIds::new((0..length).map(|i| id(t, i)).collect());
+    LENGTHS.iter().enumerate().map(text).collect()
+}
+
+fn embedded(network: &Network) -> Vec<Matrix<f64>> {
+    let start = |text: TokenIds| clear::start(&network.program(), vec![text]).unwrap().values;
+    texts().into_iter().map(start).collect()
+}
+
+fn plain(network: &Network) -> Vec<Vec<f64>> {
+    let program = network.program();
+    let one = |text: TokenIds| clear::run(&program, vec![text], |_, _| ()).unwrap().values;
+    texts()
+        .into_iter()
+        .map(|t| one(t).row(0).to_vec())
+        .collect()
+}
+
+/// Every slot of what leaves.
+fn run(
+    on: &Simulator,
+    network: &Network,
+    choices: &Choices,
+    private: bool,
+) -> Result<Vec<Vec<f64>>, FheError> {
+    let x = embedded(network);
+    let bound = largest(&x);
+    let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
+    let rows = if private {
+        RowsKnown::private(layout(), vector(token_rows(layout(), &LENGTHS)))
+    } else {
+        RowsKnown::public(layout(), LENGTHS.to_vec())?
+    };
+    let placement = Placement::plain(on.top(), M, network.layers[0].attention.heads.width);
+    let program = network.program();
+    let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
+    let columns: Vec<Vector> = packed(layout(), &x, bound, |_, _, _| 0.0)
+        .into_iter()
+        .map(vector)
+        .collect();
+    let mut x = pass.start(columns)?;
+    for i in 0..network.layers.len() {
+        x = pass.layer(i, x)?;
+        // A checkpoint keeps the columns and the layer's number; all else is the model's.
+        x = pass.resume(i + 1, x.columns)?;
+    }
+    let answer = pass.finish(&x)?;
+    assert_eq!((answer.width, answer.vectors.len()), (CLASSES, 2));
+    for v in &answer.vectors {
+        assert_eq!(on.limbs(v), on.floor());
+        assert!(on.scale(v).matches(on.default_scale()));
+    }
+    Ok(answer.vectors.iter().map(|v| v.values().to_vec()).collect())
+}
+
+fn logits_of(vectors: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    unpack(layout(), &LENGTHS, CLASSES, Factor::One, vectors).unwrap()
+}
+
+fn choices(network: &Network) -> Choices {
+    measure(
+        network,
+        &embedded(network),
+        &Structure::default(),
+        M,
+        (15, 15),
+    )
+    .choices
+}
+
+fn worst(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+#[test]
+fn logits_agree_with_the_clear_model_and_nothing_else_leaves() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
+    let network = network();
+    let (choices, expected) = (choices(&network), plain(&network));
+    choices.check(&network).unwrap();
+    let bound = magnitude(
+        StepId::outside("head"),
+        network.classifier.as_ref().unwrap(),
+    )
+    .unwrap();
+    for private in [false, true] {
+        let vectors = run(&on, &network, &choices, private).unwrap();
+        for (found, expected) in logits_of(&vectors).iter().zip(&expected) {
+            let size = hushed_model::length(expected);
+            assert!(nearness(found, expected, size) > 0.999);
+            assert!(found.iter().all(|v| v.abs() < bound));
+        }
+        // Neither rows without a class nor places without a text hold anything.
+        for (block, v) in vectors.iter().enumerate() {
+            for (slot, value) in v.iter().enumerate() {
+                let (row, place) = (slot / layout().texts(), slot % layout().texts());
+                let declared = block * M + row < CLASSES && place < LENGTHS.len();
+                assert!(declared || value.abs() < 1e-4, "{block} {slot}: {value}");
+            }
+        }
+    }
+}
+
+/// The last norm and the head, from columns whose rows but the first are `garbage` times what they may be.
+fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) -> Vec<Vec<f64>> {
+    let network = network();
+    let rows = match private {
+        true => {
+            let real = on.vector(token_rows(layout(), &LENGTHS), on.top());
+            RowsKnown::private(layout(), real.unwrap())
+        }
+        false => RowsKnown::public(layout(), LENGTHS.to_vec()).unwrap(),
+    };
+    let placement = Placement::plain(on.top(), M, 8);
+    let program = network.program();
+    let mut pass = Pass::new(on, &program, choices, placement, rows, 1.0).unwrap();
+    let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
+    // Their squares add up to a half over 32 columns, and they to zero.
+    let number = |t: usize, j: usize| {
+        if (j * 7 + t * j + t) % 2 == (j / 16) {
+            0.125
+        } else {
+            -0.125
+        }
+    };
+    let column = |j: usize| {
+        let v = layout().vector(LENGTHS.len(), |t, row| match row {
+            0 => number(t, j),
+            _ => garbage * number(t + row, j + 3),
+        });
+        on.vector(v, limbs).unwrap()
+    };
+    let columns: Vec<Vector> = (0..32).map(column).collect();
+    let x = pass.last_norm(columns).unwrap();
+    let answer = pass.finish(&x).unwrap();
+    answer.vectors.iter().map(|v| v.values().to_vec()).collect()
+}
+
+/// Whatever lies in other rows, padding or tokens, beyond what a norm holds or within it: the same logits, and nothing of it in any slot.
+#[test]
+fn other_rows_do_not_leak() {
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let mut choices = choices(&network());
+    choices.classifier.as_mut().unwrap().reach *= 4.0;
+    for private in [false, true] {
+        let clean = from_columns(&on, &choices, private, 0.0);
+        for garbage in [1.0, 3.0] {
+            let hostile = from_columns(&on, &choices, private, garbage);
+            assert!(worst(&clean, &hostile) < 1e-4);
+        }
+    }
+}
+
+/// Counters of the head's steps: rotations and bootstraps follow from shapes alone.
+#[test]
+fn what_it_costs() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().counting();
+    let network = network();
+    let choices = choices(&network);
+    for private in [false, true] {
+        on.tally().reset();
+        run(&on, &network, &choices, private).unwrap();
+        let counts = on.tally().counts();
+        let of = |step: &str, op: Op| -> u64 {
+            let site = format!("head.{step}");
+            let all = counts.operations.iter();
+            let all = all.filter(|c| c.site.to_string() == site && c.op == op);
+            all.map(|c| c.times).sum()
+        };
+        let (d, log) = (32, u64::from(M.ilog2()));
+        let blocks = d / M as u64;
+        assert_eq!(of("dense", Op::LinearTerm), d * d);
+        assert_eq!(of("pack", Op::Rotate), blocks * (M as u64 - 1));
+        assert_eq!(of("refresh", Op::Refreshed), blocks);
+        assert_eq!(of("refresh", Op::Bootstrap), 1);
+        assert_eq!(of("activation", Op::Rotate), 0);
+        // Encrypted masks are moved to the other rows of classes, and multiplied.
+        let masks = if private { M as u64 - 1 } else { 0 };
+        assert_eq!(of("classes", Op::Rotate), CLASSES as u64 * log + masks);
+        let products = if private { CLASSES as u64 } else { 0 };
+        assert_eq!(of("classes", Op::Relinearise), products);
+    }
+}
+
+/// The function is odd, better with its degree up to the reach, and bounded up to seven times the reach: what a refresh gives back is as far out
+/// as what it took.
+#[test]
+fn tanh_is_odd_and_bounded_beyond_its_reach() {
+    for reach in [1.25, 9.0] {
+        let mut last = 1.0;
+        for degree in [7, 15, 31, 63] {
+            let choice = ClassifierChoice { degree, reach };
+            let squash = Squash::new(Activation::Tanh, &choice).unwrap();
+            let points = (0..=4000).map(|i| f64::from(i) / 2000.0 - 1.0);
+            let error = |t: f64| (squash.eval(t) - (reach * t).tanh()).abs();
+            let worst = points.map(error).fold(0.0, f64::max);
+            assert!(worst < 0.7 * last, "degree {degree}: {worst:e}");
+            last = worst;
+            let most = EXTENDED as f64;
+            let far = (0..=4000).map(|i| most * (f64::from(i) / 2000.0 - 1.0));
+            for t in far {
+                assert_eq!(squash.eval(t), -squash.eval(-t));
+                let bound = if degree == 63 { LARGEST } else { 4.0 };
+                assert!(
+                    squash.eval(t).abs() < bound,
+                    "{degree} {t}: {}",
+                    squash.eval(t)
+                );
+            }
+        }
+        assert!(last < 1e-4, "{last:e}");
+    }
+    let parts = (EXTENDED + 1).next_power_of_two().trailing_zeros() as usize;
+    assert_eq!(FOLD_LEVELS, parts);
+}
+
+/// A plan of a classifier says how many logits there are, and has the head's steps last.
+#[test]
+fn a_plan_declares_its_outputs() {
+    let (params, network) = (CkksParams::n16_boot().unwrap(), network());
+    let options = FheOptions {
+        rows: M,
+        texts: usize::MAX,
+        lengths: Lengths::Private,
+        max_memory: None,
+        uplink: f64::INFINITY,
+        prices: reference(1),
+        placement: None,
+    };
+    let choices = crate::plan::assumed_choices(&network, M);
+    let none = EvalKeyPlan::new();
+    let plan = FhePlanReport::new(&network, &choices, true, &params, &none, &options).unwrap();
+    assert_eq!(plan.logits, Some(CLASSES));
+    let sites: Vec<String> = plan.steps.iter().map(|s| s.site.to_string()).collect();
+    let head = ["dense", "pack", "refresh", "activation", "classes"].map(|s| format!("head.{s}"));
+    assert_eq!(sites[sites.len() - head.len()..], head);
+    let told = plan.exposures.iter().any(|e| e.sees.contains("19 logits"));
+    assert!(told);
+}
+
+#[test]
+fn refusals() {
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let network = network();
+    let good = choices(&network);
+    let refused = |change: fn(&mut Choices)| {
+        let mut other = good.clone();
+        change(&mut other);
+        (other.check(&network).is_err(), other.to_json().is_err())
+    };
+    assert_eq!(refused(|c| c.classifier = None), (true, false));
+    let given = |c: &mut Choices| c.layers[0].frozen_row = Some(vec![0.0; 32]);
+    assert_eq!(refused(given), (true, false));
+    let even = |c: &mut Choices| c.classifier.as_mut().unwrap().degree = 14;
+    assert_eq!(refused(even), (false, true));
+    let nowhere = |c: &mut Choices| c.classifier.as_mut().unwrap().reach = 0.0;
+    assert_eq!(refused(nowhere), (false, true));
+    // What is beyond the reach is found where numbers are visible.
+    let mut narrow = good.clone();
+    narrow.classifier.as_mut().unwrap().reach /= 8.0;
+    let error = run(&on, &network, &narrow, false).err().unwrap();
+    assert!(
+        matches!(&error, FheError::Range { site, .. } if site == "head.refresh"),
+        "{error}"
+    );
+    // A chain without room for the polynomial says so before anything is computed.
+    let mut deep = good.clone();
+    deep.classifier.as_mut().unwrap().degree = 63;
+    let short = CkksParams::insecure_test(10, 8).unwrap();
+    let short = Simulator::new(&short, SLOTS).unwrap();
+    assert!(refreshed_limbs(&short, deep.classifier.as_ref().unwrap()).is_err());
+    let mut other = network.clone();
+    other.classifier.as_mut().unwrap().activation = Activation::Relu;
+    let error = run(&on, &other, &good, false).err().unwrap();
+    assert!(matches!(error, FheError::Unsupported { .. }));
+    // What was written is read, with a head and without one.
+    let read = Choices::from_json(&good.to_json().unwrap()).unwrap();
+    assert_eq!(read, good);
+}

@@ -1,0 +1,237 @@
+//! Which keys a softmax sees: padding gets the least exponential there is, and its share is taken off the sums again, so that it has no
+//! weight at all and a text's answer does not depend on how far it is padded.
+//!
+//! A key of padding is zero (columns are, and keys have no bias), so that its scores are 0 whatever the query is: the client fills its
+//! rows of padding with zeros, or spoils its own text, and norms mask those of every later layer. With t = s + c the
+//! argument of the exponential on [−1, 1] and R_j the rows whose key, j further, is a token:
+//!
+//! ```text
+//! diagonal j of t  =  s − 1 + (1 + c)·R_j        −1 for padding
+//! Σp               =  Σ p − n·p(−1)              n rows of padding in the text
+//! Σe               =  Σ e − n·p(−1)²·(1/Σp)²     e = (p/Σp)²
+//! ```
+//!
+//! With lengths public, R_j and n are plaintext vectors. With lengths private, R_j is one column more of Q (the constant 1 + c) and of K
+//! (the rows of tokens), so that it costs a head b rotations of a column and no level; n comes from log2(m) rotations, once a layer.
+//!
+//! Places without a text: their first sum is put to 1 where lengths are public; elsewhere it is 0, of which inverses stay bounded, and
+//! their values are 0 in any case.
+
+use hushed_ckks::Scale;
+
+use crate::error::FheError;
+use crate::ops::mask::RowsKnown;
+use crate::ops::norm::{below, divisor, product, scale_of};
+use crate::packing::Interleave;
+use crate::slots::Slots;
+
+/// An inverse is made to no smaller part of its scale: the factors within it would lose it.
+const LEAST_SCALE: f64 = 1.0 / (1 << 16) as f64;
+
+/// p(−1) is taken to be at least this. Inverses are up to some 2^16, so that with n = 128 a share is off by 2^-21 at most.
+const LEAST_SHARE: f64 = 1.0 / (1 << 30) as f64;
+
+/// What the softmaxes of a layer need to know of rows.
+pub enum KeyMask<'a, V> {
+    /// With public lengths.
+    Public {
+        /// The packing.
+        layout: Interleave,
+        /// Tokens of each text.
+        lengths: &'a [usize],
+    },
+    /// With private lengths.
+    Private {
+        /// The packing.
+        layout: Interleave,
+        /// Rows of tokens.
+        real: &'a V,
+        /// Tokens of the slot's text, divided by m.
+        part: V,
+    },
+}
+
+impl<'a, V: Clone> KeyMask<'a, V> {
+    /// Made once a layer: with private lengths, log2(m) rotations.
+    ///
+    /// # Errors
+    /// If there is no key for a rotation.
+    pub fn new<S: Slots<Value = V>>(on: &S, rows: &'a RowsKnown<V>) -> Result<Self, FheError> {
+        match rows {
+            RowsKnown::Public { layout, lengths } => Ok(Self::Public {
+                layout: *layout,
+                lengths,
+            }),
+            RowsKnown::Private { layout, real } => {
+                let m = layout.rows();
+                let mut part = on.read_as(real.clone(), 1.0 / m as f64)?;
+                let mut by = 1;
+                while by < m {
+                    let turned = on.rotate(&part, layout.rotation(by))?;
+                    on.add_assign(&mut part, &turned)?;
+                    by *= 2;
+                }
+                Ok(Self::Private {
+                    layout: *layout,
+                    real,
+                    part: on.within(part, 1.0),
+                })
+            }
+        }
+    }
+
+    /// Columns of Q and K that bring (1 + c)·R_j into their products; none with public lengths. `q` and `k` have one number of primes, and
+    /// a scale each.
+    ///
+    /// # Errors
+    /// If the encrypted rows have no level above them.
+    pub fn columns<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        q: &V,
+        k: &V,
+        c: f64,
+    ) -> Result<Option<(V, V)>, FheError> {
+        let Self::Private { real, .. } = self else {
+            return Ok(None);
+        };
+        let limbs = on.limbs(k);
+        let constant = on.add_constant(zero(on, limbs, on.scale(q))?, 1.0 + c)?;
+        let rows = multiple(on, real, limbs, 1.0, on.scale(k))?;
+        Ok(Some((constant, on.within(rows, 1.0))))
+    }
+
+    /// Diagonal `j` of t, of the products of Q and K with [`KeyMask::columns`].
+    ///
+    /// # Errors
+    /// None but the engine's.
+    pub fn argument<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        j: usize,
+        diagonal: V,
+        c: f64,
+    ) -> Result<V, FheError> {
+        let t = match self {
+            Self::Private { .. } => on.add_constant(diagonal, -1.0)?,
+            Self::Public { layout, lengths } => {
+                let m = layout.rows();
+                let key = |text: usize, row: usize| match (row + j) % m {
+                    key if key < lengths[text] => c,
+                    _ => -1.0,
+                };
+                let shift = on.plain(|| {
+                    let mut shift = layout.vector(lengths.len(), key);
+                    // Places without a text.
+                    for block in shift.chunks_exact_mut(layout.texts()) {
+                        block[lengths.len().min(layout.texts())..].fill(-1.0);
+                    }
+                    shift
+                });
+                on.add_vector(diagonal, &shift)?
+            }
+        };
+        Ok(on.within(t, 1.0))
+    }
+
+    /// `sum` − n·`each`: the first sum of a head. Places without a text get 1, as far as is known.
+    ///
+    /// # Errors
+    /// If `sum` has no level above it.
+    pub fn take_off<S: Slots<Value = V>>(&self, on: &S, sum: V, each: f64) -> Result<V, FheError> {
+        match self {
+            Self::Public { layout, .. } => {
+                let padding = |padded: usize| match padded {
+                    all if all == layout.rows() => 1.0 - each * all as f64,
+                    padded => -each * padded as f64,
+                };
+                on.add_vector(sum, &on.plain(|| self.by_text(padding)))
+            }
+            Self::Private { layout, part, .. } => {
+                let m = layout.rows() as f64;
+                let mut sum = on.add_constant(sum, -each * m)?;
+                let real = multiple(on, part, on.limbs(&sum), each * m, on.scale(&sum))?;
+                on.add_assign(&mut sum, &real)?;
+                Ok(sum)
+            }
+        }
+    }
+
+    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head, `inverse` the first, which `again` makes to another scale. Places without a
+    /// text stay as they are, as far as is known.
+    ///
+    /// The inverse of a short text's sum is large and `each` is small: it is their product, which is neither, that is squared, as an error of
+    /// n·`each`² would be multiplied by the square of the inverse. With lengths public the root of n is in it too. With lengths private it is
+    /// the inverse at a scale that is smaller by `each`, read as the product: a product by a constant would be one level too many.
+    ///
+    /// # Errors
+    /// If the inverse has no two levels to lose.
+    pub fn take_off_squares<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        mut sum: V,
+        inverse: &V,
+        again: impl FnOnce(Scale) -> Result<V, FheError>,
+        each: f64,
+    ) -> Result<V, FheError> {
+        let share = match self {
+            Self::Public { layout, .. } => {
+                let root = |padded: usize| match padded {
+                    all if all == layout.rows() => 0.0,
+                    padded => each * (padded as f64).sqrt(),
+                };
+                let limbs = below(on, on.limbs(inverse), 1)?;
+                let target = (on.scale(&sum).value() * divisor(on, limbs)?).sqrt();
+                let numbers = on.plain(|| self.by_text(root));
+                let roots = on.mul_vector(inverse, &numbers, scale_of(target)?)?;
+                product(on, &roots, &roots)?
+            }
+            Self::Private { layout, part, .. } => {
+                let each = each.abs();
+                let lower = on.scale(inverse).value() * each.max(LEAST_SCALE);
+                let inverse = on.drop_to(&again(scale_of(lower)?)?, on.limbs(inverse))?;
+                let root = on.within(on.read_as(inverse, each.max(LEAST_SHARE))?, 1.0);
+                let square = on.within(product(on, &root, &root)?, 1.0);
+                // m·(1 − part), at the scale that brings the product to that of the sum.
+                let limbs = on.limbs(&square);
+                let wanted =
+                    on.scale(&sum).value() * divisor(on, limbs)? / on.scale(&square).value();
+                let all = layout.rows() as f64;
+                let real = multiple(on, part, limbs, -all, scale_of(wanted)?)?;
+                product(on, &on.add_constant(real, all)?, &square)?
+            }
+        };
+        on.sub_assign(&mut sum, &share)?;
+        Ok(sum)
+    }
+
+    /// A number a text by its rows of padding, in all rows.
+    fn by_text(&self, f: impl Fn(usize) -> f64) -> Vec<f64> {
+        let Self::Public { layout, lengths } = self else {
+            return Vec::new();
+        };
+        let padded = |text: usize| layout.rows() - lengths.get(text).map_or(0, |&l| l);
+        layout.vector(layout.texts(), |text, _| f(padded(text)))
+    }
+}
+
+/// `factor`·x at `target` with `limbs` primes, whatever more x has.
+fn multiple<S: Slots>(
+    on: &S,
+    x: &S::Value,
+    limbs: usize,
+    factor: f64,
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    let from = crate::ops::norm::above(on, limbs)?;
+    let wide = scale_of(target.value() * divisor(on, from)?)?;
+    let mut sum = on.sum(from, wide)?;
+    on.add_multiple(&mut sum, x, factor)?;
+    on.finish(sum)
+}
+
+/// Zeros with `limbs` primes at `scale`.
+fn zero<S: Slots>(on: &S, limbs: usize, scale: Scale) -> Result<S::Value, FheError> {
+    let from = crate::ops::norm::above(on, limbs)?;
+    on.finish(on.sum(from, scale_of(scale.value() * divisor(on, from)?)?)?)
+}

@@ -1,0 +1,129 @@
+//! Which rows of a batch are tokens, and who knows it.
+//!
+//! With lengths public the masks are plaintext vectors. With lengths private the client sends one vector more, its numbers 1 in rows of
+//! tokens and 0 in rows of padding; all other masks are made of it.
+
+use crate::error::FheError;
+use crate::packing::{Interleave, PackingError};
+use crate::slots::Slots;
+
+/// The rows of the texts of a batch.
+#[derive(Clone)]
+pub enum RowsKnown<V> {
+    /// Who computes knows them.
+    Public {
+        /// The packing.
+        layout: Interleave,
+        /// Tokens of each text; places without a text have none.
+        lengths: Vec<usize>,
+    },
+    /// Who computes knows no more than m.
+    Private {
+        /// The packing.
+        layout: Interleave,
+        /// 1 in rows of tokens, 0 elsewhere, encrypted.
+        real: V,
+    },
+}
+
+impl<V> RowsKnown<V> {
+    /// Texts of these numbers of tokens.
+    ///
+    /// # Errors
+    /// [`PackingError`] for too many texts, or one longer than m.
+    pub fn public(layout: Interleave, lengths: Vec<usize>) -> Result<Self, PackingError> {
+        if lengths.len() > layout.texts() {
+            return Err(PackingError::TooMany {
+                texts: lengths.len(),
+                room: layout.texts(),
+                slots: layout.slots(),
+                rows: layout.rows(),
+            });
+        }
+        match lengths.iter().position(|&l| l > layout.rows()) {
+            Some(text) => Err(PackingError::RowCount {
+                text,
+                found: lengths[text],
+                rows: layout.rows(),
+            }),
+            None => Ok(Self::Public { layout, lengths }),
+        }
+    }
+
+    /// Rows of which an encrypted vector tells.
+    pub fn private(layout: Interleave, real: V) -> Self {
+        Self::Private { layout, real }
+    }
+
+    /// The packing.
+    pub fn layout(&self) -> Interleave {
+        match self {
+            Self::Public { layout, .. } | Self::Private { layout, .. } => *layout,
+        }
+    }
+}
+
+/// The vector of tokens that a client sends with private lengths, in the clear: 1 in rows of tokens, 0 elsewhere.
+pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
+    layout.vector(lengths.len().min(layout.texts()), |text, row| {
+        f64::from(u8::from(row < lengths[text]))
+    })
+}
+
+/// A 0/1 mask over slots, encrypted where lengths are private.
+#[derive(Clone)]
+pub enum OwnedMask<V> {
+    /// Numbers.
+    Public(Vec<f64>),
+    /// Encrypted.
+    Private(V),
+}
+
+/// The masks that norms and poolings use.
+#[derive(Clone)]
+pub struct RowMasks<V> {
+    /// Rows of tokens.
+    pub tokens: OwnedMask<V>,
+    /// The same without the first row of each text, whose results are given in some layers.
+    pub later: OwnedMask<V>,
+    /// The first row of each text; none of places without a text.
+    pub first: OwnedMask<V>,
+}
+
+impl<V> RowMasks<V> {
+    /// Makes them; private ones are two products with plaintext vectors.
+    ///
+    /// # Errors
+    /// If the encrypted vector has no level to lose.
+    pub fn new<S: Slots<Value = V>>(on: &S, rows: &RowsKnown<V>) -> Result<Self, FheError>
+    where
+        V: Clone,
+    {
+        let layout = rows.layout();
+        let top = on.plain(|| {
+            let mut top = vec![0.0; layout.slots()];
+            top[..layout.texts()].fill(1.0);
+            top
+        });
+        let rest: Vec<f64> = top.iter().map(|t| 1.0 - t).collect();
+        Ok(match rows {
+            RowsKnown::Public { lengths, .. } => {
+                let tokens = on.plain(|| token_rows(layout, lengths));
+                let only = |part: &[f64]| tokens.iter().zip(part).map(|(t, p)| t * p).collect();
+                RowMasks {
+                    later: OwnedMask::Public(only(&rest)),
+                    first: OwnedMask::Public(only(&top)),
+                    tokens: OwnedMask::Public(tokens),
+                }
+            }
+            RowsKnown::Private { real, .. } => {
+                let only = |part: &[f64]| on.mul_vector(real, part, on.default_scale());
+                RowMasks {
+                    later: OwnedMask::Private(only(&rest)?),
+                    first: OwnedMask::Private(only(&top)?),
+                    tokens: OwnedMask::Private(real.clone()),
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,300 @@
+//! LayerNorm of columns with one deep statistic (MOAI, Algorithm 5, and its idea for softmax carried over): mean and variance are sums over
+//! columns, so there is no rotation; only v = Σ c² is refreshed and goes through the inverse root, and the d columns lose one level.
+//!
+//! With c = κ·(x − mean of x), d columns and v = Σ c² in [low, 1]:
+//!
+//! ```text
+//! x̂/bound = c · (√d/bound)·v^{−1/2}        gain·bound and offset are left to whoever reads the columns
+//! ```
+//!
+//! | step | level of the columns | of the statistic |
+//! |---|---|---|
+//! | c, by the linear layer before; the residual joins it | l | |
+//! | v = Σ c², relinearised and rescaled once; κ²·d·ε | l | l − 1, then refreshed to the statistics' level s |
+//! | v ← 1 + mask·(v − 1): rows of padding, and a row whose result is given, have v = 1 whatever is in them | l | s − 1 |
+//! | v^{−1/2}: a polynomial and Newton steps | l | s − 1 − levels of the root |
+//! | × mask·√d/bound | l | s − 2 − levels of the root ≥ l |
+//! | × c, + a given row | l − 1 | |
+//!
+//! Beyond its range: for v from 0 to `low` the root is at most 3.5/√low, three times and a half what it should be at the end. Above 1 it is as good
+//! as within up to some end that its steps allow ([`crate::choices::fits::root`]: 3 for `low` 0.05, degree 15 and one step), and then grows like its highest
+//! power: 10^5 at 1.1 times that end, 10^15 at 1.5. From there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one
+//! that left the range. Whoever calibrates leaves a margin; what a refresh finds in rows that are masked does no harm.
+
+use hushed_ckks::poly::{Ladder, PolyError, Weight};
+use hushed_ckks::{CkksError, Scale};
+use hushed_model::{Norm, NormKind, StepId, same};
+use rayon::prelude::*;
+
+use crate::choices::NormChoice;
+use crate::choices::fits;
+use crate::error::FheError;
+use crate::ops::activation;
+use crate::ops::acts::Acts;
+use crate::ops::functions::Function;
+use crate::ops::mask::OwnedMask;
+use crate::slots::Slots;
+
+/// How a norm treats rows and its statistic.
+pub struct NormPlan<'a, V> {
+    /// Rows that get a result; the others get 0.
+    pub rows: &'a OwnedMask<V>,
+    /// Primes of the refreshed variance; `None` for the paper's own form, in which variance and columns come from the level that the inverse
+    /// root needs.
+    pub statistics: Option<usize>,
+    /// Results that are given, in rows that `rows` leaves out.
+    pub given: Option<Given<'a, V>>,
+}
+
+/// Results of a norm that do not follow from its columns.
+pub struct Given<'a, V> {
+    /// The number of each column, within 1.
+    pub numbers: &'a [f64],
+    /// The rows that have them.
+    pub rows: &'a OwnedMask<V>,
+}
+
+/// What one rescale from `limbs` primes divides by.
+pub(crate) fn divisor<S: Slots>(on: &S, limbs: usize) -> Result<f64, FheError> {
+    Ok(Ladder::new(on, limbs, 1)?.divisor(0))
+}
+
+/// Primes after `levels` rescales.
+pub(crate) fn below<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<usize, FheError> {
+    Ok(Ladder::new(on, limbs, levels)?.limbs(levels))
+}
+
+/// The fewest primes from which one rescale leads to `limbs`.
+pub(crate) fn above<S: Slots>(on: &S, limbs: usize) -> Result<usize, FheError> {
+    let found = (limbs + 1..=on.top()).find(|&l| l - on.level_primes(l) == limbs);
+    let none = || PolyError::LevelsTooFew {
+        needed: 1,
+        available: 0,
+        limbs: on.top(),
+    };
+    Ok(found.ok_or_else(none)?)
+}
+
+/// The primes of a scale.
+pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
+    Scale::new(value).map_err(|e: CkksError| e.into())
+}
+
+/// The scale for columns of `limbs` primes that are squared and multiplied next: squares come out at [`Slots::default_scale`].
+///
+/// # Errors
+/// [`PolyError::LevelsTooFew`] if they have no level.
+pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> {
+    scale_of((on.default_scale().value() * divisor(on, limbs)?).sqrt())
+}
+
+/// `block` + κ·(x − mean of x) by columns: the residual sum, centred and scaled as the block's output already is. One level of x at most
+/// is used; it comes in at its own and is cut.
+///
+/// # Errors
+/// If x has no level above the block's, or another number of columns.
+pub fn residual<S: Slots>(
+    on: &S,
+    at: StepId,
+    x: &Acts<S::Value>,
+    block: &[S::Value],
+    kappa: f64,
+) -> Result<Vec<S::Value>, FheError> {
+    same(at, "columns", block.len(), x.width())?;
+    let Some(first) = block.first() else {
+        return Ok(Vec::new());
+    };
+    let limbs = above(on, on.limbs(first))?;
+    let wide = scale_of(on.scale(first).value() * divisor(on, limbs)?)?;
+    let d = x.width() as f64;
+    // −κ·mean, of vectors and of offsets.
+    let mut sum = on.sum(limbs, wide)?;
+    for (v, gain) in x.columns.iter().zip(&x.gain) {
+        on.add_multiple(&mut sum, v, -kappa * gain / d)?;
+    }
+    let mean = on.finish(sum)?;
+    let mean_offset = x.offset.iter().sum::<f64>() / d;
+    let column = |j: usize| -> Result<S::Value, FheError> {
+        let mut sum = on.sum(limbs, wide)?;
+        on.add_multiple(&mut sum, &x.columns[j], kappa * x.gain[j])?;
+        let mut c = on.finish(sum)?;
+        on.add_assign(&mut c, &mean)?;
+        on.add_assign(&mut c, &block[j])?;
+        on.add_constant(c, kappa * (x.offset[j] - mean_offset))
+    };
+    (0..x.width()).into_par_iter().map(column).collect()
+}
+
+/// The norm of columns that are κ·(x − mean): [`residual`]'s. They come out as the [`Acts`] of this norm at [`Slots::default_scale`],
+/// one level below, not refreshed.
+///
+/// # Errors
+/// [`FheError::Unsupported`] for a norm without means; too few levels; where values are visible, [`FheError::Range`] for a variance
+/// beyond its range.
+pub fn norm<S: Slots>(
+    on: &S,
+    at: StepId,
+    centred: Vec<S::Value>,
+    norm: &Norm,
+    choice: &NormChoice,
+    plan: &NormPlan<'_, S::Value>,
+) -> Result<Acts<S::Value>, FheError> {
+    if norm.kind != NormKind::LayerNorm {
+        return Err(FheError::Unsupported {
+            what: format!("{at}: RMSNorm"),
+            remedy: "models with LayerNorm can be run",
+        });
+    }
+    same(at, "columns", centred.len(), norm.width)?;
+    if let Some(given) = &plan.given {
+        same(
+            at,
+            "columns of the given row",
+            given.numbers.len(),
+            norm.width,
+        )?;
+    }
+    let Some(first) = centred.first() else {
+        return Acts::from_norm(at, centred, norm, choice);
+    };
+    let scale = on.scale(first);
+    let needed = statistic_levels(choice);
+    let arrives = match plan.statistics {
+        Some(limbs) => {
+            let mask = match plan.rows {
+                OwnedMask::Public(_) => limbs,
+                OwnedMask::Private(mask) => on.limbs(mask),
+            };
+            below(on, limbs.min(mask), needed)?
+        }
+        None => below(on, on.limbs(first), 1 + needed)?,
+    };
+    // Columns that are higher are cut.
+    let limbs = arrives.min(on.limbs(first));
+    let v = statistic(on, at, &centred, norm, choice, plan)?;
+    let factor = (norm.width as f64).sqrt() / choice.bound;
+    // So that the columns come out at the default scale.
+    let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
+    let inverse = masked_root(on, &v, choice, plan.rows, factor, limbs, target)?;
+    let column = |(j, c): (usize, S::Value)| -> Result<S::Value, FheError> {
+        let wide = on.scale(&c).times(on.scale(&inverse));
+        let mut sum = on.sum(limbs, wide)?;
+        on.add_product(&mut sum, &c, &inverse, Weight::ONE)?;
+        let given = plan.given.as_ref();
+        let number = given.and_then(|g| Some((*g.numbers.get(j)?, g.rows)));
+        if let Some((number, OwnedMask::Private(rows))) = number {
+            on.add_multiple(&mut sum, rows, number)?;
+        }
+        let y = on.within(on.finish(sum)?, 1.0);
+        match number {
+            Some((number, OwnedMask::Public(rows))) => {
+                let added: Vec<f64> = rows.iter().map(|r| r * number).collect();
+                on.add_vector(y, &added)
+            }
+            _ => Ok(y),
+        }
+    };
+    let columns = centred.into_par_iter().enumerate().map(column);
+    Acts::from_norm(at, columns.collect::<Result<_, _>>()?, norm, choice)
+}
+
+/// v = Σ c² + κ²·d·ε, refreshed: one relinearisation in all.
+fn statistic<S: Slots>(
+    on: &S,
+    at: StepId,
+    centred: &[S::Value],
+    norm: &Norm,
+    choice: &NormChoice,
+    plan: &NormPlan<'_, S::Value>,
+) -> Result<S::Value, FheError> {
+    let wide = centred.first().map(|c| (on.limbs(c), on.scale(c)));
+    let (limbs, scale) = wide.unwrap_or((on.floor(), on.default_scale()));
+    let mut sum = on.sum(limbs, scale.times(scale))?;
+    for c in centred {
+        on.add_product(&mut sum, c, c, Weight::ONE)?;
+    }
+    let epsilon = choice.scale.powi(2) * norm.width as f64 * norm.epsilon;
+    let v = on.within(on.add_constant(on.finish(sum)?, epsilon)?, 1.0);
+    match plan.statistics {
+        Some(limbs) => refreshed(on, at, on.used(v, plan.rows), limbs),
+        None => Ok(v),
+    }
+}
+
+/// One vector refreshed, whatever its scale: it is read as another message at the scale that refreshes take, and as itself after it.
+pub(crate) fn refreshed<S: Slots>(
+    on: &S,
+    at: StepId,
+    v: S::Value,
+    limbs: usize,
+) -> Result<S::Value, FheError> {
+    let ratio = on.scale(&v).over(on.default_scale()).value();
+    let mut out = on.refresh(at, vec![on.read_as(v, ratio)?], limbs)?;
+    let v = out.pop().ok_or_else(|| FheError::Unsupported {
+        what: format!("{at}: a refresh that returns nothing"),
+        remedy: "this is a fault of the program",
+    })?;
+    on.read_as(v, 1.0 / ratio)
+}
+
+/// `factor`·mask·v^{−1/2} at the scale `target`, with `limbs` primes or a few more.
+fn masked_root<S: Slots>(
+    on: &S,
+    v: &S::Value,
+    choice: &NormChoice,
+    rows: &OwnedMask<S::Value>,
+    factor: f64,
+    limbs: usize,
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    let root = match on.only_shapes() {
+        true => fits::root_within(choice)?,
+        false => fits::root(choice)?,
+    };
+    // 1 + mask·(v − 1).
+    let less = on.add_constant(v.clone(), -1.0)?;
+    let masked = match rows {
+        OwnedMask::Public(mask) => on.mul_vector(&less, mask, on.default_scale())?,
+        OwnedMask::Private(mask) => product(on, &less, mask)?,
+    };
+    let v = on.within(on.add_constant(masked, 1.0)?, 1.0);
+    // The root needs nothing above the level from which it ends one above the columns.
+    let end = above(on, limbs)?;
+    match rows {
+        OwnedMask::Public(mask) => {
+            let y = on.apply(&Function::Root(&root), &v, on.default_scale())?;
+            let y = on.drop_to(&y, end.min(on.limbs(&y)))?;
+            let scaled: Vec<f64> = mask.iter().map(|m| m * factor).collect();
+            on.mul_vector(&y, &scaled, target)
+        }
+        OwnedMask::Private(mask) => {
+            // (y read as factor·y)·mask is rescaled by D and shall have the scale `target`.
+            let left = below(on, on.limbs(&v), root.levels())?
+                .min(on.limbs(mask))
+                .min(end);
+            let scale = target.value() * divisor(on, left)? / on.scale(mask).value();
+            let y = on.apply(&Function::Root(&root), &v, scale_of(scale * factor)?)?;
+            product(on, &on.drop_to(&on.read_as(y, factor)?, left)?, mask)
+        }
+    }
+}
+
+/// a·b, over the primes of the shorter, one level below it.
+pub(crate) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S::Value, FheError> {
+    let limbs = on.limbs(a).min(on.limbs(b));
+    let mut sum = on.sum(limbs, on.scale(a).times(on.scale(b)))?;
+    on.add_product(&mut sum, a, b, Weight::ONE)?;
+    on.finish(sum)
+}
+
+/// Levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the change of its interval, two a
+/// step. Degrees and steps alone say it, so that a search need not fit.
+#[must_use]
+pub fn statistic_levels(choice: &NormChoice) -> usize {
+    let seed = activation::levels(choice.seed) + usize::from(choice.seed > 1);
+    2 + seed + 2 * choice.steps
+}
+
+#[cfg(test)]
+#[path = "norm_tests.rs"]
+mod tests;

@@ -1,0 +1,346 @@
+//! Softmax of diagonals (MOAI, Algorithm 9) and its repair: normalise, then square. No rotation: the entries of a row lie in one and the
+//! same slot of all diagonals, so that a sum over a row is a sum of vectors (lemma 4.1). Only sums are refreshed.
+//!
+//! ```text
+//! p = e^{(s − high)/2}/first.high      a polynomial in t = (2s − low − high)/(high − low), weighted so that it is good where it counts
+//! y = p·(1/Σp)                         Σp within [first.low/first.high, 1], refreshed before it is inverted
+//! e = y²                               never negative
+//! weights = e·(1/Σe)                   Σe within [1/m, 1], refreshed before it is inverted; left to whoever multiplies by V first
+//! ```
+//!
+//! | step | level of the diagonals | of a sum |
+//! |---|---|---|
+//! | t, by the products before | l | |
+//! | p, degree 15 | l − 4 | l − 4, then refreshed to the statistics' level s |
+//! | 1/Σp by k steps | | s − k |
+//! | y | min(l − 4, s − k) − 1 | |
+//! | e | min(l − 4, s − k) − 2 | the same, then refreshed |
+//! | 1/Σe by k' steps | | s − k' |
+//!
+//! The first inverse sees the root of the range that one inverse of Σ e^s would have to hold; the second sees at most m. Of m diagonals a
+//! head costs 8 relinearisations each (7 for the polynomial, 1 for the product, with the square 9), 2 refreshed vectors with a conjugation each,
+//! and 4k of a sum.
+//!
+//! [`softmax_by_limit`] is the paper's own: (1 + x/2^r)^(2^r), one inverse.
+
+use hushed_ckks::Scale;
+use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial};
+use hushed_model::StepId;
+use rayon::prelude::*;
+
+use crate::choices::fits;
+use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval};
+use crate::error::FheError;
+use crate::ops::functions::Function;
+use crate::ops::key_mask::KeyMask;
+use crate::ops::norm::{below, divisor, product, scale_of};
+use crate::slots::Slots;
+
+/// The functions of a head.
+pub struct Softmax {
+    /// Of t.
+    exponential: Polynomial,
+    first: Inverse,
+    second: Inverse,
+    scores: Interval,
+    /// Upper end of Σp before it is divided by it.
+    first_high: f64,
+    head: usize,
+}
+
+impl Softmax {
+    /// The functions that a head's choice stands for.
+    ///
+    /// # Errors
+    /// [`FheError::Choices`] for a head with a fixed pattern; [`FheError::Poly`] for intervals without a fit.
+    pub fn new(head: &HeadChoice, choice: &AttentionChoice) -> Result<Softmax, FheError> {
+        Softmax::of(fits::exponential(head, choice.degree)?, head, choice)
+    }
+
+    /// The same with another head's exponential: where only shapes count, one will do for all.
+    pub(crate) fn of(
+        exponential: Polynomial,
+        head: &HeadChoice,
+        choice: &AttentionChoice,
+    ) -> Result<Softmax, FheError> {
+        let HeadChoice::Softmax {
+            scores,
+            first,
+            second,
+            ..
+        } = *head
+        else {
+            let what = "a head with a fixed pattern has no softmax".to_owned();
+            return Err(ChoicesError::Unusable { what }.into());
+        };
+        Ok(Softmax {
+            exponential,
+            first: Inverse::with_steps(first.low / first.high, 1.0, choice.first_steps)?,
+            second: Inverse::with_steps(second.low, second.high, choice.second_steps)?,
+            scores,
+            first_high: first.high,
+            head: 0,
+        })
+    }
+
+    /// The same as those of head `head` of their layer.
+    #[must_use]
+    pub fn of_head(self, head: usize) -> Softmax {
+        Softmax { head, ..self }
+    }
+
+    /// Which head of its layer.
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// The interval of the scores.
+    pub fn scores(&self) -> Interval {
+        self.scores
+    }
+
+    /// What the exponential is divided by.
+    pub fn first_high(&self) -> f64 {
+        self.first_high
+    }
+
+    /// The score at t.
+    pub fn score(&self, t: f64) -> f64 {
+        self.scores.middle() + self.scores.half() * t
+    }
+
+    /// (factor, offset) of t = factor·s + offset.
+    pub fn argument(&self) -> (f64, f64) {
+        let half = self.scores.half();
+        (1.0 / half, -self.scores.middle() / half)
+    }
+
+    /// Levels of p below t.
+    pub fn exponential_levels(&self) -> usize {
+        self.exponential.depth()
+    }
+
+    /// The first inverse.
+    pub fn first(&self) -> &Inverse {
+        &self.first
+    }
+
+    /// The second inverse.
+    pub fn second(&self) -> &Inverse {
+        &self.second
+    }
+
+    /// The polynomial of t.
+    pub(crate) fn polynomial(&self) -> &Polynomial {
+        &self.exponential
+    }
+
+    fn second_high(&self) -> f64 {
+        self.second.report().high
+    }
+
+    /// p of diagonal `diagonal` of t, at the scale that sums are refreshed at.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn exponential<S: Slots>(
+        &self,
+        on: &S,
+        diagonal: usize,
+        t: &S::Value,
+    ) -> Result<S::Value, FheError> {
+        let softmax = self;
+        let p = Function::Exponential { softmax, diagonal };
+        let p = on.apply(&p, t, on.default_scale())?;
+        Ok(on.within(p, 1.0))
+    }
+}
+
+/// A head's weights without their last factor.
+pub struct Weights<V> {
+    /// e, diagonal by diagonal.
+    pub exponentials: Vec<V>,
+    /// Σe, refreshed.
+    pub sum: V,
+}
+
+/// From p to e and Σe for some heads of a layer, whose sums share bootstraps. The scale of e is [`Slots::default_scale`] over the largest
+/// upper end of the second intervals, if that is above 1.
+///
+/// # Errors
+/// Too few levels; where values are visible, [`FheError::Range`] for sums beyond 1.
+pub fn weights<S: Slots>(
+    on: &S,
+    at: StepId,
+    heads: Vec<(&Softmax, Vec<S::Value>)>,
+    keys: &KeyMask<'_, S::Value>,
+    statistics: usize,
+) -> Result<Vec<Weights<S::Value>>, FheError> {
+    let high = highest(heads.iter().map(|(head, _)| *head));
+    let sums = heads.iter().map(|(head, p)| {
+        let sum = keys.take_off(on, total(on, p)?, on.padding(head))?;
+        Ok(on.within(sum, 1.0))
+    });
+    let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
+    let sums = refreshed(on, at.part("first_sum"), sums, statistics)?;
+    let mut exponentials = Vec::with_capacity(heads.len());
+    let mut second = Vec::with_capacity(heads.len());
+    for ((head, p), sum) in heads.into_iter().zip(&sums) {
+        let (e, sum) = squares(on, head, p, sum, keys, high)?;
+        exponentials.push(e);
+        second.push(sum);
+    }
+    let second = refreshed(on, at.part("second_sum"), second, statistics)?;
+    let both = exponentials.into_iter().zip(second);
+    Ok(both
+        .map(|(exponentials, sum)| Weights { exponentials, sum })
+        .collect())
+}
+
+/// Sums refreshed, at twice their scale, without what a refresh adds to their imaginary parts. The error of the real part of Σp is a factor of
+/// a row's weights, which Σe has as well; of an imaginary one Σe is rid by its own refresh, while in e it would bring the other column of a pair
+/// into P·V, most where Σp is least.
+fn refreshed<S: Slots>(
+    on: &S,
+    at: StepId,
+    sums: Vec<S::Value>,
+    limbs: usize,
+) -> Result<Vec<S::Value>, FheError> {
+    let sums = on.refresh(at, sums, limbs)?;
+    sums.par_iter().map(|sum| on.real(sum)).collect()
+}
+
+/// The scale of e for some heads that [`weights`] takes together, before there is any of it.
+///
+/// # Errors
+/// None for intervals of a calibration.
+pub fn weight_scale<'a, S: Slots>(
+    on: &S,
+    heads: impl Iterator<Item = &'a Softmax>,
+) -> Result<Scale, FheError> {
+    scale_of(on.default_scale().value() / highest(heads))
+}
+
+/// The largest upper end of the second intervals, if that is above 1.
+fn highest<'a>(heads: impl Iterator<Item = &'a Softmax>) -> f64 {
+    heads.map(Softmax::second_high).fold(1.0, f64::max)
+}
+
+/// e = (p/Σp)² and Σe without padding, from the refreshed `sum`.
+fn squares<S: Slots>(
+    on: &S,
+    head: &Softmax,
+    p: Vec<S::Value>,
+    sum: &S::Value,
+    keys: &KeyMask<'_, S::Value>,
+    high: f64,
+) -> Result<(Vec<S::Value>, S::Value), FheError> {
+    let from = p.first().map_or(on.floor(), |p| on.limbs(p));
+    let arrives = below(on, on.limbs(sum), head.first.levels())?;
+    let limbs = from.min(arrives);
+    let normalised = below(on, limbs, 1)?;
+    // Backwards from the scale of e.
+    let target = on.default_scale().value() / high;
+    let y_scale = (target * divisor(on, normalised)?).sqrt();
+    let p_scale = p.first().map_or(on.default_scale(), |p| on.scale(p));
+    let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
+    let first = Function::FirstInverse(head);
+    let inverse = on.apply(&first, sum, inverse_scale)?;
+    let inverse = on.drop_to(&inverse, limbs)?;
+    let square = |p: S::Value| -> Result<S::Value, FheError> {
+        let y = on.within(product(on, &p, &inverse)?, 1.0);
+        drop(p);
+        Ok(on.within(product(on, &y, &y)?, 1.0))
+    };
+    let e = p.into_par_iter().map(square);
+    let e = e.collect::<Result<Vec<_>, FheError>>()?;
+    let again = |scale| on.apply(&first, sum, scale);
+    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, on.padding(head))?;
+    Ok((e, on.within(sum, high)))
+}
+
+/// Σ over the vectors.
+fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
+    let Some((first, rest)) = vectors.split_first() else {
+        let limbs = on.floor();
+        let wide = on.default_scale().value() * divisor(on, limbs)?;
+        return on.finish(on.sum(limbs, scale_of(wide)?)?);
+    };
+    let mut sum = first.clone();
+    for v in rest {
+        on.add_assign(&mut sum, v)?;
+    }
+    Ok(sum)
+}
+
+impl<V: Clone + Send + Sync> Weights<V> {
+    /// 1/Σe at the scale `target`.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn inverse<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        head: &Softmax,
+        target: Scale,
+    ) -> Result<V, FheError> {
+        on.apply(&Function::SecondInverse(head), &self.sum, target)
+    }
+
+    /// The weights whole: one level and a product a diagonal more than [`crate::ops::attention()`] takes, which multiplies by V first.
+    ///
+    /// # Errors
+    /// Too few levels.
+    pub fn whole<S: Slots<Value = V>>(&self, on: &S, head: &Softmax) -> Result<Vec<V>, FheError> {
+        let inverse = self.inverse(on, head, on.default_scale())?;
+        let weight = |e: &V| product(on, e, &inverse);
+        self.exponentials.par_iter().map(weight).collect()
+    }
+}
+
+/// The functions of [`softmax_by_limit`].
+pub struct ByLimit {
+    /// Taken off the scores.
+    pub top: f64,
+    /// (1 + x/2^r)^(2^r).
+    pub exponential: ExpByLimit,
+    /// Of the sum of the exponentials over a row.
+    pub sums: Interval,
+    /// Relative error of its inverse.
+    pub error: f64,
+}
+
+/// Softmax as the paper has it: exponentials of s − `top` by (1 + x/2^r)^(2^r), one sum refreshed, one inverse, multiplied onto every
+/// diagonal. For texts without padding.
+///
+/// # Errors
+/// Too few levels; where values are visible, [`FheError::Range`] for sums beyond theirs.
+pub fn softmax_by_limit<S: Slots>(
+    on: &S,
+    at: StepId,
+    scores: Vec<S::Value>,
+    functions: &ByLimit,
+    statistics: usize,
+) -> Result<Vec<S::Value>, FheError> {
+    let Interval { low, high } = functions.sums;
+    let inverse = Inverse::new(low, high, functions.error)?;
+    let target = scale_of(on.default_scale().value() / high.max(1.0))?;
+    let one = |s: S::Value| -> Result<S::Value, FheError> {
+        let s = on.add_constant(s, -functions.top)?;
+        let p = functions.exponential.evaluate(on, &s, target)?;
+        Ok(on.within(p, 1.0))
+    };
+    let p = scores.into_par_iter().map(one);
+    let p = p.collect::<Result<Vec<_>, FheError>>()?;
+    let sum = on.within(total(on, &p)?, high);
+    let sum = on.refresh(at.part("sum"), vec![sum], statistics)?;
+    let Some(sum) = sum.first() else {
+        return Ok(Vec::new());
+    };
+    let inverse = inverse.evaluate(on, sum, on.default_scale())?;
+    p.par_iter().map(|p| product(on, p, &inverse)).collect()
+}
+
+#[cfg(test)]
+#[path = "softmax_tests.rs"]
+mod tests;

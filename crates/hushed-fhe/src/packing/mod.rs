@@ -1,0 +1,48 @@
+//! How the matrices of a batch of texts lie in the slots of ciphertexts (MOAI, §3, §5 and appendix D).
+//!
+//! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row after row and within a row text after
+//! text ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and nothing is ever
+//! packed anew: [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of what does not go together does not compile. The products
+//! ([`products`]) are written over [`crate::Slots`], which a simulation and ciphertexts both implement.
+
+mod column;
+mod diagonal;
+mod interleave;
+mod pairs;
+pub mod products;
+#[cfg(test)]
+mod tests;
+
+pub use column::Columns;
+pub use diagonal::Diagonals;
+pub use interleave::Interleave;
+pub use pairs::Pairs;
+
+/// Why matrices cannot be packed together; each message says what its fields are.
+#[allow(missing_docs)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PackingError {
+    #[error("{rows} rows a text do not divide {slots} slots; both are powers of two")]
+    Rows { rows: usize, slots: usize },
+    #[error("{texts} texts were given, and {room} fit in {slots} slots at {rows} rows a text")]
+    TooMany {
+        texts: usize,
+        room: usize,
+        slots: usize,
+        rows: usize,
+    },
+    #[error("text {text} has {found} rows, and the packing {rows}")]
+    RowCount {
+        text: usize,
+        found: usize,
+        rows: usize,
+    },
+    #[error("text {text} is {found} wide, and the first {expected}")]
+    Width {
+        text: usize,
+        found: usize,
+        expected: usize,
+    },
+    #[error("the operands of a product are packed differently")]
+    Mismatch,
+}

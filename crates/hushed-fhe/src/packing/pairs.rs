@@ -1,0 +1,116 @@
+//! Columns two by two: slots are complex and columns are real, so that one vector has room for two.
+//!
+//! ```text
+//! (a + i·b)·(c − i·d) = (a·c + b·d) + i·(b·c − a·d)
+//! x·(a + i·b)         = x·a + i·x·b
+//! ```
+//!
+//! The first is why Q·Kᵀ takes half of its rotations and products: sums of products are the real parts of sums over pairs, and the imaginary
+//! parts are of no use to anyone. A conjugation takes them away, one a diagonal. The second is why P·V takes half of everything: results are
+//! pairs as well, and a conjugation parts two of them. (MOAI and its like hold one real column a ciphertext.)
+
+use rayon::prelude::*;
+
+use super::{Columns, Interleave};
+use crate::{FheError, Slots};
+
+/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b where they are the right-hand side of a product of pairs. The last of an
+/// odd number is alone, as a + 0·i.
+#[derive(Clone, Debug)]
+pub struct Pairs<V> {
+    pub(super) layout: Interleave,
+    pub(super) vectors: Vec<V>,
+    width: usize,
+}
+
+impl<V: Send> Pairs<V> {
+    /// a + i·b. No level, no key.
+    ///
+    /// # Errors
+    /// If scales or primes differ.
+    pub fn new<S: Slots<Value = V>>(on: &S, columns: Columns<V>) -> Result<Pairs<V>, FheError> {
+        Self::joined(columns, |a, b| on.pair(a, b))
+    }
+
+    /// a − i·b: what [`super::products::scores`] multiplies pairs with.
+    ///
+    /// # Errors
+    /// As [`Pairs::new`].
+    pub fn conjugate<S: Slots<Value = V>>(
+        on: &S,
+        columns: Columns<V>,
+    ) -> Result<Pairs<V>, FheError> {
+        Self::joined(columns, |a, b| on.pair_conjugate(a, b))
+    }
+
+    /// Vectors that are already packed this way, of so many columns.
+    pub fn from_vectors(layout: Interleave, vectors: Vec<V>, width: usize) -> Pairs<V> {
+        Pairs {
+            layout,
+            vectors,
+            width,
+        }
+    }
+
+    /// One column more, in a vector of its own.
+    pub fn push(&mut self, column: V) {
+        self.vectors.push(column);
+        self.width += 1;
+    }
+
+    /// The packing.
+    pub fn layout(&self) -> Interleave {
+        self.layout
+    }
+
+    /// The width of the matrices.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Pair by pair.
+    pub fn vectors(&self) -> &[V] {
+        &self.vectors
+    }
+
+    /// Pair by pair.
+    pub fn into_vectors(self) -> Vec<V> {
+        self.vectors
+    }
+
+    /// The columns of a + i·b, at twice the scale: a conjugation a pair.
+    ///
+    /// # Errors
+    /// If there is no key for conjugations.
+    pub fn parted<S: Slots<Value = V>>(self, on: &S) -> Result<Columns<V>, FheError>
+    where
+        V: Sync,
+    {
+        let parts = self.vectors.par_iter().map(|pair| on.parts(pair));
+        let parts = parts.collect::<Result<Vec<_>, FheError>>()?;
+        let mut vectors: Vec<V> = parts.into_iter().flatten().collect();
+        vectors.truncate(self.width);
+        Ok(Columns::from_vectors(self.layout, vectors))
+    }
+
+    fn joined(
+        columns: Columns<V>,
+        join: impl Fn(V, V) -> Result<V, FheError> + Sync,
+    ) -> Result<Pairs<V>, FheError> {
+        let (layout, width) = (columns.layout, columns.width());
+        let mut twos = Vec::with_capacity(width.div_ceil(2));
+        let mut rest = columns.vectors.into_iter();
+        while let Some(a) = rest.next() {
+            twos.push((a, rest.next()));
+        }
+        let vectors = twos.into_par_iter().map(|(a, b)| match b {
+            Some(b) => join(a, b),
+            None => Ok(a),
+        });
+        Ok(Pairs {
+            layout,
+            vectors: vectors.collect::<Result<_, FheError>>()?,
+            width,
+        })
+    }
+}

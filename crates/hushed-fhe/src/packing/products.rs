@@ -1,0 +1,325 @@
+//! The two products of encrypted matrices in attention: Q·Kᵀ (columns × columns → diagonals) and P·V (diagonals × columns → columns).
+//!
+//! With m rows split as m = b·g, every j < m is a·b + r:
+//!
+//! ```text
+//! Diag_j(Q·Kᵀ) = Rot_{ab}( Σ_i Rot_{−ab}(q_i) ⊗ Rot_r(k_i) )                       (lemma 3.1, rotated by −ab)
+//! col_i(P·V)   = Σ_a Rot_{ab}( Σ_r Rot_{−ab}(Diag_{ab+r}(P)) ⊗ Rot_r(v_i) )        (algorithm 8)
+//! ```
+//!
+//! The inner sums are sums of products, relinearised and rescaled once each. Columns come two in a vector ([`Pairs`]). Key switches besides
+//! relinearisations, for d' columns a head in p = d'/2 pairs:
+//!
+//! | | hoisted | each for itself | m = 128, d' = 64 |
+//! |---|---|---|---|
+//! | [`scores`] | p·(b + g − 2) pairs | m − b diagonals, and m conjugations | 944 at b = 16 |
+//! | [`scores_by_paper`], algorithm 7 | d'·(m − 1) columns | | 8,128 |
+//! | [`scores_naive`], texts one after the other (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
+//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to part the pairs |
+//!
+//! | [`attend_by_paper`], algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once for every column; d'·(g − 1) sums | 8,576 |
+//!
+//! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each pair of Q; its
+//! diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 + 0.6 + 0.6 GiB. [`attend`] holds its
+//! diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums: at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
+
+use rayon::prelude::*;
+
+use super::{Columns, Diagonals, Interleave, PackingError, Pairs};
+use crate::{FheError, Slots};
+
+/// Giant steps of Q·Kᵀ that share a reading of the rotated keys.
+pub const GIANTS: usize = 2;
+
+/// Pairs of columns of V that share a reading of the diagonals.
+pub const PAIRS: usize = 8;
+
+/// The split m = b·g with the fewest rotations of `columns` columns in pairs, b the power of two; the smaller b of two that are within a fiftieth,
+/// which holds fewer rotated pairs.
+pub fn baby_steps(m: usize, columns: usize) -> usize {
+    let cost = |b: usize| columns.div_ceil(2) * (b + m / b - 2) + (m - b);
+    let powers = (0..=m.trailing_zeros()).map(|k| 1usize << k);
+    let least = powers.clone().map(cost).min().unwrap_or(0);
+    let enough = |&b: &usize| cost(b) <= least + least / 50;
+    powers.into_iter().find(enough).unwrap_or(1)
+}
+
+/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is twice the product of
+/// theirs over what that level divides by.
+///
+/// # Errors
+/// [`PackingError::Mismatch`], and whatever the arithmetic says.
+pub fn scores<S: Slots>(
+    on: &S,
+    q: &Columns<S::Value>,
+    k: &Columns<S::Value>,
+    baby: usize,
+) -> Result<Diagonals<S::Value>, FheError> {
+    let (q, k) = (Pairs::new(on, q.clone())?, Pairs::conjugate(on, k.clone())?);
+    let diagonals = scores_with(on, &q, k, baby, |_, diagonals| Ok(diagonals))?;
+    Ok(Diagonals::from_vectors(q.layout(), diagonals)?)
+}
+
+/// As [`scores`], of pairs and of conjugate pairs, with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some diagonals in their place:
+/// what is done next with them makes room for the following.
+///
+/// # Errors
+/// As [`scores`], and what `each` says.
+pub fn scores_with<S: Slots, T>(
+    on: &S,
+    q: &Pairs<S::Value>,
+    k: Pairs<S::Value>,
+    baby: usize,
+    mut each: impl FnMut(usize, Vec<S::Value>) -> Result<Vec<T>, FheError>,
+) -> Result<Vec<T>, FheError> {
+    let (layout, m) = (q.layout(), q.layout().rows());
+    check(layout == k.layout() && q.width() == k.width() && q.width() > 0)?;
+    check(baby > 0 && m.is_multiple_of(baby))?;
+    let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
+    let keys = rotations(on, k.into_vectors(), &babies)?;
+    let queries: Vec<S::Hoisted<'_>> = hoisted(on, q.vectors())?;
+    let mut done = Vec::with_capacity(m);
+    let giants: Vec<usize> = (0..m).step_by(baby).collect();
+    for giants in giants.chunks(GIANTS) {
+        let back = |query: &S::Hoisted<'_>| -> Result<Vec<S::Value>, FheError> {
+            let turn = |&giant: &usize| on.rotate_hoisted(query, layout.rotation(m - giant));
+            giants.iter().map(turn).collect()
+        };
+        let turned = queries
+            .par_iter()
+            .map(back)
+            .collect::<Result<Vec<_>, _>>()?;
+        let grid = on.dot_grid(&turned, &keys)?;
+        drop(turned);
+        for (row, &giant) in grid.into_iter().zip(giants) {
+            let turned = row.into_par_iter();
+            let turned = turned.map(|sum| on.real(&turned_by(on, layout, sum, giant)?));
+            done.extend(each(giant, turned.collect::<Result<_, FheError>>()?)?);
+        }
+    }
+    Ok(done)
+}
+
+/// Q·Kᵀ as the paper has it (algorithm 7): every column of K rotated by every j.
+///
+/// # Errors
+/// As [`scores`].
+pub fn scores_by_paper<S: Slots>(
+    on: &S,
+    q: &Columns<S::Value>,
+    k: &Columns<S::Value>,
+) -> Result<Diagonals<S::Value>, FheError> {
+    let layout = q.layout();
+    check(layout == k.layout() && q.width() == k.width() && q.width() > 0)?;
+    let keys: Vec<S::Hoisted<'_>> = hoisted(on, k.vectors())?;
+    let queries: Vec<Vec<S::Value>> = q.vectors().iter().map(|q| vec![q.clone()]).collect();
+    let diagonal = |j: usize| -> Result<S::Value, FheError> {
+        let turn = |key| Ok(vec![on.rotate_hoisted(key, layout.rotation(j))?]);
+        let turned = keys.par_iter().map(turn);
+        let turned = turned.collect::<Result<Vec<_>, FheError>>()?;
+        only(on.dot_grid(&queries, &turned)?)
+    };
+    let diagonals = (0..layout.rows()).map(diagonal);
+    let diagonals = diagonals.collect::<Result<_, FheError>>()?;
+    Ok(Diagonals::from_vectors(layout, diagonals)?)
+}
+
+/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that a rotation of all texts is two of the slots, and two
+/// masks that cost a level. Diagonal by diagonal, in the same batching.
+///
+/// # Errors
+/// As [`scores`].
+pub fn scores_naive<S: Slots>(
+    on: &S,
+    q: &[S::Value],
+    k: &[S::Value],
+    m: usize,
+) -> Result<Vec<S::Value>, FheError> {
+    check(!q.is_empty() && q.len() == k.len())?;
+    check(m > 0 && on.slots().is_multiple_of(m))?;
+    let keys: Vec<S::Hoisted<'_>> = hoisted(on, k)?;
+    let queries: Vec<Vec<S::Value>> = q.iter().map(|q| vec![q.clone()]).collect();
+    let diagonal = |j: usize| -> Result<S::Value, FheError> {
+        let turn = |(key, plain)| Ok(vec![internal_rotation(on, key, plain, m, j)?]);
+        let turned = keys.par_iter().zip(k).map(turn);
+        let turned = turned.collect::<Result<Vec<_>, FheError>>()?;
+        only(on.dot_grid(&queries, &turned)?)
+    };
+    (0..m).map(diagonal).collect()
+}
+
+/// Every text of `plain`, m slots each, rotated by `j` within itself: Rot_j ⊗ (t < m − j) + Rot_{j−m} ⊗ (t ≥ m − j).
+fn internal_rotation<S: Slots>(
+    on: &S,
+    hoisted: &S::Hoisted<'_>,
+    plain: &S::Value,
+    m: usize,
+    j: usize,
+) -> Result<S::Value, FheError> {
+    let scale = on.scale(plain);
+    if j == 0 {
+        let limbs = on.limbs(plain);
+        let less = limbs.saturating_sub(on.level_primes(limbs).max(1));
+        return on.drop_to(plain, less);
+    }
+    let mask = |inside: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        let slot = |i: usize| f64::from(u8::from(inside(i % m)));
+        (0..on.slots()).map(slot).collect()
+    };
+    let ahead = on.rotate_hoisted(hoisted, j)?;
+    let mut sum = on.mul_vector(&ahead, &mask(&|t| t < m - j), scale)?;
+    let behind = on.rotate_hoisted(hoisted, (on.slots() + j - m) % on.slots())?;
+    let behind = on.mul_vector(&behind, &mask(&|t| t >= m - j), scale)?;
+    on.add_assign(&mut sum, &behind)?;
+    Ok(sum)
+}
+
+/// P·V of every text: m × m by m × d', in pairs of columns, `baby` baby steps. One level below the operands.
+///
+/// # Errors
+/// As [`scores`].
+pub fn attend<S: Slots>(
+    on: &S,
+    p: Diagonals<S::Value>,
+    v: Pairs<S::Value>,
+    baby: usize,
+) -> Result<Pairs<S::Value>, FheError> {
+    let (layout, m) = (p.layout(), p.layout().rows());
+    check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
+    // Once for all columns: diagonal ab + r, rotated by −ab.
+    let back = |(j, diagonal)| turned_by(on, layout, diagonal, m - j / baby * baby);
+    let turned = p.vectors.into_par_iter().enumerate().map(back);
+    let turned: Vec<S::Value> = turned.collect::<Result<_, FheError>>()?;
+    // By r, then by a.
+    let mut diagonals: Vec<Vec<S::Value>> =
+        (0..baby).map(|_| Vec::with_capacity(m / baby)).collect();
+    for (j, diagonal) in turned.into_iter().enumerate() {
+        diagonals[j % baby].push(diagonal);
+    }
+    let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
+    let mut pairs = Vec::with_capacity(v.vectors().len());
+    let width = v.width();
+    let mut rest = v.into_vectors().into_iter();
+    while rest.len() > 0 {
+        let block = rest.by_ref().take(PAIRS).collect();
+        let turned = transposed(rotations(on, block, &babies)?);
+        let grid = on.dot_grid(&diagonals, &turned)?;
+        let by_pair = transposed(grid);
+        let sum = |giants: Vec<S::Value>| -> Result<S::Value, FheError> {
+            let mut sum: Option<S::Value> = None;
+            for (a, inner) in giants.into_iter().enumerate() {
+                let inner = turned_by(on, layout, inner, a * baby)?;
+                match &mut sum {
+                    Some(sum) => on.add_assign(sum, &inner)?,
+                    None => sum = Some(inner),
+                }
+            }
+            sum.ok_or_else(|| PackingError::Mismatch.into())
+        };
+        let sums = by_pair.into_par_iter().map(sum);
+        pairs.extend(sums.collect::<Result<Vec<_>, FheError>>()?);
+    }
+    Ok(Pairs::from_vectors(layout, pairs, width))
+}
+
+/// P·V as the paper has it (algorithm 8): column by column, with the diagonals rotated again for each.
+///
+/// # Errors
+/// As [`scores`].
+pub fn attend_by_paper<S: Slots>(
+    on: &S,
+    p: &Diagonals<S::Value>,
+    v: &Columns<S::Value>,
+    baby: usize,
+) -> Result<Columns<S::Value>, FheError> {
+    let (layout, m) = (p.layout(), p.layout().rows());
+    check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
+    let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
+    let column = |v: &S::Value| -> Result<S::Value, FheError> {
+        let turned = transposed(rotations(on, vec![v.clone()], &babies)?);
+        let mut sum: Option<S::Value> = None;
+        for giant in (0..m).step_by(baby) {
+            let of_giant = &p.vectors[giant..giant + baby];
+            let back = of_giant.iter().map(|diagonal| {
+                let diagonal = diagonal.clone();
+                Ok(vec![turned_by(on, layout, diagonal, m - giant)?])
+            });
+            let back = back.collect::<Result<Vec<_>, FheError>>()?;
+            let inner = only(on.dot_grid(&back, &turned)?)?;
+            let inner = turned_by(on, layout, inner, giant)?;
+            match &mut sum {
+                Some(sum) => on.add_assign(sum, &inner)?,
+                None => sum = Some(inner),
+            }
+        }
+        sum.ok_or_else(|| PackingError::Mismatch.into())
+    };
+    let columns = v.vectors().par_iter().map(column);
+    let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
+    Ok(Columns::from_vectors(layout, columns))
+}
+
+/// `x` rotated by `rows` rows; as it is, for a whole turn.
+fn turned_by<S: Slots>(
+    on: &S,
+    layout: Interleave,
+    x: S::Value,
+    rows: usize,
+) -> Result<S::Value, FheError> {
+    match layout.rotation(rows) {
+        0 => Ok(x),
+        by => on.rotate(&x, by),
+    }
+}
+
+/// Every vector rotated by each of `by`, the first of which is 0.
+fn rotations<S: Slots>(
+    on: &S,
+    vectors: Vec<S::Value>,
+    by: &[usize],
+) -> Result<Vec<Vec<S::Value>>, FheError> {
+    let further = by.get(1..).unwrap_or_default();
+    let turn = |v: S::Value| -> Result<Vec<S::Value>, FheError> {
+        let mut turned = Vec::with_capacity(by.len());
+        if !further.is_empty() {
+            let hoisted = on.hoist(&v)?;
+            for &by in further {
+                turned.push(on.rotate_hoisted(&hoisted, by)?);
+            }
+        }
+        turned.insert(0, v);
+        Ok(turned)
+    };
+    vectors.into_par_iter().map(turn).collect()
+}
+
+fn hoisted<'a, S: Slots>(
+    on: &'a S,
+    vectors: &'a [S::Value],
+) -> Result<Vec<S::Hoisted<'a>>, FheError> {
+    vectors.par_iter().map(|v| on.hoist(v)).collect()
+}
+
+fn transposed<T>(rows: Vec<Vec<T>>) -> Vec<Vec<T>> {
+    let mut columns: Vec<Vec<T>> = Vec::new();
+    for row in rows {
+        columns.resize_with(columns.len().max(row.len()), Vec::new);
+        for (column, entry) in columns.iter_mut().zip(row) {
+            column.push(entry);
+        }
+    }
+    columns
+}
+
+fn only<T>(grid: Vec<Vec<T>>) -> Result<T, FheError> {
+    let first = grid.into_iter().flatten().next();
+    first.ok_or_else(|| PackingError::Mismatch.into())
+}
+
+fn check(fits: bool) -> Result<(), PackingError> {
+    if fits {
+        Ok(())
+    } else {
+        Err(PackingError::Mismatch)
+    }
+}

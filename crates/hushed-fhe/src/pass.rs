@@ -1,0 +1,512 @@
+//! A program under encryption: a pass over [`Slots`], layer by layer, so that a run can stop and resume between them.
+//!
+//! A layer takes refreshed columns and gives refreshed columns. Which norm a block's values come to is read off the program, and its κ and centring
+//! are in the block's last linear layer. What comes before the first layer is the client's.
+//!
+//! | step | result |
+//! |---|---|
+//! | attention, feed-forward | κ·(y − mean of y) by columns |
+//! | sum | the same with the residual in it |
+//! | norm | x̂/bound by columns, refreshed to what the next half of the layer begins with; not after the last layer |
+//! | pooling or head | the declared outputs, packed |
+//!
+//! Where the placement puts vectors on disk, a block lets go of the columns that it reads, and leaves to the sum after it as much of them as that needs.
+//!
+//! Rows of padding are 0 from each norm on. Where a layer's first rows are given (`frozen_row`), both of its norms leave them out, and the
+//! second puts the given ones in. Before a classifier's head the last norm gives first rows alone.
+
+use std::ops::Range;
+
+use hushed_model::{
+    Attention, Block, FeedForward, Kind, ModelError, Norm, Program, Step, StepId, Values, here,
+    same,
+};
+use rayon::prelude::*;
+
+use super::choices::{Choices, ChoicesError, LayerChoice, NormChoice};
+use super::error::FheError;
+use super::slots::Slots;
+use crate::ops::activation::{self, Polynomials};
+use crate::ops::acts::{Acts, StoredActs};
+use crate::ops::attention::{attention, attention_stored};
+use crate::ops::feed_forward::{feed_forward, feed_forward_stored};
+use crate::ops::head::head;
+use crate::ops::mask::{RowMasks, RowsKnown};
+use crate::ops::norm::{Given, NormPlan, above, norm, residual};
+use crate::ops::pool::{Pooled, pool};
+use crate::plan::placement::Placement;
+
+/// Levels of a feed-forward besides its activation's: two maps and the norm.
+const FEED_FORWARD: usize = 3;
+/// Levels of the pooling.
+const POOLING: usize = 1;
+
+/// What a step of a block gave, for who watches a run.
+#[derive(Clone, Copy)]
+pub enum Look<'a, V> {
+    /// Of a norm, refreshed.
+    Columns(&'a Acts<V>),
+    /// Of what comes before one: κ·(y − mean of y).
+    Centred {
+        /// The columns.
+        columns: &'a [V],
+        /// κ.
+        scale: f64,
+    },
+}
+
+/// Who is shown the results of attention, feed-forward, sums and norms; an error of theirs ends the run.
+pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheError> + 'a>;
+
+/// A pass of a program over vectors of slots.
+pub struct Pass<'a, S: Slots> {
+    on: &'a S,
+    program: &'a Program,
+    /// The steps of each layer, and in which half of it each is.
+    layers: Vec<Range<usize>>,
+    halves: Vec<Option<Half>>,
+    choices: &'a Choices,
+    placement: Placement,
+    rows: RowsKnown<S::Value>,
+    masks: RowMasks<S::Value>,
+    /// Of the client's columns, public.
+    input_bound: f64,
+    polynomials: Polynomials,
+    viewer: Option<Viewer<'a, S::Value>>,
+}
+
+/// The half of a layer that a step belongs to: a block, the sum after it, and the norm of that.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Half {
+    Attention,
+    FeedForward,
+}
+
+/// A value between steps.
+enum Value<S: Slots> {
+    Columns(Acts<S::Value>),
+    /// What is left of columns for a residual sum, put away.
+    Stored(StoredActs<S>),
+    /// On their way to a norm.
+    Centred(Vec<S::Value>),
+}
+
+impl<'a, S: Slots> Pass<'a, S> {
+    /// A run over texts of these rows. The client divided its columns by `input_bound`.
+    ///
+    /// # Errors
+    /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is refused by the first step that
+    /// lacks them ([`FheError::Levels`]): a run that counts ([`super::plan::dry_run`]) finds it before anything is computed.
+    pub fn new(
+        on: &'a S,
+        program: &'a Program,
+        choices: &'a Choices,
+        placement: Placement,
+        rows: RowsKnown<S::Value>,
+        input_bound: f64,
+    ) -> Result<Self, FheError> {
+        let (layers, halves) = (program.layers(), halves(program));
+        for layer in &layers {
+            supported(program, layer.clone())?;
+        }
+        Ok(Pass {
+            masks: RowMasks::new(on, &rows)?,
+            on,
+            program,
+            layers,
+            halves,
+            choices,
+            placement,
+            rows,
+            input_bound,
+            polynomials: Polynomials::default(),
+            viewer: None,
+        })
+    }
+
+    /// The same, viewed.
+    #[must_use]
+    pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
+        Pass {
+            viewer: Some(viewer),
+            ..self
+        }
+    }
+
+    /// Layers of the program.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// The columns that the client sent, as the first layer takes them: those with fewer primes than it reads are refreshed.
+    ///
+    /// # Errors
+    /// Those of a refresh; another number of columns than the program has.
+    pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let width = self.program.embedding().width;
+        same(StepId::outside("input"), "columns", columns.len(), width)?;
+        let mut x = Acts::from_client(columns, self.input_bound);
+        let limbs = self.placement.attention;
+        if x.columns.first().is_some_and(|v| self.on.limbs(v) < limbs) {
+            let id = StepId::outside("input.refresh");
+            self.on.at(id);
+            x.columns = self.on.refresh(id, x.columns, limbs)?;
+        }
+        Ok(x)
+    }
+
+    /// The columns that layer `next` reads, from a checkpoint taken before it: gains and offsets are the model's. `next` is the number of
+    /// layers for columns that are to be pooled.
+    ///
+    /// # Errors
+    /// A layer that the model or the choices do not have, another number of columns.
+    pub fn resume(&self, next: usize, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let Some(i) = next.checked_sub(1) else {
+            return self.start(columns);
+        };
+        let last = self.range(i)?.end - 1;
+        match self.program.steps().get(last) {
+            Some(step) if let Block::Norm(n) = &step.block => {
+                let (_, choice) = self.norm_of(step, last)?;
+                Acts::from_norm(step.id, columns, n, choice)
+            }
+            _ => Err(no_layer(self.layers.len(), i)),
+        }
+    }
+
+    /// Layer `i` of the model, from columns to columns.
+    ///
+    /// # Errors
+    /// Those of its steps.
+    pub fn layer(&mut self, i: usize, x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let range = self.range(i)?;
+        let (program, x) = (self.program, self.cut(x)?);
+        let before = Some(Value::Columns(x));
+        let last = program.run(range, before, |number, step, values| {
+            self.step(number, step, values)
+                .map_err(|error| error.lacking_at(step.id))
+        })?;
+        match last {
+            Value::Columns(x) => Ok(x),
+            Value::Stored(_) | Value::Centred(_) => Err(no_layer(self.layers.len(), i)),
+        }
+    }
+
+    /// The whole way from the client's columns to what leaves.
+    ///
+    /// # Errors
+    /// Those of the layers.
+    pub fn run(&mut self, columns: Vec<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let mut x = self.start(columns)?;
+        for i in 0..self.layers.len() {
+            x = self.layer(i, x)?;
+        }
+        self.finish(&x)
+    }
+
+    /// What leaves the server.
+    ///
+    /// # Errors
+    /// Those of [`pool`] and [`head`].
+    pub fn finish(&mut self, x: &Acts<S::Value>) -> Result<Pooled<S::Value>, FheError> {
+        let (on, layout) = (self.on, self.rows.layout());
+        let last = self.program.steps().last();
+        let Some((id, block)) = last.map(|step| (step.id, &step.block)) else {
+            return Err(shape(StepId::outside("answer")));
+        };
+        let answer = match block {
+            Block::Pool(p) => pool(on, id, x, *p, layout, &self.masks.tokens),
+            Block::Head(c) => {
+                let choice = self.choices.classifier.as_ref();
+                let choice = choice.ok_or_else(|| absent(id))?;
+                head(on, id, x, c, choice, layout, &self.masks.first)
+            }
+            _ => Err(shape(id)),
+        };
+        answer.map_err(|error| error.lacking_at(id))
+    }
+
+    fn range(&self, i: usize) -> Result<Range<usize>, FheError> {
+        let range = self.layers.get(i).cloned();
+        range.ok_or_else(|| no_layer(self.layers.len(), i))
+    }
+
+    /// Columns that come in above what a layer begins with: a client's.
+    fn cut(&self, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let limbs = self.placement.attention;
+        let high = |v: &S::Value| self.on.limbs(v) > limbs;
+        if x.columns.first().is_some_and(high) {
+            let columns = x.columns.into_par_iter();
+            let cut = columns.map(|v| self.on.drop_to(&v, limbs));
+            x.columns = cut.collect::<Result<_, _>>()?;
+        }
+        Ok(x)
+    }
+
+    /// What the feed-forward of a layer begins with. After the last norm there is no refresh, but the pooling, which takes a level (and the
+    /// first map of a classifier's head does).
+    fn feed_forward_limbs(&self, layer: &LayerChoice, last: bool) -> Result<usize, FheError> {
+        let limbs = self.placement.feed_forward;
+        if !last {
+            return Ok(limbs);
+        }
+        let needed = FEED_FORWARD + activation::levels(layer.activation.degree) + POOLING;
+        let least = (0..needed).try_fold(self.on.floor(), |limbs, _| above(self.on, limbs));
+        Ok(limbs.max(least?))
+    }
+
+    fn step(
+        &mut self,
+        number: usize,
+        step: &Step,
+        values: &mut Values<Value<S>>,
+    ) -> Result<Value<S>, FheError> {
+        let (_, norm) = self.norm_of(step, number)?;
+        let columns = match &step.block {
+            Block::Attention(a) => self.attention(step, a, norm, values)?,
+            Block::FeedForward(f) => self.feed_forward(step, f, norm, values)?,
+            Block::Add => self.add(step, norm, values)?,
+            Block::Norm(n) => {
+                let Value::Centred(centred) = values.take(step, 0)? else {
+                    return Err(shape(step.id));
+                };
+                let x = self.normalise(number, step, centred, n)?;
+                self.show(step.id, Look::Columns(&x))?;
+                return Ok(Value::Columns(x));
+            }
+            Block::Embed(_) | Block::Pool(_) | Block::Head(_) => return Err(shape(step.id)),
+        };
+        let look = Look::Centred {
+            columns: &columns,
+            scale: norm.scale,
+        };
+        self.show(step.id, look)?;
+        Ok(Value::Centred(columns))
+    }
+
+    fn attention(
+        &mut self,
+        step: &Step,
+        a: &Attention,
+        norm: &NormChoice,
+        values: &mut Values<Value<S>>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let (on, rows, placement) = (self.on, &self.rows, &self.placement);
+        let choice = &self.choice(step.id)?.attention;
+        if !placement.spill_attention {
+            let Value::Columns(x) = values.get(step, 0)? else {
+                return Err(shape(step.id));
+            };
+            return attention(on, step.id, x, a, choice, norm, rows, placement);
+        }
+        let Value::Columns(x) = values.take(step, 0)? else {
+            return Err(shape(step.id));
+        };
+        let (columns, left) = attention_stored(on, step.id, x, a, choice, norm, rows, placement)?;
+        values.put_back(step, 0, Value::Stored(left))?;
+        Ok(columns)
+    }
+
+    fn feed_forward(
+        &mut self,
+        step: &Step,
+        f: &FeedForward,
+        norm: &NormChoice,
+        values: &mut Values<Value<S>>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let (on, block) = (self.on, self.placement.hidden_block);
+        let (choice, polynomials) = (&self.choice(step.id)?.activation, &self.polynomials);
+        if !self.placement.spill_feed_forward {
+            let Value::Columns(x) = values.get(step, 0)? else {
+                return Err(shape(step.id));
+            };
+            return feed_forward(on, step.id, x, f, choice, norm, block, polynomials);
+        }
+        let Value::Columns(x) = values.take(step, 0)? else {
+            return Err(shape(step.id));
+        };
+        let (columns, left) =
+            feed_forward_stored(on, step.id, x, f, choice, norm, block, polynomials)?;
+        values.put_back(step, 0, Value::Stored(left))?;
+        Ok(columns)
+    }
+
+    fn add(
+        &mut self,
+        step: &Step,
+        norm: &NormChoice,
+        values: &mut Values<Value<S>>,
+    ) -> Result<Vec<S::Value>, FheError> {
+        let (on, x) = (self.on, values.take(step, 0)?);
+        let Value::Centred(block) = values.get(step, 1)? else {
+            return Err(shape(step.id));
+        };
+        on.at(step.id);
+        let x = match x {
+            Value::Columns(x) => x,
+            Value::Stored(left) => left.load(on)?,
+            Value::Centred(_) => return Err(shape(step.id)),
+        };
+        residual(on, step.id, &x, block, norm.scale)
+    }
+
+    /// Normalises, and refreshes the results to what reads them next.
+    fn normalise(
+        &mut self,
+        number: usize,
+        step: &Step,
+        centred: Vec<S::Value>,
+        n: &Norm,
+    ) -> Result<Acts<S::Value>, FheError> {
+        let (on, layer) = (self.on, self.choice(step.id)?);
+        let (half, choice) = self.norm_of(step, number)?;
+        let in_last = step.id.layer().is_some_and(|i| i + 1 == self.layers.len());
+        let last = half == Half::FeedForward && in_last;
+        let (refresh, given) = match half {
+            Half::Attention => (Some(self.feed_forward_limbs(layer, in_last)?), None),
+            Half::FeedForward => {
+                let next = (!last).then_some(self.placement.attention);
+                (next, layer.frozen_row.as_deref())
+            }
+        };
+        let given = given
+            .map(|row| frozen(step.id, row, n, choice.bound))
+            .transpose()?;
+        let plan = NormPlan {
+            rows: match layer.frozen_row {
+                // A classifier reads first rows: no other is to be in the way when they are packed.
+                _ if last && self.choices.classifier.is_some() => &self.masks.first,
+                Some(_) => &self.masks.later,
+                None => &self.masks.tokens,
+            },
+            statistics: Some(self.placement.statistics),
+            given: given.as_deref().map(|numbers| Given {
+                numbers,
+                rows: &self.masks.first,
+            }),
+        };
+        on.at(step.id);
+        let mut x = norm(on, step.id, centred, n, choice, &plan)?;
+        if let Some(limbs) = refresh {
+            let id = step.id.part("refresh");
+            on.at(id);
+            x.columns = on.refresh(id, x.columns, limbs)?;
+        }
+        Ok(x)
+    }
+
+    /// The last norm, of columns on their way to it.
+    #[cfg(test)]
+    pub(crate) fn last_norm(&mut self, centred: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
+        let number = self.range(self.layers.len() - 1)?.end - 1;
+        let step = &self.program.steps()[number];
+        let Block::Norm(n) = &step.block else {
+            return Err(shape(step.id));
+        };
+        self.normalise(number, step, centred, n)
+    }
+
+    fn show(&mut self, id: StepId, look: Look<'_, S::Value>) -> Result<(), FheError> {
+        match &mut self.viewer {
+            Some(viewer) => viewer(id, look),
+            None => Ok(()),
+        }
+    }
+
+    fn choice(&self, id: StepId) -> Result<&'a LayerChoice, FheError> {
+        let layer = id.layer().and_then(|i| self.choices.layers.get(i));
+        layer.ok_or_else(|| absent(id))
+    }
+
+    /// The norm that a step's values come to, or that it is.
+    fn norm_of(&self, step: &Step, number: usize) -> Result<(Half, &'a NormChoice), FheError> {
+        let layer = self.choice(step.id)?;
+        match self.halves.get(number).copied().flatten() {
+            Some(half @ Half::Attention) => Ok((half, &layer.attention_norm)),
+            Some(half @ Half::FeedForward) => Ok((half, &layer.feed_forward_norm)),
+            None => Err(shape(step.id)),
+        }
+    }
+}
+
+/// The half of its layer that each step is in, where it is in one.
+pub(crate) fn halves(program: &Program) -> Vec<Option<Half>> {
+    let mut halves: Vec<Option<Half>> = Vec::new();
+    for step in program.steps() {
+        let of = |operand: usize| {
+            let edge = step.operands.get(operand)?;
+            halves.get(edge.from).copied().flatten()
+        };
+        halves.push(match step.block {
+            Block::Attention(_) => Some(Half::Attention),
+            Block::FeedForward(_) => Some(Half::FeedForward),
+            Block::Add => of(1),
+            Block::Norm(_) => of(0),
+            Block::Embed(_) | Block::Pool(_) | Block::Head(_) => None,
+        });
+    }
+    halves
+}
+
+/// Post-norm encoders: blocks share levels with the sum and the norm after them.
+fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
+    const SHAPE: [Kind; 6] = [
+        Kind::Attention,
+        Kind::Add,
+        Kind::Norm,
+        Kind::FeedForward,
+        Kind::Add,
+        Kind::Norm,
+    ];
+    let start = layer.start;
+    let steps = program.steps().get(layer).unwrap_or_default();
+    let kinds = steps.iter().map(|step| step.id.kind());
+    // Of the step before, or of the ones within.
+    let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
+    match start > 0 && kinds.eq(SHAPE) && steps.iter().all(near) {
+        true => Ok(()),
+        false => Err(shape(
+            steps.first().map_or(StepId::outside("layer"), |s| s.id),
+        )),
+    }
+}
+
+fn no_layer(layers: usize, asked: usize) -> FheError {
+    ModelError::NoSuchLayer { asked, layers }.into()
+}
+
+/// (row − offset)/(gain·bound): what the given row is in the columns of a norm.
+fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, FheError> {
+    same(at, "columns of the given row", row.len(), n.width)?;
+    let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
+    let numbers = row.iter().zip(gain.iter()).zip(offset.iter());
+    let inside = |((x, &g), &o): ((&f64, &f32), &f32)| {
+        // A column without gain is its offset, whatever is in the vector.
+        let v = (x - f64::from(o)) / (f64::from(g) * bound);
+        if v.is_finite() { v } else { 0.0 }
+    };
+    let row: Vec<f64> = numbers.map(inside).collect();
+    match row.iter().find(|v| v.abs() > 1.0) {
+        Some(v) => Err(ChoicesError::Unusable {
+            what: format!("at {at}, a given row reaches {v:.3} times its norm's bound"),
+        }
+        .into()),
+        None => Ok(row),
+    }
+}
+
+fn absent(at: StepId) -> FheError {
+    let what = format!("the calibration says nothing of {at}: it was made for another model");
+    ChoicesError::Unusable { what }.into()
+}
+
+fn shape(at: StepId) -> FheError {
+    FheError::Unsupported {
+        what: format!("{at}: a program of this shape"),
+        remedy: "encoders with a sum and a norm after each block can be run",
+    }
+}
+
+#[cfg(test)]
+#[path = "pass_tests.rs"]
+mod tests;

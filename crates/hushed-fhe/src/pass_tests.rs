@@ -1,0 +1,397 @@
+//! A whole small BERT in the simulator against the model in the clear.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::poly::Arithmetic;
+use hushed_model::testing::{data_lines, tiny_config, tiny_golden};
+use hushed_model::{
+    Matrix, Model, Network, NetworkConfig, Pool, TokenIds, TooLong, cosine, plain as clear,
+    random_network,
+};
+
+use super::*;
+use crate::ops::pool::unpack;
+use crate::packing::Interleave;
+use crate::simulate::{Op, Vector};
+use crate::testing::{Measured, Structure, largest, measure, packed};
+use crate::{HeadChoice, Simulator, token_rows};
+
+const M: usize = 16;
+const SLOTS: usize = 128;
+
+fn layout() -> Interleave {
+    Interleave::new(SLOTS, M).unwrap()
+}
+
+fn params() -> Arc<CkksParams> {
+    CkksParams::insecure_test(10, 14).unwrap()
+}
+
+fn network(pool: Pool) -> Network {
+    random_network(&tiny_config(), pool, 5)
+}
+
+/// Texts of different lengths, all but the last of the places taken.
+fn texts() -> Vec<TokenIds> {
+    let config = tiny_config();
+    let text = |(t, length): (usize, usize)| {
+        let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % config.vocabulary) as u32;
+        TokenIds::new((0..length).map(id).collect())
+    };
+    [16, 3, 9, 1, 12, 5, 16]
+        .into_iter()
+        .enumerate()
+        .map(text)
+        .collect()
+}
+
+/// What a client does: embeds and normalises.
+fn embedded(network: &Network, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
+    let start = |text: &TokenIds| {
+        clear::start(&network.program(), vec![text.clone()])
+            .unwrap()
+            .values
+    };
+    texts.iter().map(start).collect()
+}
+
+/// The pooled rows by the simulator.
+fn run(
+    on: &Simulator,
+    network: &Network,
+    choices: &Choices,
+    x: &[Matrix<f64>],
+    private: bool,
+) -> Result<Vec<Vec<f64>>, FheError> {
+    run_bounded(on, network, choices, x, private, largest(x))
+}
+
+/// The same with another bound of the client's numbers.
+fn run_bounded(
+    on: &Simulator,
+    network: &Network,
+    choices: &Choices,
+    x: &[Matrix<f64>],
+    private: bool,
+    bound: f64,
+) -> Result<Vec<Vec<f64>>, FheError> {
+    run_padded(on, network, choices, x, private, bound, |_, _, _| 0.0)
+}
+
+/// The same with something in the rows of padding.
+fn run_padded(
+    on: &Simulator,
+    network: &Network,
+    choices: &Choices,
+    x: &[Matrix<f64>],
+    private: bool,
+    bound: f64,
+    padding: impl Fn(usize, usize, usize) -> f64,
+) -> Result<Vec<Vec<f64>>, FheError> {
+    let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
+    let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
+    let rows = if private {
+        RowsKnown::private(layout(), vector(token_rows(layout(), &lengths)))
+    } else {
+        RowsKnown::public(layout(), lengths.clone())?
+    };
+    let placement = Placement::plain(on.top(), M, network.layers[0].attention.heads.width);
+    let program = network.program();
+    let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
+    let columns: Vec<Vector> = packed(layout(), x, bound, padding)
+        .into_iter()
+        .map(vector)
+        .collect();
+    let mut x = pass.start(columns)?;
+    for i in 0..network.layers.len() {
+        x = pass.layer(i, x)?;
+        // A checkpoint keeps the columns and the layer's number; all else is the model's.
+        x = pass.resume(i + 1, x.columns)?;
+    }
+    let pooled = pass.finish(&x)?;
+    if on.is_counting() {
+        return Ok(Vec::new());
+    }
+    let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
+    Ok(unpack(
+        layout(),
+        &lengths,
+        pooled.width,
+        pooled.factor,
+        &vectors,
+    )?)
+}
+
+fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], least: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        let c = cosine(found, expected);
+        assert!(c > least, "cosine {c}");
+    }
+}
+
+fn measured(network: &Network, x: &[Matrix<f64>], structure: &Structure) -> Measured {
+    measure(network, x, structure, M, (15, 15))
+}
+
+/// The model in the clear as the crate of models runs it.
+fn plain(network: &Network, texts: &[TokenIds]) -> Vec<Vec<f64>> {
+    let one = |text: &TokenIds| {
+        let pooled = clear::run(&network.program(), vec![text.clone()], |_, _| ()).unwrap();
+        pooled.values.row(0).to_vec()
+    };
+    texts.iter().map(one).collect()
+}
+
+#[test]
+fn every_text_of_a_batch_agrees_with_the_clear_model() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
+    for pool in [Pool::Mean, Pool::First] {
+        let network = network(pool);
+        let (texts, x) = (texts(), embedded(&network, &texts()));
+        let expected = plain(&network, &texts);
+        let measured = measured(&network, &x, &Structure::default());
+        assert_close(&measured.pooled, &expected, 1.0 - 1e-9);
+        for private in [false, true] {
+            let found = run(&on, &network, &measured.choices, &x, private).unwrap();
+            assert_close(&found, &expected, 0.999);
+        }
+    }
+}
+
+/// The committed folders, with tokens of their own.
+#[test]
+fn other_architectures_agree_with_the_clear_model() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
+    for name in ["roberta", "roberta-classifier", "xlm-roberta", "distilbert"] {
+        let model = Model::load(&tiny_golden(name)).unwrap();
+        let lines = data_lines("sample.txt").unwrap().into_iter().take(7);
+        let ids = lines.map(|text| model.tokens(&text, TooLong::Cut).unwrap());
+        let texts: Vec<TokenIds> = ids
+            .map(|ids| TokenIds::new(ids.ids().iter().copied().take(M).collect()))
+            .collect();
+        let x = embedded(&model.network, &texts);
+        let expected = plain(&model.network, &texts);
+        let choices = measured(&model.network, &x, &Structure::default()).choices;
+        choices.check(&model.network).unwrap();
+        for private in [false, true] {
+            let found = run(&on, &model.network, &choices, &x, private).unwrap();
+            assert_close(&found, &expected, 0.999);
+        }
+    }
+}
+
+/// A text alone, elsewhere in the batch, and beside texts that fill all of it: the same answer.
+#[test]
+fn a_text_alone_is_the_text_in_a_batch() {
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
+    for private in [false, true] {
+        let all = run(&on, &network, &choices, &x, private).unwrap();
+        for text in [1, 4] {
+            let alone = [x[text].clone()];
+            let bound = largest(&x);
+            // The same bound, so that only the batch differs.
+            let scaled = run_bounded(&on, &network, &choices, &alone, private, bound).unwrap();
+            let worst = all[text].iter().zip(&scaled[0]).map(|(a, b)| (a - b).abs());
+            assert!(worst.fold(0.0, f64::max) < 1e-4);
+        }
+    }
+}
+
+/// A client fills rows of padding with zeros ([`crate::ops::key_mask`] needs it in the first layer). One that does not spoils its own text:
+/// no other of the batch changes, and texts without padding have nothing to be spoiled by.
+#[test]
+fn hostile_padding_reaches_no_other_text() {
+    const HOSTILE: usize = 1;
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
+    let padding = |text: usize, row: usize, j: usize| match text {
+        HOSTILE => {
+            0.1 * if (row + j).is_multiple_of(3) {
+                1.0
+            } else {
+                -1.0
+            }
+        }
+        _ => 0.0,
+    };
+    for private in [false, true] {
+        let bound = largest(&x);
+        let clean = run(&on, &network, &choices, &x, private).unwrap();
+        let hostile = run_padded(&on, &network, &choices, &x, private, bound, padding).unwrap();
+        for (text, (clean, hostile)) in clean.iter().zip(&hostile).enumerate() {
+            let off = clean.iter().zip(hostile).map(|(a, b)| (a - b).abs());
+            let off = off.fold(0.0, f64::max);
+            // The padding did something: it is not that nobody reads it.
+            assert_eq!(off > 1e-3, text == HOSTILE, "{private} {text}: {off:e}");
+            assert!(text == HOSTILE || off < 1e-9, "{private} {text}: {off:e}");
+        }
+    }
+}
+
+/// A head with a fixed pattern, and first rows that are given, in both kinds of lengths.
+#[test]
+fn structure_is_followed() {
+    let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(2);
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let structure = Structure {
+        previous: vec![(0, 1), (1, 3)],
+        frozen_layers: 1,
+    };
+    let measured = measured(&network, &x, &structure);
+    let heads = &measured.choices.layers[0].attention.heads;
+    assert!(matches!(heads[1], HeadChoice::Previous));
+    for private in [false, true] {
+        let found = run(&on, &network, &measured.choices, &x, private).unwrap();
+        assert_close(&found, &measured.pooled, 0.999);
+    }
+    // It is another model than the one without.
+    let plain = plain(&network, &texts());
+    let worst = plain
+        .iter()
+        .zip(&measured.pooled)
+        .map(|(a, b)| cosine(a, b));
+    assert!(worst.fold(1.0, f64::min) < 0.999);
+}
+
+/// The operations of a run are those of a run without numbers, whatever the lengths are, and whoever knows them.
+#[test]
+fn operations_follow_from_shapes_alone() {
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let dry = Simulator::new(&params(), SLOTS).unwrap().counting();
+    for private in [false, true] {
+        on.tally().reset();
+        dry.tally().reset();
+        run(&on, &network, &choices, &x, private).unwrap();
+        run(&dry, &network, &choices, &x[..2], private).unwrap();
+        let (on, dry) = (on.tally().counts(), dry.tally().counts());
+        assert_eq!(on.operations, dry.operations);
+        assert_eq!(on.visits, dry.visits);
+        // Softmax and norms do not rotate.
+        let rotating = ["scores", "attend", "output", "pool", "rows"];
+        for count in &on.operations {
+            let site = count.site.to_string();
+            let step = site.rsplit('.').next().unwrap_or_default();
+            match count.op {
+                Op::Rotate => assert!(rotating.contains(&step), "{} rotates", count.site),
+                // Refreshed sums are conjugated.
+                Op::Hoist => assert!(
+                    rotating.contains(&step) || step == "weigh",
+                    "{} hoists",
+                    count.site
+                ),
+                _ => {}
+            }
+        }
+        // Three wide refreshes for two layers, 32 columns each, two a bootstrap; besides them four variances and the sums.
+        let wide = 3 * 32;
+        let sums = 2 * 4 * 2;
+        assert_eq!(on.total(Op::Refreshed), wide + 4 + sums);
+    }
+}
+
+#[test]
+fn a_wider_model_with_higher_degrees() {
+    let config = NetworkConfig {
+        layers: 1,
+        heads: 2,
+        hidden: 128,
+        ..tiny_config()
+    };
+    let network = random_network(&config, Pool::Mean, 8);
+    let x = embedded(&network, &texts());
+    let choices = measure(&network, &x, &Structure::default(), M, (31, 31)).choices;
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let found = run(&on, &network, &choices, &x, false).unwrap();
+    assert_close(&found, &plain(&network, &texts()), 0.9999);
+}
+
+/// Twelve levels for attention and seven for the feed-forward are enough, one more before the pooling; with one fewer the step is named
+/// before anything is computed.
+#[test]
+fn the_ledger_is_what_happens() {
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
+    let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
+    let program = network.program();
+    let pass = |attention: usize, feed_forward: usize| {
+        let placement = Placement {
+            attention: on.floor() + attention,
+            feed_forward: on.floor() + feed_forward,
+            ..Placement::plain(on.top(), M, 8)
+        };
+        let rows = RowsKnown::public(layout(), lengths.clone()).unwrap();
+        Pass::new(&on, &program, &choices, placement, rows, largest(&x))
+    };
+    let mut enough = pass(12, 7).unwrap();
+    let columns = || -> Vec<Vector> {
+        let columns = packed(layout(), &x, largest(&x), |_, _, _| 0.0);
+        let columns = columns.into_iter().map(|v| on.vector(v, on.top()).unwrap());
+        columns.collect()
+    };
+    let mut acts = enough.start(columns()).unwrap();
+    let enough_for_attention = on.floor() + 12;
+    for i in 0..2 {
+        acts = enough.layer(i, acts).unwrap();
+        let out = [enough_for_attention, on.floor() + 1][i];
+        assert!(acts.columns.iter().all(|v| on.limbs(v) == out));
+    }
+    let pooled = enough.finish(&acts).unwrap();
+    let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
+    let found = unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors).unwrap();
+    assert_close(&found, &plain(&network, &texts()), 0.999);
+    // The step that lacks a level says so, in a run that only counts too.
+    for (attention, feed_forward, named) in [
+        (11, 7, "layer.0.attention.norm"),
+        (12, 6, "layer.0.feed_forward.norm"),
+    ] {
+        let mut few = pass(attention, feed_forward).unwrap();
+        let refused = few.run(columns()).err().unwrap();
+        let lacks = |step: &StepId| step.to_string() == named;
+        assert!(
+            matches!(&refused, FheError::Levels { step, .. } if lacks(step)),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn refusals() {
+    let network = network(Pool::Mean);
+    let x = embedded(&network, &texts());
+    let choices = measured(&network, &x, &Structure::default()).choices;
+    // A chain that is too short says where.
+    let short = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
+    let refused = run(&short, &network, &choices, &x, false).err().unwrap();
+    assert!(matches!(&refused, FheError::Levels { step, .. } if step.layer() == Some(0)));
+    // Choices of another model.
+    let on = Simulator::new(&params(), SLOTS).unwrap();
+    let mut fewer = choices.clone();
+    fewer.layers.pop();
+    assert!(run(&on, &network, &fewer, &x, false).is_err());
+    let mut narrow = choices.clone();
+    narrow.layers[0].activation.columns.pop();
+    assert!(run(&on, &network, &narrow, &x, false).is_err());
+    // What a refresh cannot take is found where numbers are visible.
+    let mut tight = choices.clone();
+    tight.layers[0].attention_norm.scale *= 4.0;
+    let refused = run(&on, &network, &tight, &x, false).err().unwrap();
+    assert!(matches!(refused, FheError::Range { .. }), "{refused}");
+    // Poolings that 2pc has.
+    let mut last = network.clone();
+    last.pool = Pool::Last;
+    let refused = run(&on, &last, &choices, &x, false).err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }));
+}

@@ -1,0 +1,481 @@
+//! What a run under CKKS will cost and show, computed before it: the same code on shapes, with prices of this machine.
+//!
+//! [`FhePlanReport::new`] runs the model in a simulation that only counts ([`Simulator::counting`]) and adds up by step: levels (the ledger
+//! of MOAI's Table 3), bootstraps, key switches, products, seconds, memory. Counts are those of a run, exactly; seconds are counts times
+//! prices ([`Prices`]); memory is what vectors take at the worst moment of a step, with keys and matrices. A search ([`search`]) places
+//! refreshes and sizes what is held at once.
+
+mod assumed;
+pub mod declared;
+mod exposure;
+pub mod keys;
+mod memory;
+pub mod offer;
+pub mod placement;
+mod prices;
+pub mod public_plan;
+mod search;
+mod steps;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timetable;
+
+use std::sync::Arc;
+
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::poly::Arithmetic;
+use hushed_ckks::{Ciphertext, CkksParams, SeededCiphertext};
+use hushed_model::{Network, NetworkConfig, StepId, random_network};
+use hushed_rlwe::hybrid::KeyUse;
+use serde::Serialize;
+
+pub use assumed::assumed_choices;
+pub use exposure::FheExposure;
+pub use memory::FheMemory;
+pub use prices::{Point, Prices, measure_prices};
+pub use search::Alternative;
+pub use steps::{Step, Work};
+pub use table::reference;
+pub use timetable::Timetable;
+
+use super::choices::{Choices, HeadChoice};
+use super::error::FheError;
+use super::pass::Pass;
+use super::simulate::{Counts, Op, Simulator, Vector};
+use super::slots::Slots;
+use crate::ops::mask::RowsKnown;
+use crate::packing::Interleave;
+use crate::plan::keys::KeyDemand;
+use crate::plan::offer::reply_form;
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::{Lengths, ReplyForm};
+use search::Bounds;
+
+/// What a plan is asked for, besides the model.
+#[derive(Clone, Debug)]
+pub struct FheOptions {
+    /// Rows a text, padding included: a power of two.
+    pub rows: usize,
+    /// Texts of the batch, the canary among them; more than there is room for are cut.
+    pub texts: usize,
+    /// What the server learns of lengths.
+    pub lengths: Lengths,
+    /// Bytes of memory that the server may take: what needs more goes to disk, and what cannot is refused.
+    pub max_memory: Option<u64>,
+    /// Bytes a second from the client to the server: decides whether an upload at the lowest level and a refresh are quicker than one at
+    /// the level at which the columns are read.
+    pub uplink: f64,
+    /// What operations cost here.
+    pub prices: Prices,
+    /// A placement that is taken as it is, without a search.
+    pub placement: Option<Placement>,
+}
+
+/// What a run will cost and show.
+#[derive(Clone, Debug, Serialize)]
+pub struct FhePlanReport {
+    /// `fhe`.
+    pub protocol: &'static str,
+    /// Name of the parameter set.
+    pub parameters: String,
+    /// log2 of its largest modulus.
+    pub log2_qp: f64,
+    /// Layers of the model.
+    pub layers: usize,
+    /// Columns of the model.
+    pub width: usize,
+    /// Logits that a text is answered with, if the model is a classifier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logits: Option<usize>,
+    /// Rows a text.
+    pub rows: usize,
+    /// Texts of the batch.
+    pub texts: usize,
+    /// Texts that there is room for: the batch costs the same with fewer.
+    pub places: usize,
+    /// Whether degrees and steps were assumed, not calibrated.
+    pub assumed: bool,
+    /// What was chosen.
+    pub placement: Placement,
+    /// What else was looked at.
+    pub alternatives: Vec<Alternative>,
+    /// The ledger, step by step.
+    pub steps: Vec<Step>,
+    /// The same visit by visit, as a run comes to them.
+    #[serde(skip)]
+    pub timetable: Arc<Timetable>,
+    /// All steps.
+    pub work: Work,
+    /// By the text, as if `places` were full or not: of all texts of the batch.
+    pub per_text: PerText,
+    /// Rotations that keys are made for.
+    pub rotation_keys: usize,
+    /// Bytes of all evaluation keys as they are uploaded, once for all batches of a client.
+    pub key_bytes: u64,
+    /// Bytes of a batch to the server.
+    pub bytes_up: u64,
+    /// Bytes of its reply.
+    pub bytes_down: u64,
+    /// What a reply is: how large its numbers may be, and how wrong.
+    pub reply: ReplyForm,
+    /// Bits after the binary point that a client keeps of them.
+    pub reply_bits: u32,
+    /// Of the server.
+    pub memory: FheMemory,
+    /// Bytes that it has on disk at the worst moment, besides keys, checkpoint and reply.
+    pub disk: u64,
+    /// log2 of the probability that a bootstrap of this batch fails.
+    pub failure_log2: f64,
+    /// Who sees what.
+    pub exposures: Vec<FheExposure>,
+    /// What seconds follow from.
+    pub prices: Prices,
+}
+
+/// Of one text of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PerText {
+    /// Seconds, with the threads that the prices are for.
+    pub seconds: f64,
+    /// Seconds times threads.
+    pub core_seconds: f64,
+    /// Bootstraps.
+    pub bootstraps: f64,
+    /// Key switches outside of bootstraps.
+    pub key_switches: f64,
+    /// Bytes to the server.
+    pub bytes_up: f64,
+    /// Bytes back.
+    pub bytes_down: f64,
+}
+
+/// A dry run: what was counted, and what leaves the server.
+#[derive(Clone, Debug)]
+pub struct DryRun {
+    /// The counters.
+    pub counts: Counts,
+    /// Primes of an uploaded ciphertext.
+    pub upload: usize,
+    /// Ciphertexts of the reply.
+    pub reply: usize,
+    /// Primes of each.
+    pub reply_limbs: usize,
+    /// Their scale.
+    pub reply_scale: f64,
+}
+
+/// Seconds of a placement, its upload among them, and bytes of the server.
+#[derive(Clone, Copy, Debug)]
+struct Dry {
+    seconds: f64,
+    memory: u64,
+}
+
+/// Runs a model on shapes and counts. Columns that are sent with fewer primes than the first layer reads are refreshed first.
+///
+/// # Errors
+/// A placement without enough levels, choices of another model, layers without numbers.
+pub fn dry_run(
+    network: &Network,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<DryRun, FheError> {
+    // On one thread: counting is so little work that threads would wait for each other's counts, and for jobs.
+    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let run = || counted(network, choices, params, options, placement);
+    match alone {
+        Ok(pool) => pool.install(run),
+        Err(_) => run(),
+    }
+}
+
+fn counted(
+    network: &Network,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    options: &FheOptions,
+    placement: &Placement,
+) -> Result<DryRun, FheError> {
+    let on = Simulator::new(params, params.slots())?.counting();
+    let layout = Interleave::new(params.slots(), options.rows)?;
+    on.at(StepId::outside("input"));
+    let rows = match options.lengths.encrypted() {
+        true => RowsKnown::private(layout, on.vector(Vec::new(), on.top())?),
+        false => RowsKnown::public(layout, vec![options.rows; layout.texts()])?,
+    };
+    let program = network.program();
+    let mut pass = Pass::new(&on, &program, choices, placement.clone(), rows, 1.0)?;
+    let columns = (0..network.embedding.width)
+        .map(|_| on.vector(Vec::new(), placement.upload))
+        .collect::<Result<Vec<Vector>, _>>()?;
+    let pooled = pass.run(columns)?;
+    let first = pooled.vectors.first();
+    Ok(DryRun {
+        upload: placement.upload,
+        reply: pooled.vectors.len(),
+        reply_limbs: first.map_or(0, |v| on.limbs(v)),
+        reply_scale: first.map_or(0.0, |v| on.scale(v).value()),
+        counts: on.tally().counts(),
+    })
+}
+
+/// The evaluation keys of a run, those of its bootstraps, and the conjugation that parts the two columns of an uploaded ciphertext.
+///
+/// # Errors
+/// As [`KeyDemand::plan`].
+pub fn key_plan(
+    run: &DryRun,
+    params: &CkksParams,
+    bootstrap: &EvalKeyPlan,
+) -> Result<EvalKeyPlan, FheError> {
+    let mut plan = KeyDemand::of(params, &run.counts).plan(params, bootstrap)?;
+    plan.merge(&params.key_plan(run.upload, false, &[], true)?);
+    Ok(plan)
+}
+
+impl FhePlanReport {
+    /// The plan of a batch. `assumed`: the choices are [`assumed_choices`]. `bootstrap`: the keys of a bootstrap.
+    ///
+    /// # Errors
+    /// No placement that runs, or none that fits; choices of another model; layers without numbers.
+    pub fn new(
+        network: &Network,
+        choices: &Choices,
+        assumed: bool,
+        params: &Arc<CkksParams>,
+        bootstrap: &EvalKeyPlan,
+        options: &FheOptions,
+    ) -> Result<FhePlanReport, FheError> {
+        let layout = Interleave::new(params.slots(), options.rows)?;
+        let (width, texts) = (network.embedding.width, options.texts.min(layout.texts()));
+        let upload = |placement: &Placement| {
+            // Two columns a ciphertext, and the rows of tokens.
+            let sent = width.div_ceil(2) + usize::from(options.lengths.encrypted());
+            SeededCiphertext::list_bytes(params, placement.upload, sent) as u64
+        };
+        let memory = |run: &DryRun, steps: &[Step]| -> Result<FheMemory, FheError> {
+            let keys = key_bytes(&key_plan(run, params, bootstrap)?, params)?;
+            let vectors = steps.iter().map(|s| s.peak).max().unwrap_or(0);
+            let around = FheMemory::around(params, network, keys);
+            Ok(around.with_vectors(vectors, run.counts.disk > 0))
+        };
+        let whole = |placement: &Placement| -> Result<_, FheError> {
+            let run = dry_run(network, choices, params, options, placement)?;
+            let mut steps = steps::steps(&run.counts, params, &options.prices, width);
+            let parted = steps::parted(placement, width, params, &options.prices);
+            let timetable = Timetable::new(&run.counts, params, &options.prices);
+            let timetable = timetable.with_parted(&parted);
+            steps.insert(0, parted);
+            let memory = memory(&run, &steps)?;
+            Ok((run, (steps, timetable), memory))
+        };
+        let (placement, alternatives, (run, (steps, timetable), memory)) = match &options.placement
+        {
+            Some(placement) => (placement.clone(), Vec::new(), whole(placement)?),
+            None => {
+                // Layers are alike: two of them, of which the last is another, decide as well as all.
+                let (network, choices) = shortened(network, choices, 2);
+                let mut dry = |placement: &Placement| -> Result<Dry, FheError> {
+                    let run = dry_run(&network, &choices, params, options, placement)?;
+                    let steps = steps::steps(&run.counts, params, &options.prices, width);
+                    let seconds: f64 = steps.iter().map(|s| s.work.seconds).sum();
+                    Ok(Dry {
+                        seconds: seconds + upload(placement) as f64 / options.uplink,
+                        memory: memory(&run, &steps)?.total(),
+                    })
+                };
+                let on = Simulator::new(params, params.slots())?.counting();
+                let (thin_network, thin_choices) = thin(&network, &choices);
+                let least = FheOptions {
+                    rows: THIN_ROWS,
+                    ..options.clone()
+                };
+                let mut enough = |placement: &Placement| {
+                    let placement = Placement {
+                        scores_baby: 1,
+                        attend_baby: 1,
+                        ..placement.clone()
+                    };
+                    dry_run(&thin_network, &thin_choices, params, &least, &placement).map(drop)
+                };
+                let heads = network
+                    .layers
+                    .first()
+                    .map_or(1, |l| l.attention.heads.count);
+                let head = network
+                    .layers
+                    .first()
+                    .map_or(1, |l| l.attention.heads.width);
+                let hidden = network
+                    .layers
+                    .first()
+                    .map_or(1, |l| l.feed_forward.up.outputs);
+                let mut bounds = Bounds {
+                    floor: on.floor(),
+                    top: on.top(),
+                    rows: options.rows,
+                    heads,
+                    hidden,
+                    room: options.max_memory,
+                };
+                let start = Placement::plain(on.top(), options.rows, head);
+                let search = &mut |bounds: &Bounds| {
+                    let (placement, tried) = search::search(&mut dry, &mut enough, &start, bounds)?;
+                    let found = whole(&placement)?;
+                    Ok::<_, FheError>((placement, tried, found))
+                };
+                let mut found = search(&bounds)?;
+                // Of all layers keys may be more: those of rotations that are many enough for a quicker one.
+                let more = found.2.2.total().saturating_sub(chosen_memory(&found.1));
+                if let Some(room) = options.max_memory.filter(|&room| found.2.2.total() > room) {
+                    bounds.room = Some(room.saturating_sub(more));
+                    found = search(&bounds)?;
+                }
+                found
+            }
+        };
+        let keys = key_plan(&run, params, bootstrap)?;
+        let mut work = Work::default();
+        for step in &steps {
+            work.add(&step.work);
+        }
+        check_memory(&memory, options.max_memory)?;
+        let bytes_up = upload(&placement);
+        let reply = reply_form(network, choices, params, &run)?;
+        let bytes_down = Ciphertext::list_bytes(params, reply.limbs, reply.ciphertexts) as u64;
+        let each = |x: f64| x / texts.max(1) as f64;
+        let bootstraps = run.counts.total(Op::Bootstrap);
+        Ok(FhePlanReport {
+            protocol: "fhe",
+            parameters: params.name().to_owned(),
+            log2_qp: params.rlwe().log2_qp(),
+            layers: network.layers.len(),
+            width,
+            logits: network.classifier.as_ref().map(|c| c.classes.outputs),
+            rows: options.rows,
+            texts,
+            places: layout.texts(),
+            assumed,
+            alternatives,
+            per_text: PerText {
+                seconds: each(work.seconds),
+                core_seconds: each(work.seconds * options.prices.threads as f64),
+                bootstraps: each(work.bootstraps() as f64),
+                key_switches: each(work.key_switches() as f64),
+                bytes_up: each(bytes_up as f64),
+                bytes_down: each(bytes_down as f64),
+            },
+            work,
+            rotation_keys: rotations(&keys, bootstrap),
+            key_bytes: keys
+                .artefact_bytes(params.rlwe())
+                .map_err(hushed_ckks::CkksError::from)? as u64,
+            bytes_up,
+            bytes_down,
+            reply_bits: reply.bits(params),
+            reply,
+            memory,
+            disk: run.counts.disk,
+            failure_log2: (bootstraps.max(1) as f64).log2() + params.log2_bootstrap_failure(),
+            exposures: exposure::exposures(
+                choices,
+                options.lengths,
+                options.rows,
+                layout.texts(),
+                network.classifier.as_ref().map(|c| c.classes.outputs),
+            ),
+            prices: options.prices.clone(),
+            timetable: Arc::new(timetable),
+            steps,
+            placement,
+        })
+    }
+
+    /// The ledger of one layer as MOAI's Table 3 has it, or of what is around the layers for `None`: a line a step.
+    #[must_use]
+    pub fn ledger(&self, layer: Option<usize>) -> Vec<&Step> {
+        let of = |step: &&Step| step.site.layer() == layer;
+        self.steps.iter().filter(of).collect()
+    }
+}
+
+/// Bytes that the search found for what it chose.
+fn chosen_memory(tried: &[Alternative]) -> u64 {
+    let chosen = tried.iter().filter(|alternative| alternative.chosen);
+    chosen.filter_map(|a| a.memory).max().unwrap_or(0)
+}
+
+/// Bytes of keys in memory.
+fn key_bytes(keys: &EvalKeyPlan, params: &CkksParams) -> Result<u64, FheError> {
+    let bytes = keys.memory_bytes(params.rlwe());
+    Ok(bytes.map_err(hushed_ckks::CkksError::from)? as u64)
+}
+
+/// Rotations that a run has keys for besides those of its bootstraps.
+fn rotations(keys: &EvalKeyPlan, bootstrap: &EvalKeyPlan) -> usize {
+    let own = keys
+        .iter()
+        .filter(|key| !bootstrap.iter().any(|b| b == *key));
+    let mut elements: Vec<usize> = own
+        .filter_map(|key| match key.key {
+            KeyUse::Galois(element) => Some(element),
+            _ => None,
+        })
+        .collect();
+    elements.sort_unstable();
+    elements.dedup();
+    elements.len()
+}
+
+fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
+    match most {
+        Some(most) if memory.total() > most => Err(FheError::Unsupported {
+            what: format!(
+                "a batch of this size in {} MiB, as it needs {}",
+                most >> 20,
+                memory.total() >> 20
+            ),
+            remedy: "give more memory, or fewer rows a text",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Rows a text of a run that only asks for levels.
+const THIN_ROWS: usize = 2;
+
+/// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the heads of a layer share.
+fn thin(network: &Network, choices: &Choices) -> (Network, Choices) {
+    let labels = network.classifier.as_ref().map(|_| vec![String::new(); 2]);
+    let config = NetworkConfig {
+        layers: choices.layers.len(),
+        width: 2,
+        heads: 1,
+        hidden: 1,
+        vocabulary: 1,
+        positions: THIN_ROWS,
+        labels,
+        ..NetworkConfig::large()
+    };
+    let mut choices = choices.clone();
+    for layer in &mut choices.layers {
+        let heads = &mut layer.attention.heads;
+        // One that has a softmax, if any has.
+        heads.sort_by_key(|head| *head == HeadChoice::Previous);
+        heads.truncate(1);
+        layer.activation.columns.truncate(1);
+        layer.frozen_row = None;
+    }
+    (random_network(&config, network.pool, 1), choices)
+}
+
+/// The first layers of a model and of its choices.
+fn shortened(network: &Network, choices: &Choices, layers: usize) -> (Network, Choices) {
+    let (mut network, mut choices) = (network.clone(), choices.clone());
+    network.layers.truncate(layers);
+    choices.layers.truncate(layers);
+    (network, choices)
+}

@@ -1,0 +1,209 @@
+//! The error that a plan declares of its reply: what its own circuit errs by in a simulation, if that is more than the parameter set is
+//! certified for.
+//!
+//! Noise of the declared size covers a reply, and a client keeps no bits below it. A constant of the parameter set would do for most circuits
+//! and say nothing of one whose last steps multiply errors: few tokens a text, large gains, a head with large weights.
+
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_model::{Matrix, Network, Program, TokenIds, Tokenizer};
+
+use crate::calibrate::vocabulary;
+use crate::choices::{Choices, ChoicesError};
+use crate::error::FheError;
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::Lengths;
+use crate::simulate::{Batch, Simulator, embedded, those_within};
+
+/// Numbers that a deviation is of, at least: of a classifier's few logits errors are drawn several times.
+const NUMBERS: usize = 64;
+
+/// Texts of the whole vocabulary that are simulated.
+const TEXTS: usize = 3;
+
+/// Texts that errors are simulated with: the first few of [`vocabulary`], of several lengths, and `known`, such as a canary. Whoever makes a plan and
+/// whoever runs it take the same.
+#[must_use]
+pub fn texts(tokenizer: &Tokenizer, rows: usize, known: Option<TokenIds>) -> Vec<TokenIds> {
+    let mut texts = vocabulary(tokenizer, rows);
+    texts.truncate(TEXTS);
+    texts.extend(known);
+    texts
+}
+
+/// A circuit, as a plan has it.
+pub struct Circuit<'a> {
+    /// The model, with its numbers.
+    pub network: &'a Network,
+    /// Its calibration.
+    pub choices: &'a Choices,
+    /// The parameter set.
+    pub params: &'a Arc<CkksParams>,
+    /// Where it refreshes.
+    pub placement: &'a Placement,
+    /// Rows a text.
+    pub rows: usize,
+    /// Who knows which of them are tokens.
+    pub lengths: Lengths,
+    /// What a client divides by.
+    pub input_bound: f64,
+}
+
+impl Circuit<'_> {
+    /// The standard deviation of the error of a slot of the reply, of that text of `texts` whose is largest. Texts that leave an interval are
+    /// left out: nobody's errors are bounded there.
+    ///
+    /// # Errors
+    /// [`FheError::Choices`] if no text is left; what the model and the simulation refuse.
+    pub fn deviation(&self, texts: &[TokenIds]) -> Result<f64, FheError> {
+        let program = self.network.program();
+        let embedded = texts.iter().map(|text| embedded(&program, text));
+        let embedded: Vec<Matrix<f64>> = embedded.collect::<Result<_, _>>()?;
+        let found = those_within(&embedded, &mut |texts| self.deviations(&program, texts))?;
+        let none = || ChoicesError::Unusable {
+            what: format!(
+                "none of {} texts stays within the intervals of the calibration, so that no error can be declared",
+                texts.len()
+            ),
+        };
+        let largest = found.into_iter().flatten().reduce(f64::max);
+        Ok(largest.ok_or_else(none)?)
+    }
+
+    fn deviations(&self, program: &Program, texts: &[Matrix<f64>]) -> Result<Vec<f64>, FheError> {
+        let slots = self.rows * texts.len().next_power_of_two();
+        let batch = Batch {
+            program,
+            choices: self.choices,
+            placement: self.placement,
+            lengths: self.lengths,
+            bound: self.input_bound,
+        };
+        let run = |on: Simulator| Ok::<_, FheError>(batch.run(&on, self.rows, texts, None)?.0);
+        let on = || Simulator::new(self.params, slots);
+        let exact = run(on()?)?;
+        let mut squares = vec![0.0; texts.len()];
+        let numbers = exact.first().map_or(1, Vec::len).max(1);
+        let draws = NUMBERS.div_ceil(numbers).min(4);
+        for seed in 1..=draws as u64 {
+            let noisy = run(on()?.with_errors(seed))?;
+            for ((sum, a), b) in squares.iter_mut().zip(&exact).zip(&noisy) {
+                let all = a.iter().zip(b).map(|(a, b)| (a - b).powi(2));
+                *sum += all.sum::<f64>() / a.len().max(1) as f64;
+            }
+        }
+        let mean = |sum: f64| (sum / draws as f64).sqrt();
+        Ok(squares.into_iter().map(mean).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::testing::tiny_config;
+    use hushed_model::{Pool, plain, random_network};
+
+    use super::*;
+    use crate::plan::offer::Offer;
+    use crate::plan::public_plan::{FhePlan, named, reply_deviation};
+    use crate::plan::{FheOptions, reference};
+    use crate::run::job::bootstrap;
+    use crate::run::reply::covers;
+    use crate::testing::{Structure, measure};
+
+    const ROWS: usize = 16;
+    const PARAMETERS: &str = "insecure-test/9/14";
+
+    fn some(count: usize, length: usize) -> Vec<TokenIds> {
+        let id = |t: usize, i: usize| ((i * 31 + t * 17 + i * i * t) % 90) as u32;
+        (0..count)
+            .map(|t| TokenIds::new((0..length).map(|i| id(t, i)).collect()))
+            .collect()
+    }
+
+    /// A constant of the parameter set is what most circuits declare. One whose last norm holds so wide a range that variances are little more
+    /// than the error of their refresh errs by more, and says so; a plan that does not is refused.
+    #[test]
+    fn c4_a_plan_declares_what_its_own_circuit_errs_by() {
+        let mut config = tiny_config();
+        config.layers = 1;
+        let network = random_network(&config, Pool::Mean, 5);
+        let texts = some(4, 9);
+        let embedded = texts.iter().map(|t| {
+            plain::start(&network.program(), vec![t.clone()])
+                .unwrap()
+                .values
+        });
+        let embedded: Vec<Matrix<f64>> = embedded.collect();
+        let good = measure(&network, &embedded, &Structure::default(), ROWS, (15, 15)).choices;
+        let mut wide = good.clone();
+        let norm = &mut wide.layers[0].feed_forward_norm;
+        (norm.scale, norm.low, norm.steps) = (norm.scale / 20.0, norm.low / 400.0, 2);
+
+        let params = named(PARAMETERS).unwrap();
+        let (_, keys) = bootstrap(&params).unwrap();
+        for lengths in [Lengths::Public, Lengths::Private] {
+            let options = FheOptions {
+                rows: ROWS,
+                texts: usize::MAX,
+                lengths,
+                max_memory: None,
+                uplink: 1e7,
+                prices: reference(1),
+                placement: None,
+            };
+            let width = network.layers[0].attention.heads.width;
+            let placement = Placement::plain(params.fresh_limbs(), ROWS, width);
+            let plan = |choices: &Choices, texts: &[TokenIds]| {
+                let offer = Offer {
+                    network: &network,
+                    choices,
+                    parameters: PARAMETERS,
+                    params: &params,
+                    bootstrap: &keys,
+                    options: &options,
+                    placement: &placement,
+                    public_sha256: [0; 32],
+                    calibration_sha256: [1; 32],
+                    texts,
+                    canary: None,
+                    exposures: Vec::new(),
+                };
+                offer.plan()
+            };
+            let error = |choices: &Choices, plan: &FhePlan| {
+                let circuit = Circuit {
+                    network: &network,
+                    choices,
+                    params: &params,
+                    placement: &placement,
+                    rows: ROWS,
+                    lengths,
+                    input_bound: plan.input_bound,
+                };
+                circuit.deviation(&texts).unwrap()
+            };
+            let usual = plan(&good, &texts).unwrap();
+            let constant = |plan: &FhePlan| reply_deviation(&params, plan.reply.magnitude);
+            let errs = error(&good, &usual);
+            assert!(errs > 0.0 && errs < constant(&usual), "{errs:e}");
+            assert_eq!(usual.reply.deviation, constant(&usual));
+            covers(&usual.reply, errs).unwrap();
+
+            let more = plan(&wide, &texts).unwrap();
+            let errs = error(&wide, &more);
+            assert!(errs > 2.0 * constant(&more), "{errs:e}");
+            assert_eq!(more.reply.deviation, errs);
+            // It is a plan that clients take.
+            FhePlan::from_json(&more.to_json().unwrap()).unwrap();
+            covers(&more.reply, errs).unwrap();
+            assert!(covers(&usual.reply, errs).is_err());
+
+            // A text that leaves an interval is left out, and not all may be.
+            let mut narrow = good.clone();
+            narrow.layers[0].attention_norm.scale *= 4.0;
+            let refused = plan(&narrow, &texts).err().unwrap();
+            assert!(matches!(refused, FheError::Choices(_)), "{refused}");
+        }
+    }
+}

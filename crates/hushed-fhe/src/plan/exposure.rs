@@ -1,0 +1,106 @@
+//! Who sees what in a run.
+
+use serde::Serialize;
+
+use crate::plan::public_plan::Lengths;
+use crate::{Choices, HeadChoice};
+
+/// One thing that a party sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FheExposure {
+    /// `client`, `server`, `network` or `everybody`.
+    pub who: &'static str,
+    /// What it sees.
+    pub sees: String,
+}
+
+/// The list for one batch.
+pub(super) fn exposures(
+    choices: &Choices,
+    lengths: Lengths,
+    rows: usize,
+    places: usize,
+    logits: Option<usize>,
+) -> Vec<FheExposure> {
+    let see = |who, sees: String| FheExposure { who, sees };
+    let length = match lengths {
+        Lengths::Public => "the number of tokens of every text".to_owned(),
+        Lengths::Bucket(n) => {
+            format!("the number of tokens of every text, rounded up to a multiple of {n}")
+        }
+        Lengths::Private => {
+            format!("nothing of a text's length but that it is at most {rows} tokens")
+        }
+    };
+    let answers = match logits {
+        Some(k) => format!("of each of its texts {k} logits, one a class, not their pooled row"),
+        None => "the answers of its texts".to_owned(),
+    };
+    let mut all = vec![
+        see("server", length),
+        see(
+            "server",
+            format!(
+                "which keys a batch is for, when it arrives and when it is fetched, and that it has up to {places} texts; places without a text are zeros, \
+                 and look like the others"
+            ),
+        ),
+        see("server", "nothing of the texts, their token ids, embeddings or answers".to_owned()),
+        see(
+            "client",
+            "the table of token vectors, the positions and the first norm of the model, whole: it looks up and normalises for itself. No other weights".to_owned(),
+        ),
+        see(
+            "client",
+            "the model's public part (sizes, tokenizer, pooling), and of the calibration its hash, degrees and steps, by the counts below".to_owned(),
+        ),
+        see("client", format!("{answers}, with the error that the plan states")),
+        see(
+            "network",
+            "sizes and times of messages, which follow from the plan alone; all else is inside TLS".to_owned(),
+        ),
+    ];
+    let fixed: Vec<String> = choices
+        .layers
+        .iter()
+        .enumerate()
+        .flat_map(|(i, layer)| {
+            let heads = layer.attention.heads.iter().enumerate();
+            heads
+                .filter(|(_, head)| matches!(head, HeadChoice::Previous))
+                .map(move |(h, _)| format!("head {h} of layer {i}"))
+        })
+        .collect();
+    if !fixed.is_empty() {
+        all.push(see(
+            "everybody",
+            format!(
+                "by the number of operations, which heads attend to the row before whatever the text is: {}",
+                fixed.join(", ")
+            ),
+        ));
+    }
+    let frozen: Vec<String> = choices
+        .layers
+        .iter()
+        .enumerate()
+        .filter(|(_, layer)| layer.frozen_row.is_some())
+        .map(|(i, _)| i.to_string())
+        .collect();
+    if !frozen.is_empty() {
+        all.push(see(
+            "everybody",
+            format!(
+                "by the number of operations, after which layers the first row of a text is a constant: {}",
+                frozen.join(", ")
+            ),
+        ));
+    }
+    all.push(see(
+        "everybody",
+        "intervals, constants and coefficients of approximations stay at the server. A text that leaves the calibrated ranges gets garbage for an \
+         answer, and may spoil the others of its batch"
+            .to_owned(),
+    ));
+    all
+}

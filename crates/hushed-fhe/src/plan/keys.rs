@@ -1,0 +1,191 @@
+//! Which evaluation keys a run needs: exactly the rotations and products that it does, at the number of primes at which it does them.
+//!
+//! A simulation of the run counts them ([`Counts`]). A key that is made for long ciphertexts serves shorter ones as well, but with more
+//! special primes than they need; a key for each length takes memory. So the lengths of each use are cut into groups, a key a group,
+//! by the least sum of transforms (that its key switches take in the run) and residues (that its keys hold), where a residue is worth
+//! [`TRANSFORMS_A_RESIDUE`].
+
+use std::collections::BTreeMap;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::keys::{EvalKeyPlan, KeyUse};
+use hushed_rlwe::hybrid::Gadget;
+
+use crate::error::FheError;
+use crate::simulate::{Counts, Op};
+
+/// Transforms in a run that are worth the memory of one residue: at N = 2^16 a transform takes a third of a millisecond on one core, and a
+/// residue 0.5 MiB, so that a GiB of keys is there if it saves a core a minute.
+pub const TRANSFORMS_A_RESIDUE: u64 = 100;
+
+/// How often each key is used, by the primes of the ciphertexts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyDemand {
+    uses: BTreeMap<KeyUse, BTreeMap<usize, u64>>,
+}
+
+impl KeyDemand {
+    /// What a simulated run used.
+    #[must_use]
+    pub fn of(params: &CkksParams, counts: &Counts) -> KeyDemand {
+        let mut demand = KeyDemand::default();
+        for count in &counts.operations {
+            let key = match count.op {
+                Op::Relinearise => KeyUse::Relin,
+                Op::Conjugate => KeyUse::Galois(params.conjugation_element()),
+                _ => continue,
+            };
+            demand.add(key, count.limbs, count.times);
+        }
+        for rotation in &counts.rotations {
+            let element = params.rotation_element(rotation.by as i64);
+            if element != 1 {
+                demand.add(KeyUse::Galois(element), rotation.limbs, rotation.times);
+            }
+        }
+        demand
+    }
+
+    /// The same with the conjugations that split an upload of `columns` columns, of `limbs` primes ([`crate::Encrypted::split`]).
+    #[must_use]
+    pub fn with_upload(mut self, params: &CkksParams, limbs: usize, columns: usize) -> KeyDemand {
+        let pairs = columns.div_ceil(2) as u64;
+        self.add(KeyUse::Galois(params.conjugation_element()), limbs, pairs);
+        self
+    }
+
+    fn add(&mut self, key: KeyUse, limbs: usize, times: u64) {
+        *self.uses.entry(key).or_default().entry(limbs).or_default() += times;
+    }
+
+    /// The keys for this demand, and those of a bootstrap.
+    ///
+    /// # Errors
+    /// [`FheError::Ckks`] for a demand of other parameters.
+    pub fn plan(
+        &self,
+        params: &CkksParams,
+        bootstrap: &EvalKeyPlan,
+    ) -> Result<EvalKeyPlan, FheError> {
+        let mut plan = bootstrap.clone();
+        for (&key, lengths) in &self.uses {
+            for (limbs, special) in groups(params, lengths)? {
+                plan.insert(key, limbs, special);
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// The cheapest keys for the first so many lengths of a use.
+#[derive(Clone, Copy, Default)]
+struct Cut {
+    /// Transforms, and residues by what they are worth.
+    cost: u64,
+    /// Primes and special primes of the last key.
+    key: (usize, usize),
+    /// Lengths that the keys before it serve.
+    before: usize,
+}
+
+/// The keys of one use, each as primes and special primes: the cheapest cut of `lengths` into runs.
+fn groups(
+    params: &CkksParams,
+    lengths: &BTreeMap<usize, u64>,
+) -> Result<Vec<(usize, usize)>, FheError> {
+    let lengths: Vec<(usize, u64)> = lengths.iter().map(|(&l, &times)| (l, times)).collect();
+    let mut best = vec![Cut::default()];
+    for (last, &(limbs, _)) in lengths.iter().enumerate() {
+        let mut found: Option<Cut> = None;
+        for special in 1..=params.rlwe().p_len() {
+            let gadget =
+                Gadget::new(params.rlwe(), limbs, special).map_err(hushed_ckks::CkksError::from)?;
+            let residues = gadget.digits().len() * (limbs + special);
+            let mut cost = TRANSFORMS_A_RESIDUE * residues as u64;
+            for before in (0..=last).rev() {
+                let (short, times) = lengths[before];
+                cost = cost.saturating_add(times.saturating_mul(gadget.transforms(short) as u64));
+                let cut = Cut {
+                    cost: cost.saturating_add(best[before].cost),
+                    key: (limbs, special),
+                    before,
+                };
+                if found.is_none_or(|found| cut.cost < found.cost) {
+                    found = Some(cut);
+                }
+            }
+        }
+        // There is at least one special prime where there are keys at all.
+        best.push(found.unwrap_or_default());
+    }
+    let mut keys = Vec::new();
+    let mut served = lengths.len();
+    while served > 0 {
+        keys.push(best[served].key);
+        served = best[served].before;
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(key: KeyUse, lengths: &[(usize, u64)]) -> KeyDemand {
+        let mut demand = KeyDemand::default();
+        for &(limbs, times) in lengths {
+            demand.add(key, limbs, times);
+        }
+        demand
+    }
+
+    /// Every length has a key that is long enough, whatever the cut.
+    #[test]
+    fn all_that_is_used_is_served() {
+        let params = CkksParams::n16_boot().unwrap();
+        for times in [1, 100, 100_000] {
+            let lengths: Vec<(usize, u64)> = (5..=18).map(|l| (l, times * l as u64)).collect();
+            let demand = demand(KeyUse::Relin, &lengths);
+            let plan = demand.plan(&params, &EvalKeyPlan::new()).unwrap();
+            let longest = plan.iter().map(|spec| spec.limbs).max();
+            assert_eq!(longest, Some(18));
+            assert!(plan.gadgets(params.rlwe()).is_ok());
+            for spec in plan.iter() {
+                assert!(lengths.iter().any(|&(l, _)| l == spec.limbs));
+            }
+        }
+    }
+
+    /// Few uses share a key, and many have one for each length.
+    #[test]
+    fn memory_is_spent_where_it_saves_time() {
+        let params = CkksParams::n16_boot().unwrap();
+        let key = KeyUse::Galois(5);
+        let keys = |times: u64| {
+            let demand = demand(key, &[(8, times), (17, times)]);
+            demand.plan(&params, &EvalKeyPlan::new()).unwrap()
+        };
+        assert_eq!(keys(1).len(), 1);
+        assert_eq!(keys(1_000_000).len(), 2);
+        // The long key has the special primes that are cheapest for it.
+        let special = params.cheapest_special(17).unwrap();
+        let long = keys(1_000_000)
+            .iter()
+            .find(|s| s.limbs == 17)
+            .copied()
+            .unwrap();
+        assert_eq!(long.special, special);
+    }
+
+    #[test]
+    fn the_keys_of_a_bootstrap_stay() {
+        let params = CkksParams::n16_boot().unwrap();
+        let mut bootstrap = EvalKeyPlan::new();
+        bootstrap.relin(26, 7).galois(25, 4, 3);
+        let plan = demand(KeyUse::Relin, &[(6, 10)])
+            .plan(&params, &bootstrap)
+            .unwrap();
+        assert_eq!(plan.len(), 3);
+        assert!(bootstrap.iter().all(|spec| plan.iter().any(|s| s == spec)));
+    }
+}

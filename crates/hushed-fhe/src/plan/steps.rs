@@ -1,0 +1,294 @@
+//! From the counters of a dry run to what each step costs.
+
+use hushed_ckks::{Ciphertext, CkksParams};
+use hushed_model::StepId;
+use serde::Serialize;
+
+use super::prices::Prices;
+use crate::Placement;
+use crate::simulate::{Counts, Op};
+
+/// An operation, the primes of its operands, and how often it is done.
+pub(super) type Done = (Op, usize, u64);
+
+/// Sums of more products than this a relinearisation are made by the grid kernel: polynomials have two or three.
+const GRID: u64 = 4;
+
+/// Operations of a step, or of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Work {
+    /// Rotations and conjugations: a key switch each.
+    pub rotations: u64,
+    /// Relinearisations: a key switch each.
+    pub relinearisations: u64,
+    /// Bootstraps of columns.
+    pub bootstraps_wide: u64,
+    /// Bootstraps of sums and variances.
+    pub bootstraps_narrow: u64,
+    /// Products of two vectors.
+    pub products: u64,
+    /// Weights times columns.
+    pub linear_terms: u64,
+    /// Rescales, those of relinearisations included.
+    pub rescales: u64,
+    /// Bytes to the disk and back.
+    pub disk_bytes: u64,
+    /// Seconds by the prices, with the threads that they are for.
+    pub seconds: f64,
+    /// Of these, in bootstraps.
+    pub bootstrap_seconds: f64,
+}
+
+impl Work {
+    /// Key switches outside of bootstraps.
+    #[must_use]
+    pub fn key_switches(&self) -> u64 {
+        self.rotations + self.relinearisations
+    }
+
+    /// Bootstraps of either kind.
+    #[must_use]
+    pub fn bootstraps(&self) -> u64 {
+        self.bootstraps_wide + self.bootstraps_narrow
+    }
+
+    /// Adds that of another step.
+    pub fn add(&mut self, other: &Work) {
+        self.rotations += other.rotations;
+        self.relinearisations += other.relinearisations;
+        self.bootstraps_wide += other.bootstraps_wide;
+        self.bootstraps_narrow += other.bootstraps_narrow;
+        self.products += other.products;
+        self.linear_terms += other.linear_terms;
+        self.rescales += other.rescales;
+        self.disk_bytes += other.disk_bytes;
+        self.seconds += other.seconds;
+        self.bootstrap_seconds += other.bootstrap_seconds;
+    }
+}
+
+/// One step of the ledger. Levels are rescales left before a vector has to be refreshed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// Where.
+    pub site: StepId,
+    /// Level of the operands with most primes; none where a step only refreshes.
+    pub level_before: Option<usize>,
+    /// Level of the results with fewest primes, before they are refreshed if they are.
+    pub level_after: Option<usize>,
+    /// Vectors that are refreshed, and the levels to which.
+    pub refreshed: Vec<(u64, usize)>,
+    /// What is done.
+    pub work: Work,
+    /// Bytes of the vectors that are alive at the worst moment.
+    pub peak: u64,
+}
+
+/// The steps of a dry run in the order `sites`, with prices. A step that refreshes `wide` vectors or more refreshes columns.
+pub(super) fn steps(
+    counts: &Counts,
+    params: &CkksParams,
+    prices: &Prices,
+    wide: usize,
+) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for peak in &counts.peaks {
+        let operations = operations_of(counts, peak.site);
+        let level = |limbs: usize| limbs.saturating_sub(params.bootstrap_limbs());
+        let other = |op: Op| matches!(op, Op::Refreshed | Op::Bootstrap | Op::Store | Op::Load);
+        let computed = operations.iter().filter(|(op, ..)| !other(*op));
+        let rescaled = operations.iter().filter(|(op, ..)| *op == Op::Rescale);
+        let refreshed: Vec<(u64, usize)> = operations
+            .iter()
+            .filter(|(op, ..)| *op == Op::Refreshed)
+            .map(|&(_, limbs, times)| (times, level(limbs)))
+            .collect();
+        let least = rescaled.map(|&(_, limbs, _)| limbs - params.level_primes(limbs).min(limbs));
+        let (before, least) = (computed.clone().map(|c| c.1).max(), least.min());
+        let lowest = computed.map(|c| c.1).min();
+        steps.push(Step {
+            site: peak.site,
+            level_before: before.map(level),
+            level_after: least.or(lowest).map(level),
+            work: work(&operations, params, prices, &refreshed, wide),
+            refreshed,
+            peak: peak.residues * 8 * params.n() as u64,
+        });
+    }
+    steps.retain(|step| step.work != Work::default());
+    steps.sort_by_key(|step| order(&step.site.to_string()));
+    steps
+}
+
+/// The step that makes two columns of every uploaded ciphertext, by a conjugation.
+pub(super) fn parted(
+    placement: &Placement,
+    width: usize,
+    params: &CkksParams,
+    prices: &Prices,
+) -> Step {
+    let (limbs, pairs) = (placement.upload, width.div_ceil(2) as u64);
+    let level = limbs.saturating_sub(params.bootstrap_limbs());
+    let one = prices.seconds(Op::Hoist, limbs) + prices.seconds(Op::Rotate, limbs);
+    Step {
+        site: StepId::outside("input.columns"),
+        level_before: Some(level),
+        level_after: Some(level),
+        refreshed: Vec::new(),
+        work: Work {
+            rotations: pairs,
+            seconds: pairs as f64 * one,
+            ..Work::default()
+        },
+        peak: 16 * (limbs * params.n() * width) as u64,
+    }
+}
+
+/// All that is done in a step.
+pub(super) fn operations_of(counts: &Counts, site: StepId) -> Vec<Done> {
+    let those = counts.operations.iter().filter(|c| c.site == site);
+    those.map(|c| (c.op, c.limbs, c.times)).collect()
+}
+
+/// Seconds of some operations of the step that has `all`: what a product costs follows from how many its sums have there.
+pub(super) fn seconds(
+    (op, limbs, times): Done,
+    all: &[Done],
+    params: &CkksParams,
+    prices: &Prices,
+) -> f64 {
+    let each = match op {
+        Op::Tensor => {
+            let of = |wanted: Op| {
+                let found = all.iter().find(|o| o.0 == wanted && o.1 == limbs);
+                found.map_or(0, |o| o.2)
+            };
+            match of(Op::Tensor) > GRID * of(Op::Relinearise) {
+                true => prices.grid_seconds(limbs),
+                false => prices.seconds(op, limbs),
+            }
+        }
+        Op::Store | Op::Load => {
+            return disk_bytes(params, limbs, times) as f64 / prices.disk;
+        }
+        _ => prices.seconds(op, limbs),
+    };
+    times as f64 * each
+}
+
+fn disk_bytes(params: &CkksParams, limbs: usize, times: u64) -> u64 {
+    times * Ciphertext::list_bytes(params, limbs, 1) as u64
+}
+
+fn work(
+    operations: &[Done],
+    params: &CkksParams,
+    prices: &Prices,
+    refreshed: &[(u64, usize)],
+    wide: usize,
+) -> Work {
+    let columns = refreshed.iter().map(|r| r.0).sum::<u64>() >= wide as u64;
+    let mut work = Work::default();
+    for &(op, limbs, times) in operations {
+        let seconds = seconds((op, limbs, times), operations, params, prices);
+        match op {
+            Op::Rotate | Op::Conjugate => work.rotations += times,
+            Op::Relinearise => work.relinearisations += times,
+            Op::Bootstrap if columns => work.bootstraps_wide += times,
+            Op::Bootstrap => work.bootstraps_narrow += times,
+            Op::Tensor => work.products += times,
+            Op::LinearTerm => work.linear_terms += times,
+            Op::Rescale => work.rescales += times,
+            Op::Store | Op::Load => work.disk_bytes += disk_bytes(params, limbs, times),
+            _ => {}
+        }
+        work.seconds += seconds;
+        if op == Op::Bootstrap {
+            work.bootstrap_seconds += seconds;
+        }
+    }
+    work
+}
+
+/// Steps of a layer, as they follow one another.
+const ORDER: [&str; 25] = [
+    "query",
+    "key",
+    "query_key",
+    "kept",
+    "scores",
+    "exp",
+    "weigh",
+    "sums",
+    "first_inverse",
+    "normalise",
+    "square",
+    "second_inverse",
+    "value",
+    "attend",
+    "previous",
+    "output",
+    "up",
+    "activation",
+    "down",
+    "add",
+    "norm",
+    "variance",
+    "root",
+    "columns",
+    "refresh",
+];
+
+/// Steps of a classifier's head.
+const HEAD: [&str; 5] = ["dense", "pack", "refresh", "activation", "classes"];
+
+/// What sites are sorted by: the first steps, layers in order, attention before its norm before the feed-forward, the last steps.
+fn order(site: &str) -> (usize, usize, usize, usize, String) {
+    let parts: Vec<&str> = site.split('.').collect();
+    let rank = |name: Option<&&str>| {
+        name.map_or(0, |n| {
+            1 + ORDER.iter().position(|o| o == n).unwrap_or(ORDER.len())
+        })
+    };
+    match parts.as_slice() {
+        ["layer", number, half, rest @ ..] => {
+            let half = usize::from(*half != "attention");
+            let number = number.parse().unwrap_or(usize::MAX - 1);
+            (1, number, half, rank(rest.first()), rest.join("."))
+        }
+        ["pool", ..] => (2, 0, 0, 0, site.to_owned()),
+        ["head", rest @ ..] => (
+            2,
+            0,
+            0,
+            HEAD.iter().position(|s| rest == [*s]).unwrap_or(0),
+            site.to_owned(),
+        ),
+        ["finish", ..] => (2, 0, 0, 1, site.to_owned()),
+        _ => (0, 0, 0, 0, site.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+
+    #[test]
+    fn sites_are_in_the_order_of_the_model() {
+        let sites = [
+            "input",
+            "layer.0.attention.query",
+            "layer.0.attention.scores",
+            "layer.0.attention.norm",
+            "layer.0.feed_forward.up",
+            "layer.0.feed_forward.norm",
+            "layer.2.attention.query",
+            "layer.10.attention.query",
+            "pool",
+        ];
+        let mut sorted = sites.to_vec();
+        sorted.reverse();
+        sorted.sort_by_key(|site| order(site));
+        assert_eq!(sorted, sites);
+    }
+}

@@ -1,0 +1,358 @@
+//! Plans of models whose counts can be worked out by hand, and the search under bounds.
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_model::{Network, NetworkConfig, Pool, random_network};
+
+use super::*;
+use crate::simulate::Op;
+
+/// Two small layers: a dry run of them takes milliseconds.
+fn small() -> Network {
+    let config = NetworkConfig {
+        layers: 2,
+        width: 32,
+        heads: 4,
+        hidden: 64,
+        vocabulary: 8,
+        positions: 16,
+        ..NetworkConfig::large()
+    };
+    random_network(&config, Pool::Mean, 1)
+}
+
+fn options(lengths: Lengths) -> FheOptions {
+    FheOptions {
+        rows: 16,
+        texts: usize::MAX,
+        lengths,
+        max_memory: None,
+        uplink: f64::INFINITY,
+        prices: reference(1),
+        placement: None,
+    }
+}
+
+fn plan(options: &FheOptions) -> Result<FhePlanReport, FheError> {
+    plan_of(&small(), options)
+}
+
+fn plan_of(network: &Network, options: &FheOptions) -> Result<FhePlanReport, FheError> {
+    let params = CkksParams::n16_boot().map_err(hushed_ckks::CkksError::from)?;
+    let choices = assumed_choices(network, options.rows);
+    FhePlanReport::new(
+        network,
+        &choices,
+        true,
+        &params,
+        &EvalKeyPlan::new(),
+        options,
+    )
+}
+
+#[test]
+fn a_plan_counts_what_the_circuit_does() {
+    let plan = plan(&options(Lengths::Public)).unwrap();
+    assert_eq!((plan.texts, plan.places, plan.layers), (2048, 2048, 2));
+    // Two refreshes of the columns in the first layer and one in the last, two columns a bootstrap.
+    assert_eq!(plan.work.bootstraps_wide, 3 * 16);
+    // A layer has two sums a head, two of which share a bootstrap, and two variances.
+    assert_eq!(plan.work.bootstraps_narrow, 2 * (4 + 2));
+    // Query, key, value, output, up, down.
+    assert_eq!(plan.work.linear_terms, 2 * (4 * 32 * 32 + 2 * 32 * 64));
+    let levels = CkksParams::n16_boot().unwrap().levels();
+    for step in &plan.steps {
+        let inside = |level: Option<usize>| level.is_none_or(|l| l <= levels);
+        assert!(
+            inside(step.level_before) && inside(step.level_after),
+            "{step:?}"
+        );
+        assert!(step.refreshed.iter().all(|r| r.1 <= levels), "{step:?}");
+    }
+    let all = (0..2).map(Some).chain([None]);
+    let of_layers: f64 = all
+        .flat_map(|layer| plan.ledger(layer))
+        .map(|step| step.work.seconds)
+        .sum();
+    assert!((of_layers - plan.work.seconds).abs() < 1e-6 * plan.work.seconds);
+    assert!(plan.failure_log2 < -100.0 && plan.memory.total() > plan.memory.vectors);
+    let p = &plan.placement;
+    assert!(p.attention <= 18 && p.feed_forward < p.attention);
+    // Nothing of the choices but what their counts say.
+    let text = serde_json::to_string(&plan).unwrap();
+    assert!(!text.contains("least_maximum") && !text.contains("\"low\""));
+}
+
+/// A reply is shortened before it leaves: the bytes of a plan are those of the form that clients are told.
+#[test]
+fn the_bytes_of_a_reply_are_those_that_leave() {
+    let (network, options) = (small(), options(Lengths::Public));
+    let plan = plan_of(&network, &options).unwrap();
+    let params = CkksParams::n16_boot().unwrap();
+    let choices = assumed_choices(&network, options.rows);
+    let run = dry_run(&network, &choices, &params, &options, &plan.placement).unwrap();
+    let form = reply_form(&network, &choices, &params, &run).unwrap();
+    let bytes = |limbs: usize| Ciphertext::list_bytes(&params, limbs, form.ciphertexts) as u64;
+    assert_eq!((plan.reply, plan.bytes_down), (form, bytes(form.limbs)));
+    assert_eq!(plan.reply_bits, form.bits(&params));
+    assert!(form.limbs < run.reply_limbs && plan.bytes_down < bytes(run.reply_limbs));
+}
+
+#[test]
+fn memory_is_a_limit() {
+    let free = plan(&options(Lengths::Public)).unwrap();
+    let tight = |bytes: u64| {
+        plan(&FheOptions {
+            max_memory: Some(bytes),
+            ..options(Lengths::Public)
+        })
+    };
+    let less = free.memory.total() - 1;
+    match tight(less) {
+        Ok(plan) => assert!(plan.memory.total() <= less),
+        Err(error) => assert!(matches!(error, FheError::Unsupported { .. }), "{error}"),
+    }
+    assert!(matches!(tight(1 << 30), Err(FheError::Unsupported { .. })));
+}
+
+/// The search looks at levels from below, and at one thing after another: of all other levels around what it found, of all other blocks,
+/// and of placements drawn at random, those that run are no quicker.
+#[test]
+fn no_other_placement_is_quicker() {
+    let config = NetworkConfig {
+        layers: 2,
+        width: 8,
+        heads: 4,
+        hidden: 32,
+        vocabulary: 8,
+        positions: 4,
+        ..NetworkConfig::large()
+    };
+    let network = random_network(&config, Pool::Mean, 1);
+    let of = |placement| FheOptions {
+        rows: 4,
+        placement,
+        ..options(Lengths::Public)
+    };
+    let found = plan_of(&network, &of(None)).unwrap();
+    let best = &found.placement;
+    let params = CkksParams::n16_boot().unwrap();
+    let top = params.fresh_limbs().min(params.max_limbs());
+    let mut others = Vec::new();
+    for statistics in best.statistics - 3..=top {
+        for attention in best.attention - 1..=top.min(best.attention + 1) {
+            for feed_forward in best.feed_forward - 1..=top.min(best.feed_forward + 1) {
+                others.push(Placement {
+                    statistics,
+                    attention,
+                    feed_forward,
+                    upload: attention,
+                    ..best.clone()
+                });
+            }
+        }
+    }
+    let powers = [1, 2, 4];
+    for scores_baby in powers {
+        for attend_baby in powers {
+            for heads_together in [2, 4] {
+                for hidden_block in [16, 32] {
+                    others.push(Placement {
+                        scores_baby,
+                        attend_baby,
+                        heads_together,
+                        hidden_block,
+                        ..best.clone()
+                    });
+                }
+            }
+        }
+    }
+    let mut state = 7u64;
+    let mut draw = |count: usize| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 33) as usize % count
+    };
+    for _ in 0..60 {
+        others.push(Placement {
+            upload: 3 + draw(top - 2),
+            attention: 3 + draw(top - 2),
+            feed_forward: 3 + draw(top - 2),
+            statistics: 3 + draw(top - 2),
+            scores_baby: powers[draw(3)],
+            attend_baby: powers[draw(3)],
+            heads_together: [2, 4][draw(2)],
+            hidden_block: [16, 32][draw(2)],
+            ..best.clone()
+        });
+    }
+    let mut ran = 0;
+    for other in others {
+        let Ok(plan) = plan_of(&network, &of(Some(other.clone()))) else {
+            continue;
+        };
+        ran += 1;
+        assert!(
+            plan.work.seconds >= found.work.seconds * (1.0 - 1e-9),
+            "{} s and not {} s with {other:?}",
+            plan.work.seconds,
+            found.work.seconds
+        );
+    }
+    // Most of what is drawn has too few levels.
+    assert!(ran > 40, "{ran}");
+}
+
+/// What the visits to a step take is what the step does, with nothing on disk and with both halves of a layer there, with rows known and
+/// not; and steps are gone back to.
+#[test]
+fn visits_add_up_to_steps() {
+    for lengths in [Lengths::Public, Lengths::Private] {
+        let free = plan(&options(lengths)).unwrap();
+        let spills = Placement {
+            spill_attention: true,
+            spill_feed_forward: true,
+            ..free.placement.clone()
+        };
+        let spills = plan(&FheOptions {
+            placement: Some(spills),
+            ..options(lengths)
+        });
+        for plan in [free, spills.unwrap()] {
+            let table = &plan.timetable;
+            for step in &plan.steps {
+                let visits = table.visits().filter(|(site, _)| *site == step.site);
+                let sum: f64 = visits.map(|(_, seconds)| seconds).sum();
+                let planned = step.work.seconds;
+                let off = (sum - planned).abs();
+                assert!(off <= 1e-9 * planned, "{} {sum} {planned}", step.site);
+            }
+            assert!((table.seconds() - plan.work.seconds).abs() < 1e-9 * plan.work.seconds);
+            let scores = table
+                .visits()
+                .filter(|v| v.0.to_string() == "layer.0.attention.scores");
+            assert!(scores.count() > 4);
+            // 32 columns, and no more than all of them.
+            let refresh = "layer.0.attention.norm.refresh";
+            let refresh = table
+                .visits()
+                .position(|v| v.0.to_string() == refresh)
+                .unwrap();
+            let done = [0, 16, 32, 64].map(|columns| table.done_of(refresh, columns));
+            assert_eq!((done[0], done[2]), (0.0, done[3]));
+            assert!(done[2] > 0.0 && (2.0 * done[1] - done[2]).abs() < 1e-9);
+            assert!(done[2] <= table.seconds_of(refresh));
+            let first: Vec<String> = table.visits().map(|v| v.0.to_string()).take(2).collect();
+            assert_eq!(first, ["input", "input.columns"]);
+        }
+    }
+}
+
+/// With less and less memory more goes to disk, until nothing fits; what a plan says of the disk is in its time and in its bytes.
+#[test]
+fn what_does_not_fit_goes_to_disk() {
+    let free = plan(&options(Lengths::Public)).unwrap();
+    assert!(!free.placement.spills() && (free.disk, free.work.disk_bytes) == (0, 0));
+    let mut spilled = 0;
+    for parts in (70..100).rev().step_by(3) {
+        let limit = free.memory.total() / 100 * parts;
+        let tight = plan(&FheOptions {
+            max_memory: Some(limit),
+            ..options(Lengths::Public)
+        });
+        let tight = match tight {
+            Ok(plan) => plan,
+            Err(error) => {
+                assert!(matches!(error, FheError::Unsupported { .. }), "{error}");
+                break;
+            }
+        };
+        assert!(tight.memory.total() <= limit);
+        assert_eq!(tight.placement.spills(), tight.disk > 0);
+        let chosen = tight.alternatives.iter().filter(|a| a.chosen);
+        assert!(chosen.clone().count() > 0);
+        assert!(
+            chosen
+                .into_iter()
+                .all(|a| a.memory.is_some_and(|m| m <= limit))
+        );
+        let at_disk: u64 = tight.steps.iter().map(|s| s.work.disk_bytes).sum();
+        assert_eq!(at_disk, tight.work.disk_bytes);
+        assert!(at_disk >= 2 * tight.disk);
+        assert!(tight.work.seconds >= at_disk as f64 / tight.prices.disk);
+        spilled += usize::from(tight.placement.spills());
+    }
+    assert!(spilled > 0);
+}
+
+/// A plan that puts nothing on disk is written as it was before there was any, so that its hash is what it was.
+#[test]
+fn a_placement_from_before_there_was_a_disk_is_one_without() {
+    let plain = Placement::plain(18, 16, 8);
+    let text = serde_json::to_string(&plain).unwrap();
+    assert!(!text.contains("spill"));
+    assert_eq!(serde_json::from_str::<Placement>(&text).unwrap(), plain);
+    let spills = Placement {
+        spill_attention: true,
+        ..plain
+    };
+    let text = serde_json::to_string(&spills).unwrap();
+    assert_eq!(serde_json::from_str::<Placement>(&text).unwrap(), spills);
+    let prices = serde_json::to_value(reference(1)).unwrap();
+    let mut before = prices.clone();
+    before.as_object_mut().unwrap().remove("disk");
+    assert_eq!(
+        serde_json::from_value::<Prices>(before).unwrap(),
+        reference(1)
+    );
+}
+
+#[test]
+fn a_slow_uplink_is_spared() {
+    let with = |uplink: f64| {
+        plan(&FheOptions {
+            uplink,
+            ..options(Lengths::Private)
+        })
+        .unwrap()
+    };
+    let (fast, slow) = (with(f64::INFINITY), with(1e4));
+    assert!(slow.bytes_up < fast.bytes_up);
+    assert!(slow.work.bootstraps_wide > fast.work.bootstraps_wide);
+    let hides = |e: &FheExposure| e.sees.contains("at most 16");
+    assert!(fast.exposures.iter().any(hides));
+}
+
+/// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a refreshed sum, one for
+/// each pair of uploaded columns, and log2(m) a column for the pooling.
+#[test]
+fn rotations_are_those_of_the_products() {
+    let plan = plan(&options(Lengths::Public)).unwrap();
+    let (m, pairs, heads) = (16, 8 / 2, 4);
+    let (b, c) = (plan.placement.scores_baby, plan.placement.attend_baby);
+    // Baby steps of K, giant steps of Q, results and their real parts; then diagonals, columns, sums, parts.
+    let scores = pairs * (b - 1 + m / b - 1) + (m - b) + m;
+    let attend = (m - c) + pairs * (c - 1) + pairs * (m / c - 1) + pairs;
+    let sums = 2;
+    let parted = 32 / 2;
+    let pooled = 32 * 4;
+    let expected = 2 * heads * (scores + sums + attend) + parted + pooled;
+    assert_eq!(plan.work.rotations, expected as u64);
+}
+
+#[test]
+fn prices_are_on_lines_between_what_was_measured() {
+    let prices = reference(1);
+    let [first, second] = [prices.by_limbs[0], prices.by_limbs[1]];
+    let middle = (first.limbs + second.limbs) / 2;
+    let found = prices.seconds(Op::Rotate, middle);
+    assert!(first.rotate_hoisted < found && found < second.rotate_hoisted);
+    assert_eq!(
+        prices.seconds(Op::Rotate, first.limbs),
+        first.rotate_hoisted
+    );
+    assert!(prices.seconds(Op::Bootstrap, 18) > prices.seconds(Op::Bootstrap, 6));
+    assert!(reference(2).seconds(Op::Bootstrap, 18) < prices.seconds(Op::Bootstrap, 18));
+    let text = serde_json::to_string(&prices).unwrap();
+    assert_eq!(serde_json::from_str::<Prices>(&text).unwrap(), prices);
+}

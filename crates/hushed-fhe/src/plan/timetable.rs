@@ -1,0 +1,162 @@
+//! When a run is where, by its plan: the visits to its steps one after another, with the seconds of each.
+//!
+//! A step is gone back to (attention does one group of heads after another), so its seconds are not enough to say how far a run is. A
+//! dry run makes the same calls of [`crate::Slots::at`] as the run, and each begins a visit. Prices are those of the steps: what
+//! the visits to a step take adds up to what the step does.
+
+use std::collections::BTreeMap;
+
+use hushed_ckks::CkksParams;
+use hushed_model::StepId;
+
+use super::prices::Prices;
+use super::steps::{self, Done, Step};
+use crate::simulate::{Counts, Op, Visit};
+
+/// The visits of a run. One without any knows nothing, and a run that follows it tells no part of itself.
+#[derive(Clone, Debug, Default)]
+pub struct Timetable {
+    visits: Vec<Planned>,
+}
+
+/// A visit to a step.
+#[derive(Clone, Debug)]
+struct Planned {
+    site: StepId,
+    layer: Option<usize>,
+    /// Planned seconds of all visits before this one.
+    before: f64,
+    seconds: f64,
+    /// Of these, in bootstraps.
+    bootstraps: f64,
+    /// Vectors that they refresh.
+    refreshed: u64,
+}
+
+impl Planned {
+    fn after(&self) -> f64 {
+        self.before + self.seconds
+    }
+}
+
+impl Timetable {
+    /// The visits of a dry run.
+    pub(crate) fn new(counts: &Counts, params: &CkksParams, prices: &Prices) -> Timetable {
+        let mut by_site = BTreeMap::new();
+        let mut planned = |visit: &Visit| {
+            let all: &[Done] = by_site
+                .entry(visit.site)
+                .or_insert_with(|| steps::operations_of(counts, visit.site));
+            let of = |op: Op| visit.operations.iter().filter(move |o| o.0 == op);
+            let seconds = |done: &Done| steps::seconds(*done, all, params, prices);
+            Planned {
+                layer: visit.site.layer(),
+                site: visit.site,
+                before: 0.0,
+                seconds: visit.operations.iter().map(seconds).sum(),
+                bootstraps: of(Op::Bootstrap).map(seconds).sum(),
+                refreshed: of(Op::Refreshed).map(|o| o.2).sum(),
+            }
+        };
+        Timetable::one_by_one(counts.visits.iter().map(&mut planned).collect())
+    }
+
+    /// The same with a step that a dry run does not have: the columns of an upload are parted after the first visit, in which the masks of
+    /// its rows are made.
+    pub(super) fn with_parted(self, parted: &Step) -> Timetable {
+        let mut visits = self.visits;
+        let columns = Planned {
+            site: parted.site,
+            layer: None,
+            before: 0.0,
+            seconds: parted.work.seconds,
+            bootstraps: 0.0,
+            refreshed: 0,
+        };
+        visits.insert(visits.len().min(1), columns);
+        Timetable::one_by_one(visits)
+    }
+
+    fn one_by_one(mut visits: Vec<Planned>) -> Timetable {
+        let mut before = 0.0;
+        for visit in &mut visits {
+            visit.before = before;
+            before = visit.after();
+        }
+        Timetable { visits }
+    }
+
+    /// Planned seconds of the whole run.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.visits.last().map_or(0.0, Planned::after)
+    }
+
+    /// The steps in the order in which they are visited, with the planned seconds of each visit.
+    pub fn visits(&self) -> impl Iterator<Item = (StepId, f64)> {
+        self.visits.iter().map(|v| (v.site, v.seconds))
+    }
+
+    /// The next visit to `site`, from number `from` on.
+    pub(crate) fn find(&self, from: usize, site: StepId) -> Option<usize> {
+        let rest = self.visits.iter().skip(from);
+        let found = rest.enumerate().find(|(_, visit)| visit.site == site);
+        found.map(|(number, _)| from + number)
+    }
+
+    /// Planned seconds before a visit.
+    pub(crate) fn before(&self, visit: usize) -> f64 {
+        let found = self.visits.get(visit);
+        found.map_or_else(|| self.seconds(), |visit| visit.before)
+    }
+
+    /// Planned seconds of a visit.
+    pub(crate) fn seconds_of(&self, visit: usize) -> f64 {
+        self.visits.get(visit).map_or(0.0, |visit| visit.seconds)
+    }
+
+    /// Of these, what is done once so many vectors are refreshed. What else there is to do counts at its end.
+    pub(crate) fn done_of(&self, visit: usize, refreshed: u64) -> f64 {
+        let Some(visit) = self.visits.get(visit) else {
+            return 0.0;
+        };
+        let all = visit.refreshed.max(1);
+        visit.bootstraps * refreshed.min(all) as f64 / all as f64
+    }
+
+    /// The part of the layer of a visit, or of what is before or after all layers, that lies before planned second `at`.
+    pub(crate) fn part(&self, visit: usize, at: f64) -> f64 {
+        let Some(here) = self.visits.get(visit) else {
+            return 0.0;
+        };
+        let of_layer = |other: &&Planned| other.layer == here.layer;
+        let before = self.visits.get(..=visit).unwrap_or_default().iter().rev();
+        let after = self.visits.iter().skip(visit);
+        let first = before.take_while(of_layer).last();
+        let last = after.take_while(of_layer).last();
+        let (Some(first), Some(last)) = (first, last) else {
+            return 0.0;
+        };
+        let whole = last.after() - first.before;
+        match whole > 0.0 {
+            true => ((at - first.before) / whole).clamp(0.0, 1.0),
+            false => 0.0,
+        }
+    }
+
+    /// One with these visits of so many seconds, without refreshes.
+    #[cfg(test)]
+    pub(crate) fn of(visits: &[(&'static str, f64)]) -> Timetable {
+        let planned = |&(site, seconds): &(&'static str, f64)| Planned {
+            site: StepId::outside(site),
+            layer: site
+                .strip_prefix("layer.")
+                .and_then(|rest| rest.split('.').next()?.parse().ok()),
+            before: 0.0,
+            seconds,
+            bootstraps: 0.0,
+            refreshed: 0,
+        };
+        Timetable::one_by_one(visits.iter().map(planned).collect())
+    }
+}

@@ -1,0 +1,190 @@
+use hushed_ckks::keys::SecretKey;
+use hushed_model::{random_network, testing::tiny_config};
+
+use super::*;
+use crate::plan::keys::KeyDemand;
+use crate::plan::public_plan::insecure_plan;
+use crate::run::encrypted::testing::{Keys, distance, seeded};
+
+const LOG_N: u32 = 8;
+
+/// A tiny model and a plan for it, lengths as asked.
+fn client(lengths: Lengths) -> (FheClient, Arc<CkksParams>) {
+    let config = tiny_config();
+    let network = random_network(&config, Pool::Mean, 3);
+    let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
+    plan.lengths = lengths;
+    plan.canary = None;
+    let client = FheClient::new(
+        plan,
+        &params,
+        network.embedding.clone(),
+        network.embedding_norm.clone(),
+        Pool::Mean,
+    );
+    (client.unwrap(), params)
+}
+
+fn texts() -> Vec<TokenIds> {
+    [&[1u32, 2, 3][..], &[4, 5, 6, 7], &[9]]
+        .iter()
+        .map(|ids| TokenIds::new(ids.to_vec()))
+        .collect()
+}
+
+/// What the server splits is the normalised rows, divided by the bound, and nothing elsewhere.
+#[test]
+fn columns_arrive() {
+    let (client, params) = client(Lengths::Private);
+    let canary = TokenIds::new(vec![8, 8]);
+    let upload = client.pack(&texts(), Some(&canary)).unwrap();
+    let plan = client.plan();
+    assert_eq!(upload.count(), plan.request_ciphertexts());
+    let limbs = plan.placement.upload;
+    let demand = KeyDemand::default().with_upload(&params, limbs, plan.width);
+    let keys = Keys::new(&params, |b| demand.plan(&params, b).unwrap());
+    let mut rng = seeded(2);
+    let received: Vec<Ciphertext> = (0..upload.count())
+        .map(|i| {
+            let ct = upload.encrypt(i, &keys.encryptor, &mut rng).unwrap();
+            assert_eq!(ct.limbs(), limbs);
+            ct.expand()
+        })
+        .collect();
+    assert!(
+        upload
+            .encrypt(upload.count(), &keys.encryptor, &mut rng)
+            .is_err()
+    );
+    let (mask, pairs) = received.split_last().unwrap();
+    let columns: Vec<Vec<f64>> = pairs
+        .iter()
+        .flat_map(|z| keys.on.split(z).unwrap())
+        .take(plan.width)
+        .map(|ct| keys.open(&ct))
+        .collect();
+    for (column, expected) in columns.iter().zip(&upload.columns) {
+        assert!(distance(column, expected) < 1e-6);
+    }
+    // Against the model itself, for one text.
+    let at = StepId::outside("embed");
+    let x = plain::embed(at, texts(), &client.embedding).unwrap();
+    let x = plain::norm(at, x, &client.norm).unwrap();
+    let slot = client.layout.slot(1, 2);
+    for (c, column) in columns.iter().enumerate() {
+        let expected = x.values.row(3 + 2)[c] / plan.input_bound;
+        assert!((column[slot] - expected).abs() < 1e-6);
+    }
+    // One in each row of a token, the canary in the last place.
+    let places = client.layout.texts();
+    let mask = keys.open(mask);
+    for (place, m) in [(0, 3), (1, 4), (2, 1), (3, 0), (places - 1, 2)] {
+        assert_eq!(upload.lengths()[place], m);
+        for row in 0..plan.rows {
+            let expected = f64::from(u8::from(row < m));
+            assert!((mask[client.layout.slot(place, row)] - expected).abs() < 1e-6);
+        }
+    }
+    assert!(upload.declared().iter().all(|&m| m == 0));
+}
+
+#[test]
+fn lengths_are_declared_as_the_plan_says() {
+    for (lengths, declared) in [
+        (Lengths::Public, [3, 4, 1, 0]),
+        (Lengths::Bucket(2), [4, 4, 2, 0]),
+        (Lengths::Private, [0; 4]),
+    ] {
+        let (client, _) = client(lengths);
+        let upload = client.pack(&texts(), None).unwrap();
+        assert_eq!(upload.declared()[..4], declared);
+        assert_eq!(upload.mask.is_some(), lengths != Lengths::Public);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let (client, _) = client(Lengths::Public);
+    let long = TokenIds::new(vec![1; client.layout.rows() + 1]);
+    assert!(matches!(
+        client.pack(&[long], None),
+        Err(FheError::Packing(PackingError::RowCount {
+            text: 0,
+            found: 5,
+            rows: 4
+        }))
+    ));
+    let places = client.layout.texts();
+    let many = vec![TokenIds::new(vec![1]); places];
+    assert!(client.pack(&many, None).is_ok());
+    assert!(client.pack(&many, Some(&many[0])).is_err());
+    let foreign = TokenIds::new(vec![u32::MAX]);
+    assert!(matches!(
+        client.pack(&[foreign], None),
+        Err(FheError::Model(_))
+    ));
+    let mut narrow = client;
+    narrow.plan.input_bound = 1e-3;
+    assert!(matches!(
+        narrow.pack(&texts(), None),
+        Err(FheError::InputBound)
+    ));
+    assert!(matches!(narrow.check_bound(), Err(FheError::InputBound)));
+    narrow.plan.input_bound = 1e3;
+    narrow.check_bound().unwrap();
+}
+
+/// A reply as the server packs it gives each text its mean.
+#[test]
+fn replies_open_to_pooled_rows() {
+    // A server that knows the rows of a text divides by them; one that does not divides by m.
+    replies_open(Lengths::Public, |_, _| 1.0);
+    replies_open(Lengths::Private, |length, m| length as f64 / m as f64);
+}
+
+fn replies_open(known: Lengths, share: impl Fn(usize, usize) -> f64) {
+    let (client, params) = client(known);
+    let mut rng = seeded(6);
+    let sk = Arc::new(SecretKey::generate(params.rlwe(), &mut rng));
+    let encryptor = Encryptor::new(&params, &sk).unwrap();
+    let decryptor = Decryptor::new(client.encoder(), &sk).unwrap();
+    let (m, width) = (client.layout.rows(), client.plan.width);
+    let places = client.layout.texts();
+    let mut lengths = vec![0; places];
+    (lengths[0], lengths[2]) = (3, 4);
+    // The mean of a column over the text's rows, or its share of m, in row j mod m.
+    let number = |text: usize, j: usize| ((text * 31 + j * 7) % 13) as f64 / 13.0 - 0.5;
+    let reply: Vec<Ciphertext> = (0..width.div_ceil(m))
+        .map(|block| {
+            let packed = client.layout.vector(places, |place, row| {
+                let j = block * m + row;
+                if j < width && lengths[place] > 0 {
+                    number(place, j) * share(lengths[place], m)
+                } else {
+                    0.0
+                }
+            });
+            let scale = params.default_scale();
+            let plain = client.encoder.encode_real(&packed, 1, scale).unwrap();
+            encryptor.encrypt(&plain, &mut rng).unwrap()
+        })
+        .collect();
+    let rows = client.open(&decryptor, &reply, &lengths).unwrap();
+    assert_eq!(rows.len(), places);
+    for (place, row) in rows.iter().enumerate() {
+        let Some(row) = row else {
+            assert_eq!(lengths[place], 0);
+            continue;
+        };
+        for (j, found) in row.iter().enumerate() {
+            // Rounded to what is certified, then divided by the text's share of the rows.
+            let share = share(lengths[place], m);
+            let half = 0.5 * f64::exp2(-f64::from(params.certified_bits()));
+            let rounding = half / share;
+            assert!((found - number(place, j)).abs() < rounding + 1e-4);
+            let units = found * share / (2.0 * half);
+            assert!((units - units.round()).abs() < 1e-6);
+        }
+    }
+    assert!(client.open(&decryptor, &reply[1..], &lengths).is_err());
+}

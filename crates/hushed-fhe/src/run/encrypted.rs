@@ -1,0 +1,438 @@
+//! Vectors of slots that are ciphertexts: [`Slots`] over the engine.
+//!
+//! Nothing here chooses a level, a scale or a range: whoever calls says them, and the same calls run in the clear in the simulator.
+//! What is decided here is what they cost:
+//!
+//! * linear maps are one modular matrix product a prime ([`ModularGemm`]) with weights of three digits in base 256: off by at most
+//!   2^-23 of the declared bound, what an f32 holds;
+//! * sums of products are made in strips that stay in the cache ([`Evaluator::dot_grid`]);
+//! * refreshes take two vectors a bootstrap, and release their inputs tile by tile: at N = 2^16 a vector is as many MiB as it has
+//!   primes, and hundreds of them come at once.
+
+use hushed_model::StepId;
+use std::sync::Arc;
+
+use hushed_ckks::bootstrap::Bootstrapper;
+use hushed_ckks::gemm::{GemmWeights, ModularGemm};
+use hushed_ckks::poly::{Arithmetic, EncryptedSum, Weight};
+use hushed_ckks::{Ciphertext, Encoder, Evaluator, Hoisted, Plaintext, Scale};
+use hushed_math::KeepMemory;
+
+use crate::error::FheError;
+use crate::files::spill::{SpillFolder, SpillUse, Spilled};
+use crate::run::clock::Clock;
+use crate::slots::Slots;
+use hushed_lower::LinearMap;
+
+/// Digits in base 256 of a weight.
+const WEIGHT_DIGITS: u32 = 3;
+
+/// Vectors that are refreshed at a time: pairs for as many ciphertexts as the bootstrap takes through its steps together.
+const REFRESH_TILE: usize = 8;
+
+/// Ciphertexts of one key set. Shared by threads; work goes to the rayon pool of the caller, and results do not depend on how many
+/// threads that has.
+pub struct Encrypted {
+    evaluator: Evaluator,
+    bootstrapper: Arc<Bootstrapper>,
+    encoder: Arc<Encoder>,
+    gemm: ModularGemm,
+    clock: Clock,
+    spill: Option<SpillFolder>,
+    /// Attention alone takes and drops gigabytes at every group of its steps.
+    _memory: KeepMemory,
+}
+
+/// Results of a linear map before their rescale: their scale holds the prime that it will drop.
+pub struct EncryptedPartial(Vec<Ciphertext>);
+
+impl Encrypted {
+    /// Vectors under the keys of `evaluator`, refreshed by `bootstrapper`.
+    ///
+    /// # Errors
+    /// [`FheError::Ckks`] if they are for different parameters, or keys of the bootstrap are missing.
+    pub fn new(evaluator: Evaluator, bootstrapper: Arc<Bootstrapper>) -> Result<Self, FheError> {
+        let params = Arc::clone(evaluator.params());
+        if !Arc::ptr_eq(&params, bootstrapper.params()) {
+            let operation = "bootstrapper";
+            return Err(hushed_ckks::CkksError::OtherParameters { operation }.into());
+        }
+        bootstrapper.check_keys(evaluator.keys("bootstrap")?)?;
+        Ok(Self {
+            encoder: Arc::new(Encoder::new(&params)),
+            gemm: ModularGemm::new(&params),
+            clock: Clock::default(),
+            spill: None,
+            evaluator,
+            bootstrapper,
+            _memory: KeepMemory::new(),
+        })
+    }
+
+    /// Where a run is, and what its steps took.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Puts vectors away in this folder from now on.
+    pub fn spill_to(&mut self, folder: SpillFolder) {
+        self.spill = Some(folder);
+    }
+
+    /// What was put away so far.
+    pub fn spilled(&self) -> SpillUse {
+        self.spill
+            .as_ref()
+            .map(SpillFolder::used)
+            .unwrap_or_default()
+    }
+
+    /// The evaluator: parameters, keys, counters.
+    pub fn evaluator(&self) -> &Evaluator {
+        &self.evaluator
+    }
+
+    /// The bootstrap.
+    pub fn bootstrapper(&self) -> &Bootstrapper {
+        &self.bootstrapper
+    }
+
+    /// Products with weights so far, besides what the evaluator counts.
+    pub fn gemm(&self) -> &ModularGemm {
+        &self.gemm
+    }
+
+    /// The encoder.
+    pub fn encoder(&self) -> &Arc<Encoder> {
+        &self.encoder
+    }
+
+    /// The two columns u and v of a ciphertext (u + i·v)/2, as a client sends them: u = z + z̄, v = i·(z̄ − z). One conjugation.
+    ///
+    /// # Errors
+    /// [`FheError::Ckks`] without a key for conjugations at its primes.
+    pub fn split(&self, z: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
+        let [u, v] = self.doubled(z)?;
+        Ok([u, v].map(|part| self.within(part, 1.0)))
+    }
+
+    /// z + z̄ and i·(z̄ − z): twice the real and twice the imaginary parts.
+    fn doubled(&self, z: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
+        let mut conjugate = self.evaluator.conjugate(z)?;
+        let u = self.evaluator.add(z, &conjugate)?;
+        self.evaluator.sub_assign(&mut conjugate, z)?;
+        self.evaluator.mul_i_assign(&mut conjugate)?;
+        Ok([u, conjugate])
+    }
+
+    /// The scale of a factor that brings `x` to `target` over the rescale that follows.
+    fn factor_scale(&self, x: &Ciphertext, target: Scale) -> Result<Scale, FheError> {
+        let limbs = x.limbs();
+        if limbs < 2 {
+            return Err(hushed_ckks::CkksError::LevelTooLow {
+                operation: "product",
+                limbs,
+                needed: 2,
+            }
+            .into());
+        }
+        let prime = self.evaluator.params().prime(limbs - 1);
+        Ok(target.times_prime(prime).over(x.scale()))
+    }
+
+    /// One number a slot. Always the transform of full length: numbers may be weights, and that some of them repeat takes no less time.
+    fn encode(&self, v: &[f64], limbs: usize, scale: Scale) -> Result<Plaintext, FheError> {
+        let slots = self.evaluator.params().slots();
+        if v.len() != slots {
+            return Err(hushed_ckks::CkksError::TooManyValues {
+                given: v.len(),
+                slots,
+            }
+            .into());
+        }
+        Ok(self.encoder.encode_real(v, limbs, scale)?)
+    }
+
+    /// The bootstraps of one tile: an odd one out goes with zeros.
+    fn refresh_tile(
+        &self,
+        mut tile: Vec<Ciphertext>,
+        limbs: usize,
+    ) -> Result<Vec<Ciphertext>, FheError> {
+        let count = tile.len();
+        if count % 2 == 1
+            && let Some(last) = tile.last()
+        {
+            let zero = Ciphertext::zero(self.evaluator.params(), last.limbs(), last.scale())?;
+            tile.push(zero);
+        }
+        let pairs: Vec<_> = tile
+            .chunks_exact(2)
+            .filter_map(|pair| Some((pair.first()?, pair.last()?)))
+            .collect();
+        let bootstrapper = &self.bootstrapper;
+        let fresh = bootstrapper.bootstrap_pairs_to(&self.evaluator, &pairs, limbs)?;
+        Ok(fresh.into_iter().flatten().take(count).collect())
+    }
+
+    /// The lowest primes only, and what the contract says of the slots: products of bounds would say less.
+    fn lowered(&self, ct: &Ciphertext) -> Result<Ciphertext, FheError> {
+        let low = self.evaluator.drop_to(ct, self.floor())?;
+        let bound = self.default_scale().over(low.scale()).value();
+        let noise = low.noise().within(bound);
+        Ok(low.with_noise(noise))
+    }
+}
+
+impl Arithmetic for Encrypted {
+    type Value = Ciphertext;
+    type Sum = EncryptedSum;
+    type Error = FheError;
+
+    fn limbs(&self, x: &Ciphertext) -> usize {
+        x.limbs()
+    }
+
+    fn scale(&self, x: &Ciphertext) -> Scale {
+        x.scale()
+    }
+
+    fn prime(&self, index: usize) -> u64 {
+        self.evaluator.prime(index)
+    }
+
+    fn level_primes(&self, limbs: usize) -> usize {
+        self.evaluator.level_primes(limbs)
+    }
+
+    fn sum(&self, limbs: usize, scale: Scale) -> Result<EncryptedSum, FheError> {
+        Ok(self.evaluator.sum(limbs, scale)?)
+    }
+
+    fn add_product(
+        &self,
+        sum: &mut EncryptedSum,
+        a: &Ciphertext,
+        b: &Ciphertext,
+        weight: Weight,
+    ) -> Result<(), FheError> {
+        Ok(self.evaluator.add_product(sum, a, b, weight)?)
+    }
+
+    fn add_multiple(
+        &self,
+        sum: &mut EncryptedSum,
+        x: &Ciphertext,
+        factor: f64,
+    ) -> Result<(), FheError> {
+        Ok(self.evaluator.add_multiple(sum, x, factor)?)
+    }
+
+    fn finish(&self, sum: EncryptedSum) -> Result<Ciphertext, FheError> {
+        Ok(self.evaluator.finish(sum)?)
+    }
+
+    fn add_constant(&self, x: Ciphertext, c: f64) -> Result<Ciphertext, FheError> {
+        Ok(self.evaluator.add_constant(x, c)?)
+    }
+
+    fn read_as(&self, x: Ciphertext, factor: f64) -> Result<Ciphertext, FheError> {
+        Ok(x.read_as(factor)?)
+    }
+
+    fn within(&self, x: Ciphertext, bound: f64) -> Ciphertext {
+        self.evaluator.within(x, bound)
+    }
+
+    fn take_error(&self, x: Ciphertext) -> (Ciphertext, f64) {
+        self.evaluator.take_error(x)
+    }
+
+    fn with_error(&self, x: Ciphertext, deviation: f64) -> Ciphertext {
+        self.evaluator.with_error(x, deviation)
+    }
+}
+
+impl Slots for Encrypted {
+    type Hoisted<'a> = Hoisted<'a>;
+    type Partial = EncryptedPartial;
+    type Stored = Spilled;
+
+    fn at(&self, id: StepId) {
+        self.clock.at(id);
+    }
+
+    fn slots(&self) -> usize {
+        self.evaluator.params().slots()
+    }
+
+    fn default_scale(&self) -> Scale {
+        self.evaluator.params().default_scale()
+    }
+
+    fn floor(&self) -> usize {
+        self.evaluator.params().bootstrap_limbs()
+    }
+
+    fn top(&self) -> usize {
+        self.bootstrapper.output_limbs()
+    }
+
+    fn drop_to(&self, x: &Ciphertext, limbs: usize) -> Result<Ciphertext, FheError> {
+        Ok(self.evaluator.drop_to(x, limbs)?)
+    }
+
+    fn add_assign(&self, acc: &mut Ciphertext, x: &Ciphertext) -> Result<(), FheError> {
+        Ok(self.evaluator.add_assign(acc, x)?)
+    }
+
+    fn sub_assign(&self, acc: &mut Ciphertext, x: &Ciphertext) -> Result<(), FheError> {
+        Ok(self.evaluator.sub_assign(acc, x)?)
+    }
+
+    fn add_vector(&self, mut x: Ciphertext, v: &[f64]) -> Result<Ciphertext, FheError> {
+        let plain = self.encode(v, x.limbs(), x.scale())?;
+        self.evaluator.add_plain_assign(&mut x, &plain)?;
+        Ok(x)
+    }
+
+    fn mul_vector(&self, x: &Ciphertext, v: &[f64], target: Scale) -> Result<Ciphertext, FheError> {
+        let plain = self.encode(v, x.limbs(), self.factor_scale(x, target)?)?;
+        let product = self.evaluator.mul_plain(x, &plain)?;
+        Ok(self.evaluator.rescale(&product)?)
+    }
+
+    fn hoist<'a>(&'a self, x: &'a Ciphertext) -> Result<Hoisted<'a>, FheError> {
+        Ok(self.evaluator.hoist(x)?)
+    }
+
+    fn rotate_hoisted(&self, x: &Hoisted<'_>, by: usize) -> Result<Ciphertext, FheError> {
+        Ok(self.evaluator.rotate_hoisted(x, by as i64)?)
+    }
+
+    /// Without digits of its own: one pass.
+    fn rotate(&self, x: &Ciphertext, by: usize) -> Result<Ciphertext, FheError> {
+        Ok(self.evaluator.rotate(x, by as i64)?)
+    }
+
+    fn pair(&self, mut a: Ciphertext, mut b: Ciphertext) -> Result<Ciphertext, FheError> {
+        self.evaluator.mul_i_assign(&mut b)?;
+        self.evaluator.add_assign(&mut a, &b)?;
+        Ok(a)
+    }
+
+    fn pair_conjugate(&self, mut a: Ciphertext, mut b: Ciphertext) -> Result<Ciphertext, FheError> {
+        self.evaluator.mul_i_assign(&mut b)?;
+        self.evaluator.sub_assign(&mut a, &b)?;
+        Ok(a)
+    }
+
+    fn real(&self, x: &Ciphertext) -> Result<Ciphertext, FheError> {
+        let mut sum = self.evaluator.conjugate(x)?;
+        self.evaluator.add_assign(&mut sum, x)?;
+        Ok(sum.read_as(0.5)?)
+    }
+
+    fn parts(&self, x: &Ciphertext) -> Result<[Ciphertext; 2], FheError> {
+        let [u, v] = self.doubled(x)?;
+        Ok([u.read_as(0.5)?, v.read_as(0.5)?])
+    }
+
+    fn dot_grid(
+        &self,
+        left: &[Vec<Ciphertext>],
+        right: &[Vec<Ciphertext>],
+    ) -> Result<Vec<Vec<Ciphertext>>, FheError> {
+        Ok(self.evaluator.dot_grid(left, right)?)
+    }
+
+    fn linear_add(
+        &self,
+        map: &LinearMap,
+        x: &[Ciphertext],
+        target: Scale,
+        partial: Option<EncryptedPartial>,
+    ) -> Result<EncryptedPartial, FheError> {
+        let scale = match x.first() {
+            Some(first) => self.factor_scale(first, target)?,
+            // Refused below, as a matrix without columns.
+            None => target,
+        };
+        let weights = GemmWeights::with_digits(
+            &map.weights,
+            map.rows,
+            map.columns,
+            map.bound,
+            scale,
+            WEIGHT_DIGITS,
+        )?;
+        let Some(EncryptedPartial(mut outputs)) = partial else {
+            let outputs = self.gemm.multiply_all(&weights, x, map.bias.as_deref())?;
+            return Ok(EncryptedPartial(outputs));
+        };
+        self.gemm.multiply_add(&weights, x, &mut outputs)?;
+        for (output, &bias) in outputs.iter_mut().zip(map.bias.iter().flatten()) {
+            self.evaluator.add_scalar_assign(output, bias.into())?;
+        }
+        Ok(EncryptedPartial(outputs))
+    }
+
+    fn linear_finish(&self, partial: EncryptedPartial) -> Result<Vec<Ciphertext>, FheError> {
+        // One at a time: a rescale is parallel in itself, and what it came from is released.
+        let rescaled = partial.0.into_iter().map(|ct| self.evaluator.rescale(&ct));
+        Ok(rescaled.collect::<Result<_, _>>()?)
+    }
+
+    fn refresh(
+        &self,
+        _: StepId,
+        x: Vec<Ciphertext>,
+        limbs: usize,
+    ) -> Result<Vec<Ciphertext>, FheError> {
+        if limbs < self.floor() || limbs > self.top() {
+            return Err(hushed_ckks::CkksError::LimbCount {
+                operation: "refresh",
+                limbs,
+                available: self.top(),
+            }
+            .into());
+        }
+        // What is refused is refused before any of the work, and whatever is above the floor is released before it.
+        let mut low = Vec::with_capacity(x.len());
+        for ct in x {
+            low.push(self.lowered(&ct)?);
+        }
+        let mut done = Vec::with_capacity(low.len());
+        let mut rest = low.into_iter();
+        while rest.len() > 0 {
+            let tile = rest.by_ref().take(REFRESH_TILE).collect();
+            let fresh = self.refresh_tile(tile, limbs)?;
+            self.clock.refreshed(fresh.len());
+            done.extend(fresh);
+        }
+        Ok(done)
+    }
+
+    fn store(&self, x: Vec<Ciphertext>) -> Result<Spilled, FheError> {
+        let folder = self.spill.as_ref().ok_or_else(|| FheError::Unsupported {
+            what: "a plan that puts vectors on disk".to_owned(),
+            remedy: "give a folder for them",
+        })?;
+        Ok(folder.store(self.evaluator.params(), x)?)
+    }
+
+    fn load(&self, stored: Spilled) -> Result<Vec<Ciphertext>, FheError> {
+        Ok(stored.load(self.evaluator.params())?)
+    }
+}
+
+#[cfg(test)]
+mod contained;
+#[cfg(test)]
+mod lemmas;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod whole;

@@ -1,0 +1,464 @@
+//! A whole small BERT, encrypted by its client, run by a server that has evaluation keys only, opened by the client: beside the same run
+//! in the simulator, and beside the model in the clear.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hushed_ckks::keys::PublicKey;
+use hushed_ckks::{Ciphertext, CkksParams, Scale};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_config, tiny_config};
+use hushed_model::{
+    Matrix, Network, NetworkConfig, Pool, StepId, TokenIds, cosine, length, nearness, plain,
+    random_network,
+};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::testing::{Keys, seeded};
+use crate::files::spill::SpillFolder;
+use crate::ops::head::magnitude;
+use crate::ops::pool::{Pooled, unpack};
+use crate::packing::Interleave;
+use crate::plan::public_plan::{Lengths, insecure_plan};
+use crate::plan::{Timetable, reference};
+use crate::run::client::FheClient;
+use crate::run::clock::Clock;
+use crate::run::reply::{ReplySecret, fewest_limbs, seal_reply};
+use crate::simulate::{Counts, Op, Vector};
+use crate::testing::{Structure, largest, measure, packed};
+use crate::{
+    Choices, FheError, FhePlan, KeyDemand, Pass, Placement, RowsKnown, Simulator, Slots, token_rows,
+};
+
+const LOG_N: u32 = 9;
+const ROWS: usize = 16;
+
+/// A model, texts for every place of a batch, and all that is agreed on before a run.
+struct Subject {
+    params: Arc<CkksParams>,
+    layout: Interleave,
+    network: Network,
+    texts: Vec<TokenIds>,
+    embedded: Vec<Matrix<f64>>,
+    choices: Choices,
+    plan: FhePlan,
+}
+
+impl Subject {
+    fn new(layers: usize, lengths: Lengths) -> Subject {
+        let mut config = tiny_config();
+        config.layers = layers;
+        Subject::of(random_network(&config, Pool::Mean, 5), &config, lengths)
+    }
+
+    fn of(network: Network, config: &NetworkConfig, lengths: Lengths) -> Subject {
+        let (mut plan, params) = insecure_plan(LOG_N, 14, network.embedding.width).unwrap();
+        let layout = Interleave::new(params.slots(), ROWS).unwrap();
+        let text = |t: usize| {
+            let length = [16, 3, 9, 1, 12, 5, 16, 7][t % 8];
+            let id = |i: usize| ((i * 31 + t * 17 + i * i * t) % config.vocabulary) as u32;
+            TokenIds::new((0..length).map(id).collect())
+        };
+        let texts: Vec<TokenIds> = (0..layout.texts()).map(text).collect();
+        let embedded: Vec<Matrix<f64>> = texts
+            .iter()
+            .map(|text| {
+                plain::start(&network.program(), vec![text.clone()])
+                    .unwrap()
+                    .values
+            })
+            .collect();
+        let structure = Structure::default();
+        let choices = measure(&network, &embedded, &structure, ROWS, (15, 15)).choices;
+        plan.rows = ROWS;
+        plan.lengths = lengths;
+        plan.input_bound = largest(&embedded);
+        let width = network.layers[0].attention.heads.width;
+        plan.placement = Placement::plain(params.fresh_limbs(), ROWS, width);
+        // Eight levels from here to the pooling, and one to spare.
+        plan.placement.feed_forward = params.bootstrap_limbs() + 9;
+        let classifier = network.classifier.as_ref();
+        plan.logits = classifier.map(|c| c.classes.outputs);
+        plan.reply.magnitude =
+            classifier.map_or(4.0, |c| magnitude(StepId::outside("head"), c).unwrap());
+        // Less noise than a plan may declare: the comparison is as sharp as the engine.
+        plan.reply.deviation = 3e-7;
+        plan.reply.ciphertexts = plan.outputs().div_ceil(ROWS);
+        let (scale, magnitude) = (params.default_scale(), plan.reply.magnitude);
+        plan.reply.limbs = fewest_limbs(&params, scale, magnitude);
+        Subject {
+            params,
+            layout,
+            network,
+            texts,
+            embedded,
+            choices,
+            plan,
+        }
+    }
+
+    fn lengths(&self) -> Vec<usize> {
+        self.embedded.iter().map(Matrix::rows).collect()
+    }
+
+    /// The server's part.
+    fn run<S: Slots>(
+        &self,
+        on: &S,
+        rows: RowsKnown<S::Value>,
+        columns: Vec<S::Value>,
+    ) -> Result<Pooled<S::Value>, FheError> {
+        let placement = self.plan.placement.clone();
+        let bound = self.plan.input_bound;
+        on.at(StepId::outside("input"));
+        let program = self.network.program();
+        let mut pass = Pass::new(on, &program, &self.choices, placement, rows, bound)?;
+        pass.run(columns)
+    }
+
+    fn simulated(&self, on: &Simulator) -> Vec<Vec<f64>> {
+        let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
+        let lengths = self.lengths();
+        let rows = if self.plan.lengths.encrypted() {
+            RowsKnown::private(self.layout, vector(token_rows(self.layout, &lengths)))
+        } else {
+            RowsKnown::public(self.layout, lengths.clone()).unwrap()
+        };
+        let bound = self.plan.input_bound;
+        let columns: Vec<Vector> = packed(self.layout, &self.embedded, bound, |_, _, _| 0.0)
+            .into_iter()
+            .map(vector)
+            .collect();
+        let pooled = self.run(on, rows, columns).unwrap();
+        let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
+        unpack(self.layout, &lengths, pooled.width, pooled.factor, &vectors).unwrap()
+    }
+
+    /// Client and server: rows as a client opens them, the same without rounding, and the reply as it left.
+    fn encrypted(&self, demand: &KeyDemand) -> (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Ciphertext>) {
+        let keys = Keys::new(&self.params, |b| demand.plan(&self.params, b).unwrap());
+        self.encrypted_with(&keys)
+    }
+
+    fn encrypted_with(&self, keys: &Keys) -> (Vec<Vec<f64>>, Vec<Vec<f64>>, Vec<Ciphertext>) {
+        let mut rng = seeded(11);
+        let public = Arc::new(PublicKey::generate(&keys.key, &mut rng));
+        let client = FheClient::new(
+            self.plan.clone(),
+            &self.params,
+            self.network.embedding.clone(),
+            self.network.embedding_norm.clone(),
+            self.network.pool,
+        )
+        .unwrap();
+        // The client.
+        let upload = client.pack(&self.texts, None).unwrap();
+        let mut sent: Vec<Ciphertext> = (0..upload.count())
+            .map(|i| {
+                upload
+                    .encrypt(i, &keys.encryptor, &mut rng)
+                    .unwrap()
+                    .expand()
+            })
+            .collect();
+        // The server.
+        let on = &keys.on;
+        let rows = if self.plan.lengths.encrypted() {
+            RowsKnown::private(self.layout, sent.pop().unwrap())
+        } else {
+            RowsKnown::public(self.layout, upload.declared()).unwrap()
+        };
+        let columns = sent.iter().flat_map(|z| on.split(z).unwrap());
+        let columns = columns.take(self.plan.width).collect();
+        let pooled = self.run(on, rows, columns).unwrap();
+        let secret = ReplySecret::from_bytes(Zeroizing::new([9; 32]));
+        let reply = seal_reply(
+            &self.params,
+            &public,
+            &self.plan.reply,
+            &pooled.vectors,
+            0.0,
+            &secret,
+            &[b"request"],
+        )
+        .unwrap();
+        // The client again, which knows of errors what the plan says.
+        let noise = self.plan.reply_noise();
+        let received: Vec<Ciphertext> = reply
+            .iter()
+            .map(|ct| ct.clone().with_noise(noise))
+            .collect();
+        let rows = client
+            .open(keys.decryptor(), &received, upload.lengths())
+            .unwrap();
+        let raw: Vec<Vec<f64>> = reply.iter().map(|ct| keys.open(ct)).collect();
+        let (width, factor) = (pooled.width, pooled.factor);
+        let raw = unpack(self.layout, upload.lengths(), width, factor, &raw).unwrap();
+        (rows.into_iter().flatten().collect(), raw, reply)
+    }
+}
+
+/// A run has come to every visit of its timetable, in order, and to no step that is not there.
+fn kept_to(clock: &Clock, table: &Timetable) {
+    clock.at(StepId::outside("end"));
+    let end = clock.progress().unwrap();
+    assert!((end.worked - table.seconds()).abs() < 1e-9 * table.seconds());
+    assert_eq!((end.done(), end.left()), (1.0, 0.0));
+    let visited: BTreeSet<StepId> = table.visits().map(|visit| visit.0).collect();
+    let measured = clock.seconds();
+    let found: BTreeSet<StepId> = measured.iter().map(|step| step.0).collect();
+    assert_eq!(&found - &visited, BTreeSet::from([StepId::outside("end")]));
+    assert_eq!(&visited - &found, BTreeSet::new());
+}
+
+/// Root of the mean square of differences.
+fn spread(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    let pairs = a.iter().flatten().zip(b.iter().flatten());
+    let (sum, count) = pairs.fold((0.0, 0.0), |(s, n), (a, b)| {
+        (s + (a - b) * (a - b), n + 1.0)
+    });
+    (sum / f64::max(count, 1.0)).sqrt()
+}
+
+/// Lengths are private, every place of the batch has a text, and no two are alike.
+#[test]
+fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
+    let subject = Subject::new(2, Lengths::Private);
+    let slots = subject.params.slots();
+    let exact = Simulator::new(&subject.params, slots).unwrap();
+    let expected = subject.simulated(&exact);
+    let counts = exact.tally().counts();
+    let simulator = Simulator::new(&subject.params, slots)
+        .unwrap()
+        .with_errors(3);
+    let predicted = spread(&subject.simulated(&simulator), &expected);
+
+    let plan = &subject.plan;
+    let demand = KeyDemand::of(&subject.params, &counts);
+    let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+    let (found, raw, reply) = subject.encrypted(&demand);
+    assert_eq!(found.len(), subject.texts.len());
+    for ct in &reply {
+        assert_eq!(ct.limbs(), plan.reply.limbs);
+        assert!(ct.scale().matches(Scale::new(plan.reply.scale).unwrap()));
+    }
+    let error = spread(&raw, &expected);
+    // A reply has noise; short texts multiply it by rows over length, six in the mean square here.
+    let noise = 6.0 * 10.0 * plan.reply.deviation;
+    println!("error {error:e}, predicted {predicted:e} and {noise:e}");
+    assert!(error < 3.0 * predicted + noise);
+    // A client rounds to what is certified: half a unit at most, multiplied as much.
+    let unit = f64::exp2(-f64::from(plan.reply_bits(&subject.params)));
+    let rounding = spread(&found, &raw);
+    println!("rounding {rounding:e}, a unit is {unit:e}");
+    assert!(rounding < 6.0 * 0.5 * unit && rounding > 0.1 * unit);
+    for (text, found) in subject.texts.iter().zip(&found) {
+        let program = subject.network.program();
+        let clear = plain::run(&program, vec![text.clone()], |_, _| ()).unwrap();
+        let cosine = cosine(found, clear.values.row(0));
+        println!("cosine {cosine:.6}");
+        assert!(cosine > 0.999, "{cosine}");
+    }
+}
+
+/// A classifier of three classes: its logits, and nothing of the pooled rows. A text's classes do not depend on whether lengths are known.
+#[test]
+fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
+    let mut config = tiny_classifier_config(&TINY_LABELS);
+    config.layers = 1;
+    for lengths in [Lengths::Public, Lengths::Private] {
+        let network = random_network(&config, Pool::First, 5);
+        let subject = Subject::of(network, &config, lengths);
+        let slots = subject.params.slots();
+        let exact = Simulator::new(&subject.params, slots).unwrap();
+        let expected = subject.simulated(&exact);
+        let counts = exact.tally().counts();
+        let simulator = Simulator::new(&subject.params, slots).unwrap();
+        let predicted = spread(&subject.simulated(&simulator.with_errors(3)), &expected);
+        let plan = &subject.plan;
+        let demand = KeyDemand::of(&subject.params, &counts);
+        let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+        let (found, raw, reply) = subject.encrypted(&demand);
+        assert_eq!((reply.len(), found[0].len()), (1, 3));
+        let error = spread(&raw, &expected);
+        let noise = 10.0 * plan.reply.deviation;
+        println!("error {error:e}, predicted {predicted:e} and {noise:e}");
+        assert!(error < 3.0 * predicted + noise);
+        for (text, found) in subject.texts.iter().zip(&found) {
+            let program = subject.network.program();
+            let clear = plain::run(&program, vec![text.clone()], |_, _| ());
+            let clear = clear.unwrap().values.row(0).to_vec();
+            let near = nearness(found, &clear, length(&clear));
+            println!("nearness {near:.6}");
+            assert!(near > 0.999, "{near}");
+        }
+    }
+}
+
+/// Replies that must not change, by the hash of their residues: a change of the circuit, of a fit or of an encoding changes them on purpose, and
+/// then the table is replaced by what the failure prints; a change of how the program is written does not.
+#[test]
+fn seeded_replies_do_not_change() {
+    let golden = [
+        (
+            2,
+            None,
+            Lengths::Private,
+            "2d49c561c5b32afb08e11b9ffc977c7092f031bcf0a640310d797ed0d4045d4f",
+        ),
+        (
+            1,
+            None,
+            Lengths::Public,
+            "e0dfdead69deb881d7814f33b28b1848abe58f676dea3864f5cba67700e55726",
+        ),
+        (
+            1,
+            Some(&TINY_LABELS),
+            Lengths::Private,
+            "2ba4149d66f0297669ac151ffd8e66fe38247fac30fb27c8536a4135be45a349",
+        ),
+    ];
+    let found = golden.map(|(layers, labels, lengths, _)| {
+        let mut config = labels.map_or_else(tiny_config, |labels| tiny_classifier_config(labels));
+        config.layers = layers;
+        let pool = if labels.is_some() {
+            Pool::First
+        } else {
+            Pool::Mean
+        };
+        let subject = Subject::of(random_network(&config, pool, 5), &config, lengths);
+        let simulator = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+        subject.simulated(&simulator);
+        let plan = &subject.plan;
+        let demand = KeyDemand::of(&subject.params, &simulator.tally().counts());
+        let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+        hash_of(&subject.encrypted(&demand).2)
+    });
+    let found = found.each_ref().map(String::as_str);
+    assert_eq!(found, golden.map(|case| case.3));
+}
+
+fn hash_of(reply: &[Ciphertext]) -> String {
+    let mut hash = Sha256::new();
+    for ct in reply {
+        for part in [ct.a(), ct.b()] {
+            for limb in 0..ct.limbs() {
+                for word in part.limb(limb) {
+                    hash.update(word.to_le_bytes());
+                }
+            }
+        }
+    }
+    let hash = hash.finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whatever the threads, the same bytes leave: a retry looks like the first answer.
+#[test]
+fn threads_do_not_show_in_a_reply() {
+    let subject = Subject::new(1, Lengths::Public);
+    let simulator = Simulator::new(&subject.params, subject.params.slots()).unwrap();
+    subject.simulated(&simulator);
+    let plan = &subject.plan;
+    let demand = KeyDemand::of(&subject.params, &simulator.tally().counts()).with_upload(
+        &subject.params,
+        plan.placement.upload,
+        plan.width,
+    );
+    let replies: Vec<Vec<Ciphertext>> = [1, 2]
+        .into_iter()
+        .map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let pool = pool.build().unwrap();
+            pool.install(|| subject.encrypted(&demand).2)
+        })
+        .collect();
+    for (one, two) in replies[0].iter().zip(&replies[1]) {
+        assert!(one.a() == two.a() && one.b() == two.b());
+    }
+}
+
+/// What goes to disk changes nothing but memory: the same operations, the same bytes of a reply, and less that is alive at once. What a
+/// simulation says of the disk is what happens.
+#[test]
+fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
+    let mut subject = Subject::new(2, Lengths::Private);
+    let count = |subject: &Subject| {
+        let slots = subject.params.slots();
+        let on = Simulator::new(&subject.params, slots).unwrap();
+        let answer = subject.simulated(&on);
+        (answer, on.tally().counts())
+    };
+    let (answer, plain) = count(&subject);
+    let demand = KeyDemand::of(&subject.params, &plain);
+    let plan = &subject.plan;
+    let demand = demand.with_upload(&subject.params, plan.placement.upload, plan.width);
+    let mut keys = Keys::new(&subject.params, |b| {
+        demand.plan(&subject.params, b).unwrap()
+    });
+    let counters = |keys: &Keys| keys.on.evaluator().counters().snapshot();
+    let start = counters(&keys);
+    let params = Arc::clone(&subject.params);
+    let table = |counts: &Counts| Arc::new(Timetable::new(counts, &params, &reference(1)));
+    let clock = |keys: &Keys, table: &Arc<Timetable>| keys.on.clock().begin(Arc::clone(table));
+    let planned = table(&plain);
+    clock(&keys, &planned);
+    let before = subject.encrypted_with(&keys).2;
+    kept_to(keys.on.clock(), &planned);
+    let done = counters(&keys).since(&start);
+
+    subject.plan.placement.spill_attention = true;
+    let attention = count(&subject);
+    subject.plan.placement.spill_feed_forward = true;
+    let both = count(&subject);
+    let moved = |op: Op| matches!(op, Op::Store | Op::Load);
+    for (found, counts) in [&attention, &both] {
+        assert_eq!(*found, answer);
+        let mut operations = counts.operations.clone();
+        operations.retain(|count| !moved(count.op));
+        assert_eq!(operations, plain.operations);
+        assert_eq!(counts.total(Op::Store), counts.total(Op::Load));
+        assert!(counts.disk > 0 && counts.total(Op::Store) > 0);
+    }
+    assert_eq!((plain.disk, plain.total(Op::Store)), (0, 0));
+    let peak = |counts: &Counts, site: &str| {
+        let found = counts
+            .peaks
+            .iter()
+            .find(|peak| peak.site.to_string() == site);
+        found.unwrap().residues
+    };
+    let [scores, down] = ["layer.0.attention.scores", "layer.0.feed_forward.down"];
+    assert!(peak(&attention.1, scores) < peak(&plain, scores));
+    assert!(peak(&both.1, down) < peak(&attention.1, down));
+    assert!(both.1.peak() < plain.peak());
+
+    // There is no place for it yet.
+    let refused = keys.on.store(Vec::new()).err().unwrap();
+    assert!(matches!(refused, FheError::Unsupported { .. }), "{refused}");
+    let folder = tempfile::tempdir().unwrap();
+    keys.on.spill_to(SpillFolder::open(folder.path()).unwrap());
+    let start = counters(&keys);
+    let planned = table(&both.1);
+    clock(&keys, &planned);
+    let after = subject.encrypted_with(&keys).2;
+    kept_to(keys.on.clock(), &planned);
+    assert_eq!(counters(&keys).since(&start), done);
+    assert_eq!(before.len(), after.len());
+    for (one, two) in before.iter().zip(&after) {
+        assert!(one.a() == two.a() && one.b() == two.b());
+    }
+    let bytes = |op: Op| -> u64 {
+        let those = both.1.operations.iter().filter(|c| c.op == op);
+        those
+            .map(|c| c.times * Ciphertext::list_bytes(&subject.params, c.limbs, 1) as u64)
+            .sum()
+    };
+    let used = keys.on.spilled();
+    assert_eq!(
+        (used.written, used.read, used.peak),
+        (bytes(Op::Store), bytes(Op::Load), both.1.disk)
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

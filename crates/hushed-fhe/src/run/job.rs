@@ -1,0 +1,338 @@
+//! A run at the server, from files to a file: request and keys in, layer by layer, reply out. Needs no secret of a client.
+//!
+//! Between two layers the columns may be put into a [`checkpoint`]: a run that is ended at any moment goes on from the last one, and as
+//! nothing in it is random but what follows from the server's secret and the request, its reply has the same bytes.
+//!
+//! How far it is, is read off its [`Clock`](crate::Clock) by a thread that does nothing else: most of a run is in steps that take minutes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+pub use hushed_ckks::Counts;
+use hushed_ckks::bootstrap::BootstrapLiteral;
+pub use hushed_ckks::bootstrap::Bootstrapper;
+pub use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::keys::PublicKey;
+use hushed_ckks::{Ciphertext, CkksParams, Evaluator, SeededCiphertext};
+use hushed_model::{Network, StepId};
+
+use crate::choices::Choices;
+use crate::error::FheError;
+use crate::files::checkpoint::{self, Run};
+use crate::files::chunked::Hash;
+use crate::files::exchange::{self, ReplyHead, RequestHead, RequestReader};
+use crate::files::keys::{KeyFile, KeyProgress};
+use crate::files::spill::SpillFolder;
+use crate::ops::acts::Acts;
+use crate::ops::mask::RowsKnown;
+use crate::pass::Pass;
+use crate::plan::Timetable;
+use crate::plan::public_plan::FhePlan;
+use crate::run::clock::Progress;
+use crate::run::encrypted::Encrypted;
+use crate::run::reply::{ReplySecret, seal_reply};
+use crate::slots::Slots;
+
+/// What a run does besides the steps of its plan, as the clock has it.
+const CHECKPOINT: StepId = StepId::outside("checkpoint");
+const REPLY: StepId = StepId::outside("reply");
+
+/// What is told of a run while it goes.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// It goes on from a checkpoint before this layer.
+    Resumed {
+        /// The layer, from 0.
+        layer: usize,
+    },
+    /// How far it is: every second, and at the end.
+    Step(Progress),
+    /// A layer is done, and its checkpoint is written if there is to be one.
+    Layer {
+        /// The layer, from 0.
+        layer: usize,
+        /// Layers in all.
+        of: usize,
+        /// What it took.
+        seconds: f64,
+        /// Estimated seconds that are left.
+        left: f64,
+    },
+}
+
+/// Who is told.
+pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
+
+/// A bootstrap of these parameters, with the evaluation keys that it needs. It takes seconds and, at N = 2^16, half a gigabyte: whoever
+/// looks at the keys and then runs makes one.
+///
+/// # Errors
+/// [`FheError::Ckks`] for parameters without one.
+pub fn bootstrap(params: &Arc<CkksParams>) -> Result<(Arc<Bootstrapper>, EvalKeyPlan), FheError> {
+    let bootstrapper = Bootstrapper::new(params, BootstrapLiteral::default())?;
+    let keys = bootstrapper.key_plan()?;
+    Ok((Arc::new(bootstrapper), keys))
+}
+
+/// A client's keys in memory, with what they are for.
+pub struct Engine {
+    plan: FhePlan,
+    params: Arc<CkksParams>,
+    on: Encrypted,
+    public: Arc<PublicKey>,
+    keys: Hash,
+    stop: Arc<AtomicBool>,
+    timetable: Arc<Timetable>,
+    /// What a run errs by, in a slot of its reply.
+    error: f64,
+}
+
+/// A request that was read and checked whole.
+pub struct Batch {
+    head: RequestHead,
+    name: Hash,
+    columns: Vec<SeededCiphertext>,
+    mask: Option<SeededCiphertext>,
+}
+
+impl Batch {
+    /// What it belongs to.
+    pub fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    /// What names its content.
+    pub fn name(&self) -> Hash {
+        self.name
+    }
+
+    /// Reads a request, which must be for this plan and of these keys.
+    ///
+    /// # Errors
+    /// [`FheError::File`].
+    pub fn read(
+        path: &Path,
+        plan: &FhePlan,
+        params: &CkksParams,
+        keys: &Hash,
+    ) -> Result<Batch, FheError> {
+        let mut reader = RequestReader::open(path, plan, params, Some(keys))?;
+        let head = reader.head().clone();
+        let mut columns = Vec::with_capacity(plan.request_ciphertexts());
+        while let Some(ct) = reader.next_ciphertext()? {
+            columns.push(ct);
+        }
+        let mask = plan.lengths.encrypted().then(|| columns.pop()).flatten();
+        Ok(Batch {
+            head,
+            name: reader.finish()?,
+            columns,
+            mask,
+        })
+    }
+}
+
+impl Engine {
+    /// Reads a client's keys, for the bootstrap of [`bootstrap`].
+    ///
+    /// # Errors
+    /// [`FheError::File`] for damaged keys, [`FheError::Ckks`] if they are not enough for a bootstrap.
+    pub fn load(
+        plan: &FhePlan,
+        params: &Arc<CkksParams>,
+        bootstrapper: Arc<Bootstrapper>,
+        file: KeyFile,
+        progress: KeyProgress<'_>,
+    ) -> Result<Engine, FheError> {
+        let id = file.id();
+        let (public, keys) = file.read(progress)?;
+        let evaluator = Evaluator::new(params, Arc::new(keys))?;
+        Ok(Engine {
+            plan: plan.clone(),
+            params: Arc::clone(params),
+            on: Encrypted::new(evaluator, bootstrapper)?,
+            public: Arc::new(public),
+            keys: id,
+            stop: Arc::default(),
+            timetable: Arc::default(),
+            error: f64::INFINITY,
+        })
+    }
+
+    /// The same, whose runs end between two layers once this is raised.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Engine {
+        Engine { stop, ..self }
+    }
+
+    /// The same, whose runs are told by this plan: without one nobody knows how far they are.
+    #[must_use]
+    pub fn timed_by(self, timetable: Arc<Timetable>) -> Engine {
+        Engine { timetable, ..self }
+    }
+
+    /// The same, whose runs err by so much, as [`crate::plan::declared`] simulates it: without it no reply is sealed.
+    #[must_use]
+    pub fn erring_by(self, error: f64) -> Engine {
+        Engine { error, ..self }
+    }
+
+    /// The id of the keys.
+    pub fn keys(&self) -> Hash {
+        self.keys
+    }
+
+    /// The engine, with its counters.
+    pub fn on(&self) -> &Encrypted {
+        &self.on
+    }
+
+    /// Puts vectors away in this folder, where the plan says so: a plan that does cannot run without.
+    pub fn spill_to(&mut self, folder: SpillFolder) {
+        self.on.spill_to(folder);
+    }
+
+    /// Runs a batch from its columns, or from the checkpoint in the file `save` if there is one of this run, and writes one there after each
+    /// layer. The ciphertexts are those of the answer, not fit to leave yet.
+    ///
+    /// # Errors
+    /// [`FheError`], [`FheError::Stopped`] among them; the last checkpoint stays.
+    pub fn run(
+        &self,
+        network: &Network,
+        choices: &Choices,
+        batch: Batch,
+        save: Option<&Path>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Ciphertext>, FheError> {
+        self.on.clock().begin(Arc::clone(&self.timetable));
+        let told = |now| watch(Event::Step(now));
+        let clock = self.on.clock();
+        clock.tell(&told, || self.layers(network, choices, batch, save, watch))
+    }
+
+    fn layers(
+        &self,
+        network: &Network,
+        choices: &Choices,
+        batch: Batch,
+        save: Option<&Path>,
+        watch: Watch<'_>,
+    ) -> Result<Vec<Ciphertext>, FheError> {
+        let run = Run {
+            plan: self.plan.hash(),
+            keys: self.keys,
+            request: batch.name,
+        };
+        let program = network.program();
+        let layers = program.layers().len();
+        let found = match save {
+            Some(path) => {
+                self.on.at(CHECKPOINT);
+                checkpoint::read(path, &self.params, &run, self.plan.width, layers)?
+            }
+            None => None,
+        };
+        self.on.at(StepId::outside("input"));
+        let rows = self.rows(&batch)?;
+        let (placement, bound) = (self.plan.placement.clone(), self.plan.input_bound);
+        let mut pass = Pass::new(&self.on, &program, choices, placement, rows, bound)?;
+        let (first, mut x) = match found {
+            Some(found) => {
+                drop(batch);
+                watch(Event::Resumed { layer: found.layer });
+                let x = pass.resume(found.layer, found.columns)?;
+                (found.layer, x)
+            }
+            None => (0, self.start(&pass, batch.columns)?),
+        };
+        for layer in first..layers {
+            if self.stop.load(Ordering::SeqCst) {
+                return Err(FheError::Stopped);
+            }
+            let began = Instant::now();
+            x = pass.layer(layer, x)?;
+            if let Some(path) = save {
+                self.on.at(CHECKPOINT);
+                checkpoint::write(path, &self.params, &run, layer + 1, &x.columns)?;
+            }
+            watch(Event::Layer {
+                layer,
+                of: layers,
+                seconds: began.elapsed().as_secs_f64(),
+                left: self.on.clock().progress().map_or(0.0, |now| now.left()),
+            });
+        }
+        let answer = pass.finish(&x)?.vectors;
+        // All that is planned is done.
+        self.on.at(REPLY);
+        Ok(answer)
+    }
+
+    /// Writes the reply of a batch: masked, re-randomised, and the same bytes whenever it is made again.
+    ///
+    /// # Errors
+    /// As [`seal_reply`], [`FheError::ReplyError`] among them; [`FheError::File`].
+    pub fn reply(
+        &self,
+        path: &Path,
+        head: &RequestHead,
+        name: &Hash,
+        answer: &[Ciphertext],
+        secret: &ReplySecret,
+    ) -> Result<Hash, FheError> {
+        let plan = self.plan.hash();
+        let names: [&[u8]; 4] = [&head.id, name, &plan, &self.keys];
+        let form = &self.plan.reply;
+        let sealed = seal_reply(
+            &self.params,
+            &self.public,
+            form,
+            answer,
+            self.error,
+            secret,
+            &names,
+        )?;
+        let head = ReplyHead {
+            plan,
+            keys: self.keys,
+            id: head.id,
+            request: *name,
+        };
+        Ok(exchange::write_reply(
+            path,
+            &self.plan,
+            &self.params,
+            &head,
+            &sealed,
+        )?)
+    }
+
+    fn rows(&self, batch: &Batch) -> Result<RowsKnown<Ciphertext>, FheError> {
+        let layout = self.plan.interleave(&self.params)?;
+        match &batch.mask {
+            Some(mask) => Ok(RowsKnown::private(layout, mask.clone().expand())),
+            None => {
+                let lengths = batch.head.lengths.iter().map(|&l| usize::from(l)).collect();
+                Ok(RowsKnown::public(layout, lengths)?)
+            }
+        }
+    }
+
+    /// The columns of a request, two a ciphertext, with as many primes as the first layer reads.
+    fn start(
+        &self,
+        pass: &Pass<'_, Encrypted>,
+        sent: Vec<SeededCiphertext>,
+    ) -> Result<Acts<Ciphertext>, FheError> {
+        self.on.at(StepId::outside("input.columns"));
+        let mut columns = Vec::with_capacity(self.plan.width);
+        for pair in sent {
+            columns.extend(self.on.split(&pair.expand())?);
+        }
+        columns.truncate(self.plan.width);
+        pass.start(columns)
+    }
+}

@@ -1,0 +1,116 @@
+//! A batch of texts in the clear, as a client would pack it: what goes into a simulated pass, and what comes out of it.
+
+use hushed_ckks::poly::PolyError;
+use hushed_model::{Matrix, ModelError, Program, TokenIds, plain};
+
+use super::{Simulator, Vector};
+use crate::choices::Choices;
+use crate::error::FheError;
+use crate::ops::mask::{RowsKnown, token_rows};
+use crate::ops::pool::{Factor, unpack};
+use crate::packing::Interleave;
+use crate::pass::{Pass, Viewer};
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::Lengths;
+use crate::slots::Slots;
+
+/// The rows of a text's tokens, embedded and normalised: what a client computes. Padding of the text is left out.
+///
+/// # Errors
+/// Those of the model.
+pub(crate) fn embedded(program: &Program, text: &TokenIds) -> Result<Matrix<f64>, ModelError> {
+    let bare = text.ids().iter().copied().take(text.rows().real).collect();
+    Ok(plain::start(program, vec![TokenIds::new(bare)])?.values)
+}
+
+/// The slots of each column of texts in their places, divided by `bound`; zeros elsewhere.
+pub(crate) fn columns(
+    layout: Interleave,
+    texts: &[Matrix<f64>],
+    width: usize,
+    bound: f64,
+) -> Vec<Vec<f64>> {
+    let entry = |column: usize| {
+        move |text: usize, row: usize| match texts.get(text) {
+            Some(x) if row < x.rows() => x.row(row)[column] / bound,
+            _ => 0.0,
+        }
+    };
+    let column = |j: usize| layout.vector(texts.len(), entry(j));
+    (0..width).map(column).collect()
+}
+
+/// A circuit and how it is run in the clear.
+pub(crate) struct Batch<'a> {
+    pub program: &'a Program,
+    pub choices: &'a Choices,
+    pub placement: &'a Placement,
+    /// Who knows which rows are tokens.
+    pub lengths: Lengths,
+    /// What a client divides by.
+    pub bound: f64,
+}
+
+impl Batch<'_> {
+    /// What leaves for each text as it lies in the slots, and what a client multiplies it by. All slots of `on` are used, `rows` a text.
+    ///
+    /// # Errors
+    /// Those of the pass; [`crate::packing::PackingError`] for texts that there is no room for.
+    pub fn run<'a>(
+        &'a self,
+        on: &'a Simulator,
+        rows: usize,
+        texts: &[Matrix<f64>],
+        viewer: Option<Viewer<'a, Vector>>,
+    ) -> Result<(Vec<Vec<f64>>, Factor), FheError> {
+        let layout = Interleave::new(on.slots(), rows)?;
+        let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
+        let upload = self.placement.upload;
+        let known = match self.lengths.encrypted() {
+            true => {
+                let mask = on.vector(token_rows(layout, &lengths), upload)?;
+                RowsKnown::private(layout, mask)
+            }
+            false => RowsKnown::public(layout, lengths.clone())?,
+        };
+        let columns = columns(layout, texts, self.program.embedding().width, self.bound);
+        let columns = columns.into_iter().map(|v| on.vector(v, upload));
+        let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
+        let placement = self.placement.clone();
+        let mut pass = Pass::new(on, self.program, self.choices, placement, known, self.bound)?;
+        if let Some(viewer) = viewer {
+            pass = pass.viewed_by(viewer);
+        }
+        let answer = pass.run(columns)?;
+        let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
+        // In the slots: noise is added to that.
+        let rows = unpack(layout, &lengths, answer.width, Factor::One, &vectors)?;
+        Ok((rows, answer.factor))
+    }
+}
+
+/// What `run` gives of each text, and none of one that leaves an interval: a batch that is refused for one is halved.
+///
+/// # Errors
+/// Those of `run` but for values beyond what a refresh takes, and those that wrap around.
+pub(crate) fn those_within<T, R>(
+    texts: &[T],
+    run: &mut dyn FnMut(&[T]) -> Result<Vec<R>, FheError>,
+) -> Result<Vec<Option<R>>, FheError> {
+    if texts.is_empty() {
+        return Ok(Vec::new());
+    }
+    match run(texts) {
+        Ok(found) => Ok(found.into_iter().map(Some).collect()),
+        Err(FheError::Range { .. } | FheError::Poly(PolyError::Overflow { .. })) => {
+            if texts.len() == 1 {
+                return Ok(vec![None]);
+            }
+            let (a, b) = texts.split_at(texts.len() / 2);
+            let mut found = those_within(a, run)?;
+            found.extend(those_within(b, run)?);
+            Ok(found)
+        }
+        Err(other) => Err(other),
+    }
+}

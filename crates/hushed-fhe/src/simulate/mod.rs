@@ -1,0 +1,316 @@
+//! A run in the clear: numbers with the primes, scales and errors that ciphertexts would have, and a count of all operations.
+//!
+//! The same code that runs encrypted runs here ([`Slots`](super::Slots)), so that a simulation predicts accuracy, levels, operations, rotation keys and
+//! memory of a run, and refuses what the engine would refuse: scales that differ, levels that are missing, messages that wrap around;
+//! and it refuses what an encrypted run cannot see, values beyond what a refresh takes ([`FheError::Range`]).
+//!
+//! Not simulated: the errors of relinearisations (the rescale that follows divides them by its prime), of encoded numbers that are added,
+//! and of the imaginary parts of vectors of real numbers.
+//!
+//! * [`Simulator::new`]: exact numbers;
+//! * [`Simulator::with_errors`]: with the errors of rescales, rotations, conjugations, encoded factors and bootstraps ([`errors`]);
+//! * [`Simulator::exact`]: exact functions too, which a watcher sees, and no bounds: what a calibration measures;
+//! * [`Simulator::counting`]: no numbers at all, vectors are empty and only shapes count: maps may then come without weights.
+
+mod arithmetic;
+mod batch;
+mod errors;
+mod linear;
+mod pairs;
+mod slots;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use hushed_ckks::poly::PolyError;
+use hushed_ckks::{CkksError, CkksParams, Scale};
+use hushed_model::StepId;
+
+pub use arithmetic::Sum;
+#[cfg(any(feature = "client", test))]
+pub(crate) use batch::columns;
+pub(crate) use batch::{Batch, embedded, those_within};
+pub use slots::{Hoisted, Partial, Stored};
+pub use tally::{Count, Counts, Op, Peak, Rotations, Tally, Visit};
+
+use super::error::FheError;
+use crate::ops::functions::Function;
+use errors::{Errors, mix};
+use pairs::Imaginary;
+use tally::Held;
+
+/// Deviation of a bootstrap's error, besides what the sine bends, for messages within 1 (`n16-boot-14x40`: 20.2 bits in the mean, 16.5 in
+/// the worst slot, both together).
+pub const REFRESH_DEVIATION: f64 = 1.174e-6;
+
+/// What a refreshed value may be beyond the bound, as bootstraps allow.
+const SLACK: f64 = 1.01;
+
+/// A factor encoded with fewer bits would lose the message, as in polynomials.
+const LEAST_FACTOR_BITS: f64 = 20.0;
+
+/// Sees what functions are given, slot by slot.
+pub trait Watch: Send + Sync {
+    /// The arguments of one call of [`Slots::apply`](super::Slots::apply), as they are in the slots.
+    fn see(&self, at: StepId, f: &Function<'_>, arguments: &[f64]);
+}
+
+/// Arithmetic on numbers in the clear that follows a parameter set.
+pub struct Simulator {
+    params: Arc<CkksParams>,
+    slots: usize,
+    counting: bool,
+    errors: Option<Errors>,
+    refresh_deviation: f64,
+    /// Functions are exact, and nothing is bounded.
+    watch: Option<Arc<dyn Watch>>,
+    /// Residues of a decomposition, by primes.
+    decomposed: Vec<usize>,
+    /// log2 of half the product of the first primes, by their number.
+    room: Vec<f64>,
+    tally: Arc<Tally>,
+}
+
+/// A vector of slots with the primes and the scale that a ciphertext would have.
+#[derive(Clone, Debug)]
+pub struct Vector {
+    slots: Vec<f64>,
+    imaginary: Imaginary,
+    limbs: usize,
+    scale: Scale,
+    /// Follows from the history: what its errors are drawn by.
+    id: u64,
+    /// Lives as long as the vector, and counts it.
+    _held: Held,
+}
+
+impl Vector {
+    /// The numbers, of a pair the real parts; none in a simulation that only counts.
+    #[must_use]
+    pub fn values(&self) -> &[f64] {
+        &self.slots
+    }
+}
+
+impl Simulator {
+    /// Exact numbers under the primes of `params`: vectors of `slots` slots, which may be fewer than the ring's. The tally counts from 0.
+    ///
+    /// # Errors
+    /// [`CkksError::NotPeriodic`] unless `slots` is a power of two up to the ring's.
+    pub fn new(params: &Arc<CkksParams>, slots: usize) -> Result<Simulator, FheError> {
+        if !slots.is_power_of_two() || slots > params.slots() {
+            return Err(CkksError::NotPeriodic {
+                given: slots,
+                slots: params.slots(),
+            }
+            .into());
+        }
+        let decomposed = |limbs: usize| -> Result<usize, FheError> {
+            let special = params.cheapest_special(limbs)?;
+            Ok(limbs.div_ceil(special) * (limbs + special))
+        };
+        let mut all = vec![0];
+        for limbs in 1..=params.max_limbs() {
+            all.push(decomposed(limbs)?);
+        }
+        Ok(Simulator {
+            slots,
+            counting: false,
+            errors: None,
+            refresh_deviation: REFRESH_DEVIATION,
+            watch: None,
+            decomposed: all,
+            room: (0..=params.max_limbs())
+                .map(|limbs| params.rlwe().log2_q(limbs) - 1.0)
+                .collect(),
+            params: Arc::clone(params),
+            tally: Arc::default(),
+        })
+    }
+
+    /// The same with the errors of rescales, rotations, conjugations and refreshes, which follow from `seed`, the computation and the inputs
+    /// alone: threads may come in any order.
+    #[must_use]
+    pub fn with_errors(mut self, seed: u64) -> Simulator {
+        self.errors = Some(Errors::new(seed, self.params.n(), self.slots));
+        self
+    }
+
+    /// The same with another deviation of a refresh, for messages within 1: [`REFRESH_DEVIATION`] unless told otherwise.
+    #[must_use]
+    pub fn with_refresh_deviation(mut self, deviation: f64) -> Simulator {
+        self.refresh_deviation = deviation;
+        self
+    }
+
+    /// The same with exact functions in place of polynomials, each seen by `watch`; numbers may be of any size.
+    #[must_use]
+    pub fn exact(mut self, watch: Arc<dyn Watch>) -> Simulator {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// The same without numbers: operations are counted, and levels and scales checked.
+    #[must_use]
+    pub fn counting(mut self) -> Simulator {
+        self.counting = true;
+        self.errors = None;
+        self
+    }
+
+    /// Whether there are no numbers.
+    #[must_use]
+    pub fn is_counting(&self) -> bool {
+        self.counting
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The parameter set.
+    #[must_use]
+    pub fn params(&self) -> &Arc<CkksParams> {
+        &self.params
+    }
+
+    /// A vector of these numbers with `limbs` primes, at the default scale. In a simulation that only counts, the numbers are dropped.
+    ///
+    /// # Errors
+    /// [`CkksError::LimbCount`], [`CkksError::TooManyValues`] unless there is a number for every slot, or none if only shapes count.
+    pub fn vector(&self, values: Vec<f64>, limbs: usize) -> Result<Vector, FheError> {
+        if limbs == 0 || limbs > self.params.max_limbs() {
+            return Err(CkksError::LimbCount {
+                operation: "vector",
+                limbs,
+                available: self.params.max_limbs(),
+            }
+            .into());
+        }
+        self.check_length(&values)?;
+        let slots = if self.counting { Vec::new() } else { values };
+        let id = if self.errors.is_some() {
+            errors::name(&slots)
+        } else {
+            0
+        };
+        Ok(self.make(slots, limbs, self.params.default_scale(), id))
+    }
+
+    fn make(&self, slots: Vec<f64>, limbs: usize, scale: Scale, id: u64) -> Vector {
+        Vector {
+            slots,
+            imaginary: Imaginary::Zero,
+            limbs,
+            scale,
+            id,
+            _held: Held::new(&self.tally, 2 * limbs),
+        }
+    }
+
+    fn check_length(&self, values: &[f64]) -> Result<(), FheError> {
+        if values.len() == self.slots || self.counting && values.is_empty() {
+            return Ok(());
+        }
+        Err(CkksError::TooManyValues {
+            given: values.len(),
+            slots: self.slots,
+        }
+        .into())
+    }
+
+    /// What the level of a vector of `limbs` primes divides by, and how many primes it has left.
+    fn level(&self, limbs: usize) -> Result<(f64, usize), FheError> {
+        let drop = self.params.level_primes(limbs).max(1);
+        if drop >= limbs {
+            return Err(PolyError::LevelsTooFew {
+                needed: 1,
+                available: 0,
+                limbs,
+            }
+            .into());
+        }
+        let divisor = (limbs - drop..limbs).map(|i| self.params.prime(i) as f64);
+        Ok((divisor.product(), limbs - drop))
+    }
+
+    /// Divides a sum of `limbs` primes at scale `wide` by a level.
+    fn rescale(
+        &self,
+        mut slots: Vec<f64>,
+        limbs: usize,
+        wide: f64,
+        id: u64,
+    ) -> Result<Vector, FheError> {
+        self.check_room(&slots, limbs, wide)?;
+        let (divisor, left) = self.level(limbs)?;
+        let scale = Scale::new(wide / divisor)?;
+        self.tally.count(Op::Rescale, limbs, 1);
+        let id = mix(id, limbs as u64);
+        if let Some(errors) = &self.errors {
+            errors.rescale(&mut slots, id, scale.value());
+        }
+        Ok(self.make(slots, left, scale, id))
+    }
+
+    /// What the key switch of a rotation or a conjugation adds to numbers at `scale`.
+    fn switched(&self, slots: &mut [f64], id: u64, scale: Scale) {
+        if let Some(errors) = &self.errors {
+            errors.rescale(slots, mix(id, 0x6b73), scale.value());
+        }
+    }
+
+    /// That no number wraps around at scale `wide`; NaN does.
+    fn check_room(&self, slots: &[f64], limbs: usize, wide: f64) -> Result<(), FheError> {
+        if self.watch.is_some() {
+            return Ok(());
+        }
+        let largest = slots
+            .iter()
+            .fold(0.0_f64, |m, v| if v.abs() <= m { m } else { v.abs() });
+        let (bits, room) = (largest.log2() + wide.log2(), self.room[limbs]);
+        if bits < room {
+            return Ok(());
+        }
+        Err(PolyError::Overflow { bits, limbs, room }.into())
+    }
+
+    /// The scale of a factor that brings vectors at `from` with `limbs` primes to `target`, a level below.
+    fn factor_scale(&self, from: Scale, target: Scale, limbs: usize) -> Result<f64, FheError> {
+        let (divisor, _) = self.level(limbs)?;
+        let factor = target.value() * divisor / from.value();
+        if factor.log2() < LEAST_FACTOR_BITS {
+            let log2 = factor.log2();
+            return Err(PolyError::ScaleTooSmall { log2 }.into());
+        }
+        Ok(factor)
+    }
+}
+
+fn check_scales(left: Scale, right: Scale) -> Result<(), FheError> {
+    if left.matches(right) {
+        return Ok(());
+    }
+    Err(PolyError::ScaleMismatch { left, right }.into())
+}
+
+fn check_limbs(x: &Vector, limbs: usize) -> Result<(), FheError> {
+    if x.limbs >= limbs {
+        return Ok(());
+    }
+    Err(CkksError::LevelTooLow {
+        operation: "simulate",
+        limbs: x.limbs,
+        needed: limbs,
+    }
+    .into())
+}
+
+/// A factor as the integer at `scale` that stands for it.
+fn rounded(factor: f64, scale: f64) -> f64 {
+    (factor * scale).round() / scale
+}

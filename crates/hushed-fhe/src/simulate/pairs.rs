@@ -1,0 +1,205 @@
+//! Pairs: vectors whose slots have an imaginary part as well.
+//!
+//! The imaginary part of a product of two pairs is of no use to anyone ([`crate::packing::Pairs`]), so that it is not computed: what holds it
+//! says so, and whoever asks for it is refused.
+
+use hushed_ckks::{CkksError, Scale};
+
+use super::errors::mix;
+use super::tally::{Held, Op};
+use super::{Simulator, Vector, check_limbs, check_scales};
+use crate::error::FheError;
+
+/// The imaginary parts of a vector.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Imaginary {
+    /// A vector of real numbers.
+    #[default]
+    Zero,
+    /// A pair.
+    Known(Vec<f64>),
+    /// A sum of products of pairs.
+    Unknown,
+}
+
+impl Imaginary {
+    pub(super) fn values(&self) -> Option<&[f64]> {
+        match self {
+            Imaginary::Known(values) => Some(values),
+            _ => None,
+        }
+    }
+
+    /// Changes the numbers that are known, by a function that leaves zeros as they are.
+    pub(super) fn each(&mut self, f: impl Fn(&mut [f64])) {
+        if let Imaginary::Known(values) = self {
+            f(values);
+        }
+    }
+
+    /// What an addition makes of both.
+    pub(super) fn join(&mut self, other: &Imaginary, f: impl Fn(&mut f64, f64)) {
+        let sum = match (std::mem::take(self), other) {
+            (Imaginary::Zero, Imaginary::Zero) => Imaginary::Zero,
+            (Imaginary::Unknown, _) | (_, Imaginary::Unknown) => Imaginary::Unknown,
+            (Imaginary::Known(a), Imaginary::Zero) => Imaginary::Known(a),
+            (a, Imaginary::Known(b)) => {
+                let mut a = match a {
+                    Imaginary::Known(a) => a,
+                    _ => vec![0.0; b.len()],
+                };
+                a.iter_mut().zip(b).for_each(|(a, &b)| f(a, b));
+                Imaginary::Known(a)
+            }
+        };
+        *self = sum;
+    }
+}
+
+/// That a vector is none of a pair, for all that is done with vectors of real numbers alone.
+pub(super) fn check_real(x: &Vector) -> Result<(), FheError> {
+    match x.imaginary {
+        Imaginary::Zero => Ok(()),
+        _ => Err(misused("a pair of vectors where one was expected")),
+    }
+}
+
+/// That nothing of a vector is unknown.
+pub(super) fn check_known(x: &Vector) -> Result<(), FheError> {
+    match x.imaginary {
+        Imaginary::Unknown => Err(misused("products of products of pairs")),
+        _ => Ok(()),
+    }
+}
+
+fn misused(what: &str) -> FheError {
+    FheError::Unsupported {
+        what: what.to_owned(),
+        remedy: "part it first",
+    }
+}
+
+/// Slots that stay in the first cache while a product of a grid is summed.
+const BLOCK: usize = 2048;
+
+impl Simulator {
+    /// Σ left ⊗ right: real parts, and imaginary ones where no term has two pairs.
+    pub(super) fn sum_of_products<'v, I>(&self, terms: impl Fn() -> I) -> (Vec<f64>, Imaginary)
+    where
+        I: Iterator<Item = (&'v Vector, &'v Vector)>,
+    {
+        let slots = if self.counting { 0 } else { self.slots };
+        let mut real = vec![0.0; slots];
+        for (block, sums) in real.chunks_mut(BLOCK).enumerate() {
+            let range = block * BLOCK..block * BLOCK + sums.len();
+            for (left, right) in terms() {
+                add_products(
+                    sums,
+                    &left.slots[range.clone()],
+                    &right.slots[range.clone()],
+                );
+                if let (Some(left), Some(right)) =
+                    (left.imaginary.values(), right.imaginary.values())
+                {
+                    let products = left[range.clone()].iter().zip(&right[range.clone()]);
+                    let pairs = sums.iter_mut().zip(products);
+                    pairs.for_each(|(s, (a, b))| *s -= a * b);
+                }
+            }
+        }
+        let is_pair = |v: &Vector| !matches!(v.imaginary, Imaginary::Zero);
+        if terms().any(|(left, right)| is_pair(left) && is_pair(right)) {
+            return (real, Imaginary::Unknown);
+        }
+        if !terms().any(|(left, right)| is_pair(left) || is_pair(right)) {
+            return (real, Imaginary::Zero);
+        }
+        let mut imaginary = vec![0.0; slots];
+        for (left, right) in terms() {
+            for (pair, other) in [(left, right), (right, left)] {
+                if let Some(values) = pair.imaginary.values() {
+                    add_products(&mut imaginary, values, &other.slots);
+                }
+            }
+        }
+        (real, Imaginary::Known(imaginary))
+    }
+
+    /// [`Simulator::rescale`] of both parts; their errors have nothing to do with each other.
+    pub(super) fn rescale_pair(
+        &self,
+        slots: Vec<f64>,
+        mut imaginary: Imaginary,
+        limbs: usize,
+        wide: f64,
+        id: u64,
+    ) -> Result<Vector, FheError> {
+        if let Imaginary::Known(values) = &imaginary {
+            self.check_room(values, limbs, wide)?;
+        }
+        let mut done = self.rescale(slots, limbs, wide, id)?;
+        if let Some(errors) = &self.errors {
+            let scale = done.scale.value();
+            imaginary.each(|part| errors.rescale(part, mix(done.id, 0x696d), scale));
+        }
+        done.imaginary = imaginary;
+        Ok(done)
+    }
+
+    /// a + `sign`·i·b.
+    pub(super) fn joined(
+        &self,
+        mut a: Vector,
+        mut b: Vector,
+        sign: f64,
+    ) -> Result<Vector, FheError> {
+        check_real(&a)?;
+        check_real(&b)?;
+        check_scales(a.scale, b.scale)?;
+        check_limbs(&a, b.limbs)?;
+        check_limbs(&b, a.limbs)?;
+        self.tally.count(Op::Add, a.limbs, 1);
+        a.id = mix(mix(a.id, b.id), sign.to_bits());
+        let mut imaginary = std::mem::take(&mut b.slots);
+        imaginary.iter_mut().for_each(|v| *v *= sign);
+        a.imaginary = Imaginary::Known(imaginary);
+        Ok(a)
+    }
+
+    /// The real parts of x at twice the scale, and what a conjugation costs.
+    pub(super) fn doubled(&self, x: &Vector) -> Result<Vector, FheError> {
+        self.tally.count(Op::Hoist, x.limbs, 1);
+        self.tally.count(Op::Conjugate, x.limbs, 1);
+        self.tally.count(Op::Add, x.limbs, 1);
+        let _digits = Held::new(&self.tally, self.decomposed[x.limbs]);
+        let mut sum = self.make(x.slots.clone(), x.limbs, x.scale, mix(x.id, 0x7265));
+        sum.scale = double(sum.scale)?;
+        self.switched(&mut sum.slots, sum.id, sum.scale);
+        Ok(sum)
+    }
+
+    /// The imaginary parts of `x`, once [`Simulator::doubled`] has counted what they cost.
+    pub(super) fn imaginary(&self, x: &Vector) -> Result<Vector, FheError> {
+        self.tally.count(Op::Add, x.limbs, 1);
+        let slots = match &x.imaginary {
+            Imaginary::Known(values) => values.clone(),
+            Imaginary::Zero => vec![0.0; x.slots.len()],
+            Imaginary::Unknown => return Err(misused("imaginary parts of products of pairs")),
+        };
+        let mut part = self.make(slots, x.limbs, x.scale, mix(x.id, 0x696d));
+        part.scale = double(part.scale)?;
+        self.switched(&mut part.slots, part.id, part.scale);
+        Ok(part)
+    }
+}
+
+fn double(scale: Scale) -> Result<Scale, CkksError> {
+    Scale::new(2.0 * scale.value())
+}
+
+/// sums += left ⊗ right.
+fn add_products(sums: &mut [f64], left: &[f64], right: &[f64]) {
+    let products = left.iter().zip(right);
+    let pairs = sums.iter_mut().zip(products);
+    pairs.for_each(|(s, (a, b))| *s += a * b);
+}

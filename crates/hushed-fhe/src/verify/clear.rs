@@ -1,0 +1,76 @@
+//! The first rung: the model in the clear, with what each step gives.
+
+use hushed_model::{Kind, Matrix, ModelError, PlainActs, Program, TokenIds, plain};
+
+use super::rung::Shown;
+use crate::error::FheError;
+
+/// A run between two layers.
+pub(super) struct Clear {
+    x: PlainActs,
+}
+
+impl Clear {
+    /// Embedded and normalised.
+    pub fn new(program: &Program, texts: &[TokenIds]) -> Result<Clear, FheError> {
+        // Padding of a text itself would be rows that no other rung has.
+        let bare =
+            |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
+        let x = plain::start(program, texts.iter().map(bare).collect())?;
+        Ok(Clear { x })
+    }
+
+    /// The rows of each text.
+    pub fn embedded(&self) -> Vec<Matrix<f64>> {
+        let blocks = self.x.rows.blocks().zip(self.x.each_text());
+        let cols = self.x.values.cols();
+        let text = |((rows, _), data): ((std::ops::Range<usize>, _), &[f64])| {
+            Matrix::new(rows.len(), cols, data.to_vec()).unwrap_or(Matrix::zero(0, cols))
+        };
+        blocks.map(text).collect()
+    }
+
+    /// Layer `i`, step by step. Before a norm, what is shown has its rows' means taken off: a norm does not see them, and no other rung has
+    /// them.
+    pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
+        let mut shown = Shown::new();
+        let layers = program.layers();
+        let range = layers.get(i).cloned().ok_or(ModelError::NoSuchLayer {
+            asked: i,
+            layers: layers.len(),
+        })?;
+        self.x = plain::run_range(program, range, self.x.clone(), |step, x| {
+            let mut values = x.values.clone();
+            if step.id.kind() != Kind::Norm {
+                centre(&mut values);
+            }
+            shown.push((step.id, values));
+        })?;
+        Ok(shown)
+    }
+
+    /// The pooled rows.
+    pub fn pool(&self, program: &Program) -> Result<Vec<Vec<f64>>, FheError> {
+        let after = program.layers().last().map_or(0, |layer| layer.end);
+        let range = after..program.steps().len();
+        let pooled = plain::run_range(program, range, self.x.clone(), |_, _| ())?;
+        Ok(pooled.each_text().map(<[f64]>::to_vec).collect())
+    }
+
+    /// Row by row of all texts: none of a text that was left out (`alive` has no rows of it), else its index in the text.
+    pub fn compared(&self, alive: &[usize]) -> Vec<Option<usize>> {
+        let texts = self.x.rows.blocks().zip(alive);
+        let rows = texts.flat_map(|((block, _), &alive)| {
+            (0..block.len()).map(move |row| (row < alive).then_some(row))
+        });
+        rows.collect()
+    }
+}
+
+fn centre(x: &mut Matrix<f64>) {
+    let width = x.cols().max(1);
+    for row in x.data_mut().chunks_exact_mut(width) {
+        let mean = row.iter().sum::<f64>() / width as f64;
+        row.iter_mut().for_each(|v| *v -= mean);
+    }
+}

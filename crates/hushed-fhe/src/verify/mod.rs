@@ -1,0 +1,382 @@
+//! Where accuracy goes under CKKS, step by step: the same texts on four rungs, each with one source of error more than the one above it.
+//!
+//! | rung | what runs | what it adds |
+//! |---|---|---|
+//! | clear | the model, in f64 | nothing: the others are compared with it |
+//! | polynomial | the circuit over [`Simulator::new`] | approximations, given rows, fixed heads |
+//! | predicted | the same over [`Simulator::with_errors`] | simulated errors of rescales and refreshes |
+//! | encrypted | the same over [`super::Encrypted`], on a key made for the occasion, every step decrypted | everything |
+//!
+//! MOAI's Figures 3 and 6 show such errors of the outputs of layers, and of the steps of one. Errors are relative to the root mean square
+//! of the clear values of the step. What the encrypted run and the prediction add to the polynomials is compared by size: noise is drawn
+//! anew in each.
+//!
+//! A text that leaves a calibrated interval is garbage, and under encryption may spoil the texts that share its ciphertexts. The simulation
+//! sees it ([`FheError::Range`]): the text is found, named and left out from that layer on, and is not encrypted.
+//!
+//! The circuit is the one that a plan of these texts places, in the memory that there is: what a run of it does, to the level.
+//!
+//! This opens ciphertexts in the middle of a run: a tool for whoever holds model and key, on one machine, and never part of a session with
+//! somebody else.
+
+mod answers;
+mod clear;
+mod compare;
+mod key;
+mod range;
+mod rung;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::bootstrap::Bootstrapper;
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_model::{Matrix, Model, Network, Program, StepId, TokenIds};
+use serde::Serialize;
+
+pub use answers::{Answer, Retrieval, retrieval};
+pub use compare::{Difference, Stage};
+
+use super::choices::Choices;
+use super::error::FheError;
+use super::plan::{FheOptions, FhePlanReport, Timetable, reference};
+use super::simulate::{Simulator, columns};
+use crate::ops::mask::token_rows;
+use crate::packing::{Interleave, PackingError};
+use crate::plan::offer::input_bound;
+use crate::plan::placement::Placement;
+use crate::plan::public_plan::Lengths;
+use crate::run::clock::Progress;
+use crate::run::job::bootstrap;
+use answers::answers;
+use clear::Clear;
+use compare::{Counted, Waiting};
+use key::TestKey;
+use range::settle;
+use rung::Rung;
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Rows a text, padding included: a power of two.
+    pub rows: usize,
+    /// So many layers of the model, pooled after the last of them; all unless given.
+    pub layers: Option<usize>,
+    /// Who knows which rows are padding.
+    pub lengths: Lengths,
+    /// What simulated errors follow from.
+    pub seed: u64,
+    /// To run encrypted too.
+    pub encrypted: Option<OnKey>,
+}
+
+/// How to run encrypted.
+#[derive(Clone, Debug, Default)]
+pub struct OnKey {
+    /// Bytes of memory that all of it may take: what the plan needs more goes to disk. As much as it takes unless given.
+    pub max_memory: Option<u64>,
+    /// A folder for that; the system's for what is temporary unless given.
+    pub spill: Option<PathBuf>,
+}
+
+/// What whoever waits is told.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// A layer begins on a rung.
+    Layer {
+        /// Which, from 0.
+        layer: usize,
+        /// On which.
+        rung: Which,
+    },
+    /// How far the encrypted run is: every second, and at the end of each of its layers.
+    Step(Progress),
+}
+
+/// A rung of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// Approximations alone.
+    Polynomial,
+    /// With simulated errors.
+    Predicted,
+    /// On a key.
+    Encrypted,
+}
+
+/// Numbers that were too large for a step: everything that can be said of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutOfRange {
+    /// Which text, by its place in the input; none where no text does it alone.
+    pub text: Option<usize>,
+    /// The layer in which it happened; the text is left out of its errors and of all that follows.
+    pub layer: usize,
+    /// On which rung.
+    pub rung: Which,
+    /// The step, with its number and its bound.
+    pub message: String,
+}
+
+/// What [`verify`] finds.
+pub struct Report {
+    /// Step by step; up to the layer at which no text was left, if there is one.
+    pub stages: Vec<Stage>,
+    /// Text by text; none where no text was left at the end.
+    pub answers: Vec<Answer>,
+    /// Texts that left a calibrated interval.
+    pub out_of_range: Vec<OutOfRange>,
+}
+
+impl Report {
+    /// The outputs of the layers.
+    pub fn layers(&self) -> impl Iterator<Item = &Stage> {
+        self.stages.iter().filter(|stage| stage.is_output())
+    }
+
+    /// The layer over which an error grew most; `of` says which one.
+    pub fn worst_layer(&self, of: impl Fn(&Stage) -> Option<Difference>) -> Option<&Stage> {
+        let sizes = || self.layers().map(|s| of(s).map(|d| d.rms));
+        let before = std::iter::once(Some(0.0)).chain(sizes());
+        let grown = self.layers().zip(sizes()).zip(before);
+        let grown = grown.filter_map(|((stage, now), before)| Some((stage, now? - before?)));
+        grown
+            .max_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(stage, _)| stage)
+    }
+}
+
+/// Steps of a layer that are shown.
+const STEPS: usize = 6;
+
+/// All that is fixed before a run.
+struct Subject<'a> {
+    model: &'a Model,
+    network: Network,
+    program: Program,
+    choices: Choices,
+    params: Arc<CkksParams>,
+    placement: Placement,
+    timetable: Arc<Timetable>,
+    bound: f64,
+    rows: usize,
+    seed: u64,
+    known: Lengths,
+    /// Tokens of each text.
+    lengths: Vec<usize>,
+}
+
+/// Compares the rungs over `texts`, which have to fit one batch.
+///
+/// # Errors
+/// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model, [`FheError::Levels`] for
+/// parameters that do not hold the circuit, [`FheError::Unsupported`] for too little memory, [`FheError::File`] for a folder or a disk that
+/// does not take what goes there. Values out of range are no error: [`Report::out_of_range`].
+pub fn verify(
+    model: &Model,
+    choices: &Choices,
+    params: &Arc<CkksParams>,
+    texts: &[TokenIds],
+    options: &Options,
+    told: &(dyn Fn(Told) + Sync),
+) -> Result<Report, FheError> {
+    let mut subject = Subject::new(model, choices, params, texts, options)?;
+    let bootstrap = bootstrap(params)?;
+    let on_key = options.encrypted.as_ref();
+    subject.place(&bootstrap.1, on_key.and_then(|on| on.max_memory))?;
+    subject.compare(texts, bootstrap, on_key, told)
+}
+
+impl<'a> Subject<'a> {
+    /// The slots of each column of these texts as a client packs them.
+    fn columns(&self, layout: Interleave, texts: &[Matrix<f64>]) -> Vec<Vec<f64>> {
+        columns(layout, texts, self.network.embedding.width, self.bound)
+    }
+
+    fn new(
+        model: &'a Model,
+        choices: &Choices,
+        params: &Arc<CkksParams>,
+        texts: &[TokenIds],
+        options: &Options,
+    ) -> Result<Subject<'a>, FheError> {
+        choices.check(&model.network)?;
+        let rows = options.rows;
+        let room = Interleave::new(params.slots(), rows)?.texts();
+        if texts.len() > room {
+            let (texts, slots) = (texts.len(), params.slots());
+            return Err(PackingError::TooMany {
+                texts,
+                room,
+                slots,
+                rows,
+            }
+            .into());
+        }
+        let lengths: Vec<usize> = texts.iter().map(|t| t.rows().real).collect();
+        if let Some((text, &found)) = lengths.iter().enumerate().find(|(_, l)| **l > rows) {
+            return Err(PackingError::RowCount { text, found, rows }.into());
+        }
+        let (mut network, mut choices) = (model.network.clone(), choices.clone());
+        let layers = options.layers.unwrap_or(usize::MAX).max(1);
+        network.layers.truncate(layers);
+        choices.layers.truncate(layers);
+        let head = network
+            .layers
+            .first()
+            .map_or(1, |l| l.attention.heads.width);
+        Ok(Subject {
+            model,
+            bound: input_bound(&network.embedding, &network.embedding_norm, rows)?,
+            // Until it is placed.
+            placement: Placement::plain(params.fresh_limbs(), rows, head),
+            timetable: Arc::default(),
+            params: Arc::clone(params),
+            program: network.program(),
+            network,
+            choices,
+            rows,
+            seed: options.seed,
+            known: options.lengths,
+            lengths,
+        })
+    }
+
+    /// Places the circuit as a plan does. Of `room` bytes the comparison takes its own first.
+    fn place(&mut self, bootstrap: &EvalKeyPlan, room: Option<u64>) -> Result<(), FheError> {
+        let options = FheOptions {
+            max_memory: room.map(|room| room.saturating_sub(self.held())),
+            ..self.options()
+        };
+        let (network, choices, params) = (&self.network, &self.choices, &self.params);
+        let plan = FhePlanReport::new(network, choices, false, params, bootstrap, &options)?;
+        (self.placement, self.timetable) = (plan.placement, plan.timetable);
+        Ok(())
+    }
+
+    /// What a plan of these texts is asked for, by whoever has all of them here.
+    fn options(&self) -> FheOptions {
+        FheOptions {
+            rows: self.rows,
+            texts: self.lengths.len(),
+            lengths: self.known,
+            max_memory: None,
+            uplink: f64::INFINITY,
+            prices: reference(rayon::current_num_threads()),
+            placement: None,
+        }
+    }
+
+    /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by polynomials, three tables of
+    /// differences, what goes from layer to layer of the other rungs, and their model.
+    fn held(&self) -> u64 {
+        let (width, texts) = (self.network.embedding.width, self.lengths.len());
+        let rows: usize = self.lengths.iter().sum();
+        let slots = self.rows * texts.next_power_of_two();
+        let e = &self.network.embedding;
+        let model = (e.vocabulary + e.positions) * width * 4;
+        ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
+    }
+
+    /// What a client sends besides columns if the padding is its own to know.
+    fn mask(&self, layout: Interleave, alive: &[usize]) -> Option<Vec<f64>> {
+        self.known.encrypted().then(|| token_rows(layout, alive))
+    }
+
+    /// A simulation with room for `texts` texts: fewer slots than the ring has are quicker, and each is what it would be among all.
+    fn simulator(&self, texts: usize, errors: bool) -> Result<(Simulator, Interleave), FheError> {
+        let slots = self.rows * texts.next_power_of_two();
+        let on = Simulator::new(&self.params, slots)?;
+        let on = match errors {
+            true => on.with_errors(self.seed),
+            false => on,
+        };
+        Ok((on, Interleave::new(slots, self.rows)?))
+    }
+
+    fn compare(
+        &self,
+        texts: &[TokenIds],
+        (bootstrapper, keys): (Arc<Bootstrapper>, EvalKeyPlan),
+        on_key: Option<&OnKey>,
+        told: &(dyn Fn(Told) + Sync),
+    ) -> Result<Report, FheError> {
+        let simulated = self.walk(texts, None, told)?;
+        let Some(on_key) = on_key else {
+            return Ok(simulated);
+        };
+        let mut out_of_range = simulated.out_of_range;
+        let mut key = TestKey::new(self, &out_of_range, bootstrapper, &keys, on_key)?;
+        let mut report = self.walk(texts, Some(&mut key), told)?;
+        out_of_range.append(&mut report.out_of_range);
+        report.out_of_range = out_of_range;
+        Ok(report)
+    }
+
+    fn walk(
+        &self,
+        texts: &[TokenIds],
+        mut key: Option<&mut TestKey>,
+        told: &(dyn Fn(Told) + Sync),
+    ) -> Result<Report, FheError> {
+        let mut clear = Clear::new(&self.program, texts)?;
+        let mut alive = self.lengths.clone();
+        if let Some(key) = &mut key {
+            key.start(self, &clear.embedded(), &mut alive)?;
+        }
+        let (exact, layout) = self.simulator(texts.len(), false)?;
+        let (noisy, _) = self.simulator(texts.len(), true)?;
+        let mut polynomial = Rung::simulated(self, &exact, layout, &clear.embedded())?;
+        let mut predicted = Rung::simulated(self, &noisy, layout, &clear.embedded())?;
+        let mut report = Report {
+            stages: Vec::new(),
+            answers: Vec::new(),
+            out_of_range: Vec::new(),
+        };
+        for i in 0..self.network.layers.len() {
+            let layer = |rung| told(Told::Layer { layer: i, rung });
+            let mut simulated = |which, rung: &mut Rung<'_, Simulator>| {
+                layer(which);
+                settle(self, i, which, rung, &mut alive, &mut report.out_of_range)
+            };
+            let shown = simulated(Which::Polynomial, &mut polynomial)?;
+            let Some(by_polynomials) = shown else {
+                return Ok(report);
+            };
+            let Some(with_noise) = simulated(Which::Predicted, &mut predicted)? else {
+                return Ok(report);
+            };
+            let in_clear = clear.layer(&self.program, i)?;
+            let counted = Counted {
+                rows: clear.compared(&alive),
+                frozen: self.choices.layers[i].frozen_row.is_some(),
+            };
+            let mut waiting = Waiting {
+                stages: compare::stages(&in_clear, &by_polynomials, &with_noise, &counted),
+                clear: in_clear,
+                polynomial: by_polynomials,
+                counted,
+            };
+            drop(with_noise);
+            if let Some(key) = &mut key {
+                layer(Which::Encrypted);
+                let mut take = |at: StepId, found| waiting.encrypted(at, &found);
+                key.layer(self, i, &mut take, &|now| told(Told::Step(now)))?;
+            }
+            report.stages.extend(waiting.stages);
+        }
+        let pooled = clear.pool(&self.program)?;
+        let mut found = vec![
+            (Which::Polynomial, polynomial.pool(self, &alive)?),
+            (Which::Predicted, predicted.pool(self, &alive)?),
+        ];
+        if let Some(key) = &mut key {
+            found.push((Which::Encrypted, key.pool(self)?));
+        }
+        report.answers = answers(&self.model.public, &pooled, &found, &alive);
+        Ok(report)
+    }
+}

@@ -1,0 +1,200 @@
+//! A rung under [`Slots`]: a layer from columns to columns, with the numbers of every step read out of its vectors.
+
+use hushed_ckks::poly::Arithmetic;
+use hushed_model::{Matrix, StepId};
+
+use super::Subject;
+use crate::error::FheError;
+use crate::ops::mask::RowsKnown;
+use crate::ops::pool::unpack;
+use crate::packing::Interleave;
+use crate::pass::{Look, Pass};
+use crate::simulate::{Simulator, Vector};
+use crate::slots::Slots;
+
+/// What the steps of a layer gave, each as the rows of all texts, one text after another.
+pub(super) type Shown = Vec<(StepId, Matrix<f64>)>;
+
+/// Who takes what a step gave, the rows of all texts, while the layer waits.
+pub(super) type Take<'a> = &'a mut dyn FnMut(StepId, Matrix<f64>);
+
+/// How numbers are read out of a vector.
+pub(super) type Open<'a, V> = &'a dyn Fn(&V) -> Result<Vec<f64>, FheError>;
+
+/// A run between two layers.
+pub(super) struct Rung<'a, S: Slots> {
+    pub on: &'a S,
+    pub layout: Interleave,
+    pub columns: Vec<S::Value>,
+    /// Rows that are tokens, unless lengths are public.
+    pub mask: Option<S::Value>,
+}
+
+impl<'a, S: Slots> Rung<'a, S> {
+    /// The columns after layer `i`; what its steps give goes to `take`, one after another. `alive`: the rows of each text, none of one that is
+    /// left out.
+    pub fn layer(
+        &mut self,
+        subject: &Subject<'_>,
+        i: usize,
+        alive: &[usize],
+        open: Open<'_, S::Value>,
+        take: Take<'_>,
+    ) -> Result<(), FheError> {
+        let reader = Reader {
+            subject,
+            layout: self.layout,
+            open,
+        };
+        let pass = self.pass(subject, alive)?;
+        let pass = pass.viewed_by(Box::new(move |at, look| {
+            take(at, reader.read(look)?);
+            Ok(())
+        }));
+        self.through(pass, i)
+    }
+
+    /// The same, and nobody looks.
+    pub fn run(
+        &mut self,
+        subject: &Subject<'_>,
+        i: usize,
+        alive: &[usize],
+    ) -> Result<(), FheError> {
+        let pass = self.pass(subject, alive)?;
+        self.through(pass, i)
+    }
+
+    fn through(&mut self, mut pass: Pass<'_, S>, i: usize) -> Result<(), FheError> {
+        let columns = std::mem::take(&mut self.columns);
+        let x = pass.resume(i, columns)?;
+        self.columns = pass.layer(i, x)?.columns;
+        Ok(())
+    }
+
+    /// The pooled row of each text.
+    pub fn pooled(
+        &mut self,
+        subject: &Subject<'_>,
+        alive: &[usize],
+        open: Open<'_, S::Value>,
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        let mut pass = self.pass(subject, alive)?;
+        let columns = std::mem::take(&mut self.columns);
+        let x = pass.resume(pass.layers(), columns)?;
+        let pooled = pass.finish(&x)?;
+        let vectors: Result<Vec<_>, _> = pooled.vectors.iter().map(open).collect();
+        let (width, factor) = (pooled.width, pooled.factor);
+        Ok(unpack(self.layout, alive, width, factor, &vectors?)?)
+    }
+
+    fn pass<'b>(&self, subject: &'b Subject<'_>, alive: &[usize]) -> Result<Pass<'b, S>, FheError>
+    where
+        'a: 'b,
+    {
+        let rows = match &self.mask {
+            Some(mask) => RowsKnown::private(self.layout, mask.clone()),
+            None => RowsKnown::public(self.layout, alive.to_vec())?,
+        };
+        let placement = subject.placement.clone();
+        let (program, choices) = (&subject.program, &subject.choices);
+        Pass::new(self.on, program, choices, placement, rows, subject.bound)
+    }
+}
+
+impl<'a> Rung<'a, Simulator> {
+    /// What a client would send of these texts (embedded and normalised), in the clear.
+    pub fn simulated(
+        subject: &Subject<'_>,
+        on: &'a Simulator,
+        layout: Interleave,
+        texts: &[Matrix<f64>],
+    ) -> Result<Rung<'a, Simulator>, FheError> {
+        let columns = subject.columns(layout, texts);
+        let limbs = subject.placement.attention;
+        let vectors = columns.into_iter().map(|v| on.vector(v, limbs));
+        Ok(Rung {
+            on,
+            layout,
+            columns: vectors.collect::<Result<_, _>>()?,
+            mask: masked(subject, on, layout, &subject.lengths)?,
+        })
+    }
+
+    /// Puts nothing in the places of texts that are left out.
+    pub fn leave_out(&mut self, subject: &Subject<'_>, alive: &[usize]) -> Result<(), FheError> {
+        let texts = self.layout.texts();
+        let blank = |v: &Vector| {
+            let kept = |(slot, &x): (usize, &f64)| match alive.get(slot % texts) {
+                Some(0) => 0.0,
+                _ => x,
+            };
+            let values = v.values().iter().enumerate().map(kept).collect();
+            self.on.vector(values, self.on.limbs(v))
+        };
+        self.columns = self.columns.iter().map(blank).collect::<Result<_, _>>()?;
+        self.mask = masked(subject, self.on, self.layout, alive)?;
+        Ok(())
+    }
+
+    /// Pooled rows.
+    pub fn pool(
+        &mut self,
+        subject: &Subject<'_>,
+        alive: &[usize],
+    ) -> Result<Vec<Vec<f64>>, FheError> {
+        self.pooled(subject, alive, &clear)
+    }
+}
+
+/// What tells a simulated rung which rows are tokens.
+pub(super) fn masked(
+    subject: &Subject<'_>,
+    on: &Simulator,
+    layout: Interleave,
+    alive: &[usize],
+) -> Result<Option<Vector>, FheError> {
+    let mask = subject.mask(layout, alive);
+    mask.map(|mask| on.vector(mask, subject.placement.upload))
+        .transpose()
+}
+
+/// The numbers of a simulated vector.
+pub(super) fn clear(v: &Vector) -> Result<Vec<f64>, FheError> {
+    Ok(v.values().to_vec())
+}
+
+/// Vectors of slots to the rows of all texts.
+struct Reader<'a, V> {
+    subject: &'a Subject<'a>,
+    layout: Interleave,
+    open: Open<'a, V>,
+}
+
+impl<V> Reader<'_, V> {
+    fn read(&self, look: Look<'_, V>) -> Result<Matrix<f64>, FheError> {
+        match look {
+            Look::Columns(x) => self.rows(&x.columns, |j| (x.gain[j], x.offset[j])),
+            Look::Centred { columns, scale } => self.rows(columns, |_| (1.0 / scale, 0.0)),
+        }
+    }
+
+    /// gain·v + offset, for each column's gain and offset.
+    fn rows(
+        &self,
+        columns: &[V],
+        affine: impl Fn(usize) -> (f64, f64),
+    ) -> Result<Matrix<f64>, FheError> {
+        let lengths = &self.subject.lengths;
+        let mut out = Matrix::zero(lengths.iter().sum(), columns.len());
+        for (j, column) in columns.iter().enumerate() {
+            let (values, (gain, offset)) = ((self.open)(column)?, affine(j));
+            let slots = lengths.iter().enumerate();
+            let slots = slots.flat_map(|(t, &m)| (0..m).map(move |row| self.layout.slot(t, row)));
+            for (row, slot) in slots.enumerate() {
+                out.row_mut(row)[j] = gain * values[slot] + offset;
+            }
+        }
+        Ok(out)
+    }
+}

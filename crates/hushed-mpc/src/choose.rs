@@ -1,0 +1,173 @@
+//! Which approximation of its activation a model is run with: the cheapest that its measured values and its answers allow.
+//!
+//! The domain is the narrowest that holds [`MARGIN`] times the largest argument that was measured: an argument beyond it would wrap around
+//! and spoil its text. The number of segments is the least with which the answers over the sample, computed in the clear with all functions
+//! and formats of a run ([`Clear`]), keep a cosine of [`LEAST_COSINE`]. What is declared of the model is the domain's end and the curve's
+//! error, never a measured number.
+//!
+//! Nothing else of a run is chosen for a model: the exponential's cost does not depend on the spread of the scores (its table has the 16
+//! halvings that are above its precision), the rings of scores and sums hold any text of 256 tokens, and a product's bytes are those of its
+//! ciphertexts, whose primes are fixed.
+
+pub(crate) mod fits;
+
+use hushed_model::{Calibration, Model, Ranges, TokenIds, Tolerance, cosine};
+use serde::Serialize;
+
+use super::circuit::run;
+use super::shares::Clear;
+use super::{Input, RunError, Terms};
+use crate::circuit::function::Function;
+
+/// How much wider the domain is than what was measured.
+pub const MARGIN: f64 = 2.0;
+/// What the answers of the sample must keep.
+pub const LEAST_COSINE: f64 = 0.9999;
+
+/// One approximation that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trial {
+    /// What to call it.
+    pub function: &'static str,
+    /// Largest argument that it holds.
+    pub reach: f64,
+    /// Its greatest error.
+    pub error: f64,
+    /// Bytes that a run sends for an element, both ways, the making of correlated OTs not counted.
+    pub bytes: f64,
+    /// Over the sample's texts, the least cosine of an answer in the clear to the one with a run's functions and formats.
+    pub least_cosine: f64,
+}
+
+impl Trial {
+    /// What to declare of a model that is run with it.
+    pub fn tolerance(&self) -> Tolerance {
+        Tolerance {
+            reach: self.reach,
+            error: self.error,
+        }
+    }
+
+    /// Whether the answers are near enough to the clear ones.
+    pub fn keeps(&self) -> bool {
+        self.least_cosine >= LEAST_COSINE
+    }
+}
+
+/// The approximations for the model's activation, cheapest first, up to the one that is chosen, which is the last: the first that keeps
+/// the answers, or the most accurate.
+///
+/// # Errors
+/// [`RunError`] if the model has shapes only or a text does not fit it.
+pub fn choose(
+    model: &Model,
+    texts: &[TokenIds],
+    calibration: &Calibration,
+) -> Result<Vec<Trial>, RunError> {
+    let clear = model.embed(texts.to_vec())?;
+    let reach = MARGIN * largest_argument(calibration);
+    let mut trials: Vec<Trial> = Vec::new();
+    // From the coarsest that there is to the finest.
+    for error in [f64::INFINITY, 0.0] {
+        let function = Function::new(
+            model.public.config.activation,
+            Some(Tolerance { reach, error }),
+        );
+        let mut trial = Trial {
+            function: function.name(),
+            reach: function.range(),
+            error: function.error(),
+            bytes: bytes(&function),
+            least_cosine: 0.0,
+        };
+        if trials
+            .last()
+            .is_some_and(|last| last.function == trial.function)
+        {
+            break;
+        }
+        let declared = model.clone().declaring(trial.tolerance());
+        trial.least_cosine = least_cosine(&declared, texts, &clear)?;
+        let enough = trial.keeps();
+        trials.push(trial);
+        if enough {
+            break;
+        }
+    }
+    Ok(trials)
+}
+
+fn largest_argument(calibration: &Calibration) -> f64 {
+    let arguments = calibration
+        .sites
+        .values()
+        .filter_map(|ranges| match ranges {
+            Ranges::Activation { input } => Some(input.magnitude()),
+            _ => None,
+        });
+    arguments.fold(0.0, f64::max)
+}
+
+fn bytes(function: &Function) -> f64 {
+    const ELEMENTS: usize = 1 << 16;
+    let cost = function.cost(ELEMENTS);
+    (cost.bytes_client + cost.bytes_server) as f64 / ELEMENTS as f64
+}
+
+fn least_cosine(model: &Model, texts: &[TokenIds], clear: &[Vec<f64>]) -> Result<f64, RunError> {
+    let (program, mut on) = (model.program(), Clear::default());
+    let mut least = 1.0f64;
+    for (text, clear) in texts.iter().zip(clear) {
+        let input = Input::Texts(vec![text.clone()], Terms::default());
+        let pooled = run(&mut on, &program, &input, |_, _| ())?;
+        let answer = model.public.finish(pooled.values());
+        least = least.min(cosine(&answer, clear));
+    }
+    Ok(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::testing::tiny_folder;
+    use hushed_model::{Activation, Model, Range, Ranges, TooLong, calibrate};
+
+    use super::*;
+
+    #[test]
+    fn the_narrowest_domain_and_the_fewest_segments_that_do() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let mut model = Model::load(folder.path()).unwrap();
+        let texts = ["hello private world", "a"].map(|t| model.tokens(t, TooLong::Refuse).unwrap());
+        let mut calibration = calibrate(&model, &texts, "").unwrap();
+        let trials = choose(&model, &texts, &calibration).unwrap();
+        let chosen = trials.last().unwrap();
+        assert!(chosen.keeps() && chosen.reach >= MARGIN * largest_argument(&calibration));
+        assert_eq!((trials.len(), chosen.function), (1, "gelu8"));
+        // What is declared gives the function that was tried.
+        let again = Function::new(Activation::Gelu, Some(chosen.tolerance()));
+        assert_eq!(
+            (again.name(), again.range()),
+            (chosen.function, chosen.reach)
+        );
+
+        // Wider arguments cost more.
+        for ranges in calibration.sites.values_mut() {
+            if let Ranges::Activation { input } = ranges {
+                *input = Range {
+                    min: -50.0,
+                    max: 3.0,
+                };
+            }
+        }
+        let wide = choose(&model, &texts, &calibration).unwrap();
+        assert!(wide[0].bytes > chosen.bytes && wide[0].reach > 100.0);
+
+        // One curve only: nothing to refine.
+        model.public.config.activation = Activation::Tanh;
+        for layer in &mut model.network.layers {
+            layer.feed_forward.activation = Activation::Tanh;
+        }
+        assert_eq!(choose(&model, &texts, &calibration).unwrap().len(), 1);
+    }
+}

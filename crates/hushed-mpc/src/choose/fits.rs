@@ -1,0 +1,131 @@
+//! Which function of the two-party run serves each step that was measured, and how near the measured values come to what it holds.
+
+use hushed_model::{Calibration, NetworkConfig, Ranges};
+use hushed_twopc::func::softmax::SCORES;
+use serde::Serialize;
+
+use crate::circuit::function::Function;
+use crate::formats::{LINEAR, SUM_BITS, WEIGHED};
+
+/// One bound of one step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Fit {
+    /// The step.
+    pub site: String,
+    /// What computes it.
+    pub function: &'static str,
+    /// What is bounded.
+    pub what: &'static str,
+    /// The largest magnitude that was measured.
+    pub measured: f64,
+    /// What the function holds.
+    pub holds: f64,
+}
+
+impl Fit {
+    /// Whether the measured values fit.
+    pub fn fits(&self) -> bool {
+        self.measured < self.holds
+    }
+}
+
+/// Sums of squares inside a norm stay below this.
+const NORM_SQUARES: f64 = (1u32 << 18) as f64;
+/// Values of an attention head: their sums over 256 keys fit the product's ring.
+const HEAD_VALUES: f64 = 16.0;
+
+/// The bounds of every measured step of a model of this configuration.
+pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
+    let activation = Function::new(config.activation, config.tolerance);
+    let mut all = Vec::new();
+    for (site, ranges) in &calibration.sites {
+        let mut add = |function, what, measured, holds| {
+            all.push(Fit {
+                site: site.clone(),
+                function,
+                what,
+                measured,
+                holds,
+            });
+        };
+        match ranges {
+            Ranges::Values { output } => {
+                let value = site.ends_with(".value");
+                // Two spare bits: a sign, and one for the rounding protocols.
+                let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
+                let holds = if value { HEAD_VALUES } else { ring };
+                add("linear", "results", output.magnitude(), holds);
+            }
+            Ranges::Activation { input } => {
+                let (name, holds) = (activation.name(), activation.range());
+                add(name, "arguments", input.magnitude(), holds);
+            }
+            Ranges::Softmax {
+                shifted,
+                denominator,
+            } => {
+                let difference = f64::from(SCORES.ring.bits() - 1 - SCORES.frac).exp2();
+                let nats = difference / std::f64::consts::LOG2_E;
+                let function = "softmax by 2^-y";
+                add(
+                    function,
+                    "scores below a maximum",
+                    shifted.magnitude(),
+                    nats,
+                );
+                let sum = f64::from(SUM_BITS - WEIGHED.frac).exp2();
+                add(function, "sums of a row", denominator.magnitude(), sum);
+            }
+            Ranges::Norm {
+                first_variance,
+                variance,
+                ..
+            } => {
+                let measured = first_variance.magnitude().max(variance.magnitude());
+                let holds = NORM_SQUARES / config.width as f64;
+                add("norm by 1/√v", "variances", measured, holds);
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::testing::tiny_folder;
+    use hushed_model::{Model, Range, Ranges, TooLong, calibrate};
+
+    use super::fits;
+
+    #[test]
+    fn the_tiny_model_fits_and_an_absurd_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let model = Model::load(folder.path()).unwrap();
+        let text = model
+            .tokens("hello private world", TooLong::Refuse)
+            .unwrap();
+        let mut calibration = calibrate(&model, &[text], "").unwrap();
+        let config = &model.public.config;
+        let all = fits(&calibration, config);
+        assert!(all.len() > calibration.sites.len());
+        assert!(all.iter().all(super::Fit::fits), "{all:?}");
+        for (site, ranges) in &mut calibration.sites {
+            if let (Ranges::Activation { input }, "layer.1.feed_forward.activation") =
+                (ranges, site.as_str())
+            {
+                *input = Range {
+                    min: -1000.0,
+                    max: 1.0,
+                };
+            }
+        }
+        let all = fits(&calibration, config);
+        let beyond: Vec<&str> = all
+            .iter()
+            .filter(|f| !f.fits())
+            .map(|f| f.site.as_str())
+            .collect();
+        assert_eq!(beyond, ["layer.1.feed_forward.activation"]);
+    }
+}

@@ -1,0 +1,389 @@
+//! A pass over a program, written once over [`Shares`]: between two parties, counted, or in the clear.
+//!
+//! What differs from the textbook order of a transformer, and why:
+//!
+//! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that also reads it is
+//!   one more block of columns of the same product (a diagonal matrix): see [`Product`].
+//! * The factor log₂e/√dh of the scores is in the query weights, an activation's scale in the weights around it ([`Function`]).
+//! * Softmax divides after the product with V, where a row has dh columns instead of m.
+
+pub(crate) mod answer;
+pub(crate) mod attention;
+pub(crate) mod function;
+pub(crate) mod groups;
+pub(crate) mod input;
+pub(crate) mod pool;
+pub(crate) mod product;
+
+use hushed_model::{
+    Attention, Block, Embedding, FeedForward, Norm, NormKind, Pool, Program, Rows, Step, StepId,
+    Values, here,
+};
+use hushed_net::Party;
+use hushed_twopc::func::Format;
+use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
+use hushed_twopc::share::Share;
+
+use super::formats::{ACTIVATION, ANSWER, EMBEDDING, LINEAR, MAX_TOKENS, RAW_ANSWER};
+use super::shares::{Local, Shares};
+use super::{Input, RunError, Terms};
+use crate::circuit::attention::{attend, scores, weigh};
+use crate::circuit::function::Function;
+use crate::circuit::pool::{maximum, pool};
+use crate::circuit::product::Product;
+
+/// A batch of texts: rows × width.
+#[derive(Clone)]
+pub struct Acts<S> {
+    pub(crate) share: S,
+    pub(crate) format: Format,
+    pub(crate) rows: Rows,
+    pub(crate) width: usize,
+    /// A norm whose gain and offset have not been applied: the layers that read this do it.
+    pub(crate) norm: Option<Norm>,
+}
+
+impl<S: Local> Acts<S> {
+    fn new(share: S, format: Format, rows: Rows, width: usize) -> Acts<S> {
+        Acts {
+            share,
+            format,
+            rows,
+            width,
+            norm: None,
+        }
+    }
+
+    /// How the rows belong to texts.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The share and its format.
+    pub fn share(&self) -> (&S, Format) {
+        (&self.share, self.format)
+    }
+
+    /// Gain and offset that have not been applied, where the numbers are known.
+    fn waiting(&self) -> Option<(&[f32], &[f32])> {
+        let norm = self.norm.as_ref()?;
+        Some((norm.gain.as_deref()?, norm.offset.as_deref()?))
+    }
+}
+
+impl Acts<Share> {
+    /// What the words say, with the gain and offset that wait: of a run in the clear, or of both parties' shares together.
+    pub fn values(&self) -> Vec<f64> {
+        let words = self.share.words().iter();
+        let mut values: Vec<f64> = words.map(|&w| self.format.decode(w)).collect();
+        if let Some((gain, offset)) = self.waiting() {
+            for row in values.chunks_exact_mut(gain.len().max(1)) {
+                for ((v, g), o) in row.iter_mut().zip(gain).zip(offset) {
+                    *v = *v * f64::from(*g) + f64::from(*o);
+                }
+            }
+        }
+        values
+    }
+
+    /// Both parties' shares of one matrix together.
+    #[must_use]
+    pub fn opened(&self, other: &Acts<Share>) -> Acts<Share> {
+        Acts {
+            share: self.share.add(&other.share),
+            ..self.clone()
+        }
+    }
+}
+
+/// Runs a pass, showing the value of every step.
+///
+/// # Errors
+/// Those of the gadgets; [`RunError::WrongInput`] for an input of the other party, or padding that was not agreed on;
+/// [`RunError::Unsupported`] for what has no protocol, before anything is sent.
+pub fn run<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    input: &Input,
+    mut see: impl FnMut(&Step, &Acts<S::Share>),
+) -> Result<Acts<S::Share>, RunError> {
+    if !on.takes(input) || input.breaks_its_terms() {
+        return Err(RunError::WrongInput);
+    }
+    let is_head = |step: &&Step| matches!(step.block, Block::Head(_));
+    if let Some(head) = program.steps().iter().find(is_head) {
+        return Err(no_head(head.id));
+    }
+    let mut pass = Pass {
+        on,
+        terms: input.terms(),
+    };
+    program.run(0..program.steps().len(), None, |_, step, values| {
+        let value = pass.step(step, values, input)?;
+        see(step, &value);
+        Ok(value)
+    })
+}
+
+fn no_head(id: StepId) -> RunError {
+    RunError::Unsupported {
+        site: id.to_string(),
+        what: "classifiers; protocol fhe does",
+    }
+}
+
+/// The answer of a pass, opened to the client and rounded to its last place: one row a text, with the format of its words. Where vectors of
+/// length one are asked for, the division happens before, on shares, so that the length stays unknown.
+///
+/// These words are the only ones that a run opens. Their rounding is exact, so that one answer shows nothing of x below its last place.
+/// x itself depends on the shares by the run's own roundings: the mean of many answers to one text is finer than one.
+///
+/// # Errors
+/// Those of the gadgets.
+pub fn open<S: Shares>(
+    on: &mut S,
+    x: &Acts<S::Share>,
+    unit: bool,
+) -> Result<(Option<Vec<u64>>, Format), RunError> {
+    let rows = x.rows.total();
+    let (x, from, to) = match unit {
+        true => {
+            let id = StepId::outside("unit");
+            let y = on.step(id, |on| on.unit_rows(&x.share, x.format, rows, x.width))?;
+            (y, UNIT_ROW, ANSWER)
+        }
+        false => (x.share.clone(), x.format, RAW_ANSWER),
+    };
+    let words = round_and_open(on, &x, from, to)?;
+    Ok((words, to))
+}
+
+pub(crate) fn round_and_open<S: Shares>(
+    on: &mut S,
+    x: &S::Share,
+    from: Format,
+    to: Format,
+) -> Result<Option<Vec<u64>>, RunError> {
+    let id = StepId::outside("answer");
+    on.step(id, |on| on.open(x, from.frac - to.frac, to.ring))
+}
+
+/// What steps have given to later ones.
+type Held<S> = Values<Acts<<S as Shares>::Share>>;
+
+struct Pass<'a, S: Shares> {
+    on: &'a mut S,
+    terms: Terms,
+}
+
+impl<S: Shares> Pass<'_, S> {
+    fn step(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        input: &Input,
+    ) -> Result<Acts<S::Share>, RunError> {
+        match &step.block {
+            Block::Embed(e) => self.embed(step, input, e),
+            Block::Norm(n) => self.norm(step, values, n),
+            Block::Attention(a) => self.attention(step, values, a),
+            Block::FeedForward(f) => self.feed_forward(step, values, f),
+            Block::Add => self.add(step, values),
+            Block::Pool(p) => self.pool(step, values, *p),
+            Block::Head(_) => Err(no_head(step.id)),
+        }
+    }
+
+    fn embed(
+        &mut self,
+        step: &Step,
+        input: &Input,
+        e: &Embedding,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let (rows, lengths) = (input.rows(), input.lengths());
+        let longest = MAX_TOKENS.min(e.positions);
+        if lengths.iter().any(|&m| m == 0 || m > longest) {
+            return Err(RunError::Unsupported {
+                site: step.id.to_string(),
+                what: "texts of this length",
+            });
+        }
+        let public = self.terms.public_table;
+        self.on.step(step.id, |on| {
+            let total = rows.total();
+            let ids = on.known(Party::Client, total, || input.ids());
+            let x = on.lookup(&ids, e, public)?;
+            // What every position adds is the server's.
+            let offsets = match on.knows(Party::Server) {
+                true => Some(here(step.id, &e.offsets)?),
+                false => None,
+            };
+            let positions = on.known(Party::Server, total * e.width, || {
+                let text =
+                    |m: usize| (0..m).flat_map(|i| offsets.into_iter().flat_map(move |o| o.row(i)));
+                let all = lengths.iter().flat_map(|&m| text(m));
+                all.map(|&p| EMBEDDING.signed(f64::from(p))).collect()
+            });
+            let x = on.add_known(&x, &positions);
+            Ok(Acts::new(x, EMBEDDING, rows, e.width))
+        })
+    }
+
+    fn norm(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        n: &Norm,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let x = values.take(step, 0)?;
+        self.on.step(step.id, |on| {
+            let shape = NormShape {
+                rows: x.rows.total(),
+                width: x.width,
+                centre: n.kind == NormKind::LayerNorm,
+                epsilon: n.epsilon,
+            };
+            let y = on.normalise(&x.share, x.format, shape)?;
+            let mut y = Acts::new(y, ACTIVATION, x.rows, x.width);
+            y.norm = Some(n.clone());
+            Ok(y)
+        })
+    }
+
+    fn attention(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        a: &Attention,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let (x, residual) = Self::operand(step, values)?;
+        let Acts { rows, norm, .. } = &x;
+        let product = Product::attention_input(norm.as_ref(), a, residual);
+        let wide = self.wide(step, "qkv", &x, &product)?;
+        let width = a.heads.count * a.heads.width;
+        let part = |first, count| columns(&wide, rows.total(), product.outputs, first, count);
+        if residual {
+            let left = Acts::new(part(3 * width, x.width), LINEAR, rows.clone(), x.width);
+            values.put_back(step, 0, left)?;
+        }
+        let (on, padded, heads) = (&mut *self.on, self.terms.padded, a.heads);
+        let s = on.step(step.id.part("scores"), |on| {
+            scores(on, &part(0, width), &part(width, width), rows, heads)
+        })?;
+        let p = on.step(step.id.part("weigh"), |on| {
+            weigh(on, &s, rows, heads, padded)
+        })?;
+        let v = part(2 * width, width);
+        let o = on.step(step.id.part("attend"), |on| attend(on, &p, &v, rows, heads))?;
+        let o = Acts::new(o, ACTIVATION, rows.clone(), width);
+        let y = self.wide(step, "output", &o, &Product::alone(&a.output))?;
+        Ok(Acts::new(y, LINEAR, o.rows, a.output.outputs))
+    }
+
+    fn feed_forward(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        f: &FeedForward,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let (x, residual) = Self::operand(step, values)?;
+        let product = Product::up(x.norm.as_ref(), f, residual);
+        let wide = self.wide(step, "up", &x, &product)?;
+        let (rows, hidden) = (x.rows.total(), f.up.outputs);
+        let part = |first, count| columns(&wide, rows, product.outputs, first, count);
+        if residual {
+            let left = Acts::new(part(hidden, x.width), LINEAR, x.rows.clone(), x.width);
+            values.put_back(step, 0, left)?;
+        }
+        let up = part(0, hidden);
+        let id = step.id.part("activation");
+        let y = self.on.step(id, |on| on.apply(&Function::of(f), &up))?;
+        let y = Acts::new(y, ACTIVATION, x.rows, hidden);
+        let down = self.wide(step, "down", &y, &Product::down(f))?;
+        Ok(Acts::new(down, LINEAR, y.rows, f.down.outputs))
+    }
+
+    fn add(&mut self, step: &Step, values: &mut Held<S>) -> Result<Acts<S::Share>, RunError> {
+        let (a, b) = (values.take(step, 0)?, values.take(step, 1)?);
+        self.on.step(step.id, |on| {
+            let mut sum = settled(on, step.id, &a)?;
+            sum.add_assign(&settled(on, step.id, &b)?);
+            Ok(Acts::new(sum, LINEAR, a.rows, a.width))
+        })
+    }
+
+    fn pool(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        how: Pool,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let x = values.take(step, 0)?;
+        let padded = self.terms.padded;
+        self.on.step(step.id, |on| {
+            let rows = x.rows.pooled();
+            if how == Pool::Max {
+                // A gain may be negative: the maximum is taken after it.
+                let y = settled(on, step.id, &x)?;
+                let y = maximum(on, &y, &x.rows, x.width, padded)?;
+                return Ok(Acts::new(y, LINEAR, rows, x.width));
+            }
+            // Before the norm's gain and offset: γ∘mean(y) + β is the mean of γ∘y + β.
+            let y = pool(on, &x.share, &x.rows, x.width, how, padded)?;
+            let mut pooled = Acts::new(y, x.format, rows, x.width);
+            pooled.norm = x.norm;
+            let y = settled(on, step.id, &pooled)?;
+            Ok(Acts::new(y, LINEAR, pooled.rows, pooled.width))
+        })
+    }
+
+    /// The operand of a block, and whether the block's product gives it to the sums that read it later: with its gain and offset, if a norm is
+    /// waiting; otherwise they read it as it is.
+    fn operand(step: &Step, values: &mut Held<S>) -> Result<(Acts<S::Share>, bool), RunError> {
+        let x = values.take(step, 0)?;
+        let read_again = step.operands.first().is_some_and(|edge| !edge.last);
+        let residual = read_again && x.norm.is_some();
+        if read_again && !residual {
+            values.put_back(step, 0, x.clone())?;
+        }
+        Ok((x, residual))
+    }
+
+    /// A product of all rows, in [`LINEAR`].
+    fn wide(
+        &mut self,
+        step: &Step,
+        part: &'static str,
+        x: &Acts<S::Share>,
+        product: &Product<'_>,
+    ) -> Result<S::Share, RunError> {
+        let id = step.id.part(part);
+        let rows = x.rows.total();
+        self.on
+            .step(id, |on| on.product(id, &x.share, rows, product))
+    }
+}
+
+/// γ∘y + β of a normalised matrix, in [`LINEAR`], if a norm is waiting; the matrix itself otherwise.
+fn settled<S: Shares>(on: &mut S, id: StepId, x: &Acts<S::Share>) -> Result<S::Share, RunError> {
+    match &x.norm {
+        Some(norm) => {
+            let product = Product::affine(norm);
+            on.product(id.part("affine"), &x.share, x.rows.total(), &product)
+        }
+        None => Ok(x.share.shift_left(LINEAR.frac - x.format.frac)),
+    }
+}
+
+/// Columns first..first+count of a matrix of `rows` rows of `width`.
+fn columns<S: Local>(x: &S, rows: usize, width: usize, first: usize, count: usize) -> S {
+    x.gather(rows * count, || {
+        let row = |r: usize| r * width + first..r * width + first + count;
+        (0..rows).flat_map(row).collect()
+    })
+}

@@ -1,0 +1,62 @@
+//! What a pass over some texts begins with.
+
+use hushed_model::{Rows, TextRows, TokenIds};
+
+/// What each party brings to a pass. Both bring the same terms and the same numbers of rows.
+pub enum Input {
+    /// The client: its texts, padding included.
+    Texts(Vec<TokenIds>, Terms),
+    /// The server: how many rows each text has, padding included.
+    Lengths(Vec<usize>, Terms),
+}
+
+/// What both parties have agreed on for a pass, beside the numbers of rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// The last rows of a text may be padding, and only the client knows which are: the server learns the padded length alone.
+    pub padded: bool,
+    /// The table of token vectors is public, and the client looks its ids up alone.
+    pub public_table: bool,
+}
+
+impl Input {
+    /// Rows of each text, padding included.
+    pub fn lengths(&self) -> Vec<usize> {
+        match self {
+            Input::Texts(texts, _) => texts.iter().map(|t| t.rows().total).collect(),
+            Input::Lengths(lengths, _) => lengths.clone(),
+        }
+    }
+
+    /// As agreed.
+    pub fn terms(&self) -> Terms {
+        match self {
+            Input::Texts(_, terms) | Input::Lengths(_, terms) => *terms,
+        }
+    }
+
+    /// The rows of the pass as this party knows them: to the server all of them are tokens.
+    pub(crate) fn rows(&self) -> Rows {
+        match self {
+            Input::Texts(texts, _) => Rows::new(texts.iter().map(TokenIds::rows)),
+            Input::Lengths(lengths, _) => Rows::unpadded(lengths),
+        }
+    }
+
+    /// The ids of all rows, padding included, at who has the texts.
+    pub(crate) fn ids(&self) -> Vec<i64> {
+        match self {
+            Input::Texts(texts, _) => {
+                let ids = texts.iter().flat_map(|t| t.ids());
+                ids.map(|&id| i64::from(id)).collect()
+            }
+            Input::Lengths(..) => Vec::new(),
+        }
+    }
+
+    /// Whether padding is where none was agreed on: it would be taken for tokens.
+    pub(crate) fn breaks_its_terms(&self) -> bool {
+        let padded = |t: &TextRows| t.real < t.total;
+        !self.terms().padded && self.rows().texts().iter().any(padded)
+    }
+}

@@ -1,0 +1,156 @@
+//! One row a text, from shares of all its rows.
+//!
+//! Where both parties know which rows are tokens this costs nothing but a division by their number. Where only the client knows
+//! (padding up to a bucket), its choice is a row of coefficients, 2^16/real over the tokens and 0 over the padding, and the pooled row is that
+//! row times the text's matrix: the client multiplies its own share, and one oblivious linear transformation, with the
+//! coefficients encrypted, multiplies the server's.
+
+use hushed_model::{Pool, Rows};
+use hushed_net::Party;
+
+use crate::RunError;
+use crate::circuit::groups::{Group, groups};
+use crate::formats::{LINEAR, MAIN, MAXIMUM};
+use crate::shares::{Local, Shares};
+
+/// Fraction bits of 1/m.
+const SHARE_FRAC: u32 = 16;
+
+/// The pooled rows of `x` (rows × width over [`MAIN`]) in its format: texts × width.
+pub fn pool<S: Shares>(
+    on: &mut S,
+    x: &S::Share,
+    rows: &Rows,
+    width: usize,
+    how: Pool,
+    padded: bool,
+) -> Result<S::Share, RunError> {
+    let pooled = match (how, padded) {
+        (Pool::First, _) => return Ok(pick(x, rows, width, |_| 0)),
+        (Pool::Last, false) => return Ok(pick(x, rows, width, |real| real - 1)),
+        (Pool::Mean, false) => sums(x, rows, width),
+        (Pool::Max, _) => return maximum(on, x, rows, width, padded),
+        (Pool::Mean | Pool::Last, true) => hidden(on, x, rows, width, how)?,
+    };
+    match how {
+        Pool::Mean => on.rescale(&pooled, SHARE_FRAC, MAIN),
+        Pool::First | Pool::Last | Pool::Max => Ok(pooled),
+    }
+}
+
+/// The largest of each column of `x` in [`LINEAR`], over each text: texts × width, in [`LINEAR`] again with [`MAXIMUM`]'s precision. The
+/// client lowers its share of padding by what no value reaches.
+pub fn maximum<S: Shares>(
+    on: &mut S,
+    x: &S::Share,
+    rows: &Rows,
+    width: usize,
+    padded: bool,
+) -> Result<S::Share, RunError> {
+    let shift = LINEAR.frac - MAXIMUM.frac;
+    let x = on.narrow(x, shift, MAXIMUM.ring);
+    let groups = groups(rows);
+    let mut done = Vec::with_capacity(groups.len());
+    for group in &groups {
+        // A row of the tournament is a column of a text.
+        let matches = group.texts.len() * width;
+        let count = matches * group.rows;
+        let mut columns = x.gather(count, || {
+            let column =
+                |start: usize, column| (0..group.rows).map(move |i| (start + i) * width + column);
+            let text = |start| (0..width).flat_map(move |c| column(start, c));
+            group.texts.iter().flat_map(|t| text(t.start)).collect()
+        });
+        if padded {
+            let lowered = on.known(Party::Client, count, || {
+                let below = MAXIMUM.signed(-8192.0);
+                let column = |real| (0..group.rows).map(move |i| i64::from(i >= real) * below);
+                let text = |real| (0..width).flat_map(move |_| column(real));
+                group.texts.iter().flat_map(|t| text(t.real)).collect()
+            });
+            columns = on.add_known(&columns, &lowered);
+        }
+        let top = on.maxima(&columns, matches, group.rows)?;
+        // 2^shift times a value modulo 2^bits is known modulo the ring of LINEAR: going up is free.
+        done.push(top.lift(MAIN).shift_left(shift));
+    }
+    Ok(in_order(&done, &groups, width))
+}
+
+/// One row of each text, by the number of its tokens.
+fn pick<S: Local>(x: &S, rows: &Rows, width: usize, row: impl Fn(usize) -> usize) -> S {
+    x.gather(rows.texts().len() * width, || {
+        let places = rows.blocks().flat_map(|(block, real)| {
+            let first = (block.start + row(real)) * width;
+            first..first + width
+        });
+        places.collect()
+    })
+}
+
+/// Sums over each text times 2^[`SHARE_FRAC`]/m.
+fn sums<S: Local>(x: &S, rows: &Rows, width: usize) -> S {
+    let pooled = rows.blocks().map(|(block, _)| {
+        let columns = x.gather(block.len() * width, || {
+            let column = |c: usize| block.clone().map(move |row| row * width + c);
+            (0..width).flat_map(column).collect()
+        });
+        let sum = columns.sum_rows(width, block.len());
+        sum.times(share_of(block.len()))
+    });
+    S::concat(MAIN, &pooled.collect::<Vec<_>>())
+}
+
+fn share_of(tokens: usize) -> i64 {
+    (f64::from(1u32 << SHARE_FRAC) / tokens as f64).round() as i64
+}
+
+/// Coefficients times rows, with coefficients that the client alone knows; texts of one length at a time.
+fn hidden<S: Shares>(
+    on: &mut S,
+    x: &S::Share,
+    rows: &Rows,
+    width: usize,
+    how: Pool,
+) -> Result<S::Share, RunError> {
+    let groups = groups(rows);
+    let mut done = Vec::with_capacity(groups.len());
+    for group in &groups {
+        let texts = group.texts.len();
+        let matrices = x.gather(texts * group.rows * width, || {
+            let text = |start: usize| start * width..(start + group.rows) * width;
+            group.texts.iter().flat_map(|t| text(t.start)).collect()
+        });
+        let chosen = on.known(Party::Client, texts * group.rows, || {
+            coefficients(group, how)
+        });
+        done.push(on.known_times(&chosen, &matrices, texts, width)?);
+    }
+    Ok(in_order(&done, &groups, width))
+}
+
+/// A coefficient for every row of a group's texts.
+fn coefficients(group: &Group, how: Pool) -> Vec<i64> {
+    let text = |real: usize| {
+        (0..group.rows).map(move |row| match how {
+            Pool::Mean if row < real => share_of(real),
+            Pool::Last if row + 1 == real => 1,
+            Pool::First if row == 0 => 1,
+            _ => 0,
+        })
+    };
+    group.texts.iter().flat_map(|t| text(t.real)).collect()
+}
+
+/// One row a text, group after group, in the order of the texts.
+fn in_order<S: Local>(done: &[S], groups: &[Group], width: usize) -> S {
+    let starts = groups.iter().flat_map(|g| g.texts.iter().map(|t| t.start));
+    let starts: Vec<usize> = starts.collect();
+    let all = S::concat(MAIN, done);
+    all.gather(starts.len() * width, || {
+        let mut order: Vec<usize> = (0..starts.len()).collect();
+        order.sort_unstable_by_key(|&i| starts.get(i));
+        let row = |i: usize| i * width..(i + 1) * width;
+        order.into_iter().flat_map(row).collect()
+    })
+}

@@ -1,0 +1,176 @@
+//! The products of a run: linear layers that read one matrix, side by side, with all that stands around them multiplied in.
+
+use hushed_model::{Attention, FeedForward, Linear, ModelError, Norm, StepId};
+use hushed_twopc::TwopcError;
+use hushed_twopc::he::PreparedWeights;
+
+use crate::RunError;
+use crate::circuit::function::Function;
+use crate::formats::{LINEAR, WEIGHT_BITS, WEIGHT_FRAC};
+use crate::weights::ranges;
+use hushed_lower::{LinearMap, affine};
+
+/// A product that the circuit asks for: which layers, not yet their numbers.
+pub struct Product<'a> {
+    /// Gain and offset that the operand still has to get.
+    norm: Option<&'a Norm>,
+    parts: Vec<Part<'a>>,
+    /// Columns of the operand.
+    pub inputs: usize,
+    /// Columns of the result.
+    pub outputs: usize,
+}
+
+/// One layer of a product.
+enum Part<'a> {
+    /// The layer with factors of its weights and of its bias.
+    Layer {
+        linear: &'a Linear,
+        weights: f64,
+        bias: f64,
+    },
+    /// The operand itself, with its gain and offset: what a residual sum reads.
+    Operand,
+}
+
+/// A product ready to be run: columns of operand and result, and at who has the numbers the weights and the bias in
+/// [`LINEAR`].
+pub struct Layer {
+    pub(crate) shape: (usize, usize),
+    pub(crate) numbers: Option<(PreparedWeights, Vec<i64>)>,
+}
+
+/// The integers of a product.
+pub struct Integers {
+    /// `outputs` × `inputs` with [`WEIGHT_FRAC`] fraction bits, row by row.
+    pub weights: Vec<i32>,
+    /// `outputs`, in [`LINEAR`].
+    pub bias: Vec<i64>,
+}
+
+/// Adds a bias to every row of `words`.
+pub(crate) fn add_bias(words: &mut [u64], bias: &[i64]) {
+    for row in words.chunks_exact_mut(bias.len().max(1)) {
+        for (w, &b) in row.iter_mut().zip(bias) {
+            *w = w.wrapping_add(b as u64);
+        }
+    }
+}
+
+impl<'a> Product<'a> {
+    fn new(norm: Option<&'a Norm>, width: usize, parts: Vec<Part<'a>>) -> Product<'a> {
+        let outputs = parts.iter().map(|part| match part {
+            Part::Layer { linear, .. } => linear.outputs,
+            Part::Operand => width,
+        });
+        Product {
+            norm,
+            inputs: width,
+            outputs: outputs.sum(),
+            parts,
+        }
+    }
+
+    /// Query (with the factor of the scores, in units of log 2), key and value; and the operand for the residual sum.
+    pub fn attention_input(norm: Option<&'a Norm>, a: &'a Attention, residual: bool) -> Self {
+        let mut parts = vec![
+            scaled(&a.query, a.heads.scale * std::f64::consts::LOG2_E),
+            scaled(&a.key, 1.0),
+            scaled(&a.value, 1.0),
+        ];
+        parts.extend(residual.then_some(Part::Operand));
+        Product::new(norm, a.query.inputs, parts)
+    }
+
+    /// The wide layer of a feed-forward block, scaled as its activation wants its argument; and the operand for the residual sum.
+    pub fn up(norm: Option<&'a Norm>, f: &'a FeedForward, residual: bool) -> Self {
+        let mut parts = vec![scaled(&f.up, Function::of(f).scale())];
+        parts.extend(residual.then_some(Part::Operand));
+        Product::new(norm, f.up.inputs, parts)
+    }
+
+    /// The layer back, which undoes the activation's scale.
+    pub fn down(f: &'a FeedForward) -> Self {
+        let part = Part::Layer {
+            linear: &f.down,
+            weights: 1.0 / Function::of(f).scale(),
+            bias: 1.0,
+        };
+        Product::new(None, f.down.inputs, vec![part])
+    }
+
+    /// A layer as it is.
+    pub fn alone(linear: &'a Linear) -> Self {
+        Product::new(None, linear.inputs, vec![scaled(linear, 1.0)])
+    }
+
+    /// A norm's gain and offset.
+    pub fn affine(norm: &'a Norm) -> Self {
+        Product::new(Some(norm), norm.width, vec![Part::Operand])
+    }
+
+    /// The integers.
+    ///
+    /// # Errors
+    /// [`ModelError::ShapesOnly`] where there are no numbers.
+    pub fn integers(&self, id: StepId) -> Result<Integers, ModelError> {
+        let mut maps = Vec::with_capacity(self.parts.len());
+        let norm = self.norm.map(|norm| affine(id, norm)).transpose()?;
+        for part in &self.parts {
+            let (map, weights, bias) = match part {
+                Part::Layer {
+                    linear,
+                    weights,
+                    bias,
+                } => (LinearMap::of(id, linear)?, *weights, *bias),
+                Part::Operand => (LinearMap::identity(self.inputs), 1.0, 1.0),
+            };
+            let map = match &norm {
+                Some((gain, offset)) => map.reading(gain, offset),
+                None => map,
+            };
+            maps.push(map.scaled(weights, bias));
+        }
+        let map = LinearMap::stacked(maps);
+        let unit = f64::from(1u32 << WEIGHT_FRAC);
+        let integer = |w: &f64| (w * unit).round() as i32;
+        let bias = map.bias.unwrap_or_default();
+        Ok(Integers {
+            weights: map.weights.iter().map(integer).collect(),
+            bias: bias.into_iter().map(|b| LINEAR.signed(b)).collect(),
+        })
+    }
+
+    /// The product as a party runs it.
+    ///
+    /// # Errors
+    /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
+    pub(crate) fn layer(&self, id: StepId) -> Result<Layer, RunError> {
+        let shape = (self.inputs, self.outputs);
+        let Integers { weights, bias } = match self.integers(id) {
+            Err(ModelError::ShapesOnly { .. }) => {
+                return Ok(Layer {
+                    shape,
+                    numbers: None,
+                });
+            }
+            integers => integers?,
+        };
+        if let Some(beyond) = ranges::layer(id, &weights, &bias).pop() {
+            return Err(beyond.into());
+        }
+        let weights = PreparedWeights::transposed(self.inputs, self.outputs, WEIGHT_BITS, weights);
+        Ok(Layer {
+            shape,
+            numbers: Some((weights.map_err(TwopcError::from)?, bias)),
+        })
+    }
+}
+
+fn scaled(linear: &Linear, scale: f64) -> Part<'_> {
+    Part::Layer {
+        linear,
+        weights: scale,
+        bias: scale,
+    }
+}

@@ -1,0 +1,78 @@
+//! The `twopc` backend: activations are additive shares, every step of the model is a protocol between client and server.
+//!
+//! Both parties run the same circuit ([`run`]) in the same order, so the order of messages is the order of the model. The client's layers are
+//! shapes; the server's hold the numbers. Everything that is said of a run is an interpretation of that circuit ([`Shares`]). Formats are in [`formats`].
+
+#![forbid(unsafe_code)]
+
+mod choose;
+mod circuit;
+mod establish;
+pub mod formats;
+pub mod plan;
+mod shares;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod verify;
+mod weights;
+
+pub use choose::fits::{Fit, fits};
+pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
+pub use circuit::answer::embeddings;
+pub use circuit::function::Function;
+pub use circuit::input::{Input, Terms};
+pub use circuit::product::Product;
+pub use circuit::{Acts, open, run};
+pub use establish::agreement;
+pub use plan::memory::Memory;
+pub use shares::{Clear, Counting, Entry, Known, Local, Protocol, Shares, StepCost};
+pub use weights::held::{Layers, Ready};
+pub use weights::prepare::out_of_range;
+pub use weights::ranges::OutOfRange;
+pub use weights::table::{PublicTable, rows_in_chunk};
+
+use hushed_model::ModelError;
+use hushed_net::NetError;
+use hushed_twopc::TwopcError;
+
+/// What can stop a private run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The model does not fit its use.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A protocol stopped: the peer is gone, misbehaves or does not fit.
+    #[error(transparent)]
+    Protocol(#[from] TwopcError),
+    /// The two-party backend has no protocol for a step of this model.
+    #[error("{site}: the two-party backend does not support {what}")]
+    Unsupported {
+        /// The step.
+        site: String,
+        /// What it asks for.
+        what: &'static str,
+    },
+    /// Numbers of the model that the formats do not hold.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    /// A public table of another size than the model's, or with values that no table has.
+    #[error("the public table does not fit the model")]
+    WrongTable,
+    /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens; or it has padding that was
+    /// not agreed on.
+    #[error(
+        "the client gives token ids and the server their numbers, padded only where that was agreed on; this party was given another input"
+    )]
+    WrongInput,
+}
+
+impl RunError {
+    /// The connection's failure, where it is one.
+    pub fn net(&self) -> Option<&NetError> {
+        match self {
+            Self::Protocol(TwopcError::Net(error)) => Some(error),
+            _ => None,
+        }
+    }
+}

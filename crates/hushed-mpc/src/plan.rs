@@ -1,0 +1,125 @@
+//! What a private run will cost and show, computed before it: the circuit of [`crate`], [counted](Counting). Bytes and rounds are exact (a test holds them against a run); times are estimates from constants of one core.
+
+mod exposures;
+pub(crate) mod memory;
+
+use hushed_model::Program;
+use hushed_rlwe::noise::failure_log2;
+use hushed_twopc::he::HeContext;
+use hushed_twopc::ot::ferret::FerretParams;
+use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
+use serde::Serialize;
+
+use crate::{Counting, Input, RunError, Terms, open, run};
+use memory::Memory;
+
+pub use crate::Entry;
+use exposures::exposures;
+
+/// One thing that a party sees.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exposure {
+    /// `client`, `server` or `network`.
+    pub who: &'static str,
+    /// What it sees.
+    pub sees: String,
+}
+
+/// The cost of one batch of texts, and of the session around it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// `2pc`.
+    pub protocol: &'static str,
+    /// Tokens of each text.
+    pub tokens: Vec<usize>,
+    /// Steps in order.
+    pub steps: Vec<Entry>,
+    /// Once a session: keys both ways, in bytes each way.
+    pub setup_bytes_each_way: u64,
+    /// Traffic of making the correlated OTs of these steps, in all; extensions are made whole, so a run may be one ahead.
+    pub ot_bytes: u64,
+    /// Sums over the steps, OT traffic not included.
+    pub bytes_up: u64,
+    /// As above.
+    pub bytes_down: u64,
+    /// As above.
+    pub rounds: u64,
+    /// Estimated seconds on one core a party, without the network.
+    pub seconds: f64,
+    /// What the two processes hold at their peaks, in bytes: a model with measured constants, not a bound.
+    pub memory: Memory,
+    /// log2 of the probability that any decryption of the batch is off by more than its last unit, a bound: the coefficients that are
+    /// decrypted, times what one leaves its margin with.
+    pub failure_log2: f64,
+    /// The same of truncations: `None` is never. A truncation that is not local computes the wrap of its shares, and a local one has no
+    /// wrap that reaches its result; both hold for every value of the formats.
+    pub large_truncation_log2: Option<f64>,
+    /// log2 of the statistical distance, a bound, of what a party sees from a simulation of it that knows its input and output only. Masks and
+    /// shares are drawn uniformly, exactly, and add nothing; a wrong decryption is not simulated, so its probability is the distance.
+    pub distance_log2: f64,
+    /// What hiding rests on besides.
+    pub hiding: String,
+    /// Who sees what.
+    pub exposures: Vec<Exposure>,
+}
+
+impl Memory {
+    /// The memory of the largest passes that a server lets in: one text of `tokens` rows, or several of `pass` rows together.
+    ///
+    /// # Errors
+    /// As [`Plan::twopc`].
+    pub fn largest(program: &Program, tokens: usize, pass: usize) -> Result<Memory, RunError> {
+        // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
+        let texts = vec![tokens.max(1); (pass / tokens.max(1)).max(1)];
+        Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
+    }
+}
+
+impl Plan {
+    /// The plan of one pass over texts of these numbers of rows, padding included. `unit`: the answer is scaled to length one.
+    ///
+    /// # Errors
+    /// [`RunError::Unsupported`] for what has no protocol.
+    pub fn twopc(
+        program: &Program,
+        tokens: &[usize],
+        terms: Terms,
+        unit: bool,
+    ) -> Result<Plan, RunError> {
+        let mut counting = Counting::new()?;
+        let input = Input::Lengths(tokens.to_vec(), terms);
+        let pooled = run(&mut counting, program, &input, |_, _| ())?;
+        open(&mut counting, &pooled, unit)?;
+        let keys = HeContext::exchange_bytes(counting.params(), HeContext::ALL_LEVELS);
+        let (steps, cots) = counting.into_steps();
+
+        let sum = |f: fn(&Entry) -> u64| steps.iter().map(f).sum::<u64>();
+        let opened = sum(|e| e.opened) as f64;
+        let failure = opened.max(1.0).log2() + failure_log2();
+        let set = FerretParams::K17;
+        let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
+        let cots = (cots[0] + cots[1]) as f64;
+        let rows = tokens.iter().sum();
+        Ok(Plan {
+            memory: memory::estimate(program, rows, terms.public_table, &steps),
+            protocol: "2pc",
+            tokens: tokens.to_vec(),
+            setup_bytes_each_way: keys as u64,
+            ot_bytes: (cots * per_ot).ceil() as u64,
+            bytes_up: sum(|e| e.bytes_up),
+            bytes_down: sum(|e| e.bytes_down),
+            rounds: sum(|e| e.rounds),
+            seconds: steps.iter().map(|e| e.seconds).sum(),
+            failure_log2: failure,
+            large_truncation_log2: None,
+            distance_log2: failure,
+            hiding: format!(
+                "computational: RLWE at 128 bits by the 2024 guidelines; LPN of the OTs at {:.0} bits by the attacks that are computed; \
+                 their hash at {PAD_BITS} bits in pads, {TREE_BITS} in trees",
+                set.attacks().least()
+            ),
+            exposures: exposures(tokens, terms),
+            steps,
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! How much memory the two parties of a run take.
+//!
+//! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its peak).
+
+use hushed_model::{Block, Program};
+use serde::Serialize;
+
+use crate::Entry;
+
+// Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens (client 70, 86, 125, 186 MB; server 388, 507, 521, 619 MB, 223 of
+// them before the first session): within 5 % there.
+
+/// The client's program, tokenizer, keys of both sides, state of the OT extensions.
+const CLIENT: u64 = 67_000_000;
+/// The server's program, tokenizer, allocator.
+const SERVER: u64 = 36_000_000;
+/// Keys of both sides and state of the OT extensions of a session.
+const SESSION: u64 = 60_000_000;
+/// Bytes alive at once for each correlated OT of the largest step.
+const CLIENT_COT: f64 = 4.25;
+/// As above, with the tables that the server offers.
+const SERVER_COT: f64 = 6.0;
+
+/// Bytes that the parties of a run hold at their peaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// The client's process.
+    pub client: u64,
+    /// The server's process without sessions: weights as they were read and as integers.
+    pub weights: u64,
+    /// Each session at the server.
+    pub session: u64,
+}
+
+impl Memory {
+    /// The server's process with so many sessions in their largest steps at once.
+    pub fn server(&self, sessions: usize) -> u64 {
+        self.weights + sessions as u64 * self.session
+    }
+}
+
+/// Bytes of all layers of the server: the numbers as they were read (f32) and as they are run (i32, norms and residual columns in them),
+/// token vectors and positions included.
+fn weights(program: &Program) -> u64 {
+    let e = program.embedding();
+    let mut numbers = 2 * e.vocabulary * e.width + e.positions * e.width;
+    for linear in program.linears() {
+        numbers += 2 * linear.inputs * linear.outputs;
+    }
+    // The diagonal of the residual, beside the first layer of every block.
+    let blocks = program.steps().iter();
+    let blocks = blocks.filter(|s| matches!(s.block, Block::Attention(_) | Block::FeedForward(_)));
+    numbers += blocks.count() * e.width * e.width;
+    4 * numbers as u64
+}
+
+/// What a plan's steps and sizes come to.
+///
+/// Beside what is always there, three things decide. At the server, the ciphertexts of one product: those of the operand, and the sums that
+/// make one response ([`Entry::held`]); the lookup has most. At the client, its one-hot rows, or the public table as bytes and as numbers.
+/// At both, the correlated OTs of the largest step, of which a part is alive at a time.
+pub(crate) fn estimate(
+    program: &Program,
+    rows: usize,
+    public_table: bool,
+    steps: &[Entry],
+) -> Memory {
+    let most = |f: fn(&Entry) -> u64| steps.iter().map(f).max().unwrap_or(0);
+    let (cots, held) = (most(|s| s.cots) as f64, most(|s| s.held));
+    let e = program.embedding();
+    let looked_up = match public_table {
+        false => 8 * rows * e.vocabulary,
+        true => 8 * e.vocabulary * e.width,
+    };
+    Memory {
+        client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64,
+        weights: SERVER + weights(program),
+        session: SESSION + held + (cots * SERVER_COT) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::{NetworkConfig, Pool, network_shapes};
+
+    use super::*;
+
+    /// The peaks that were measured, in MB: client, server with one session.
+    const MEASURED: [(usize, f64, f64); 4] = [
+        (3, 70.0, 388.0),
+        (16, 86.0, 507.0),
+        (64, 125.0, 521.0),
+        (128, 186.0, 619.0),
+    ];
+
+    #[test]
+    fn the_model_is_near_what_was_measured() {
+        let minilm = NetworkConfig {
+            layers: 6,
+            width: 384,
+            heads: 12,
+            hidden: 1536,
+            ..NetworkConfig::large()
+        };
+        let program = network_shapes(&minilm, Pool::Mean).program();
+        for (tokens, client, server) in MEASURED {
+            let found = Memory::largest(&program, tokens, tokens).unwrap();
+            let near =
+                |found: u64, measured: f64| (found as f64 / 1e6 / measured - 1.0).abs() < 0.1;
+            assert!(near(found.client, client), "{tokens}: {found:?}");
+            assert!(near(found.server(1), server), "{tokens}: {found:?}");
+        }
+        // Two texts of a pass need more than one, and less than two alone.
+        let one = Memory::largest(&program, 64, 64).unwrap();
+        let two = Memory::largest(&program, 64, 128).unwrap();
+        assert!(two.client > one.client && two.client < 2 * one.client);
+    }
+}

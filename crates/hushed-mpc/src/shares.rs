@@ -1,0 +1,296 @@
+//! What the circuit of a two-party run is written over, and who interprets it: the [`Protocol`] between two parties, [`Counting`], which adds up what
+//! the protocols declare, and [`Clear`], which computes in the words of the rings, so that what overflows shows.
+
+mod clear;
+mod counting;
+mod protocol;
+
+use hushed_model::{Embedding, StepId};
+use hushed_net::Party;
+use hushed_twopc::func::Format;
+use hushed_twopc::func::norm::NormShape;
+use hushed_twopc::he::local::product;
+use hushed_twopc::he::{Encrypted, MatmulShape, OltShape, OltSpec, Packing};
+use hushed_twopc::share::{Ring, Share};
+use zeroize::Zeroizing;
+
+use super::formats::MAIN;
+use super::{Input, RunError};
+use crate::circuit::function::Function;
+use crate::circuit::product::Product;
+
+pub use clear::Clear;
+pub use counting::{Counting, Entry};
+pub use protocol::{Protocol, StepCost};
+
+/// Numbers that one party knows: at the other one, and where nothing is computed, their number alone.
+pub struct Known {
+    /// Who knows them.
+    pub owner: Party,
+    /// How many there are.
+    pub len: usize,
+    /// The numbers, where this interpretation has them.
+    pub values: Option<Zeroizing<Vec<i64>>>,
+}
+
+/// Shares of a vector over a ring, and what a party does with its own alone: what is linear, and where things go.
+pub trait Local: Clone + Sized {
+    /// The ring.
+    fn ring(&self) -> Ring;
+    /// Elements.
+    fn elements(&self) -> usize;
+    /// self += y.
+    fn add_assign(&mut self, y: &Self);
+    /// c·x.
+    fn times(&self, c: i64) -> Self;
+    /// 2^k·x.
+    fn shift_left(&self, k: u32) -> Self;
+    /// Modulo a smaller ring.
+    fn reduce_to(&self, to: Ring) -> Self;
+    /// The same words in another ring, for a multiple of 2^k to come: x modulo 2^ℓ is 2^k·x modulo 2^(ℓ+k).
+    fn lift(self, to: Ring) -> Self;
+    /// The elements at so many places, in their order.
+    fn gather(&self, count: usize, places: impl FnOnce() -> Vec<usize>) -> Self;
+    /// One after another.
+    fn concat(ring: Ring, parts: &[Self]) -> Self;
+    /// The sum of each row.
+    fn sum_rows(&self, rows: usize, columns: usize) -> Self;
+}
+
+/// The gadgets of a run. Formats and shapes are public, and the order of calls is the order of messages.
+pub trait Shares {
+    /// A shared vector.
+    type Share: Local;
+
+    /// Runs a step; what is called inside counts as its.
+    ///
+    /// # Errors
+    /// Those of the step.
+    fn step<T>(
+        &mut self,
+        id: StepId,
+        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
+    ) -> Result<T, RunError>;
+
+    /// Whether an input is one that this interpretation runs.
+    fn takes(&self, input: &Input) -> bool;
+
+    /// Whether this interpretation has what a party knows.
+    fn knows(&self, owner: Party) -> bool;
+
+    /// Numbers of one party.
+    fn known(&self, owner: Party, len: usize, values: impl FnOnce() -> Vec<i64>) -> Known {
+        Known {
+            owner,
+            len,
+            values: self.knows(owner).then(|| Zeroizing::new(values())),
+        }
+    }
+
+    /// The rows of a table at ids that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a message where the table is `public`.
+    ///
+    /// # Errors
+    /// Those of the session; an id beyond the table; [`RunError::WrongInput`] where the client has no ids.
+    fn lookup(&mut self, ids: &Known, e: &Embedding, public: bool)
+    -> Result<Self::Share, RunError>;
+
+    /// x·W + b for `rows` rows, in [`LINEAR`](super::formats::LINEAR).
+    ///
+    /// # Errors
+    /// Those of the session; numbers that the formats do not hold, or that are not there.
+    fn product(
+        &mut self,
+        id: StepId,
+        x: &Self::Share,
+        rows: usize,
+        product: &Product<'_>,
+    ) -> Result<Self::Share, RunError>;
+
+    /// Products of shared matrices, both in one ring.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn matmul(
+        &mut self,
+        x: &Self::Share,
+        y: &Self::Share,
+        shape: &MatmulShape,
+    ) -> Result<Self::Share, RunError>;
+
+    /// A row of coefficients that the client knows times a matrix, for each of `texts` matrices of `width` columns over
+    /// [`MAIN`](super::formats::MAIN).
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn known_times(
+        &mut self,
+        coefficients: &Known,
+        x: &Self::Share,
+        texts: usize,
+        width: usize,
+    ) -> Result<Self::Share, RunError>;
+
+    /// x + y, of as many elements.
+    fn add_known(&self, x: &Self::Share, y: &Known) -> Self::Share;
+
+    /// x/2^shift in the smaller ring `to`, which leaves `shift` bits: local, off by less than a unit.
+    fn narrow(&self, x: &Self::Share, shift: u32, to: Ring) -> Self::Share;
+
+    /// x/2^shift in the ring `to`, for |x| of two bits less than its ring: off by less than a unit.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn rescale(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Self::Share, RunError>;
+
+    /// 2^(x − the row's maximum) of each element of `rows` rows in the format of scores, in [`WEIGHED`](super::formats::WEIGHED): softmax without
+    /// its division.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn exponentials(
+        &mut self,
+        x: &Self::Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Self::Share, RunError>;
+
+    /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn reciprocal(
+        &mut self,
+        x: &Self::Share,
+        bits: u32,
+        scale: f64,
+        to: Format,
+    ) -> Result<Self::Share, RunError>;
+
+    /// Each row of x times its factor, in their ring.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn scale_rows(
+        &mut self,
+        x: &Self::Share,
+        rows: usize,
+        columns: usize,
+        factors: &Self::Share,
+    ) -> Result<Self::Share, RunError>;
+
+    /// The largest of each row.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn maxima(
+        &mut self,
+        x: &Self::Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Self::Share, RunError>;
+
+    /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its scale in both.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn apply(&mut self, f: &Function, x: &Self::Share) -> Result<Self::Share, RunError>;
+
+    /// Normalised rows without gain and offset, in [`ACTIVATION`](super::formats::ACTIVATION).
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn normalise(
+        &mut self,
+        x: &Self::Share,
+        from: Format,
+        shape: NormShape,
+    ) -> Result<Self::Share, RunError>;
+
+    /// Rows of length one, in [`UNIT_ROW`](hushed_twopc::func::norm::UNIT_ROW).
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn unit_rows(
+        &mut self,
+        x: &Self::Share,
+        from: Format,
+        rows: usize,
+        width: usize,
+    ) -> Result<Self::Share, RunError>;
+
+    /// x/2^shift in `to`, rounded exactly and opened: the words at the client, and where all is in the clear.
+    ///
+    /// # Errors
+    /// Those of the session.
+    fn open(&mut self, x: &Self::Share, shift: u32, to: Ring)
+    -> Result<Option<Vec<u64>>, RunError>;
+}
+
+/// The product of coefficients of `texts` texts of `rows` rows, which only the client knows, with shared matrices.
+fn hidden_spec(texts: usize, rows: usize, width: usize) -> OltSpec {
+    OltSpec {
+        shape: OltShape {
+            k: 1,
+            m: rows,
+            n: width,
+        },
+        batch: texts,
+        ring_bits: MAIN.bits(),
+        // The server's share as signed integers.
+        multiplier_bits: MAIN.bits() - 1,
+        encrypted: Encrypted::Left,
+        packing: Packing::InterLeave,
+        window: None,
+    }
+}
+
+/// For each text its row of coefficients times its matrix of `width` columns.
+fn rows_times(coefficients: &[u64], x: &[u64], rows: usize, width: usize) -> Vec<u64> {
+    let matrices = x.chunks_exact((rows * width).max(1));
+    let pairs = coefficients.chunks_exact(rows.max(1)).zip(matrices);
+    pairs
+        .flat_map(|(c, x)| product(c, x, 1, rows, width))
+        .collect()
+}
+
+impl Local for Share {
+    fn ring(&self) -> Ring {
+        Share::ring(self)
+    }
+
+    fn elements(&self) -> usize {
+        self.len()
+    }
+
+    fn add_assign(&mut self, y: &Share) {
+        Share::add_assign(self, y);
+    }
+
+    fn times(&self, c: i64) -> Share {
+        self.mul_public(c)
+    }
+
+    fn shift_left(&self, k: u32) -> Share {
+        Share::shift_left(self, k)
+    }
+
+    fn reduce_to(&self, to: Ring) -> Share {
+        Share::reduce_to(self, to)
+    }
+
+    fn lift(self, to: Ring) -> Share {
+        Share::new(to, self.into_words())
+    }
+
+    fn gather(&self, _: usize, places: impl FnOnce() -> Vec<usize>) -> Share {
+        Share::gather(self, &places())
+    }
+
+    fn concat(ring: Ring, parts: &[Share]) -> Share {
+        Share::concat(ring, &parts.iter().collect::<Vec<_>>())
+    }
+
+    fn sum_rows(&self, rows: usize, columns: usize) -> Share {
+        Share::sum_rows(self, rows, columns)
+    }
+}

@@ -1,0 +1,236 @@
+//! The clear: both shares as one number, in the words of the rings. What overflows a ring in a run overflows here; what the protocols
+//! approximate is approximated by their formulas, and roundings go to the nearest where the shares' would go either way.
+
+use std::sync::Arc;
+
+use hushed_model::{Embedding, ModelError, StepId, here};
+use hushed_net::Party;
+use hushed_twopc::func::Format;
+use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
+use hushed_twopc::func::softmax::{self, SCORES};
+use hushed_twopc::he::MatmulShape;
+use hushed_twopc::he::local::{product, product_small};
+use hushed_twopc::share::{Ring, Share};
+
+use super::{Known, Shares, rows_times};
+use crate::circuit::function::Function;
+use crate::circuit::product::{Product, add_bias};
+use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, WEIGHED};
+use crate::weights::embed;
+use crate::weights::held::Layers;
+use crate::{Input, RunError};
+
+/// Fraction bits of a centred number in a norm's sum of squares, and in its product with the root (`func::norm`).
+const SQUARED_FRAC: u32 = 7;
+const CENTRED_FRAC: u32 = 11;
+
+/// Computes what two parties would.
+#[derive(Default)]
+pub struct Clear {
+    /// With their integers.
+    layers: Arc<Layers>,
+}
+
+impl Clear {
+    /// With layers that may be shared; an instance is for one model.
+    pub fn new(layers: Arc<Layers>) -> Clear {
+        Clear { layers }
+    }
+}
+
+/// `x` to the nearest multiple of 2^−frac.
+fn round(x: f64, frac: u32) -> f64 {
+    let unit = f64::from(frac).exp2();
+    (x * unit).round() / unit
+}
+
+fn decoded(x: &Share, frac: u32) -> Vec<f64> {
+    let format = Format {
+        ring: x.ring(),
+        frac,
+    };
+    x.words().iter().map(|&w| format.decode(w)).collect()
+}
+
+fn encoded(x: &[f64], format: Format) -> Share {
+    let words = x.iter().map(|&v| format.encode(v)).collect();
+    Share::new(format.ring, words)
+}
+
+/// x/2^shift to the nearest.
+fn shifted(x: &Share, shift: u32, to: Ring) -> Share {
+    let half = if shift == 0 { 0 } else { 1i64 << (shift - 1) };
+    let ring = x.ring();
+    let words = x.words().iter().map(|&w| {
+        let rounded = ring.decode(w).wrapping_add(half) >> shift;
+        rounded as u64
+    });
+    Share::new(to, words.collect())
+}
+
+impl Shares for Clear {
+    type Share = Share;
+
+    fn step<T>(
+        &mut self,
+        _: StepId,
+        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        run(self)
+    }
+
+    fn takes(&self, input: &Input) -> bool {
+        matches!(input, Input::Texts(..))
+    }
+
+    fn knows(&self, _: Party) -> bool {
+        true
+    }
+
+    fn lookup(&mut self, ids: &Known, e: &Embedding, _: bool) -> Result<Share, RunError> {
+        let table = embed::numbers_of(e)?;
+        let mut words = Vec::with_capacity(ids.len * e.width);
+        for &id in ids.values.as_deref().into_iter().flatten() {
+            let first = id as usize * e.width;
+            let row = table.get(first..first + e.width);
+            let row = row.ok_or(ModelError::TokenOutOfRange {
+                vocabulary: e.vocabulary,
+            })?;
+            words.extend(row.iter().map(|v| i64::from(embed::integer(v)) as u64));
+        }
+        Ok(Share::new(EMBEDDING.ring, words))
+    }
+
+    fn product(
+        &mut self,
+        id: StepId,
+        x: &Share,
+        rows: usize,
+        product: &Product<'_>,
+    ) -> Result<Share, RunError> {
+        let layer = self.layers.get(id, product)?;
+        let (weights, bias) = here(id, &layer.numbers)?;
+        let (inputs, outputs) = layer.shape;
+        let columns = weights.columns();
+        let mut words = product_small(x.words(), columns, rows, inputs, outputs);
+        add_bias(&mut words, bias);
+        Ok(Share::new(MAIN, words))
+    }
+
+    fn matmul(&mut self, x: &Share, y: &Share, shape: &MatmulShape) -> Result<Share, RunError> {
+        let (k, m, n) = (shape.shape.k, shape.shape.m, shape.shape.n);
+        let left = x.words().chunks_exact((k * m).max(1));
+        let pairs = left.zip(y.words().chunks_exact((m * n).max(1)));
+        let words = pairs.flat_map(|(x, y)| product(x, y, k, m, n));
+        Ok(Share::new(x.ring(), words.collect()))
+    }
+
+    fn known_times(
+        &mut self,
+        coefficients: &Known,
+        x: &Share,
+        texts: usize,
+        width: usize,
+    ) -> Result<Share, RunError> {
+        let rows = coefficients.len / texts.max(1);
+        let values = coefficients.values.as_deref().into_iter().flatten();
+        let chosen: Vec<u64> = values.map(|&c| c as u64).collect();
+        let words = rows_times(&chosen, x.words(), rows, width);
+        Ok(Share::new(MAIN, words))
+    }
+
+    fn add_known(&self, x: &Share, y: &Known) -> Share {
+        match &y.values {
+            Some(values) => x.add_public_each(Party::Client, values),
+            None => x.clone(),
+        }
+    }
+
+    fn narrow(&self, x: &Share, shift: u32, to: Ring) -> Share {
+        shifted(x, shift, to)
+    }
+
+    fn rescale(&mut self, x: &Share, shift: u32, to: Ring) -> Result<Share, RunError> {
+        Ok(shifted(x, shift, to))
+    }
+
+    fn exponentials(&mut self, x: &Share, _: usize, columns: usize) -> Result<Share, RunError> {
+        let mut values = decoded(x, SCORES.frac);
+        for row in values.chunks_exact_mut(columns.max(1)) {
+            row.iter_mut().for_each(|s| *s /= std::f64::consts::LOG2_E);
+            softmax::approximation(row);
+            // The largest exponential of a row is 1.
+            let largest = row.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+            row.iter_mut().for_each(|e| *e /= largest);
+        }
+        Ok(encoded(&values, WEIGHED))
+    }
+
+    fn reciprocal(&mut self, x: &Share, _: u32, scale: f64, to: Format) -> Result<Share, RunError> {
+        let inverse = |x: f64| if x == 0.0 { 0.0 } else { scale / x };
+        let values: Vec<f64> = decoded(x, 0).into_iter().map(inverse).collect();
+        Ok(encoded(&values, to))
+    }
+
+    fn scale_rows(
+        &mut self,
+        x: &Share,
+        _: usize,
+        columns: usize,
+        factors: &Share,
+    ) -> Result<Share, RunError> {
+        let rows = x.words().chunks_exact(columns.max(1)).zip(factors.words());
+        let words = rows.flat_map(|(row, f)| row.iter().map(move |x| x.wrapping_mul(*f)));
+        Ok(Share::new(x.ring(), words.collect()))
+    }
+
+    fn maxima(&mut self, x: &Share, _: usize, columns: usize) -> Result<Share, RunError> {
+        let ring = x.ring();
+        let rows = x.words().chunks_exact(columns.max(1));
+        let largest = rows.map(|row| row.iter().map(|&w| ring.decode(w)).max().unwrap_or(0));
+        Ok(Share::new(ring, largest.map(|v| v as u64).collect()))
+    }
+
+    fn apply(&mut self, f: &Function, x: &Share) -> Result<Share, RunError> {
+        let scale = f.scale();
+        let values = decoded(x, LINEAR.frac).into_iter();
+        let values: Vec<f64> = values.map(|v| scale * f.approximation(v / scale)).collect();
+        Ok(encoded(&values, ACTIVATION))
+    }
+
+    fn normalise(&mut self, x: &Share, from: Format, shape: NormShape) -> Result<Share, RunError> {
+        let width = shape.width as f64;
+        let mut values = decoded(x, from.frac);
+        for row in values.chunks_exact_mut(shape.width.max(1)) {
+            if shape.centre {
+                let mean = row.iter().sum::<f64>() / width;
+                row.iter_mut().for_each(|v| *v -= mean);
+            }
+            let squares = row.iter().map(|c| round(*c, SQUARED_FRAC).powi(2));
+            let root = 1.0 / (squares.sum::<f64>() + width * shape.epsilon).sqrt();
+            row.iter_mut()
+                .for_each(|v| *v = round(*v, CENTRED_FRAC) * root * width.sqrt());
+        }
+        Ok(encoded(&values, ACTIVATION))
+    }
+
+    fn unit_rows(
+        &mut self,
+        x: &Share,
+        from: Format,
+        _: usize,
+        width: usize,
+    ) -> Result<Share, RunError> {
+        let mut values = decoded(x, from.frac);
+        for row in values.chunks_exact_mut(width.max(1)) {
+            let length = row.iter().map(|v| v * v).sum::<f64>().sqrt();
+            let factor = 1.0 / length.max(f64::MIN_POSITIVE);
+            row.iter_mut().for_each(|v| *v *= factor);
+        }
+        Ok(encoded(&values, UNIT_ROW))
+    }
+
+    fn open(&mut self, x: &Share, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError> {
+        Ok(Some(shifted(x, shift, to).into_words()))
+    }
+}

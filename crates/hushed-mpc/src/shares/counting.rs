@@ -1,0 +1,405 @@
+//! Counting: lengths instead of numbers, and of every gadget what it declares.
+
+use std::sync::Arc;
+
+use hushed_model::{Embedding, StepId};
+use hushed_net::Party;
+use hushed_rlwe::{RlweError, RlweParams};
+use hushed_twopc::func::inverse::reciprocal_cost;
+use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
+use hushed_twopc::func::softmax::exponentials_cost;
+use hushed_twopc::func::{Format, rescale_cost};
+use hushed_twopc::gadget::{max_rows_cost, open_rounded_cost};
+use hushed_twopc::he::{
+    Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, scale_rows_cost,
+};
+use hushed_twopc::share::Ring;
+use hushed_twopc::{Cost, TwopcError};
+use serde::Serialize;
+
+use super::{Known, Local, Shares, hidden_spec};
+use crate::circuit::function::Function;
+use crate::circuit::product::Product;
+use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::{Input, RunError};
+
+/// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.
+const COT_NANOSECONDS: f64 = 45.0;
+
+/// Cost of one step of the model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// The step.
+    pub site: String,
+    /// Payload bytes that the client sends.
+    pub bytes_up: u64,
+    /// Payload bytes that the server sends.
+    pub bytes_down: u64,
+    /// Messages in sequence: [`Cost::rounds`](hushed_twopc::Cost::rounds).
+    pub rounds: u64,
+    /// Correlated OTs, both directions.
+    pub cots: u64,
+    /// Key-switched automorphisms, of the party with most.
+    pub automorphisms: u64,
+    /// Plaintext polynomials multiplied into ciphertexts, of the party with most.
+    pub products: u64,
+    /// Coefficients that are decrypted.
+    pub opened: u64,
+    /// Bytes of ciphertexts that the party that answers holds at once: the encrypted operand, and the sums that make one response.
+    pub held: u64,
+    /// Estimated seconds on one core a party, without the network.
+    pub seconds: f64,
+}
+
+/// Shares of so many elements.
+#[derive(Clone)]
+pub struct Length {
+    ring: Ring,
+    elements: usize,
+}
+
+/// Told of every product that the circuit asks for.
+type Visitor<'a> = Box<dyn FnMut(StepId, &Product<'_>) -> Result<(), RunError> + 'a>;
+
+/// Adds up what the gadgets of a pass declare.
+pub struct Counting<'a> {
+    params: Arc<RlweParams>,
+    visitor: Option<Visitor<'a>>,
+    steps: Vec<Entry>,
+    /// Of the step under way.
+    cost: Cost,
+    work: Work,
+    /// Correlated OTs that the client sends and that the server sends.
+    cots: [u64; 2],
+}
+
+/// What a party computes for a step, for estimates of time and memory.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    automorphisms: u64,
+    products: u64,
+    opened: u64,
+    held: u64,
+    nanoseconds: u64,
+}
+
+impl<'a> Counting<'a> {
+    /// Nothing counted.
+    ///
+    /// # Errors
+    /// Parameters that the security table refuses.
+    pub fn new() -> Result<Counting<'a>, RunError> {
+        Ok(Counting {
+            params: RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?,
+            visitor: None,
+            steps: Vec::new(),
+            cost: Cost::ZERO,
+            work: Work::default(),
+            cots: [0; 2],
+        })
+    }
+
+    /// The same, which tells of every product.
+    #[must_use]
+    pub fn telling(
+        self,
+        visitor: impl FnMut(StepId, &Product<'_>) -> Result<(), RunError> + 'a,
+    ) -> Counting<'a> {
+        Counting {
+            visitor: Some(Box::new(visitor)),
+            ..self
+        }
+    }
+
+    /// The parameters of the products over RLWE.
+    pub fn params(&self) -> &Arc<RlweParams> {
+        &self.params
+    }
+
+    /// The steps in order, and the correlated OTs that the client sends and that the server sends.
+    pub fn into_steps(self) -> (Vec<Entry>, [u64; 2]) {
+        (self.steps, self.cots)
+    }
+
+    fn add(&mut self, cost: Cost) {
+        self.cost = self.cost + cost;
+    }
+
+    fn rows(&mut self, rows: RowsCost) {
+        self.add(rows.cost);
+        self.work.add(Work {
+            automorphisms: rows.plan.automorphisms,
+            products: rows.plan.products,
+            opened: rows.opened,
+            nanoseconds: rows.plan.nanoseconds,
+            // A few ciphertexts of factors, and one response at a time.
+            held: 0,
+        });
+    }
+
+    fn layout(&self) -> impl Fn(&OltSpec) -> Result<Layout, TwopcError> + use<> {
+        let params = Arc::clone(&self.params);
+        move |spec| Layout::new(&params, spec)
+    }
+
+    /// A product whose encrypted operand is the client's.
+    fn one_way(&mut self, spec: &OltSpec, opened: usize) -> Result<(), RunError> {
+        let layout = Layout::new(&self.params, spec)?;
+        self.add(layout.plan.cost().one_way(Party::Client));
+        self.work.add(Work::of(&layout, opened));
+        Ok(())
+    }
+
+    /// X·W with X of `rows` rows.
+    fn linear(
+        &mut self,
+        rows: usize,
+        inputs: usize,
+        outputs: usize,
+        weight_bits: u32,
+    ) -> Result<(), RunError> {
+        let shape = LinearShape {
+            shape: OltShape {
+                k: rows,
+                m: inputs,
+                n: outputs,
+            },
+            weight_bits,
+        };
+        self.one_way(&shape.spec(MAIN), rows * outputs)
+    }
+}
+
+impl Work {
+    fn of(layout: &Layout, opened: usize) -> Work {
+        let cost = layout.plan.cost();
+        let ciphertexts = layout.plan.inputs() + layout.plan.response_leaves(0).len();
+        let words = 2 * layout.product_limbs * layout.plan.degree();
+        Work {
+            held: (ciphertexts * words * size_of::<u64>()) as u64,
+            automorphisms: cost.automorphisms,
+            products: cost.products,
+            opened: opened as u64,
+            nanoseconds: cost.nanoseconds,
+        }
+    }
+
+    fn add(&mut self, w: Work) {
+        self.automorphisms += w.automorphisms;
+        self.products += w.products;
+        self.opened += w.opened;
+        self.held = self.held.max(w.held);
+        self.nanoseconds += w.nanoseconds;
+    }
+}
+
+impl Length {
+    fn new(ring: Ring, elements: usize) -> Length {
+        Length { ring, elements }
+    }
+}
+
+impl Local for Length {
+    fn ring(&self) -> Ring {
+        self.ring
+    }
+
+    fn elements(&self) -> usize {
+        self.elements
+    }
+
+    fn add_assign(&mut self, _: &Length) {}
+
+    fn times(&self, _: i64) -> Length {
+        self.clone()
+    }
+
+    fn shift_left(&self, _: u32) -> Length {
+        self.clone()
+    }
+
+    fn reduce_to(&self, to: Ring) -> Length {
+        Length::new(to, self.elements)
+    }
+
+    fn lift(self, to: Ring) -> Length {
+        Length::new(to, self.elements)
+    }
+
+    fn gather(&self, count: usize, _: impl FnOnce() -> Vec<usize>) -> Length {
+        Length::new(self.ring, count)
+    }
+
+    fn concat(ring: Ring, parts: &[Length]) -> Length {
+        Length::new(ring, parts.iter().map(|part| part.elements).sum())
+    }
+
+    fn sum_rows(&self, rows: usize, _: usize) -> Length {
+        Length::new(self.ring, rows)
+    }
+}
+
+impl Shares for Counting<'_> {
+    type Share = Length;
+
+    fn step<T>(
+        &mut self,
+        id: StepId,
+        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let result = run(self)?;
+        let (cost, work) = (self.cost, self.work);
+        (self.cost, self.work) = (Cost::ZERO, Work::default());
+        self.cots[0] += cost.cots_client;
+        self.cots[1] += cost.cots_server;
+        let cots = cost.cots_client + cost.cots_server;
+        self.steps.push(Entry {
+            site: id.to_string(),
+            bytes_up: cost.bytes_client,
+            bytes_down: cost.bytes_server,
+            rounds: cost.rounds,
+            cots,
+            automorphisms: work.automorphisms,
+            products: work.products,
+            opened: work.opened,
+            held: work.held,
+            seconds: (work.nanoseconds as f64 + cots as f64 * COT_NANOSECONDS) * 1e-9,
+        });
+        Ok(result)
+    }
+
+    fn takes(&self, input: &Input) -> bool {
+        matches!(input, Input::Lengths(..))
+    }
+
+    fn knows(&self, _: Party) -> bool {
+        false
+    }
+
+    fn lookup(&mut self, ids: &Known, e: &Embedding, public: bool) -> Result<Length, RunError> {
+        if !public {
+            self.linear(ids.len, e.vocabulary, e.width, TABLE_BITS)?;
+        }
+        Ok(Length::new(EMBEDDING.ring, ids.len * e.width))
+    }
+
+    fn product(
+        &mut self,
+        id: StepId,
+        _: &Length,
+        rows: usize,
+        product: &Product<'_>,
+    ) -> Result<Length, RunError> {
+        if let Some(visitor) = &mut self.visitor {
+            visitor(id, product)?;
+        }
+        self.linear(rows, product.inputs, product.outputs, WEIGHT_BITS)?;
+        Ok(Length::new(LINEAR.ring, rows * product.outputs))
+    }
+
+    fn matmul(&mut self, x: &Length, _: &Length, matmul: &MatmulShape) -> Result<Length, RunError> {
+        let layout = matmul.cheaper(x.ring, self.layout())?;
+        self.add(layout.plan.cost().both_ways());
+        let elements = matmul.batch * matmul.shape.k * matmul.shape.n;
+        // Both parties open one response each.
+        self.work.add(Work::of(&layout, 2 * elements));
+        Ok(Length::new(x.ring, elements))
+    }
+
+    fn known_times(
+        &mut self,
+        coefficients: &Known,
+        _: &Length,
+        texts: usize,
+        width: usize,
+    ) -> Result<Length, RunError> {
+        let spec = hidden_spec(texts, coefficients.len / texts.max(1), width);
+        self.one_way(&spec, texts * width)?;
+        Ok(Length::new(MAIN, texts * width))
+    }
+
+    fn add_known(&self, x: &Length, _: &Known) -> Length {
+        x.clone()
+    }
+
+    fn narrow(&self, x: &Length, _: u32, to: Ring) -> Length {
+        x.reduce_to(to)
+    }
+
+    fn rescale(&mut self, x: &Length, shift: u32, to: Ring) -> Result<Length, RunError> {
+        self.add(rescale_cost(x.elements, x.ring, shift, to));
+        Ok(x.reduce_to(to))
+    }
+
+    fn exponentials(
+        &mut self,
+        x: &Length,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Length, RunError> {
+        self.add(exponentials_cost(rows, columns, WEIGHED));
+        Ok(x.reduce_to(WEIGHED.ring))
+    }
+
+    fn reciprocal(
+        &mut self,
+        x: &Length,
+        bits: u32,
+        _: f64,
+        to: Format,
+    ) -> Result<Length, RunError> {
+        self.add(reciprocal_cost(x.elements, bits, to.ring));
+        Ok(x.reduce_to(to.ring))
+    }
+
+    fn scale_rows(
+        &mut self,
+        x: &Length,
+        rows: usize,
+        columns: usize,
+        _: &Length,
+    ) -> Result<Length, RunError> {
+        let cost = scale_rows_cost(rows, columns, x.ring, self.layout())?;
+        self.rows(cost);
+        Ok(x.clone())
+    }
+
+    fn maxima(&mut self, x: &Length, rows: usize, columns: usize) -> Result<Length, RunError> {
+        let bits = x.ring.bits();
+        self.add(max_rows_cost(rows, columns, x.ring, 0, bits));
+        Ok(Length::new(x.ring, rows))
+    }
+
+    fn apply(&mut self, f: &Function, x: &Length) -> Result<Length, RunError> {
+        self.add(f.cost(x.elements));
+        Ok(x.reduce_to(ACTIVATION.ring))
+    }
+
+    fn normalise(
+        &mut self,
+        x: &Length,
+        from: Format,
+        shape: NormShape,
+    ) -> Result<Length, RunError> {
+        let cost = normalise_rows_cost(shape, from, ACTIVATION, self.layout())?;
+        self.rows(cost);
+        Ok(x.reduce_to(ACTIVATION.ring))
+    }
+
+    fn unit_rows(
+        &mut self,
+        x: &Length,
+        from: Format,
+        rows: usize,
+        width: usize,
+    ) -> Result<Length, RunError> {
+        let cost = unit_rows_cost(rows, width, from, self.layout())?;
+        self.rows(cost);
+        Ok(x.clone())
+    }
+
+    fn open(&mut self, x: &Length, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError> {
+        self.add(open_rounded_cost(x.elements, shift, to));
+        Ok(None)
+    }
+}

@@ -1,0 +1,300 @@
+//! The protocol: a party's side of every gadget, over a session with the other party.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hushed_model::{Embedding, ModelError, StepId, here};
+use hushed_net::{Party, Stats};
+use hushed_twopc::Ctx;
+use hushed_twopc::func::inverse::reciprocal;
+use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
+use hushed_twopc::func::softmax::exponentials;
+use hushed_twopc::func::{Format, narrow, rescale};
+use hushed_twopc::gadget::{Sign, max_rows, open_rounded};
+use hushed_twopc::he::{
+    HeContext, LinearShape, MatmulShape, OltShape, linear_client, linear_server,
+    linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
+};
+use hushed_twopc::share::{Ring, Share};
+use zeroize::Zeroizing;
+
+use super::{Known, Shares, hidden_spec, rows_times};
+use crate::circuit::function::Function;
+use crate::circuit::product::{Product, add_bias};
+use crate::formats::{ACTIVATION, EMBEDDING, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::weights::held::Layers;
+use crate::weights::table::PublicTable;
+use crate::{Input, RunError};
+
+/// What a step of the model cost this party.
+#[derive(Clone, Debug)]
+pub struct StepCost {
+    /// The step.
+    pub step: StepId,
+    /// Wall time, waiting for the peer included.
+    pub time: Duration,
+    /// Bytes and rounds.
+    pub stats: Stats,
+}
+
+/// Told each step that has ended.
+type Observer = Box<dyn FnMut(StepId) + Send>;
+
+/// One of the two parties, over an established session: correlations and keys are ready.
+pub struct Protocol {
+    ctx: Ctx,
+    he: HeContext,
+    layers: Arc<Layers>,
+    /// The public table, at a client that has it.
+    table: Option<PublicTable>,
+    costs: Vec<StepCost>,
+    observer: Option<Observer>,
+}
+
+impl Protocol {
+    /// `layers` may be shared by the sessions of a server.
+    pub fn new(ctx: Ctx, he: HeContext, layers: Arc<Layers>) -> Protocol {
+        Protocol {
+            ctx,
+            he,
+            layers,
+            table: None,
+            costs: Vec::new(),
+            observer: None,
+        }
+    }
+
+    /// Calls `f` after every step, for progress.
+    pub fn observe(&mut self, f: impl FnMut(StepId) + Send + 'static) {
+        self.observer = Some(Box::new(f));
+    }
+
+    /// The client's copy of a public table, for passes whose terms ask for it.
+    pub fn set_table(&mut self, table: PublicTable) {
+        self.table = Some(table);
+    }
+
+    /// Whether there is one.
+    pub fn has_table(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// What each step has cost so far, in order.
+    pub fn costs(&self) -> &[StepCost] {
+        &self.costs
+    }
+
+    /// The session and correlations back.
+    pub fn into_ctx(self) -> Ctx {
+        self.ctx
+    }
+
+    /// The context, for steps outside the model.
+    pub fn ctx(&mut self) -> &mut Ctx {
+        &mut self.ctx
+    }
+
+    /// The client's rows of a public table; the server's share is nothing.
+    fn public_rows(&self, ids: &Known, width: usize) -> Result<Share, RunError> {
+        let Some(ids) = &ids.values else {
+            return Ok(Share::zero(MAIN, ids.len * width));
+        };
+        let table = here(StepId::outside("embed"), &self.table)?;
+        let mut words = Vec::with_capacity(ids.len() * width);
+        for &id in ids.iter() {
+            let row = table.row(id as u32)?;
+            words.extend(row.iter().map(|&v| EMBEDDING.ring.encode(i64::from(v))));
+        }
+        Ok(Share::new(MAIN, words))
+    }
+}
+
+impl Shares for Protocol {
+    type Share = Share;
+
+    fn step<T>(
+        &mut self,
+        id: StepId,
+        run: impl FnOnce(&mut Self) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let (start, before) = (Instant::now(), self.ctx.session.stats());
+        let result = run(self)?;
+        let stats = self.ctx.session.stats().since(&before);
+        if let Some(observer) = &mut self.observer {
+            observer(id);
+        }
+        self.costs.push(StepCost {
+            step: id,
+            time: start.elapsed(),
+            stats,
+        });
+        Ok(result)
+    }
+
+    fn takes(&self, input: &Input) -> bool {
+        matches!(
+            (self.ctx.party(), input),
+            (Party::Client, Input::Texts(..)) | (Party::Server, Input::Lengths(..))
+        )
+    }
+
+    fn knows(&self, owner: Party) -> bool {
+        owner == self.ctx.party()
+    }
+
+    /// One product of the client's one-hot rows (m × vocabulary, encrypted) with the server's table: the client knows its ids, so that no
+    /// equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
+    fn lookup(&mut self, ids: &Known, e: &Embedding, public: bool) -> Result<Share, RunError> {
+        if public {
+            return self.public_rows(ids, e.width);
+        }
+        let shape = LinearShape {
+            shape: OltShape {
+                k: ids.len,
+                m: e.vocabulary,
+                n: e.width,
+            },
+            weight_bits: TABLE_BITS,
+        };
+        let (ctx, he) = (&mut self.ctx, &self.he);
+        let Some(ids) = &ids.values else {
+            let table = self.layers.table(e)?;
+            return Ok(linear_server_alone(ctx, he, MAIN, ids.len, &table)?);
+        };
+        let mut hot = vec![0u64; ids.len() * e.vocabulary];
+        for (row, &id) in hot.chunks_exact_mut(e.vocabulary).zip(ids.iter()) {
+            let place = row.get_mut(id as usize);
+            *place.ok_or(ModelError::TokenOutOfRange {
+                vocabulary: e.vocabulary,
+            })? = 1;
+        }
+        Ok(linear_client(ctx, he, &Share::new(MAIN, hot), &shape)?)
+    }
+
+    fn product(
+        &mut self,
+        id: StepId,
+        x: &Share,
+        rows: usize,
+        product: &Product<'_>,
+    ) -> Result<Share, RunError> {
+        let layer = self.layers.get(id, product)?;
+        let (inputs, outputs) = layer.shape;
+        let (ctx, he) = (&mut self.ctx, &self.he);
+        if ctx.party() == Party::Client {
+            let shape = LinearShape {
+                shape: OltShape {
+                    k: rows,
+                    m: inputs,
+                    n: outputs,
+                },
+                weight_bits: WEIGHT_BITS,
+            };
+            return Ok(linear_client(ctx, he, x, &shape)?);
+        }
+        let (weights, bias) = here(id, &layer.numbers)?;
+        let mut words = linear_server(ctx, he, x, weights)?.into_words();
+        add_bias(&mut words, bias);
+        Ok(Share::new(MAIN, words))
+    }
+
+    fn matmul(&mut self, x: &Share, y: &Share, shape: &MatmulShape) -> Result<Share, RunError> {
+        Ok(matmul_shared(&mut self.ctx, &self.he, x, y, shape)?)
+    }
+
+    /// The client multiplies its own share; one oblivious linear transformation, with the coefficients encrypted, the server's.
+    fn known_times(
+        &mut self,
+        coefficients: &Known,
+        x: &Share,
+        texts: usize,
+        width: usize,
+    ) -> Result<Share, RunError> {
+        let rows = coefficients.len / texts.max(1);
+        let spec = hidden_spec(texts, rows, width);
+        let (ctx, he) = (&mut self.ctx, &self.he);
+        let Some(values) = &coefficients.values else {
+            let signed = x.words().iter().map(|&w| MAIN.decode(w));
+            let signed = Zeroizing::new(signed.collect::<Vec<i64>>());
+            return Ok(olt_multiplying(ctx, he, &spec, &signed)?);
+        };
+        let chosen = Share::new(MAIN, values.iter().map(|&c| c as u64).collect());
+        let cross = olt_encrypted(ctx, he, &spec, chosen.words())?;
+        let own = rows_times(chosen.words(), x.words(), rows, width);
+        Ok(cross.add(&Share::new(MAIN, own)))
+    }
+
+    fn add_known(&self, x: &Share, y: &Known) -> Share {
+        match &y.values {
+            Some(values) => x.add(&Share::public(Party::Client, x.ring(), values)),
+            None => x.clone(),
+        }
+    }
+
+    fn narrow(&self, x: &Share, shift: u32, to: Ring) -> Share {
+        narrow(self.ctx.party(), x, shift, to)
+    }
+
+    fn rescale(&mut self, x: &Share, shift: u32, to: Ring) -> Result<Share, RunError> {
+        Ok(rescale(&mut self.ctx, x, shift, Sign::Bounded, to)?)
+    }
+
+    fn exponentials(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Share, RunError> {
+        Ok(exponentials(&mut self.ctx, x, rows, columns, WEIGHED)?)
+    }
+
+    fn reciprocal(
+        &mut self,
+        x: &Share,
+        bits: u32,
+        scale: f64,
+        to: Format,
+    ) -> Result<Share, RunError> {
+        Ok(reciprocal(&mut self.ctx, x, bits, scale, to.frac, to.ring)?)
+    }
+
+    fn scale_rows(
+        &mut self,
+        x: &Share,
+        rows: usize,
+        columns: usize,
+        factors: &Share,
+    ) -> Result<Share, RunError> {
+        Ok(scale_rows(
+            &mut self.ctx,
+            &self.he,
+            x,
+            rows,
+            columns,
+            factors,
+        )?)
+    }
+
+    fn maxima(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Share, RunError> {
+        let bits = x.ring().bits();
+        Ok(max_rows(&mut self.ctx, x, rows, columns, 0, bits)?)
+    }
+
+    fn apply(&mut self, f: &Function, x: &Share) -> Result<Share, RunError> {
+        Ok(f.run(&mut self.ctx, x)?)
+    }
+
+    fn normalise(&mut self, x: &Share, from: Format, shape: NormShape) -> Result<Share, RunError> {
+        let (ctx, he) = (&mut self.ctx, &self.he);
+        Ok(normalise_rows(ctx, he, x, from, shape, ACTIVATION)?)
+    }
+
+    fn unit_rows(
+        &mut self,
+        x: &Share,
+        from: Format,
+        rows: usize,
+        width: usize,
+    ) -> Result<Share, RunError> {
+        Ok(unit_rows(&mut self.ctx, &self.he, x, from, rows, width)?)
+    }
+
+    fn open(&mut self, x: &Share, shift: u32, to: Ring) -> Result<Option<Vec<u64>>, RunError> {
+        Ok(open_rounded(&mut self.ctx, Party::Client, x, shift, to)?)
+    }
+}

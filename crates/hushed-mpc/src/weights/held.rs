@@ -1,0 +1,113 @@
+//! The linear layers of a model as a party holds them: at the server as integers, transformed ahead as far as memory goes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_model::{Embedding, StepId};
+use hushed_rlwe::{RlweError, RlweParams};
+use hushed_twopc::TwopcError;
+use hushed_twopc::he::PreparedWeights;
+
+use crate::RunError;
+use crate::circuit::product::{Layer, Product};
+use crate::formats::{MAIN, TABLE_BITS};
+use crate::weights::{embed, ranges};
+
+/// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by its
+/// sessions.
+#[derive(Default)]
+pub struct Layers {
+    by_step: Mutex<HashMap<StepId, Arc<Layer>>>,
+    table: Mutex<Option<Arc<PreparedWeights>>>,
+}
+
+/// What [`Layers::make_ready`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Matrices whose transforms are held.
+    pub held: usize,
+    /// Matrices there are.
+    pub matrices: usize,
+    /// Bytes of what is held.
+    pub bytes: u64,
+    /// Bytes of holding all.
+    pub bytes_of_all: u64,
+}
+
+impl Layers {
+    pub(crate) fn get(&self, id: StepId, product: &Product<'_>) -> Result<Arc<Layer>, RunError> {
+        // A panic elsewhere cannot leave the map half written.
+        let mut map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(layer) = map.get(&id) {
+            return Ok(layer.clone());
+        }
+        let layer = Arc::new(product.layer(id)?);
+        map.insert(id, layer.clone());
+        Ok(layer)
+    }
+
+    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of `rows` rows. What is
+    /// held by a running session is left as it is.
+    ///
+    /// # Errors
+    /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.
+    pub fn make_ready(&self, rows: usize, budget: u64) -> Result<Ready, RunError> {
+        let params = RlweParams::olt_full().map_err(|e| TwopcError::from(RlweError::from(e)))?;
+        let mut ready = Ready::default();
+        let mut transform = |weights: &mut PreparedWeights| -> Result<(), RunError> {
+            let bytes = weights.ready_bytes(&params, rows, MAIN)? as u64;
+            ready.matrices += 1;
+            ready.bytes_of_all += bytes;
+            if ready.bytes + bytes <= budget {
+                weights.make_ready(&params, rows, MAIN)?;
+                ready.bytes += bytes;
+                ready.held += 1;
+            }
+            Ok(())
+        };
+        let mut map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layers: Vec<_> = map.iter_mut().collect();
+        layers.sort_by(|a, b| a.0.cmp(b.0));
+        let owned = layers
+            .into_iter()
+            .filter_map(|(_, layer)| Arc::get_mut(layer)?.numbers.as_mut());
+        for (weights, _) in owned {
+            transform(weights)?;
+        }
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = table.as_mut().and_then(Arc::get_mut) {
+            transform(table)?;
+        }
+        Ok(ready)
+    }
+
+    /// How many layers there are so far, the table apart.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        let map = self.by_step.lock().unwrap_or_else(PoisonError::into_inner);
+        map.len()
+    }
+
+    /// The server's table of token vectors as integers.
+    pub(crate) fn table(&self, e: &Embedding) -> Result<Arc<PreparedWeights>, RunError> {
+        let mut slot = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = slot.as_ref() {
+            return Ok(table.clone());
+        }
+        let table = Arc::new(integers(e)?);
+        *slot = Some(table.clone());
+        Ok(table)
+    }
+}
+
+/// The table as integers, vocabulary × width.
+fn integers(e: &Embedding) -> Result<PreparedWeights, RunError> {
+    let values = embed::numbers_of(e)?.iter().map(embed::integer).collect();
+    if let Some(beyond) = ranges::embedding(e)?.pop() {
+        return Err(beyond.into());
+    }
+    Ok(
+        PreparedWeights::new(e.vocabulary, e.width, TABLE_BITS, values)
+            .map_err(TwopcError::from)?,
+    )
+}

@@ -1,0 +1,122 @@
+//! The weights of a whole model as integers, made before the first session needs them.
+
+use hushed_model::{Model, Program, StepId};
+
+use crate::circuit::product::{Integers, Product};
+use crate::circuit::run;
+use crate::shares::Counting;
+use crate::weights::held::Layers;
+use crate::weights::ranges::{self, OutOfRange};
+use crate::{Input, RunError, Terms};
+
+impl Layers {
+    /// Makes every product that a run of `model` will ask for; what is there already stays. A server calls this when it starts, so that its
+    /// first text is as quick as the others.
+    ///
+    /// # Errors
+    /// [`RunError::Unsupported`] for a classifier; [`RunError::Model`] if the model has shapes only; [`RunError::OutOfRange`] for numbers
+    /// that the formats do not hold.
+    pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
+        let program = model.program();
+        each_product(&program, |id, product| self.get(id, product).map(drop))?;
+        self.table(program.embedding()).map(drop)
+    }
+}
+
+/// Everything about a model's numbers that does not fit, at once: gains, offsets and factors are multiplied into the layers first, as they
+/// are in a run.
+///
+/// # Errors
+/// [`RunError::Model`] if the model has shapes only.
+pub fn out_of_range(model: &Model) -> Result<Vec<OutOfRange>, RunError> {
+    let mut all = Vec::new();
+    let program = model.program();
+    all.extend(ranges::embedding(program.embedding())?);
+    each_product(&program, |id, product| {
+        let Integers { weights, bias } = product.integers(id)?;
+        all.extend(ranges::layer(id, &weights, &bias));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Every product that a run asks for.
+fn each_product(
+    program: &Program,
+    visit: impl FnMut(StepId, &Product<'_>) -> Result<(), RunError>,
+) -> Result<(), RunError> {
+    let mut counting = Counting::new()?.telling(visit);
+    let one = Input::Lengths(vec![1], Terms::default());
+    run(&mut counting, program, &one, |_, _| ()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hushed_model::testing::tiny_folder;
+    use hushed_model::{Model, TokenIds, TooLong, cosine};
+
+    use crate::testing::run_pair_with;
+    use crate::{Input, Layers, Terms, embeddings};
+
+    /// Whatever memory is granted, the answers are the same.
+    #[test]
+    fn weights_are_held_ready_as_far_as_memory_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let model = Model::load(folder.path()).unwrap();
+        let prepared = |budget| {
+            let layers = Layers::default();
+            layers.prepare(&model).unwrap();
+            let ready = layers.make_ready(6, budget).unwrap();
+            assert!(ready.bytes <= budget);
+            (Arc::new(layers), ready)
+        };
+        let (_, none) = prepared(0);
+        assert_eq!((none.held, none.matrices), (0, 4 * 2 + 1 + 1));
+        let (all, whole) = prepared(none.bytes_of_all);
+        assert_eq!(
+            (whole.held, whole.bytes),
+            (whole.matrices, none.bytes_of_all)
+        );
+        let (half, some) = prepared(none.bytes_of_all / 2);
+        assert!(some.held > 0 && some.held < some.matrices);
+        let text = model.tokens("hello", TooLong::Refuse).unwrap();
+        let clear = model.embed(vec![text.clone()]).unwrap();
+        for layers in [all, half] {
+            let private = run(&model, text.clone(), &layers);
+            assert!(cosine(&private[0], &clear[0]) > 0.999);
+        }
+    }
+
+    #[test]
+    fn a_run_asks_for_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let model = Model::load(folder.path()).unwrap();
+        let ids = model.tokens("hello", TooLong::Refuse).unwrap();
+        let layers = Arc::<Layers>::default();
+        layers.prepare(&model).unwrap();
+        let before = layers.len();
+        assert_eq!(before, 4 * model.network.layers.len() + 1);
+        run(&model, ids, &layers);
+        assert_eq!(layers.len(), before);
+        let shapes = Model::shapes_only(&model.public);
+        assert!(Layers::default().prepare(&shapes).is_err());
+    }
+
+    /// One text between two threads, the server with these layers.
+    fn run(model: &Model, ids: TokenIds, layers: &Arc<Layers>) -> Vec<Vec<f64>> {
+        let shapes = Model::shapes_only(&model.public);
+        let lengths = Input::Lengths(vec![ids.rows().total], Terms::default());
+        let input = Input::Texts(vec![ids], Terms::default());
+        let (answers, none) = run_pair_with(
+            layers,
+            |client| embeddings(client, &shapes, &input).unwrap(),
+            |server| embeddings(server, model, &lengths).unwrap(),
+        );
+        assert!(none.is_none());
+        answers.unwrap()
+    }
+}

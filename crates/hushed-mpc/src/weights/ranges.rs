@@ -1,0 +1,147 @@
+//! Whether a model's numbers fit the formats of a two-party run: found when a model is checked or loaded, never in a session.
+
+use hushed_model::{Embedding, Matrix, StepId};
+
+use crate::RunError;
+use crate::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
+use crate::formats::{EMBEDDING, MAIN};
+use crate::weights::embed::{integer, numbers_of};
+
+/// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "{site}: {what} above {limit} in magnitude; the formats of two-party inference do not hold them, and this model cannot be served"
+)]
+pub struct OutOfRange {
+    /// The step.
+    pub site: String,
+    /// What they are, such as `biases`.
+    pub what: &'static str,
+    /// The most that fits.
+    pub limit: f64,
+}
+
+/// What is too large in a layer as it will be run.
+pub(crate) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange> {
+    let weights = weights.iter().map(|w| w.unsigned_abs());
+    let bias = bias.iter().map(|b| b.unsigned_abs());
+    let most_bias = (BIAS_LIMIT * f64::from(LINEAR.frac).exp2()) as u64;
+    let found = [
+        (
+            "weights",
+            weights.max() > Some(1 << WEIGHT_BITS),
+            f64::from(1u32 << (WEIGHT_BITS - WEIGHT_FRAC)),
+        ),
+        ("biases", bias.max() > Some(most_bias), BIAS_LIMIT),
+    ];
+    collect(&id.to_string(), found)
+}
+
+/// The same of the token vectors and of what positions add.
+pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
+    let table = numbers_of(e)?.iter().map(|v| integer(v).unsigned_abs());
+    let offsets = e.offsets.as_deref().map(Matrix::data).unwrap_or_default();
+    let above = |p: &f32| f64::from(p.abs()) > POSITION_LIMIT;
+    let found = [
+        (
+            "token vectors",
+            table.max() > Some(1 << TABLE_BITS),
+            f64::from(1u32 << (TABLE_BITS - EMBEDDING.frac)),
+        ),
+        (
+            "position vectors",
+            offsets.iter().any(above),
+            POSITION_LIMIT,
+        ),
+    ];
+    Ok(collect("embed", found))
+}
+
+fn collect(site: &str, found: [(&'static str, bool, f64); 2]) -> Vec<OutOfRange> {
+    let beyond = found.into_iter().filter(|(_, beyond, _)| *beyond);
+    let error = |(what, _, limit)| OutOfRange {
+        site: site.to_owned(),
+        what,
+        limit,
+    };
+    beyond.map(error).collect()
+}
+
+// A bias and a product of the same size stay inside the ring with its sign.
+const _: () = assert!(MAIN.bits() == LINEAR.ring.bits() && LINEAR.ring.bits() - LINEAR.frac > 13);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hushed_model::testing::tiny_folder;
+    use hushed_model::{Linear, Model};
+
+    use super::*;
+    use crate::{Layers, RunError, out_of_range};
+
+    fn tiny() -> Model {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        Model::load(folder.path()).unwrap()
+    }
+
+    fn bias(layer: &mut Linear, at: usize, value: f32) {
+        let mut bias = layer.bias.take().unwrap().to_vec();
+        bias[at] = value;
+        layer.bias = Some(bias.into());
+    }
+
+    fn weight(matrix: &mut Option<Arc<Matrix<f32>>>, value: f32) {
+        let mut numbers = Matrix::clone(matrix.as_deref().unwrap());
+        numbers.data_mut()[5] = value;
+        *matrix = Some(Arc::new(numbers));
+    }
+
+    #[test]
+    fn a_good_model_has_none_and_shapes_have_no_answer() {
+        let model = tiny();
+        assert_eq!(out_of_range(&model).unwrap(), []);
+        let shapes = Model::shapes_only(&model.public);
+        assert!(matches!(out_of_range(&shapes), Err(RunError::Model(_))));
+    }
+
+    #[test]
+    fn every_number_that_does_not_fit_is_found_at_once() {
+        let mut model = tiny();
+        bias(&mut model.network.layers[0].attention.value, 3, 4097.0);
+        bias(&mut model.network.layers[1].feed_forward.down, 0, -1e30);
+        weight(&mut model.network.layers[1].feed_forward.up.weights, 500.0);
+        weight(&mut model.network.embedding.tokens, -17.0);
+        weight(&mut model.network.embedding.offsets, 16.5);
+        let found = out_of_range(&model).unwrap();
+        let found: Vec<(&str, &str)> = found.iter().map(|o| (o.site.as_str(), o.what)).collect();
+        let expected = [
+            ("embed", "token vectors"),
+            ("embed", "position vectors"),
+            ("layer.0.attention.qkv", "biases"),
+            ("layer.1.feed_forward.up", "weights"),
+            ("layer.1.feed_forward.down", "biases"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_server_does_not_start_with_one() {
+        let change: [fn(&mut Model); 3] = [
+            |m| bias(&mut m.network.layers[0].attention.output, 1, f32::MAX),
+            |m| weight(&mut m.network.layers[0].attention.query.weights, -300.0),
+            |m| weight(&mut m.network.embedding.offsets, f32::MIN),
+        ];
+        for change in change {
+            let mut model = tiny();
+            change(&mut model);
+            let error = Layers::default().prepare(&model).err().unwrap();
+            assert!(matches!(error, RunError::OutOfRange(_)), "{error}");
+            assert!(!error.to_string().contains("300"), "no number is shown");
+        }
+        let mut model = tiny();
+        bias(&mut model.network.layers[0].attention.output, 1, -4096.0);
+        Layers::default().prepare(&model).unwrap();
+    }
+}

@@ -1,0 +1,63 @@
+//! The table of token vectors where its owner has made it public: the client looks its ids up alone, and the lookup sends nothing.
+//!
+//! The rows are the same integers that the private lookup multiplies by, so both ways give the same shares' sum.
+
+use std::sync::Arc;
+
+use hushed_model::{Embedding, ModelError};
+
+use crate::RunError;
+use crate::formats::TABLE_BITS;
+use crate::weights::embed::numbers_of;
+
+/// A public table: vocabulary × width integers with the fraction bits of [`crate::formats::EMBEDDING`].
+#[derive(Clone)]
+pub struct PublicTable {
+    width: usize,
+    values: Arc<[i32]>,
+}
+
+/// Rows that travel together: about a mebibyte.
+pub fn rows_in_chunk(width: usize) -> usize {
+    ((1 << 20) / (4 * width.max(1))).max(1)
+}
+
+impl PublicTable {
+    /// Takes a table that has come in chunks.
+    ///
+    /// # Errors
+    /// [`RunError::WrongTable`] for another number of values than `vocabulary`·`width`, or a value above 2^[`TABLE_BITS`].
+    pub fn new(vocabulary: usize, width: usize, values: Vec<i32>) -> Result<PublicTable, RunError> {
+        let within = |v: &i32| v.unsigned_abs() <= 1 << TABLE_BITS;
+        if Some(values.len()) != vocabulary.checked_mul(width) || !values.iter().all(within) {
+            return Err(RunError::WrongTable);
+        }
+        Ok(PublicTable {
+            width,
+            values: values.into(),
+        })
+    }
+
+    /// The bytes of one chunk of a server's table after another: integers, little-endian, row by row.
+    ///
+    /// # Errors
+    /// [`RunError::Model`] if the numbers are not here.
+    pub fn chunks(e: &Embedding) -> Result<impl Iterator<Item = Vec<u8>> + '_, RunError> {
+        let rows = rows_in_chunk(e.width);
+        let values = numbers_of(e)?.chunks(rows * e.width);
+        Ok(values.map(|chunk| {
+            let integers = chunk.iter().map(crate::weights::embed::integer);
+            integers.flat_map(i32::to_le_bytes).collect()
+        }))
+    }
+
+    /// Row `id`.
+    pub(crate) fn row(&self, id: u32) -> Result<&[i32], ModelError> {
+        let first = id as usize * self.width;
+        self.values
+            .get(first..first + self.width)
+            .ok_or(ModelError::TokenOutOfRange {
+                vocabulary: self.values.len() / self.width.max(1),
+            })
+    }
+}

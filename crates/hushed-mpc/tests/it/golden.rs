@@ -1,0 +1,143 @@
+//! Transcripts that must not change: every payload of whole runs whose randomness is seeded, by its hash.
+//!
+//! A change of the protocol, of a format or of a rounding changes them on purpose, and then the table is replaced by what the failure prints; a change of
+//! how the program is written does not.
+
+use std::sync::Arc;
+
+use hushed_math::rng::SecretRng;
+use hushed_model::testing::tiny_folder;
+use hushed_model::tokens::TokenIds;
+use hushed_model::{Embedding, Model, Pool};
+use hushed_mpc::{Input, Protocol, PublicTable, Terms, embeddings};
+use hushed_net::Session;
+use hushed_twopc::Ctx;
+use hushed_twopc::he::HeContext;
+use hushed_twopc::ot::Correlations;
+use hushed_twopc::ot::ideal::IdealPair;
+use hushed_twopc::testing::{Heard, heard_pair};
+use sha2::{Digest, Sha256};
+
+/// Activation, pooling, terms, rows of each text (padding included); the hash of what both parties receive.
+type Case = (&'static str, Pool, Terms, &'static [usize], &'static str);
+
+const PLAIN: Terms = Terms {
+    public_table: false,
+    padded: false,
+};
+
+const CASES: [Case; 5] = [
+    (
+        "gelu",
+        Pool::Mean,
+        PLAIN,
+        &[3, 7, 3],
+        "4b9d514e344569accc3244cb8475ec725eb61fa5139c4c829732fd37e3814826",
+    ),
+    (
+        "relu",
+        Pool::Max,
+        PLAIN,
+        &[4],
+        "11a53acd69b727839299374d24bdf948904dca3478438afa3ac536980c101d23",
+    ),
+    (
+        "silu",
+        Pool::First,
+        Terms {
+            public_table: true,
+            ..PLAIN
+        },
+        &[5, 2],
+        "864674c066b4785180164fed027998ec8c35a4aa991a3d4d3bcb55c92172182d",
+    ),
+    (
+        "quick_gelu",
+        Pool::Mean,
+        Terms {
+            padded: true,
+            ..PLAIN
+        },
+        &[8, 8],
+        "48f8345782e1b5a97770eefbafafe8013c5b36160e5ee75ffb8bb0fa6d040ecc",
+    ),
+    (
+        "tanh",
+        Pool::Last,
+        Terms {
+            padded: true,
+            public_table: true,
+        },
+        &[18, 6],
+        "b10bd975ca59966c298db28e103083e4df607ba54e6e6ca27784f1e0e387c096",
+    ),
+];
+
+#[test]
+fn transcripts_of_whole_runs_do_not_change() {
+    let found = CASES.map(|(activation, pool, terms, rows, _)| {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let path = folder.path().join("config.json");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let config = config.replace("\"gelu\"", &format!("\"{activation}\""));
+        std::fs::write(&path, config).unwrap();
+        let mut model = Model::load(folder.path()).unwrap();
+        model.public.pool = pool;
+        model.network.pool = pool;
+        transcript(&model, terms, rows)
+    });
+    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    assert_eq!(found, CASES.map(|case| case.4));
+}
+
+/// The hash of all payloads of a pass, keys included, and of the answers.
+fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
+    let texts: Vec<TokenIds> = rows.iter().map(|&rows| text(model, terms, rows)).collect();
+    let ([near, far], heard) = heard_pair();
+    let (near_ot, far_ot) = IdealPair::from_seed(7);
+    let shapes = Model::shapes_only(&model.public);
+    let answers = std::thread::scope(|scope| {
+        let lengths = Input::Lengths(rows.to_vec(), terms);
+        scope.spawn(move || {
+            let mut server = party(far, Box::new(far_ot), 2);
+            embeddings(&mut server, model, &lengths).unwrap();
+        });
+        let mut client = party(near, Box::new(near_ot), 1);
+        if terms.public_table {
+            client.set_table(table(&model.network.embedding));
+        }
+        let input = Input::Texts(texts, terms);
+        embeddings(&mut client, &shapes, &input).unwrap().unwrap()
+    });
+    let mut hash = Sha256::new();
+    for payloads in heard.each_ref().map(Heard::take) {
+        hash.update(payloads.len().to_le_bytes());
+        hash.update(payloads);
+    }
+    for value in answers.iter().flatten() {
+        hash.update(value.to_le_bytes());
+    }
+    let hash = hash.finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn party(mut session: Session, ot: Box<dyn Correlations>, seed: u64) -> Protocol {
+    let mut rng = SecretRng::insecure_from_seed(seed);
+    let he = HeContext::exchange(&mut session, &mut rng).unwrap();
+    Protocol::new(Ctx::new(session, rng, ot), he, Arc::default())
+}
+
+/// A text of so many rows; where rows are padded, one of them is padding.
+fn text(model: &Model, terms: Terms, rows: usize) -> TokenIds {
+    let real = if terms.padded { rows - 1 } else { rows };
+    let id = |i: usize| ((i * 31 + rows) % model.public.config.vocabulary) as u32;
+    TokenIds::new((0..real).map(id).collect()).pad_to(rows, 0)
+}
+
+fn table(e: &Embedding) -> PublicTable {
+    let bytes: Vec<u8> = PublicTable::chunks(e).unwrap().flatten().collect();
+    let words = bytes.as_chunks::<4>().0.iter();
+    let values = words.map(|b| i32::from_le_bytes(*b)).collect();
+    PublicTable::new(e.vocabulary, e.width, values).unwrap()
+}

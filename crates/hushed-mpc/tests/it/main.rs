@@ -1,0 +1,11 @@
+//! Tests of the crate from outside, in one binary: linking it costs more than most of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod architectures;
+mod golden;
+mod minilm;
+mod tiny;
+mod vanish;
+mod verify;
