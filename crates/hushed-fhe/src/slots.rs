@@ -3,13 +3,20 @@
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Arithmetic;
 
-use super::error::FheError;
-use crate::ops::functions::Function;
-use crate::ops::mask::OwnedMask;
-use crate::ops::softmax::Softmax;
+use hushed_lower::LinearMap;
 use hushed_model::StepId;
 
-use hushed_lower::LinearMap;
+use crate::error::FheError;
+use crate::ops::functions::Function;
+
+/// A 0/1 mask over slots, encrypted where lengths are private.
+#[derive(Clone)]
+pub enum OwnedMask<V> {
+    /// Numbers.
+    Public(Vec<f64>),
+    /// Encrypted.
+    Private(V),
+}
 
 /// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and what a transformer needs besides: plaintext vectors,
 /// rotations, sums of products over two lists, matrices of scalars, refreshes.
@@ -17,7 +24,7 @@ use hushed_lower::LinearMap;
 /// Slots hold real numbers; in a *pair*, which [`Slots::pair`] makes of two vectors, those of one are the real and those of the other the imaginary
 /// parts. Of pairs there are rotations, sums, products with vectors and with each other in [`Slots::dot_grid`], and nothing else. A *level* is one rescale; `limbs` are primes. Vectors that are added have one scale, so whoever makes a
 /// vector says at which scale; nothing assigns one.
-pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync + Sized {
+pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (decomposed once).
     type Hoisted<'a>: Send + Sync
     where
@@ -47,22 +54,26 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync + Sized
         }
     }
 
-    /// `f` of every slot, at the scale `target`, [`Function::levels`] below: by its polynomials, unless the interpretation knows better.
+    /// `f` of every slot of `x`, at the scale `target`, so many `levels` below: what `compute` makes of it by polynomials, unless the
+    /// interpretation has the function itself.
     ///
     /// # Errors
-    /// Too few levels.
+    /// Those of `compute`: too few levels.
     fn apply(
         &self,
-        f: &Function<'_>,
+        f: &Function,
         x: &Self::Value,
-        target: Scale,
+        (levels, target): (usize, Scale),
+        compute: impl FnOnce() -> Result<Self::Value, FheError>,
     ) -> Result<Self::Value, FheError> {
-        f.evaluate(self, x, target)
+        let _ = (f, x, levels, target);
+        compute()
     }
 
-    /// What [`Slots::apply`] makes of a score below all others, in the clear: p of padding.
-    fn padding(&self, softmax: &Softmax) -> f64 {
-        softmax.polynomial().eval(-1.0)
+    /// What [`Slots::apply`] makes of the number `t`, known to whoever runs the circuit.
+    fn value(&self, f: &Function, t: f64, compute: impl FnOnce() -> f64) -> f64 {
+        let _ = (f, t);
+        compute()
     }
 
     /// Slots of a vector.

@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hushed_model::{Kind, Network, Norm, StepId, here};
 
 use super::head::HeadArguments;
-use crate::ops::functions::argument;
 use crate::packing::Interleave;
 use crate::simulate::{Vector, Watch};
 use crate::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, FheError, Function, HeadChoice,
-    Interval, LayerChoice, Look, NormChoice, Report, Softmax, VERSION, Viewer,
+    Interval, LayerChoice, Look, NormChoice, Report, VERSION, Viewer,
 };
 
 /// The least and the greatest of some numbers.
@@ -395,13 +394,13 @@ impl Measure {
         }
     }
 
-    fn scores(&self, layer: usize, softmax: &Softmax, diagonal: usize, arguments: &[f64]) {
+    fn scores(&self, at: (usize, usize), p: &Function, diagonal: usize, arguments: &[f64]) {
         let m = self.layout.rows();
         let mut span = Span::default();
         let key = |text: usize, row: usize| (row + diagonal) % m < self.lengths[text];
         let real = self.rows().filter(|&(text, row, _)| key(text, row));
         let real: Vec<(usize, f64)> = real
-            .map(|(_, _, slot)| (slot, softmax.score(arguments[slot])))
+            .map(|(_, _, slot)| (slot, p.argument(arguments[slot])))
             .collect();
         real.iter().for_each(|&(_, score)| span.add(score));
         let mut state = self.state();
@@ -410,16 +409,14 @@ impl Measure {
             before: Vec::new(),
             sums: Vec::new(),
         };
-        let rows = state.heads.entry((layer, softmax.head()));
-        let rows = rows.or_insert_with(nothing);
+        let rows = state.heads.entry(at).or_insert_with(nothing);
         for (slot, score) in real {
             rows.maxima[slot] = rows.maxima[slot].max(score);
         }
         if diagonal == m - 1 {
-            let p = Function::Exponential { softmax, diagonal };
             rows.before = arguments.iter().map(|&t| p.exact(t)).collect();
         }
-        let scores = &mut state.seen.layers[layer].heads[softmax.head()].scores;
+        let scores = &mut state.head(at).scores;
         if span.least <= span.greatest {
             scores.add(span.least);
             scores.add(span.greatest);
@@ -427,23 +424,22 @@ impl Measure {
     }
 
     /// The sums of p.
-    fn first(&self, layer: usize, softmax: &Softmax, sums: &[f64]) {
+    fn first(&self, at: (usize, usize), scores: Interval, sums: &[f64]) {
         let mut state = self.state();
-        let seen = &mut state.seen.layers[layer].heads[softmax.head()];
         for (_, _, slot) in self.rows() {
-            seen.first
-                .add(sums[slot].ln() + softmax.scores().high / 2.0);
+            let ln = sums[slot].ln() + scores.high / 2.0;
+            state.head(at).first.add(ln);
         }
-        if let Some(rows) = state.heads.get_mut(&(layer, softmax.head())) {
+        if let Some(rows) = state.heads.get_mut(&at) {
             rows.sums = sums.to_vec();
         }
     }
 
     /// The sums of e, with which a head's softmax is done.
-    fn second(&self, layer: usize, softmax: &Softmax, sums: &[f64]) {
+    fn second(&self, at: (usize, usize), sums: &[f64]) {
         let mut state = self.state();
-        let rows = state.heads.remove(&(layer, softmax.head()));
-        let seen = &mut state.seen.layers[layer].heads[softmax.head()];
+        let rows = state.heads.remove(&at);
+        let seen = state.head(at);
         for (text, row, slot) in self.rows() {
             seen.second.add(sums[slot]);
             let Some(rows) = rows.as_ref().filter(|_| row < self.lengths[text]) else {
@@ -458,28 +454,35 @@ impl Measure {
     }
 }
 
+impl State {
+    /// Of a head, by layer and number.
+    fn head(&mut self, (layer, head): (usize, usize)) -> &mut HeadSeen {
+        &mut self.seen.layers[layer].heads[head]
+    }
+}
+
 impl Watch for Measure {
-    fn see(&self, at: StepId, f: &Function<'_>, x: &[f64]) {
+    fn see(&self, at: StepId, f: &Function, x: &[f64]) {
         let layer = at.layer().unwrap_or(0);
-        match f {
-            Function::Exponential { softmax, diagonal } => {
-                self.scores(layer, softmax, *diagonal, x);
+        match *f {
+            Function::Exponential { head, diagonal, .. } => {
+                self.scores((layer, head), f, diagonal, x);
             }
-            Function::FirstInverse(softmax) => self.first(layer, softmax, x),
-            Function::SecondInverse(softmax) => self.second(layer, softmax, x),
-            Function::Activation { index, column, .. } => {
-                let mut seen = std::mem::take(&mut self.state().seen.layers[layer].columns[*index]);
+            Function::FirstInverse { head, scores } => self.first((layer, head), scores, x),
+            Function::SecondInverse { head } => self.second((layer, head), x),
+            Function::Activation { index, .. } => {
+                let mut seen = std::mem::take(&mut self.state().seen.layers[layer].columns[index]);
                 for (_, _, slot) in self.rows() {
-                    seen.add(argument(*column, x[slot]), self.ordinary);
+                    seen.add(f.argument(x[slot]), self.ordinary);
                 }
-                self.state().seen.layers[layer].columns[*index] = seen;
+                self.state().seen.layers[layer].columns[index] = seen;
             }
-            Function::Head(squash) => {
-                let arguments: Vec<f64> = x.iter().map(|&t| squash.argument(t)).collect();
+            Function::Head { .. } => {
+                let arguments: Vec<f64> = x.iter().map(|&t| f.argument(t)).collect();
                 self.state().seen.head.see(&arguments);
             }
             // Seen between steps: here rows that are masked have 1.
-            Function::Root(_) => (),
+            Function::Root => (),
         }
     }
 }

@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_ckks::poly::{Ladder, PolyError, Polynomial};
+use hushed_ckks::poly::{Ladder, PolyError, Polynomial, evaluate};
 use hushed_math::fit::minimax;
 use hushed_model::Activation;
 use rayon::prelude::*;
@@ -121,13 +121,12 @@ pub fn activation<S: Slots>(
     let shape = intervals.first().filter(|_| on.only_shapes());
     let column = |(i, (t, interval)): (usize, (S::Value, &Column))| {
         let column = *shape.unwrap_or(interval);
-        let f = Function::Activation {
-            f,
-            index: first + i,
-            column,
-            polynomial: &*polynomials.get(f, column, degree)?,
-        };
-        on.apply(&f, &on.within(t, 1.0), on.default_scale())
+        let polynomial = polynomials.get(f, column, degree)?;
+        let (t, target) = (on.within(t, 1.0), on.default_scale());
+        let index = first + i;
+        let f = Function::Activation { f, index, column };
+        let compute = || evaluate(on, &t, &polynomial, target);
+        on.apply(&f, &t, (polynomial.depth(), target), compute)
     };
     let columns = columns.into_par_iter().zip(intervals).enumerate();
     columns.map(column).collect()

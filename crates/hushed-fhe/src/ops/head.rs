@@ -35,11 +35,10 @@ use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
-use crate::ops::mask::OwnedMask;
 use crate::ops::norm::{above, divisor, product, scale_of};
 use crate::ops::pool::{Factor, Pooled, packed, row_sums, rows_of};
 use crate::packing::{Interleave, PackingError};
-use crate::slots::Slots;
+use crate::slots::{OwnedMask, Slots};
 use hushed_lower::bound_of;
 
 /// Greatest size of the approximated tanh, up to [`EXTENDED`] times the reach.
@@ -75,8 +74,7 @@ pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<us
 pub struct Squash {
     /// Of t/[`EXTENDED`].
     parts: [Polynomial; 2],
-    f: Activation,
-    reach: f64,
+    function: Function,
 }
 
 impl Squash {
@@ -104,8 +102,10 @@ impl Squash {
         let odd = |coeffs| Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd);
         Ok(Squash {
             parts: [odd(fold)?, odd(coeffs)?],
-            f,
-            reach: choice.reach,
+            function: Function::Head {
+                f,
+                reach: choice.reach,
+            },
         })
     }
 
@@ -116,34 +116,16 @@ impl Squash {
         self.parts.iter().fold(t / EXTENDED as f64, fold)
     }
 
-    /// What it stands for, of t.
-    #[must_use]
-    pub fn exact(&self, t: f64) -> f64 {
-        exact(self.f, self.argument(t))
-    }
-
-    /// The function's argument at t.
-    #[must_use]
-    pub fn argument(&self, t: f64) -> f64 {
-        self.reach * t
-    }
-
-    /// Levels between t and the result: one to the scale of polynomials, then the polynomials.
-    #[must_use]
-    pub fn levels(&self) -> usize {
-        1 + self.parts.iter().map(Polynomial::depth).sum::<usize>()
-    }
-
-    /// Of a vector of t, at the scale `target`.
-    pub(crate) fn evaluate<S: Slots>(
-        &self,
-        on: &S,
-        t: &S::Value,
-        target: Scale,
-    ) -> Result<S::Value, FheError> {
-        let times = EXTENDED as f64;
-        let u = to_unit_interval(on, t, -times, times)?;
-        let y = compose(on, &u, &self.parts, target)?;
+    /// Of a vector of t, at the scale of refreshes.
+    fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
+        let (times, target) = (EXTENDED as f64, on.default_scale());
+        // One to the scale of polynomials.
+        let levels = 1 + self.parts.iter().map(Polynomial::depth).sum::<usize>();
+        let compute = || {
+            let u = to_unit_interval(on, t, -times, times)?;
+            compose(on, &u, &self.parts, target)
+        };
+        let y = on.apply(&self.function, t, (levels, target), compute)?;
         Ok(on.within(y, LARGEST))
     }
 }
@@ -192,10 +174,7 @@ pub fn head<S: Slots>(
 
     on.at(at.part("activation"));
     let tanh = Squash::new(c.activation, choice)?;
-    let tanh = Function::Head(&tanh);
-    let pooled = arguments
-        .par_iter()
-        .map(|t| on.apply(&tanh, t, on.default_scale()));
+    let pooled = arguments.par_iter().map(|t| tanh.evaluate(on, t));
     let pooled: Result<Vec<S::Value>, FheError> = pooled.collect();
     let site = at.part("classes");
     on.at(site);

@@ -5,7 +5,7 @@
 
 use crate::error::FheError;
 use crate::packing::{Interleave, PackingError};
-use crate::slots::Slots;
+use crate::slots::{OwnedMask, Slots};
 
 /// The rows of the texts of a batch.
 #[derive(Clone)]
@@ -68,15 +68,6 @@ pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
     layout.vector(lengths.len().min(layout.texts()), |text, row| {
         f64::from(u8::from(row < lengths[text]))
     })
-}
-
-/// A 0/1 mask over slots, encrypted where lengths are private.
-#[derive(Clone)]
-pub enum OwnedMask<V> {
-    /// Numbers.
-    Public(Vec<f64>),
-    /// Encrypted.
-    Private(V),
 }
 
 /// The masks that norms and poolings use.

@@ -32,8 +32,7 @@ use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
-use crate::ops::mask::OwnedMask;
-use crate::slots::Slots;
+use crate::slots::{OwnedMask, Slots};
 
 /// How a norm treats rows and its statistic.
 pub struct NormPlan<'a, V> {
@@ -258,11 +257,15 @@ fn masked_root<S: Slots>(
         OwnedMask::Private(mask) => product(on, &less, mask)?,
     };
     let v = on.within(on.add_constant(masked, 1.0)?, 1.0);
+    let inverse = |target: Scale| {
+        let compute = || root.evaluate(on, &v, target);
+        on.apply(&Function::Root, &v, (root.levels(), target), compute)
+    };
     // The root needs nothing above the level from which it ends one above the columns.
     let end = above(on, limbs)?;
     match rows {
         OwnedMask::Public(mask) => {
-            let y = on.apply(&Function::Root(&root), &v, on.default_scale())?;
+            let y = inverse(on.default_scale())?;
             let y = on.drop_to(&y, end.min(on.limbs(&y)))?;
             let scaled: Vec<f64> = mask.iter().map(|m| m * factor).collect();
             on.mul_vector(&y, &scaled, target)
@@ -273,7 +276,7 @@ fn masked_root<S: Slots>(
                 .min(on.limbs(mask))
                 .min(end);
             let scale = target.value() * divisor(on, left)? / on.scale(mask).value();
-            let y = on.apply(&Function::Root(&root), &v, scale_of(scale * factor)?)?;
+            let y = inverse(scale_of(scale * factor)?)?;
             product(on, &on.drop_to(&on.read_as(y, factor)?, left)?, mask)
         }
     }

@@ -15,10 +15,9 @@ use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::mask::OwnedMask;
 use crate::ops::norm::{above, below};
 use crate::packing::{Interleave, PackingError};
-use crate::slots::Slots;
+use crate::slots::{OwnedMask, Slots};
 
 /// What leaves the server.
 #[derive(Clone)]

@@ -24,7 +24,7 @@
 //! [`softmax_by_limit`] is the paper's own: (1 + x/2^r)^(2^r), one inverse.
 
 use hushed_ckks::Scale;
-use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial};
+use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial, evaluate};
 use hushed_model::StepId;
 use rayon::prelude::*;
 
@@ -43,8 +43,8 @@ pub struct Softmax {
     first: Inverse,
     second: Inverse,
     scores: Interval,
-    /// Upper end of Σp before it is divided by it.
-    first_high: f64,
+    /// What the exponential is divided by: the upper end of its sums.
+    divisor: f64,
     head: usize,
 }
 
@@ -78,7 +78,7 @@ impl Softmax {
             first: Inverse::with_steps(first.low / first.high, 1.0, choice.first_steps)?,
             second: Inverse::with_steps(second.low, second.high, choice.second_steps)?,
             scores,
-            first_high: first.high,
+            divisor: first.high,
             head: 0,
         })
     }
@@ -89,24 +89,34 @@ impl Softmax {
         Softmax { head, ..self }
     }
 
-    /// Which head of its layer.
-    pub fn head(&self) -> usize {
-        self.head
+    fn function(&self, diagonal: usize) -> Function {
+        Function::Exponential {
+            head: self.head,
+            scores: self.scores,
+            divisor: self.divisor,
+            diagonal,
+        }
     }
 
-    /// The interval of the scores.
-    pub fn scores(&self) -> Interval {
-        self.scores
+    /// p of padding: at t = −1.
+    fn padding<S: Slots>(&self, on: &S) -> f64 {
+        let least = -1.0;
+        on.value(&self.function(0), least, || self.exponential.eval(least))
     }
 
-    /// What the exponential is divided by.
-    pub fn first_high(&self) -> f64 {
-        self.first_high
-    }
-
-    /// The score at t.
-    pub fn score(&self, t: f64) -> f64 {
-        self.scores.middle() + self.scores.half() * t
+    /// 1/Σp at the scale `target`.
+    fn first_inverse<S: Slots>(
+        &self,
+        on: &S,
+        sum: &S::Value,
+        target: Scale,
+    ) -> Result<S::Value, FheError> {
+        let f = Function::FirstInverse {
+            head: self.head,
+            scores: self.scores,
+        };
+        let compute = || self.first.evaluate(on, sum, target);
+        on.apply(&f, sum, (self.first.levels(), target), compute)
     }
 
     /// (factor, offset) of t = factor·s + offset.
@@ -149,9 +159,9 @@ impl Softmax {
         diagonal: usize,
         t: &S::Value,
     ) -> Result<S::Value, FheError> {
-        let softmax = self;
-        let p = Function::Exponential { softmax, diagonal };
-        let p = on.apply(&p, t, on.default_scale())?;
+        let (f, target) = (self.function(diagonal), on.default_scale());
+        let compute = || evaluate(on, t, &self.exponential, target);
+        let p = on.apply(&f, t, (self.exponential_levels(), target), compute)?;
         Ok(on.within(p, 1.0))
     }
 }
@@ -178,7 +188,7 @@ pub fn weights<S: Slots>(
 ) -> Result<Vec<Weights<S::Value>>, FheError> {
     let high = highest(heads.iter().map(|(head, _)| *head));
     let sums = heads.iter().map(|(head, p)| {
-        let sum = keys.take_off(on, total(on, p)?, on.padding(head))?;
+        let sum = keys.take_off(on, total(on, p)?, head.padding(on))?;
         Ok(on.within(sum, 1.0))
     });
     let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
@@ -244,8 +254,7 @@ fn squares<S: Slots>(
     let y_scale = (target * divisor(on, normalised)?).sqrt();
     let p_scale = p.first().map_or(on.default_scale(), |p| on.scale(p));
     let inverse_scale = scale_of(y_scale * divisor(on, limbs)? / p_scale.value())?;
-    let first = Function::FirstInverse(head);
-    let inverse = on.apply(&first, sum, inverse_scale)?;
+    let inverse = head.first_inverse(on, sum, inverse_scale)?;
     let inverse = on.drop_to(&inverse, limbs)?;
     let square = |p: S::Value| -> Result<S::Value, FheError> {
         let y = on.within(product(on, &p, &inverse)?, 1.0);
@@ -254,8 +263,8 @@ fn squares<S: Slots>(
     };
     let e = p.into_par_iter().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
-    let again = |scale| on.apply(&first, sum, scale);
-    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, on.padding(head))?;
+    let again = |scale| head.first_inverse(on, sum, scale);
+    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, head.padding(on))?;
     Ok((e, on.within(sum, high)))
 }
 
@@ -284,7 +293,9 @@ impl<V: Clone + Send + Sync> Weights<V> {
         head: &Softmax,
         target: Scale,
     ) -> Result<V, FheError> {
-        on.apply(&Function::SecondInverse(head), &self.sum, target)
+        let f = Function::SecondInverse { head: head.head };
+        let compute = || head.second.evaluate(on, &self.sum, target);
+        on.apply(&f, &self.sum, (head.second.levels(), target), compute)
     }
 
     /// The weights whole: one level and a product a diagonal more than [`crate::ops::attention()`] takes, which multiplies by V first.

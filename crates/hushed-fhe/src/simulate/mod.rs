@@ -54,7 +54,7 @@ const LEAST_FACTOR_BITS: f64 = 20.0;
 /// Sees what functions are given, slot by slot.
 pub trait Watch: Send + Sync {
     /// The arguments of one call of [`Slots::apply`](super::Slots::apply), as they are in the slots.
-    fn see(&self, at: StepId, f: &Function<'_>, arguments: &[f64]);
+    fn see(&self, at: StepId, f: &Function, arguments: &[f64]);
 }
 
 /// Arithmetic on numbers in the clear that follows a parameter set.

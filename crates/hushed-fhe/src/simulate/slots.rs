@@ -1,5 +1,6 @@
 //! Vectors, rotations, grids of products, linear maps and refreshes.
 
+use hushed_ckks::poly::Ladder;
 use hushed_ckks::{Ciphertext, CkksError, Scale};
 use hushed_model::StepId;
 use rayon::prelude::*;
@@ -10,11 +11,8 @@ use super::tally::{Held, OnDisk, Op};
 use super::{SLACK, Simulator, Vector, check_limbs, check_scales, linear, rounded};
 use crate::error::FheError;
 use crate::ops::functions::Function;
-use crate::ops::mask::OwnedMask;
-use crate::ops::norm::below;
-use crate::ops::softmax::Softmax;
 use crate::packing::PackingError;
-use crate::slots::Slots;
+use crate::slots::{OwnedMask, Slots};
 use hushed_lower::LinearMap;
 
 /// A vector prepared for rotations.
@@ -68,21 +66,26 @@ impl Slots for Simulator {
         self.counting
     }
 
-    fn apply(&self, f: &Function<'_>, x: &Vector, target: Scale) -> Result<Vector, FheError> {
+    fn apply(
+        &self,
+        f: &Function,
+        x: &Vector,
+        (levels, target): (usize, Scale),
+        compute: impl FnOnce() -> Result<Vector, FheError>,
+    ) -> Result<Vector, FheError> {
         let Some(watch) = &self.watch else {
-            return f.evaluate(self, x, target);
+            return compute();
         };
         watch.see(self.tally.site(), f, &x.slots);
-        let limbs = below(self, x.limbs, f.levels())?;
+        let limbs = Ladder::new(self, x.limbs, levels)?.limbs(levels);
         let slots = x.slots.iter().map(|&v| f.exact(v)).collect();
         Ok(self.make(slots, limbs, target, x.id))
     }
 
-    fn padding(&self, softmax: &Softmax) -> f64 {
-        let (least, diagonal) = (-1.0, 0);
+    fn value(&self, f: &Function, t: f64, compute: impl FnOnce() -> f64) -> f64 {
         match self.watch {
-            Some(_) => Function::Exponential { softmax, diagonal }.exact(least),
-            None => softmax.polynomial().eval(least),
+            Some(_) => f.exact(t),
+            None => compute(),
         }
     }
 
