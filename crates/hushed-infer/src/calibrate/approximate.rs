@@ -1,8 +1,9 @@
-//! The functions of a calibration as an encrypted run computes them: the same polynomials, iterations and order, in f64; and, if wanted,
-//! normal errors of the size that refreshes and rescales make.
+//! The functions of a calibration as an encrypted run computes them: the same polynomials, iterations and order, in
+//! f64; and, if wanted, normal errors of the size that refreshes and rescales make.
 //!
-//! Vectors that are refreshed are within 1 there, so an error of 2^-19 of full scale is an absolute one: of Σp, of Σe, of v, of x̂/bound.
-//! All others get 2^-22: scores mapped to [−1, 1], exponentials, their quotients, squares, hidden columns, centred columns.
+//! Vectors that are refreshed are within 1 there, so an error of 2^-19 of full scale is an absolute one: of Σp, of Σe,
+//! of v, of x̂/bound. All others get 2^-22: scores mapped to [−1, 1], exponentials, their quotients, squares, hidden
+//! columns, centred columns.
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, Polynomial};
 use hushed_model::{Activation, Matrix, Network, Norm, Rows, StepId, TextRows, here};
@@ -260,8 +261,8 @@ impl Functions for Approximate {
     }
 }
 
-/// Normal numbers (sums of twelve uniform ones on SplitMix64: no logarithms; beyond six deviations there are none): errors of a
-/// simulation, nothing secret.
+/// Normal numbers (sums of twelve uniform ones on SplitMix64: no logarithms; beyond six deviations there are none):
+/// errors of a simulation, nothing secret.
 struct Normal(SplitMix);
 
 impl Normal {

@@ -1,9 +1,9 @@
-//! The forward pass of an encrypted run, in the clear and in f64: rows of padding are computed and masked as they are there, biases of keys
-//! and values go where they go there, rows can be frozen and heads fixed. Which functions stand for softmax, activation and inverse root is
-//! left to [`Functions`]: exact ones that measure, or polynomials.
+//! The forward pass of an encrypted run, in the clear and in f64: rows of padding are computed and masked as they are
+//! there, biases of keys and values go where they go there, rows can be frozen and heads fixed. Which functions stand
+//! for softmax, activation and inverse root is left to [`Functions`]: exact ones that measure, or polynomials.
 //!
-//! All rows of padding of a text are alike but the first, into which a rotation may bring the last real row. So two are computed, whatever
-//! the number of rows: texts cost what their tokens cost.
+//! All rows of padding of a text are alike but the first, into which a rotation may bring the last real row. So two are
+//! computed, whatever the number of rows: texts cost what their tokens cost.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ pub(super) trait Functions {
     /// Arguments of an activation to its values.
     fn activate(&mut self, layer: usize, f: Activation, x: &mut Matrix<f64>);
 
-    /// Rows without their means to x̂, rows of deviation 1. Rows of padding and a frozen row are whatever they are; they are masked after.
+    /// Rows without their means to x̂, rows of deviation 1. Rows of padding and a frozen row are whatever they are;
+    /// they are masked after.
     fn normalise(&mut self, layer: usize, half: Half, rows: &Rows, x: &mut Matrix<f64>);
 
     /// Whether row 0 is frozen in a layer.

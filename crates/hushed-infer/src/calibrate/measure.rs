@@ -1,5 +1,5 @@
-//! What approximations have to hold: intervals of everything that a softmax, an activation or a norm of an encrypted run is given, measured
-//! with exact functions over texts.
+//! What approximations have to hold: intervals of everything that a softmax, an activation or a norm of an encrypted
+//! run is given, measured with exact functions over texts.
 
 use hushed_model::plain::activation;
 use hushed_model::{Activation, Matrix, Network, Rows, TextRows};

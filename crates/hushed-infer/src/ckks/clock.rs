@@ -1,7 +1,7 @@
 //! Where a run is, and what its steps took: seconds by step, and the place in the [`Timetable`] of its plan.
 //!
-//! The run tells its steps ([`crate::ckks::Slots::at`]) and the vectors that it has refreshed; whoever watches it looks at
-//! [`Clock::progress`] whenever it likes.
+//! The run tells its steps ([`crate::ckks::Slots::at`]) and the vectors that it has refreshed; whoever watches it looks
+//! at [`Clock::progress`] whenever it likes.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +45,8 @@ impl Progress {
         }
     }
 
-    /// Estimated seconds that are left: by the plan, and by how what was done compares with it once that is enough to go by.
+    /// Estimated seconds that are left: by the plan, and by how what was done compares with it once that is enough to
+    /// go by.
     #[must_use]
     pub fn left(&self) -> f64 {
         let left = (self.planned - self.behind).max(0.0);
@@ -94,8 +95,9 @@ impl Clock {
         });
     }
 
-    /// A visit to `site` begins, and with it the one before ends. It is the next one to it in the table: a run that goes on from a
-    /// checkpoint finds its place so, and what the table does not have (writing a checkpoint) is at the place where it comes.
+    /// A visit to `site` begins, and with it the one before ends. It is the next one to it in the table: a run that
+    /// goes on from a checkpoint finds its place so, and what the table does not have (writing a checkpoint) is at the
+    /// place where it comes.
     pub(super) fn at(&self, site: StepId) {
         self.with(|state| {
             let time = Instant::now();
@@ -142,7 +144,8 @@ impl Clock {
         })
     }
 
-    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the pool have work.
+    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the
+    /// pool have work.
     pub fn tell<T>(&self, watch: &(dyn Fn(Progress) + Sync), work: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             // Dropped at the end of the work, whatever that is.

@@ -1,7 +1,7 @@
 //! The ledger of a run: how many primes its vectors have at every step, from a placement and the choices alone.
 //!
-//! It is worked out before anything is computed, so that a chain that is too short is refused with the step's name. Steps are those of
-//! the table in [`super`]; a level is one rescale.
+//! It is worked out before anything is computed, so that a chain that is too short is refused with the step's name.
+//! Steps are those of the table in [`super`]; a level is one rescale.
 
 use hushed_ckks::poly::Inverse;
 
