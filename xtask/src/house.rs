@@ -12,8 +12,8 @@ const MOST_CIRCLES: usize = 10;
 /// A module of a crate: `hushed-infer`, `twopc::shares`.
 type Module = (String, String);
 
-/// Folders of sources by their files, and files of a crate that import each other in a circle. Tests, re-exports and a parent's
-/// declaration of its children are no imports.
+/// Folders of sources by their files, and files of a crate that import each other in a circle. Tests, re-exports and a
+/// parent's declaration of its children are no imports.
 pub fn order(tree: &Tree) -> Outcome {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     let mut imports: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();

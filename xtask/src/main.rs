@@ -1,9 +1,10 @@
-//! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]` and `cargo xtask test`.
+//! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]` and
+//! `cargo xtask test`.
 //!
 //! `check` runs what continuous integration runs, cheapest first, one line a check, and goes on
 //! after a failure so that one run shows everything. `--fast` leaves out clippy, the only check
-//! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind too.
-//! `test` runs `check` and `secrets`, then every test of the workspace, and ends with one line
+//! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind
+//! too. `test` runs `check` and `secrets`, then every test of the workspace, and ends with one line
 //! `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
@@ -105,7 +106,8 @@ fn check(root: &Path, fast: bool) -> bool {
     all
 }
 
-/// Whether secrets decide time, branches or addresses in the release build; `watch` asks valgrind too, which takes minutes.
+/// Whether secrets decide time, branches or addresses in the release build; `watch` asks valgrind too, which takes
+/// minutes.
 fn secrets(root: &Path, watch: bool) -> bool {
     let outcomes = secrets::check(root, watch).into_iter();
     outcomes.fold(true, |all, (name, outcome)| told(name, outcome) && all)

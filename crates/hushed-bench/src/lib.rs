@@ -1,7 +1,7 @@
 //! Named measurements with stable rows, each against the clear answer, as the binary `hushed-bench` runs them.
 //!
-//! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to a core of its
-//! own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
+//! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to a core of
+//! its own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
 #![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "public for its own binary alone")]
 

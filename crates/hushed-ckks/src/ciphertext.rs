@@ -60,8 +60,8 @@ impl Ciphertext {
         })
     }
 
-    /// The same ciphertext, with what the caller knows of its error. A bound on its norm is taken for true: nothing in a ciphertext can
-    /// prove it, and a flooded opening is as safe as it.
+    /// The same ciphertext, with what the caller knows of its error. A bound on its norm is taken for true: nothing in
+    /// a ciphertext can prove it, and a flooded opening is as safe as it.
     #[must_use]
     pub fn with_noise(self, noise: Noise) -> Self {
         Self { noise, ..self }

@@ -9,14 +9,15 @@
 //! | packed | b | b |
 //! | packed | a | – |
 //!
-//! What the reader expects (parameters, primes, count) decides every size. What is known of the error does not travel: the reader
-//! states it, from the plan, in units of the plan's scale. So the reader states the scale as well, and a sender with another is
-//! refused: at a scale of his choice, neither rounding nor flooding would hide the error.
+//! What the reader expects (parameters, primes, count) decides every size. What is known of the error does not travel:
+//! the reader states it, from the plan, in units of the plan's scale. So the reader states the scale as well, and a
+//! sender with another is refused: at a scale of his choice, neither rounding nor flooding would hide the error.
 //!
-//! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An estimate
-//! ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. A bound ([`Noise::with_norm`]) is what flooding rests
-//! on, and a wrong one can cost the key. So none comes with bytes: whoever reads seeded ciphertexts states a size and gets
-//! an estimate; whoever reads whole ones has the bound that they put into `noise`, and without one no opening is flooded.
+//! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An
+//! estimate ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. A bound
+//! ([`Noise::with_norm`]) is what flooding rests on, and a wrong one can cost the key. So none comes with bytes:
+//! whoever reads seeded ciphertexts states a size and gets an estimate; whoever reads whole ones has the bound that
+//! they put into `noise`, and without one no opening is flooded.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;
@@ -62,11 +63,12 @@ impl Ciphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose scale is `scale` and whose error is `noise` by the plan.
+    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose scale is `scale` and whose error is `noise` by the
+    /// plan.
     ///
     /// # Errors
-    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleMismatch`] or [`CkksError::InvalidScale`] for another scale,
-    /// [`CkksError::ScaleTooLarge`], [`CkksError::LimbCount`].
+    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleMismatch`] or [`CkksError::InvalidScale`] for
+    /// another scale, [`CkksError::ScaleTooLarge`], [`CkksError::LimbCount`].
     pub fn list_from_bytes(
         params: &CkksParams,
         limbs: usize,
@@ -124,7 +126,8 @@ impl SeededCiphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes at `scale`, with messages within `magnitude` by the plan.
+    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes at `scale`, with messages within `magnitude` by the
+    /// plan.
     ///
     /// # Errors
     /// As [`Ciphertext::list_from_bytes`].

@@ -1,15 +1,16 @@
 //! Encryption under the secret key (seeded: half the bytes) or the public one, and decryption.
 //!
-//! A decrypted CKKS message carries its error, and the error with the ciphertext says something about the key (Li and Micciancio,
-//! EUROCRYPT 2021). So:
+//! A decrypted CKKS message carries its error, and the error with the ciphertext says something about the key (Li and
+//! Micciancio, EUROCRYPT 2021). So:
 //!
-//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error and promises nothing;
-//! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as wide as the
-//!   whole error can be (s bits of security, τ decryptions: `flood`): results may then be published. It rests on the bound that
-//!   ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their error; where there is none, after a
-//!   bootstrap or a file, it is refused;
-//! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key; no other opening
-//!   keeps more bits than are certified;
+//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error and promises
+//!   nothing;
+//! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as
+//!   wide as the whole error can be (s bits of security, τ decryptions: `flood`): results may then be published. It
+//!   rests on the bound that ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their
+//!   error; where there is none, after a bootstrap or a file, it is refused;
+//! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key;
+//!   no other opening keeps more bits than are certified;
 //! * every opening is counted with the key, whichever [`Decryptor`] makes it, and there is a limit a key.
 
 use std::sync::Arc;
@@ -150,8 +151,9 @@ impl PublicEncryptor {
         })
     }
 
-    /// `ct` plus a fresh encryption of zero under this key, and noise of the standard deviation `deviation` in each part of a slot, in
-    /// units of the message: for a ciphertext that goes back to the owner of the key. The same generator makes the same bytes.
+    /// `ct` plus a fresh encryption of zero under this key, and noise of the standard deviation `deviation` in each
+    /// part of a slot, in units of the message: for a ciphertext that goes back to the owner of the key. The same
+    /// generator makes the same bytes.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`]; [`CkksError::FloodingTooLarge`] for noise of 2^55 and more in a coefficient.
@@ -189,7 +191,8 @@ impl PublicEncryptor {
 /// How much of a decrypted message is given out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Opening {
-    /// Rounded to the bits that the ciphertext's carried error certifies; to those of the parameter set if it carries none.
+    /// Rounded to the bits that the ciphertext's carried error certifies; to those of the parameter set if it carries
+    /// none.
     Certified,
     /// Rounded to so many bits after the binary point, at most those that [`Opening::Certified`] keeps.
     Bits(u32),
@@ -199,7 +202,8 @@ pub enum Opening {
     Flooded {
         /// s.
         security: u32,
-        /// τ: how often the key is opened at most, in any way. It is refused once there were as many; state the same each time.
+        /// τ: how often the key is opened at most, in any way. It is refused once there were as many; state the same
+        /// each time.
         decryptions: u64,
     },
 }
@@ -272,9 +276,10 @@ impl Decryptor {
     /// The slots, opened as `opening` says.
     ///
     /// # Errors
-    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key was opened as often as the noise would be
-    /// made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on its error ([`Noise::norm`]),
-    /// [`CkksError::ErrorOutgrown`] if that has reached the modulus, and [`CkksError::FloodingTooLarge`].
+    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key was opened as often as the
+    /// noise would be made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on its error
+    /// ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if that has reached the modulus, and
+    /// [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {
             Opening::Flooded { decryptions, .. } if decryptions < self.limit => self
@@ -320,8 +325,8 @@ impl Decryptor {
         })
     }
 
-    /// The coefficients of the message, error and all, as [`Decryptor::decrypt_raw`]: for messages encoded as coefficients, and for
-    /// tests.
+    /// The coefficients of the message, error and all, as [`Decryptor::decrypt_raw`]: for messages encoded as
+    /// coefficients, and for tests.
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`].
@@ -330,8 +335,8 @@ impl Decryptor {
         Ok(self.encoder.decode_coefficients(phase.expose(), ct.scale))
     }
 
-    /// b + a·s, counted unless the key was opened `limit` times, under as few primes as the scale and [`HEADROOM_BITS`] need: two
-    /// for a rescaled ciphertext.
+    /// b + a·s, counted unless the key was opened `limit` times, under as few primes as the scale and [`HEADROOM_BITS`]
+    /// need: two for a rescaled ciphertext.
     fn phase(&self, ct: &Ciphertext, limit: u64) -> Result<SecretPoly<Coeff>, CkksError> {
         let params = self.encoder.params();
         check_basis(params, ct.basis(), "decrypt")?;
@@ -363,7 +368,8 @@ fn spent(error: CkksError, decryptions: u64) -> CkksError {
     }
 }
 
-/// Bits to round to: finer than 2^-200 no message is, coarser than 2^1000 none either. Errors of zero give infinitely many.
+/// Bits to round to: finer than 2^-200 no message is, coarser than 2^1000 none either. Errors of zero give infinitely
+/// many.
 fn whole_bits(bits: f64) -> i32 {
     bits.clamp(-1000.0, 200.0) as i32
 }

@@ -10,8 +10,8 @@ use crate::error::CkksError;
 use crate::params::{CkksParams, SwitchKeySize};
 
 impl CkksParams {
-    /// The number of special primes with which key switches of ciphertexts of `limbs` primes take the fewest transforms; of
-    /// equals the one with the smallest keys.
+    /// The number of special primes with which key switches of ciphertexts of `limbs` primes take the fewest
+    /// transforms; of equals the one with the smallest keys.
     ///
     /// # Errors
     /// [`CkksError::Rlwe`] if there are no special primes or no such ciphertexts.
@@ -27,7 +27,8 @@ impl CkksParams {
         }
     }
 
-    /// A plan of keys for ciphertexts of at most `limbs` primes: products if `relin`, these rotations, conjugation if asked for.
+    /// A plan of keys for ciphertexts of at most `limbs` primes: products if `relin`, these rotations, conjugation if
+    /// asked for.
     ///
     /// # Errors
     /// As [`CkksParams::cheapest_special`].

@@ -1,8 +1,9 @@
 //! What is known of a ciphertext's error: carried beside it, so that precision is predicted and not guessed.
 //!
 //! Three numbers, in units of the message (the scale divided out): a bound on the modulus of the slots, the standard
-//! deviation of the real part of a slot's error (the imaginary part has the same), and a bound on the Euclidean norm of all coefficients of
-//! the error together, which holds for every circuit of sums, products, rotations and matrices, and is unknown after others. The first two predict precision; flooding rests on the third alone.
+//! deviation of the real part of a slot's error (the imaginary part has the same), and a bound on the Euclidean norm of
+//! all coefficients of the error together, which holds for every circuit of sums, products, rotations and matrices, and
+//! is unknown after others. The first two predict precision; flooding rests on the third alone.
 //!
 //! *Average case.* A polynomial with independent coefficients of
 //! variance v has slots Σ c_k·ζ^k, whose parts have variance N·v/2. Sources of error, as variances of a coefficient:
@@ -15,13 +16,15 @@
 //! | rounding of both parts, r_b + r_a·s | (1 + 2N/3)/12 |
 //! | key switch by digits below D_i, divided by P | 10.5·N·Σ (D_i/P)²/12, and the rounding above |
 //!
-//! Products add |m_1|·e_2 + |m_2|·e_1, with the bounds in place of the messages: the prediction is an estimate on the safe side, a
-//! few bits where messages are much below their bound. Independence is heuristic (CLT style, as in Costache, Curtis, Hales, Murphy,
-//! Ogilvie and Player, ePrint 2022/162), and false where a ciphertext meets itself: x + x has twice the error and not √2 times.
+//! Products add |m_1|·e_2 + |m_2|·e_1, with the bounds in place of the messages: the prediction is an estimate on the
+//! safe side, a few bits where messages are much below their bound. Independence is heuristic (CLT style, as in
+//! Costache, Curtis, Hales, Murphy, Ogilvie and Player, ePrint 2022/162), and false where a ciphertext meets itself:
+//! x + x has twice the error and not √2 times.
 //!
-//! *Worst case.* |e|, the norm of the coefficients, is the root mean square of |e(ζ)| over all embeddings. So |m·e| ≤ max|m(ζ)|·|e| for
-//! the largest slot of m, |e + f| ≤ |e| + |f| whatever the two have to do with each other, and rotations and conjugation change nothing:
-//! three rules, one number a ciphertext, no independence. [`worst`] has the bounds of single errors.
+//! *Worst case.* |e|, the norm of the coefficients, is the root mean square of |e(ζ)| over all embeddings. So |m·e| ≤
+//! max|m(ζ)|·|e| for the largest slot of m, |e + f| ≤ |e| + |f| whatever the two have to do with each other, and
+//! rotations and conjugation change nothing: three rules, one number a ciphertext, no independence. [`worst`] has the
+//! bounds of single errors.
 
 pub(crate) mod worst;
 
@@ -53,8 +56,8 @@ impl Noise {
         norm: f64::INFINITY,
     };
 
-    /// Slots within `magnitude`, errors of standard deviation `deviation` in each part; an estimate, without a bound that flooding could
-    /// rest on ([`Noise::with_norm`]).
+    /// Slots within `magnitude`, errors of standard deviation `deviation` in each part; an estimate, without a bound
+    /// that flooding could rest on ([`Noise::with_norm`]).
     pub fn new(magnitude: f64, deviation: f64) -> Self {
         Self {
             magnitude,
@@ -68,8 +71,8 @@ impl Noise {
         Self::new(magnitude, 0.0).with_norm(0.0)
     }
 
-    /// The same, with a bound on the norm of all coefficients of the error over the scale, whatever the circuit was. It is the word of
-    /// whoever calls: flooding rests on it. Anything but a number from 0 on is no bound.
+    /// The same, with a bound on the norm of all coefficients of the error over the scale, whatever the circuit was. It
+    /// is the word of whoever calls: flooding rests on it. Anything but a number from 0 on is no bound.
     #[must_use]
     pub fn with_norm(self, norm: f64) -> Self {
         let bound = norm >= 0.0;
@@ -217,8 +220,8 @@ impl Noise {
         )
     }
 
-    /// After a key switch at `scale` by digits whose ratios D_i/P have these sums of first and second powers; the rounding is
-    /// [`Noise::rounded`].
+    /// After a key switch at `scale` by digits whose ratios D_i/P have these sums of first and second powers; the
+    /// rounding is [`Noise::rounded`].
     #[must_use]
     pub fn switched(self, n: usize, scale: Scale, [ratios, squares]: [f64; 2]) -> Self {
         self.plus(
@@ -248,9 +251,9 @@ impl Noise {
     }
 }
 
-/// The largest of 2·`slots` parts of an error over their deviation, on the safe side. The errors of roundings and key switches are
-/// products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier than a normal one: the
-/// largest of n is near (ln 2n + 2)/√2 deviations of a part.
+/// The largest of 2·`slots` parts of an error over their deviation, on the safe side. The errors of roundings and key
+/// switches are products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier
+/// than a normal one: the largest of n is near (ln 2n + 2)/√2 deviations of a part.
 pub(crate) fn reach(slots: usize) -> f64 {
     ((2.0 * slots.max(1) as f64).ln() + 2.0) / 2f64.sqrt()
 }

@@ -1,5 +1,6 @@
-//! What stands around a linear layer, multiplied into it: gains and offsets of the norm before, scales, centring for the norm
-//! after, layers side by side. Both protocols fold by these rules, in f64; what is made of a map is rounded once, when all is in it.
+//! What stands around a linear layer, multiplied into it: gains and offsets of the norm before, scales, centring for
+//! the norm after, layers side by side. Both protocols fold by these rules, in f64; what is made of a map is rounded
+//! once, when all is in it.
 
 use std::ops::Range;
 
@@ -12,10 +13,11 @@ pub struct LinearMap {
     pub rows: usize,
     /// Operands.
     pub columns: usize,
-    /// rows × columns, row after row; none where only shapes count. Secret where they come from a model: nothing is skipped.
+    /// rows × columns, row after row; none where only shapes count. Secret where they come from a model: nothing is
+    /// skipped.
     pub weights: Vec<f64>,
-    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights. Infinite until the map is
-    /// [`LinearMap::bounded`], when all is in it; parts of a map have the bound of the whole.
+    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights. Infinite
+    /// until the map is [`LinearMap::bounded`], when all is in it; parts of a map have the bound of the whole.
     pub bound: f64,
     /// One a row, or none at all.
     pub bias: Option<Vec<f64>>,
@@ -86,7 +88,8 @@ impl LinearMap {
         self
     }
 
-    /// The map whose result is without its mean over the rows, (I − 11ᵀ/d) times it: for a norm that takes the mean off.
+    /// The map whose result is without its mean over the rows, (I − 11ᵀ/d) times it: for a norm that takes the mean
+    /// off.
     #[must_use]
     pub fn centred(mut self) -> LinearMap {
         let d = self.rows.max(1) as f64;

@@ -1,8 +1,8 @@
-//! What blocks are made of: *layers with shapes* ([`Linear`], [`Norm`], …) whose numbers may be absent. In a two-party run both parties have the same
-//! [program](crate::Program), and the client's layers are shapes only.
+//! What blocks are made of: *layers with shapes* ([`Linear`], [`Norm`], …) whose numbers may be absent. In a two-party
+//! run both parties have the same [program](crate::Program), and the client's layers are shapes only.
 //!
-//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major; a linear layer computes
-//! `Y = X·Wᵀ + b` with `W` of `outputs × inputs`, as in a Hugging Face folder.
+//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major; a linear layer
+//! computes `Y = X·Wᵀ + b` with `W` of `outputs × inputs`, as in a Hugging Face folder.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Ranges of a model's values over sample texts: what the approximations of a private backend are fitted to.
 //!
-//! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp, at most 0) and
-//! the sums of their exponentials (the denominators); arguments of activations; variances of norms, with row 0 apart because the first
-//! token of a BERT encoder has variances of its own; and all results of linear layers and sums, which bound the fixed-point ring.
-//! The ranges are derived from weights and sample: they stay at the server.
+//! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp,
+//! at most 0) and the sums of their exponentials (the denominators); arguments of activations; variances of norms, with
+//! row 0 apart because the first token of a BERT encoder has variances of its own; and all results of linear layers and
+//! sums, which bound the fixed-point ring. The ranges are derived from weights and sample: they stay at the server.
 
 use std::collections::BTreeMap;
 use std::fmt;

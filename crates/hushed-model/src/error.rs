@@ -1,4 +1,5 @@
-//! What can go wrong with a model folder, a text or a forward pass. Each error says what to do where there is something to do.
+//! What can go wrong with a model folder, a text or a forward pass. Each error says what to do where there is something
+//! to do.
 
 use std::fmt;
 use std::io;

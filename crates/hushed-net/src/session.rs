@@ -41,8 +41,8 @@ impl Expect {
 /// Dropping it over a socket waits up to one second for what was sent to get out and for the peer to end as well, so a
 /// thread that holds both ends pays that second; [`Session::close`] is the agreed end.
 ///
-/// A session belongs to the process that made it: in a process forked from that one every call is refused with [`NetError::Forked`], and dropping
-/// it does nothing.
+/// A session belongs to the process that made it: in a process forked from that one every call is refused with
+/// [`NetError::Forked`], and dropping it does nothing.
 pub struct Session {
     origin: Origin,
     party: Party,

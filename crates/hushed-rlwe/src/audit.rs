@@ -1,8 +1,9 @@
 //! What is published, listed sample by sample, so that a test can hold it against the security table.
 //!
-//! An RLWE sample is (a, −a·s + e + …): its security is decided by the ring degree, the distribution of s and the modulus
-//! *of that sample*, which is read here from the polynomials that are actually sent and not from the parameters. A key
-//! published at too large a modulus, or two samples with the same uniform part, are the mistakes this finds.
+//! An RLWE sample is (a, −a·s + e + …): its security is decided by the ring degree, the distribution of s and the
+//! modulus *of that sample*, which is read here from the polynomials that are actually sent and not from the
+//! parameters. A key published at too large a modulus, or two samples with the same uniform part, are the mistakes this
+//! finds.
 
 use std::collections::HashMap;
 
@@ -66,8 +67,8 @@ pub struct PublishedSample {
     pub log_n: u32,
     /// log2 of the modulus under which it is published.
     pub log2_modulus: f64,
-    /// Hash of the first limb, with its prime, of the part that must never repeat: the uniform part, or the sample itself for
-    /// public-key halves. One limb, because samples of different lengths must not share it either.
+    /// Hash of the first limb, with its prime, of the part that must never repeat: the uniform part, or the sample
+    /// itself for public-key halves. One limb, because samples of different lengths must not share it either.
     pub fingerprint: [u8; 32],
 }
 
@@ -119,7 +120,8 @@ impl Auditor {
         }
     }
 
-    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are held against each other only.
+    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are held against each other
+    /// only.
     #[must_use]
     pub fn of(params: &RlweParams) -> Self {
         Self {
@@ -192,7 +194,8 @@ impl EvalKeys {
 }
 
 impl SwitchKey {
-    /// Every sample that publishing this key publishes, a digit each: one limb of the uniform half of each is expanded for it.
+    /// Every sample that publishing this key publishes, a digit each: one limb of the uniform half of each is expanded
+    /// for it.
     pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
         let spec = self.spec();
         // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.

@@ -1,4 +1,5 @@
-//! Bytes of keys and ciphertexts, bounded: the *expected* parameters decide every size, and nothing that the bytes claim does.
+//! Bytes of keys and ciphertexts, bounded: the *expected* parameters decide every size, and nothing that the bytes
+//! claim does.
 //!
 //! An artefact is a header of [`HEADER_BYTES`] bytes and a payload:
 //!
@@ -10,9 +11,10 @@
 //! | 16 | hash of the parameters |
 //! | 8 | length of the payload |
 //!
-//! All numbers are little-endian. A polynomial is its limbs one after the other, each residue in as many bits as its prime has,
-//! each limb from a byte boundary. Reading checks in this order: total length against the expected one (before anything
-//! is allocated), header fields, every residue against its prime, zero padding, no bytes left. Seeds are expanded after all that.
+//! All numbers are little-endian. A polynomial is its limbs one after the other, each residue in as many bits as its
+//! prime has, each limb from a byte boundary. Reading checks in this order: total length against the expected one
+//! (before anything is allocated), header fields, every residue against its prime, zero padding, no bytes left. Seeds
+//! are expanded after all that.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;

@@ -181,8 +181,8 @@ pub(crate) fn modulus(params: &RlweParams, limbs: usize) -> f64 {
         .fold(1.0, |acc, &q| acc * q as f64)
 }
 
-/// log2 of the probability that an opened coefficient is off by more than its declared error: the noise of the ciphertext and that of the
-/// response each leave their bound with at most 2^-70.
+/// log2 of the probability that an opened coefficient is off by more than its declared error: the noise of the
+/// ciphertext and that of the response each leave their bound with at most 2^-70.
 pub fn failure_log2() -> f64 {
     2.0 - TAIL * TAIL / 2.0 / std::f64::consts::LN_2
 }

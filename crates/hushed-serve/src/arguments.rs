@@ -104,12 +104,14 @@ pub struct ServeArguments {
     )]
     pub max_texts: usize,
 
-    /// Most texts of a client in any such window, over all its sessions and restarts of the server: N/MINUTE, N/HOUR, N/DAY or N/WEEK.
-    /// A client is its token, else its certificate, else all are one. With --protocol fhe a batch counts as its places
+    /// Most texts of a client in any such window, over all its sessions and restarts of the server: N/MINUTE, N/HOUR,
+    /// N/DAY or N/WEEK. A client is its token, else its certificate, else all are one. With --protocol fhe a batch
+    /// counts as its places
     #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
     pub max_texts_per_client: Option<TextRate>,
 
-    /// Where what clients have had is written down [default: ~/.local/state/hushed/texts.json, with --protocol fhe STORE/texts.json]
+    /// Where what clients have had is written down [default: ~/.local/state/hushed/texts.json, with --protocol fhe
+    /// STORE/texts.json]
     #[arg(
         long,
         value_name = "FILE",
@@ -118,16 +120,19 @@ pub struct ServeArguments {
     )]
     pub texts_file: Option<PathBuf>,
 
-    /// Give the table of token vectors to clients that ask for it (`embed --public-table`): every client may then have it whole
+    /// Give the table of token vectors to clients that ask for it (`embed --public-table`): every client may then have
+    /// it whole
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub public_table: bool,
 
-    /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights transformed at the start.
-    /// Without it all are transformed in each text. With --protocol fhe: what a run may take; a job that needs more fails
+    /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
+    /// transformed at the start. Without it all are transformed in each text. With --protocol fhe: what a run may take;
+    /// a job that needs more fails
     #[arg(long, value_name = "SIZE", value_parser = size, env = "HUSHED_MAX_MEMORY")]
     pub max_memory: Option<u64>,
 
-    /// The number of tokens of a text for which weights are transformed at the start; texts that pack alike profit too (9 to 16 for 16)
+    /// The number of tokens of a text for which weights are transformed at the start; texts that pack alike profit too
+    /// (9 to 16 for 16)
     #[arg(
         long,
         value_name = "N",

@@ -8,9 +8,9 @@
 //! | 16 | first half of the plan's hash |
 //! | 8 | length of the payload |
 //!
-//! The payload is one file after the other, in the order of their names: length of the name (1 byte), name, length (4 bytes), bytes.
-//! Numbers are little-endian. A server offers these bytes; a client checks them against the hash it was told or was given to pin, and
-//! needs no model folder.
+//! The payload is one file after the other, in the order of their names: length of the name (1 byte), name, length (4
+//! bytes), bytes. Numbers are little-endian. A server offers these bytes; a client checks them against the hash it was
+//! told or was given to pin, and needs no model folder.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -31,7 +31,8 @@ const MAGIC: [u8; 4] = *b"HSHD";
 const KIND: u16 = 16;
 const VERSION: u16 = 1;
 
-/// Hash of everything outside the model on which both parties must agree: formats, cryptographic parameters, protocol version.
+/// Hash of everything outside the model on which both parties must agree: formats, cryptographic parameters, protocol
+/// version.
 ///
 /// # Errors
 /// [`ServeError::Run`] if the parameters are refused by their own table: a defect.
@@ -88,8 +89,8 @@ impl Bundle {
     /// Takes the bytes of a bundle, from a server or a file.
     ///
     /// # Errors
-    /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another release;
-    /// [`ServeError::Model`] on files that are not a supported model's.
+    /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another
+    /// release; [`ServeError::Model`] on files that are not a supported model's.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
         let plan = plan()?;
         let files = decode(&bytes, &plan)?;
@@ -146,7 +147,8 @@ fn header(plan: &Digest, length: usize) -> Vec<u8> {
     out
 }
 
-/// The files in a bundle, by name. Their number is bounded by the names that a model may have, their bytes by the input.
+/// The files in a bundle, by name. Their number is bounded by the names that a model may have, their bytes by the
+/// input.
 pub(crate) fn decode(bytes: &[u8], plan: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
     let bad = |fault| ServeError::BadBundle { fault };
     let other = decode_header(bytes).map_err(bad)?;

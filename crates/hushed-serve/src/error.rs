@@ -1,5 +1,5 @@
-//! Everything that can end a session, a client or a server, with what to do about it. No variant holds a text, a token or a number
-//! derived from one.
+//! Everything that can end a session, a client or a server, with what to do about it. No variant holds a text, a token
+//! or a number derived from one.
 
 use std::io;
 use std::net::SocketAddr;

@@ -53,7 +53,8 @@ fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
         file.sync_all()?;
         std::fs::rename(draft, path)?;
         match path.parent() {
-            // The rename itself must survive a crash; a folder that cannot be opened for that is no failure of the file.
+            // The rename itself must survive a crash; a folder that cannot be opened for that is no failure of the
+            // file.
             Some(parent) => File::open(parent).map_or(Ok(()), |folder| folder.sync_all()),
             None => Ok(()),
         }

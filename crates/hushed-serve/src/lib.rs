@@ -1,7 +1,8 @@
 //! Server and client processes and the messages between them.
 //!
 //! * [`session`]: what the sessions of both protocols share, from the accepted socket to the greetings.
-//! * [`twopc`]: a [`Server`] that holds a model's weights, and a [`Client`](twopc) (feature `client`) that takes part in each text.
+//! * [`twopc`]: a [`Server`] that holds a model's weights, and a [`Client`](twopc) (feature `client`) that takes part
+//!   in each text.
 //! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own once the two have greeted.
 //! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
 //!

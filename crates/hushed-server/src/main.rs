@@ -1,5 +1,5 @@
-//! `hushed-server DIR` serves a model, `hushed-server run` runs one under encryption, and it can do nothing else. Built without the client's
-//! code, for machines that must not have it.
+//! `hushed-server DIR` serves a model, `hushed-server run` runs one under encryption, and it can do nothing else. Built
+//! without the client's code, for machines that must not have it.
 
 #![forbid(unsafe_code)]
 
@@ -14,8 +14,8 @@ use hushed_serve::{
 
 /// Serves a model to clients whose texts it never sees.
 ///
-/// Prints one line with the address, the SHA-256 of its certificate and the hash of its public bundle, then logs to standard error
-/// until SIGTERM or SIGINT.
+/// Prints one line with the address, the SHA-256 of its certificate and the hash of its public bundle, then logs to
+/// standard error until SIGTERM or SIGINT.
 #[derive(Parser)]
 #[command(
     version,

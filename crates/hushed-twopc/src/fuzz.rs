@@ -1,4 +1,5 @@
-//! Bodies of fuzz targets (feature `testing`): plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
+//! Bodies of fuzz targets (feature `testing`): plain functions of bytes that panic on a broken promise. Replayed by a
+//! test over mutations.
 //!
 //! The sessions of a run hand over messages of the length that is due; these readers get any.
 

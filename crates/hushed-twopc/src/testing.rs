@@ -139,7 +139,8 @@ pub fn run_counted<A: Send, B: Send>(
     run_after(|_| (), |ctx, ()| client(ctx), |ctx, ()| server(ctx))
 }
 
-/// Runs a step on both sides after a first one, usually an exchange of keys, and returns what the second took beside its results.
+/// Runs a step on both sides after a first one, usually an exchange of keys, and returns what the second took beside
+/// its results.
 pub fn run_after<S, A: Send, B: Send>(
     first: impl Fn(&mut Ctx) -> S + Sync,
     client: impl FnOnce(&mut Ctx, &S) -> A + Send,

@@ -1,5 +1,5 @@
-//! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns, with what its plan
-//! said beside what was found.
+//! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns,
+//! with what its plan said beside what was found.
 
 use std::sync::Arc;
 

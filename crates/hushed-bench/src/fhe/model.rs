@@ -1,5 +1,6 @@
-//! A whole encoder of a full batch, random weights of realistic ranges, from a client's columns to pooled rows, beside the clear: what of a run
-//! under encryption can be repeated without a model's files. The real model is what `make encrypted` runs.
+//! A whole encoder of a full batch, random weights of realistic ranges, from a client's columns to pooled rows, beside
+//! the clear: what of a run under encryption can be repeated without a model's files. The real model is what
+//! `make encrypted` runs.
 
 use hushed_infer::ckks::pool::{Pooled, unpack};
 use hushed_infer::ckks::{Choices, FheError, Pass, Placement, RowsKnown, Slots};

@@ -1,13 +1,14 @@
 //! Steps 3 and 4: up to all primes, back to the main secret, and the coefficients into the slots.
 //!
-//! *ModRaise* reads the coefficients modulo q_0 as integers of (−q_0/2, q_0/2) and takes them modulo all primes: the phase
-//! becomes m + q_0·I. Such polynomials are small, so rotating them and leading them back from the sparse secret to the main one takes a
-//! key of one digit and no decomposition ([`LinearTransform::raised`]): the first factor of CoeffsToSlots, which has to rotate the raised
-//! ciphertext anyway, does both (compare the first factor folded into ModRaise in poulpy's bootstrapping).
+//! *ModRaise* reads the coefficients modulo q_0 as integers of (−q_0/2, q_0/2) and takes them modulo all primes: the
+//! phase becomes m + q_0·I. Such polynomials are small, so rotating them and leading them back from the sparse secret
+//! to the main one takes a key of one digit and no decomposition ([`LinearTransform::raised`]): the first factor of
+//! CoeffsToSlots, which has to rotate the raised ciphertext anyway, does both (compare the first factor folded into
+//! ModRaise in poulpy's bootstrapping).
 //!
-//! Out: for each ciphertext the real parts of its coefficients and the imaginary ones of t_k = m_k + i·m_(k+n), over q_0, each
-//! times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w). Of sparse slots both lie in one, and the trace comes
-//! after the first factor ([`super::group`]).
+//! Out: for each ciphertext the real parts of its coefficients and the imaginary ones of t_k = m_k + i·m_(k+n), over
+//! q_0, each times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w). Of sparse slots both lie
+//! in one, and the trace comes after the first factor ([`super::group`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ pub struct CoeffsToSlots {
 }
 
 impl CoeffsToSlots {
-    /// Prepares the map for the top of the chain: what it returns is u/q_0 times `scaling`, u = m + q_0·I the raised coefficients,
-    /// at the scale `target`. All slots, or those of `group`.
+    /// Prepares the map for the top of the chain: what it returns is u/q_0 times `scaling`, u = m + q_0·I the raised
+    /// coefficients, at the scale `target`. All slots, or those of `group`.
     ///
     /// # Errors
     /// [`CkksError::LinTrans`]; [`CkksError::LevelTooLow`] for a group where the chain has one prime for the map.

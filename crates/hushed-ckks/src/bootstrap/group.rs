@@ -3,15 +3,16 @@
 //! Such a message is a polynomial in Y = X^(N/2n') of 2n' coefficients, and everything happens in that ring:
 //!
 //! * The two maps are those of n' slots: fewer layers, fewer diagonals, fewer keys.
-//! * ModRaise adds q_0·I with a coefficient at every power of X. The *trace*, the sum of the rotations by all multiples of n' ("SubSum"),
-//!   takes those at powers of Y N/2n' times and all others to 0, in log2(N/2n') doublings. It commutes with the map's factors,
-//!   whose diagonals repeat with n' as well. Some doublings go into the first factor, whose rotations have keys of one digit and no
-//!   decomposition; the others follow it, a key switch each. The factor N/2n' is one of scale: the message is read at a larger
-//!   one, which the later factors take back.
-//! * Real and imaginary parts of the n' numbers lie in the two halves of a vector of period 2n' (*packed*): the last factor has
-//!   its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once where full slots take it twice.
-//! * Masks bring the halves together again, or part them. In this order no map comes after EvalMod that would bear the masks, so
-//!   they take a level of their own.
+//! * ModRaise adds q_0·I with a coefficient at every power of X. The *trace*, the sum of the rotations by all multiples
+//!   of n' ("SubSum"), takes those at powers of Y N/2n' times and all others to 0, in log2(N/2n') doublings. It
+//!   commutes with the map's factors, whose diagonals repeat with n' as well. Some doublings go into the first factor,
+//!   whose rotations have keys of one digit and no decomposition; the others follow it, a key switch each. The factor
+//!   N/2n' is one of scale: the message is read at a larger one, which the later factors take back.
+//! * Real and imaginary parts of the n' numbers lie in the two halves of a vector of period 2n' (*packed*): the last
+//!   factor has its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once where full
+//!   slots take it twice.
+//! * Masks bring the halves together again, or part them. In this order no map comes after EvalMod that would bear the
+//!   masks, so they take a level of their own.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ use crate::scale::Scale;
 /// Fewest slots: the maps of fewer have a single layer, and the trace needs a factor after it.
 const LEAST: usize = 4;
 
-/// log2 of the diagonals up to which the first factor takes doublings: beyond, a key switch costs less than as many again.
+/// log2 of the diagonals up to which the first factor takes doublings: beyond, a key switch costs less than as many
+/// again.
 const FIRST: usize = 4;
 
 /// Levels that unpacking takes.
@@ -40,7 +42,8 @@ const ONE: Complex64 = Complex64::new(1.0, 0.0);
 const NONE: Complex64 = Complex64::new(0.0, 0.0);
 const I: Complex64 = Complex64::new(0.0, 1.0);
 
-/// What a bootstrap reduces for one ciphertext: the parts of its message, or coefficients of which they are those modulo q_0.
+/// What a bootstrap reduces for one ciphertext: the parts of its message, or coefficients of which they are those
+/// modulo q_0.
 pub enum Halves {
     /// Real and imaginary parts, a ciphertext each.
     Apart([Ciphertext; 2]),
@@ -215,8 +218,8 @@ impl Group {
         Ok(folding)
     }
 
-    /// `last`, a factor of n' slots, for outputs of twice the period: times −i in the second half, so that the real part of the
-    /// whole is packed.
+    /// `last`, a factor of n' slots, for outputs of twice the period: times −i in the second half, so that the real
+    /// part of the whole is packed.
     pub(super) fn packing(&self, last: &Diagonals) -> Result<Diagonals, CkksError> {
         let dim = 2 * self.slots;
         let mut packing = Diagonals::new(dim)?;

@@ -1,6 +1,7 @@
 //! Bootstrapping: a ciphertext at the bottom of the chain becomes one of the same message near its top.
 //!
-//! SlotsToCoeffs first (as in poulpy's presets), so that this map runs on four primes and the message leaves EvalMod in the slots:
+//! SlotsToCoeffs first (as in poulpy's presets), so that this map runs on four primes and the message leaves EvalMod in
+//! the slots:
 //!
 //! ```text
 //! 1  slots_to_coeffs   slots z at the lowest 1 + stc primes  →  coefficients Δ·z modulo q_0
@@ -10,14 +11,16 @@
 //! 5  EvalMod           I goes: sin(2πx)/2π for x = I + Δ·z/q_0, on each part          poly::EvalMod
 //! ```
 //!
-//! The two parts are put together again, or returned as they are: two real columns u + i·v share one bootstrap, and an overflow
-//! of one does not reach the other. Messages of fewer slots, which repeat, take less of everything: `group.rs`.
+//! The two parts are put together again, or returned as they are: two real columns u + i·v share one bootstrap, and an
+//! overflow of one does not reach the other. Messages of fewer slots, which repeat, take less of everything:
+//! `group.rs`.
 //!
-//! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed on disk),
-//! matrices of 0.6 GiB, and 0.4 GiB for each ciphertext of at most four that go together: a peak of 4.5 GiB for one, 6 for many.
+//! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed
+//! on disk), matrices of 0.6 GiB, and 0.4 GiB for each ciphertext of at most four that go together: a peak of 4.5 GiB
+//! for one, 6 for many.
 //!
-//! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod: 1 at the scale
-//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
+//! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod:
+//! 1 at the scale q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
 
 mod coeffs_to_slots;
 mod encapsulate;
@@ -56,13 +59,13 @@ pub struct BootstrapLiteral {
     pub eval_mod: EvalModLiteral,
     /// Scale of the results; the default scale of the parameters unless told otherwise.
     pub output_scale: Option<Scale>,
-    /// Sparse slots: messages repeat after so many, a power of two from 4 to N/4. They take smaller maps, one EvalMod instead of two,
-    /// and a level more. All N/2 slots unless told otherwise.
+    /// Sparse slots: messages repeat after so many, a power of two from 4 to N/4. They take smaller maps, one EvalMod
+    /// instead of two, and a level more. All N/2 slots unless told otherwise.
     pub slots: Option<usize>,
 }
 
-/// Ciphertexts that go through the steps together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of them
-/// would make reading those no cheaper.
+/// Ciphertexts that go through the steps together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and
+/// more of them would make reading those no cheaper.
 const TILE: usize = 4;
 
 /// A bootstrap prepared for one parameter set: its matrices are encoded, its polynomial is fitted. Shared by threads.
@@ -94,8 +97,8 @@ impl Bootstrapper {
     /// # Errors
     /// [`CkksError::Params`] for an EvalMod of a range that overflows leave too often;
     /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
-    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too short for them;
-    /// [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
+    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too
+    /// short for them; [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         params.check_range(literal.eval_mod.range)?;
         Self::of_any_range(params, literal)
@@ -228,8 +231,8 @@ impl Bootstrapper {
     /// The same message with [`Bootstrapper::output_limbs`] primes, at the scale of the literal.
     ///
     /// # Errors
-    /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message that is, at its scale, beyond the
-    /// range; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
+    /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message that is, at its
+    /// scale, beyond the range; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
     /// [`CkksError::OtherParameters`].
     pub fn bootstrap(
         &self,
@@ -255,12 +258,12 @@ impl Bootstrapper {
         self.bootstrap_many_to(evaluator, cts, self.output_limbs())
     }
 
-    /// As [`Bootstrapper::bootstrap_many`], to results of `limbs` primes: fewer than [`Bootstrapper::output_limbs`] take less time, with
-    /// the same keys and precision.
+    /// As [`Bootstrapper::bootstrap_many`], to results of `limbs` primes: fewer than [`Bootstrapper::output_limbs`]
+    /// take less time, with the same keys and precision.
     ///
     /// # Errors
-    /// As [`Bootstrapper::bootstrap`], and [`CkksError::LimbCount`] for more than those, or [`CkksError::LevelTooLow`] for fewer than
-    /// a bootstrap starts from.
+    /// As [`Bootstrapper::bootstrap`], and [`CkksError::LimbCount`] for more than those, or [`CkksError::LevelTooLow`]
+    /// for fewer than a bootstrap starts from.
     pub fn bootstrap_many_to(
         &self,
         evaluator: &Evaluator,

@@ -13,8 +13,8 @@ use crate::scale::Scale;
 /// What a part may be beyond the bound: one part in a hundred is what scales near the default may be off.
 pub(super) const SLACK: f64 = 1.01;
 
-/// What a modulus may be beyond it: the parts are bounded, and the fit reaches half as far again, so that a real message may be as
-/// large, with the error that it then has.
+/// What a modulus may be beyond it: the parts are bounded, and the fit reaches half as far again, so that a real
+/// message may be as large, with the error that it then has.
 pub(super) const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 impl Bootstrapper {
@@ -60,7 +60,8 @@ impl Bootstrapper {
         } else {
             bound * factor
         };
-        // A part may be as large as the modulus: a real message is, and where that is more than the bound, the sine bends further.
+        // A part may be as large as the modulus: a real message is, and where that is more than the bound, the sine
+        // bends further.
         let part = (magnitude / factor).clamp(bound, bound * MODULUS);
         let sine_error = report.sine_error.max(self.eval_mod.sine_error(part));
         let own = (report.cosine_error + sine_error).hypot(self.rescaling);
@@ -72,7 +73,8 @@ impl Bootstrapper {
         Noise::new(magnitude, input.hypot(own * factor))
     }
 
-    /// A message that is known to be more than `room` times the bound at its scale, or a scale at which one of modulus 1 would be.
+    /// A message that is known to be more than `room` times the bound at its scale, or a scale at which one of modulus
+    /// 1 would be.
     pub(super) fn check_range(&self, ct: &Ciphertext, room: f64) -> Result<(), CkksError> {
         let literal = self.eval_mod.literal();
         let limit = literal.bound * self.factor(ct.scale());
@@ -94,8 +96,8 @@ impl Bootstrapper {
     }
 }
 
-/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two keys cost less than
-/// a digit in each of twenty products.
+/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two
+/// keys cost less than a digit in each of twenty products.
 pub(super) fn plan_relin(
     params: &CkksParams,
     limbs: usize,

@@ -296,7 +296,8 @@ impl Evaluator {
     /// acc ← acc + ct·value with the constant at `scale`; the scale of `acc` must be that of the product.
     ///
     /// # Errors
-    /// As [`Evaluator::mul_scalar`] and [`Evaluator::add`]; [`CkksError::LevelTooLow`] if `ct` has fewer primes than `acc`.
+    /// As [`Evaluator::mul_scalar`] and [`Evaluator::add`]; [`CkksError::LevelTooLow`] if `ct` has fewer primes than
+    /// `acc`.
     pub fn mul_scalar_add_assign(
         &self,
         acc: &mut Ciphertext,

@@ -18,7 +18,8 @@ pub enum GemmError {
         /// Values given.
         found: usize,
     },
-    /// A weight beyond the declared bound, a bound that is not positive, or too large for integers of 62 bits at the scale.
+    /// A weight beyond the declared bound, a bound that is not positive, or too large for integers of 62 bits at the
+    /// scale.
     #[error(
         "a weight is not finite or beyond the declared bound {bound} (2^{limit_bits:.1} as an integer, at most 2^62)"
     )]

@@ -62,8 +62,8 @@ pub trait Source: Sync {
     /// What they have in common.
     fn shape(&self) -> Shape;
 
-    /// The words of a strip, input after input: borrowed from memory, or read into `buffer`, which keeps its room for the
-    /// next call.
+    /// The words of a strip, input after input: borrowed from memory, or read into `buffer`, which keeps its room for
+    /// the next call.
     ///
     /// # Errors
     /// [`GemmError::Store`] or [`GemmError::Residue`], from sources outside memory.
@@ -99,8 +99,8 @@ impl<'a> MemorySource<'a> {
     /// These inputs, all of one scale and length.
     ///
     /// # Errors
-    /// [`GemmError::Count`] if there are none; [`GemmError::Lengths`]; [`GemmError::Ckks`] for scales that do not match or
-    /// parameters that are not the same.
+    /// [`GemmError::Count`] if there are none; [`GemmError::Lengths`]; [`GemmError::Ckks`] for scales that do not match
+    /// or parameters that are not the same.
     pub fn new(params: &CkksParams, ciphertexts: &'a [Ciphertext]) -> Result<Self, GemmError> {
         let shape = common(params, ciphertexts)?;
         Ok(Self { ciphertexts, shape })

@@ -1,4 +1,5 @@
-//! `hushed check`: is a folder supported? Every reason why not, at once: first what its files say, then whether its numbers fit.
+//! `hushed check`: is a folder supported? Every reason why not, at once: first what its files say, then whether its
+//! numbers fit.
 
 use std::path::PathBuf;
 
@@ -37,8 +38,8 @@ impl Args {
                 problems: report.problems.len(),
             });
         };
-        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run, which a classifier does
-        // not have.
+        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run,
+        // which a classifier does not have.
         let model = Model::load(&self.dir)?;
         let beyond = match s.labels {
             Some(_) => Vec::new(),

@@ -93,7 +93,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_BATCH")]
     batch: usize,
 
-    /// Look token vectors up in the model's table, where the server's operator has made it public: fetched once and kept
+    /// Look token vectors up in the model's table, where the server's operator has made it public: fetched once and
+    /// kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
 

@@ -28,8 +28,8 @@ pub struct FheArgs {
     #[arg(long)]
     make_keys: bool,
 
-    /// Make new keys in place of keys that were retired; those stay, in that folder's `retired`, for what was sent under them.
-    /// The server will see new keys, and that something was wrong with an answer
+    /// Make new keys in place of keys that were retired; those stay, in that folder's `retired`, for what was sent
+    /// under them. The server will see new keys, and that something was wrong with an answer
     #[arg(long)]
     new_keys: bool,
 
@@ -40,7 +40,8 @@ pub struct FheArgs {
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
     days: u32,
 
-    /// Accept this plan only: a file from the server's operator [default: the server's at first, and from then on only that]
+    /// Accept this plan only: a file from the server's operator [default: the server's at first, and from then on only
+    /// that]
     #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
     plan: Option<PathBuf>,
 

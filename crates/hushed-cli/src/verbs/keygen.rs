@@ -79,7 +79,8 @@ impl Args {
             shown.set_position(done as u64);
         })?;
         bar.finish_and_clear();
-        // The hash is what a client compares with its server's operator, and the lengths are what the server will learn.
+        // The hash is what a client compares with its server's operator, and the lengths are what the server will
+        // learn.
         let (plan, _) = fhe::read_plan(&self.plan)?;
         let learns = match plan.lengths {
             Lengths::Public => "the length of each text".to_owned(),

@@ -5,17 +5,18 @@
 //! x·(a + i·b)         = x·a + i·x·b
 //! ```
 //!
-//! The first is why Q·Kᵀ takes half of its rotations and products: sums of products are the real parts of sums over pairs, and the imaginary
-//! parts are of no use to anyone. A conjugation takes them away, one a diagonal. The second is why P·V takes half of everything: results are
-//! pairs as well, and a conjugation parts two of them. (MOAI and its like hold one real column a ciphertext.)
+//! The first is why Q·Kᵀ takes half of its rotations and products: sums of products are the real parts of sums over
+//! pairs, and the imaginary parts are of no use to anyone. A conjugation takes them away, one a diagonal. The second is
+//! why P·V takes half of everything: results are pairs as well, and a conjugation parts two of them. (MOAI and its like
+//! hold one real column a ciphertext.)
 
 use rayon::prelude::*;
 
 use super::{Columns, Interleave};
 use crate::ckks::{FheError, Slots};
 
-/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b where they are the right-hand side of a product of pairs. The last of an
-/// odd number is alone, as a + 0·i.
+/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b where they are the right-hand side of a product of
+/// pairs. The last of an odd number is alone, as a + 0·i.
 #[derive(Clone, Debug)]
 pub struct Pairs<V> {
     pub(super) layout: Interleave,

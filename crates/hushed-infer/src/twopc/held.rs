@@ -1,4 +1,5 @@
-//! The linear layers of a model as a party holds them: at the server as integers, transformed ahead as far as memory goes.
+//! The linear layers of a model as a party holds them: at the server as integers, transformed ahead as far as memory
+//! goes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +13,8 @@ use super::formats::{MAIN, TABLE_BITS};
 use super::product::{Layer, Product};
 use super::{RunError, embed, ranges};
 
-/// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by its
-/// sessions.
+/// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by
+/// its sessions.
 #[derive(Default)]
 pub struct Layers {
     by_step: Mutex<HashMap<StepId, Arc<Layer>>>,
@@ -45,8 +46,8 @@ impl Layers {
         Ok(layer)
     }
 
-    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of `rows` rows. What is
-    /// held by a running session is left as it is.
+    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of
+    /// `rows` rows. What is held by a running session is left as it is.
     ///
     /// # Errors
     /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.

@@ -13,7 +13,8 @@ pub enum Input {
 /// What both parties have agreed on for a pass, beside the numbers of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// The last rows of a text may be padding, and only the client knows which are: the server learns the padded length alone.
+    /// The last rows of a text may be padding, and only the client knows which are: the server learns the padded length
+    /// alone.
     pub padded: bool,
     /// The table of token vectors is public, and the client looks its ids up alone.
     pub public_table: bool,

@@ -1,5 +1,6 @@
-//! What the circuit of a two-party run is written over, and who interprets it: the [`Protocol`] between two parties, [`Counting`], which adds up what
-//! the protocols declare, and [`Clear`], which computes in the words of the rings, so that what overflows shows.
+//! What the circuit of a two-party run is written over, and who interprets it: the [`Protocol`] between two parties,
+//! [`Counting`], which adds up what the protocols declare, and [`Clear`], which computes in the words of the rings, so
+//! that what overflows shows.
 
 mod clear;
 mod counting;
@@ -87,7 +88,8 @@ pub trait Shares {
         }
     }
 
-    /// The rows of a table at ids that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a message where the table is `public`.
+    /// The rows of a table at ids that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a message
+    /// where the table is `public`.
     ///
     /// # Errors
     /// Those of the session; an id beyond the table; [`RunError::WrongInput`] where the client has no ids.
@@ -142,8 +144,8 @@ pub trait Shares {
     /// Those of the session.
     fn rescale(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Self::Share, RunError>;
 
-    /// 2^(x − the row's maximum) of each element of `rows` rows in the format of scores, in [`WEIGHED`](super::formats::WEIGHED): softmax without
-    /// its division.
+    /// 2^(x − the row's maximum) of each element of `rows` rows in the format of scores, in
+    /// [`WEIGHED`](super::formats::WEIGHED): softmax without its division.
     ///
     /// # Errors
     /// Those of the session.
@@ -189,7 +191,8 @@ pub trait Shares {
         columns: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its scale in both.
+    /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its
+    /// scale in both.
     ///
     /// # Errors
     /// Those of the session.

@@ -1,5 +1,5 @@
-//! The calibration for CKKS that the repository ships: it can be read, it is for the model that `scripts/fetch_model.sh` fetches, and texts that
-//! nobody measured come out as they should.
+//! The calibration for CKKS that the repository ships: it can be read, it is for the model that
+//! `scripts/fetch_model.sh` fetches, and texts that nobody measured come out as they should.
 
 use std::fs;
 use std::path::Path;
@@ -98,7 +98,8 @@ fn texts_that_nobody_calibrated_with() {
     }
 }
 
-/// The steps of an encrypted run with its primes, scales and errors, two texts at once, beside the search's own arithmetic.
+/// The steps of an encrypted run with its primes, scales and errors, two texts at once, beside the search's own
+/// arithmetic.
 #[test]
 fn a_simulated_run_agrees() {
     const SLOTS: usize = 256;

@@ -1,5 +1,5 @@
-//! How a sentence encoder ends, and its longest input: `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json`,
-//! `config_sentence_transformers.json` (the sentence-transformers layout).
+//! How a sentence encoder ends, and its longest input: `modules.json`, `1_Pooling/config.json`,
+//! `sentence_bert_config.json`, `config_sentence_transformers.json` (the sentence-transformers layout).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::Value;

@@ -92,7 +92,8 @@ impl PublicFiles {
         PublicFiles { files }
     }
 
-    /// Takes files that came from elsewhere (a bundle). Names that are not a model's, and sizes beyond the limits, are refused.
+    /// Takes files that came from elsewhere (a bundle). Names that are not a model's, and sizes beyond the limits, are
+    /// refused.
     pub fn from_files(
         given: impl IntoIterator<Item = (String, Vec<u8>)>,
     ) -> Result<PublicFiles, FolderError> {

@@ -14,9 +14,9 @@ use super::Limits;
 use crate::frame::Frame;
 use crate::{NetError, PeerFault};
 
-/// What a queued frame costs beside its payload: its entry, in a queue that may be half empty after it has grown, and what the
-/// allocator adds to a small payload. More than a header has on the wire, so that a peer's many empty frames are
-/// bounded in memory and not in traffic.
+/// What a queued frame costs beside its payload: its entry, in a queue that may be half empty after it has grown, and
+/// what the allocator adds to a small payload. More than a header has on the wire, so that a peer's many empty frames
+/// are bounded in memory and not in traffic.
 const FRAME_COST: u64 = 128;
 const _: () = assert!(FRAME_COST >= 2 * size_of::<Frame>() as u64 + 32);
 

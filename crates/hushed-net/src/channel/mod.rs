@@ -83,12 +83,13 @@ pub struct Overhead {
 pub struct Limits {
     /// Longest silence of the peer before [`NetError::Timeout`]. Heartbeats break the silence.
     pub silence: Duration,
-    /// When a receive fails ([`NetError::OutOfTime`]) however lively the peer is; bounds everything before authentication.
+    /// When a receive fails ([`NetError::OutOfTime`]) however lively the peer is; bounds everything before
+    /// authentication.
     pub until: Option<Instant>,
     /// Bytes of frames that may wait to be written. One frame is admitted however long it is.
     pub send_queue: usize,
-    /// Memory of frames that may be read before a step asks for them, an empty one counting as 128 bytes. A longer frame waits for its step, which
-    /// says how long it may be.
+    /// Memory of frames that may be read before a step asks for them, an empty one counting as 128 bytes. A longer
+    /// frame waits for its step, which says how long it may be.
     pub read_ahead: usize,
 }
 

@@ -6,9 +6,10 @@
 //! | one a key | seed (16), the masked halves digit by digit as [`crate::codec`] packs them, digest |
 //! | last | digest of the digests of all other chunks: what names the key set |
 //!
-//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that neither order nor origin can be mixed up. Keys
-//! are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in the bytes decides what is
-//! allocated: first the list of keys must be the one expected, then every chunk has one possible length.
+//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that neither order nor origin can be mixed
+//! up. Keys are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in the bytes
+//! decides what is allocated: first the list of keys must be the one expected, then every chunk has one possible
+//! length.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -48,11 +49,12 @@ impl EvalKeyPlan {
         Ok(self.first_bytes() + payload(params, &gadgets) + DIGEST)
     }
 
-    /// The keys that an artefact holds, from its beginning: for a reader that wants to know what is offered before it says
-    /// what it takes.
+    /// The keys that an artefact holds, from its beginning: for a reader that wants to know what is offered before it
+    /// says what it takes.
     ///
     /// # Errors
-    /// [`RlweError::Codec`] for bytes that do not begin an artefact of these parameters, or end within its list of keys.
+    /// [`RlweError::Codec`] for bytes that do not begin an artefact of these parameters, or end within its list of
+    /// keys.
     pub fn offered(params: &RlweParams, bytes: &[u8]) -> Result<Self, RlweError> {
         let mut reader = Reader::new(bytes);
         let claimed = open_header(&mut reader, Kind::EvalKeys, params)?;
@@ -119,7 +121,8 @@ impl EvalKeys {
     /// The chunks of the artefact, made one at a time: the first, one a key, the last.
     ///
     /// # Errors
-    /// [`RlweError::PartsOfKeys`] for keys without some primes. None for keys that were made or read: their plan is good.
+    /// [`RlweError::PartsOfKeys`] for keys without some primes. None for keys that were made or read: their plan is
+    /// good.
     pub fn chunks(&self) -> Result<impl Iterator<Item = Vec<u8>> + '_, RlweError> {
         if self.iter().any(SwitchKey::is_part) {
             return Err(RlweError::PartsOfKeys);
@@ -150,7 +153,8 @@ impl EvalKeys {
     /// Reads a whole artefact that must hold exactly the keys of `plan`.
     ///
     /// # Errors
-    /// As [`EvalKeysReader::push`], and [`CodecError::Truncated`] or [`CodecError::Length`] for bytes that end early or late.
+    /// As [`EvalKeysReader::push`], and [`CodecError::Truncated`] or [`CodecError::Length`] for bytes that end early or
+    /// late.
     pub fn from_bytes(
         params: &Arc<RlweParams>,
         plan: &EvalKeyPlan,
@@ -270,7 +274,8 @@ impl EvalKeysReader {
         })
     }
 
-    /// A reader that checks as [`EvalKeysReader::new`] does and keeps no key: it takes the memory of one, and has none to give at its end.
+    /// A reader that checks as [`EvalKeysReader::new`] does and keeps no key: it takes the memory of one, and has none
+    /// to give at its end.
     ///
     /// # Errors
     /// As there.
@@ -316,9 +321,10 @@ impl EvalKeysReader {
     /// Reads the next chunk, whole.
     ///
     /// # Errors
-    /// [`RlweError::MissingKey`] if the list lacks a key of the plan; [`RlweError::Codec`] with [`CodecError::Truncated`] or
-    /// [`CodecError::Length`] for another length, [`CodecError::Damaged`] for a digest that is not that of the chunk,
-    /// [`CodecError::Keys`] for keys that are not expected, or what the header or a residue has wrong.
+    /// [`RlweError::MissingKey`] if the list lacks a key of the plan; [`RlweError::Codec`] with
+    /// [`CodecError::Truncated`] or [`CodecError::Length`] for another length, [`CodecError::Damaged`] for a digest
+    /// that is not that of the chunk, [`CodecError::Keys`] for keys that are not expected, or what the header or a
+    /// residue has wrong.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), RlweError> {
         let number = self.done + usize::from(self.offset != 0);
         if self.offset == 0 {
@@ -354,8 +360,8 @@ impl EvalKeysReader {
         Ok(())
     }
 
-    /// Reads as many whole chunks as `bytes` begins with, and returns how many bytes they were: after an interruption, what was
-    /// stored is pushed again, and the artefact is asked for from [`EvalKeysReader::offset`] on.
+    /// Reads as many whole chunks as `bytes` begins with, and returns how many bytes they were: after an interruption,
+    /// what was stored is pushed again, and the artefact is asked for from [`EvalKeysReader::offset`] on.
     ///
     /// # Errors
     /// As [`EvalKeysReader::push`] for the first chunk that is refused; those before it are read.
@@ -439,8 +445,8 @@ impl EvalKeysReader {
     }
 }
 
-/// Replaces the digests of an artefact of `plan` by those of its chunks: what a sender who means harm does, and what takes tests
-/// past the digests. Bytes of another length are left as they are.
+/// Replaces the digests of an artefact of `plan` by those of its chunks: what a sender who means harm does, and what
+/// takes tests past the digests. Bytes of another length are left as they are.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 pub(crate) fn reseal(
     params: &RlweParams,

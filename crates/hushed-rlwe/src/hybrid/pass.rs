@@ -1,8 +1,9 @@
 //! A whole key switch in one pass over the primes: digits, products, division and what is added stay in the cache.
 //!
-//! The special primes go first, as all others need the products under them; then each ciphertext prime is finished before the
-//! next is begun. Neither the digits nor the products modulo Q·P are ever whole in memory: of the 60 megabytes that they take
-//! at N = 2^16 and a thousand bits, nothing is written or read. Several keys for one polynomial share its digits (hoisting).
+//! The special primes go first, as all others need the products under them; then each ciphertext prime is finished
+//! before the next is begun. Neither the digits nor the products modulo Q·P are ever whole in memory: of the 60
+//! megabytes that they take at N = 2^16 and a thousand bits, nothing is written or read. Several keys for one
+//! polynomial share its digits (hoisting).
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ impl Pass<'_> {
     /// A result for each step; the keys have one gadget.
     ///
     /// # Errors
-    /// [`RlweError::GadgetMismatch`], [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`].
+    /// [`RlweError::GadgetMismatch`], [`RlweError::LimbCount`], [`RlweError::Limbs`],
+    /// [`RlweError::IncompatibleParameters`].
     pub(super) fn run(&self, steps: &[Step<'_>]) -> Result<Vec<Parts>, RlweError> {
         let Some(first) = steps.first() else {
             return Ok(Vec::new());

@@ -61,7 +61,8 @@ impl EvalKeyPlan {
         self.insert(KeyUse::FromSparse, limbs, special)
     }
 
-    /// Adds the key to the sparse secret, modulo q_0·p_0, and keys from it for X → X^g of raised polynomials, g in `elements`.
+    /// Adds the key to the sparse secret, modulo q_0·p_0, and keys from it for X → X^g of raised polynomials, g in
+    /// `elements`.
     pub fn encapsulation_raised(
         &mut self,
         elements: impl IntoIterator<Item = usize>,
@@ -119,8 +120,8 @@ impl EvalKeyPlan {
     ///
     /// # Errors
     /// [`RlweError::NotAGaloisElement`]; [`RlweError::Encapsulation`] if one of the keys of the sparse secret lacks the
-    /// other, or the key to it is for more than q_0·p_0; [`RlweError::SparseModulus`] if q_0·p_0 is too large for it at this degree;
-    /// else as [`Gadget::new`].
+    /// other, or the key to it is for more than q_0·p_0; [`RlweError::SparseModulus`] if q_0·p_0 is too large for it at
+    /// this degree; else as [`Gadget::new`].
     pub fn gadgets(&self, params: &RlweParams) -> Result<Vec<Gadget>, RlweError> {
         let (mut to_sparse, mut from_sparse) = (false, false);
         for spec in &self.keys {

@@ -154,7 +154,8 @@ pub fn mod_down(
 /// ⌊poly / (P·q)⌉ for q the last ciphertext prime of `poly`: a key switch and a rescaling in one division.
 ///
 /// # Errors
-/// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`] if there is but one ciphertext prime.
+/// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`] if there is but one ciphertext
+/// prime.
 pub fn mod_down_rescale(
     params: &RlweParams,
     poly: RnsPoly<Eval>,

@@ -6,7 +6,8 @@
 //! | N/4 | coefficients of s, two bits each: 0, 1, and 2 for −1 |
 //! | 32 | SHA-256 of all before it |
 //!
-//! How often the key was opened is not in there: a count changes, and a key is written once. Whoever keeps the key keeps the count beside it.
+//! How often the key was opened is not in there: a count changes, and a key is written once. Whoever keeps the key
+//! keeps the count beside it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -54,7 +55,8 @@ impl SecretKey {
     /// The key of these bytes, which was opened `decryptions` times.
     ///
     /// # Errors
-    /// [`RlweError::Codec`]: another length, another header, [`CodecError::Damaged`], or coefficients that are not ternary.
+    /// [`RlweError::Codec`]: another length, another header, [`CodecError::Damaged`], or coefficients that are not
+    /// ternary.
     pub fn from_bytes(
         params: &Arc<RlweParams>,
         bytes: &[u8],

@@ -38,15 +38,18 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", env = "HUSHED_CHECKPOINT")]
     pub checkpoint: Option<PathBuf>,
 
-    /// A folder on a quick disk for what a plan with little memory puts away while it runs; nothing is left in it [default: beside the reply]
+    /// A folder on a quick disk for what a plan with little memory puts away while it runs; nothing is left in it
+    /// [default: beside the reply]
     #[arg(long, value_name = "DIR", env = "HUSHED_SPILL")]
     pub spill: Option<PathBuf>,
 
-    /// The secret that the randomness of replies follows from; it is made on first use [default: ~/.local/state/hushed/reply.secret]
+    /// The secret that the randomness of replies follows from; it is made on first use [default:
+    /// ~/.local/state/hushed/reply.secret]
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
 
-    /// Memory that the run may take, in GiB; one that the plan says needs more is refused [default: what the machine has]
+    /// Memory that the run may take, in GiB; one that the plan says needs more is refused [default: what the machine
+    /// has]
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_memory: Option<u32>,
 

@@ -37,8 +37,8 @@ pub struct ContextOptions {
 
 /// A model, its calibration and its plan in memory, for any number of runs ([`RunContext::run`]).
 ///
-/// They are read once. A model folder, calibration or plan that changes on disk afterwards is not noticed: runs go on with what was
-/// loaded, until it is loaded anew. The dry run of the plan is made with the first run, and kept.
+/// They are read once. A model folder, calibration or plan that changes on disk afterwards is not noticed: runs go on
+/// with what was loaded, until it is loaded anew. The dry run of the plan is made with the first run, and kept.
 pub struct RunContext {
     pub(super) plan: FhePlan,
     pub(super) params: Params,
@@ -61,8 +61,8 @@ impl RunContext {
     /// Reads plan, model and calibration, and checks that they belong together.
     ///
     /// # Errors
-    /// [`ServeError::Model`]; [`FheJobError::OtherModel`] for a model or calibration that the plan was not made for, [`FheJobError::Plan`],
-    /// [`FheJobError::Choices`].
+    /// [`ServeError::Model`]; [`FheJobError::OtherModel`] for a model or calibration that the plan was not made for,
+    /// [`FheJobError::Plan`], [`FheJobError::Choices`].
     pub fn load(options: &ContextOptions) -> Result<RunContext, ServeError> {
         let (plan, params) = read_plan(&options.plan)?;
         Self::of(plan, params, options)
@@ -154,8 +154,8 @@ impl RunContext {
         Ok(*self.error.get_or_init(|| error))
     }
 
-    /// That the plan lists the keys that its run needs, and its reply, as an offer of this model does: a plan that says less would fail after
-    /// hours, or leave more in a reply than the answer.
+    /// That the plan lists the keys that its run needs, and its reply, as an offer of this model does: a plan that says
+    /// less would fail after hours, or leave more in a reply than the answer.
     fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
         let found = needed(
@@ -167,7 +167,8 @@ impl RunContext {
             &plan.placement,
         );
         let (keys, mut reply) = found.map_err(FheJobError::from)?;
-        // What its simulation errs by may be more; a plan with less was refused when it was read, and a reply that errs by more is not sealed.
+        // What its simulation errs by may be more; a plan with less was refused when it was read, and a reply that errs
+        // by more is not sealed.
         reply.deviation = reply.deviation.max(plan.reply.deviation);
         let mut ours = plan.clone();
         ours.set_keys(&keys);

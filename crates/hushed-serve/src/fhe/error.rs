@@ -1,4 +1,5 @@
-//! What can end a step of a run under CKKS, with what to do about it. No variant holds a text or a number derived from one.
+//! What can end a step of a run under CKKS, with what to do about it. No variant holds a text or a number derived from
+//! one.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Runs under CKKS, through files or a connection: a client makes keys, encrypts texts and goes away; a server that has no secret of its runs the model; the
-//! client opens the reply.
+//! Runs under CKKS, through files or a connection: a client makes keys, encrypts texts and goes away; a server that has
+//! no secret of its runs the model; the client opens the reply.
 //!
 //! ```text
 //! owner    plan      model, calibration      → plan (JSON), public model
@@ -9,10 +9,12 @@
 //! client   decrypt   plan, public, keys, reply → embeddings
 //! ```
 //!
-//! Over a connection ([`FheServer`], `Remote`) it is the same files, left with the server and fetched from it ([`wire`]).
+//! Over a connection ([`FheServer`], `Remote`) it is the same files, left with the server and fetched from it
+//! ([`wire`]).
 //!
-//! What is checked of a file, and when, is in [`hushed_infer::ckks::files`]; here is what is decided around it: which files belong
-//! together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.
+//! What is checked of a file, and when, is in [`hushed_infer::ckks::files`]; here is what is decided around it: which
+//! files belong together, that keys have not expired, that the disk and the memory suffice, what is kept and for how
+//! long.
 
 #[cfg(feature = "arguments")]
 mod arguments;

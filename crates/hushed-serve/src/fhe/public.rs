@@ -1,4 +1,5 @@
-//! The public model of `fhe`: the bundle, and the numbers that a client embeds with. Its owner has declared them public.
+//! The public model of `fhe`: the bundle, and the numbers that a client embeds with. Its owner has declared them
+//! public.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -82,7 +83,8 @@ impl PublicModel {
     /// Reads a public model, which must have this hash (in hexadecimal).
     ///
     /// # Errors
-    /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of [`Bundle::from_bytes`].
+    /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of
+    /// [`Bundle::from_bytes`].
     pub fn read(path: &Path, expected: &str) -> Result<Self, ServeError> {
         let bytes = files::read(path, MAX_BYTES)?;
         let hash = Digest(Sha256::digest(&bytes).into());

@@ -52,14 +52,16 @@ pub struct KeyRecord {
     pub bytes: u64,
     /// Ciphertexts that were opened with the secret key; 0 at a server.
     pub decryptions: u64,
-    /// The replies that were opened, or were about to be, and whose canary was not seen to be right. Keys with any are retired.
+    /// The replies that were opened, or were about to be, and whose canary was not seen to be right. Keys with any are
+    /// retired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_right: Vec<NotRight>,
     /// Whose they are, at a server.
     pub owner: Option<String>,
 }
 
-/// A reply whose canary was not seen to be right. Another reply to the same request says nothing of it: a server could send that one later.
+/// A reply whose canary was not seen to be right. Another reply to the same request says nothing of it: a server could
+/// send that one later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotRight {

@@ -78,7 +78,8 @@ pub struct JobReport {
     pub counts: Counts,
 }
 
-/// Where the secret of replies is kept unless said otherwise: `$XDG_STATE_HOME/hushed/reply.secret`, or under `~/.local/state`.
+/// Where the secret of replies is kept unless said otherwise: `$XDG_STATE_HOME/hushed/reply.secret`, or under
+/// `~/.local/state`.
 #[must_use]
 pub fn default_secret() -> Option<PathBuf> {
     let set = |name| {
@@ -95,7 +96,8 @@ pub fn default_calibration(model: &Path) -> PathBuf {
     model.join("calibration-fhe.json")
 }
 
-/// Loads a context for a single run ([`RunContext::run`]). What is wrong with the request's files is found before the model is read.
+/// Loads a context for a single run ([`RunContext::run`]). What is wrong with the request's files is found before the
+/// model is read.
 pub fn run(
     options: &RunOptions,
     watch: &(dyn Fn(JobEvent) + Sync),
@@ -111,7 +113,8 @@ impl RunFiles {
     /// What can be checked of a run without its model. The keys, which are not read yet.
     fn check(&self, plan: &FhePlan, params: &Params) -> Result<KeyFile, ServeError> {
         if self.out.symlink_metadata().is_err() {
-            // A folder that is not there or cannot be written to is found now, and not when there is an answer. Nothing is left of it.
+            // A folder that is not there or cannot be written to is found now, and not when there is an answer. Nothing
+            // is left of it.
             let draft = AtomicFile::create(&self.out, Access::Usual);
             drop(draft.map_err(FheJobError::from)?);
         }
@@ -157,8 +160,8 @@ impl RunFiles {
 }
 
 impl RunContext {
-    /// Runs a batch. After a run that was ended in any way, the same call goes on from the last checkpoint, and its reply has the same
-    /// bytes.
+    /// Runs a batch. After a run that was ended in any way, the same call goes on from the last checkpoint, and its
+    /// reply has the same bytes.
     ///
     /// # Errors
     /// [`ServeError::Fhe`], [`ServeError::File`]: see [`FheJobError`]; whatever was there before is still there.
@@ -339,8 +342,8 @@ impl Drop for Saved {
     }
 }
 
-/// Reads the secret of replies, or makes it. Of several processes that do so at once, all get the one that was there first: two secrets for
-/// one request would be two covers of one computation.
+/// Reads the secret of replies, or makes it. Of several processes that do so at once, all get the one that was there
+/// first: two secrets for one request would be two covers of one computation.
 fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
     if !path.exists() {
         if let Some(folder) = path.parent() {

@@ -79,8 +79,8 @@ impl Declared {
 }
 
 impl FheServer {
-    /// Checks that plan, model, calibration and public model belong together, opens the store and listens. Connections wait until
-    /// [`FheServer::run`].
+    /// Checks that plan, model, calibration and public model belong together, opens the store and listens. Connections
+    /// wait until [`FheServer::run`].
     ///
     /// # Errors
     /// [`ServeError`]: files that do not fit, a store in use, the certificate, the token file, a port in use.
@@ -141,8 +141,9 @@ impl FheServer {
         &self.declared
     }
 
-    /// Serves until `stop` is raised. Then sessions come to their end, and the run under way to the end of its layer, both within
-    /// [`crate::Deadlines::drain`]; a run that does not goes on from its last checkpoint at the next start, as after a crash.
+    /// Serves until `stop` is raised. Then sessions come to their end, and the run under way to the end of its layer,
+    /// both within [`crate::Deadlines::drain`]; a run that does not goes on from its last checkpoint at the next start,
+    /// as after a crash.
     ///
     /// # Errors
     /// [`ServeError::Thread`] if a thread cannot be started.

@@ -1,7 +1,8 @@
 //! Keys in folders, at either side: what there is, and its end.
 //!
-//! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key set, named by its id.
-//! The store of `hushed serve` has a store of each of its clients in it (`server/storage.rs`), whose keys are found from there as well.
+//! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key
+//! set, named by its id. The store of `hushed serve` has a store of each of its clients in it (`server/storage.rs`),
+//! whose keys are found from there as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -104,16 +105,16 @@ impl KeyStore {
         }
     }
 
-    /// Deletes keys: what this program has written of them, and the folder if nothing else is in it. The record goes last, so that a
-    /// deletion that was interrupted can be done again.
+    /// Deletes keys: what this program has written of them, and the folder if nothing else is in it. The record goes
+    /// last, so that a deletion that was interrupted can be done again.
     pub fn delete(&self, id: &str) -> Result<StoredKeys, ServeError> {
         let keys = self.find(id)?;
         keys.delete()?;
         Ok(keys)
     }
 
-    /// Takes a client's keys in, for `owner`, who may have at most `quota` bytes of them here. They must be those of the plan, whole and not
-    /// expired; keys that are here already are left as they are.
+    /// Takes a client's keys in, for `owner`, who may have at most `quota` bytes of them here. They must be those of
+    /// the plan, whole and not expired; keys that are here already are left as they are.
     ///
     /// # Errors
     /// [`FheJobError::Quota`], [`FheJobError::Expired`], [`FheJobError::File`], [`FheJobError::Plan`].
@@ -132,7 +133,8 @@ impl KeyStore {
         self.place(&plan, &params, keys, owner, placed)
     }
 
-    /// As [`KeyStore::add`] for a file of this disk that is of no use elsewhere: it is moved. Quota and room are its caller's to see to.
+    /// As [`KeyStore::add`] for a file of this disk that is of no use elsewhere: it is moved. Quota and room are its
+    /// caller's to see to.
     pub(super) fn take(
         &self,
         plan: &FhePlan,

@@ -1,8 +1,10 @@
-//! What a client and a server of runs under encryption say to each other once they have greeted ([`crate::session::wire`]).
+//! What a client and a server of runs under encryption say to each other once they have greeted
+//! ([`crate::session::wire`]).
 //!
-//! The client sends a [`Request`] and the server a [`Response`], in turn. Bytes of files travel in frames of their own, [`CHUNK`] at most each, in parts of at most
-//! [`PART`], and each part begins at an offset that both name: after any end the next session goes on where the last whole part ended. Every
-//! length is known to both before a frame is read; integers are little-endian; decoding is total.
+//! The client sends a [`Request`] and the server a [`Response`], in turn. Bytes of files travel in frames of their own,
+//! [`CHUNK`] at most each, in parts of at most [`PART`], and each part begins at an offset that both name: after any
+//! end the next session goes on where the last whole part ended. Every length is known to both before a frame is read;
+//! integers are little-endian; decoding is total.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::Kind;
@@ -37,8 +39,8 @@ pub fn agreement() -> Digest {
     Digest(Sha256::digest(AGREEMENT).into())
 }
 
-/// The id of a job: SHA-256("hushed job 1" ‖ plan ‖ key set ‖ what names the request's content). The same request again is the same job,
-/// and as the request is encrypted, nobody guesses it.
+/// The id of a job: SHA-256("hushed job 1" ‖ plan ‖ key set ‖ what names the request's content). The same request again
+/// is the same job, and as the request is encrypted, nobody guesses it.
 #[must_use]
 pub fn job_id(plan: &Digest, keys: &Digest, request: &Digest) -> Digest {
     let hash = Sha256::new()

@@ -1,14 +1,16 @@
-//! How many texts a client may have in a window of time, over all its sessions: what keeps an honest-looking client from asking a model for
-//! as many answers as describe it.
+//! How many texts a client may have in a window of time, over all its sessions: what keeps an honest-looking client
+//! from asking a model for as many answers as describe it.
 //!
-//! A count is on disk before its texts run, so that neither the end of a session nor that of the server gives any back. What cannot be
-//! written down is not served, and a file that cannot be read keeps the server from starting: either would give every client its texts again.
+//! A count is on disk before its texts run, so that neither the end of a session nor that of the server gives any back.
+//! What cannot be written down is not served, and a file that cannot be read keeps the server from starting: either
+//! would give every client its texts again.
 //!
-//! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its *end*: in no window of
-//! time, wherever it begins, has a client more than its number.
+//! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its
+//! *end*: in no window of time, wherever it begins, has a client more than its number.
 //!
-//! That is by the machine's clock. A clock that is put back and corrected forgets nothing, and one that was ahead and is corrected locks
-//! nobody out for longer than a window; but a clock that is put ahead by a window forgets, as that much time would.
+//! That is by the machine's clock. A clock that is put back and corrected forgets nothing, and one that was ahead and
+//! is corrected locks nobody out for longer than a window; but a clock that is put ahead by a window forgets, as that
+//! much time would.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub(crate) mod rate;
@@ -43,8 +45,8 @@ struct Part {
     /// Never lowered: of a clock that is behind now and one that was ahead then, nothing tells which it was.
     end: u64,
     texts: u32,
-    /// While `end` is in the future, which is of a clock that was put back since: the end of the part of the window in which that was seen.
-    /// It counts from there.
+    /// While `end` is in the future, which is of a clock that was put back since: the end of the part of the window in
+    /// which that was seen. It counts from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seen: Option<u64>,
 }
@@ -118,7 +120,8 @@ impl TextCounts {
         // Changed whole or not at all: what could not be written down was not served.
         let mut next = counts.clone();
         if next.expire(self.rate, now) {
-            // Kept also where the texts are refused, or their wait would begin anew each time; a disk without room only makes it longer.
+            // Kept also where the texts are refused, or their wait would begin anew each time; a disk without room only
+            // makes it longer.
             if let Err(error) = write(&self.path, &next) {
                 tracing::error!(%error, "that the clock was put back could not be written down");
             }
@@ -186,8 +189,8 @@ impl TextRate {
     }
 }
 
-/// Adds texts to the part that ends then. Beyond [`MOST_PARTS`], which takes a clock that went astray more than once, the two last are one:
-/// it counts as the later, and from when it is seen next.
+/// Adds texts to the part that ends then. Beyond [`MOST_PARTS`], which takes a clock that went astray more than once,
+/// the two last are one: it counts as the later, and from when it is seen next.
 fn add(parts: &mut Vec<Part>, end: u64, texts: u32) {
     match parts.iter_mut().find(|part| part.end == end) {
         Some(part) => part.texts = part.texts.saturating_add(texts),
@@ -366,7 +369,8 @@ mod tests {
         counts.count_at(&owner(1), 1, 4_000_000_000).unwrap();
         let told = counts.count_at(&owner(1), 1, 1_800_000_000);
         assert!(matches!(told, Err(Refusal::Allowance { seconds }) if seconds <= 3600 + 150));
-        // What is said holds, though nothing was served meanwhile that would have been written down, and it is said once.
+        // What is said holds, though nothing was served meanwhile that would have been written down, and it is said
+        // once.
         let again = 1_800_000_000 + 3600 + 150;
         counts.count_at(&owner(1), 1, again).unwrap();
         assert!(counts.count_at(&owner(1), 1, again).is_err());

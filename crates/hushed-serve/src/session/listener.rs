@@ -1,4 +1,5 @@
-//! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a way to end.
+//! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a
+//! way to end.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -122,8 +123,8 @@ impl Listener {
         Digest(self.fingerprint)
     }
 
-    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory. With it SHA-256 of the
-    /// certificate that the client has shown, if it was asked for one.
+    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory.
+    /// With it SHA-256 of the certificate that the client has shown, if it was asked for one.
     pub(crate) fn session(
         &self,
         entry: &Entry<'_>,
@@ -264,7 +265,8 @@ impl Listener {
         }
     }
 
-    /// A place for a newcomer. While too many connections are coming to their end the others wait in the system's queue.
+    /// A place for a newcomer. While too many connections are coming to their end the others wait in the system's
+    /// queue.
     fn enter(&self, socket: &TcpStream, peer: SocketAddr) -> io::Result<Entered<'_>> {
         let (pause, most) = ENDING;
         // A client speaks first, and has usually spoken by now.

@@ -1,6 +1,8 @@
-//! What the sessions of both protocols share: the way in over TLS, greetings, tokens, what a client may have, deadlines, counters.
+//! What the sessions of both protocols share: the way in over TLS, greetings, tokens, what a client may have,
+//! deadlines, counters.
 //!
-//! [`listener`] accepts connections and `greeting` begins their sessions at a server; `connect` is a client's way to it.
+//! [`listener`] accepts connections and `greeting` begins their sessions at a server; `connect` is a client's way to
+//! it.
 
 pub(crate) mod agree;
 pub(crate) mod allowance;

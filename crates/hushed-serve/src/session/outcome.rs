@@ -51,8 +51,8 @@ enum End {
 }
 
 impl Outcome {
-    /// Runs a session to its end. One that panics ends alone: its state dies with it, and what it shares with others is atomic, on disk or
-    /// behind locks.
+    /// Runs a session to its end. One that panics ends alone: its state dies with it, and what it shares with others is
+    /// atomic, on disk or behind locks.
     pub(crate) fn of(session: impl FnOnce(&mut Outcome) -> Result<(), Stop>) -> Outcome {
         let began = Instant::now();
         let mut outcome = Outcome::default();

@@ -1,13 +1,13 @@
-//! Which connections there are and what they are doing: so that strangers do not keep others out, and a stopping server can end those that
-//! only wait.
+//! Which connections there are and what they are doing: so that strangers do not keep others out, and a stopping server
+//! can end those that only wait.
 //!
-//! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately been that of a client
-//! which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets in even where no place is
-//! free, unless `ENDING` connections that lost theirs have not ended yet. Where its address has its share of places
-//! already, it takes one of those; where the room is full, one of the address with the most: silent connections before
-//! those that have said something, the oldest first. To keep a stranger out an attacker needs as many addresses as
-//! the room has places, and to keep a known client out, that client's address. Refusing newcomers instead would
-//! let the first comers keep everybody out for as long as a deadline lasts, and begin again.
+//! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately
+//! been that of a client which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets
+//! in even where no place is free, unless `ENDING` connections that lost theirs have not ended yet. Where its address
+//! has its share of places already, it takes one of those; where the room is full, one of the address with the most:
+//! silent connections before those that have said something, the oldest first. To keep a stranger out an attacker needs
+//! as many addresses as the room has places, and to keep a known client out, that client's address. Refusing newcomers
+//! instead would let the first comers keep everybody out for as long as a deadline lasts, and begin again.
 
 use std::collections::HashMap;
 use std::io;
@@ -246,8 +246,8 @@ impl Entry<'_> {
         connection.is_some_and(|c| c.place == Place::Evicted)
     }
 
-    /// Counts this connection as one of at most `limit` sessions; false if there are as many already. `shown`: the client has shown who it is,
-    /// and its address is known from now on, whether there is room for a session or not.
+    /// Counts this connection as one of at most `limit` sessions; false if there are as many already. `shown`: the
+    /// client has shown who it is, and its address is known from now on, whether there is room for a session or not.
     pub(crate) fn admit(&self, limit: usize, shown: bool) -> bool {
         let mut state = self.registry.lock();
         let Some(connection) = state.connections.get(&self.number) else {
@@ -361,7 +361,8 @@ mod tests {
         let alone = enter(&registry, &socket, address(0));
         alone.spoke();
         let mut flood = Vec::new();
-        // 63 addresses with two each fill the room but for a place, and 60 more of them come: they take the places of each other.
+        // 63 addresses with two each fill the room but for a place, and 60 more of them come: they take the places of
+        // each other.
         for n in (0..126).chain(0..60) {
             flood.push(enter(&registry, &socket, address(1 + n % 63)));
         }

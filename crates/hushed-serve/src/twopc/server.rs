@@ -78,8 +78,8 @@ impl Server {
         self.shared.max_tokens
     }
 
-    /// Serves until `stop` is raised, then lets texts under way come to their end (within [`crate::Deadlines::drain`]) and breaks off the
-    /// rest. A session that fails, however it fails, ends alone.
+    /// Serves until `stop` is raised, then lets texts under way come to their end (within [`crate::Deadlines::drain`])
+    /// and breaks off the rest. A session that fails, however it fails, ends alone.
     ///
     /// # Errors
     /// [`ServeError::Thread`] if the metrics' thread cannot be started.

@@ -371,7 +371,8 @@ fn an_idle_client_loses_its_place() {
     assert!(idle.embed(&["hello"], TooLong::Refuse, None).is_err());
 }
 
-/// 500 sockets from one address or from 200, which say nothing and are opened again when they are closed: who says hello gets in all the same.
+/// 500 sockets from one address or from 200, which say nothing and are opened again when they are closed: who says
+/// hello gets in all the same.
 #[cfg(target_os = "linux")]
 #[test]
 fn f4_silent_connections_do_not_keep_a_client_out() {

@@ -4,20 +4,23 @@
 //!
 //! > GELU, SiLU: max(x, 0) + b(z) · ELU: max(x, 0) + \[x < 0\]·b(z) · tanh: sign(x)·b(z),
 //!
-//! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is folded into the linear
-//! layers before and after), so that the bits of |v| say it all: those of weight 1 and more whether z < L, the next 3 or 4 the segment.
-//! They are *added up once*, with the sign, from coarse shares: one carry look-ahead instead of a comparison for the sign and one for each
-//! threshold. Then t = z − (middle of the segment) is short, so its square is: one square of 18 to 20 bits is the only product. Each party
-//! evaluates its share of all segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
+//! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is
+//! folded into the linear layers before and after), so that the bits of |v| say it all: those of weight 1 and more
+//! whether z < L, the next 3 or 4 the segment. They are *added up once*, with the sign, from coarse shares: one carry
+//! look-ahead instead of a comparison for the sign and one for each threshold. Then t = z − (middle of the segment) is
+//! short, so its square is: one square of 18 to 20 bits is the only product. Each party evaluates its share of all
+//! segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
 //!
-//! A segment picked wrongly by the coarse bits is a neighbour, at most 1/32 of a segment away, where its quadratic still holds: the tables are
-//! fitted that much wider, and t is computed from the segment that was picked. Likewise a sign that was missed: both sides of zero continue each other.
+//! A segment picked wrongly by the coarse bits is a neighbour, at most 1/32 of a segment away, where its quadratic
+//! still holds: the tables are fitted that much wider, and t is computed from the segment that was picked. Likewise a
+//! sign that was missed: both sides of zero continue each other.
 //!
-//! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic of |x| by two squares
-//! (120 bytes an element, 1.9·10^−3), GELU takes 99 bytes at 10^−4, or 80 at 5·10^−4 with eight segments.
+//! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic
+//! of |x| by two squares (120 bytes an element, 1.9·10^−3), GELU takes 99 bytes at 10^−4, or 80 at 5·10^−4 with eight
+//! segments.
 //!
-//! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the quadratic's, half of one for
-//! its terms, all at random and right on average.
+//! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the
+//! quadratic's, half of one for its terms, all at random and right on average.
 
 mod tables;
 
@@ -55,7 +58,8 @@ pub struct Curve {
     frac: u32,
     /// I: |x| < L·2^I, the function's domain.
     integer: u32,
-    /// Bits of the ring of b: 2^(small−1) is more than b's range and two units either side, and four times |b| for an odd function.
+    /// Bits of the ring of b: 2^(small−1) is more than b's range and two units either side, and four times |b| for an
+    /// odd function.
     small: u32,
     /// b beyond the limit, with `frac` fraction bits.
     tail: i32,
@@ -94,8 +98,9 @@ impl Curve {
         self.limit * ((1 << self.integer) - 1) as f64
     }
 
-    /// The same function for arguments of magnitude `reach` at most, on the narrowest domain that holds them; the widest there is if none
-    /// does. A narrower one is cheaper: the sign and the domain come out of one addition of shares, which is that much shorter.
+    /// The same function for arguments of magnitude `reach` at most, on the narrowest domain that holds them; the
+    /// widest there is if none does. A narrower one is cheaper: the sign and the domain come out of one addition of
+    /// shares, which is that much shorter.
     #[must_use]
     pub fn reaching(&self, reach: f64) -> Curve {
         let with = |integer| Curve { integer, ..*self };
@@ -213,8 +218,8 @@ impl Curve {
     }
 }
 
-/// κ·f(x) of κx (κ = [`Curve::kappa`]): the argument with `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12 bits, |x| at most
-/// [`Curve::range`]; the result in `to`, which has at least 14 fraction bits.
+/// κ·f(x) of κx (κ = [`Curve::kappa`]): the argument with `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12
+/// bits, |x| at most [`Curve::range`]; the result in `to`, which has at least 14 fraction bits.
 pub fn curve_scaled(
     ctx: &mut Ctx,
     curve: &Curve,
@@ -285,7 +290,8 @@ pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
         + truncate_cost(n, sum, 0, ring)
 }
 
-/// The sign, which comes last, and the bits of |x| below it: of −1 − x where x is negative, a unit of the coarse argument less.
+/// The sign, which comes last, and the bits of |x| below it: of −1 − x where x is negative, a unit of the coarse
+/// argument less.
 fn split_sign(bits: &[BitShare]) -> (&BitShare, Vec<BitShare>) {
     let (sign, below) = (&bits[bits.len() - 1], &bits[..bits.len() - 1]);
     (sign, below.iter().map(|b| b.xor(sign)).collect())

@@ -1,5 +1,5 @@
-//! The functions of a layer over the real source of correlations, against the clear: each within the bound that its own test has over
-//! ideal ones.
+//! The functions of a layer over the real source of correlations, against the clear: each within the bound that its own
+//! test has over ideal ones.
 
 use super::Format;
 use super::curve::{GELU_EIGHT, curve_scaled};

@@ -8,11 +8,12 @@ use hushed_net::Party;
 use hushed_twopc::{Cost, Ctx, Ring, Share, TwopcError};
 use std::ops::Range;
 
-/// `[x]·[y]` element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at the same time: two
-/// crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
+/// `[x]·[y]` element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at
+/// the same time: two crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
 ///
 /// # Errors
-/// [`HeError::Operand`](hushed_twopc::he::HeError::Operand) if the lengths differ; those of the session and of the peer's bytes.
+/// [`HeError::Operand`](hushed_twopc::he::HeError::Operand) if the lengths differ; those of the session and of the
+/// peer's bytes.
 ///
 /// # Panics
 /// If the shares are over different rings.
@@ -57,8 +58,8 @@ pub fn product_with_sent(
     Ok(sum)
 }
 
-/// `[x²]` element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half of
-/// the blocks and the server the others ([`square_cost`]). Off by at most two units.
+/// `[x²]` element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half
+/// of the blocks and the server the others ([`square_cost`]). Off by at most two units.
 ///
 /// # Errors
 /// Those of the session and of the peer's bytes.

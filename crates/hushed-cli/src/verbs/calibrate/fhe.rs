@@ -29,11 +29,13 @@ pub struct Args {
     #[arg(long, value_name = "C", default_value_t = 0.9995)]
     cosine: f64,
 
-    /// A file of texts made to leave intervals, one a line: they are measured, and accuracy is judged by the others (fhe)
+    /// A file of texts made to leave intervals, one a line: they are measured, and accuracy is judged by the others
+    /// (fhe)
     #[arg(long, value_name = "FILE")]
     hostile: Option<PathBuf>,
 
-    /// A file of other texts, one a line: how far each goes in the intervals that were chosen is reported, and nothing is measured by them (fhe)
+    /// A file of other texts, one a line: how far each goes in the intervals that were chosen is reported, and nothing
+    /// is measured by them (fhe)
     #[arg(long, value_name = "FILE")]
     unseen: Option<PathBuf>,
 }

@@ -60,7 +60,8 @@ pub struct Args {
     )]
     calibration: Option<PathBuf>,
 
-    /// fhe: memory that the server may take, in GiB: what needs more goes to disk while it runs, and what cannot is refused
+    /// fhe: memory that the server may take, in GiB: what needs more goes to disk while it runs, and what cannot is
+    /// refused
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     max_memory: Option<u32>,
 
@@ -78,7 +79,8 @@ pub struct Args {
     #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
     threads: Option<u16>,
 
-    /// fhe: measure what operations cost on this machine first, some seconds; a bootstrap among them, half a minute and 6 GiB more
+    /// fhe: measure what operations cost on this machine first, some seconds; a bootstrap among them, half a minute and
+    /// 6 GiB more
     #[arg(
         long,
         value_name = "WHAT",

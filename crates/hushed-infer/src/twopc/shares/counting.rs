@@ -47,7 +47,8 @@ pub struct Entry {
     pub products: u64,
     /// Coefficients that are decrypted.
     pub opened: u64,
-    /// Bytes of ciphertexts that the party that answers holds at once: the encrypted operand, and the sums that make one response.
+    /// Bytes of ciphertexts that the party that answers holds at once: the encrypted operand, and the sums that make
+    /// one response.
     pub held: u64,
     /// Estimated seconds on one core a party, without the network.
     pub seconds: f64,

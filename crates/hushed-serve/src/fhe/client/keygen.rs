@@ -79,11 +79,12 @@ impl KeyOrder {
     }
 }
 
-/// Makes keys for a plan in a new folder, each held against the security table before it is written. `progress` is called with keys done and
-/// in all.
+/// Makes keys for a plan in a new folder, each held against the security table before it is written. `progress` is
+/// called with keys done and in all.
 ///
 /// # Errors
-/// [`ServeError::Fhe`]: a plan that cannot be used or orders too much, keys that are there already, no room; [`ServeError::File`].
+/// [`ServeError::Fhe`]: a plan that cannot be used or orders too much, keys that are there already, no room;
+/// [`ServeError::File`].
 pub fn keygen(
     plan: &Path,
     folder: &Path,

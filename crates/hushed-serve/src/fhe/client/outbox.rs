@@ -1,5 +1,5 @@
-//! What a client keeps of a batch until its answers have been read, in its folder of keys: the encrypted texts, and a record to find them
-//! by, so that the same texts again are the same job.
+//! What a client keeps of a batch until its answers have been read, in its folder of keys: the encrypted texts, and a
+//! record to find them by, so that the same texts again are the same job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,8 @@ impl Outbox {
         renamed(&self.request(job), &self.retired(job))
     }
 
-    /// The texts of a job that was retired are found again: its reply could not be read, and the secret key was not used.
+    /// The texts of a job that was retired are found again: its reply could not be read, and the secret key was not
+    /// used.
     pub(super) fn restore(&self, job: &Digest) -> Result<(), ServeError> {
         renamed(&self.retired(job), &self.request(job))
     }

@@ -6,8 +6,9 @@
 //! collect   waits, fetches the reply, opens it; a wrong canary retires the keys, and from then on submit refuses before it connects
 //! ```
 //!
-//! Everything is in the folder of keys until the answers have been read. A connection that breaks, or a process that ends, loses at most the
-//! part that was on its way: the same call again goes on. Nothing that follows from an opened reply is ever sent.
+//! Everything is in the folder of keys until the answers have been read. A connection that breaks, or a process that
+//! ends, loses at most the part that was on its way: the same call again goes on. Nothing that follows from an opened
+//! reply is ever sent.
 
 use std::cell::Cell;
 use std::fs;
@@ -47,14 +48,15 @@ pub struct RemoteOptions {
     pub connection: ClientConfig,
     /// The folder of keys, which also keeps the plan, the public model, and what waits for an answer.
     pub keys: PathBuf,
-    /// The only plan to accept: a file from the server's operator. Otherwise that of the first session is kept, and no other accepted.
+    /// The only plan to accept: a file from the server's operator. Otherwise that of the first session is kept, and no
+    /// other accepted.
     pub plan: Option<PathBuf>,
     /// The public model that belongs to it, if it is not to be fetched.
     pub public: Option<PathBuf>,
     /// Makes keys where there are none.
     pub make_keys: Option<KeygenOptions>,
-    /// Puts keys aside that a wrong canary has retired, so that others are made ([`RemoteOptions::make_keys`]): the server will see that, and
-    /// it is for people to decide.
+    /// Puts keys aside that a wrong canary has retired, so that others are made ([`RemoteOptions::make_keys`]): the
+    /// server will see that, and it is for people to decide.
     pub replace_retired: bool,
     /// What becomes of texts that are too long.
     pub too_long: TooLong,
@@ -151,7 +153,8 @@ impl Remote {
     /// Gets the plan and the public model where they are not here yet, and checks that they are what the server offers.
     ///
     /// # Errors
-    /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] and its like.
+    /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`]
+    /// and its like.
     pub fn agree(&self, watch: OnEvent<'_>) -> Result<(), ServeError> {
         make_folder(&self.options.keys)?;
         let mut link = Link::open(&self.options.connection)?;
@@ -177,11 +180,13 @@ impl Remote {
         Ok(())
     }
 
-    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is returned. With retired
-    /// keys it does not even connect: whether the client comes back is what the server is not to learn.
+    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is
+    /// returned. With retired keys it does not even connect: whether the client comes back is what the server is not to
+    /// learn.
     ///
     /// # Errors
-    /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`], [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
+    /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`],
+    /// [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
     pub fn submit(&self, texts: &[String], watch: OnEvent<'_>) -> Result<Digest, ServeError> {
         if self.options.replace_retired
             && let Some(aside) = set_aside(&self.options.keys)?
@@ -235,12 +240,12 @@ impl Remote {
         self.outbox.named(id, &self.options.keys)
     }
 
-    /// Waits for a job, fetches its reply and opens it. Once it was opened, with whatever outcome, the same texts are another job; this one is
-    /// opened again from what is here, until it is forgotten.
+    /// Waits for a job, fetches its reply and opens it. Once it was opened, with whatever outcome, the same texts are
+    /// another job; this one is opened again from what is here, until it is forgotten.
     ///
     /// # Errors
-    /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] once the server has been out
-    /// of reach for [`RemoteOptions::patience`]; those of [`decrypt`].
+    /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] once
+    /// the server has been out of reach for [`RemoteOptions::patience`]; those of [`decrypt`].
     pub fn collect(&self, job: &Digest, watch: OnEvent<'_>) -> Result<Answer, ServeError> {
         let (plan, params) = self.plan()?;
         let path = self.outbox.reply(job);
@@ -256,8 +261,9 @@ impl Remote {
                 })
             })?;
         }
-        // Before the secret key is used: from here on the same texts are another job, whatever the reply turns out to be, and even if this
-        // process ends here. Were the old job asked about again, or not, the server would learn something of what was opened.
+        // Before the secret key is used: from here on the same texts are another job, whatever the reply turns out to
+        // be, and even if this process ends here. Were the old job asked about again, or not, the server would learn
+        // something of what was opened.
         self.outbox.retire(job)?;
         let public = self.public_path();
         let opened = decrypt(&self.plan_path(), &public, &self.options.keys, &path);
@@ -458,7 +464,8 @@ impl Remote {
         }
     }
 
-    /// Does something in a session with the server of this plan, and again in another while connections break and patience lasts.
+    /// Does something in a session with the server of this plan, and again in another while connections break and
+    /// patience lasts.
     fn with_link<T>(
         &self,
         plan: &FhePlan,
@@ -495,8 +502,8 @@ impl Remote {
     }
 }
 
-/// Whether this is further by enough to count: a server that says again and again that it has nothing, or a byte more, does not make a client
-/// send the same part for ever.
+/// Whether this is further by enough to count: a server that says again and again that it has nothing, or a byte more,
+/// does not make a client send the same part for ever.
 fn is_further(furthest: &mut Option<u64>, done: u64, of: u64) -> bool {
     let further = match *furthest {
         None => true,

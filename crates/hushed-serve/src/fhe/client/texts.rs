@@ -1,5 +1,5 @@
-//! The owner of a secret key encrypts texts and opens replies. Nothing that follows from an opened reply leaves this module for a
-//! server.
+//! The owner of a secret key encrypts texts and opens replies. Nothing that follows from an opened reply leaves this
+//! module for a server.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -32,8 +32,8 @@ const REPETITIVE: usize = 16;
 /// Something about a text that its owner should know before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may leave the
-    /// calibrated ranges, and its answer then means nothing.
+    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may
+    /// leave the calibrated ranges, and its answer then means nothing.
     Repetitive {
         /// Which text, from 0.
         text: usize,
@@ -72,8 +72,8 @@ pub struct CanaryOutcome {
 }
 
 impl CanaryOutcome {
-    /// Whether the answer is as published: then no fault and no overflow touched the whole batch. It says nothing of a server that cheats on
-    /// single places.
+    /// Whether the answer is as published: then no fault and no overflow touched the whole batch. It says nothing of a
+    /// server that cheats on single places.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.cosine >= self.least
@@ -180,8 +180,8 @@ pub struct EncryptOptions<'a> {
 /// Encrypts texts into a file. `progress` is called with ciphertexts done and in all.
 ///
 /// # Errors
-/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`], files of other plans,
-/// expired or retired keys, no room.
+/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`],
+/// files of other plans, expired or retired keys, no room.
 pub fn encrypt(
     options: &EncryptOptions<'_>,
     progress: &mut dyn FnMut(usize, usize),
@@ -265,10 +265,11 @@ pub fn encrypt(
 
 /// Opens a reply. The key's count of decryptions is saved before anything is opened.
 ///
-/// A canary whose answer is not the published one retires the keys: nothing is encrypted for them any more. A server that makes answers wrong
-/// depending on the secret key, and learns each time whether the client comes back, would learn the key bit by bit. The keys count as
-/// retired from before the opening until the canary of that very reply is seen to be right, so that no crash and no full disk leaves them in
-/// use, and no better reply that a server sends afterwards brings them back: another reply to such a request is not opened.
+/// A canary whose answer is not the published one retires the keys: nothing is encrypted for them any more. A server
+/// that makes answers wrong depending on the secret key, and learns each time whether the client comes back, would
+/// learn the key bit by bit. The keys count as retired from before the opening until the canary of that very reply is
+/// seen to be right, so that no crash and no full disk leaves them in use, and no better reply that a server sends
+/// afterwards brings them back: another reply to such a request is not opened.
 ///
 /// # Errors
 /// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`],

@@ -21,7 +21,8 @@ pub struct FheServeArguments {
     )]
     pub plan: Option<PathBuf>,
 
-    /// The public model of the plan. Every client gets it, and with it token vectors, positions and the first norm as numbers
+    /// The public model of the plan. Every client gets it, and with it token vectors, positions and the first norm as
+    /// numbers
     #[arg(
         long,
         value_name = "FILE",
@@ -51,7 +52,8 @@ pub struct FheServeArguments {
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEEP_DAYS")]
     pub keep_days: u32,
 
-    /// The secret that the randomness of replies follows from; it is made on first use [default: ~/.local/state/hushed/reply.secret]
+    /// The secret that the randomness of replies follows from; it is made on first use [default:
+    /// ~/.local/state/hushed/reply.secret]
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
 

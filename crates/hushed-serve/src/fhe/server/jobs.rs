@@ -1,8 +1,8 @@
-//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), owners in turn, and their replies until they
-//! expire.
+//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), owners in turn, and
+//! their replies until they expire.
 //!
-//! A job's record says whether it waits, is done or has failed. That it runs is known in memory alone: whatever ends the server, the job
-//! waits again at the next start, and goes on from its last checkpoint.
+//! A job's record says whether it waits, is done or has failed. That it runs is known in memory alone: whatever ends
+//! the server, the job waits again at the next start, and goes on from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -94,8 +94,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// The places of the jobs that wait, in the order in which they would run: owners in turn, the one that was served longest ago first, and
-    /// each owner's jobs as they came. So nobody waits for all that somebody else has queued.
+    /// The places of the jobs that wait, in the order in which they would run: owners in turn, the one that was served
+    /// longest ago first, and each owner's jobs as they came. So nobody waits for all that somebody else has queued.
     fn order(&self) -> Vec<u64> {
         let mut ahead: HashMap<&Owner, (usize, u64)> = HashMap::new();
         let mut places: Vec<_> = self
@@ -177,7 +177,8 @@ impl Jobs {
                 let record: JobRecord = match read(&path) {
                     Ok(record) => record,
                     Err(error) => {
-                        // One client's record keeps nobody else waiting. If the job is asked for again, it is written anew.
+                        // One client's record keeps nobody else waiting. If the job is asked for again, it is written
+                        // anew.
                         let (owner, reason) = (owner.name(), error.name());
                         tracing::warn!(owner, reason, "the record of a job cannot be read");
                         continue;
@@ -221,8 +222,8 @@ impl Jobs {
         jobs
     }
 
-    /// Queues a run, unless it is there already. One that failed is begun again. `count` counts what is new, and may refuse it; a run that
-    /// failed was counted, and gave no answers.
+    /// Queues a run, unless it is there already. One that failed is begun again. `count` counts what is new, and may
+    /// refuse it; a run that failed was counted, and gave no answers.
     pub(super) fn submit(
         &self,
         owner: &Owner,
@@ -449,7 +450,8 @@ impl Jobs {
         }
     }
 
-    /// Writes an end down; false if there was none, or if it could not be written, and then the job waits again at the next start.
+    /// Writes an end down; false if there was none, or if it could not be written, and then the job waits again at the
+    /// next start.
     fn end(&self, job: &Job, outcome: &Outcome) -> bool {
         let state = match outcome {
             Outcome::Stopped => return false,

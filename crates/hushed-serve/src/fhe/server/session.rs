@@ -1,4 +1,5 @@
-//! One session of a client: it leaves files, asks for runs, and fetches replies. It may break at any moment; the next one goes on.
+//! One session of a client: it leaves files, asks for runs, and fetches replies. It may break at any moment; the next
+//! one goes on.
 //!
 //! Everything before [`admit`] is done for strangers, and bounded in time and memory.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -101,8 +102,9 @@ fn admit(
     Ok(listener.owner(hello.token.as_ref(), certificate))
 }
 
-/// Whether a session may send another request. Sessions are few, and each waits a while for its next request: one that goes on for ever, or asks
-/// again and again without sending or fetching anything, would keep others out. A client that is broken off begins another.
+/// Whether a session may send another request. Sessions are few, and each waits a while for its next request: one that
+/// goes on for ever, or asks again and again without sending or fetching anything, would keep others out. A client that
+/// is broken off begins another.
 fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
     match began.elapsed() < MAX_SESSION && idle_requests < MAX_IDLE_REQUESTS {
         true => Ok(()),

@@ -8,8 +8,8 @@
 //! STORE/owners/OWNER/jobs/ID/                   job.json, reply, checkpoints/
 //! ```
 //!
-//! Every name is the hexadecimal form of a hash that was parsed: nothing that a client writes becomes a path. An owner sees its own folder
-//! and no other.
+//! Every name is the hexadecimal form of a hash that was parsed: nothing that a client writes becomes a path. An owner
+//! sees its own folder and no other.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
@@ -58,7 +58,8 @@ pub(super) struct Storage {
     request_bytes: u64,
     /// Files that a session is writing or checking.
     busy: Mutex<HashSet<(Owner, Upload)>>,
-    /// Held from a look at the limits until the file that they allow is there, so that two sessions do not both get the last place.
+    /// Held from a look at the limits until the file that they allow is there, so that two sessions do not both get the
+    /// last place.
     beginning: Mutex<()>,
     _lock: File,
 }
@@ -179,7 +180,8 @@ impl Storage {
         }
         let busy = self.occupy(owner, file)?;
         let path = self.part_path(owner, file);
-        // The parts of a file follow from where they begin: smaller ones would each cost a check of what is kept and a wait for the disk.
+        // The parts of a file follow from where they begin: smaller ones would each cost a check of what is kept and a
+        // wait for the disk.
         let left = self.size(file).saturating_sub(offset);
         let end = offset.saturating_add(bytes.into());
         if length(&path) != offset || left == 0 || u64::from(bytes) != left.min(PART) {
@@ -420,7 +422,8 @@ fn no_room(error: &io::Error) -> Refusal {
     Refusal::NoRoom
 }
 
-/// An error for a log. Paths have ids of keys and jobs and names of requests in them, which are shortened to what tells them apart.
+/// An error for a log. Paths have ids of keys and jobs and names of requests in them, which are shortened to what tells
+/// them apart.
 pub(super) fn without_ids(error: &impl std::fmt::Display) -> String {
     shortened(&error.to_string())
 }
@@ -459,7 +462,8 @@ pub(super) fn entries(folder: &Path) -> Vec<PathBuf> {
     all.map(|entry| entry.path()).collect()
 }
 
-/// Bytes of the files in a folder and in folders in it, `depth` levels of them. Checkpoints are deeper, and the server's.
+/// Bytes of the files in a folder and in folders in it, `depth` levels of them. Checkpoints are deeper, and the
+/// server's.
 fn bytes_in(folder: &Path, depth: usize) -> u64 {
     let of = |path: &PathBuf| match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),

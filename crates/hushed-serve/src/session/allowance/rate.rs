@@ -1,4 +1,5 @@
-//! What an operator allows a client: so many texts in a window of time, and the file in which they are counted ([`super::allowance`]).
+//! What an operator allows a client: so many texts in a window of time, and the file in which they are counted
+//! ([`super::allowance`]).
 
 use std::fmt;
 use std::path::PathBuf;

@@ -37,7 +37,8 @@ pub(crate) struct Accepted(Vec<Digest>);
 
 impl Accepted {
     /// Reads a file of one token a line: `sha256:` and 64 hexadecimal digits, or the token itself (at least
-    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` say nothing. Several tokens allow them to be replaced one at a time.
+    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` say nothing. Several tokens allow them to be
+    /// replaced one at a time.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
         let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
         Self::parse(&text).map_err(|line| ServeError::TokenFile {

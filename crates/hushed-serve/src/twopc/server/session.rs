@@ -1,7 +1,7 @@
 //! One session, from the accepted socket to its end, and what is said about it afterwards.
 //!
-//! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and memory, and costs one
-//! handshake.
+//! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and
+//! memory, and costs one handshake.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::net::{SocketAddr, TcpStream};

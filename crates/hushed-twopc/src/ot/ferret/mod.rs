@@ -46,8 +46,8 @@ const TREES: Kind = Kind(0x0344);
 /// Nonce, and the number of the parameter set with the version.
 const HELLO_BYTES: usize = 17;
 
-/// Rises whenever equal messages would give other OTs or pads, and with the table of sets. 3: keys of trees and pads are the
-/// session's, and sets have fewer trees than in emp-ot.
+/// Rises whenever equal messages would give other OTs or pads, and with the table of sets. 3: keys of trees and pads
+/// are the session's, and sets have fewer trees than in emp-ot.
 const VERSION: u8 = 3;
 
 /// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
@@ -217,8 +217,8 @@ impl FerretOt {
         })
     }
 
-    /// That this process made the source: in a fork of it the stock would be handed out a second time, without a step of the
-    /// session that could fail.
+    /// That this process made the source: in a fork of it the stock would be handed out a second time, without a step
+    /// of the session that could fail.
     fn check_process(&self) -> Result<(), TwopcError> {
         Ok(self.origin.check().map_err(RlweError::from)?)
     }
