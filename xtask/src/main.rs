@@ -17,6 +17,7 @@ mod rules;
 mod secrets;
 mod source;
 mod suite;
+mod width;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -76,6 +77,7 @@ fn check(root: &Path, fast: bool) -> bool {
             report("unsafe code", rules::unsafe_code(tree));
             report("test modules", rules::test_modules(tree));
             report("documentation", rules::documentation(tree));
+            report("columns", width::columns(tree));
             report("unfinished words", rules::unfinished_words(tree));
             report("hostile bytes", rules::hostile_bytes(tree));
             report("architectures", rules::architectures(tree));
