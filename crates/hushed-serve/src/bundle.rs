@@ -5,7 +5,7 @@
 //! | 4 | magic `HSHD` |
 //! | 2 | kind 16 |
 //! | 2 | version of the format |
-//! | 16 | first half of the plan's hash |
+//! | 16 | first half of the agreement hash |
 //! | 8 | length of the payload |
 //!
 //! The payload is one file after the other, in the order of their names: length of the name (1 byte), name, length (4
@@ -36,7 +36,7 @@ const VERSION: u16 = 1;
 ///
 /// # Errors
 /// [`ServeError::Run`] if the parameters are refused by their own table: a defect.
-pub fn plan() -> Result<Digest, ServeError> {
+pub fn agreement_hash() -> Result<Digest, ServeError> {
     let text = twopc::agreement()?;
     let hash = Sha256::new()
         .chain_update(b"hushed plan 1 ")
@@ -71,7 +71,7 @@ impl Bundle {
             payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             payload.extend_from_slice(bytes);
         }
-        let mut out = header(&plan()?, payload.len());
+        let mut out = header(&agreement_hash()?, payload.len());
         out.append(&mut payload);
         if out.len() > MAX_BUNDLE_BYTES {
             return Err(ServeError::BundleTooLarge {
@@ -92,7 +92,7 @@ impl Bundle {
     /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another
     /// release; [`ServeError::Model`] on files that are not a supported model's.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
-        let plan = plan()?;
+        let plan = agreement_hash()?;
         let files = decode(&bytes, &plan)?;
         let files = PublicFiles::from_files(files).map_err(ModelError::from)?;
         let public = files.parse().map_err(ModelError::from)?;

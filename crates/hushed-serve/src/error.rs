@@ -74,9 +74,9 @@ pub enum ServeError {
     /// The server will not go on.
     #[error("the server refused: {0}")]
     Refused(Refusal),
-    /// The server's reply shows another plan although it did not refuse.
+    /// The server's reply has another agreement hash although it did not refuse.
     #[error(
-        "the server's plan is {theirs} and this client's {ours}; use the same release on both sides"
+        "the server's agreement hash is {theirs} and this client's {ours}; use the same release on both sides"
     )]
     OtherPlan {
         /// The client's.
@@ -124,7 +124,7 @@ pub enum ServeError {
     },
     /// A bundle of another release.
     #[error(
-        "this bundle was made by a release with another plan; make it anew with `hushed bundle`"
+        "this bundle was made by a release with another agreement hash; make it again with `hushed bundle`"
     )]
     BundleOfOtherPlan,
     /// The public files are too many bytes for a bundle.
@@ -189,10 +189,10 @@ pub enum ServeError {
     },
     /// Fewer texts of a client than one batch has.
     #[error(
-        "a batch of this plan counts as {places} texts, and a client may have {limit}: none could ever be run; raise --max-texts-per-client"
+        "a batch of this manifest counts as {places} texts, and a client may have {limit}: none could ever be run; raise --max-texts-per-client"
     )]
     LessThanABatch {
-        /// Of the plan.
+        /// Of the manifest.
         places: usize,
         /// Of the operator.
         limit: u32,

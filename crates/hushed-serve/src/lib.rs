@@ -9,8 +9,8 @@
 //! A session of two parties, each line a message:
 //!
 //! ```text
-//! client → server  hello     versions, plan, the bundle insisted on, the bearer token
-//! server → client  welcome   (or a refusal) bundle, plan, limits
+//! client → server  hello     versions, agreement hash, the bundle insisted on, the bearer token
+//! server → client  welcome   (or a refusal) bundle, agreement hash, limits
 //! client → server  confirm   H(TLS exporter ‖ transcript), whether the bundle is wanted
 //! server → client  bundle    if wanted
 //! server → client  ready     its own confirmation

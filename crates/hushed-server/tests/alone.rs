@@ -135,7 +135,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
     let fhe = ["/nonexistent/model", "--protocol", "fhe"];
     let (code, message) = run(&binary, &fhe);
     assert_eq!(code, Some(2), "{message}");
-    for flag in ["--plan", "--public", "--store"] {
+    for flag in ["--manifest", "--public", "--store"] {
         assert!(message.contains(flag), "{message}");
     }
     let files = [

@@ -20,8 +20,8 @@ about a server that cheats on single texts.
 Do not publish the numbers, and do not report them with an error: each opening says a little about the secret key, and openings are counted.
 
 Examples:
-  hushed decrypt --plan plan.json --public model.public --keys keys --reply reply
-  hushed decrypt --plan plan.json --public model.public --keys keys --reply reply --json"
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --json"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool) -> Result<(), CliError>
     });
     let told = match canary {
         Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
-        None => "the plan has no canary".to_owned(),
+        None => "the manifest has no canary".to_owned(),
     };
     out.summary(
         object,

@@ -24,10 +24,10 @@ multiple of N, and a text costs what one of the padded length costs. With --batc
 together, which saves rounds and ciphertexts that would be part empty; texts of one padded length share most.
 
 With --protocol fhe all texts are one encrypted batch that the server runs alone, which takes long. --keys is a folder for the keys, the
-server's plan and whatever waits for an answer: gigabytes of evaluation keys are sent once. Ctrl-C, a lost connection or a server that is
+server's manifest and what waits for an answer: gigabytes of evaluation keys are sent once. Ctrl-C, a lost connection or a server that is
 started again lose nothing: the same command goes on. With --detach it ends when the batch is sent, and --job fetches the answers later.
-What the plan says that the server learns is printed before anything is sent; compare its hash with the one that the operator published,
-or give the operator's file by --plan.
+What the server learns, as the manifest declares it, is printed before anything is sent; compare its hash with the one that the operator published,
+or give the operator's file by --manifest.
 
 Examples:
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"

@@ -20,7 +20,7 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheArgs {
-    /// The folder of keys, which also keeps the server's plan, its public model, and what waits for an answer
+    /// The folder of keys, which also keeps the server's manifest, its public model, and what waits for an answer
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     keys: Option<PathBuf>,
 
@@ -40,16 +40,21 @@ pub struct FheArgs {
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
     days: u32,
 
-    /// Accept this plan only: a file from the server's operator [default: the server's at first, and from then on only
-    /// that]
-    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    /// Accept this manifest only: a file from the server's operator [default: the server's at first, and from then on
+    /// only that]
+    #[arg(
+        long = "manifest",
+        alias = "plan",
+        value_name = "FILE",
+        env = "HUSHED_MANIFEST"
+    )]
     plan: Option<PathBuf>,
 
-    /// The public model that belongs to the plan [default: fetched once]
+    /// The public model that belongs to the manifest [default: fetched once]
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC")]
     public: Option<PathBuf>,
 
-    /// What the server may learn of lengths; a plan that says otherwise is refused
+    /// What the server may learn of lengths; a manifest that says otherwise is refused
     #[arg(long, value_enum, env = "HUSHED_LENGTHS")]
     lengths: Option<Learns>,
 
@@ -142,7 +147,7 @@ impl<'a> Shown<'a> {
                     Lengths::Private => "no lengths".to_owned(),
                 };
                 let new = if first { ", kept from now on" } else { "" };
-                self.note(&format!("plan {hash}{new}: the server learns {learns}"));
+                self.note(&format!("manifest {hash}{new}: the server learns {learns}"));
             }
             RemoteEvent::SetAside(folder) => self.note(&format!(
                 "the retired keys, and what was sent under them, are in {}",

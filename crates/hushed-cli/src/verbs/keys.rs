@@ -14,7 +14,7 @@ use crate::output::Output;
 #[command(after_help = "Examples:
   hushed keys list keys
   hushed keys list store
-  hushed keys add store evaluation.keys --plan plan.json --owner ann --quota 20
+  hushed keys add store evaluation.keys --manifest manifest.json --owner ann --quota 20
   hushed keys delete store 9f86d081")]
 pub struct Args {
     #[command(subcommand)]
@@ -37,8 +37,13 @@ enum Verb {
         /// The client's evaluation.keys
         #[arg(value_name = "KEYS")]
         keys: PathBuf,
-        /// The plan that they are for
-        #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+        /// The manifest that they are for
+        #[arg(
+            long = "manifest",
+            alias = "plan",
+            value_name = "FILE",
+            env = "HUSHED_MANIFEST"
+        )]
         plan: PathBuf,
         /// Whose they are
         #[arg(long, value_name = "NAME")]

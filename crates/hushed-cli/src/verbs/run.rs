@@ -11,8 +11,8 @@ use crate::running::Running;
 /// Run a model on encrypted texts; needs no secret of the client
 #[derive(clap::Args)]
 #[command(
-    after_help = "Everything is checked before work begins: whether keys, request, plan, model and calibration belong together, whether each key is there,
-whether disk and memory suffice. A plan that was made for little memory (`hushed plan --max-memory`) puts vectors on disk while it runs, in
+    after_help = "Everything is checked before work begins: whether keys, request, manifest, model and calibration belong together, whether each key is there,
+whether disk and memory suffice. A manifest made for little memory (`hushed plan --max-memory`) puts vectors on disk while it runs, in
 the folder --spill or beside the reply. With --checkpoint the columns are kept after each layer; after a crash or a kill the same command
 goes on from there, and the reply has the same bytes.
 
@@ -20,9 +20,9 @@ How far it is: a bar of the whole run on a terminal, elsewhere a line now and th
 and by how the steps so far compare with it. Nothing of it with --json or --quiet.
 
 Examples:
-  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply
-  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
-  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --steps --json"
+  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply
+  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
+  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --steps --json"
 )]
 pub struct Args {
     #[command(flatten)]

@@ -24,7 +24,7 @@ anyone with the id of a job, 256 bits, can fetch its reply, which only the owner
 Examples:
   hushed serve models/all-MiniLM-L6-v2 --listen 127.0.0.1:7450
   hushed serve models/all-MiniLM-L6-v2 --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
-  hushed serve models/minilm --protocol fhe --plan plan.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
+  hushed serve models/minilm --protocol fhe --manifest manifest.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -67,7 +67,7 @@ fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), 
     });
     out.result(object, || {
         format!(
-            "listening on {address}\ncertificate sha256 {pin}\nplan {plan}\n{}\n\n\
+            "listening on {address}\ncertificate sha256 {pin}\nmanifest {plan}\n{}\n\n\
              try:  hushed embed --protocol fhe --server {address} --pin {pin} --keys keys --make-keys \"a private text\"",
             declared.lines().join("\n")
         )

@@ -14,8 +14,13 @@ pub struct RunArguments {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// The public plan, which the client has as well
-    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    /// The run manifest, which the client has as well
+    #[arg(
+        long = "manifest",
+        alias = "plan",
+        value_name = "FILE",
+        env = "HUSHED_MANIFEST"
+    )]
     pub plan: PathBuf,
 
     /// The client's evaluation.keys
@@ -30,7 +35,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// The calibration that the plan was made with [default: DIR/calibration-fhe.json]
+    /// The calibration that the manifest was made with [default: DIR/calibration-fhe.json]
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
@@ -38,7 +43,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", env = "HUSHED_CHECKPOINT")]
     pub checkpoint: Option<PathBuf>,
 
-    /// A folder on a quick disk for what a plan with little memory puts away while it runs; nothing is left in it
+    /// A folder on a quick disk for vectors that a run with little memory spills; nothing is left in it
     /// [default: beside the reply]
     #[arg(long, value_name = "DIR", env = "HUSHED_SPILL")]
     pub spill: Option<PathBuf>,

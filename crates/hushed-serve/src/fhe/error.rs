@@ -17,7 +17,7 @@ pub enum FheJobError {
     /// A file of keys, ciphertexts or columns.
     #[error(transparent)]
     File(FileError),
-    /// The plan.
+    /// The manifest.
     #[error(transparent)]
     Plan(PlanFileError),
     /// The calibration.
@@ -26,16 +26,16 @@ pub enum FheJobError {
     /// The run.
     #[error(transparent)]
     Run(FheError),
-    /// The public model is not the plan's.
+    /// The public model is not the manifest's.
     #[error(
-        "{path:?} is the public model {found}, and the plan is for {expected}: ask for the one that belongs to the plan"
+        "{path:?} is the public model {found}, and the manifest is for {expected}: ask for the one that belongs to the manifest"
     )]
     OtherPublic {
         /// Which file.
         path: PathBuf,
         /// Its hash.
         found: Digest,
-        /// The plan's, in hexadecimal.
+        /// The manifest's, in hexadecimal.
         expected: String,
     },
     /// Not a public model.
@@ -46,9 +46,9 @@ pub enum FheJobError {
         /// Which file.
         path: PathBuf,
     },
-    /// The server's model, calibration or public part is not what the plan was made for.
+    /// The server's model, calibration or public part is not what the manifest was made for.
     #[error(
-        "the plan was made for another {what}: it says {planned}, and this is {found}; make the plan again"
+        "the manifest was made for another {what}: it says {planned}, and this is {found}; make the manifest again"
     )]
     OtherModel {
         /// `model`, `calibration`, `public model`.
@@ -85,9 +85,9 @@ pub enum FheJobError {
         /// The folder.
         path: PathBuf,
     },
-    /// A plan that has its clients make more than they want to.
+    /// A manifest that has its clients make more than they want to.
     #[error(
-        "the plan orders {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
+        "the manifest orders {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
     )]
     TooManyKeys {
         /// Ordered.
@@ -99,14 +99,14 @@ pub enum FheJobError {
         /// Allowed.
         most_bytes: u64,
     },
-    /// The keys of a folder are for another plan.
+    /// The keys of a folder are for another manifest.
     #[error(
-        "the keys in {path:?} were made for the plan {theirs}, and this is {ours}: make keys for it with `hushed keygen`"
+        "the keys in {path:?} were made for the manifest {theirs}, and this is {ours}: make keys for it with `hushed keygen`"
     )]
     KeysOfOtherPlan {
         /// The folder.
         path: PathBuf,
-        /// Hash of their plan.
+        /// Hash of their manifest.
         theirs: String,
         /// Hash of this one.
         ours: String,
@@ -129,7 +129,7 @@ pub enum FheJobError {
     },
     /// More texts than places.
     #[error(
-        "{texts} texts were given, and a batch of this plan has places for {limit}: split them"
+        "{texts} texts were given, and a batch of this manifest has places for {limit}: split them"
     )]
     TooManyTexts {
         /// Given.
@@ -137,9 +137,9 @@ pub enum FheJobError {
         /// Places but the canary's.
         limit: usize,
     },
-    /// A text with more tokens than the plan has rows.
+    /// A text with more tokens than the manifest has rows.
     #[error(
-        "text {index} (the first is 0) has {tokens} tokens, and this plan takes at most {limit}: shorten it, or cut it with --truncate"
+        "text {index} (the first is 0) has {tokens} tokens, and this manifest takes at most {limit}: shorten it, or cut it with --truncate"
     )]
     TextTooLong {
         /// Which.
@@ -151,7 +151,7 @@ pub enum FheJobError {
     },
     /// Lengths that are declared otherwise than asked for.
     #[error(
-        "this plan declares lengths as {planned}, and {asked} was asked for: ask the server's operator for a plan that does"
+        "this manifest declares lengths as {planned}, and {asked} was asked for: ask the server's operator for a manifest that does"
     )]
     OtherLengths {
         /// By the plan.
@@ -199,13 +199,13 @@ pub enum FheJobError {
     /// Asked to stop.
     #[error("the run was stopped between two layers: run it again, it goes on from its checkpoint")]
     Stopped,
-    /// The server offers another plan than the one that is here.
+    /// The server offers another manifest than the one that is here.
     #[error(
-        "the server offers the plan {offered}, and the one in {path:?} is {ours}: its operator has changed it, or it is another server. Keys and \
+        "the server offers the manifest {offered}, and the one in {path:?} is {ours}: its operator has changed it, or it is another server. Keys and \
          answers belong to one plan: take another folder for the new one"
     )]
     PlanChanged {
-        /// The client's plan file.
+        /// The client's manifest file.
         path: PathBuf,
         /// Its hash.
         ours: Digest,
@@ -215,17 +215,17 @@ pub enum FheJobError {
     /// A file from the server that is not what it had offered.
     #[error("the server sent another {what} than it had offered")]
     NotAsOffered {
-        /// `plan`, `public model`, `reply`.
+        /// `manifest`, `public model`, `reply`.
         what: &'static str,
     },
     /// No keys yet.
     #[error(
-        "there are no keys in {path:?} yet: make them with `hushed keygen --plan {plan:?} --out {path:?}`, or let this command make them with --make-keys"
+        "there are no keys in {path:?} yet: make them with `hushed keygen --manifest {plan:?} --out {path:?}`, or let this command make them with --make-keys"
     )]
     NoKeys {
         /// The folder.
         path: PathBuf,
-        /// Where the plan is.
+        /// Where the manifest is.
         plan: PathBuf,
     },
     /// No job of this id was sent with these keys.

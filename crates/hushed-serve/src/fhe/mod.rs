@@ -2,11 +2,11 @@
 //! no secret of its runs the model; the client opens the reply.
 //!
 //! ```text
-//! owner    plan      model, calibration      → plan (JSON), public model
-//! client   keygen    plan                    → secret.key, evaluation.keys, key.json
-//! client   encrypt   plan, public, keys, texts → request
-//! server   run       model, plan, evaluation.keys, request → reply     a checkpoint after each layer
-//! client   decrypt   plan, public, keys, reply → embeddings
+//! owner    plan      model, calibration      → manifest (JSON), public model
+//! client   keygen    manifest                → secret.key, evaluation.keys, key.json
+//! client   encrypt   manifest, public, keys, texts → request
+//! server   run       model, manifest, evaluation.keys, request → reply     a checkpoint after each layer
+//! client   decrypt   manifest, public, keys, reply → embeddings
 //! ```
 //!
 //! Over a connection ([`FheServer`], `Remote`) it is the same files, left with the server and fetched from it
@@ -64,7 +64,7 @@ use crate::error::ServeError;
 use crate::files;
 pub use crate::files::now;
 
-/// Reads a plan file.
+/// Reads a run manifest.
 pub fn read_plan(
     path: &Path,
 ) -> Result<(FhePlan, hushed_infer::ckks::public_plan::Params), ServeError> {
@@ -72,7 +72,7 @@ pub fn read_plan(
     Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
 }
 
-/// Writes a plan file, whole or not at all.
+/// Writes a run manifest, whole or not at all.
 pub fn write_plan(path: &Path, plan: &FhePlan) -> Result<(), ServeError> {
     files::write(path, &plan.to_json().map_err(FheJobError::from)?)
 }

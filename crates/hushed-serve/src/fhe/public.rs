@@ -10,7 +10,7 @@
 //! | 8 | ε of the first norm, an f64 |
 //! | 4 a number | token vectors, positions, gain and offset of the first norm, f32 |
 //!
-//! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the plan.
+//! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the manifest.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;

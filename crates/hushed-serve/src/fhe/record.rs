@@ -24,8 +24,8 @@ pub(super) const RECORD: &str = "key.json";
 pub(super) const SECRET: &str = "secret.key";
 pub(super) const KEYS: &str = "evaluation.keys";
 pub(super) const REQUESTS: &str = "requests";
-/// Of a client that talks to a server: its plan, its public model, and what waits for an answer.
-pub(super) const PLAN: &str = "plan.json";
+/// Of a client that talks to a server: its manifest, its public model, and what waits for an answer.
+pub(super) const PLAN: &str = "manifest.json";
 pub(super) const PUBLIC: &str = "model.public";
 pub(super) const JOBS: &str = "jobs";
 /// Keys that were retired and replaced, a folder each.
@@ -40,7 +40,7 @@ pub struct KeyRecord {
     pub version: u32,
     /// Id of the set, in hexadecimal.
     pub id: String,
-    /// Hash of the plan that they were made for, in hexadecimal.
+    /// Hash of the manifest that they were made for, in hexadecimal.
     pub plan: String,
     /// Name of the parameter set.
     pub parameters: String,

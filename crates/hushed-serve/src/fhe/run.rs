@@ -132,7 +132,7 @@ impl RunFiles {
         self.out.parent().unwrap_or(Path::new("."))
     }
 
-    /// That the disks have room for a run of this plan. Where it puts vectors on disk while it runs.
+    /// That the disks have room for a run of this manifest. Where it puts vectors on disk while it runs.
     fn make_room(
         &self,
         plan: &FhePlan,

@@ -37,9 +37,10 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct FheServerConfig {
     /// Where it listens, who it is and whom it lets in.
     pub entrance: Entrance,
-    /// What it runs: read when it starts, and not again. Every client gets the plan.
+    /// What it runs: read when it starts, and not again. Every client gets the manifest.
     pub context: ContextOptions,
-    /// The public model of the plan, which every client gets: token vectors, positions and the first norm, as numbers.
+    /// The public model of the manifest, which every client gets: token vectors, positions and the first norm, as
+    /// numbers.
     pub public: PathBuf,
     /// The folder for keys, requests, jobs and replies.
     pub store: PathBuf,
@@ -56,7 +57,7 @@ pub struct FheServer {
     declared: Declared,
 }
 
-/// What the plan makes known to whom: for an operator to see before anybody else does.
+/// What the manifest makes known to whom: for an operator to see before anybody else does.
 #[derive(Clone, Debug)]
 pub struct Declared {
     /// Bytes of the public model.
@@ -79,8 +80,8 @@ impl Declared {
 }
 
 impl FheServer {
-    /// Checks that plan, model, calibration and public model belong together, opens the store and listens. Connections
-    /// wait until [`FheServer::run`].
+    /// Checks that manifest, model, calibration and public model belong together, opens the store and listens.
+    /// Connections wait until [`FheServer::run`].
     ///
     /// # Errors
     /// [`ServeError`]: files that do not fit, a store in use, the certificate, the token file, a port in use.
@@ -129,13 +130,13 @@ impl FheServer {
         &self.shared.listener
     }
 
-    /// Hash of the plan: what clients compare with what its operator says.
+    /// Hash of the manifest: what clients compare with what its operator says.
     #[must_use]
     pub fn plan_hash(&self) -> Digest {
         self.shared.plan_hash
     }
 
-    /// What the plan makes known.
+    /// What the manifest makes known.
     #[must_use]
     pub fn declared(&self) -> &Declared {
         &self.declared

@@ -114,7 +114,7 @@ impl KeyStore {
     }
 
     /// Takes a client's keys in, for `owner`, who may have at most `quota` bytes of them here. They must be those of
-    /// the plan, whole and not expired; keys that are here already are left as they are.
+    /// the manifest, whole and not expired; keys that are here already are left as they are.
     ///
     /// # Errors
     /// [`FheJobError::Quota`], [`FheJobError::Expired`], [`FheJobError::File`], [`FheJobError::Plan`].

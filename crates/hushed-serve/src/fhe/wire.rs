@@ -33,14 +33,14 @@ pub const MAX_RESPONSE: usize = 64;
 /// The version of these messages and of what they mean.
 const AGREEMENT: &[u8] = b"hushed fhe over a connection 1";
 
-/// What a hello names instead of the plan of `2pc`: that the session is one of these, in this version.
+/// What a hello names instead of the agreement hash of `2pc`: that the session is one of these, in this version.
 #[must_use]
 pub fn agreement() -> Digest {
     Digest(Sha256::digest(AGREEMENT).into())
 }
 
-/// The id of a job: SHA-256("hushed job 1" ‖ plan ‖ key set ‖ what names the request's content). The same request again
-/// is the same job, and as the request is encrypted, nobody guesses it.
+/// The id of a job: SHA-256("hushed job 1" ‖ manifest ‖ key set ‖ what names the request's content). The same request
+/// again is the same job, and as the request is encrypted, nobody guesses it.
 #[must_use]
 pub fn job_id(plan: &Digest, keys: &Digest, request: &Digest) -> Digest {
     let hash = Sha256::new()
@@ -69,7 +69,7 @@ pub enum Upload {
 /// A file of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Download {
-    /// The public plan.
+    /// The run manifest.
     Plan,
     /// The public model.
     Public,
@@ -182,8 +182,8 @@ pub enum Failure {
     /// The request is gone, damaged, or of other keys.
     #[error("its request cannot be used: encrypt the texts again")]
     Request,
-    /// The server's model is not what its plan was made for.
-    #[error("the server's files do not fit its plan: tell its operator")]
+    /// The server's model is not what its manifest was made for.
+    #[error("the server's files do not fit its manifest: tell its operator")]
     Model,
     /// Too little memory.
     #[error("the server has too little memory for a run: tell its operator")]

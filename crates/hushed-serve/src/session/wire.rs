@@ -128,11 +128,11 @@ pub struct Welcome {
 pub struct FheWelcome {
     /// Fresh randomness.
     pub nonce: [u8; 32],
-    /// Hash of the public plan.
+    /// Hash of the run manifest.
     pub plan: Digest,
     /// Bytes of its file.
     pub plan_bytes: u32,
-    /// Hash of the public model, which the plan has as well.
+    /// Hash of the public model, which the manifest has as well.
     pub public: Digest,
     /// Bytes of its file.
     pub public_bytes: u64,

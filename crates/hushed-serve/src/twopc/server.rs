@@ -53,7 +53,7 @@ impl Server {
                 model,
                 layers: Arc::new(layers),
                 bundle,
-                plan: bundle::plan()?,
+                plan: bundle::agreement_hash()?,
                 max_texts: config.max_texts,
                 table,
             },

@@ -358,7 +358,7 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     // Nor is anything encrypted for them through files.
     let encrypted = fhe::encrypt(
         &fhe::EncryptOptions {
-            plan: &keys.join("plan.json"),
+            plan: &keys.join("manifest.json"),
             public: &keys.join("model.public"),
             keys: &keys,
             texts,

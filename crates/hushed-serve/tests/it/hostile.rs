@@ -33,7 +33,7 @@ fn raw(server: &Running) -> Session {
 fn hello() -> Vec<u8> {
     let hello = Hello {
         nonce: [1; 32],
-        plan: hushed_serve::bundle::plan().unwrap(),
+        plan: hushed_serve::bundle::agreement_hash().unwrap(),
         pinned: None,
         token: None,
     };
@@ -147,7 +147,7 @@ fn servers_that_are_none() {
         })
         .encode()
     };
-    let plan = hushed_serve::bundle::plan().unwrap();
+    let plan = hushed_serve::bundle::agreement_hash().unwrap();
 
     let error = against(|s| s.send(wire::REPLY, b"what?").unwrap());
     assert!(matches!(error, ServeError::Malformed { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! `hushed plan --protocol fhe`: the ledger of a batch under encryption, and the file that client and server share.
+//! `hushed plan --protocol fhe`: the ledger of a batch under encryption, and the run manifest.
 
 use std::fs;
 use std::iter;
@@ -104,13 +104,14 @@ pub struct Args {
     #[arg(long, value_name = "MBIT", default_value_t = 100, env = "HUSHED_UPLINK", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     uplink: u32,
 
-    /// fhe: write the plan that client and server share to FILE
+    /// fhe: write the run manifest, which client and server share, to FILE
     #[arg(
-        long,
+        long = "manifest",
+        alias = "public-plan",
         visible_alias = "out",
         value_name = "FILE",
         requires = "calibration",
-        env = "HUSHED_PUBLIC_PLAN",
+        env = "HUSHED_MANIFEST",
         help_heading = "With --protocol fhe"
     )]
     public_plan: Option<PathBuf>,
@@ -129,7 +130,7 @@ pub struct Args {
     #[arg(long, env = "HUSHED_PUBLIC_EMBEDDING", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
     public_embedding: bool,
 
-    /// fhe: a text whose answer the public plan states, for clients to check a run by
+    /// fhe: a text whose answer the manifest states, for clients to check a run by
     #[arg(
         long,
         value_name = "TEXT",
@@ -304,7 +305,7 @@ impl Args {
         let hash = hex(&plan.hash());
         let object = json!({ "public_plan": path, "sha256": hash, "keys": plan.keys.len() });
         out.result(object, || {
-            format!("written: the public plan {hash}, {}", path.display())
+            format!("written: the run manifest {hash}, {}", path.display())
         })
     }
 

@@ -16,8 +16,8 @@ use crate::fhe::record::{
 use crate::files::make_folder;
 
 /// Puts the retired keys of a folder, if it has any keys, into `retired/ID` of it, which is returned: a folder of keys
-/// with plan and public model, but without the evaluation keys, which only a server needs. The record goes last: what
-/// was interrupted is done again.
+/// with manifest and public model, but without the evaluation keys, which only a server needs. The record goes last:
+/// what was interrupted is done again.
 pub(super) fn set_aside(folder: &Path) -> Result<Option<PathBuf>, ServeError> {
     if !folder.join(RECORD).is_file() {
         return Ok(None);

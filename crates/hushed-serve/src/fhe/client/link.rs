@@ -52,7 +52,9 @@ impl<'a> Link<'a> {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             // A server of before there were two.
-            Reply::Refused(Refusal::OtherPlan { server }) if server == bundle::plan()? => {
+            Reply::Refused(Refusal::OtherPlan { server })
+                if server == bundle::agreement_hash()? =>
+            {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
@@ -219,7 +221,7 @@ fn unexpected() -> ServeError {
 
 pub(super) fn not_as_offered(file: Download) -> ServeError {
     let what = match file {
-        Download::Plan => "plan",
+        Download::Plan => "manifest",
         Download::Public => "public model",
         Download::Reply(_) => "reply",
     };

@@ -1,7 +1,7 @@
 //! Runs under encryption with a server on the other side of a connection.
 //!
 //! ```text
-//! submit    plan and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
+//! submit    manifest and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
 //!           → the server gets what it lacks of keys and request, and queues the job
 //! collect   waits, fetches the reply, opens it; a wrong canary retires the keys, and from then on submit refuses before it connects
 //! ```
@@ -46,10 +46,10 @@ const LEAST_MOVE: u64 = 1 << 20;
 pub struct RemoteOptions {
     /// The server. Of the rest, `bundle` and `cache_dir` are of no meaning here.
     pub connection: ClientConfig,
-    /// The folder of keys, which also keeps the plan, the public model, and what waits for an answer.
+    /// The folder of keys, which also keeps the manifest, the public model, and what waits for an answer.
     pub keys: PathBuf,
-    /// The only plan to accept: a file from the server's operator. Otherwise that of the first session is kept, and no
-    /// other accepted.
+    /// The only manifest to accept: a file from the server's operator. Otherwise that of the first session is kept, and
+    /// no other accepted.
     pub plan: Option<PathBuf>,
     /// The public model that belongs to it, if it is not to be fetched.
     pub public: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub struct RemoteOptions {
     pub replace_retired: bool,
     /// What becomes of texts that are too long.
     pub too_long: TooLong,
-    /// What the server may learn of lengths (`public`, `bucket`, `private`); a plan that says otherwise is refused.
+    /// What the server may learn of lengths (`public`, `bucket`, `private`); a manifest that says otherwise is refused.
     pub lengths: Option<&'static str>,
     /// How long a server may be out of reach, once it was reached.
     pub patience: Duration,
@@ -90,7 +90,7 @@ impl RemoteOptions {
 /// What is told of a call.
 #[derive(Clone, Debug)]
 pub enum RemoteEvent {
-    /// The plan in use.
+    /// The manifest in use.
     Plan {
         /// Its hash: what a client compares with what the server's operator says.
         hash: Digest,
@@ -101,7 +101,7 @@ pub enum RemoteEvent {
     },
     /// Retired keys, and what was encrypted for them, are in this folder from now on.
     SetAside(PathBuf),
-    /// Keys are about to be made: what the plan orders.
+    /// Keys are about to be made: what the manifest orders.
     Ordered(KeyOrder),
     /// Keys made so far, and in all.
     Keys(usize, usize),
@@ -150,7 +150,8 @@ impl Remote {
         }
     }
 
-    /// Gets the plan and the public model where they are not here yet, and checks that they are what the server offers.
+    /// Gets the manifest and the public model where they are not here yet, and checks that they are what the server
+    /// offers.
     ///
     /// # Errors
     /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`]
@@ -358,7 +359,7 @@ impl Remote {
         }
     }
 
-    /// The keys of the folder, for its plan.
+    /// The keys of the folder, for its manifest.
     fn keys(&self, watch: OnEvent<'_>) -> Result<KeyRecord, ServeError> {
         let folder = &self.options.keys;
         if !folder.join(RECORD).is_file() {
@@ -464,7 +465,7 @@ impl Remote {
         }
     }
 
-    /// Does something in a session with the server of this plan, and again in another while connections break and
+    /// Does something in a session with the server of this manifest, and again in another while connections break and
     /// patience lasts.
     fn with_link<T>(
         &self,

@@ -89,7 +89,7 @@ pub struct Answer {
     pub labels: Option<Vec<String>>,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
-    /// The canary's, if the plan has one.
+    /// The canary's, if the manifest has one.
     pub canary: Option<CanaryOutcome>,
     /// Ciphertexts opened with this key so far.
     pub decryptions: u64,
@@ -135,7 +135,7 @@ impl Owned {
         })
     }
 
-    /// The tokens of a text, within the plan's rows.
+    /// The tokens of a text, within the manifest's rows.
     fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
         let public = self.public.public();
         let limit = public.max_tokens.min(self.plan.rows);
@@ -161,7 +161,7 @@ impl Owned {
 /// What [`encrypt`] is to encrypt, and where to.
 #[derive(Clone, Copy)]
 pub struct EncryptOptions<'a> {
-    /// The plan.
+    /// The manifest.
     pub plan: &'a Path,
     /// Its public model.
     pub public: &'a Path,
@@ -171,7 +171,7 @@ pub struct EncryptOptions<'a> {
     pub texts: &'a [String],
     /// What becomes of texts that are too long.
     pub too_long: TooLong,
-    /// What the caller insists that the server may learn of lengths; the plan decides.
+    /// What the caller insists that the server may learn of lengths; the manifest decides.
     pub lengths: Option<&'static str>,
     /// The file.
     pub out: &'a Path,
@@ -181,7 +181,7 @@ pub struct EncryptOptions<'a> {
 ///
 /// # Errors
 /// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`],
-/// files of other plans, expired or retired keys, no room.
+/// files of other manifests, expired or retired keys, no room.
 pub fn encrypt(
     options: &EncryptOptions<'_>,
     progress: &mut dyn FnMut(usize, usize),
@@ -272,7 +272,7 @@ pub fn encrypt(
 /// afterwards brings them back: another reply to such a request is not opened.
 ///
 /// # Errors
-/// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`],
+/// [`FheJobError::File`] for a damaged reply or one of another manifest or other keys, [`FheJobError::UnknownRequest`],
 /// [`FheJobError::RetiredKeys`].
 pub fn decrypt(
     plan: &Path,

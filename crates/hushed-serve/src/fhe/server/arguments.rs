@@ -12,17 +12,18 @@ use crate::session::config::Entrance;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheServeArguments {
-    /// The public plan, which every client gets
+    /// The run manifest, which every client gets
     #[arg(
-        long,
+        long = "manifest",
+        alias = "plan",
         value_name = "FILE",
         required_if_eq("protocol", "fhe"),
-        env = "HUSHED_PLAN"
+        env = "HUSHED_MANIFEST"
     )]
     pub plan: Option<PathBuf>,
 
-    /// The public model of the plan. Every client gets it, and with it token vectors, positions and the first norm as
-    /// numbers
+    /// The public model of the manifest. Every client gets it, and with it token vectors, positions and the first norm
+    /// as numbers
     #[arg(
         long,
         value_name = "FILE",
@@ -40,7 +41,7 @@ pub struct FheServeArguments {
     )]
     pub store: Option<PathBuf>,
 
-    /// The calibration that the plan was made with [default: DIR/calibration-fhe.json]
+    /// The calibration that the manifest was made with [default: DIR/calibration-fhe.json]
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 

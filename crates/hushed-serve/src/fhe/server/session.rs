@@ -90,7 +90,7 @@ fn admit(
     let refuse = |refusal| Err(Stop::Refuse(refusal));
     let listener = &shared.listener;
     let hello = known(listener, hello)?;
-    if hello.plan == bundle::plan()? {
+    if hello.plan == bundle::agreement_hash()? {
         return refuse(Refusal::OtherProtocol { fhe: true });
     }
     if hello.plan != agreement() {

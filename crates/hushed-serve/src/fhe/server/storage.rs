@@ -65,7 +65,7 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    /// Opens or makes the store for this plan.
+    /// Opens or makes the store for this manifest.
     pub(super) fn open(
         root: &Path,
         plan: FhePlan,

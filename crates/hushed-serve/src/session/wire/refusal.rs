@@ -17,7 +17,9 @@ pub enum Refusal {
         server: u16,
     },
     /// The ends disagree on formats or cryptographic parameters.
-    #[error("its plan is {server}, not this client's; use the same release on both sides")]
+    #[error(
+        "its agreement hash is {server}, not this client's; use the same release on both sides"
+    )]
     OtherPlan {
         /// The server's.
         server: Digest,
@@ -72,8 +74,8 @@ pub enum Refusal {
         /// Whether it is `fhe` that it speaks.
         fhe: bool,
     },
-    /// A file of another size than its plan says.
-    #[error("by its plan the file has another size; is it for this plan?")]
+    /// A file of another size than its manifest says.
+    #[error("by its manifest the file has another size; is it for this manifest?")]
     WrongSize,
     /// A part that does not begin where the last one ended.
     #[error("it has another part of this file; try again, it goes on where it was")]
@@ -98,7 +100,7 @@ pub enum Refusal {
         limit: u32,
     },
     /// A file that arrived whole and is not what its name says: it was thrown away.
-    #[error("the file arrived damaged, or is not for its plan, and was thrown away; try again")]
+    #[error("the file arrived damaged, or is not for its manifest, and was thrown away; try again")]
     DamagedUpload,
     /// Keys whose time is over.
     #[error("the keys have expired; make new ones with `hushed keygen`")]

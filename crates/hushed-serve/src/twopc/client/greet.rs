@@ -46,7 +46,7 @@ pub(super) fn greet(
     config: &ClientConfig,
     pinned: Pinned,
 ) -> Result<(Welcome, Bundle), ServeError> {
-    let plan = bundle::plan()?;
+    let plan = bundle::agreement_hash()?;
     let hello = Hello {
         nonce: agree::nonce()?,
         plan,
