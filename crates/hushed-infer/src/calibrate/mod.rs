@@ -15,9 +15,9 @@
 //! precise as there is room for.
 //!
 //! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until
-//! it reaches the other texts of a batch (docs/moai.md says of each step how far). Texts made to leave intervals belong
-//! in the sample, and so do all words ([`vocabulary()`]): they widen intervals, and accuracy is judged by the others.
-//! [`reaches`] says how much of the intervals texts use that were not in the sample.
+//! it reaches the other texts of a batch (docs/fhe-circuit.md says of each step how far). Texts made to leave intervals
+//! belong in the sample, and so do all words ([`vocabulary()`]): they widen intervals, and accuracy is judged by the
+//! others. [`reaches`] says how much of the intervals texts use that were not in the sample.
 
 mod approximate;
 mod circuit;

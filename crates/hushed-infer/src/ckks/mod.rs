@@ -23,7 +23,8 @@
 //! ```
 //!
 //! A number beyond its interval is one text's, in one slot, and stays so until it wraps around a modulus; refreshes
-//! bound it again. How far each step lets one go is measured in `encrypted/contained.rs` and said in docs/moai.md.
+//! bound it again. How far each step lets one go is measured in `encrypted/contained.rs` and said in
+//! docs/fhe-circuit.md.
 //!
 //! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are
 //! gone: a softmax does not see the first, and the second goes through it into the output's bias. Gains and offsets of

@@ -1,6 +1,6 @@
 //! What one text's number beyond its interval does to the other texts, encrypted: one slot of full random vectors is
 //! put outside, step by step, and all slots that belong to other texts are compared with what they should be. The table
-//! of docs/moai.md is of these.
+//! of docs/fhe-circuit.md is of these.
 //!
 //! On this ring less is contained than on one of 2^16: a slot is 2/N of each coefficient, and it is coefficients that
 //! wrap around.
