@@ -51,7 +51,7 @@ pub enum BenchError {
     },
     #[error("the {party} process of this measurement ended early ({status}); its message is above")]
     Ended { party: &'static str, status: String },
-    #[error("the {party} process said what this program does not understand")]
+    #[error("the {party} process sent a line that this program does not understand")]
     Garbled { party: &'static str },
     #[error("the parameters of this measurement have no transform")]
     NoTransform,
@@ -67,7 +67,7 @@ pub enum BenchError {
     Fhe(#[from] FheError),
     #[error("{threads} threads could not be started")]
     NoThreads { threads: usize },
-    #[error("there is no measurement `{name}`: `hushed-bench --list` names them")]
+    #[error("there is no measurement `{name}`: `hushed-bench --list` lists them")]
     NoSuchBench { name: String },
     #[error("the output could not be written: {0}")]
     Write(#[source] io::Error),

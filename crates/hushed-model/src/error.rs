@@ -42,7 +42,7 @@ pub enum ModelError {
         expected: usize,
     },
     /// A step reads a value that is not there: a defect of what runs the program.
-    #[error("{site}: a value that it reads is not there")]
+    #[error("{site}: a value that it reads is missing")]
     NoValue {
         /// The step.
         site: String,
@@ -68,7 +68,7 @@ pub enum TextError {
     Empty,
     /// More tokens than the model takes.
     #[error(
-        "the text has {tokens} tokens and the model takes at most {limit}: shorten it, split it, or ask for it to be cut (--truncate)"
+        "the text has {tokens} tokens and the model takes at most {limit}: shorten it, split it, or have it truncated (--truncate)"
     )]
     TooLong {
         /// Tokens, counting the first and last special ones.
@@ -148,7 +148,7 @@ pub enum Problem {
         limit: u64,
     },
     /// Not a JSON object.
-    #[error("{file} is not the JSON that was expected: {source}")]
+    #[error("{file} is not the expected JSON: {source}")]
     NotJson {
         /// Path inside the folder.
         file: String,
@@ -209,7 +209,7 @@ pub enum Problem {
     },
     /// An architecture whose scores have a term that no protocol computes.
     #[error(
-        "config.json: the attention of {model_type} adds a relative position bias to its scores, which is not computed here in any way of running; use a model with absolute positions: bert, roberta, xlm-roberta, distilbert"
+        "config.json: the attention of {model_type} adds a relative position bias to its scores, which neither protocol computes; use a model with absolute positions: bert, roberta, xlm-roberta, distilbert"
     )]
     AttentionBias {
         /// As `config.json` names it.

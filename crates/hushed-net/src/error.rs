@@ -19,7 +19,7 @@ pub enum NetError {
         seconds: u64,
     },
     /// The time given to this part of the session is over, however lively the peer is.
-    #[error("the peer did not finish this part of the session in the time that it has")]
+    #[error("the peer did not finish this part of the session in time")]
     OutOfTime,
     /// The peer closed the connection, or it broke.
     #[error("the peer closed the connection in the middle of the session")]

@@ -95,13 +95,13 @@ pub enum ServeError {
         offered: Digest,
     },
     /// The bundle's bytes do not have the hash that was agreed.
-    #[error("the server sent other bytes than the bundle {agreed} that it had offered")]
+    #[error("the bytes that the server sent are not the bundle {agreed} that it offered")]
     BundleNotAsOffered {
         /// The agreed hash.
         agreed: Digest,
     },
     /// The table's bytes do not have the hash that was offered.
-    #[error("the server sent another table of token vectors than {offered}, which it had offered")]
+    #[error("the table of token vectors that the server sent is not the one it offered, {offered}")]
     TableNotAsOffered {
         /// The offered hash.
         offered: Digest,
@@ -147,7 +147,7 @@ pub enum ServeError {
     },
     /// The peer's confirmation is not of this session.
     #[error(
-        "the peer confirmed another session: somebody stands between the two, or one of them is defective"
+        "the peer confirmed another session: there is a man in the middle, or one of the two is defective"
     )]
     WrongConfirmation,
     /// The channel has no exporter: it is not TLS.
@@ -163,7 +163,7 @@ pub enum ServeError {
     },
     /// A token file with a malformed line.
     #[error(
-        "{path:?}, line {line}: no token (16 to 256 visible ASCII characters, or sha256: and 64 hexadecimal digits)"
+        "{path:?}, line {line}: not a token (16 to 256 visible ASCII characters, or sha256: and 64 hexadecimal digits)"
     )]
     TokenFile {
         /// Which file.
@@ -172,14 +172,14 @@ pub enum ServeError {
         line: usize,
     },
     /// The address of the server has no port, or no host.
-    #[error("{address:?} is no address of a server: write HOST:PORT")]
+    #[error("{address:?} is not the address of a server: write HOST:PORT")]
     Address {
         /// As given.
         address: String,
     },
     /// A file of counts that cannot be used.
     #[error(
-        "what clients have had is in {path:?}, and {fault}: restore it, or delete it and every client begins anew; nothing is served without it"
+        "the clients' counts of texts are in {path:?}, and {fault}: restore the file, or delete it to start all counts over; nothing is served without it"
     )]
     Counts {
         /// Which file.
@@ -189,7 +189,7 @@ pub enum ServeError {
     },
     /// Fewer texts of a client than one batch has.
     #[error(
-        "a batch of this manifest counts as {places} texts, and a client may have {limit}: none could ever be run; raise --max-texts-per-client"
+        "a batch of this manifest counts as {places} texts, and a client may have {limit}: no batch could ever run; raise --max-texts-per-client"
     )]
     LessThanABatch {
         /// Of the manifest.
@@ -205,11 +205,11 @@ pub enum ServeError {
     },
     /// Neither HOME nor a folder for the development certificate.
     #[error(
-        "there is no HOME to keep the development certificate in: give --cert-dir, or --cert and --key"
+        "there is no HOME for the development certificate: give --cert-dir, or --cert and --key"
     )]
     NoStateFolder,
     /// Neither HOME nor a file for what clients have had.
-    #[error("there is no HOME to keep what clients have had in: give --texts-file")]
+    #[error("there is no HOME for the clients' counts of texts: give --texts-file")]
     NoPlaceForCounts,
     /// The operating system refuses a file.
     #[error("could not {operation} {path:?}: {source}")]
@@ -228,7 +228,7 @@ pub enum ServeError {
     #[error("could not listen for signals: {0}")]
     Signals(#[source] io::Error),
     /// The operating system gives no randomness.
-    #[error("the operating system gives no randomness, and without it nothing is secret")]
+    #[error("the operating system gives no randomness, without which nothing is secret")]
     NoRandomness,
     /// A step that yields an answer yielded none.
     #[error("the protocol ended without an answer")]

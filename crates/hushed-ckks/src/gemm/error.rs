@@ -47,7 +47,7 @@ pub enum GemmError {
     },
     /// Ciphertexts of different lengths.
     #[error(
-        "ciphertexts of {found} primes beside others of {expected}: drop all to one length first"
+        "ciphertexts of {found} primes beside others of {expected}: drop all of them to one length first"
     )]
     Lengths {
         /// Primes of the first.

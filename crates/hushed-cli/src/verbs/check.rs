@@ -14,7 +14,7 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "First the files: architecture, sizes, tokenizer, pooling, names and shapes of all tensors. Then the numbers: weights, biases, token and
-position vectors against what the formats of a private run hold.
+position vectors against the limits of the formats of a private run.
 
 Examples:
   hushed check models/all-MiniLM-L6-v2

@@ -20,16 +20,16 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheArgs {
-    /// The folder of keys, which also keeps the server's manifest, its public model, and what waits for an answer
+    /// The key folder, which also keeps the server's manifest, its public model and pending texts
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     keys: Option<PathBuf>,
 
-    /// Make keys in that folder if there are none
+    /// Make keys in that folder if it has none
     #[arg(long)]
     make_keys: bool,
 
-    /// Make new keys in place of keys that were retired; those stay, in that folder's `retired`, for what was sent
-    /// under them. The server will see new keys, and that something was wrong with an answer
+    /// Replace retired keys by new ones. The old ones move to that folder's `retired`, for what was sent under them.
+    /// The server sees new keys, and so that something was wrong with an answer
     #[arg(long)]
     new_keys: bool,
 
@@ -58,11 +58,11 @@ pub struct FheArgs {
     #[arg(long, value_enum, env = "HUSHED_LENGTHS")]
     lengths: Option<Learns>,
 
-    /// End when the batch is sent, and print the id of its job
+    /// Exit when the batch is sent, and print the id of its job
     #[arg(long)]
     detach: bool,
 
-    /// Print the answers although the canary's is wrong
+    /// Print the answers even if the canary's is wrong
     #[arg(long)]
     anyway: bool,
 }
@@ -120,7 +120,7 @@ impl FheArgs {
     }
 }
 
-/// A bar for whatever is under way, and lines for what is worth one.
+/// A bar for the current step, and a line for each event worth one.
 struct Shown<'a> {
     out: &'a Output,
     bar: ProgressBar,

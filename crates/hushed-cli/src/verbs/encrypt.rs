@@ -14,7 +14,7 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "Tokens are looked up here, in the public model that belongs to the manifest, and only ciphertexts are written. What the server learns of
-lengths is in the manifest; --lengths insists on it.
+lengths is in the manifest; --lengths refuses a manifest that says otherwise.
 
 Examples:
   hushed encrypt --manifest manifest.json --public model.public --keys keys --input texts.txt --out request

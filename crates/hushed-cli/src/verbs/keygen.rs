@@ -12,9 +12,9 @@ use crate::output::Output;
 /// Make keys for runs under encryption
 #[derive(clap::Args)]
 #[command(
-    after_help = "The folder gets secret.key, which stays here and opens every answer, and evaluation.keys, gigabytes that the server needs and that
-open nothing. Keys are for one run manifest, and expire. How many and how large they are follows from the manifest: both are printed first, and refused
-above --max-keys and --max-key-bytes. Each is held against the security table before it is written.
+    after_help = "The folder gets secret.key, which stays here and decrypts every answer, and evaluation.keys, gigabytes that the server needs and that
+decrypt nothing. Keys are for one run manifest, and expire. Their number and size follow from the manifest; both are printed first, and
+refused above --max-keys and --max-key-bytes. Each key is checked against the security table before it is written.
 
 Examples:
   hushed keygen --manifest manifest.json --out keys
@@ -30,7 +30,7 @@ pub struct Args {
     )]
     plan: PathBuf,
 
-    /// The folder for the keys; keys that are there are never written over
+    /// The folder for the keys; existing keys are never overwritten
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
@@ -42,10 +42,10 @@ pub struct Args {
     most: MostKeys,
 }
 
-/// What a manifest may order.
+/// What a manifest may ask for.
 #[derive(clap::Args)]
 pub struct MostKeys {
-    /// Most evaluation keys that the manifest may order
+    /// Most evaluation keys that the manifest may ask for
     #[arg(long, value_name = "N", default_value_t = KeygenOptions::MOST_KEYS, env = "HUSHED_MAX_KEYS")]
     max_keys: usize,
 
@@ -67,7 +67,7 @@ impl MostKeys {
 /// What is about to be made, for people.
 pub fn told(order: KeyOrder) -> String {
     format!(
-        "the manifest orders {} keys, {:.2} GiB",
+        "the manifest asks for {} keys, {:.2} GiB",
         order.keys,
         order.bytes as f64 / f64::from(1 << 30)
     )

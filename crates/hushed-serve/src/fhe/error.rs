@@ -58,7 +58,7 @@ pub enum FheJobError {
         /// What there is.
         found: String,
     },
-    /// Keys whose time is over.
+    /// Keys that have expired.
     #[error("the keys {id} expired {seconds} s ago: make new ones with `hushed keygen`")]
     Expired {
         /// Their id.
@@ -66,12 +66,12 @@ pub enum FheJobError {
         /// Since when.
         seconds: u64,
     },
-    /// Keys under which an answer came out wrong.
+    /// Keys under which an answer was wrong.
     #[error(
-        "the keys {id} in {path:?} are retired: the canary of an answer that was opened with them was not right, or its opening was interrupted \
-         (then open it again). Nothing was sent. If the server spoils answers on purpose, whether you come back tells it something of the secret \
-         key, and with one key such bits add up. New keys end that: they tell the server once that something was wrong, and nothing of \
-         themselves. If you accept that, `hushed embed --new-keys` replaces them, or make others with `hushed keygen`; what you sent before can still be opened"
+        "the keys {id} in {path:?} are retired: the canary of an answer that was decrypted with them was not right, or its decryption was interrupted \
+         (then decrypt it again). Nothing was sent. If the server spoils answers on purpose, whether you come back reveals something about the secret \
+         key, and with one key such bits add up. New keys end that: they tell the server once that something was wrong, and nothing about \
+         themselves. If you accept that, `hushed embed --new-keys` replaces them, or make others with `hushed keygen`; what you sent before can still be decrypted"
     )]
     RetiredKeys {
         /// Their id.
@@ -87,7 +87,7 @@ pub enum FheJobError {
     },
     /// A manifest that has its clients make more than they want to.
     #[error(
-        "the manifest orders {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
+        "the manifest asks for {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
     )]
     TooManyKeys {
         /// Ordered.
@@ -188,21 +188,23 @@ pub enum FheJobError {
         path: PathBuf,
     },
     /// There is something else where the reply should be.
-    #[error("{path:?} is there already and is not the reply to this request: give another --out")]
+    #[error("{path:?} exists and is not the reply to this request: give another --out")]
     OtherReply {
         /// Which file.
         path: PathBuf,
     },
     /// Neither HOME nor a place for the secret of replies.
-    #[error("there is no HOME to keep the secret of replies in: give --secret")]
+    #[error("there is no HOME for the secret of replies: give --secret")]
     NoStateFolder,
     /// Asked to stop.
-    #[error("the run was stopped between two layers: run it again, it goes on from its checkpoint")]
+    #[error(
+        "the run was stopped between two layers: run it again, and it continues from its checkpoint"
+    )]
     Stopped,
     /// The server offers another manifest than the one that is here.
     #[error(
         "the server offers the manifest {offered}, and the one in {path:?} is {ours}: its operator has changed it, or it is another server. Keys and \
-         answers belong to one plan: take another folder for the new one"
+         answers belong to one manifest: use another folder for the new one"
     )]
     PlanChanged {
         /// The client's manifest file.
@@ -213,7 +215,7 @@ pub enum FheJobError {
         offered: Digest,
     },
     /// A file from the server that is not what it had offered.
-    #[error("the server sent another {what} than it had offered")]
+    #[error("the {what} that the server sent is not the one it offered")]
     NotAsOffered {
         /// `manifest`, `public model`, `reply`.
         what: &'static str,
@@ -238,7 +240,7 @@ pub enum FheJobError {
     },
     /// The server does not know a job (any more).
     #[error(
-        "the server does not have the job {id} (any more): its reply has expired, or it is another server. Send the texts again"
+        "the server does not have the job {id}, or no longer has it: its reply has expired, or it is another server. Send the texts again"
     )]
     JobGone {
         /// Its id.

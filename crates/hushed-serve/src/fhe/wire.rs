@@ -183,7 +183,7 @@ pub enum Failure {
     #[error("its request cannot be used: encrypt the texts again")]
     Request,
     /// The server's model is not what its manifest was made for.
-    #[error("the server's files do not fit its manifest: tell its operator")]
+    #[error("the server's files do not match its manifest: tell its operator")]
     Model,
     /// Too little memory.
     #[error("the server has too little memory for a run: tell its operator")]
@@ -192,7 +192,7 @@ pub enum Failure {
     #[error("the server's disk is full: try again later")]
     Disk,
     /// The server ended in it several times.
-    #[error("the server ended several times in this run: tell its operator")]
+    #[error("the server exited several times during this run: tell its operator")]
     Crashed,
     /// Anything else.
     #[error("the run failed: tell the server's operator")]

@@ -18,7 +18,7 @@ pub enum WireFault {
     #[error("it has bytes after its end")]
     Trailing,
     /// They begin otherwise.
-    #[error("it does not begin as such a message does")]
+    #[error("it does not begin like such a message")]
     Magic,
     /// A message of another version.
     #[error("it is of version {got}, and this program speaks {VERSION}")]
@@ -27,7 +27,7 @@ pub enum WireFault {
         got: u16,
     },
     /// A field with a value that has no meaning.
-    #[error("its {field} has no meaning")]
+    #[error("its {field} is invalid")]
     Undefined {
         /// The field.
         field: &'static str,

@@ -22,8 +22,8 @@ pub struct FheServeArguments {
     )]
     pub plan: Option<PathBuf>,
 
-    /// The public model of the manifest. Every client gets it, and with it token vectors, positions and the first norm
-    /// as numbers
+    /// The public model that belongs to the manifest. Every client gets it, including token vectors, positions and the
+    /// first norm
     #[arg(
         long,
         value_name = "FILE",
@@ -32,7 +32,7 @@ pub struct FheServeArguments {
     )]
     pub public: Option<PathBuf>,
 
-    /// The folder for clients' keys and requests, for jobs and replies: a server that is started again with it goes on
+    /// The folder for clients' keys and requests, jobs and replies: a server restarted with it continues
     #[arg(
         long,
         value_name = "DIR",
@@ -45,20 +45,20 @@ pub struct FheServeArguments {
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
-    /// What a client's files may take in the store, in GiB; clients are told apart by their tokens
+    /// What a client's files may take in the store, in GiB; a client is its token
     #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_OWNER_QUOTA")]
     pub owner_quota: u32,
 
-    /// Days that a reply is kept, and a request that nobody runs
+    /// Days that a reply is kept, and a request that is not run
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEEP_DAYS")]
     pub keep_days: u32,
 
-    /// The secret that the randomness of replies follows from; it is made on first use [default:
+    /// The secret from which the randomness of replies is derived; made on first use [default:
     /// ~/.local/state/hushed/reply.secret]
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
 
-    /// Threads of a run; as many as the machine has unless given
+    /// Threads of a run [default: as many as the machine has]
     #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }

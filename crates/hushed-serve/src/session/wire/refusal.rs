@@ -26,7 +26,7 @@ pub enum Refusal {
     },
     /// The client insists on another model.
     #[error(
-        "it offers the bundle {server}, not the pinned one; fetch the new bundle from its operator if the change is meant"
+        "it offers the bundle {server}, not the pinned one; fetch the new bundle from its operator if the change is intended"
     )]
     OtherBundle {
         /// The server's.
@@ -39,7 +39,7 @@ pub enum Refusal {
     #[error("it does not know this bearer token; check it with the server's operator")]
     BadToken,
     /// It serves as many sessions as it may.
-    #[error("it already serves {limit} session(s), its limit; try again later")]
+    #[error("it already has {limit} session(s), its limit; try again later")]
     TooManySessions {
         /// Its limit.
         limit: u32,
@@ -78,7 +78,7 @@ pub enum Refusal {
     #[error("by its manifest the file has another size; is it for this manifest?")]
     WrongSize,
     /// A part that does not begin where the last one ended.
-    #[error("it has another part of this file; try again, it goes on where it was")]
+    #[error("it has another part of this file; try again, and the transfer continues where it was")]
     WrongOffset,
     /// Somebody else sends the same file.
     #[error("the same file is being sent by another session; wait for that one")]
@@ -100,7 +100,7 @@ pub enum Refusal {
         limit: u32,
     },
     /// A file that arrived whole and is not what its name says: it was thrown away.
-    #[error("the file arrived damaged, or is not for its manifest, and was thrown away; try again")]
+    #[error("the file arrived damaged, or is not for its manifest, and was discarded; try again")]
     DamagedUpload,
     /// Keys whose time is over.
     #[error("the keys have expired; make new ones with `hushed keygen`")]
@@ -124,7 +124,7 @@ pub enum Refusal {
     #[error("it has no reply of this job: it is not done, or its reply has expired")]
     NoReply,
     /// The client has had what it may have for now.
-    #[error("this client has had the texts that it may have for now; come back in {}", spoken(*seconds))]
+    #[error("this client has used up its texts for now; come back in {}", spoken(*seconds))]
     Allowance {
         /// Seconds until as many as were asked for may run.
         seconds: u32,
@@ -139,7 +139,7 @@ pub enum Refusal {
     },
     /// It cannot write down what clients have had.
     #[error(
-        "it cannot write down how many texts it has served, and serves none until it can; tell its operator"
+        "it cannot record how many texts it has served, and serves none until it can; tell its operator"
     )]
     Uncounted,
     /// A reason that this release does not know.
