@@ -1,4 +1,4 @@
-//! The order of the house: files in a folder, and files that import each other. Both only ever get fewer.
+//! Limits on files in a folder and on files that import each other in a circle. Both may only decrease.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,7 @@
 //! Milliseconds of the evaluator's primitives on one thread: `cargo bench -p hushed-ckks --bench evaluator [LIMBS …]`.
 //!
-//! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes unless told otherwise; `THREADS` for more threads. Prints the
-//! least of several runs: what the code takes when nothing else runs. A report, not a test: it asserts nothing about
-//! time.
+//! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes by default; `THREADS` for more threads. Prints the minimum of
+//! several runs: the time when nothing else runs. A report, not a test: it asserts nothing about time.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -9,15 +9,15 @@
 //! | packed | b | b |
 //! | packed | a | – |
 //!
-//! What the reader expects (parameters, primes, count) decides every size. What is known of the error does not travel:
-//! the reader states it, from the plan, in units of the plan's scale. So the reader states the scale as well, and a
-//! sender with another is refused: at a scale of his choice, neither rounding nor flooding would hide the error.
+//! What the reader expects (parameters, primes, count) decides every size. What is known of the error is not sent: the
+//! reader states it, in units of the agreed scale. So the reader states the scale as well, and another one is refused:
+//! at a scale of the sender's choice neither rounding nor flooding would hide the error.
 //!
 //! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An
-//! estimate ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. A bound
-//! ([`Noise::with_norm`]) is what flooding rests on, and a wrong one can cost the key. So none comes with bytes:
-//! whoever reads seeded ciphertexts states a size and gets an estimate; whoever reads whole ones has the bound that
-//! they put into `noise`, and without one no opening is flooded.
+//! estimate ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. Flooding relies on a bound
+//! ([`Noise::with_norm`]), and a wrong one can reveal the key. So bytes carry none: a reader of seeded ciphertexts
+//! states a size and gets an estimate; a reader of whole ones puts a bound into `noise`, and without one no decryption
+//! is flooded.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;

@@ -1,17 +1,17 @@
 //! Encryption under the secret key (seeded: half the bytes) or the public one, and decryption.
 //!
-//! A decrypted CKKS message carries its error, and the error with the ciphertext says something about the key (Li and
-//! Micciancio, EUROCRYPT 2021). So:
+//! A decrypted CKKS message contains its error, and the error with the ciphertext reveals something about the key (Li
+//! and Micciancio, EUROCRYPT 2021). So:
 //!
-//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error and promises
-//!   nothing;
+//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error without any
+//!   guarantee;
 //! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as
 //!   wide as the whole error can be (s bits of security, τ decryptions: `flood`): results may then be published. It
-//!   rests on the bound that ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their
+//!   relies on the bound that ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their
 //!   error; where there is none, after a bootstrap or a file, it is refused;
 //! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key;
-//!   no other opening keeps more bits than are certified;
-//! * every opening is counted with the key, whichever [`Decryptor`] makes it, and there is a limit a key.
+//!   nothing else keeps more bits than are certified;
+//! * every decryption is counted with the key, whichever [`Decryptor`] makes it, and each key has a limit.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::params::CkksParams;
 use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 
-/// Decryptions that one key may make unless told otherwise.
+/// Decryptions that one key may make by default.
 pub const DECRYPTION_LIMIT: u64 = 1 << 20;
 
 /// Bits that a coefficient may have above the scale before decryption takes another prime to be sure of it.
@@ -194,7 +194,7 @@ pub enum Opening {
     /// Rounded to the bits that the ciphertext's carried error certifies; to those of the parameter set if it carries
     /// none.
     Certified,
-    /// Rounded to so many bits after the binary point, at most those that [`Opening::Certified`] keeps.
+    /// Rounded to this many bits after the binary point, at most those that [`Opening::Certified`] keeps.
     Bits(u32),
     /// As it is, error and all. Not to be published.
     Raw,

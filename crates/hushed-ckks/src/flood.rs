@@ -1,11 +1,11 @@
 //! Noise that hides the error of a decryption: nearly Gaussian, of any width up to 2^55, constant time.
 //!
-//! *Width.* Noise of deviation σ in each coefficient, added to an error e, is as noise alone up to a Kullback–Leibler
-//! divergence of |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients together (Li, Micciancio, Schultz
-//! and Sorrell, CRYPTO 2022). τ openings of s bits take σ² = 12·τ·2^s·|e|². For |e| stands the bound that the
-//! ciphertext carries ([`crate::Noise::norm`]): it holds for every circuit of the operations that there are. The
-//! estimate of independent errors does not: who adds a ciphertext to itself ninety times has 2^90 times the error, of
-//! which the estimate sees 2^45, and the rest was read off one opening, and with it the key.
+//! *Width.* Noise of deviation σ in each coefficient, added to an error e, is indistinguishable from noise alone up to
+//! a Kullback–Leibler divergence of |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients together (Li,
+//! Micciancio, Schultz and Sorrell, CRYPTO 2022). τ openings of s bits take σ² = 12·τ·2^s·|e|². |e| is the bound that
+//! the ciphertext carries ([`crate::Noise::norm`]), which holds for every circuit of the engine's operations. The
+//! estimate for independent errors does not: after ninety doublings of a ciphertext the error is 2^90 times as large
+//! and the estimate 2^45 times, so that one decryption would show the rest, and with it the key.
 //!
 //! *Shape.*
 //! A binomial variable of 512 coins has deviation √128; the noise is Σ w_i·X_i for such X_i and weights 1 = w_0 < w_1 <

@@ -1,7 +1,8 @@
-//! Which evaluation keys a computation needs, in its own words: rotations and levels.
+//! Which evaluation keys a computation needs, in terms of rotations and levels.
 //!
 //! The keys themselves are those of [`hushed_rlwe::hybrid`]. What is decided here is how many special primes a key for
-//! ciphertexts of a given length uses: as many as make its key switches cheapest, so that short ciphertexts have few.
+//! ciphertexts of a given length uses: the number that makes its key switches cheapest, so that short ciphertexts have
+//! few.
 
 pub use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
 pub use hushed_rlwe::{KeySet, PublicKey, SecretKey};

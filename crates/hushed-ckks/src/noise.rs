@@ -1,9 +1,9 @@
-//! What is known of a ciphertext's error: carried beside it, so that precision is predicted and not guessed.
+//! What is known of a ciphertext's error: carried beside it, so that precision is predicted, not guessed.
 //!
 //! Three numbers, in units of the message (the scale divided out): a bound on the modulus of the slots, the standard
 //! deviation of the real part of a slot's error (the imaginary part has the same), and a bound on the Euclidean norm of
 //! all coefficients of the error together, which holds for every circuit of sums, products, rotations and matrices, and
-//! is unknown after others. The first two predict precision; flooding rests on the third alone.
+//! is unknown after others. The first two predict precision; flooding relies on the third alone.
 //!
 //! *Average case.* A polynomial with independent coefficients of
 //! variance v has slots Σ c_k·ζ^k, whose parts have variance N·v/2. Sources of error, as variances of a coefficient:
@@ -22,7 +22,7 @@
 //! x + x has twice the error and not √2 times.
 //!
 //! *Worst case.* |e|, the norm of the coefficients, is the root mean square of |e(ζ)| over all embeddings. So |m·e| ≤
-//! max|m(ζ)|·|e| for the largest slot of m, |e + f| ≤ |e| + |f| whatever the two have to do with each other, and
+//! max|m(ζ)|·|e| for the largest slot of m, |e + f| ≤ |e| + |f| however the two are correlated, and
 //! rotations and conjugation change nothing: three rules, one number a ciphertext, no independence. [`worst`] has the
 //! bounds of single errors.
 
@@ -72,7 +72,7 @@ impl Noise {
     }
 
     /// The same, with a bound on the norm of all coefficients of the error over the scale, whatever the circuit was. It
-    /// is the word of whoever calls: flooding rests on it. Anything but a number from 0 on is no bound.
+    /// is the caller's responsibility: flooding relies on it. Anything but a number from 0 on means no bound.
     #[must_use]
     pub fn with_norm(self, norm: f64) -> Self {
         let bound = norm >= 0.0;

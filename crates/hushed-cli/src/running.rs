@@ -1,4 +1,4 @@
-//! How far a run under encryption is: a bar where somebody looks, now and then a line where nobody does.
+//! Progress of a run under encryption: a bar on a terminal, a line now and then elsewhere.
 
 use hushed_serve::fhe::{self, JobEvent, Lines};
 use indicatif::ProgressBar;

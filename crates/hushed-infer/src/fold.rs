@@ -1,6 +1,6 @@
-//! What stands around a linear layer, multiplied into it: gains and offsets of the norm before, scales, centring for
-//! the norm after, layers side by side. Both protocols fold by these rules, in f64; what is made of a map is rounded
-//! once, when all is in it.
+//! Operations around a linear layer, folded into it: gains and offsets of the norm before, scales, centring for the
+//! norm after, layers side by side. Both protocols fold by these rules, in f64; a map is rounded once, after everything
+//! is folded.
 
 use std::ops::Range;
 

@@ -34,7 +34,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The server's process with so many sessions in their largest steps at once.
+    /// The server's process with this many sessions in their largest steps at once.
     pub fn server(&self, sessions: usize) -> u64 {
         self.weights + sessions as u64 * self.session
     }

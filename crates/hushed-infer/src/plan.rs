@@ -1,5 +1,5 @@
-//! What a private run will cost and show, computed before it: the circuit of [`crate::twopc`], [counted](Counting).
-//! Bytes and rounds are exact (a test holds them against a run); times are estimates from constants of one core.
+//! What a private run will cost and reveal, computed before it: the circuit of [`crate::twopc`], [counted](Counting).
+//! Bytes and rounds are exact (a test compares them with a run); times are estimates from constants of one core.
 
 mod exposures;
 

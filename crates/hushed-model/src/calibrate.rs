@@ -1,4 +1,4 @@
-//! Ranges of a model's values over sample texts: what the approximations of a private backend are fitted to.
+//! Ranges of a model's values over sample texts, to which the approximations of a private run are fitted.
 //!
 //! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp,
 //! at most 0) and the sums of their exponentials (the denominators); arguments of activations; variances of norms, with

@@ -76,7 +76,7 @@ pub enum TextError {
         /// The model's limit.
         limit: usize,
     },
-    /// So many bytes that it is not even tokenised.
+    /// Too many bytes to be tokenised.
     #[error("the text has {bytes} bytes, more than the {limit} that are accepted: split it")]
     TooManyBytes {
         /// Its size.

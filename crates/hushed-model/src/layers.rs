@@ -1,4 +1,4 @@
-//! The tensors of an encoder: their names and shapes, once, for whoever supplies the numbers.
+//! The names and shapes of an encoder's tensors, for every source of numbers.
 
 use std::convert::Infallible;
 use std::sync::Arc;

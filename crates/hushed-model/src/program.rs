@@ -1,8 +1,8 @@
 //! A model as data: a flat list of typed steps with edges, which every way of running it interprets.
 //!
-//! One type of value crosses edges: a matrix of rows × width for a batch of texts. A program is as published: nothing
-//! is folded, and [`plain`](crate::plain) runs it like this. Its numbers may be absent: a party that has the public
-//! part of a model alone has the same list with shapes.
+//! One type of value crosses edges: a matrix of rows × width for a batch of texts. A program is the published model:
+//! nothing is folded, and [`plain`](crate::plain) runs it as it is. Its numbers may be absent: a party that has only
+//! the public part of a model has the same list with shapes.
 
 use std::fmt;
 use std::ops::Range;
@@ -192,7 +192,7 @@ impl Program {
     }
 
     /// Runs the steps of `range` in order: `step` is told the number of each and makes its value of those before it,
-    /// which are let go of after their last use. Of what is before the range it reads the last step's value alone,
+    /// which are dropped after their last use. Of what is before the range it reads the last step's value alone,
     /// `before`. Gives the last value.
     ///
     /// # Errors
@@ -342,7 +342,7 @@ impl<V> Values<V> {
         }
     }
 
-    /// Lets go of what was read for the last time.
+    /// Drops values that were read for the last time.
     fn ended(&mut self, step: &Step) {
         for edge in step.operands.iter().filter(|edge| edge.last) {
             if let Some(held) = self.held.get_mut(edge.from) {

@@ -1,7 +1,7 @@
-//! What protocols speak through: typed frames in lock-step over any channel.
+//! Typed frames in lock-step over any channel: what protocols use.
 //!
 //! Both parties know at each step what is due, so every frame is checked for its kind, its number and its length
-//! before a protocol sees it, and a pair that has lost step stops at once. After an error the session answers every
+//! before a protocol sees it, and parties that are out of step stop at once. After an error the session answers every
 //! call with that error: a step is never run twice on the same randomness.
 //!
 //! Rounds: a receive that directly follows a send closes one round. In [`Session::exchange`] both parties send and

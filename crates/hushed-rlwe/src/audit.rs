@@ -1,9 +1,9 @@
-//! What is published, listed sample by sample, so that a test can hold it against the security table.
+//! What is published, listed sample by sample, so that a test can check it against the security table.
 //!
 //! An RLWE sample is (a, −a·s + e + …): its security is decided by the ring degree, the distribution of s and the
 //! modulus *of that sample*, which is read here from the polynomials that are actually sent and not from the
-//! parameters. A key published at too large a modulus, or two samples with the same uniform part, are the mistakes this
-//! finds.
+//! parameters. A key published at too large a modulus, or two samples with the same uniform part, are the mistakes that
+//! this finds.
 
 use std::collections::HashMap;
 

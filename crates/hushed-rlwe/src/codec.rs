@@ -1,5 +1,4 @@
-//! Bytes of keys and ciphertexts, bounded: the *expected* parameters decide every size, and nothing that the bytes
-//! claim does.
+//! Bytes of keys and ciphertexts, bounded: the *expected* parameters determine every size, never the bytes themselves.
 //!
 //! An artefact is a header of [`HEADER_BYTES`] bytes and a payload:
 //!

@@ -1,6 +1,6 @@
 //! Automorphisms with hybrid key switching, and modulus switching.
 //!
-//! *Automorphism X → X^g.* Both parts are permuted; then a(X^g), which stands against s(X^g), is switched to s. With
+//! *Automorphism X → X^g.* Both components are permuted; then a(X^g), a component under s(X^g), is switched to s. With
 //! one digit a prime, d_i = a(X^g) mod q_i as integers in (−q_i/2, q_i/2), lifted to every other prime and to P. The
 //! inner products with the key, modulo Q·P, are divided by P with rounding:
 //!
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Transforms, for L primes: L inverse, L·L forward, then for the division by P 2 inverse and 2·L forward. Everything
-//! here is public to whoever computes it; nothing is erased.
+//! here is public to the party that computes it; nothing is erased.
 
 use std::sync::Arc;
 

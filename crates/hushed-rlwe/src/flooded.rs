@@ -2,7 +2,7 @@
 //! (BumbleBee, NDSS 2025, Algorithm 4, "SIMD").
 //!
 //! An error of one unit in a coefficient, which [`crate::response`] admits, would spoil every slot of a batch-encoded
-//! message; so the mask here is a multiple of Q/t and the noise is hidden by a wide uniform one instead.
+//! message. So the mask here is a multiple of Q/t, and a wide uniform noise hides the noise.
 //!
 //! In: a ciphertext of phase Q/t·m + noise over all primes under the opener's key. Out: bytes for the opener, from
 //! which it gets u, and the answerer's share v, with u + v = m modulo t in every coefficient.
@@ -17,9 +17,9 @@
 //! happens before it. Its a part is pseudo-random as in [`crate::response`]. Its phase is Q/t·(m + r) + noise + flood,
 //! where m + r is uniform and the noise (that of the ciphertext, that of the zero, which correlates with the a part,
 //! and the rounding of r's scale) is bounded by some B: replacing it by zero changes the distribution of a coefficient
-//! by at most B/2^(F+1). F is chosen so that this is 2^-hiding a coefficient; the caller adds log2 of all coefficients
-//! that are ever answered to the 40 bits that shall remain. Masking after the switch would need no fewer bits and would
-//! have to hide the rounding of the switch against the secret key as well.
+//! by at most B/2^(F+1). F is chosen so that this is 2^-hiding a coefficient; the caller adds log2 of the number of
+//! coefficients ever answered to the 40 bits that are to remain. Masking after the switch would need as many bits and
+//! would also have to hide the rounding of the switch from the secret key.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;

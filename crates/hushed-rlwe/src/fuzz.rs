@@ -1,7 +1,7 @@
 //! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
 //!
-//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read. Rings are minute
-//! (feature `insecure-test-parameters`), so that a round is short and lengths are easily met.
+//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read. Rings are tiny
+//! (feature `insecure-test-parameters`), so that a round is short and lengths are easily right.
 
 use std::sync::Arc;
 

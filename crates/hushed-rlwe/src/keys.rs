@@ -339,7 +339,7 @@ impl GaloisKeys {
 
 /// Everything that the owner of a secret key publishes once a session.
 pub struct KeySet {
-    /// For fresh encryptions of zero by whoever answers.
+    /// For fresh encryptions of zero by the sender of a response.
     pub public: PublicKey,
     /// For packing.
     pub galois: GaloisKeys,

@@ -1,4 +1,4 @@
-//! Noise bounds as formulas, so that decryption margins are computed and not guessed.
+//! Noise bounds as formulas, so that decryption margins are computed, not guessed.
 //!
 //! A bound has two parts: `|e| ≤ bounded + TAIL·sqrt(variance)`, the first always true, the second
 //! the tail of a sub-Gaussian variable with that variance proxy. [`TAIL`] makes a coefficient exceed its bound
@@ -11,7 +11,8 @@
 //! polynomials is bounded given one of them, with ‖ternary‖² ≤ N always. One assumption is heuristic and
 //! standard: rounding errors of pseudo-random `a` parts are independent and uniform.
 //!
-//! Decisions that both parties must take alike use only `+ - × / sqrt`, which IEEE 754 rounds the same everywhere.
+//! Decisions that both parties must make identically use only `+ - × / sqrt`, which IEEE 754 rounds the same
+//! everywhere.
 
 use crate::params::RlweParams;
 

@@ -27,9 +27,9 @@
 //!
 //! # The bound
 //! With t = 2^ℓ·r/Q' and δ = 2^ℓ·noise'/Q', u + v − m = ⌊t + δ⌉ − ⌊t⌉, which is −1, 0 or 1 when |δ| ≤ 1. noise'
-//! collects the switched input noise, the rounding of the switch, the fresh zero and both truncations, and is held to
-//! Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the
-//! input noise admits). The bound takes the rounding errors of pseudo-random `a` parts for independent and uniform: a
+//! collects the switched input noise, the rounding of the switch, the fresh zero and both truncations, and is kept
+//! below Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the input
+//! noise admits). The bound assumes that the rounding errors of pseudo-random `a` parts are independent and uniform: a
 //! heuristic, as [`crate::noise`] says.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 

@@ -1,4 +1,4 @@
-//! Small files, read within a bound and written whole or not at all; and what is made for their owner alone.
+//! Small files, read up to a size limit and written whole or not at all; and files that only their owner can read.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -1,9 +1,9 @@
 //! Server and client processes and the messages between them.
 //!
-//! * [`session`]: what the sessions of both protocols share, from the accepted socket to the greetings.
+//! * [`session`]: what the sessions of both protocols share, from the accepted socket to the end of the handshake.
 //! * [`twopc`]: a [`Server`] that holds a model's weights, and a [`Client`](twopc) (feature `client`) that takes part
 //!   in each text.
-//! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own once the two have greeted.
+//! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own after the handshake.
 //! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
 //!
 //! A session of two parties, each line a message:
@@ -17,7 +17,7 @@
 //!        ⇄         keys and correlations, once
 //!        ⇄         the table of token vectors, where it is public and asked for
 //! client → server  request   the number of rows (tokens and padding) of each text of a pass
-//! server → client  answer    go, or a refusal
+//! server → client  answer    acceptance or a refusal
 //!        ⇄         the protocols of the pass; then the next request, until the client ends the session
 //! ```
 //!

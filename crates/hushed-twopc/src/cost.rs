@@ -1,8 +1,8 @@
-//! What an operation sends, how often it waits, and what it takes from the correlation source.
+//! What an operation sends, how often it waits, and how many correlations it uses.
 //!
-//! Every gadget has a `…_cost` function beside it; tests hold it against a run. Payload bytes, frames and rounds
-//! are exact. The source's own traffic (making the correlated OTs) is not in here: it is the
-//! source's to declare, from the counts of OTs.
+//! Every gadget has a `…_cost` function beside it; tests compare it with a run. Payload bytes, frames and rounds
+//! are exact. The source's own traffic (making the correlated OTs) is not included: the source declares it, from the
+//! counts of OTs.
 
 use std::iter::Sum;
 use std::ops::Add;

@@ -167,7 +167,7 @@ pub fn run_after<S, A: Send, B: Send>(
     (a, b, counted)
 }
 
-/// Holds a declared cost against what the protocol took: frames, payload bytes and rounds, all exactly.
+/// Compares a declared cost with what the protocol took: frames, payload bytes and rounds, all exactly.
 ///
 /// # Panics
 /// If they differ.

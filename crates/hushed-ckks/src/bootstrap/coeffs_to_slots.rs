@@ -1,7 +1,7 @@
 //! Steps 3 and 4: up to all primes, back to the main secret, and the coefficients into the slots.
 //!
 //! *ModRaise* reads the coefficients modulo q_0 as integers of (−q_0/2, q_0/2) and takes them modulo all primes: the
-//! phase becomes m + q_0·I. Such polynomials are small, so rotating them and leading them back from the sparse secret
+//! phase becomes m + q_0·I. Such polynomials are small, so rotating them and switching them back from the sparse secret
 //! to the main one takes a key of one digit and no decomposition ([`LinearTransform::raised`]): the first factor of
 //! CoeffsToSlots, which has to rotate the raised ciphertext anyway, does both (compare the first factor folded into
 //! ModRaise in poulpy's bootstrapping).

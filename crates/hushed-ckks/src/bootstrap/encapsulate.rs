@@ -1,4 +1,4 @@
-//! Step 2: to the ephemeral sparse secret, so that raising the modulus overflows little.
+//! Step 2: switch to the ephemeral sparse secret, so that raising the modulus overflows little.
 //!
 //! Sparse-secret encapsulation (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024): the phase modulo q_0 of a
 //! ciphertext (b, a) under a dense secret, lifted to integers, is m + q_0·I with |I| near √(N/18); under a secret of

@@ -1,18 +1,18 @@
-//! Sparse slots: messages of n' < N/2 slots that repeat, for narrow statistics, at a part of the price.
+//! Sparse slots: messages of n' < N/2 slots that repeat, for narrow statistics, at a fraction of the cost.
 //!
-//! Such a message is a polynomial in Y = X^(N/2n') of 2n' coefficients, and everything happens in that ring:
+//! Such a message is a polynomial in Y = X^(N/2n') of 2n' coefficients, and all steps work in that ring:
 //!
 //! * The two maps are those of n' slots: fewer layers, fewer diagonals, fewer keys.
 //! * ModRaise adds q_0·I with a coefficient at every power of X. The *trace*, the sum of the rotations by all multiples
-//!   of n' ("SubSum"), takes those at powers of Y N/2n' times and all others to 0, in log2(N/2n') doublings. It
+//!   of n' ("SubSum"), multiplies those at powers of Y by N/2n' and sets all others to 0, in log2(N/2n') doublings. It
 //!   commutes with the map's factors, whose diagonals repeat with n' as well. Some doublings go into the first factor,
 //!   whose rotations have keys of one digit and no decomposition; the others follow it, a key switch each. The factor
-//!   N/2n' is one of scale: the message is read at a larger one, which the later factors take back.
+//!   N/2n' goes into the scale: the message is read at a larger one, which the later factors undo.
 //! * Real and imaginary parts of the n' numbers lie in the two halves of a vector of period 2n' (*packed*): the last
-//!   factor has its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once where full
-//!   slots take it twice.
-//! * Masks bring the halves together again, or part them. In this order no map comes after EvalMod that would bear the
-//!   masks, so they take a level of their own.
+//!   factor has its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once, where full
+//!   slots need it twice.
+//! * Masks join the halves again, or separate them. In this order no map after EvalMod could absorb the masks, so they
+//!   take a level of their own.
 
 use std::sync::Arc;
 

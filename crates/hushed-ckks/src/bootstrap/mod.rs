@@ -1,4 +1,4 @@
-//! Bootstrapping: a ciphertext at the bottom of the chain becomes one of the same message near its top.
+//! Bootstrapping: from a ciphertext at the bottom of the chain to one of the same message near its top.
 //!
 //! SlotsToCoeffs first (as in poulpy's presets), so that this map runs on four primes and the message leaves EvalMod in
 //! the slots:
@@ -8,19 +8,20 @@
 //! 2  encapsulate       to the ephemeral secret of weight 32
 //! 3  ModRaise          the same integers modulo all primes: Δ·z + q_0·I, |I| < K     } coeffs_to_slots, whose first
 //! 4  coeffs_to_slots   coefficients over q_0 into slots, real and imaginary parts     } factor does both
-//! 5  EvalMod           I goes: sin(2πx)/2π for x = I + Δ·z/q_0, on each part          poly::EvalMod
+//! 5  EvalMod           removes q_0·I: sin(2πx)/2π for x = I + Δ·z/q_0, on each part   poly::EvalMod
 //! ```
 //!
-//! The two parts are put together again, or returned as they are: two real columns u + i·v share one bootstrap, and an
+//! The two parts are combined again, or returned as they are: two real columns u + i·v share one bootstrap, and an
 //! overflow of one does not reach the other. Messages of fewer slots, which repeat, take less of everything:
 //! `group.rs`.
 //!
 //! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed
-//! on disk), matrices of 0.6 GiB, and 0.4 GiB for each ciphertext of at most four that go together: a peak of 4.5 GiB
-//! for one, 6 for many.
+//! on disk), matrices of 0.6 GiB, and 0.4 GiB for each ciphertext, of which at most four are processed together: a peak
+//! of 4.5 GiB for one, 6 for many.
 //!
 //! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod:
-//! 1 at the scale q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
+//! 1 at the scale q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated the
+//! same.
 
 mod coeffs_to_slots;
 mod encapsulate;
@@ -57,10 +58,10 @@ use shorter::Shorter;
 pub struct BootstrapLiteral {
     /// The modular reduction; its ratio is q_0 over the scale at which messages are within its bound.
     pub eval_mod: EvalModLiteral,
-    /// Scale of the results; the default scale of the parameters unless told otherwise.
+    /// Scale of the results; by default that of the parameters.
     pub output_scale: Option<Scale>,
     /// Sparse slots: messages repeat after so many, a power of two from 4 to N/4. They take smaller maps, one EvalMod
-    /// instead of two, and a level more. All N/2 slots unless told otherwise.
+    /// instead of two, and a level more. By default all N/2 slots.
     pub slots: Option<usize>,
 }
 

@@ -5,8 +5,8 @@
 //! ([`Encoder::encode_periodic`]: the integers then lie at multiples of X^(n/period), and the transform is as short as
 //! the period). Constants need no encoder: the evaluator takes them as they are.
 //!
-//! Values are used as they come: whether a coefficient reaches 2^62, which no message in the declared range of a preset
-//! does at a scale up to 2^50, decides the path and hence the time; nothing else of them does.
+//! The time depends on values only in whether a coefficient reaches 2^62, which no message in the declared range of a
+//! preset does at a scale up to 2^50.
 
 mod constant;
 mod decode;

@@ -1,6 +1,6 @@
-//! Flooding against whoever chooses the circuit: the error of a known message, read off one opening, is a linear
-//! equation of the key (Li and Micciancio, EUROCRYPT 2021). An estimate for independent errors sees √2^k of the 2^k
-//! that k doublings make of it.
+//! Flooding against an attacker who chooses the circuit: the error of a known message, read off one decryption, is a
+//! linear equation in the key (Li and Micciancio, EUROCRYPT 2021). An estimate for independent errors sees √2^k of the
+//! 2^k that k doublings make of it.
 
 use hushed_math::{Eval, RnsPoly};
 

@@ -174,7 +174,7 @@ impl Evaluator {
     }
 }
 
-/// Words of a strip of so many operands: a power of two.
+/// Words of a strip of this many operands: a power of two.
 fn strip_words(operands: usize) -> usize {
     let (least, most) = STRIP;
     let fit = CACHE_BYTES / (2 * size_of::<u64>() * operands.max(1));

@@ -1,9 +1,9 @@
 //! Products of ciphertexts: tensors, their sums, and relinearisation.
 //!
-//! (b_1 + a_1·s)·(b_2 + a_2·s) = d_0 + d_1·s + d_2·s². A [`Tensor`] is (d_0, d_1, d_2): tensors of equal scale are
-//! added at the price of an addition, and relinearised once, which is where all the cost of a product lies.
-//! Relinearisation with a rescale behind it divides by P·q_last in one go: P·d_i joins the inner products modulo Q·P,
-//! and the transforms of one of the two divisions are saved.
+//! (b_1 + a_1·s)·(b_2 + a_2·s) = d_0 + d_1·s + d_2·s². A [`Tensor`] is (d_0, d_1, d_2): tensors of equal scale cost one
+//! addition to add, and are relinearised once, which is where all the cost of a product lies. Relinearisation followed
+//! by a rescale divides by P·q_last at once: P·d_i joins the inner products modulo Q·P, and the transforms of one of
+//! the two divisions are saved.
 
 use hushed_math::{Eval, RnsPoly};
 use hushed_rlwe::hybrid::{KeyUse, SwitchKey, switch_add, switch_add_rescale};

@@ -1,4 +1,4 @@
-//! What can be wrong with a matrix product.
+//! Errors of a matrix product.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! Matrices of scalars as integers: what a product multiplies by, and at which scale.
+//! Matrices of scalars as integers, with their scale.
 
 use std::ops::Range;
 

@@ -12,7 +12,8 @@
 //! divide by P and by the last prime                                      [mod_down_rescale]
 //! ```
 //!
-//! Several ciphertexts go together: keys and diagonals are read, and uniform halves of keys expanded, once for all.
+//! Several ciphertexts are processed together: keys and diagonals are read, and uniform halves of keys expanded, once
+//! for all of them.
 
 use std::borrow::Cow;
 use std::sync::Arc;

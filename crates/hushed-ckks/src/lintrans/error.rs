@@ -1,4 +1,4 @@
-//! What can be wrong with a linear map or its input.
+//! Errors of a linear map or its input.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! Which rotations a matrix is made of: baby steps of the input, giant steps of partial sums, chosen by cost.
+//! How a matrix is split into rotations: baby steps of the input, giant steps of partial sums, chosen by cost.
 //!
 //! An offset k of a diagonal is written k = G + b. Then Σ_k d_k ⊙ rot(x, k) = Σ_G rot(Σ_b rot(d_(G+b), −G) ⊙ rot(x, b),
 //! G): one key switch a baby and one a giant step. With double hoisting (Bossuat, Mouchet, Troncoso-Pastoriza and

@@ -1,7 +1,7 @@
 //! Encoded diagonals in a file that the caller opened, read block by block as a product uses them.
 //!
-//! A block is what one giant step multiplies with under one prime in one strip of values, so that a thread of a product
-//! holds one block and no more, however many diagonals the matrix has. The file is the header of every artefact
+//! A block holds what one giant step multiplies by under one prime in one strip of values, so a thread of a product
+//! holds only one block, however many diagonals the matrix has. The file is the header of every artefact
 //! ([`hushed_rlwe::codec`]) and:
 //!
 //! | bytes | content |
@@ -13,8 +13,8 @@
 //! | … | blocks by giant, prime, strip: of each diagonal its words, packed from a byte boundary, once where they repeat; then 32 bytes of digest |
 //!
 //! The digest of a block is SHA-256 of the digest above, the block's number and its words: a block in another place, or
-//! of another file, is damage too. Digests find damage, not forgery: the file belongs to whoever owns the matrix, and
-//! what is in it is as secret.
+//! of another file, counts as damage. Digests find damage, not forgery: the file belongs to the owner of the matrix,
+//! and is as secret as the matrix.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -39,10 +39,10 @@ pub enum Method {
 pub struct Options {
     /// How it is cut into rotations.
     pub method: Method,
-    /// Scale of the diagonals; that of the prime that the product drops unless told otherwise, so that a ciphertext's
+    /// Scale of the diagonals; by default that of the prime that the product drops, so that a ciphertext's
     /// scale stays exactly what it was.
     pub plain_scale: Option<Scale>,
-    /// Number of special primes; the cheapest unless told otherwise.
+    /// Number of special primes; by default the cheapest.
     pub special: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
-//! Norms of single errors, for whatever ciphertexts they come from: the Euclidean norm of all N coefficients, in
+//! Norms of single errors, whichever ciphertexts they come from: the Euclidean norm of all N coefficients, in
 //! integers.
 //!
-//! What is rounded depends on the ciphertext, and so on whoever chose the circuit: |r| ≤ √N/2 is all that holds. What
+//! What is rounded depends on the ciphertext, and so on the choice of the circuit: only |r| ≤ √N/2 holds. What
 //! was drawn once (secret, errors of keys, fresh errors) was drawn before the circuit was known, and is bounded with
 //! probability 1 − 2^-64:
 //!

@@ -4,8 +4,8 @@
 //! secret of weight h, and both parts lifted to centred residues, I = round((T − m)/q0). The a_j/q0 are uniform on
 //! [−1/2, 1/2): T/q0 is a sum S_h of h such variables (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024,
 //! equation 1, where the part b that rounding cancels counts as one more). EvalMod is right for |I| < K
-//! ([`crate::poly::EvalMod`] is fitted at I = −K + 1, …, K − 1), so a coefficient is lost where |S_h − m/q0| > K − 1/2.
-//! The union bound runs over 2·slots coefficients:
+//! ([`crate::poly::EvalMod`] is fitted at I = −K + 1, …, K − 1), so a coefficient is wrong where |S_h − m/q0| > K −
+//! 1/2. The union bound runs over 2·slots coefficients:
 //!
 //! ```text
 //! P ≤ 2·slots · 2·P(S_h > K − 1/2),   P(S_n > t) = 1/n! · Σ_{k ≤ x} (−1)^k C(n, k) (x − k)^n,   x = n/2 − t

@@ -1,6 +1,6 @@
 //! Parameter sets: a literal that says what each group of primes is for, parsed once into checked parameters.
 //!
-//! The chain of ciphertext primes, from the one that stays to the ones used first:
+//! The chain of ciphertext primes, from the last one left to the first ones used:
 //!
 //! ```text
 //! q0 | stc | levels | eval_mod | cts        and, for key switching, the special primes p
@@ -270,7 +270,7 @@ impl CkksParams {
         self.literal.eval_mod.count > 0
     }
 
-    /// The scale that messages are encoded at unless told otherwise.
+    /// The default scale of messages.
     pub fn default_scale(&self) -> Scale {
         Scale::from_bits(self.literal.log_scale)
     }
@@ -536,7 +536,7 @@ mod tests {
             small.err().unwrap(),
             CkksParamsError::EphemeralModulus { .. }
         ));
-        // The keys themselves are refused as well, whoever plans them.
+        // The keys themselves are refused as well.
         let mut plan = crate::keys::EvalKeyPlan::new();
         plan.encapsulation(1, 1);
         let boot = CkksParams::n15_boot().unwrap();

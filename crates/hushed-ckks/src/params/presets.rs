@@ -9,8 +9,8 @@
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 46, 2×32 | 840 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
 //!
-//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves a bit
-//! more in the worst slot than with `n16-boot-14x40` ([`MEASURED`]), for a thirtieth more of keys and of the first
+//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves one
+//! bit more at the worst slot than with `n16-boot-14x40` ([`MEASURED`]), for three percent larger keys and slower first
 //! steps.
 //!
 //! Eight special primes let digits be of nine or eight primes: three of them at 25 primes, where EvalMod is, and two at

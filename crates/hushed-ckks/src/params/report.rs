@@ -1,4 +1,4 @@
-//! What a parameter set is, for people: chain, scale, levels, key sizes, security, failure.
+//! A parameter set as text: chain, scale, levels, key sizes, security, failure.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What polynomial evaluation needs of whoever computes: products, multiples, sums that are rescaled once.
+//! The operations that polynomial evaluation needs: products, multiples, sums that are rescaled once.
 
 use hushed_math::MathError;
 use thiserror::Error;

@@ -147,8 +147,8 @@ impl Polynomial {
         products + usize::from(self.interval_map().is_some())
     }
 
-    /// (factor, offset) with t = factor·x + offset in [−1, 1], if x is not already t. Whoever produces x by a linear
-    /// map can fold both into it, and evaluate [`Polynomial::on_unit`] one level cheaper.
+    /// (factor, offset) with t = factor·x + offset in [−1, 1], if x is not already t. A caller that produces x by a
+    /// linear map can fold both into it, and evaluate [`Polynomial::on_unit`] one level cheaper.
     pub fn interval_map(&self) -> Option<(f64, f64)> {
         match self.basis {
             Basis::Monomial => None,

@@ -13,10 +13,10 @@
 //! degree 30 costs 9 products and 8 relinearisations on 5 levels; the 3 doublings cost one square and one level each:
 //! 11 relinearisations, 8 levels.
 //!
-//! *Fit.* Only x within w of an integer occur, w = 2^-9 unless said otherwise, so the fit is a best one over those
-//! pieces of |x − 1/4| alone, and the weight of an error at x is what the doublings make of it: |d c_r/d c_0| =
-//! 2^r·|sin 2^r θ|/|sin θ|, θ = 2π(x − 1/4)/2^r. Degree 30, K = 16, r = 3: error of the sine 2^-32.4, 25 bits below a
-//! message at ratio 2^10.
+//! *Fit.* Only x within w of an integer occur, by default w = 2^-9, so the fit is the best one over those pieces of |x
+//! − 1/4| alone, and the weight of an error at x is its amplification by the doublings: |d c_r/d c_0| = 2^r·|sin 2^r
+//! θ|/|sin θ|, θ = 2π(x − 1/4)/2^r. Degree 30, K = 16, r = 3: error of the sine 2^-32.4, 25 bits below a message at
+//! ratio 2^10.
 //!
 //! *Errors*, in units of the message at full range, ratio ρ = q0/scale = 2^10, so that the sine is 2π/ρ = 2^-7.35:
 //! * the cubic term, (2π/ρ)²/6 = 2^-17.3 of the message at its bound. With [`Gain::Balanced`] the sine is multiplied by

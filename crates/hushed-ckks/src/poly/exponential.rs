@@ -111,7 +111,7 @@ impl ExpByLimit {
         before_squarings(&ladder, 0, self.squarings, target)
     }
 
-    /// exp(x) at the scale `target` from x/2^r, where whoever produced x has folded the factor into its own: one level
+    /// exp(x) at the scale `target` from x/2^r, where the step that produced x has folded in the factor: one level
     /// fewer.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Polynomials of ciphertexts: Paterson–Stockmeyer in both bases, and what is made of it.
+//! Polynomials of ciphertexts: Paterson–Stockmeyer in both bases, and functions made of it.
 //!
 //! Everything is written over [`Arithmetic`], a handful of operations that the evaluator and a simulator in the clear
 //! ([`Clear`]) both have: the same code runs encrypted and, for tests, reports and plans, on plain numbers with exact

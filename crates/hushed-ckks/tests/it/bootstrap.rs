@@ -1,6 +1,6 @@
 //! One full-slot bootstrap of each preset that is made for it, at 128 bits: uniform messages in the unit square in all
-//! slots, and the error over all of them. And the audit of the keys that it is done with: every sample, held against
-//! the security table.
+//! slots, and the error over all of them. And the audit of its keys: every sample is checked against the security
+//! table.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `hushed plan`: what a private run will cost and show, before it runs. Needs the folder's public part only.
+//! `hushed plan`: what a private run will cost and reveal, before it runs. Needs the folder's public part only.
 
 mod fhe;
 

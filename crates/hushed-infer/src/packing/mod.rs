@@ -2,8 +2,8 @@
 //!
 //! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row after row and within a row
 //! text after text ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and
-//! nothing is ever packed anew: [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of what does
-//! not go together does not compile. The products ([`products`]) are written over [`crate::ckks::Slots`], which a
+//! nothing is ever repacked: [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of operands that
+//! do not match does not compile. The products ([`products`]) are written over [`crate::ckks::Slots`], which a
 //! simulation and ciphertexts both implement.
 
 mod column;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The first is why Q·Kᵀ takes half of its rotations and products: sums of products are the real parts of sums over
-//! pairs, and the imaginary parts are of no use to anyone. A conjugation takes them away, one a diagonal. The second is
-//! why P·V takes half of everything: results are pairs as well, and a conjugation parts two of them. (MOAI and its like
-//! hold one real column a ciphertext.)
+//! pairs, and the imaginary parts are not needed. A conjugation removes them, one a diagonal. The second is why P·V
+//! takes half of everything: results are pairs as well, and a conjugation separates two of them. (MOAI and similar
+//! schemes hold one real column a ciphertext.)
 
 use rayon::prelude::*;
 
@@ -44,7 +44,7 @@ impl<V: Send> Pairs<V> {
         Self::joined(columns, |a, b| on.pair_conjugate(a, b))
     }
 
-    /// Vectors that are already packed this way, of so many columns.
+    /// Vectors that are already packed this way, with this many columns.
     pub fn from_vectors(layout: Interleave, vectors: Vec<V>, width: usize) -> Pairs<V> {
         Pairs {
             layout,

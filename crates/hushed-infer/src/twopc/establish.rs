@@ -17,7 +17,7 @@ use super::{Protocol, RunError, formats};
 /// Counts changes of the protocol itself: the order of messages, and all that no parameter below shows.
 const PROTOCOL_VERSION: u32 = 8;
 
-/// Everything outside the model on which the two parties must agree, as text: whoever starts a session hashes and
+/// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and
 /// compares it.
 ///
 /// # Errors

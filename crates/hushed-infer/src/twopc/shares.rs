@@ -1,6 +1,6 @@
-//! What the circuit of a two-party run is written over, and who interprets it: the [`Protocol`] between two parties,
-//! [`Counting`], which adds up what the protocols declare, and [`Clear`], which computes in the words of the rings, so
-//! that what overflows shows.
+//! The trait that the circuit of a two-party run is written over, and its implementations: the [`Protocol`] between two
+//! parties, [`Counting`], which adds up what the protocols declare, and [`Clear`], which computes in the words of the
+//! rings, so that what overflows shows.
 
 mod clear;
 mod counting;
@@ -50,7 +50,7 @@ pub trait Local: Clone + Sized {
     fn reduce_to(&self, to: Ring) -> Self;
     /// The same words in another ring, for a multiple of 2^k to come: x modulo 2^ℓ is 2^k·x modulo 2^(ℓ+k).
     fn lift(self, to: Ring) -> Self;
-    /// The elements at so many places, in their order.
+    /// The elements at this many places, in order.
     fn gather(&self, count: usize, places: impl FnOnce() -> Vec<usize>) -> Self;
     /// One after another.
     fn concat(ring: Ring, parts: &[Self]) -> Self;

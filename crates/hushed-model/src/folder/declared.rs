@@ -1,5 +1,5 @@
-//! `functions.json`: what the owner of a model declares of its activations, so that a private run may approximate them
-//! for less.
+//! `functions.json`: what the owner of a model declares of its activations, so that a private run may use cheaper
+//! approximations.
 //!
 //! It is public: the client computes the same functions, so the file is part of the bundle. `hushed calibrate` writes
 //! it; a folder without it is run with functions that hold for any model.

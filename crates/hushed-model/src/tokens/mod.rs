@@ -1,9 +1,9 @@
-//! Text to token ids, with a limit that is refused rather than silently cut.
+//! Text to token ids; a text above the limit is refused, not silently cut.
 //!
 //! `tokenizer.json` is read by the `tokenizers` crate, but only its model, added tokens, normaliser and splitter, and
 //! only those of `pipeline`: truncation and padding are switched off (the file asks for both, to 128), and the special
-//! tokens around a text are put on here, after their description was checked. Special tokens written *inside* a text
-//! are text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
+//! tokens around a text are added here, after their description was checked. Special tokens written *inside* a text are
+//! text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod charsmap;

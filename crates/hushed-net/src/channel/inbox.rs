@@ -38,7 +38,7 @@ struct State {
     frames: VecDeque<Frame>,
     /// What the queued frames and the one being read cost.
     bytes: u64,
-    /// The session waits for a frame, which may have so many payload bytes.
+    /// The session waits for a frame, which may have up to this many payload bytes.
     wanted: Option<u64>,
     /// The reader waits for room, so silence is our own doing.
     paused: bool,
@@ -207,7 +207,7 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// For the reader: no more frames come. Returns once the session has let go of the channel.
+    /// For the reader: no more frames come. Returns once the session has released the channel.
     pub(super) fn ended(&self, why: NetError) {
         let mut state = self.lock();
         state.end = Some(why);

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | first | header of [`crate::codec`]; number of keys (4 bytes); for each key its use (1), special primes (1), primes (2), Galois element (4); digest |
 //! | one a key | seed (16), the masked halves digit by digit as [`crate::codec`] packs them, digest |
-//! | last | digest of the digests of all other chunks: what names the key set |
+//! | last | digest of the digests of all other chunks: the name of the key set |
 //!
-//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that neither order nor origin can be mixed
-//! up. Keys are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in the bytes
-//! decides what is allocated: first the list of keys must be the one expected, then every chunk has one possible
-//! length.
+//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that chunks can neither be reordered nor
+//! mixed between files. Keys are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in
+//! the bytes decides what is allocated: first the list of keys must be the one expected, then every chunk has one
+//! possible length.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Evaluation keys made one by one: a set for a whole model has gigabytes, and whoever writes it to a file holds one
-//! key of it.
+//! Evaluation keys made one by one: a set for a whole model takes gigabytes, and writing it to a file holds one key at
+//! a time.
 
 use hushed_math::rng::SecretRng;
 use hushed_math::{Eval, RnsPoly, SecretPoly, sample};

@@ -162,7 +162,7 @@ impl SwitchKey {
         &self.gadget
     }
 
-    /// Its line in a plan.
+    /// Its descriptor.
     pub fn spec(&self) -> KeySpec {
         KeySpec {
             key: self.key,

@@ -1,4 +1,4 @@
-//! Which evaluation keys there shall be.
+//! Which evaluation keys a computation needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The evaluation keys of one secret key: made after a plan, found by use and length.
+//! The evaluation keys of one secret key: made from a key plan, looked up by use and length.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Inner products of digits with keys, division by the special primes, and what is made of the two.
+//! Inner products of digits with keys, division by the special primes, and key switches made of the two.
 
 use std::sync::Arc;
 
@@ -220,7 +220,7 @@ fn divide(
     Ok(out)
 }
 
-/// Switches `a`, which stands against the key's source, to its target: what is added to b, and the new a.
+/// Switches `a`, a component under the key's source, to its target: what is added to b, and the new a.
 ///
 /// # Errors
 /// As [`decompose`](super::decompose()) and [`inner_product`].
@@ -228,7 +228,7 @@ pub fn switch(a: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
     one(a, [None, None], false, key, None)
 }
 
-/// (b, a) + what `c` becomes, which stands against the key's source: relinearisation.
+/// (b, a) + the switched `c`, a component under the key's source: relinearisation.
 ///
 /// # Errors
 /// As [`switch`].

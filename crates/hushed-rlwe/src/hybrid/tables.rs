@@ -1,4 +1,4 @@
-//! What key switching prepares once a shape, kept with the parameters.
+//! What key switching prepares once for each shape, kept with the parameters.
 
 use std::collections::HashMap;
 use std::hash::Hash;

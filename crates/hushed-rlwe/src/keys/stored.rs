@@ -6,8 +6,8 @@
 //! | N/4 | coefficients of s, two bits each: 0, 1, and 2 for −1 |
 //! | 32 | SHA-256 of all before it |
 //!
-//! How often the key was opened is not in there: a count changes, and a key is written once. Whoever keeps the key
-//! keeps the count beside it.
+//! The number of decryptions is not in it: a count changes, and a key is written once. The owner of the key keeps the
+//! count beside it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What all runs of a manifest have in common: read and predicted once, used by one run after another.
+//! What all runs of a manifest share: read and predicted once, used by one run after another.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,7 @@ pub struct ContextOptions {
 /// A model, its calibration and its manifest in memory, for any number of runs ([`RunContext::run`]).
 ///
 /// They are read once. A model folder, calibration or manifest that changes on disk afterwards is not noticed: runs go
-/// on with what was loaded, until it is loaded anew. The dry run of the plan is made with the first run, and kept.
+/// on with what was loaded, until it is loaded again. The dry run of the plan is made with the first run, and kept.
 pub struct RunContext {
     pub(super) plan: FhePlan,
     pub(super) params: Params,

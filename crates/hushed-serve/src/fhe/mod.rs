@@ -1,5 +1,5 @@
-//! Runs under CKKS, through files or a connection: a client makes keys, encrypts texts and goes away; a server that has
-//! no secret of its runs the model; the client opens the reply.
+//! Runs under CKKS, through files or a connection: a client makes keys, encrypts texts and disconnects; a server that
+//! has none of its secrets runs the model; the client decrypts the reply.
 //!
 //! ```text
 //! owner    plan      model, calibration      → manifest (JSON), public model
@@ -9,7 +9,7 @@
 //! client   decrypt   manifest, public, keys, reply → embeddings
 //! ```
 //!
-//! Over a connection ([`FheServer`], `Remote`) it is the same files, left with the server and fetched from it
+//! Over a connection ([`FheServer`], `Remote`) the same files are sent to the server and fetched from it
 //! ([`wire`]).
 //!
 //! What is checked of a file, and when, is in [`hushed_infer::ckks::files`]; here is what is decided around it: which

@@ -1,4 +1,4 @@
-//! What is told of a run while it goes, and in which words.
+//! Progress of a run, and its wording.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use hushed_model::StepId;
 const LINE_EVERY: Duration = Duration::from_secs(60);
 const LINE_PART: f64 = 0.05;
 
-/// What is told of a run.
+/// Progress of a run.
 #[derive(Clone, Debug)]
 pub enum JobEvent {
     /// Keys that were read.

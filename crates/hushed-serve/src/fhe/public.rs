@@ -1,4 +1,4 @@
-//! The public model of `fhe`: the bundle, and the numbers that a client embeds with. Its owner has declared them
+//! The public model of `fhe`: the bundle, and the numbers that a client embeds with, which the operator has made
 //! public.
 //!
 //! | bytes | content |

@@ -1,4 +1,4 @@
-//! What is known of a set of keys beside the keys: a small JSON file in their folder.
+//! The record of a key set: a small JSON file in its folder.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

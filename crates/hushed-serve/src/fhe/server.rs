@@ -1,4 +1,4 @@
-//! A server of runs under encryption: clients leave keys and requests, one worker runs them, clients fetch the replies.
+//! A server of runs under encryption: clients send keys and requests, one worker runs them, clients fetch the replies.
 
 #[cfg(feature = "arguments")]
 mod arguments;

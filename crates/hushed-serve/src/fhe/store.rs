@@ -1,4 +1,4 @@
-//! Keys in folders, at either side: what there is, and its end.
+//! Keys in folders, on either side: listing and deleting.
 //!
 //! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key
 //! set, named by its id. The store of `hushed serve` has a store of each of its clients in it (`server/storage.rs`),

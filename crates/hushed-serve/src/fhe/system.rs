@@ -1,4 +1,4 @@
-//! What a machine has left, and what a process takes of it.
+//! Free memory and disk space of the machine, and the memory of this process.
 
 use std::fs;
 use std::path::Path;

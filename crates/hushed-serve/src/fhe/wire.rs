@@ -1,10 +1,10 @@
-//! What a client and a server of runs under encryption say to each other once they have greeted
+//! The messages between a client and a server of runs under encryption, after the handshake
 //! ([`crate::session::wire`]).
 //!
 //! The client sends a [`Request`] and the server a [`Response`], in turn. Bytes of files travel in frames of their own,
-//! [`CHUNK`] at most each, in parts of at most [`PART`], and each part begins at an offset that both name: after any
-//! end the next session goes on where the last whole part ended. Every length is known to both before a frame is read;
-//! integers are little-endian; decoding is total.
+//! [`CHUNK`] at most each, in parts of at most [`PART`], and each part begins at an offset that both name: after an
+//! interruption the next session continues where the last whole part ended. Every length is known to both before a
+//! frame is read; integers are little-endian; decoding is total.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::Kind;
@@ -124,7 +124,7 @@ pub enum Request {
 pub enum Response {
     /// No; the session is over.
     Refused(Refusal),
-    /// So many bytes of the file are there; all of them if it is there whole and checked.
+    /// This many bytes of the file are there; all of them if it is complete and checked.
     Have {
         /// How many.
         bytes: u64,

@@ -1,16 +1,15 @@
-//! How many texts a client may have in a window of time, over all its sessions: what keeps an honest-looking client
-//! from asking a model for as many answers as describe it.
+//! How many texts a client may have in a window of time, over all its sessions. It keeps an honest-looking client from
+//! extracting the model through enough answers.
 //!
 //! A count is on disk before its texts run, so that neither the end of a session nor that of the server gives any back.
-//! What cannot be written down is not served, and a file that cannot be read keeps the server from starting: either
-//! would give every client its texts again.
+//! Texts that cannot be recorded are not served, and a file that cannot be read keeps the server from starting:
+//! anything else would give every client its texts again.
 //!
 //! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its
-//! *end*: in no window of time, wherever it begins, has a client more than its number.
+//! *end*: no window of time, wherever it begins, contains more texts of a client than its limit.
 //!
-//! That is by the machine's clock. A clock that is put back and corrected forgets nothing, and one that was ahead and
-//! is corrected locks nobody out for longer than a window; but a clock that is put ahead by a window forgets, as that
-//! much time would.
+//! Time is the machine's clock. A clock that is set back and corrected loses no counts, and one that was ahead and is
+//! corrected locks nobody out for longer than a window; but one that is set ahead by a window loses them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub(crate) mod rate;
@@ -167,7 +166,7 @@ impl TextRate {
         end.saturating_add(self.seconds)
     }
 
-    /// Seconds until so many texts more may run; `None` if they may now.
+    /// Seconds until this many more texts may run; `None` if they may now.
     fn wait(self, parts: &[Part], texts: u32, now: u64) -> Option<u32> {
         let counting = parts
             .iter()

@@ -1,4 +1,4 @@
-//! Bytes to fields, totally: any bytes give a message or a [`WireFault`].
+//! Total decoding: any bytes give a message or a [`WireFault`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 /// The version of these messages and of their order.

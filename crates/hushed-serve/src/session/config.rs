@@ -1,4 +1,4 @@
-//! What an operator decides of any server: where it listens, who it is and whom it lets in.
+//! An operator's choices for any server: address, identity, who may connect.
 
 use std::path::PathBuf;
 

@@ -43,7 +43,7 @@ pub struct ClientConfig {
     /// The only model to accept; `None` accepts what the server offers, and
     /// [`Client::bundle_hash`](crate::Client::bundle_hash) says what that was.
     pub bundle: Option<BundlePin>,
-    /// Where bundles are kept from one session to the next; `None` fetches anew each time.
+    /// Where bundles are kept from one session to the next; `None` fetches them each time.
     pub cache_dir: Option<PathBuf>,
     /// How long to wait for what.
     pub deadlines: Deadlines,

@@ -1,4 +1,4 @@
-//! How a session begins at any server: hello, answer, confirmation.
+//! The handshake at any server: hello, answer, confirmation.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::{Expect, Party, Session};

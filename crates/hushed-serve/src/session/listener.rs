@@ -1,5 +1,4 @@
-//! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a
-//! way to end.
+//! What every server has: an address, a certificate, a list of accepted clients, a number of sessions, a way to stop.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

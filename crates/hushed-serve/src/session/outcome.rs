@@ -1,4 +1,4 @@
-//! How a session ended and what it took: counted, logged, and then forgotten.
+//! How a session ended and what it took: counted and logged, not kept.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Who a client is, for what is kept and counted of it from one session to the next.
+//! The identity of a client across sessions, for its files and counts.
 
 use sha2::{Digest as _, Sha256};
 

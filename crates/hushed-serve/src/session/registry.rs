@@ -1,13 +1,14 @@
-//! Which connections there are and what they are doing: so that strangers do not keep others out, and a stopping server
-//! can end those that only wait.
+//! The open connections and their state, so that strangers cannot keep others out, and a stopping server can close idle
+//! ones.
 //!
 //! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately
-//! been that of a client which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets
-//! in even where no place is free, unless `ENDING` connections that lost theirs have not ended yet. Where its address
-//! has its share of places already, it takes one of those; where the room is full, one of the address with the most:
-//! silent connections before those that have said something, the oldest first. To keep a stranger out an attacker needs
-//! as many addresses as the room has places, and to keep a known client out, that client's address. Refusing newcomers
-//! instead would let the first comers keep everybody out for as long as a deadline lasts, and begin again.
+//! been that of a client which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets a
+//! place even when none is free, unless `ENDING` evicted connections have not ended yet. If its address already has its
+//! share of places, the newcomer takes one of those; if the room is full, one of the address with the most places.
+//! Silent connections are evicted before those that have sent something, the oldest first. To keep a stranger out an
+//! attacker needs as many addresses as the room has places, and to keep a known client out, that client's address.
+//! Refusing newcomers instead would let the first connections keep everybody out until their deadline, and then start
+//! over.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,8 +1,8 @@
-//! The control messages: what client and server say outside the protocols. Each travels as one frame of its own kind.
+//! The control messages: messages outside the protocols. Each travels as one frame of its own kind.
 //!
 //! Integers are little-endian. Every message has a greatest length, and decoding is total: any bytes give a message or
-//! a [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can tell
-//! each other so.
+//! a [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can
+//! recognise each other.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod refusal;

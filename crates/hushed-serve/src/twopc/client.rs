@@ -1,8 +1,8 @@
 //! The client: texts in, embeddings out, with a server that sees neither.
 //!
 //! A [`Client`] is one session: keys and correlations are made once, then texts are run, one by one or several in a
-//! pass. What leaves this process about a text is the number of its tokens, rounded up where [`Options::bucket`] asks
-//! for it, and messages that are masked or encrypted.
+//! pass. All that leaves this process about a text is the number of its tokens, rounded up where [`Options::bucket`]
+//! asks for it, and messages that are masked or encrypted.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod answer;

@@ -1,15 +1,15 @@
-//! Functions that are smooth near zero and straight beyond: GELU, SiLU, ELU, tanh, by quadratics on equal segments.
+//! Functions that are curved near zero and linear beyond: GELU, SiLU, ELU, tanh, by quadratics on equal segments.
 //!
-//! With z = |x| and L the limit beyond which the function is straight,
+//! With z = |x| and L the limit beyond which the function is linear,
 //!
 //! > GELU, SiLU: max(x, 0) + b(z) · ELU: max(x, 0) + \[x < 0\]·b(z) · tanh: sign(x)·b(z),
 //!
 //! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is
-//! folded into the linear layers before and after), so that the bits of |v| say it all: those of weight 1 and more
-//! whether z < L, the next 3 or 4 the segment. They are *added up once*, with the sign, from coarse shares: one carry
-//! look-ahead instead of a comparison for the sign and one for each threshold. Then t = z − (middle of the segment) is
-//! short, so its square is: one square of 18 to 20 bits is the only product. Each party evaluates its share of all
-//! segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
+//! folded into the linear layers before and after), so that the bits of |v| decide everything: those of weight 1 and
+//! more whether z < L, the next 3 or 4 the segment. They are *added up once*, with the sign, from coarse shares: one
+//! carry look-ahead instead of a comparison for the sign and one for each threshold. Then t = z − (middle of the
+//! segment) is short, so its square is: one square of 18 to 20 bits is the only product. Each party evaluates its share
+//! of all segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
 //!
 //! A segment picked wrongly by the coarse bits is a neighbour, at most 1/32 of a segment away, where its quadratic
 //! still holds: the tables are fitted that much wider, and t is computed from the segment that was picked. Likewise a
@@ -20,7 +20,7 @@
 //! segments.
 //!
 //! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the
-//! quadratic's, half of one for its terms, all at random and right on average.
+//! quadratic's, half of one for its terms, all random and unbiased.
 
 mod tables;
 

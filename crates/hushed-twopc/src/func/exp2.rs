@@ -8,8 +8,8 @@
 //! as long as k_c + k_s and φ_c + φ_s do not carry across 16 together, which y ≥ 1 excludes: the integer part of y is κ
 //! or κ + 1. So no wrap is compared. The server knows v = 2^(OFFSET−φ_s) and k_s, and offers the 16 numbers v·2^−((j +
 //! k_s) mod 16); the client takes the one at j = k_c by a 1-of-16 OT, as additive shares; one product with the client's
-//! 13-bit u = 2^−φ_c ends it. Beside the repeated squaring of BumbleBee §V-B (six products of 70 bytes) it is one table
-//! of 16·29 bits and one short product: 98 bytes.
+//! 13-bit u = 2^−φ_c ends it. It takes one table of 16·29 bits and one short product, 98 bytes, where the repeated
+//! squaring of BumbleBee §V-B takes six products of 70 bytes.
 //!
 //! κ = 15 counts as zero: 2^−15 and less is below the precision of what follows.
 //!

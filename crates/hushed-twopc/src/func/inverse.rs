@@ -1,4 +1,4 @@
-//! 1/x and 1/√x of positive shared integers, one a row, so that bytes hardly matter and precision does.
+//! 1/x and 1/√x of positive shared integers, one a row: precision matters, bytes hardly.
 //!
 //! The highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A quadratic is the first guess for
 //! 1/u or 1/√u and one Newton step follows: relative error below 1.1·10^−4 and 1.6·10^−5. The result is multiplied by

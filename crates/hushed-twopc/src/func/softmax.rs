@@ -1,5 +1,5 @@
-//! The numerator and the denominator of softmax, row by row; the division waits until after the product with V, where
-//! the columns are fewer (or not: the caller chooses).
+//! The numerator and the denominator of softmax, row by row; the division comes after the product with V, where there
+//! are fewer columns (or before: the caller chooses).
 //!
 //! Scores come in units of log 2 (the factor log₂e is folded into the query weights), so that e^(s−max) = 2^−y with
 //! y = max − s. The maximum is taken of scores rounded to 2^−6: any number close to the maximum serves, because

@@ -1,4 +1,4 @@
-//! The bits of a shared value, prefix-OR, and the place of the highest one.
+//! The bits of a shared value, prefix-OR, and the position of its highest one.
 //!
 //! Bits: x_c + x_s as a carry look-ahead adder over (g, p) as in [`msb`](super::msb), with all carries, by Sklansky's
 //! prefix tree: ⌈log₂ m⌉ levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a row), so

@@ -11,10 +11,10 @@
 //! truncation; the fusion with the extension as in Nimbus, NeurIPS 2024; BumbleBee, NDSS 2025, Alg. 5.)
 //!
 //! **Error.** With φ the part of x/2^s after the point, the result is ⌊x/2^s⌋ or ⌊x/2^s⌋ + 1, the latter with
-//! probability φ over the uniform share: rounding at random, right on average, and exact where 2^s divides x (but for
+//! probability φ over the uniform share: random rounding, unbiased, and exact where 2^s divides x (but for
 //! probability 2^−s, when both shares end in s zeros: then one more). The random choice is determined by the shares; it
-//! is part of the functionality. No large error can occur while the premise on the sign holds. With s = 0 the result is
-//! exact.
+//! is part of the functionality. No large error can occur as long as the assumption on the sign holds. With s = 0 the
+//! result is exact.
 //!
 //! One round; 1 + (k − ℓ + s) bits an element, half of them each way.
 

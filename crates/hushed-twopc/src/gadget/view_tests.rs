@@ -1,4 +1,4 @@
-//! What a client sees of an opening: a statistical test over fresh sharings of one value.
+//! What a client sees when an answer is revealed: a statistical test over fresh sharings of one value.
 //!
 //! A view is everything that the client has when an answer is opened: its share, every byte that it receives, the
 //! opened word. Two values that round to the same word must give views of one distribution. Each bit of the view is

@@ -1,4 +1,4 @@
-//! Who sent and who received, in order, at both ends of a session in memory: what declared rounds are held against.
+//! Who sent and who received, in order, at both ends of a session in memory: declared rounds are compared with it.
 
 use hushed_net::channel::memory;
 use hushed_net::{Party, Session, Stats};

@@ -1,4 +1,4 @@
-//! `hushed verify --protocol fhe`: four rungs from the clear to ciphertexts, as a table and a picture.
+//! `hushed verify --protocol fhe`: from the clear to ciphertexts in four stages, as a table and a picture.
 
 use std::fs;
 use std::path::{Path, PathBuf};

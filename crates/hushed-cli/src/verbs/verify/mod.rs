@@ -1,4 +1,4 @@
-//! `hushed verify`: where accuracy goes, stage by stage, and what is left of it in the answers.
+//! `hushed verify`: where accuracy goes, stage by stage, and how accurate the answers are.
 
 mod fhe;
 mod labels;

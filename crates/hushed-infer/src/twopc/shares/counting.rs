@@ -1,4 +1,4 @@
-//! Counting: lengths instead of numbers, and of every gadget what it declares.
+//! Counting: lengths instead of numbers, adding up what every gadget declares.
 
 use std::sync::Arc;
 
@@ -54,14 +54,14 @@ pub struct Entry {
     pub seconds: f64,
 }
 
-/// Shares of so many elements.
+/// Shares of this many elements.
 #[derive(Clone)]
 pub struct Length {
     ring: Ring,
     elements: usize,
 }
 
-/// Told of every product that the circuit asks for.
+/// Called with every product that the circuit asks for.
 type Visitor<'a> = Box<dyn FnMut(StepId, &Product<'_>) -> Result<(), RunError> + 'a>;
 
 /// Adds up what the gadgets of a pass declare.

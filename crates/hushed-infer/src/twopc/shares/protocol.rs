@@ -37,7 +37,7 @@ pub struct StepCost {
     pub stats: Stats,
 }
 
-/// Told each step that has ended.
+/// Called with each step that has ended.
 type Observer = Box<dyn FnMut(StepId) + Send>;
 
 /// One of the two parties, over an established session: correlations and keys are ready.

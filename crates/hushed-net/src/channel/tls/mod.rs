@@ -1,7 +1,7 @@
 //! TLS 1.3 by `rustls`: a secure channel whose server is always verified.
 //!
-//! * Key exchange: X25519MLKEM768 and nothing else, so that recorded traffic stays closed to a later quantum computer.
-//!   Both ends are ours, so there is no older peer to meet half-way.
+//! * Key exchange: X25519MLKEM768 and nothing else, so that recorded traffic stays secret from a later quantum
+//!   computer. Both ends are this program, so there is no older peer to support.
 //! * No resumption, no early data: every session is fresh.
 //! * The client trusts a certificate authority or one pinned certificate ([`Trust`]); there is no third way.
 //! * The server may ask for client certificates.
@@ -124,7 +124,7 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// A client that trusts as told, and shows `identity` to servers that ask for one.
+    /// A client with this trust, which shows `identity` to servers that ask for one.
     ///
     /// # Errors
     /// [`NetError::Tls`] when an authority or the identity is unusable.

@@ -1,5 +1,5 @@
-//! Retired keys make room for others: they, and what was encrypted for them, go to a folder of their own, where all of
-//! it can still be opened.
+//! Moves retired keys, and what was encrypted for them, to a folder of their own, where all of it can still be
+//! decrypted.
 
 use std::fs;
 use std::io::ErrorKind;

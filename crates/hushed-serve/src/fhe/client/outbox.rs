@@ -1,4 +1,4 @@
-//! What a client keeps of a batch until its answers have been read, in its folder of keys: the encrypted texts, and a
+//! What a client keeps of a batch in its key folder until the answers have been read: the encrypted texts, and a
 //! record to find them by, so that the same texts again are the same job.
 
 use std::fs;

@@ -3,12 +3,11 @@
 //! ```text
 //! submit    manifest and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
 //!           → the server gets what it lacks of keys and request, and queues the job
-//! collect   waits, fetches the reply, opens it; a wrong canary retires the keys, and from then on submit refuses before it connects
+//! collect   waits, fetches the reply, decrypts it; a wrong canary retires the keys, and submit then refuses before it connects
 //! ```
 //!
-//! Everything is in the folder of keys until the answers have been read. A connection that breaks, or a process that
-//! ends, loses at most the part that was on its way: the same call again goes on. Nothing that follows from an opened
-//! reply is ever sent.
+//! Everything is in the key folder until the answers have been read. A broken connection or a process that ends loses
+//! at most the part in transit: the same call again continues. Nothing derived from a decrypted reply is ever sent.
 
 use std::cell::Cell;
 use std::fs;
@@ -87,7 +86,7 @@ impl RemoteOptions {
     }
 }
 
-/// What is told of a call.
+/// Progress of a call.
 #[derive(Clone, Debug)]
 pub enum RemoteEvent {
     /// The manifest in use.
@@ -101,7 +100,7 @@ pub enum RemoteEvent {
     },
     /// Retired keys, and what was encrypted for them, are in this folder from now on.
     SetAside(PathBuf),
-    /// Keys are about to be made: what the manifest orders.
+    /// Keys are about to be made: what the manifest asks for.
     Ordered(KeyOrder),
     /// Keys made so far, and in all.
     Keys(usize, usize),
@@ -128,7 +127,7 @@ pub enum RemoteEvent {
     Lost(&'static str),
 }
 
-/// Who is told.
+/// The receiver of progress.
 pub type OnEvent<'a> = &'a mut dyn FnMut(RemoteEvent);
 
 /// A client of a server of runs under encryption.

@@ -1,4 +1,4 @@
-//! The owner of a secret key encrypts texts and opens replies. Nothing that follows from an opened reply leaves this
+//! The owner of a secret key encrypts texts and decrypts replies. Nothing derived from a decrypted reply leaves this
 //! module for a server.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use crate::files::make_folder;
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
 
-/// A text with at least so many tokens that says the same over and over is nothing that a calibration has seen.
+/// A repetitive text of at least this many tokens is unlike anything in a calibration.
 const REPETITIVE: usize = 16;
 
 /// Something about a text that its owner should know before it is sent.

@@ -1,8 +1,8 @@
 //! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), owners in turn, and
 //! their replies until they expire.
 //!
-//! A job's record says whether it waits, is done or has failed. That it runs is known in memory alone: whatever ends
-//! the server, the job waits again at the next start, and goes on from its last checkpoint.
+//! A job's record says whether it waits, is done or has failed. That it runs is known in memory only: however the
+//! server ends, the job waits again at the next start, and continues from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -259,7 +259,7 @@ impl Jobs {
         };
         let folder = self.folder(owner, &id);
         if let JobState::Failed(Failure::Other) = before {
-            // It may be its own files that are damaged: then it begins anew.
+            // Its own files may be damaged: then it starts over.
             let _ = fs::remove_dir_all(folder.join(CHECKPOINTS));
             remove(&folder.join(REPLY));
         }
@@ -625,7 +625,7 @@ fn failed(job: &Job, error: &ServeError) -> Outcome {
     Outcome::Failed(failure(error))
 }
 
-/// What a client is told of an error of its job.
+/// What a client learns of an error of its job.
 fn failure(error: &ServeError) -> Failure {
     let ServeError::Fhe(error) = error else {
         return Failure::Model;

@@ -1,5 +1,5 @@
-//! One session of a client: it leaves files, asks for runs, and fetches replies. It may break at any moment; the next
-//! one goes on.
+//! One session of a client: it sends files, asks for runs, and fetches replies. It may break at any moment; the next
+//! one continues.
 //!
 //! Everything before [`admit`] is done for strangers, and bounded in time and memory.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]

@@ -1,4 +1,4 @@
-//! What a server keeps on disk for its clients: keys, requests, jobs, and files that have not arrived whole.
+//! What a server keeps on disk for its clients: keys, requests, jobs, and incomplete uploads.
 //!
 //! ```text
 //! STORE/lock                                    one server at a time

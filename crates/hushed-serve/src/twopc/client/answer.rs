@@ -1,4 +1,4 @@
-//! What a session gives: embeddings, what they cost, how far it has come.
+//! Results of a session: embeddings, cost, progress.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::twopc::wire::MAX_PASS_TEXTS;
 pub struct Options {
     /// What to do with a text of more tokens than the model takes.
     pub too_long: TooLong,
-    /// Pads every text to a multiple of so many tokens (or to the longest text that the server takes), which is then
+    /// Pads every text to a multiple of this many tokens (or to the longest text that the server takes), which is then
     /// all that the server learns of its length. `None` pads nothing.
     pub bucket: Option<usize>,
     /// Most texts that share a pass: one after the other where they are in order, fewer if the server's limit asks for

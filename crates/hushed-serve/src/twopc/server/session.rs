@@ -1,4 +1,4 @@
-//! One session, from the accepted socket to its end, and what is said about it afterwards.
+//! One session, from the accepted socket to its end and its log line.
 //!
 //! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and
 //! memory, and costs one handshake.
@@ -216,7 +216,7 @@ fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats:
     );
 }
 
-/// Whether texts of so many rows may run now.
+/// Whether texts of this many rows may run now.
 fn allow(
     shared: &Shared,
     entry: &Entry<'_>,

@@ -3,16 +3,15 @@
 //!
 //! Each direction starts at its first use: base OTs and a small extension ([`start`]) give the inputs
 //! of one extension with the smallest set; from then on every extension keeps the inputs of the next
-//! ([`extend`]) and the rest is handed out, step by step. Both parties call with the same counts in the same order, so
-//! both see at the same call that the stock is short. Extensions are one-way, sender to receiver, and
-//! add no round of their own.
+//! ([`extend`]) and the rest is used, step by step. Both parties call with the same counts in the same order, so both
+//! run out at the same call. Extensions are one-way, sender to receiver, and add no round of their own.
 //!
 //! A source that failed stays failed: starting a direction again would run base OTs and extensions under the
 //! same `delta`, session id and indices, and repeat pads that may have been used.
 //!
 //! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
 //! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
-//! OTs are not post-quantum: who records a session and later owns a quantum computer learns its OTs.
+//! OTs are not post-quantum: a party that records a session and later has a quantum computer learns its OTs.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod extend;

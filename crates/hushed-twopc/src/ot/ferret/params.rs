@@ -6,12 +6,12 @@
 //! information-set decoding (Liu, Wang, Yang, Yu, ePrint 2022/712), BJMM, the algebraic attack on
 //! regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its improvement ePrint 2025/1476) and the
 //! hybrid of guessing with it. [`FerretParams::attacks`] computes the first and the last, and the last once more for
-//! rows of ten taps, where the quadratic system stays sparse: that one binds. Older sets in public code, made for the
-//! same task before those attacks (k = 124 000, t = 4971 for one), are below 128 bits and not here.
+//! rows of ten taps, where the quadratic system stays sparse: that is the strongest. Older sets in public code, made
+//! for the same task before those attacks (k = 124 000, t = 4971 for one), are below 128 bits and not here.
 //!
 //! t is smaller here than in emp-ot (850, 1170, 1520, 1900), which costs the hybrid 132.3, 131.4, 130.9 and 130.6 bits
 //! by dense elimination, and 122.5, 118.5, 115.3 and 112.5 by the sparse count. Fewer blocks of the same size are
-//! harder: whoever solves t' < t of them solves t by leaving some out. The price is an extension of fewer OTs that
+//! harder: a solver for t' < t of them solves t by leaving some out. The price is an extension of fewer OTs that
 //! consumes almost as many: two to three percent of the OTs a second.
 
 use hushed_math::bits::TAPS;
