@@ -256,7 +256,7 @@ mod tests {
         assert!(back.b() == ct.expand().b());
     }
 
-    /// A sender's scale decides nothing: scale 1 would have the integers read as the message, error and all.
+    /// The sender's scale is not used: at scale 1 the integers would be read as the message, including the error.
     #[test]
     fn other_scales_than_the_expected_one_are_refused() {
         let mut f = fixture();
@@ -289,7 +289,7 @@ mod tests {
             read(&with(&good, 1.0), scale),
             Err(CkksError::ScaleMismatch { .. })
         ));
-        // What two ways to one scale may differ by is let through, and the reader's own value is kept.
+        // Differences that two computations of one scale may have are accepted, and the reader's own value is kept.
         let near = with(&good, scale.value() * (1.0 + 2f64.powi(-42)));
         assert_eq!(read(&near, scale).unwrap()[0].scale(), scale);
         assert!(matches!(

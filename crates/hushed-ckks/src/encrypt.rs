@@ -188,27 +188,26 @@ impl PublicEncryptor {
     }
 }
 
-/// How much of a decrypted message is given out.
+/// How a decrypted message is rounded or hidden.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Opening {
-    /// Rounded to the bits that the ciphertext's carried error certifies; to those of the parameter set if it carries
-    /// none.
+    /// Rounded to the bits that the ciphertext's noise certifies; to those of the parameter set if it has none.
     Certified,
     /// Rounded to this many bits after the binary point, at most those that [`Opening::Certified`] keeps.
     Bits(u32),
-    /// As it is, error and all. Not to be published.
+    /// As it is, including the error. Not to be published.
     Raw,
     /// With noise that hides the error to `security` bits over `decryptions` openings, then rounded to what is left.
     Flooded {
         /// s.
         security: u32,
-        /// τ: how often the key is opened at most, in any way. It is refused once there were as many; state the same
-        /// each time.
+        /// τ: the most decryptions of the key, of any kind. Refused once there were as many; state the same number each
+        /// time.
         decryptions: u64,
     },
 }
 
-/// What an opening gives.
+/// The result of a decryption.
 #[derive(Clone)]
 pub struct Opened {
     /// The slots.
@@ -219,7 +218,7 @@ pub struct Opened {
     pub flooding_bits: f64,
 }
 
-/// Decryption. Holds the secret key, which counts what is opened with it.
+/// Decryption. Holds the secret key, which counts its decryptions.
 pub struct Decryptor {
     encoder: Arc<Encoder>,
     key: Arc<SecretKey>,
@@ -227,7 +226,7 @@ pub struct Decryptor {
 }
 
 impl Decryptor {
-    /// Decryption under `key`, which may be opened at most [`DECRYPTION_LIMIT`] times, by all its decryptors together.
+    /// Decryption under `key`, which may decrypt at most [`DECRYPTION_LIMIT`] times, by all its decryptors together.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
@@ -265,7 +264,7 @@ impl Decryptor {
         Ok(self.open(ct, Opening::Certified)?.values)
     }
 
-    /// The slots as they are, error and all: for results that the owner of the key keeps, and for tests.
+    /// The slots as they are, including the error: for results that the owner of the key keeps, and for tests.
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`].
@@ -276,9 +275,9 @@ impl Decryptor {
     /// The slots, opened as `opening` says.
     ///
     /// # Errors
-    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key was opened as often as the
-    /// noise would be made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on its error
-    /// ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if that has reached the modulus, and
+    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key has made as many
+    /// decryptions as the noise would be made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on
+    /// its error ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if that has reached the modulus, and
     /// [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {
@@ -310,7 +309,7 @@ impl Decryptor {
                 let noise =
                     SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
                 phase.expose_mut().add_assign(noise.expose());
-                // Noise hides the error already: rounding only leaves out digits that mean nothing.
+                // The noise already hides the error: rounding only removes meaningless digits.
                 (Some(whole_bits(left.ceil() + 1.0)), cost)
             }
         };
@@ -325,7 +324,7 @@ impl Decryptor {
         })
     }
 
-    /// The coefficients of the message, error and all, as [`Decryptor::decrypt_raw`]: for messages encoded as
+    /// The coefficients of the message, including the error, as [`Decryptor::decrypt_raw`]: for messages encoded as
     /// coefficients, and for tests.
     ///
     /// # Errors
@@ -335,8 +334,8 @@ impl Decryptor {
         Ok(self.encoder.decode_coefficients(phase.expose(), ct.scale))
     }
 
-    /// b + a·s, counted unless the key was opened `limit` times, under as few primes as the scale and [`HEADROOM_BITS`]
-    /// need: two for a rescaled ciphertext.
+    /// b + a·s, counted unless the key has decrypted `limit` times, under as few primes as the scale and
+    /// [`HEADROOM_BITS`] need: two for a rescaled ciphertext.
     fn phase(&self, ct: &Ciphertext, limit: u64) -> Result<SecretPoly<Coeff>, CkksError> {
         let params = self.encoder.params();
         check_basis(params, ct.basis(), "decrypt")?;
@@ -360,7 +359,7 @@ impl Decryptor {
     }
 }
 
-/// What is refused because the noise was made for fewer openings.
+/// Refuses noise made for fewer decryptions.
 fn spent(error: CkksError, decryptions: u64) -> CkksError {
     match error {
         CkksError::DecryptionsSpent { .. } => CkksError::FloodingSpent { decryptions },

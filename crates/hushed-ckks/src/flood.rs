@@ -70,7 +70,7 @@ impl Flood {
         };
         let error_bits = norm.log2() + ct.scale.log2();
         let modulus_bits = params.rlwe().log2_q(ct.limbs());
-        // Half the modulus: what is beyond is another integer.
+        // Half the modulus: beyond it the integer is another one.
         if error_bits >= modulus_bits - 1.0 {
             return Err(CkksError::ErrorOutgrown {
                 error_bits,
@@ -78,7 +78,7 @@ impl Flood {
             });
         }
         let deviation = factor(security, decryptions) * norm * ct.scale.value();
-        // Of each part of a slot, as the errors of which it takes the place.
+        // Of each part of a slot, as for the errors that it replaces.
         let slots = deviation * (0.5 * n as f64).sqrt() / ct.scale.value();
         let left = -(slots * reach(params.slots())).log2();
         // An exact ciphertext has no bits to lose.

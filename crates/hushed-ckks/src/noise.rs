@@ -39,7 +39,7 @@ const ROUNDING: f64 = 1.0 / 12.0;
 /// E[−log2|x|] for a standard normal x: (γ + ln 2)/(2·ln 2).
 const MEAN_BITS: f64 = 0.916_4;
 
-/// What is known of the error of a ciphertext or plaintext; units of the message.
+/// Noise of a ciphertext or plaintext, in units of the message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     magnitude: f64,
@@ -56,8 +56,8 @@ impl Noise {
         norm: f64::INFINITY,
     };
 
-    /// Slots within `magnitude`, errors of standard deviation `deviation` in each part; an estimate, without a bound
-    /// that flooding could rest on ([`Noise::with_norm`]).
+    /// Slots within `magnitude`, errors of standard deviation `deviation` in each part; an estimate, without the bound
+    /// that flooding needs ([`Noise::with_norm`]).
     pub fn new(magnitude: f64, deviation: f64) -> Self {
         Self {
             magnitude,
@@ -121,7 +121,7 @@ impl Noise {
         self.deviation.is_finite()
     }
 
-    /// The same error on a message known to be within `magnitude`: for who knows more than products of bounds say.
+    /// The same error on a message known to be within `magnitude`: for callers that know more than products of bounds.
     #[must_use]
     pub fn within(self, magnitude: f64) -> Self {
         Self { magnitude, ..self }
@@ -138,7 +138,7 @@ impl Noise {
             .then(|| -(self.deviation * reach(slots)).log2())
     }
 
-    /// Sum of messages: the estimate takes their errors for independent, the bound does not.
+    /// Sum of messages: the estimate assumes independent errors, the bound does not.
     #[must_use]
     pub fn sum(self, other: Self) -> Self {
         // Scales are rounded to doubles: the smaller message may be off by so much against the other.
@@ -200,7 +200,7 @@ impl Noise {
         self.within(self.magnitude + value).plus(0.0, most)
     }
 
-    /// Of a message at the scale `own`, read at `scale`: the two match, and what is left between them is an error.
+    /// Of a message at the scale `own`, read at `scale`: the two match, and the remaining difference is an error.
     #[must_use]
     pub(crate) fn read_at(self, own: Scale, scale: Scale) -> Self {
         let ratio = own.value() / scale.value();
@@ -240,7 +240,7 @@ impl Noise {
         .with_norm(self.norm + norm)
     }
 
-    /// A statement that holds for both.
+    /// Noise that covers both.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         Self {

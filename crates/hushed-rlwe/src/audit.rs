@@ -72,7 +72,7 @@ pub struct PublishedSample {
     pub fingerprint: [u8; 32],
 }
 
-/// What an audit found.
+/// A failed audit.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum AuditFailure {
     /// A sample at a larger modulus than the table allows.
@@ -93,7 +93,7 @@ pub enum AuditFailure {
     },
 }
 
-/// Holds samples against the table and against each other.
+/// Checks samples against the table and against each other.
 ///
 /// # Errors
 /// The first [`AuditFailure`] found.
@@ -120,8 +120,8 @@ impl Auditor {
         }
     }
 
-    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are held against each other
-    /// only.
+    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are checked against each
+    /// other only.
     #[must_use]
     pub fn of(params: &RlweParams) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Auditor {
         }
     }
 
-    /// Holds one more sample against the table and against those before it.
+    /// Checks one more sample against the table and against those before it.
     ///
     /// # Errors
     /// [`AuditFailure`].
@@ -162,7 +162,7 @@ impl Default for Auditor {
 }
 
 impl KeySet {
-    /// Every sample that publishing this key set publishes.
+    /// Every sample published with this key set.
     pub fn published(&self) -> Vec<PublishedSample> {
         let public = self.public.published();
         let galois = self.galois.iter().flat_map(|(element, key)| {
@@ -176,7 +176,7 @@ impl KeySet {
 }
 
 impl PublicKey {
-    /// The sample that publishing this key publishes.
+    /// The sample published with this key.
     pub fn published(&self) -> PublishedSample {
         sample(
             Source::PublicKey,
@@ -187,15 +187,14 @@ impl PublicKey {
 }
 
 impl EvalKeys {
-    /// Every sample that publishing these keys publishes, one after the other.
+    /// Every sample published with these keys, one after the other.
     pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
         self.iter().flat_map(SwitchKey::published)
     }
 }
 
 impl SwitchKey {
-    /// Every sample that publishing this key publishes, a digit each: one limb of the uniform half of each is expanded
-    /// for it.
+    /// Every sample published with this key, one a digit; expands one limb of the uniform half of each.
     pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
         let spec = self.spec();
         // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.
@@ -219,7 +218,7 @@ impl SwitchKey {
 }
 
 impl SeededCiphertext {
-    /// The sample that sending this ciphertext publishes.
+    /// The sample published with this ciphertext.
     pub fn published(&self) -> PublishedSample {
         let a = self.clone().expand().a;
         sample(Source::Symmetric, SecretDistribution::DenseTernaryKey, &a)

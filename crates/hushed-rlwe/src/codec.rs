@@ -36,7 +36,7 @@ pub const SEED_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"HSHD";
 const VERSION: u16 = 1;
 
-/// What an artefact holds.
+/// The content of an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {

@@ -21,8 +21,8 @@ use crate::keys::{GaloisKey, GaloisKeys};
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// Memory of one key switch at a time: a megabyte, which asked of the system anew for every automorphism would cost as
-/// much as the arithmetic. Keys keep those that are not in use ([`GaloisKeys`]), at most one a thread.
+/// Memory of one key switch at a time: a megabyte, which would cost as much as the arithmetic if it were requested from
+/// the system for every automorphism. Keys keep those that are not in use ([`GaloisKeys`]), at most one a thread.
 pub(crate) struct Workspace {
     params: Arc<RlweParams>,
     /// P^-1 modulo every ciphertext prime.

@@ -80,7 +80,7 @@ pub fn plan() -> EvalKeyPlan {
     plan
 }
 
-/// Evaluation keys of [`plan`], as they are and with their digests made good.
+/// Evaluation keys of [`plan`], as they are and with repaired digests.
 ///
 /// # Panics
 /// If accepted bytes are not what the keys encode to, or are not what the artefact says it holds.

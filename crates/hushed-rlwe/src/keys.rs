@@ -28,8 +28,8 @@ use crate::error::{CodecError, RlweError};
 use crate::evaluator::Workspace;
 use crate::params::RlweParams;
 
-/// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are for its owner's
-/// file alone.
+/// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are only for its
+/// owner's file.
 ///
 /// It works in the process that made or read it: a process forked from that one would count its decryptions apart.
 /// There, operations return [`hushed_math::MathError::Forked`], and those that return no error panic.
@@ -37,7 +37,7 @@ pub struct SecretKey {
     origin: Origin,
     params: Arc<RlweParams>,
     s: SecretPoly<Eval>,
-    /// Decryptions that say something about the key, counted by who makes them.
+    /// Decryptions that reveal something about the key, counted by their caller.
     decryptions: AtomicU64,
 }
 
@@ -63,8 +63,8 @@ impl SecretKey {
         self.decryptions.load(Ordering::Relaxed)
     }
 
-    /// Counts a decryption, unless there were `limit` or more: then false. For schemes whose results say something
-    /// about the key (CKKS); exact messages say nothing and are not counted.
+    /// Counts a decryption, unless there were `limit` or more: then false. For schemes whose results reveal something
+    /// about the key (CKKS); exact messages do not and are not counted.
     #[must_use]
     pub fn count_decryption(&self, limit: u64) -> bool {
         let more = |count: u64| (count < limit).then(|| count + 1);
@@ -78,7 +78,7 @@ impl SecretKey {
         &self.params
     }
 
-    /// That this process made the key.
+    /// Checks that this process made the key.
     ///
     /// # Errors
     /// [`hushed_math::MathError::Forked`].
@@ -178,7 +178,7 @@ pub(crate) struct GaloisKey {
 /// Galois keys by element, expanded.
 pub struct GaloisKeys {
     params: Arc<RlweParams>,
-    /// Ciphertexts of at most so many primes.
+    /// Most primes of a ciphertext.
     limbs: usize,
     seed: PublicSeed,
     keys: BTreeMap<usize, GaloisKey>,
@@ -275,7 +275,7 @@ impl GaloisKeys {
 
     /// Runs `f` with the memory of one key switch.
     pub(crate) fn with_workspace(&self, f: impl FnOnce(&mut Workspace)) -> Result<(), RlweError> {
-        // Nothing in there outlives a call, so what a panicking thread left behind does no harm.
+        // Its contents do not outlive a call, so leftovers of a panicking thread do no harm.
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle().pop();
         let mut workspace = kept.map_or_else(|| Workspace::new(&self.params), Ok)?;
@@ -337,7 +337,7 @@ impl GaloisKeys {
     }
 }
 
-/// Everything that the owner of a secret key publishes once a session.
+/// Everything that the owner of a secret key publishes, once a session.
 pub struct KeySet {
     /// For fresh encryptions of zero by the sender of a response.
     pub public: PublicKey,

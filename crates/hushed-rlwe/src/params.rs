@@ -58,7 +58,7 @@ pub fn sparse_security_limit(log_n: u32) -> Option<f64> {
         .map(|(_, limit)| *limit)
 }
 
-/// A parameter set as written down; [`RlweParams::new`] checks it.
+/// An unchecked parameter set; [`RlweParams::new`] checks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RlweLiteral {
     /// log2 of the ring degree N.
@@ -261,7 +261,7 @@ impl RlweParams {
         (0..limbs).chain(q_len..q_len + special).collect()
     }
 
-    /// What hybrid key switching prepares once a shape.
+    /// What hybrid key switching prepares once for each shape.
     pub(crate) fn tables(&self) -> &hybrid::Tables {
         &self.tables
     }

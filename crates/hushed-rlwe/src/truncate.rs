@@ -19,7 +19,7 @@ use crate::message::check_limbs;
 use crate::noise::NoiseBound;
 use crate::params::RlweParams;
 
-/// How many low bits are dropped of either part, and what follows from it.
+/// How many low bits of each part are dropped, with derived sizes.
 #[derive(Clone)]
 pub struct Truncation {
     params: Arc<RlweParams>,

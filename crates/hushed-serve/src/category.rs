@@ -10,11 +10,11 @@ pub enum Category {
     Folder,
     /// Network or peer.
     Network,
-    /// Client and server do not fit.
+    /// Client and server do not match.
     Mismatch,
     /// The server refused.
     Refused,
-    /// Files and other means of this machine.
+    /// Files and other resources of this machine.
     Local,
     /// Arguments.
     Usage,

@@ -29,7 +29,7 @@ pub enum ServeError {
     /// The model folder or the bundle's files.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A text that the model does not take.
+    /// A text that the model does not accept.
     #[error("text {index} (the first is 0): {source}")]
     Text {
         /// Which of the texts given.
@@ -37,7 +37,7 @@ pub enum ServeError {
         /// Why.
         source: TextError,
     },
-    /// A text that the model takes and this server does not.
+    /// A text that the model accepts and this server does not.
     #[error(
         "text {index} (the first is 0) has {tokens} tokens and this server takes at most {limit}: shorten it or split it"
     )]
@@ -49,13 +49,13 @@ pub enum ServeError {
         /// The server's limit.
         limit: usize,
     },
-    /// A bucket or a batch of nothing.
+    /// A bucket or a batch of size 0.
     #[error("{name} is 0; leave it out, or give at least 1")]
     EmptyOption {
         /// Which option.
         name: &'static str,
     },
-    /// More texts than the server takes in a session.
+    /// More texts than the server accepts in a session.
     #[error(
         "{texts} texts were given and this server takes {limit} more in this session: start another session for the rest"
     )]
@@ -71,7 +71,7 @@ pub enum ServeError {
     /// A run under CKKS.
     #[error(transparent)]
     Fhe(#[from] FheJobError),
-    /// The server will not go on.
+    /// The server refused.
     #[error("the server refused: {0}")]
     Refused(Refusal),
     /// The server's reply has another agreement hash although it did not refuse.
@@ -106,7 +106,7 @@ pub enum ServeError {
         /// The offered hash.
         offered: Digest,
     },
-    /// A table that is too large to be given away.
+    /// A table that is too large to be public.
     #[error(
         "the table of token vectors has {bytes} bytes, and a public one at most {limit}: leave out --public-table"
     )]
@@ -153,7 +153,7 @@ pub enum ServeError {
     /// The channel has no exporter: it is not TLS.
     #[error("the channel is not secure; sessions run over TLS only")]
     NotSecure,
-    /// Nobody would have to show who they are, on an address that others can reach.
+    /// No authentication on an address that other machines can reach.
     #[error(
         "{address} can be reached from other machines, and any client would be let in: give a token file or a client CA, or listen on 127.0.0.1"
     )]
@@ -187,7 +187,7 @@ pub enum ServeError {
         /// Why not.
         fault: CountsFault,
     },
-    /// Fewer texts of a client than one batch has.
+    /// A limit for each client below one batch.
     #[error(
         "a batch of this manifest counts as {places} texts, and a client may have {limit}: no batch could ever run; raise --max-texts-per-client"
     )]
@@ -197,7 +197,7 @@ pub enum ServeError {
         /// Of the operator.
         limit: u32,
     },
-    /// A limit of the configuration that would let nothing through.
+    /// A limit of 0, which would refuse everything.
     #[error("{name} is 0, which would refuse everything")]
     NothingAllowed {
         /// Which limit.
@@ -208,7 +208,7 @@ pub enum ServeError {
         "there is no HOME for the development certificate: give --cert-dir, or --cert and --key"
     )]
     NoStateFolder,
-    /// Neither HOME nor a file for what clients have had.
+    /// Neither HOME nor a file for clients' counts.
     #[error("there is no HOME for the clients' counts of texts: give --texts-file")]
     NoPlaceForCounts,
     /// The operating system refuses a file.
@@ -230,7 +230,7 @@ pub enum ServeError {
     /// The operating system gives no randomness.
     #[error("the operating system gives no randomness, without which nothing is secret")]
     NoRandomness,
-    /// A step that yields an answer yielded none.
+    /// The protocol ended without an answer.
     #[error("the protocol ended without an answer")]
     NoAnswer,
 }
@@ -241,7 +241,7 @@ impl ServeError {
         move |fault| Self::Malformed { message, fault }
     }
 
-    /// What kind of trouble it is.
+    /// The category of this error.
     #[must_use]
     pub fn category(&self) -> Category {
         match self {
@@ -257,7 +257,7 @@ impl ServeError {
             Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
             Self::Run(_) => Category::Defect,
             Self::Net(NetError::Forked) => Category::Defect,
-            // The peer of a mutual handshake says no by an alert.
+            // In a mutual handshake the peer refuses by an alert.
             Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
             Self::Net(_) | Self::Malformed { .. } => Category::Network,
             Self::WrongConfirmation

@@ -12,7 +12,7 @@ use signal_hook::flag;
 pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // In this order: the first signal finds the flag down, raises it, and is not an end yet.
+        // In this order: the first signal only raises the flag.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
         flag::register(signal, Arc::clone(&stop))?;
     }

@@ -50,16 +50,16 @@ impl CoeffsToSlots {
         let direction = Direction::CoeffsToSlots;
         let slots = group.as_ref().map_or(params.slots(), |group| group.slots());
         let layers = DftFactors::even_layers(direction, slots, chain.cts.len());
-        // Real and imaginary parts are w ± w̄, twice as much as wanted.
+        // Real and imaginary parts are w ± w̄, twice the wanted values.
         let map = DftFactors::new(direction, slots, &layers, scaling / 2.0)?;
-        // The ciphertext is read as u/q_0: at the scale q_0. What is missing to the target is shared by the factors.
+        // The ciphertext is read as u/q_0: at the scale q_0. The factors share the difference to the target.
         let from = Scale::ONE.times_prime(params.prime(0));
         let share = target
             .over(from)
             .value()
             .powf(1.0 / map.factors().len() as f64);
         let plain = |share: f64, limbs: usize| Scale::new(share * params.prime(limbs - 1) as f64);
-        // As many primes as the map has factors: that of a small group may have fewer than the chain has room for.
+        // As many primes as the map has factors: a small group may have fewer than the chain allows.
         let mut limbs = chain.eval_mod.end + map.factors().len();
         let too_low = CkksError::LevelTooLow {
             operation: "CoeffsToSlots",
@@ -78,7 +78,7 @@ impl CoeffsToSlots {
                 return Err(too_low);
             };
             *last = group.packing(last)?;
-            // The trace leaves the message at a scale so many times larger.
+            // The trace leaves the message at a scale larger by this factor.
             share /= (group.copies() as f64).powf(1.0 / factors.len() as f64);
         }
         let raised = LinearTransform::raised(params, &first, limbs, 1, Some(scale))?;

@@ -31,8 +31,8 @@ use crate::scale::Scale;
 /// Fewest slots: the maps of fewer have a single layer, and the trace needs a factor after it.
 const LEAST: usize = 4;
 
-/// log2 of the diagonals up to which the first factor takes doublings: beyond, a key switch costs less than as many
-/// again.
+/// log2 of the diagonals up to which the first factor includes doublings: beyond that, a key switch is cheaper than
+/// doubling the diagonals.
 const FIRST: usize = 4;
 
 /// Levels that unpacking takes.
@@ -42,8 +42,7 @@ const ONE: Complex64 = Complex64::new(1.0, 0.0);
 const NONE: Complex64 = Complex64::new(0.0, 0.0);
 const I: Complex64 = Complex64::new(0.0, 1.0);
 
-/// What a bootstrap reduces for one ciphertext: the parts of its message, or coefficients of which they are those
-/// modulo q_0.
+/// The inputs of EvalMod for one ciphertext: the parts of its message, or coefficients that equal them modulo q_0.
 pub enum Halves {
     /// Real and imaginary parts, a ciphertext each.
     Apart([Ciphertext; 2]),
@@ -60,7 +59,7 @@ impl Halves {
         }
     }
 
-    /// What `f` makes of each ciphertext.
+    /// Applies `f` to each ciphertext.
     pub(super) fn map(
         self,
         f: impl Fn(Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
@@ -110,7 +109,7 @@ pub struct Group {
     slots: usize,
     /// log2(N/2n').
     doublings: u32,
-    /// Those of them in the first factor.
+    /// Doublings in the first factor.
     folded: u32,
     encoder: Encoder,
 }
@@ -237,7 +236,7 @@ impl Group {
         Ok(packing)
     }
 
-    /// The halves in each other's place.
+    /// The halves swapped.
     fn exchanged(
         &self,
         evaluator: &Evaluator,

@@ -53,20 +53,20 @@ use crate::scale::Scale;
 use reduce::{MODULUS, SLACK, plan_relin};
 use shorter::Shorter;
 
-/// How a bootstrap is done, as written down.
+/// Unchecked parameters of a bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BootstrapLiteral {
     /// The modular reduction; its ratio is q_0 over the scale at which messages are within its bound.
     pub eval_mod: EvalModLiteral,
     /// Scale of the results; by default that of the parameters.
     pub output_scale: Option<Scale>,
-    /// Sparse slots: messages repeat after so many, a power of two from 4 to N/4. They take smaller maps, one EvalMod
+    /// Sparse slots: the period of messages, a power of two from 4 to N/4. They take smaller maps, one EvalMod
     /// instead of two, and a level more. By default all N/2 slots.
     pub slots: Option<usize>,
 }
 
-/// Ciphertexts that go through the steps together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and
-/// more of them would make reading those no cheaper.
+/// Ciphertexts that are processed together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of
+/// them would not save any more reads of those.
 const TILE: usize = 4;
 
 /// A bootstrap prepared for one parameter set: its matrices are encoded, its polynomial is fitted. Shared by threads.
@@ -85,7 +85,7 @@ pub struct Bootstrapper {
     shorter: Mutex<BTreeMap<usize, Arc<Shorter>>>,
 }
 
-/// What refreshed ciphertexts shall be.
+/// Sizes of refreshed ciphertexts.
 #[derive(Clone, Copy)]
 struct Target {
     scale: Scale,
@@ -99,13 +99,14 @@ impl Bootstrapper {
     /// [`CkksError::Params`] for an EvalMod of a range that overflows leave too often;
     /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
     /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too
-    /// short for them; [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
+    /// short for them; [`CkksError::Poly`], [`CkksError::LinTrans`] for parameters that cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         params.check_range(literal.eval_mod.range)?;
         Self::of_any_range(params, literal)
     }
 
-    /// As [`Bootstrapper::new`], however often overflows leave the range. **Wrong results**, for tests that count them.
+    /// As [`Bootstrapper::new`], but without a limit on the failure probability. **Wrong results**, for tests that
+    /// count them.
     ///
     /// # Errors
     /// As there.
@@ -129,7 +130,7 @@ impl Bootstrapper {
                 available,
             });
         }
-        // Only its primes are asked for.
+        // Only its primes are used.
         let chain = Evaluator::without_keys(params);
         let limbs = params.chain().eval_mod.end;
         let input = eval_mod.input_scale(&chain, limbs)?;
@@ -170,7 +171,7 @@ impl Bootstrapper {
         &self.params
     }
 
-    /// As written down.
+    /// The literal that it was made from.
     pub fn literal(&self) -> &BootstrapLiteral {
         &self.literal
     }
@@ -187,7 +188,7 @@ impl Bootstrapper {
         log2_failure(EPHEMERAL_WEIGHT, range, self.slots())
     }
 
-    /// The modular reduction, with what it reaches.
+    /// The modular reduction, with its properties.
     pub fn eval_mod(&self) -> &EvalMod {
         &self.eval_mod
     }
@@ -216,7 +217,7 @@ impl Bootstrapper {
         Ok(self.plan.clone())
     }
 
-    /// Whether all keys that a bootstrap needs are there, before one is begun.
+    /// Checks that all keys of a bootstrap are there, before one begins.
     ///
     /// # Errors
     /// [`CkksError::Rlwe`] with `MissingKey` for the first that is not.
@@ -297,7 +298,7 @@ impl Bootstrapper {
         Ok(out.with_noise(noise))
     }
 
-    /// Two real vectors in one bootstrap: u + i·v goes in, and what comes out is u and v.
+    /// Two real vectors in one bootstrap: the input is u + i·v, the outputs are u and v.
     ///
     /// # Errors
     /// As [`Bootstrapper::bootstrap`], and [`CkksError::ScaleMismatch`] if the two have different scales.
@@ -366,7 +367,7 @@ impl Bootstrapper {
         .collect()
     }
 
-    /// Steps 3 to 5 for results of so many primes; none if that is the whole chain.
+    /// Steps 3 to 5 for results of this many primes; `None` if that is the whole chain.
     fn shorter(&self, limbs: usize) -> Result<Option<Arc<Shorter>>, CkksError> {
         let operation = "bootstrap";
         let (needed, available) = (self.params.bootstrap_limbs(), self.output_limbs());
@@ -405,7 +406,7 @@ impl Bootstrapper {
         cts: &[&Ciphertext],
         target: Target,
     ) -> Result<Vec<Halves>, CkksError> {
-        // What is missing or does not fit is found before any of the work.
+        // Missing keys and mismatches are found before any work is done.
         self.check_keys(evaluator.keys("bootstrap")?)?;
         let shorter = self.shorter(target.limbs)?;
         let short = match &shorter {

@@ -15,11 +15,9 @@ const MARGIN: f64 = 0.5;
 
 impl Bootstrapper {
     /// As [`Bootstrapper::bootstrap`] in two passes; `gain` is k, the bits by which the second pass improves on the
-    /// first. A k for which the first pass's error, 2^k times, leaves the range, makes the result worthless: 12 suits
-    /// the presets.
+    /// first. If 2^k times the first pass's error leaves the range, the result is worthless; 12 suits the presets.
     ///
-    /// Of sparse slots the second pass refreshes the mean error of each slot's copies, which is what is read of them in
-    /// the end.
+    /// With sparse slots the second pass refreshes the mean error of each slot's copies, which is what decoding reads.
     ///
     /// # Errors
     /// As [`Bootstrapper::bootstrap`], and [`CkksError::BootstrapRange`] for a gain that the predicted error of the
@@ -82,7 +80,7 @@ impl Bootstrapper {
         if first.scale().matches(scale) {
             return self.lowered(evaluator, first, limbs);
         }
-        // One of the fresh levels pays for another scale.
+        // One of the fresh levels is spent on another scale.
         let longer = self.lowered(evaluator, first, limbs + 1)?;
         let prime = self.params.prime(limbs);
         let missing = scale.times_prime(prime).over(longer.scale());

@@ -31,7 +31,7 @@ const STRIP: (usize, usize) = (1 << 6, 1 << 9);
 /// Memory for sums that are not relinearised yet.
 const BLOCK_BYTES: usize = 1 << 30;
 
-/// What the operands of a grid have in common.
+/// Common properties of the operands of a grid.
 struct Shape {
     terms: usize,
     rows: usize,

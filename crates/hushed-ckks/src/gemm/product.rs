@@ -65,7 +65,7 @@ impl ModularGemm {
     /// The scale for weights on ciphertexts of `limbs` primes: the prime that the next rescale drops.
     ///
     /// # Panics
-    /// If the chain has not so many primes, or `limbs` is 0.
+    /// If the chain does not have as many primes, or `limbs` is 0.
     pub fn weight_scale(&self, limbs: usize) -> Scale {
         Scale::ONE.times_prime(self.params.prime(limbs - 1))
     }
@@ -295,7 +295,7 @@ fn noise(weights: &GemmWeights, input: Noise) -> Noise {
 struct Bias(Vec<Constant>);
 
 impl Bias {
-    /// What every value of limb `limb` of output `o` begins with.
+    /// The initial value of limb `limb` of output `o`.
     fn residue(&self, params: &CkksParams, o: usize, limb: usize) -> u64 {
         let real = |constant: &Constant| constant.residue(params, limb).first;
         self.0.get(o).map_or(0, real)

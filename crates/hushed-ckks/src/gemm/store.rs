@@ -41,12 +41,12 @@ impl<'a, F: Read + Write + Seek> CiphertextStore<'a, F> {
         }
     }
 
-    /// What ciphertexts come next, to be written one by one with [`CiphertextStore::write`].
+    /// Announces the ciphertexts to be written one by one with [`CiphertextStore::write`].
     pub fn reserve(&self, shape: Shape) {
         self.lock().shape = shape;
     }
 
-    /// What the ciphertexts were written to.
+    /// The file of the ciphertexts.
     pub fn into_inner(self) -> F {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).file

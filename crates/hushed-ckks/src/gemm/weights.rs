@@ -14,7 +14,7 @@ const MAX_LIMIT: f64 = (1u64 << 62) as f64;
 /// rows × columns weights, row after row: row o makes output o of inputs 0, 1, …
 ///
 /// Weight w is the integer `factor`·v with |v| ≤ `limit`, near scale·w. All of these numbers but v are declared, not
-/// found: they follow from the bound, the scale and the number of digits, and say nothing about single weights.
+/// measured: they follow from the bound, the scale and the number of digits, and reveal nothing about single weights.
 pub struct GemmWeights {
     rows: usize,
     columns: usize,
@@ -89,7 +89,7 @@ impl GemmWeights {
             .iter()
             .map(|&w| {
                 beyond |= w.is_nan() | (w.abs() > bound);
-                // Nothing to clamp but for the rounding of f64.
+                // Clamps only the rounding of f64.
                 ((w * step).round() as i64).clamp(-(limit as i64), limit as i64)
             })
             .collect();

@@ -20,7 +20,7 @@ use num_complex::Complex64;
 
 use crate::lintrans::{Diagonals, LinTransError};
 
-/// Which way.
+/// Which direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Slots z → the polynomial whose coefficients are z (in bit-reversed order).
@@ -98,7 +98,7 @@ impl DftFactors {
         layers
     }
 
-    /// Which way the map goes.
+    /// The direction of the map.
     pub fn direction(&self) -> Direction {
         self.direction
     }

@@ -8,14 +8,14 @@
 
 use crate::lintrans::{Diagonals, LinTransError};
 
-/// What a key switch costs at the place of use: nanoseconds by model.
+/// Cost of a key switch, in nanoseconds by a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostModel {
     /// A baby step: key read, uniform half expanded, inner product.
     pub baby: f64,
     /// A giant step: division by P of one polynomial, decomposition, inner product.
     pub giant: f64,
-    /// What every product has: the first decomposition and the last divisions.
+    /// The fixed cost of a product: the first decomposition and the last divisions.
     pub fixed: f64,
     /// Bytes of one key in memory.
     pub key_bytes: f64,

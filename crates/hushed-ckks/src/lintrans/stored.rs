@@ -37,7 +37,7 @@ const WORD: usize = 8;
 /// Numbers of the shape before the lists of rotations.
 const FIXED: usize = 13;
 
-/// What diagonals are read from.
+/// A source of diagonals.
 pub(super) trait Bytes: Read + Seek + Send {}
 impl<F: Read + Seek + Send> Bytes for F {}
 
@@ -312,7 +312,7 @@ impl LinearTransform {
     }
 }
 
-/// The head of a file, read piece by piece: nothing is taken that the file does not have.
+/// The head of a file, read piece by piece: nothing is allocated that the file does not contain.
 struct Head<'f> {
     file: &'f mut dyn Bytes,
     left: u64,

@@ -56,7 +56,7 @@ pub(super) struct EncodedGiant {
     pub(super) plains: Vec<Arc<CompactPlain>>,
 }
 
-/// What a file says of a map.
+/// The header of a map in a file.
 pub(super) struct Shape {
     pub(super) gadget: Gadget,
     pub(super) plain_scale: Scale,
@@ -135,8 +135,8 @@ impl LinearTransform {
     }
 
     /// Prepares `matrix` for ciphertexts under the ephemeral sparse secret that were raised from q_0 to `limbs` primes:
-    /// the product leads back to the main secret. Every diagonal is a rotation of the input, as keys of one digit are
-    /// small and need no decomposition.
+    /// the product switches back to the main secret. Every diagonal is a rotation of the input, as keys of one digit
+    /// are small and need no decomposition.
     ///
     /// # Errors
     /// As [`LinearTransform::new`].
@@ -292,7 +292,7 @@ impl LinearTransform {
         all
     }
 
-    /// Rotation by 0 is free, unless it leads from one secret to another.
+    /// Rotation by 0 is free, unless it switches from one secret to another.
     pub(super) fn needs_key(&self, rotation: usize) -> bool {
         rotation != 0 || self.gadget.is_raised()
     }
@@ -355,7 +355,7 @@ impl LinearTransform {
         }
     }
 
-    /// What is known of the error of a product with a ciphertext of this noise and scale.
+    /// Noise of a product with a ciphertext of this noise and scale.
     pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
         let n = self.params.n();
         let [l1, l2, _] = self.sums;

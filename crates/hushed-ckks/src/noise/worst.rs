@@ -20,7 +20,7 @@
 use super::FRESH;
 use crate::scale::Scale;
 
-/// Relative error of what is computed in doubles: sixteen layers of a transform, or a hundred roundings of a scale.
+/// Relative error of computations in doubles: sixteen layers of a transform, or a hundred roundings of a scale.
 pub(crate) const DOUBLES: f64 = 1.0 / (1u64 << 46) as f64;
 
 /// log2 of the inverse probability that a bound on what was drawn fails.

@@ -31,7 +31,7 @@ use crate::params::RlweParams;
 /// Bytes of a digest.
 const DIGEST: usize = 32;
 
-/// Bytes of a key's line in the list.
+/// Bytes of a key's descriptor in the list.
 const LINE: usize = 8;
 
 /// Most keys of an artefact.
@@ -49,8 +49,8 @@ impl EvalKeyPlan {
         Ok(self.first_bytes() + payload(params, &gadgets) + DIGEST)
     }
 
-    /// The keys that an artefact holds, from its beginning: for a reader that wants to know what is offered before it
-    /// says what it takes.
+    /// The keys that an artefact holds, from its beginning: for a reader that wants to see them before it decides what
+    /// to expect.
     ///
     /// # Errors
     /// [`RlweError::Codec`] for bytes that do not begin an artefact of these parameters, or end within its list of
@@ -234,7 +234,7 @@ impl EvalKeysWriter {
     }
 }
 
-/// Reads an artefact chunk by chunk. A chunk that is refused changes nothing: the reader goes on where it was.
+/// Reads an artefact chunk by chunk. A refused chunk changes nothing: the reader continues where it was.
 pub struct EvalKeysReader {
     params: Arc<RlweParams>,
     plan: EvalKeyPlan,
@@ -243,7 +243,7 @@ pub struct EvalKeysReader {
     /// Keys read and checked so far.
     done: usize,
     keys: BTreeMap<KeySpec, SwitchKey>,
-    /// Each key is checked and let go.
+    /// Each key is checked and dropped.
     forgets: bool,
     offset: u64,
     chain: Hash,
@@ -274,8 +274,8 @@ impl EvalKeysReader {
         })
     }
 
-    /// A reader that checks as [`EvalKeysReader::new`] does and keeps no key: it takes the memory of one, and has none
-    /// to give at its end.
+    /// A reader that checks like [`EvalKeysReader::new`] but keeps no keys: it takes the memory of one, and returns
+    /// none.
     ///
     /// # Errors
     /// As there.
@@ -313,7 +313,7 @@ impl EvalKeysReader {
         self.plan.iter().skip(self.done)
     }
 
-    /// What names the key set, once all is read.
+    /// The name of the key set, once everything is read.
     pub fn content_hash(&self) -> Option<[u8; 32]> {
         self.name
     }
@@ -328,7 +328,7 @@ impl EvalKeysReader {
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), RlweError> {
         let number = self.done + usize::from(self.offset != 0);
         if self.offset == 0 {
-            // A list of other keys has another length: what is wrong with it says more.
+            // A list of other keys has another length, but its own error says more.
             let offered = EvalKeyPlan::offered(&self.params, chunk)?;
             self.plan.check_among(&offered)?;
             if offered.len() != self.plan.len() {
@@ -369,7 +369,7 @@ impl EvalKeysReader {
         let mut rest = bytes;
         while let Some(expected) = self.next_bytes() {
             let Some((chunk, later)) = rest.split_at_checked(expected) else {
-                // A list that is short because it lacks keys is refused as that, not awaited.
+                // A list that is short because it lacks keys is refused, not waited for.
                 if self.offset == 0
                     && let Ok(offered) = EvalKeyPlan::offered(&self.params, rest)
                 {
@@ -445,8 +445,8 @@ impl EvalKeysReader {
     }
 }
 
-/// Replaces the digests of an artefact of `plan` by those of its chunks: what a sender who means harm does, and what
-/// takes tests past the digests. Bytes of another length are left as they are.
+/// Replaces the digests of an artefact of `plan` by those of its chunks, as a malicious sender would, so that tests get
+/// past the digests. Bytes of another length are left as they are.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 pub(crate) fn reseal(
     params: &RlweParams,

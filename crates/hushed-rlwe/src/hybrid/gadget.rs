@@ -6,12 +6,12 @@ use crate::error::RlweError;
 use crate::noise::{ERROR_VARIANCE, NoiseBound};
 use crate::params::RlweParams;
 
-/// P is at least so many times a digit of several primes: switching noise then stays below the rounding by P.
+/// Least ratio of P to a digit of several primes: switching noise then stays below the rounding by P.
 const MARGIN: f64 = 16.0;
 
-/// One prime may be so many times one special prime: the key to the sparse secret lives under q_0·p_0 alone, which has
-/// to be small. The noise of such a switch is up to 32 times that of a prime of its own size, some 2^12 a coefficient
-/// at N = 2^15 for q_0/p_0 = 2^4, where a message of a bootstrap has 2^40.
+/// Largest ratio of one prime to one special prime: the key to the sparse secret is under q_0·p_0 only, which has to be
+/// small. The noise of such a switch is up to 32 times that of a prime of its own size, some 2^12 a coefficient at N =
+/// 2^15 for q_0/p_0 = 2^4, where a message of a bootstrap has 2^40.
 const ALONE: f64 = 32.0;
 
 /// The shape of a key: for ciphertexts of at most `limbs` primes, with the first `special` special primes, and digits
@@ -31,7 +31,8 @@ impl Gadget {
     /// under one special prime may be 32 times as large: the modulus of a sparse secret is bounded more tightly than
     /// that.
     ///
-    /// Sizes are products of floating-point numbers, which IEEE 754 rounds alike everywhere: all parties cut alike.
+    /// Sizes are products of floating-point numbers, which IEEE 754 rounds the same everywhere, so all parties get the
+    /// same digits.
     ///
     /// # Errors
     /// [`RlweError::LimbCount`] for `limbs`, [`RlweError::Gadget`] if there are not as many special primes, none are

@@ -181,8 +181,8 @@ impl SwitchKey {
         polys.map(|poly| 8 * poly.ids().len() * poly.n()).sum()
     }
 
-    /// Keeps the uniform halves in memory, or forgets them: twice the bytes against their expansion at each use. What
-    /// key switching computes is the same. A part stays as the whole key was.
+    /// Keeps the uniform halves in memory, or drops them: twice the bytes, or their expansion at each use. Results are
+    /// the same. A part keeps the setting of its whole key.
     pub fn keep_uniform(&mut self, keep: bool) {
         if self.is_part() {
             return;

@@ -20,7 +20,7 @@ use crate::params::RlweParams;
 /// Both parts of a ciphertext.
 pub(super) type Parts = (RnsPoly<Eval>, RnsPoly<Eval>);
 
-/// What is done with the digits of one polynomial.
+/// The work on the digits of one polynomial.
 pub(super) struct Pass<'a> {
     pub(super) params: &'a RlweParams,
     /// The component under the other secret.

@@ -18,7 +18,7 @@ pub enum KeyUse {
     /// From the ephemeral sparse secret to s.
     FromSparse,
     /// From the ephemeral sparse secret to s(X^(1/g)), the result to be permuted, for polynomials raised from q_0
-    /// ([`Gadget::raised`]): a rotation and the way back to s in one, with one digit.
+    /// ([`Gadget::raised`]): a rotation and the switch back to s in one, with one digit.
     Raised(usize),
 }
 
@@ -76,7 +76,7 @@ impl EvalKeyPlan {
         self
     }
 
-    /// Adds a key; once is enough.
+    /// Adds a key, unless it is already there.
     pub fn insert(&mut self, key: KeyUse, limbs: usize, special: usize) -> &mut Self {
         self.keys.insert(KeySpec {
             key,

@@ -139,7 +139,7 @@ impl EvalKeys {
         self.keys.values()
     }
 
-    /// Keeps the uniform halves of all keys in memory, or forgets them; see [`SwitchKey::keep_uniform`].
+    /// Keeps the uniform halves of all keys in memory, or drops them; see [`SwitchKey::keep_uniform`].
     pub fn keep_uniform(&mut self, keep: bool) {
         self.keys
             .values_mut()

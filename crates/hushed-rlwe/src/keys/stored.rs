@@ -52,7 +52,7 @@ impl SecretKey {
         out
     }
 
-    /// The key of these bytes, which was opened `decryptions` times.
+    /// The key of these bytes, which has made `decryptions` decryptions.
     ///
     /// # Errors
     /// [`RlweError::Codec`]: another length, another header, [`CodecError::Damaged`], or coefficients that are not
@@ -74,7 +74,7 @@ impl SecretKey {
         let digits = packed
             .iter()
             .flat_map(|byte| (0..4).map(move |i| byte >> (2 * i) & 3));
-        // Room for all from the start: what a vector grows out of is not erased.
+        // Allocated in full from the start: memory that a vector outgrows is not erased.
         let mut coefficients = Zeroizing::new(Vec::with_capacity(params.n()));
         coefficients.extend(digits.map(|digit| i64::from(digit & 1) - i64::from(digit >> 1)));
         // Digit 3 and digit 0 are both the coefficient 0: only one of them is written.

@@ -12,7 +12,7 @@ use crate::params::RlweParams;
 pub(super) const MAX_WORDS: usize = 6;
 const MIN_WORDS: usize = 3;
 
-/// What turns residues into fractions, for the first primes of a parameter set.
+/// Conversion of residues to fractions, for the first primes of a parameter set.
 #[derive(Clone)]
 pub(super) struct Fractions {
     limbs: Vec<Limb>,

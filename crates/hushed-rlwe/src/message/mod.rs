@@ -175,8 +175,8 @@ impl RingScale {
     }
 }
 
-/// Integers as a polynomial over the first `limbs` primes, unscaled: what multiplies a ciphertext.
-/// For a share modulo 2^ℓ use its signed representative ([`signed_share`]): it is half as large.
+/// Integers as a polynomial over the first `limbs` primes, unscaled: by which a ciphertext is multiplied. For a share
+/// modulo 2^ℓ use its signed representative ([`signed_share`]): it is half as large.
 ///
 /// # Errors
 /// [`RlweError::Count`] unless there are N of them, [`RlweError::LimbCount`].

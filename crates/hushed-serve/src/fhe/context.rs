@@ -18,7 +18,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
 
-/// What a run is made of that does not depend on a request.
+/// The inputs of a run that do not depend on a request.
 #[derive(Clone, Debug)]
 pub struct ContextOptions {
     /// The model folder.
@@ -27,7 +27,7 @@ pub struct ContextOptions {
     pub plan: PathBuf,
     /// The calibration that the manifest was made with.
     pub calibration: PathBuf,
-    /// What the randomness of replies follows from: made on first use, and kept.
+    /// The seed of the randomness of replies: made on first use, and kept.
     pub secret: PathBuf,
     /// Bytes of memory that a run may take; what the machine has if `None`.
     pub max_memory: Option<u64>,
@@ -167,8 +167,8 @@ impl RunContext {
             &plan.placement,
         );
         let (keys, mut reply) = found.map_err(FheJobError::from)?;
-        // What its simulation errs by may be more; a manifest with less was refused when it was read, and a reply that
-        // errs by more is not sealed.
+        // The error in its simulation may be larger; a manifest with less was refused when it was read, and a reply
+        // that errs by more is not sealed.
         reply.deviation = reply.deviation.max(plan.reply.deviation);
         let mut ours = plan.clone();
         ours.set_keys(&keys);

@@ -79,18 +79,18 @@ pub enum FheJobError {
         /// The folder.
         path: PathBuf,
     },
-    /// Keys that are to be replaced and need not be.
+    /// `--new-keys` for keys that are not retired.
     #[error("the keys in {path:?} are not retired: leave out --new-keys")]
     NotRetired {
         /// The folder.
         path: PathBuf,
     },
-    /// A manifest that has its clients make more than they want to.
+    /// A manifest that asks for more keys than allowed.
     #[error(
         "the manifest asks for {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
     )]
     TooManyKeys {
-        /// Ordered.
+        /// Keys asked for.
         keys: usize,
         /// Their bytes.
         bytes: u64,
@@ -111,7 +111,7 @@ pub enum FheJobError {
         /// Hash of this one.
         ours: String,
     },
-    /// A file that says what there is to know of keys or of a request, and is none.
+    /// A record of keys or of a request that is damaged.
     #[error("{path:?} is damaged ({source})")]
     Record {
         /// Which file.
@@ -119,7 +119,7 @@ pub enum FheJobError {
         /// Why.
         source: serde_json::Error,
     },
-    /// A reply to a request that this folder of keys knows nothing of.
+    /// A reply to a request that is not in this key folder.
     #[error("the reply is to the request {id}, which was not made with the keys in {path:?}")]
     UnknownRequest {
         /// The request's id.
@@ -159,7 +159,7 @@ pub enum FheJobError {
         /// As asked.
         asked: &'static str,
     },
-    /// What the run needs is more than it may take.
+    /// The run needs more memory than it may take.
     #[error("the run needs {needed} MiB of memory and may take {limit}")]
     Memory {
         /// MiB.
@@ -167,7 +167,7 @@ pub enum FheJobError {
         /// MiB.
         limit: u64,
     },
-    /// A folder of keys that would be above its owner's quota.
+    /// Keys that would exceed their owner's quota.
     #[error(
         "the keys take {needed} bytes, and {owner:?} has {left} left of its quota: delete some with `hushed keys delete`"
     )]
@@ -187,7 +187,7 @@ pub enum FheJobError {
         /// Where.
         path: PathBuf,
     },
-    /// There is something else where the reply should be.
+    /// Another file is in the reply's place.
     #[error("{path:?} exists and is not the reply to this request: give another --out")]
     OtherReply {
         /// Which file.
@@ -238,7 +238,7 @@ pub enum FheJobError {
         /// The folder.
         path: PathBuf,
     },
-    /// The server does not know a job (any more).
+    /// The server does not have a job, or no longer has it.
     #[error(
         "the server does not have the job {id}, or no longer has it: its reply has expired, or it is another server. Send the texts again"
     )]
@@ -293,7 +293,7 @@ impl From<FheError> for FheJobError {
 }
 
 impl FheJobError {
-    /// What kind of trouble it is.
+    /// The category of this error.
     #[must_use]
     pub fn category(&self) -> Category {
         match self {

@@ -33,7 +33,7 @@ pub const MAX_RESPONSE: usize = 64;
 /// The version of these messages and of what they mean.
 const AGREEMENT: &[u8] = b"hushed fhe over a connection 1";
 
-/// What a hello names instead of the agreement hash of `2pc`: that the session is one of these, in this version.
+/// Sent in a hello in place of the agreement hash of `2pc`: marks a session of this kind and version.
 #[must_use]
 pub fn agreement() -> Digest {
     Digest(Sha256::digest(AGREEMENT).into())
@@ -77,7 +77,7 @@ pub enum Download {
     Reply(Digest),
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Nothing more.
@@ -119,7 +119,7 @@ pub enum Request {
     },
 }
 
-/// What a server says to it.
+/// A server's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
     /// No; the session is over.
@@ -176,10 +176,10 @@ pub enum JobState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Its keys have expired, or are gone.
+    /// Its keys have expired, or were deleted.
     #[error("its keys have expired or were deleted: make new ones with `hushed keygen`")]
     Keys,
-    /// The request is gone, damaged, or of other keys.
+    /// The request is missing, damaged, or for other keys.
     #[error("its request cannot be used: encrypt the texts again")]
     Request,
     /// The server's model is not what its manifest was made for.
@@ -191,7 +191,7 @@ pub enum Failure {
     /// Too little room on disk.
     #[error("the server's disk is full: try again later")]
     Disk,
-    /// The server ended in it several times.
+    /// The server exited during it several times.
     #[error("the server exited several times during this run: tell its operator")]
     Crashed,
     /// Anything else.
@@ -247,7 +247,7 @@ impl Failure {
 }
 
 impl Upload {
-    /// What names the file's content.
+    /// The name of the file's content.
     #[must_use]
     pub fn id(&self) -> &Digest {
         match self {
@@ -337,7 +337,7 @@ impl Request {
         out
     }
 
-    /// What these bytes ask for.
+    /// The request that these bytes stand for.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let request = match reader.array("tag")? {
@@ -404,7 +404,7 @@ impl Response {
         out
     }
 
-    /// What these bytes tell.
+    /// The response that these bytes stand for.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let response = match reader.array("tag")? {

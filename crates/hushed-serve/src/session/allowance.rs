@@ -41,7 +41,7 @@ const MOST_CLIENTS: usize = 20_000;
 /// Texts that ran until `end`, the end of a part of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Part {
-    /// Never lowered: of a clock that is behind now and one that was ahead then, nothing tells which it was.
+    /// Never lowered: a clock that is behind now cannot be told from one that was ahead then.
     end: u64,
     texts: u32,
     /// While `end` is in the future, which is of a clock that was put back since: the end of the part of the window in
@@ -57,7 +57,7 @@ struct Counts {
     clients: BTreeMap<String, Vec<Part>>,
 }
 
-/// Counts as they lie in the file. The digest finds a disk's mistakes; who may write the file may write any counts.
+/// Counts as in the file. The digest finds errors of the disk; anyone who may write the file may write any counts.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sealed {
@@ -65,7 +65,7 @@ struct Sealed {
     counts: Counts,
 }
 
-/// What clients have had.
+/// The clients' counts.
 pub(crate) struct TextCounts {
     rate: TextRate,
     path: PathBuf,
@@ -86,10 +86,10 @@ impl TextCounts {
                 version: VERSION,
                 clients: BTreeMap::new(),
             },
-            // What cannot be looked at cannot be read either, and the reader says why.
+            // A file without metadata cannot be read either, and reading it says why.
             _ => read(&path)?,
         };
-        // A place that cannot be written to is found now, and not by the first client.
+        // A folder that is not writable is found now, not by the first client.
         write(&path, &counts)?;
         Ok(TextCounts {
             rate: limit.rate,
@@ -213,7 +213,7 @@ fn add(parts: &mut Vec<Part>, end: u64, texts: u32) {
 }
 
 impl Counts {
-    /// Forgets what counts no longer, and notes what is in the future. Whether the notes changed.
+    /// Removes counts that have expired, and notes those in the future. Returns whether the notes changed.
     fn expire(&mut self, rate: TextRate, now: u64) -> bool {
         let latest = rate.end(now);
         let mut changed = false;

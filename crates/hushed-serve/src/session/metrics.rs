@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait when the system has no connection to give.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 
-/// What a server has done.
+/// A server's counters.
 #[derive(Default)]
 pub(crate) struct Metrics {
     running: AtomicU64,

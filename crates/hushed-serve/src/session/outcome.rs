@@ -11,9 +11,9 @@ use super::metrics::Metrics;
 use super::wire::Refusal;
 use crate::error::ServeError;
 
-/// Why a session goes no further.
+/// Why a session ended.
 pub(crate) enum Stop {
-    /// This server refused to go on.
+    /// This server refused.
     Refuse(Refusal),
     Fail(ServeError),
 }
@@ -24,13 +24,13 @@ impl<E: Into<ServeError>> From<E> for Stop {
     }
 }
 
-/// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
+/// The public facts of a session: nothing in it depends on a text but the number of its tokens.
 #[derive(Default)]
 pub(crate) struct Outcome {
     end: End,
     seconds: f64,
     pub(crate) stats: Stats,
-    /// What was embedded; `None` where the session itself embeds nothing, but leaves files and fetches them.
+    /// What was embedded; `None` for a session that only transfers files.
     pub(crate) embedded: Option<Embedded>,
 }
 

@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 use crate::digest::Digest;
 use crate::session::token::Token;
 
-/// Whose something is: the name of a folder, and of a count.
+/// An owner of files and counts, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Owner(String);
 
@@ -26,7 +26,7 @@ impl Owner {
         Owner(name.chars().take(16).collect())
     }
 
-    /// One whose name was written down.
+    /// An owner by a recorded name.
     pub(crate) fn named(name: &str) -> Owner {
         Owner(name.to_owned())
     }

@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 /// Places for strangers that have not said hello.
 const ROOM: usize = 128;
-/// Places for those who come from where a client has shown who it is.
+/// Places for addresses from which a client has authenticated.
 const RESERVE: usize = 32;
 /// Places of one address. A client takes one, for some hundreds of milliseconds.
 const SHARE: usize = 16;
 /// Connections that were closed and whose threads have not noticed yet.
 const ENDING: usize = 128;
-/// How long an address is known after a client has shown who it is, and how many are remembered.
+/// How long an address is known after a client has authenticated, and how many are remembered.
 const KNOWN_FOR: Duration = Duration::from_secs(86_400);
 const MOST_KNOWN: usize = 4096;
 
@@ -51,10 +51,10 @@ pub(crate) struct Registry(Mutex<State>);
 struct State {
     next: u64,
     stopping: bool,
-    /// Those let in: past their hello, and counted against the limit of sessions.
+    /// Sessions: past their hello, and counted against the limit.
     admitted: usize,
     connections: HashMap<u64, Connection>,
-    /// Where clients came from that showed who they are, and when.
+    /// Addresses of authenticated clients, and when they were seen.
     known: HashMap<Origin, Instant>,
 }
 
@@ -77,7 +77,7 @@ enum Place {
         spoke: bool,
     },
     Admitted,
-    /// It lost its place, and its thread is about to find out.
+    /// Evicted; its thread has not noticed yet.
     Evicted,
 }
 
@@ -135,14 +135,14 @@ impl State {
     }
 }
 
-/// What became of a newcomer.
+/// The outcome for a newcomer.
 pub(crate) enum Entered<'a> {
     In {
         entry: Entry<'a>,
-        /// Another connection lost its place to it.
+        /// Another connection was evicted for it.
         evicted: bool,
     },
-    /// Too many connections are coming to their end.
+    /// Too many evicted connections have not ended yet.
     Full,
 }
 
@@ -191,14 +191,14 @@ impl Registry {
         self.lock().connections.len()
     }
 
-    /// From now on nothing new begins, and connections that only wait are ended.
+    /// From now on nothing new begins, and idle connections are closed.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
         end(state.connections.values().filter(|c| !c.working));
     }
 
-    /// Ends what is left; gives how many there were.
+    /// Closes the remaining connections; returns their number.
     pub(crate) fn break_off(&self) -> usize {
         let state = self.lock();
         end(state.connections.values());
@@ -240,7 +240,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Whether it lost its place to another before it said hello.
+    /// Whether it was evicted before its hello.
     pub(crate) fn was_evicted(&self) -> bool {
         let state = self.registry.lock();
         let connection = state.connections.get(&self.number);

@@ -27,7 +27,7 @@ impl Token {
         &self.0
     }
 
-    /// What a server keeps of it.
+    /// Its SHA-256, which a server keeps.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest(Sha256::digest(self.as_bytes()).into())

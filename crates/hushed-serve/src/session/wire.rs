@@ -141,9 +141,9 @@ pub struct FheWelcome {
 /// The server's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The session goes on.
+    /// The session continues.
     Welcome(Welcome),
-    /// The session goes on, and runs are under encryption ([`crate::fhe`]).
+    /// The session continues, and runs are under encryption ([`crate::fhe`]).
     Fhe(FheWelcome),
     /// It does not.
     Refused(Refusal),
@@ -220,12 +220,12 @@ impl Reply {
     }
 }
 
-/// The client's agreement.
+/// The client's confirmation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Confirm {
     /// The client's tag of the session's identity.
     pub tag: [u8; 32],
-    /// Whether the server shall send the bundle.
+    /// Whether the server is to send the bundle.
     pub wants_bundle: bool,
 }
 

@@ -24,9 +24,9 @@ pub struct KeygenOptions {
 }
 
 impl KeygenOptions {
-    /// Most keys of a manifest unless more are allowed: models up to BERT-large take a few hundred.
+    /// Default limit of keys: models up to BERT-large need a few hundred.
     pub const MOST_KEYS: usize = 1024;
-    /// Most bytes of their file unless more are allowed: models up to BERT-large take about 3 GiB.
+    /// Default limit of their bytes: models up to BERT-large need about 3 GiB.
     pub const MOST_BYTES: u64 = 16 << 30;
 
     /// Keys for this many days, with the default limits.
@@ -94,12 +94,12 @@ pub fn keygen(
     // A manifest that cannot be used, or asks for too much, leaves nothing behind.
     KeyOrder::read(plan)?.check(options)?;
     make_folder(folder)?;
-    // Of two processes the second finds the keys of the first.
+    // A second process finds the keys of the first.
     let held = hold(folder)?;
     keygen_held(plan, folder, options, &held, progress)
 }
 
-/// As [`keygen`] for a folder that is there and held.
+/// As [`keygen`] for an existing folder, which is locked.
 pub(super) fn keygen_held(
     plan: &Path,
     folder: &Path,

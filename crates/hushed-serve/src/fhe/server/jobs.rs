@@ -32,16 +32,16 @@ use crate::session::wire::Refusal;
 
 /// Most jobs of an owner that wait or run.
 const MAX_QUEUED: usize = 8;
-/// Ends of the server during a job, without a layer done in between, after which it is not tried again.
+/// Exits of the server during a job, without a layer done in between, after which the job fails.
 const MAX_ATTEMPTS: u32 = 3;
-/// How often what is over is looked for.
+/// How often expired files are looked for.
 const TIDY: Duration = Duration::from_secs(60);
 
 const JOB: &str = "job.json";
 const REPLY: &str = "reply";
 const CHECKPOINTS: &str = "checkpoints";
 
-/// What is kept of a job.
+/// The record of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobRecord {
@@ -52,7 +52,7 @@ struct JobRecord {
     request: String,
     /// Microseconds since 1970, and one more than the last: the order of the queue.
     submitted: u64,
-    /// Begun since the last layer was done.
+    /// How often it was begun since the last layer was done.
     attempts: u32,
     state: State,
     /// When it was done or failed, in seconds since 1970.
@@ -95,7 +95,7 @@ struct Queue {
 
 impl Queue {
     /// The places of the jobs that wait, in the order in which they would run: owners in turn, the one that was served
-    /// longest ago first, and each owner's jobs as they came. So nobody waits for all that somebody else has queued.
+    /// longest ago first, and each owner's jobs as they came. So no client waits for another's whole queue.
     fn order(&self) -> Vec<u64> {
         let mut ahead: HashMap<&Owner, (usize, u64)> = HashMap::new();
         let mut places: Vec<_> = self
@@ -296,7 +296,7 @@ impl Jobs {
         }
     }
 
-    /// Runs jobs until the server stops. A run under way then ends after the layer that it is in.
+    /// Runs jobs until the server stops. The current run then ends after its layer.
     pub(super) fn work(&self) {
         while let Some((submitted, job)) = self.next() {
             let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&job)));
@@ -315,7 +315,7 @@ impl Jobs {
         }
     }
 
-    /// Deletes what is over, from time to time, until the server stops.
+    /// Deletes expired files, from time to time, until the server stops.
     pub(super) fn tidy(&self) {
         loop {
             for owner in self.storage.owners() {
@@ -352,7 +352,7 @@ impl Jobs {
         self.changed.notify_all();
     }
 
-    /// The end of the server that comes now is no fault of the job that runs.
+    /// The server stops now: that is not the fault of the running job.
     pub(super) fn forgive(&self) {
         // Held over reading and writing: the job may come to its end at this moment, and that end stays.
         let queue = self.lock();
@@ -428,7 +428,7 @@ impl Jobs {
             if let JobEvent::Layer { .. } = event {
                 let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
                 record.attempts = 0;
-                // Without it the job is given up a little early at worst.
+                // Without it the job fails a little early at worst.
                 let _ = write(&path, &*record);
             }
         };

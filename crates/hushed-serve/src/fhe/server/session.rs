@@ -60,7 +60,7 @@ pub(super) fn serve(
     closed(session, done)
 }
 
-/// Hello, welcome, confirmation. Who it is that came.
+/// Hello, welcome, confirmation. Returns who the client is.
 fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -103,8 +103,8 @@ fn admit(
 }
 
 /// Whether a session may send another request. Sessions are few, and each waits a while for its next request: one that
-/// goes on for ever, or asks again and again without sending or fetching anything, would keep others out. A client that
-/// is broken off begins another.
+/// never ends, or asks again and again without sending or fetching anything, would keep others out. A client that is
+/// cut off starts another session.
 fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
     match began.elapsed() < MAX_SESSION && idle_requests < MAX_IDLE_REQUESTS {
         true => Ok(()),
@@ -112,7 +112,7 @@ fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
     }
 }
 
-/// Answers until the client has had enough.
+/// Answers until the client ends the session.
 fn answer(
     shared: &Shared,
     jobs: &Jobs,

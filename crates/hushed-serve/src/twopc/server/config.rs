@@ -8,7 +8,7 @@ use crate::session::config::Entrance;
 /// Everything about a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where it listens, who it is and whom it lets in.
+    /// Address, identity, accepted clients.
     pub entrance: Entrance,
     /// The model folder.
     pub model: PathBuf,
@@ -21,8 +21,8 @@ pub struct ServerConfig {
     /// Gives the table of token vectors to clients that ask for it: every client that may connect then has it whole.
     /// Their lookups cost nothing.
     pub public_table: bool,
-    /// Bytes that the process may take: what the sessions may need is kept free, and weights are held transformed in
-    /// the rest. `None` holds none.
+    /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
+    /// weights. `None` holds none.
     pub max_memory: Option<u64>,
     /// The number of tokens for which weights are held transformed.
     pub ready_tokens: usize,

@@ -64,7 +64,7 @@ pub(super) fn serve(
     closed(session, result)
 }
 
-/// Hello, welcome, confirmation, bundle. Who it is that came.
+/// Hello, welcome, confirmation, bundle. Returns who the client is.
 fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -121,7 +121,7 @@ fn admit(
     Ok(shared.listener.owner(hello.token.as_ref(), certificate))
 }
 
-/// Runs passes until the client has had enough.
+/// Runs passes until the client ends the session.
 fn texts(
     shared: &Shared,
     entry: &Entry<'_>,
