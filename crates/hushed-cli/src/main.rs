@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let out = Output::new(cli.json, cli.quiet);
     match cli.verb.run(&out) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of a pipe went away (`hushed … | head`): that is its right.
+        // The reader of a pipe has closed it (`hushed … | head`): not an error.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             out.error(&error);

@@ -47,13 +47,13 @@ pub struct Plan {
     pub rounds: u64,
     /// Estimated seconds on one core a party, without the network.
     pub seconds: f64,
-    /// What the two processes hold at their peaks, in bytes: a model with measured constants, not a bound.
+    /// Peak memory of the two processes, in bytes: a model with measured constants, not a bound.
     pub memory: Memory,
-    /// log2 of the probability that any decryption of the batch is off by more than its last unit, a bound: the
-    /// coefficients that are decrypted, times what one leaves its margin with.
+    /// log2 of the probability that any decryption of the batch is off by more than its last unit, a bound: the number
+    /// of decrypted coefficients times the probability for one.
     pub failure_log2: f64,
-    /// The same of truncations: `None` is never. A truncation that is not local computes the wrap of its shares, and a
-    /// local one has no wrap that reaches its result; both hold for every value of the formats.
+    /// The same for truncations; `None` means never. A truncation that is not local computes the wrap of its shares,
+    /// and a local one has no wrap that reaches its result; both hold for every value of the formats.
     pub large_truncation_log2: Option<f64>,
     /// log2 of the statistical distance, a bound, of what a party sees from a simulation of it that knows its input and
     /// output only. Masks and shares are drawn uniformly, exactly, and add nothing; a wrong decryption is not
@@ -66,7 +66,7 @@ pub struct Plan {
 }
 
 impl Memory {
-    /// The memory of the largest passes that a server lets in: one text of `tokens` rows, or several of `pass` rows
+    /// The memory of the largest passes that a server admits: one text of `tokens` rows, or several of `pass` rows
     /// together.
     ///
     /// # Errors

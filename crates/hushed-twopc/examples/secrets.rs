@@ -39,7 +39,8 @@ fn main() -> ExitCode {
 
 /// Above it two means differ. Of samples without a difference one in 10^23 comes so far; a leak of half a percent does.
 const LIMIT: f64 = 10.0;
-/// A difference counts if it shows in every one of so many attempts, with the same sign: a burst of load shows in one.
+/// A difference counts if it shows in every one of this many attempts, with the same sign: a burst of load shows in
+/// one.
 const ATTEMPTS: usize = 3;
 /// Samples of an attempt.
 const SAMPLES: usize = 4000;
@@ -66,7 +67,7 @@ fn time() -> bool {
     all
 }
 
-/// Prints a case's line; whether it is as it should be.
+/// Prints a case's line; returns whether it is as expected.
 fn said(case: &Case, leaks: bool, what: &str) -> bool {
     let verdict = match (case.planted, leaks) {
         (false, false) => "ok  ",

@@ -19,14 +19,13 @@ pub struct Cost {
     /// Frames that the server sends.
     pub frames_server: u64,
     /// Messages in sequence, both parties going through the protocol side by side: two that cross count once, and so do
-    /// any number that one party sends in a row; a question and its answer count two. So it is the latencies of one way
-    /// that pass where each step begins when both parties have ended the one before. A party that has ended it may
-    /// begin at once: a run never waits for more than this, and for less where the party that begins a step has not had
-    /// to wait in the one before.
+    /// several that one party sends in a row; a request and its response count two. This is the number of one-way
+    /// latencies if each step begins when both parties have ended the one before. A party may begin as soon as it has
+    /// ended it itself, so a run waits for this many at most.
     ///
     /// [`Stats::rounds`](hushed_net::Stats::rounds) is another number: how often one party itself waits after sending,
-    /// 1 both for messages that cross and for a question with its answer. Tests count messages in sequence, which takes
-    /// the events of both ends (`testing::Watch`).
+    /// 1 both for messages that cross and for a request with its response. Tests count messages in sequence, which
+    /// takes the events of both ends (`testing::Watch`).
     pub rounds: u64,
     /// Correlated OTs with the client as sender.
     pub cots_client: u64,

@@ -193,7 +193,7 @@ fn write(bytes: &[u8], path: &Path) -> Result<(), CliError> {
         fs::rename(&new, path)
     });
     if result.is_err() {
-        // What is left of it helps nobody; that it cannot be removed changes nothing.
+        // A left-over is useless, and failing to remove it changes nothing.
         let _ = fs::remove_file(&new);
     }
     result.map_err(failed)

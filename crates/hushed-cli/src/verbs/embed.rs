@@ -159,7 +159,7 @@ impl Args {
             Some(Box::new(advance)),
             |index, answer| {
                 sum.add(index, &answer);
-                // The session goes on to its end even if nobody reads: the server is not left waiting.
+                // The session continues to its end even if nobody reads, so that the server does not wait.
                 if written.is_ok() {
                     written = show(out, index, &answer);
                 }
@@ -172,7 +172,7 @@ impl Args {
         out.summary(sum.json(setup, &stats), &sum.text(setup, &stats))
     }
 
-    /// What means nothing under encryption is not passed over.
+    /// Refuses options that have no meaning under encryption.
     fn refuse_two_party_options(&self) -> Result<(), CliError> {
         let given = [
             ("--bundle", self.bundle.is_some()),
@@ -236,7 +236,7 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
 #[derive(Default)]
 struct Sum {
     tokens: Vec<usize>,
-    /// What the server learned of the above.
+    /// What the server learned of these.
     rows: Vec<usize>,
     seconds: f64,
     phases: Vec<(&'static str, f64)>,
@@ -299,7 +299,7 @@ impl Sum {
     }
 }
 
-/// Steps as a reader of a bill would sum them.
+/// Sums of steps, for the summary.
 fn phase(cost: &StepCost) -> &'static str {
     match cost.step.kind() {
         Kind::Embed => "lookup",

@@ -68,7 +68,7 @@ pub struct FheArgs {
 }
 
 impl FheArgs {
-    /// What means nothing between two parties is not passed over; what the environment sets is.
+    /// Refuses options that have no meaning between two parties, unless the environment sets them.
     pub fn refuse(&self) -> Result<(), CliError> {
         let given = [
             ("--make-keys", self.make_keys),
@@ -115,7 +115,7 @@ impl FheArgs {
         let answer = remote.collect(&job, &mut watch)?;
         shown.bar.finish_and_clear();
         decrypt::show(out, &answer, self.anyway)?;
-        // Only what has been shown is forgotten.
+        // Only answers that have been shown are deleted.
         Ok(remote.forget(&job)?)
     }
 }

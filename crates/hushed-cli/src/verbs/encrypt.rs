@@ -172,7 +172,7 @@ fn object(warning: &Warning) -> Value {
 mod tests {
     use super::*;
 
-    /// A batch of hundreds of long texts told of each on a line of its own.
+    /// A batch of hundreds of long texts printed a line for each.
     #[test]
     fn warnings_are_a_line_for_each_kind() {
         let mut warnings: Vec<Warning> = (0..300).map(|text| Warning::Cut { text }).collect();

@@ -61,7 +61,7 @@ impl Interleave {
         slots
     }
 
-    /// That `texts` texts fit.
+    /// Checks that `texts` texts fit.
     pub(super) fn check(&self, texts: usize) -> Result<(), PackingError> {
         let room = self.texts();
         if texts <= room {

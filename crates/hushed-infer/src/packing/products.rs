@@ -62,7 +62,7 @@ pub fn scores<S: Slots>(
 }
 
 /// As [`scores`], of pairs and of conjugate pairs, with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some
-/// diagonals in their place: what is done next with them makes room for the following.
+/// diagonals in their place: the caller's next step on them frees their memory.
 ///
 /// # Errors
 /// As [`scores`], and what `each` says.

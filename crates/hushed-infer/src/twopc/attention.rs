@@ -47,7 +47,7 @@ pub fn scores<S: Shares>(
     groups(rows).into_iter().map(product).collect()
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Rows that the client knows for padding get
+/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Rows that the client knows to be padding get
 /// none, if `padded`.
 pub fn weigh<S: Shares>(
     on: &mut S,

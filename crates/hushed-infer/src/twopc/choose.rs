@@ -20,7 +20,7 @@ use super::{Input, RunError, Terms};
 
 /// How much wider the domain is than what was measured.
 pub const MARGIN: f64 = 2.0;
-/// What the answers of the sample must keep.
+/// The lowest cosine that answers of the sample may have.
 pub const LEAST_COSINE: f64 = 0.9999;
 
 /// One approximation that was tried.
@@ -40,7 +40,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// What to declare of a model that is run with it.
+    /// The declaration for a model that is run with it.
     pub fn tolerance(&self) -> Tolerance {
         Tolerance {
             reach: self.reach,
@@ -144,7 +144,7 @@ mod tests {
         let chosen = trials.last().unwrap();
         assert!(chosen.keeps() && chosen.reach >= MARGIN * largest_argument(&calibration));
         assert_eq!((trials.len(), chosen.function), (1, "gelu8"));
-        // What is declared gives the function that was tried.
+        // The declaration gives the function that was tried.
         let again = Function::new(Activation::Gelu, Some(chosen.tolerance()));
         assert_eq!(
             (again.name(), again.range()),

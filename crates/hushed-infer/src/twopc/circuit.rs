@@ -70,7 +70,7 @@ impl<S: Local> Acts<S> {
 }
 
 impl Acts<Share> {
-    /// What the words say, with the gain and offset that wait: of a run in the clear, or of both parties' shares
+    /// The values of the words, with pending gain and offset: of a run in the clear, or of both parties' shares
     /// together.
     pub fn values(&self) -> Vec<f64> {
         let words = self.share.words().iter();
@@ -131,13 +131,13 @@ fn no_head(id: StepId) -> RunError {
     }
 }
 
-/// The answer of a pass, opened to the client and rounded to its last place: one row a text, with the format of its
+/// The answer of a pass, rounded to its last place and revealed to the client: one row a text, with the format of its
 /// words. Where vectors of length one are asked for, the division happens before, on shares, so that the length stays
 /// unknown.
 ///
-/// These words are the only ones that a run opens. Their rounding is exact, so that one answer shows nothing of x below
-/// its last place. x itself depends on the shares by the run's own roundings: the mean of many answers to one text is
-/// finer than one.
+/// These words are the only ones that a run reveals. Their rounding is exact, so that one answer shows nothing of x
+/// below its last place. x itself depends on the shares by the run's own roundings: the mean of many answers to one
+/// text is finer than one.
 ///
 /// # Errors
 /// Those of the gadgets.
@@ -169,7 +169,7 @@ pub(super) fn round_and_open<S: Shares>(
     on.step(id, |on| on.open(x, from.frac - to.frac, to.ring))
 }
 
-/// What steps have given to later ones.
+/// Values of steps for later ones.
 type Held<S> = Values<Acts<<S as Shares>::Share>>;
 
 struct Pass<'a, S: Shares> {
@@ -214,7 +214,7 @@ impl<S: Shares> Pass<'_, S> {
             let total = rows.total();
             let ids = on.known(Party::Client, total, || input.ids());
             let x = on.lookup(&ids, e, public)?;
-            // What every position adds is the server's.
+            // The position vectors are the server's share.
             let offsets = match on.knows(Party::Server) {
                 true => Some(here(step.id, &e.offsets)?),
                 false => None,

@@ -14,7 +14,7 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::held::Layers;
 use super::{Protocol, RunError, formats};
 
-/// Counts changes of the protocol itself: the order of messages, and all that no parameter below shows.
+/// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
 const PROTOCOL_VERSION: u32 = 8;
 
 /// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and

@@ -19,7 +19,7 @@ pub struct Fit {
     pub what: &'static str,
     /// The largest magnitude that was measured.
     pub measured: f64,
-    /// What the function holds.
+    /// The bound of the function.
     pub holds: f64,
 }
 

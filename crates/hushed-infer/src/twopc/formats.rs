@@ -12,27 +12,27 @@ use hushed_twopc::share::Ring;
 
 use super::function;
 
-/// Activations between layers: what a linear layer reads.
+/// Activations between layers: the operand of a linear layer.
 pub const ACTIVATION: Format = Format::new(48, 16);
 /// Fraction bits of weights as integers.
 pub const WEIGHT_FRAC: u32 = 16;
 /// Weights as integers are at most 2^22: |w| ≤ 64, gains and activation scales included.
 pub const WEIGHT_BITS: u32 = 22;
-/// What a linear layer gives, and what residual sums are in.
+/// Results of linear layers, and residual sums.
 pub const LINEAR: Format = Format::new(48, ACTIVATION.frac + WEIGHT_FRAC);
 /// Token vectors and positions, |x| < 2^5. The products with one-hot rows have no rounding of their own, but the error
 /// of a response: one unit of 2^-24 at most, in about a quarter of the entries.
 pub const EMBEDDING: Format = Format::new(48, 24);
 /// Token vectors as integers are at most 2^28: |x| ≤ 16.
 pub const TABLE_BITS: u32 = 28;
-/// What a position adds is at most this: with a token vector it stays below 2^5.
+/// A position vector is at most this: with a token vector it stays below 2^5.
 pub const POSITION_LIMIT: f64 = 16.0;
 /// A layer's bias, with the offset of the norm before it, is at most this: it leaves the products as much of the 2^13
 /// that a linear result may reach.
 pub const BIAS_LIMIT: f64 = 4096.0;
 /// Queries and keys in the product that gives scores: 24 fraction bits and |score·log₂e| < 2^9.
 pub const QUERY: Format = Format::new(35, 12);
-/// What the client adds to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for
+/// The client's addend to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for
 /// every token, and any token may serve as padding, a masked score is at least 16 below its row's maximum, where the
 /// exponential is cut off, and a difference of two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in
 /// rows of `[PAD]`.
@@ -53,11 +53,11 @@ pub const PORTION: Format = Format::new(33, 14);
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
-/// What the largest of a column is taken of: |x| < 2^12, and padding 2^13 below.
+/// The operand of a column's maximum: |x| < 2^12, and padding 2^13 below.
 pub const MAXIMUM: Format = Format::new(28, 12);
 const _: () = assert!(MAXIMUM.ring.bits() + LINEAR.frac - MAXIMUM.frac == LINEAR.ring.bits());
-/// The answer where the folder asks for vectors of length one, rounded to this exactly before it is opened. Finer bits
-/// would show the grid of the fixed-point numbers behind it, and so the model.
+/// The answer where the folder asks for vectors of length one, rounded to this exactly before it is revealed. Finer
+/// bits would show the grid of the fixed-point numbers behind it, and so the model.
 pub const ANSWER: Format = Format::new(16, 13);
 /// The answer otherwise: |x| < 2^15.
 pub const RAW_ANSWER: Format = Format::new(28, 12);
@@ -65,7 +65,7 @@ pub const RAW_ANSWER: Format = Format::new(28, 12);
 /// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
 pub const MAX_TOKENS: usize = 256;
 
-/// Everything that both parties must agree on, as text for the plan's hash.
+/// Everything that both parties must agree on, as text for the agreement hash.
 pub fn describe() -> String {
     let show = |name: &str, f: Format| format!("{name}={}.{}", f.ring.bits(), f.frac);
     [
@@ -80,7 +80,7 @@ pub fn describe() -> String {
         format!("quotient={}", QUOTIENT.bits()),
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),
-        // What is opened is rounded by the carry; a peer that truncates must not meet it.
+        // Revealed values are rounded with the carry; a peer that truncates must not run with it.
         show("answer rounded", ANSWER),
         show("raw rounded", RAW_ANSWER),
         format!(

@@ -32,7 +32,7 @@ enum Kind {
 }
 
 impl Function {
-    /// The cheapest that does what is asked.
+    /// The cheapest that meets the request.
     pub fn new(activation: Activation, tolerance: Option<Tolerance>) -> Function {
         let (curve, stretch) = match activation {
             Activation::Relu => return Function { kind: Kind::Relu },
@@ -106,7 +106,7 @@ impl Function {
         }
     }
 
-    /// What that sends for `n` elements.
+    /// The cost of that for `n` elements.
     pub fn cost(&self, n: usize) -> Cost {
         match &self.kind {
             Kind::Curve { curve, .. } => curve_scaled_cost(n, curve, ACTIVATION),
@@ -124,7 +124,7 @@ fn gelu(tolerance: Option<Tolerance>) -> Curve {
     }
 }
 
-/// The choice above, as text for the plan's hash: constants of the curves are in [`hushed_twopc::func::describe`].
+/// The choice above, as text for the agreement hash: constants of the curves are in [`hushed_twopc::func::describe`].
 pub(super) fn describe() -> String {
     let all = [
         Activation::Gelu,

@@ -21,7 +21,7 @@ pub struct Layers {
     table: Mutex<Option<Arc<PreparedWeights>>>,
 }
 
-/// What [`Layers::make_ready`] has done.
+/// The result of [`Layers::make_ready`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// Matrices whose transforms are held.
@@ -47,7 +47,7 @@ impl Layers {
     }
 
     /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of
-    /// `rows` rows. What is held by a running session is left as it is.
+    /// `rows` rows. Whatever a running session uses is left as it is.
     ///
     /// # Errors
     /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.

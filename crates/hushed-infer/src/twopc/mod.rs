@@ -44,11 +44,11 @@ use hushed_model::ModelError;
 use hushed_net::NetError;
 use hushed_twopc::TwopcError;
 
-/// What can stop a private run.
+/// Errors of a private run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The model does not fit its use.
+    /// The model does not suit its use.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A protocol stopped: the peer is gone, misbehaves or does not fit.

@@ -39,7 +39,7 @@ pub fn pool<S: Shares>(
 }
 
 /// The largest of each column of `x` in [`LINEAR`], over each text: texts × width, in [`LINEAR`] again with
-/// [`MAXIMUM`]'s precision. The client lowers its share of padding by what no value reaches.
+/// [`MAXIMUM`]'s precision. The client lowers its share of padding below every value.
 pub fn maximum<S: Shares>(
     on: &mut S,
     x: &S::Share,

@@ -10,8 +10,8 @@ use super::shares::Counting;
 use super::{Input, RunError, Terms};
 
 impl Layers {
-    /// Makes every product that a run of `model` will ask for; what is there already stays. A server calls this when it
-    /// starts, so that its first text is as quick as the others.
+    /// Makes every product that a run of `model` will ask for; existing ones stay. A server calls this when it starts,
+    /// so that its first text is as fast as the others.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for a classifier; [`RunError::Model`] if the model has shapes only;
@@ -23,7 +23,7 @@ impl Layers {
     }
 }
 
-/// Everything about a model's numbers that does not fit, at once: gains, offsets and factors are multiplied into the
+/// Every number of a model that exceeds the formats, at once: gains, offsets and factors are multiplied into the
 /// layers first, as they are in a run.
 ///
 /// # Errors

@@ -18,11 +18,11 @@ pub struct OutOfRange {
     pub site: String,
     /// What they are, such as `biases`.
     pub what: &'static str,
-    /// The most that fits.
+    /// The limit.
     pub limit: f64,
 }
 
-/// What is too large in a layer as it will be run.
+/// The numbers that are too large in a layer as it will be run.
 pub(super) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange> {
     let weights = weights.iter().map(|w| w.unsigned_abs());
     let bias = bias.iter().map(|b| b.unsigned_abs());
@@ -38,7 +38,7 @@ pub(super) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange
     collect(&id.to_string(), found)
 }
 
-/// The same of the token vectors and of what positions add.
+/// The same for token and position vectors.
 pub(super) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
     let table = numbers_of(e)?.iter().map(|v| integer(v).unsigned_abs());
     let offsets = e.offsets.as_deref().map(Matrix::data).unwrap_or_default();

@@ -24,7 +24,7 @@ pub use clear::Clear;
 pub use counting::{Counting, Entry};
 pub use protocol::{Protocol, StepCost};
 
-/// Numbers that one party knows: at the other one, and where nothing is computed, their number alone.
+/// Numbers that one party knows; the other party, and interpretations without numbers, have only their count.
 pub struct Known {
     /// Who knows them.
     pub owner: Party,
@@ -34,7 +34,7 @@ pub struct Known {
     pub values: Option<Zeroizing<Vec<i64>>>,
 }
 
-/// Shares of a vector over a ring, and what a party does with its own alone: what is linear, and where things go.
+/// Shares of a vector over a ring, with the local operations: linear ones and selections.
 pub trait Local: Clone + Sized {
     /// The ring.
     fn ring(&self) -> Ring;
@@ -63,7 +63,7 @@ pub trait Shares {
     /// A shared vector.
     type Share: Local;
 
-    /// Runs a step; what is called inside counts as its.
+    /// Runs a step; calls inside it count for it.
     ///
     /// # Errors
     /// Those of the step.
@@ -76,7 +76,7 @@ pub trait Shares {
     /// Whether an input is one that this interpretation runs.
     fn takes(&self, input: &Input) -> bool;
 
-    /// Whether this interpretation has what a party knows.
+    /// Whether this interpretation has a party's numbers.
     fn knows(&self, owner: Party) -> bool;
 
     /// Numbers of one party.
@@ -221,7 +221,7 @@ pub trait Shares {
         width: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// x/2^shift in `to`, rounded exactly and opened: the words at the client, and where all is in the clear.
+    /// x/2^shift in `to`, rounded exactly and revealed: the words at the client, and in the clear.
     ///
     /// # Errors
     /// Those of the session.

@@ -27,7 +27,7 @@ struct State {
     link: Link,
     /// No more items come; the writer ends its direction once the queue is empty.
     closing: bool,
-    /// Nobody cares about the queue any more.
+    /// The queue is abandoned.
     abandoned: bool,
     /// Nothing goes out any more, and why.
     end: Option<NetError>,
@@ -35,7 +35,7 @@ struct State {
     left: bool,
 }
 
-/// What the writer has to do.
+/// The writer's next task.
 pub(super) enum Item {
     Frame(Frame, Option<Schedule>),
     Abort(u16),

@@ -36,7 +36,7 @@ use crate::gadget::{
 };
 use crate::share::{BitShare, Ring, Share};
 
-/// How b makes the function.
+/// How the function is made of b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// max(x, 0) + b(|x|)
@@ -63,15 +63,15 @@ pub struct Curve {
     small: u32,
     /// b beyond the limit, with `frac` fraction bits.
     tail: i32,
-    /// Greatest error of the approximation, in units of x, roundings not counted.
+    /// Largest error of the approximation, in units of x, without roundings.
     error: f64,
     /// γ, β, α of every segment: 8 or 16 rows.
     segments: &'static [[i32; 3]],
 }
 
-/// The widest domain: 32 limits to either side.
+/// The widest domain: 32 limits on either side.
 const WIDEST: u32 = 5;
-/// The narrowest: the limit itself and as much again.
+/// The narrowest domain: twice the limit.
 const NARROWEST: u32 = 1;
 /// Bits of the coarse argument below those that name the segment: it is exact to half of their last.
 const BELOW: u32 = 4;
@@ -79,7 +79,7 @@ const BELOW: u32 = 4;
 const SLOPE_FRAC: u32 = 12;
 /// Fraction bits of α; t² has [`SLOPE_FRAC`] − this many beyond f.
 const BEND_FRAC: u32 = 8;
-/// What b is shifted by, beyond its least value, so that no rounding makes it negative.
+/// Shift of b, beyond its least value, so that no rounding makes it negative.
 const MARGIN: i64 = 8;
 
 impl Curve {
@@ -99,12 +99,12 @@ impl Curve {
     }
 
     /// The same function for arguments of magnitude `reach` at most, on the narrowest domain that holds them; the
-    /// widest there is if none does. A narrower one is cheaper: the sign and the domain come out of one addition of
-    /// shares, which is that much shorter.
+    /// widest there is if none does. A narrower one is cheaper: the sign and the domain follow from one addition of
+    /// shares, which is shorter by as many bits.
     #[must_use]
     pub fn reaching(&self, reach: f64) -> Curve {
         let with = |integer| Curve { integer, ..*self };
-        // A range that was written to a file and read again may be off in its last digit.
+        // A range that was written to a file and read again may differ in its last digit.
         let holds = |integer: &u32| with(*integer).range() >= reach * (1.0 - 1e-9);
         let integer = (NARROWEST..WIDEST).find(holds).unwrap_or(WIDEST);
         with(integer)
@@ -115,12 +115,12 @@ impl Curve {
         self.error
     }
 
-    /// What one unit of the roundings is worth: L·2^−f.
+    /// The size of one unit of the roundings: L·2^−f.
     pub fn unit(&self) -> f64 {
         self.limit / f64::from(1u32 << self.frac)
     }
 
-    /// What the protocol computes, in the clear and without its roundings.
+    /// The function that the protocol computes, in the clear and without its roundings.
     pub fn approximation(&self, x: f64) -> f64 {
         let z = x.abs() / self.limit;
         let b = if z < 1.0 {

@@ -102,8 +102,8 @@ pub fn rescale_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
     truncate_cost(n, from, shift, to)
 }
 
-/// The constants of every function here, as text: parties that differ in one of them must not meet. New constants
-/// belong in their module's part of it.
+/// The constants of every function here, as text: parties that differ in one of them must not run together. New
+/// constants belong in their module's part of it.
 pub fn describe() -> String {
     [
         exp2::describe(),

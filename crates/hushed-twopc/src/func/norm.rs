@@ -19,7 +19,7 @@ use crate::he::{
 use crate::share::Share;
 use std::borrow::Borrow;
 
-/// How v and r are computed.
+/// Formats of v and r.
 #[derive(Clone, Copy, Debug)]
 struct Deviation {
     /// c in the squares, in a ring of one bit more than v has.
@@ -51,7 +51,7 @@ const UNIT: Deviation = Deviation {
 const UNIT_CENTRED: Format = Format::new(46, 20);
 /// That product before its factor 1/√d.
 const UNIT_PRODUCT: Format = Format::new(48, 20);
-/// An answer: |y| ≤ 1, with all bits that the constant 1/√d adds. Never opened like this, but by
+/// An answer: |y| ≤ 1, with all bits that the constant 1/√d adds. Never revealed like this, but by
 /// [`open_rounded`](crate::gadget::open_rounded).
 pub const UNIT_ROW: Format = Format::new(48, UNIT_PRODUCT.frac + UNIT_FACTOR);
 /// Fraction bits of 1/√d.
@@ -59,7 +59,7 @@ const UNIT_FACTOR: u32 = 16;
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
 
-/// What a norm does.
+/// The shape and kind of a norm.
 #[derive(Clone, Copy, Debug)]
 pub struct NormShape {
     /// Rows.
@@ -205,9 +205,9 @@ fn inverse_deviation(
 
 /// A row's vector divided by its length, for sentence embeddings. `x` in `from`, result in [`UNIT_ROW`].
 ///
-/// This is what a client gets to see, so it is not enough that it is near: a vector of multiples of r would show r, the
+/// The client sees this, so it is not enough that it is close: a vector of multiples of r would show r, the
 /// length. c keeps [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few
-/// bits that are opened.
+/// bits that are revealed.
 pub fn unit_rows(
     ctx: &mut Ctx,
     he: &HeContext,

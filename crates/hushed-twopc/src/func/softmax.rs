@@ -22,7 +22,7 @@ use crate::share::Share;
 
 /// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two.
 pub const SCORES: Format = Format::new(23, Y.frac);
-/// What the maximum is taken of.
+/// The operand of the maximum.
 const COARSE: Format = Format::new(17, 6);
 /// Above this, 2^−y counts as zero.
 const CLIP: f64 = 15.5;
@@ -63,8 +63,8 @@ pub fn exponentials(
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
 
-/// What the protocol computes instead of softmax, in the clear and without its roundings: exponentials below 2^−14.4 of
-/// the row's largest count as zero. `row` are scores in natural units.
+/// The function that the protocol computes in place of softmax, in the clear and without its roundings: exponentials
+/// below 2^−14.4 of the row's largest count as zero. `row` are scores in natural units.
 pub fn approximation(row: &mut [f64]) {
     let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for s in row.iter_mut() {

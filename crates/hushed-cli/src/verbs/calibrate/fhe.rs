@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::input::{self, Truncate};
 use crate::output::Output;
 
-/// What only this protocol needs.
+/// Options of this protocol only.
 #[derive(clap::Args)]
 // As of `plan`: a group of its own would have the name of the verb's.
 #[group(skip)]

@@ -119,7 +119,7 @@ pub struct Args {
     parameters: String,
 }
 
-/// A rung's answers: its name, and how to find them.
+/// The answers of a stage: its name, and how to find them.
 type Rung = (&'static str, fn(&Answer) -> Option<&[f64]>);
 
 const RUNGS: [Rung; 3] = [

@@ -24,7 +24,7 @@ use crate::twopc::{Input, RunError, embed};
 const SQUARED_FRAC: u32 = 7;
 const CENTRED_FRAC: u32 = 11;
 
-/// Computes what two parties would.
+/// Computes the result of two parties.
 #[derive(Default)]
 pub struct Clear {
     /// With their integers.

@@ -69,14 +69,14 @@ pub struct Counting<'a> {
     params: Arc<RlweParams>,
     visitor: Option<Visitor<'a>>,
     steps: Vec<Entry>,
-    /// Of the step under way.
+    /// Of the current step.
     cost: Cost,
     work: Work,
     /// Correlated OTs that the client sends and that the server sends.
     cots: [u64; 2],
 }
 
-/// What a party computes for a step, for estimates of time and memory.
+/// The work of a party for a step, for estimates of time and memory.
 #[derive(Clone, Copy, Default)]
 struct Work {
     automorphisms: u64,
@@ -102,7 +102,7 @@ impl<'a> Counting<'a> {
         })
     }
 
-    /// The same, which tells of every product.
+    /// The same, which reports every product.
     #[must_use]
     pub fn telling(
         self,

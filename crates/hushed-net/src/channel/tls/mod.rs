@@ -28,10 +28,10 @@ use super::stream::StreamChannel;
 use crate::NetError;
 use verify::PinVerifier;
 
-/// What both ends must want to speak; a web browser that strays here is refused in the handshake.
+/// The protocol name that both ends require; a web browser is refused in the handshake.
 const PROTOCOL: &[u8] = b"hushed/1";
 
-/// Why a secure channel could not be had.
+/// Why there is no secure channel.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsFault {
@@ -46,10 +46,10 @@ pub enum TlsFault {
     /// The certificate is for another host.
     #[error("the server's certificate is for another host name")]
     WrongName,
-    /// The certificate's time is over (or this machine's clock is wrong).
+    /// The certificate has expired (or this machine's clock is wrong).
     #[error("the certificate has expired, or this machine's clock is wrong")]
     Expired,
-    /// The certificate's time has not come (or this machine's clock is wrong).
+    /// The certificate is not valid yet (or this machine's clock is wrong).
     #[error("the certificate is not valid yet, or this machine's clock is wrong")]
     NotYetValid,
     /// A certificate that is refused for another reason.
