@@ -102,7 +102,7 @@ impl BenchError {
 /// The network between the parties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Net {
-    /// As fast as it goes
+    /// No limit
     Loopback,
     /// 1 Gbit/s, 0.5 ms round trip
     Lan,
@@ -142,7 +142,7 @@ pub trait Case {
     fn error(&mut self, peer: &mut Peer) -> Result<Option<f64>, BenchError>;
 }
 
-/// What a name stands for.
+/// The measurement of a name.
 pub enum Kind {
     /// One process.
     Local(fn(How<'_>) -> Result<Vec<Value>, BenchError>),
@@ -276,7 +276,7 @@ pub const SUITES: &[Suite] = &[
     },
 ];
 
-/// What takes too long for `all`.
+/// Measurements that take too long for `all`.
 pub const LONG: &[&str] = &["fhe-layer", "fhe-model"];
 
 /// How the sizes of a suite are run.

@@ -33,11 +33,11 @@ pub struct Calibration {
     pub texts: usize,
     /// Tokens measured, special ones included.
     pub tokens: usize,
-    /// What was seen at each step.
+    /// The ranges of each step.
     pub sites: BTreeMap<String, Ranges>,
 }
 
-/// What was seen at one step.
+/// The ranges of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ranges {

@@ -41,7 +41,7 @@ pub enum ModelError {
         /// As it should be.
         expected: usize,
     },
-    /// A step reads a value that is not there: a defect of what runs the program.
+    /// A step reads a value that is missing: a defect of the code that runs the program.
     #[error("{site}: a value that it reads is missing")]
     NoValue {
         /// The step.

@@ -51,7 +51,7 @@ impl<R: ReadAt> Source for &Weights<R> {
     }
 }
 
-/// The encoder of this configuration, with what the source supplies.
+/// The encoder of this configuration, with numbers from the source.
 pub(crate) fn network<S: Source>(
     config: &NetworkConfig,
     pool: Pool,

@@ -17,7 +17,7 @@ use crate::tokens::{TokenIds, TooLong};
 /// A sentence encoder, with its weights or as shapes only.
 #[derive(Clone)]
 pub struct Model {
-    /// What everybody may know.
+    /// The public part.
     pub public: Public,
     /// The layers.
     pub network: Network,

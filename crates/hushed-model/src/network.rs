@@ -15,9 +15,9 @@ pub struct Network {
     pub embedding_norm: Norm,
     /// In order.
     pub layers: Vec<Layer>,
-    /// What makes one row a text, where there is no classifier.
+    /// Pooling to one row a text, where there is no classifier.
     pub pool: Pool,
-    /// What there is instead of pooling.
+    /// The classifier's head, in place of pooling.
     pub classifier: Option<Classifier>,
 }
 

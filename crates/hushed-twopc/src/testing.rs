@@ -122,7 +122,7 @@ pub fn reveal_bits(client: &BitShare, server: &BitShare) -> Vec<u64> {
     (0..open.len()).map(|i| open.bit(i)).collect()
 }
 
-/// What a step took: one party's counters, and the rounds of the pair.
+/// The cost of a step: one party's counters, and the rounds of the pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// The client's counters of the step alone.

@@ -32,7 +32,7 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-/// What a model with random weights has the sizes of.
+/// The model whose sizes are taken, with random weights.
 pub(super) struct Size {
     pub model: &'static str,
     pub layers: usize,
@@ -41,7 +41,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// So many layers of it.
+    /// A network of this many layers, with random weights.
     pub fn random(&self, layers: usize) -> Network {
         let config = NetworkConfig {
             layers,

@@ -49,7 +49,7 @@ struct Bed {
     setup_seconds: f64,
 }
 
-/// What a run of a step took.
+/// The time and memory of a step.
 struct Taken {
     seconds: f64,
     counts: Counters,

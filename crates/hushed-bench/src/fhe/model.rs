@@ -65,7 +65,7 @@ fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchE
     Ok(bed.row("fhe.model", about, threads, &taken, parts))
 }
 
-/// What a server does, from columns to what leaves it.
+/// The server's work, from columns to its reply.
 fn run<S: Slots>(
     on: &S,
     network: &Network,

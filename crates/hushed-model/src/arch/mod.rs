@@ -19,7 +19,7 @@ pub enum Architecture {
     DistilBert,
 }
 
-/// What one architecture calls its parts.
+/// The names of an architecture's parts.
 pub(crate) struct Names {
     pub fields: Fields,
     pub tensors: Tensors,

@@ -39,7 +39,7 @@ pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Toleran
 }
 
 impl Tolerance {
-    /// The contents of `functions.json`. An error below what the file may hold is written as the least that it may.
+    /// The contents of `functions.json`. An error below the format's least value is written as that value.
     pub fn to_json(&self) -> String {
         let file = json!({ "version": "1", "activation_reach": self.reach, "activation_error": self.error.max(LEAST_ERROR) });
         format!("{file:#}\n")

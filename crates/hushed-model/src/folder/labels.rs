@@ -12,7 +12,7 @@ use crate::folder::json::{Fields, shown};
 const MAX_CLASSES: usize = 1 << 12;
 /// Most bytes of a name.
 const MAX_NAME: usize = 200;
-/// What the library that writes these files assumes where they say nothing.
+/// The defaults of the library that writes these files.
 const DEFAULT_CLASSES: usize = 2;
 const NAMES: &str = "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
 

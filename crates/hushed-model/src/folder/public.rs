@@ -40,7 +40,7 @@ pub struct PublicFiles {
     files: BTreeMap<&'static str, Vec<u8>>,
 }
 
-/// What the public files say, checked.
+/// The parsed and checked public files.
 #[derive(Clone)]
 pub struct Public {
     /// Sizes of the encoder.
@@ -123,7 +123,7 @@ impl PublicFiles {
         }
     }
 
-    /// Name and bytes, in the order of the names: what a bundle carries and hashes.
+    /// Name and bytes, in the order of the names, as in a bundle.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         self.files
             .iter()

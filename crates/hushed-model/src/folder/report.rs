@@ -10,7 +10,7 @@ use crate::folder::public::{Public, PublicFiles};
 use crate::folder::weights::{WEIGHTS, Weights};
 use crate::layers::{self, Checking};
 
-/// What `hushed check` prints.
+/// The report of `hushed check`.
 #[derive(Debug)]
 pub struct Report {
     /// The folder.

@@ -269,7 +269,7 @@ pub fn curve_scaled(
     Ok(Share::new(to.ring, sum.into_words()).shift_left(up))
 }
 
-/// What [`curve_scaled`] of `n` elements sends.
+/// The cost of [`curve_scaled`] for `n` elements.
 pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
     let (small, sum) = (curve.small(), curve.sum());
     let turned = match curve.kind {

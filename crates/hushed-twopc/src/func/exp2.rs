@@ -76,7 +76,7 @@ pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
     }
 }
 
-/// What [`exp2_negative`] of `n` elements sends.
+/// The cost of [`exp2_negative`] for `n` elements.
 pub fn exp2_negative_cost(n: usize) -> Cost {
     table_16_cost(n, Party::Client, OUT.ring) + ole_cost(n, Party::Client, U_BITS, OUT.ring)
 }

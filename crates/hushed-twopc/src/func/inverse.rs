@@ -77,13 +77,13 @@ pub fn inverse_root(
     finish(ctx, &y, &hot, weight, frac, to)
 }
 
-/// What [`reciprocal`] of `n` numbers sends.
+/// The cost of [`reciprocal`] for `n` numbers.
 pub fn reciprocal_cost(n: usize, bits: u32, to: Ring) -> Cost {
     let product = mul_cost(n, WIDE) + rescale_cost(n, WIDE, FRAC, WIDE);
     normalise_cost(n, bits) + quadratic_cost(n) + product.repeated(2) + finish_cost(n, bits, to)
 }
 
-/// What [`inverse_root`] of `n` numbers sends.
+/// The cost of [`inverse_root`] for `n` numbers.
 pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
     let cut = rescale_cost(n, WIDE, FRAC, WIDE);
     let last = rescale_cost(n, WIDE, FRAC + 1, WIDE);

@@ -94,7 +94,7 @@ pub fn rescale(
     truncate(ctx, x, shift, sign, to)
 }
 
-/// What [`rescale`] of `n` elements sends.
+/// The cost of [`rescale`] for `n` elements.
 pub fn rescale_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
     if to.bits() + shift <= from.bits() {
         return Cost::ZERO;

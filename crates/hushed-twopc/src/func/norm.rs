@@ -101,7 +101,7 @@ pub fn normalise_rows(
     rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
 }
 
-/// What [`normalise_rows`] sends.
+/// The cost of [`normalise_rows`].
 ///
 /// # Errors
 /// Those of `layout`, which gives the layout of a product over RLWE.
@@ -124,7 +124,7 @@ pub fn normalise_rows_cost<L: Borrow<Layout>>(
         + scale_rows_cost(rows, width, CENTRED.ring, &layout)?)
 }
 
-/// What [`unit_rows`] sends.
+/// The cost of [`unit_rows`].
 ///
 /// # Errors
 /// As [`normalise_rows_cost`].

@@ -27,7 +27,7 @@ pub fn relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share,
     truncate(ctx, &y, 0, Sign::Bounded, to.ring)
 }
 
-/// What [`relu`] of `n` elements sends.
+/// The cost of [`relu`] for `n` elements.
 pub fn relu_cost(n: usize, from: Format, to: Format) -> Cost {
     let ring = cut(from, to);
     less_than_public_cost(n, ring, 1, SIGN_DROP, ring.bits())

@@ -75,7 +75,7 @@ pub fn approximation(row: &mut [f64]) {
     row.iter_mut().for_each(|e| *e /= sum);
 }
 
-/// What [`exponentials`] send.
+/// The cost of [`exponentials`].
 pub fn exponentials_cost(rows: usize, cols: usize, to: Format) -> Cost {
     let n = rows * cols;
     let keep = SCORES.ring.bits() - CLIP_DROP;

@@ -40,7 +40,7 @@ const PLACES: usize = TABLE;
 /// Elements hashed at a time.
 const CHUNK: usize = 64;
 
-/// What both parties know of a batch of transfers.
+/// Public shape of a batch of transfers.
 #[derive(Clone, Copy)]
 pub(crate) struct Batch {
     /// Transfers.

@@ -95,12 +95,12 @@ fn halves(ole: &OleContext, n: usize) -> (Range<usize>, Range<usize>) {
     (0..middle, middle..n)
 }
 
-/// What [`product`] of `n` elements sends.
+/// The cost of [`product`] for `n` elements.
 pub fn product_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     transfer(ole, n, ring) + product_with_sent_cost(ole, n, ring)
 }
 
-/// What [`product_with_sent`] of `n` elements sends.
+/// The cost of [`product_with_sent`] for `n` elements.
 pub fn product_with_sent_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     let blocks = ole.blocks(n) as u64;
     let bytes = blocks * ole.response_bytes(primes(ring)) as u64;
@@ -121,7 +121,7 @@ fn transfer(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     }
 }
 
-/// What [`square`] of `n` elements sends.
+/// The cost of [`square`] for `n` elements.
 pub fn square_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     let (first, second) = halves(ole, n);
     let (client, server) = (

@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 /// Trees a step.
 const CHUNK: usize = 128;
 
-/// What both parties hold to extend: the code, and the tree expander.
+/// State of both parties for extensions: the code, and the tree expander.
 pub(super) struct Extender {
     params: FerretParams,
     code: LpnCode,

@@ -216,7 +216,7 @@ impl FerretOt {
         })
     }
 
-    /// That this process made the source: in a fork of it the stock would be handed out a second time, without a step
+    /// Checks that this process made the source: in a fork of it the stock would be used a second time, without a step
     /// of the session that could fail.
     fn check_process(&self) -> Result<(), TwopcError> {
         Ok(self.origin.check().map_err(RlweError::from)?)

@@ -107,7 +107,7 @@ impl FerretParams {
         self.trees * (self.depth - 1) * 16
     }
 
-    /// What the attacks that bind cost, by formula.
+    /// The cost of the strongest attacks, by formula.
     pub fn attacks(&self) -> Attacks {
         Attacks {
             pooled_gauss: self.pooled_gauss(),
