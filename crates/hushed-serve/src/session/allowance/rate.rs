@@ -1,5 +1,5 @@
 //! An operator's limit for each client, a number of texts in a window of time, and the file of the counts
-//! ([`super::allowance`]).
+//! ([`super`]).
 
 use std::fmt;
 use std::path::PathBuf;
