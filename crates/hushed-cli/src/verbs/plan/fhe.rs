@@ -111,7 +111,7 @@ pub struct Args {
         visible_alias = "out",
         value_name = "FILE",
         requires = "calibration",
-        env = "HUSHED_MANIFEST",
+        env = "HUSHED_MANIFEST_OUT",
         help_heading = "With --protocol fhe"
     )]
     public_plan: Option<PathBuf>,
