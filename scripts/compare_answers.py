@@ -1,6 +1,6 @@
 """How far decrypted answers are from those in the clear, and whether retrieval notices.
 
-    hushed decrypt --plan plan.json --public minilm.public --keys keys --reply reply --json > answers.json
+    hushed decrypt --manifest manifest.json --public minilm.public --keys keys --reply reply --json > answers.json
     hushed clear models/minilm --input texts.txt --json > clear.json
     python3 scripts/compare_answers.py answers.json clear.json [--queries 100] [--json]
 

@@ -2,7 +2,7 @@
 
     python3 scripts/encrypted_run.py [--layers 1] [--rows 32] [--input FILE] [--work out/encrypted] [--max-memory GIB] [--json]
 
-Real weights, N = 2^16 at 128 bits: plan, keys, request, run, reply, then `hushed clear` of the same texts beside it. Six
+Real weights, N = 2^16 at 128 bits: plan, manifest, keys, request, run, reply, then `hushed clear` of the same texts beside it. Six
 layers are the whole model; fewer are the same model cut after them. One layer of 32 rows takes a quarter of an hour on two cores, six
 of 128 rows two hours, and all up to 20 GiB: `hushed plan MODEL --protocol fhe --measure quick` says what this machine needs. What was
 done is kept in the folder --work: started again after a crash or Ctrl-C, it goes on from the last whole layer. Texts that are longer than
@@ -66,7 +66,7 @@ def main():
     work = options.work / f"{options.layers}x{options.rows}"
     work.mkdir(parents=True, exist_ok=True)
     model, calibration = cut(pathlib.Path(model_folder()), CALIBRATION, options.layers, work / "model")
-    texts, plan, public = work / "texts.txt", work / "plan.json", work / "model.public"
+    texts, plan, public = work / "texts.txt", work / "manifest.json", work / "model.public"
     keys, request, reply = work / "keys", work / "request", work / "reply"
     took = {}
     if not request.exists():
@@ -76,16 +76,16 @@ def main():
         shutil.rmtree(keys, ignore_errors=True)
         took["plan"] = shown(
             "plan", model, "--protocol", "fhe", "--rows", options.rows, "--max-memory", options.max_memory, "--calibration", calibration,
-            "--public-plan", plan, "--public-model", public, "--public-embedding", "--canary", CANARY)
-        took["keygen"] = shown("keygen", "--plan", plan, "--out", keys)
+            "--manifest", plan, "--public-model", public, "--public-embedding", "--canary", CANARY)
+        took["keygen"] = shown("keygen", "--manifest", plan, "--out", keys)
         took["encrypt"] = shown(
-            "encrypt", "--plan", plan, "--public", public, "--keys", keys, "--input", texts, "--truncate", "--out", request)
+            "encrypt", "--manifest", plan, "--public", public, "--keys", keys, "--input", texts, "--truncate", "--out", request)
     took["run"] = shown(
-        "run", model, "--plan", plan, "--keys", keys / "evaluation.keys", "--request", request, "--out", reply,
+        "run", model, "--manifest", plan, "--keys", keys / "evaluation.keys", "--request", request, "--out", reply,
         "--calibration", calibration, "--checkpoint", work / "checkpoints", "--spill", work, "--steps")
     answers, clear = work / "answers.json", work / "clear.json"
     for path, rows in [
-        (answers, hushed("decrypt", "--plan", plan, "--public", public, "--keys", keys, "--reply", reply)),
+        (answers, hushed("decrypt", "--manifest", plan, "--public", public, "--keys", keys, "--reply", reply)),
         (clear, hushed("clear", model, "--input", texts, "--truncate")),
     ]:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -1,4 +1,4 @@
-//! The order of the house: files in a folder, and files that import each other. Both only ever get fewer.
+//! Limits on files in a folder and on files that import each other in a circle. Both may only decrease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ const MOST_CIRCLES: usize = 10;
 /// A module of a crate: `hushed-mpc`, `shares::clear`.
 type Module = (String, String);
 
-/// Folders of sources by their files, and files of a crate that import each other in a circle. Tests, re-exports and a parent's
-/// declaration of its children are no imports.
+/// Folders of sources by their files, and files of a crate that import each other in a circle. Tests, re-exports and a
+/// parent's declaration of its children are no imports.
 pub fn order(tree: &Tree) -> Outcome {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     let mut imports: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();

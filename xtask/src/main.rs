@@ -1,9 +1,10 @@
-//! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]` and `cargo xtask test`.
+//! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]` and
+//! `cargo xtask test`.
 //!
 //! `check` runs what continuous integration runs, cheapest first, one line a check, and goes on
 //! after a failure so that one run shows everything. `--fast` leaves out clippy, the only check
-//! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind too.
-//! `test` runs `check` and `secrets`, then every test of the workspace, and ends with one line
+//! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind
+//! too. `test` runs `check` and `secrets`, then every test of the workspace, and ends with one line
 //! `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod rules;
 mod secrets;
 mod source;
 mod suite;
+mod width;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -75,6 +77,7 @@ fn check(root: &Path, fast: bool) -> bool {
             report("unsafe code", rules::unsafe_code(tree));
             report("test modules", rules::test_modules(tree));
             report("documentation", rules::documentation(tree));
+            report("columns", width::columns(tree));
             report("unfinished words", rules::unfinished_words(tree));
             report("hostile bytes", rules::hostile_bytes(tree));
             report("architectures", rules::architectures(tree));
@@ -105,7 +108,8 @@ fn check(root: &Path, fast: bool) -> bool {
     all
 }
 
-/// Whether secrets decide time, branches or addresses in the release build; `watch` asks valgrind too, which takes minutes.
+/// Whether secrets decide time, branches or addresses in the release build; `watch` asks valgrind too, which takes
+/// minutes.
 fn secrets(root: &Path, watch: bool) -> bool {
     let outcomes = secrets::check(root, watch).into_iter();
     outcomes.fold(true, |all, (name, outcome)| told(name, outcome) && all)

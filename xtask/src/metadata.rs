@@ -37,7 +37,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Runs `cargo metadata --locked`: a lock file that is out of date is a finding, not something to mend silently.
+    /// Runs `cargo metadata --locked`: a lock file that is out of date is a finding, not something to fix silently.
     pub fn load(root: &Path) -> Result<Graph, String> {
         let output = Command::new(crate::cargo())
             .args(["metadata", "--format-version", "1", "--locked"])

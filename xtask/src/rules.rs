@@ -178,7 +178,8 @@ fn is_crate_root(path: &str) -> bool {
     inside.is_some() && (path.ends_with("src/lib.rs") || path.ends_with("src/main.rs"))
 }
 
-/// Every file beside a `tests/*/main.rs` is a module of it: one that is not would be compiled by nobody, and no tool would say so.
+/// Every file beside a `tests/*/main.rs` is a module of it: one that is not would be compiled by nobody, and no tool
+/// would say so.
 pub fn test_modules(tree: &Tree) -> Outcome {
     let mut problems = Vec::new();
     let mut modules = 0;
@@ -208,8 +209,8 @@ pub fn test_modules(tree: &Tree) -> Outcome {
     }
 }
 
-/// Code in documentation is text: what runs is in `examples/`, which a test includes. So documentation has no tests of its own, and no
-/// crate is read once more to look for them.
+/// Code in documentation is text: what runs is in `examples/`, which a test includes. So documentation has no tests of
+/// its own, and no crate is read once more to look for them.
 pub fn documentation(tree: &Tree) -> Outcome {
     let mut problems = Vec::new();
     let mut blocks = 0;
@@ -302,7 +303,8 @@ pub fn architectures(tree: &Tree) -> Outcome {
     }
 }
 
-/// Every declared reader of foreign bytes denies the lints that hide a panic, and every file that denies them is declared.
+/// Every declared reader of foreign bytes denies the lints that hide a panic, and every file that denies them is
+/// declared.
 pub fn hostile_bytes(tree: &Tree) -> Outcome {
     let mut problems: Vec<String> = HOSTILE
         .iter()

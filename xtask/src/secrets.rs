@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Functions on 512-bit registers, all of which may hold secrets, with their conditional jumps: ends of loops over public
-/// lengths, tails shorter than a register, layers of a transform, and bounds. Counted in the build of the pinned toolchain;
-/// more of them is an error until somebody has looked.
+/// Functions on 512-bit registers, all of which may hold secrets, with their conditional jumps: ends of loops over
+/// public lengths, tails shorter than a register, layers of a transform, and bounds. Counted in the build of the pinned
+/// toolchain; more of them is an error until somebody has looked.
 #[rustfmt::skip]
 const DECLARED: [(&str, usize); 29] = [
     ("hushed_math::bits::aes::vaes::counter", 3),

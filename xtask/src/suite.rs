@@ -20,8 +20,8 @@ struct Sum {
 
 /// Runs `cargo test --workspace` with `extra` arguments; true when everything, `checked` included, passed.
 pub fn run(root: &Path, checked: bool, extra: &[&str]) -> bool {
-    // All but examples, which tests include and clippy has compiled, and without a pass over every crate for tests in documentation, which has
-    // none (`rules::documentation`). Arguments may select otherwise.
+    // All but examples, which tests include and clippy has compiled, and without a pass over every crate for tests in
+    // documentation, which has none (`rules::documentation`). Arguments may select otherwise.
     let selected: &[&str] = if extra.is_empty() {
         &["--lib", "--bins", "--tests"]
     } else {

@@ -1,10 +1,11 @@
-//! Matrices of scalars times ciphertexts at N = 2^16 and 14 primes, beside the naive loop: `cargo bench -p hushed-bench --bench gemm`.
+//! Matrices of scalars times ciphertexts at N = 2^16 and 14 primes, beside the naive loop:
+//! `cargo bench -p hushed-bench --bench gemm`.
 //!
-//! 768 inputs by 768 × 768 weights. Inputs and outputs, 10.5 GiB each, are never there: a source gives random residues of one
-//! limb for every prime, a sink counts what it gets; the arithmetic is that of real ciphertexts. The naive loop runs for 8 outputs
-//! of 96 inputs. A term is one ciphertext times a scalar, added. Seconds by the wall clock and of processor time of all threads
-//! together, which other programs on the machine do not lengthen as much. An argument is the number of primes to do, if not all
-//! 14; times of a term are for 14 in any case.
+//! 768 inputs by 768 × 768 weights. Inputs and outputs, 10.5 GiB each, are never there: a source gives random residues
+//! of one limb for every prime, a sink counts what it gets; the arithmetic is that of real ciphertexts. The naive loop
+//! runs for 8 outputs of 96 inputs. A term is one ciphertext times a scalar, added. Seconds by the wall clock and of
+//! processor time of all threads together, which other programs on the machine do not lengthen as much. An argument is
+//! the number of primes to do, if not all 14; times of a term are for 14 in any case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! Protocols on shared inputs, checked against the clear.
 //!
-//! Inputs come from a fixed stream that both processes know: a measurement has no secrets. They are shared by the real protocol all the same.
+//! Inputs come from a fixed stream that both processes know: a measurement has no secrets. They are shared by the real
+//! protocol all the same.
 
 use hushed_net::Party;
 use hushed_twopc::func::curve::{GELU_EIGHT, curve_scaled};

@@ -1,7 +1,7 @@
 //! Named measurements with stable rows, each against the clear answer, as the binary `hushed-bench` runs them.
 //!
-//! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to a core of its
-//! own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
+//! A measurement between parties runs as two processes of this program over TCP on loopback, each pinned to a core of
+//! its own, optionally over a shaped network. Rows are described in docs/benchmarks.md.
 #![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "public for its own binary alone")]
 
@@ -51,7 +51,7 @@ pub enum BenchError {
     },
     #[error("the {party} process of this measurement ended early ({status}); its message is above")]
     Ended { party: &'static str, status: String },
-    #[error("the {party} process said what this program does not understand")]
+    #[error("the {party} process sent a line that this program does not understand")]
     Garbled { party: &'static str },
     #[error("the parameters of this measurement have no transform")]
     NoTransform,
@@ -67,7 +67,7 @@ pub enum BenchError {
     Fhe(#[from] FheError),
     #[error("{threads} threads could not be started")]
     NoThreads { threads: usize },
-    #[error("there is no measurement `{name}`: `hushed-bench --list` names them")]
+    #[error("there is no measurement `{name}`: `hushed-bench --list` lists them")]
     NoSuchBench { name: String },
     #[error("the output could not be written: {0}")]
     Write(#[source] io::Error),
@@ -102,7 +102,7 @@ impl BenchError {
 /// The network between the parties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Net {
-    /// As fast as it goes
+    /// No limit
     Loopback,
     /// 1 Gbit/s, 0.5 ms round trip
     Lan,
@@ -142,7 +142,7 @@ pub trait Case {
     fn error(&mut self, peer: &mut Peer) -> Result<Option<f64>, BenchError>;
 }
 
-/// What a name stands for.
+/// The measurement of a name.
 pub enum Kind {
     /// One process.
     Local(fn(How<'_>) -> Result<Vec<Value>, BenchError>),
@@ -276,7 +276,7 @@ pub const SUITES: &[Suite] = &[
     },
 ];
 
-/// What takes too long for `all`.
+/// Measurements that take too long for `all`.
 pub const LONG: &[&str] = &["fhe-layer", "fhe-model"];
 
 /// How the sizes of a suite are run.

@@ -21,7 +21,8 @@ pub fn describe() -> Value {
     })
 }
 
-/// Starts the count of [`peak_memory`], the most that this process has held, anew. Where the system has no such thing the peak is that of the whole process, which is never too low.
+/// Starts the count of [`peak_memory`], the most that this process has held, again. Where the system has no such thing
+/// the peak is that of the whole process, which is never too low.
 pub fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }

@@ -71,7 +71,8 @@ impl Peer {
     }
 }
 
-/// Runs every wanted case of a suite as one party; `say` gets one object a case. The server announces its address by `say` first.
+/// Runs every wanted case of a suite as one party; `say` gets one object a case. The server announces its address by
+/// `say` first.
 pub fn run_party(
     suite: &Suite,
     address: Option<&str>,

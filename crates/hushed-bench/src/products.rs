@@ -151,8 +151,8 @@ pub fn linear() -> Vec<Box<dyn Case>> {
 }
 
 fn by_weights(shape: OltShape) -> Box<dyn Case> {
-    // |w| ≤ 2 with 18 fraction bits: holds MiniLM's token table (1.05) and its matrices but for four of the layers back from a feed-forward
-    // block (up to 7.9, which a run's own ring of 48 bits takes at the same size).
+    // |w| ≤ 2 with 18 fraction bits: holds MiniLM's token table (1.05) and its matrices but for four of the layers back
+    // from a feed-forward block (up to 7.9, which a run's own ring of 48 bits takes at the same size).
     const BITS: u32 = 19;
     let format = Format::new(64, 18);
     let OltShape { k, m, n } = shape;

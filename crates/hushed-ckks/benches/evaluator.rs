@@ -1,7 +1,7 @@
 //! Milliseconds of the evaluator's primitives on one thread: `cargo bench -p hushed-ckks --bench evaluator [LIMBS …]`.
 //!
-//! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes unless told otherwise; `THREADS` for more threads. Prints the
-//! least of several runs: what the code takes when nothing else runs. A report, not a test: it asserts nothing about time.
+//! The preset `n16-boot-14x40`, at 3, 7, 14 and 25 primes by default; `THREADS` for more threads. Prints the minimum of
+//! several runs: the time when nothing else runs. A report, not a test: it asserts nothing about time.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -106,8 +106,9 @@ fn grid(evaluator: &Evaluator, ct: &Ciphertext) {
     print("relinearize_rescale", relinearise);
 }
 
-/// The least of five runs of some rounds, in milliseconds a round: of the processor's time on one thread where the system tells
-/// it (in steps of its clock, hence runs), so that other work on the machine disturbs little; of the clock on several.
+/// The least of five runs of some rounds, in milliseconds a round: of the processor's time on one thread where the
+/// system tells it (in steps of its clock, hence runs), so that other work on the machine disturbs little; of the clock
+/// on several.
 fn least(f: &dyn Fn()) -> f64 {
     let time = |rounds: u32| {
         let (start, used) = (Instant::now(), processor_time());

@@ -1,9 +1,10 @@
-//! A ciphertext at the bottom of its chain becomes one with levels to compute with again.
+//! Bootstraps a ciphertext at the bottom of its chain, so that it has levels again.
 //!
 //! cargo run --release -p hushed-ckks --example bootstrap [PRESET] [BATCH] [LEVELS]
 //!
-//! Without a preset: a small ring, which is INSECURE and says so. With `n16-boot-14x40` or `n15-boot-3x40`: 128 bits. Prints what each
-//! step takes, and how precise the result is; with LEVELS also what a refresh to so many levels takes.
+//! Without a preset: a small ring, which is INSECURE and says so. With `n16-boot-14x40` or `n15-boot-3x40`: 128 bits.
+//! Prints what each step takes, and how precise the result is; with LEVELS also what a refresh to that many levels
+//! takes.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Bootstraps `batch` ciphertexts, to `levels` levels as well if told so; least and mean bits of precision over all slots of the first.
+/// Bootstraps `batch` ciphertexts, to `levels` levels as well if told so; least and mean bits of precision over all
+/// slots of the first.
 pub fn run(
     preset: Option<&str>,
     batch: usize,

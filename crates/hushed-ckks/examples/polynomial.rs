@@ -1,4 +1,5 @@
-//! GELU and an inverse square root of encrypted values: fitted, reported, evaluated on the scale asked for; at 128 bits.
+//! GELU and an inverse square root of encrypted values: fitted, reported, evaluated on the scale asked for; at 128
+//! bits.
 //!
 //! cargo run --release -p hushed-ckks --example polynomial
 

@@ -10,7 +10,7 @@ use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// An encrypted vector with its scale, its level and what is known of its error.
+/// An encrypted vector with its scale, its level and the noise estimate.
 #[derive(Clone)]
 pub struct Ciphertext {
     pub(crate) b: RnsPoly<Eval>,
@@ -60,8 +60,8 @@ impl Ciphertext {
         })
     }
 
-    /// The same ciphertext, with what the caller knows of its error. A bound on its norm is taken for true: nothing in a ciphertext can
-    /// prove it, and a flooded opening is as safe as it.
+    /// The same ciphertext, with what the caller knows of its error. A bound on its norm is trusted: nothing in a
+    /// ciphertext can prove it, and a flooded decryption is only as safe as it.
     #[must_use]
     pub fn with_noise(self, noise: Noise) -> Self {
         Self { noise, ..self }
@@ -91,7 +91,7 @@ impl Ciphertext {
         &self.a
     }
 
-    /// Both parts, to be changed in place; (b, a). The bound on the error is forgotten: it holds for what was there.
+    /// Both parts, (b, a), to be changed in place. Clears the bound on the error, which held for the old contents.
     pub fn parts_mut(&mut self) -> (&mut RnsPoly<Eval>, &mut RnsPoly<Eval>) {
         self.noise = self.noise.with_norm(f64::INFINITY);
         (&mut self.b, &mut self.a)

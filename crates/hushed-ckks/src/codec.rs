@@ -9,14 +9,15 @@
 //! | packed | b | b |
 //! | packed | a | – |
 //!
-//! What the reader expects (parameters, primes, count) decides every size. What is known of the error does not travel: the reader
-//! states it, from the plan, in units of the plan's scale. So the reader states the scale as well, and a sender with another is
-//! refused: at a scale of his choice, neither rounding nor flooding would hide the error.
+//! What the reader expects (parameters, primes, count) decides every size. What is known of the error is not sent: the
+//! reader states it, in units of the agreed scale. So the reader states the scale as well, and another one is refused:
+//! at a scale of the sender's choice neither rounding nor flooding would hide the error.
 //!
-//! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An estimate
-//! ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. A bound ([`Noise::with_norm`]) is what flooding rests
-//! on, and a wrong one can cost the key. So none comes with bytes: whoever reads seeded ciphertexts states a size and gets
-//! an estimate; whoever reads whole ones has the bound that they put into `noise`, and without one no opening is flooded.
+//! Nothing in the bytes can prove that the statement is true: a ciphertext from elsewhere may have any error. An
+//! estimate ([`Noise::new`]) decides how a result is rounded, and a wrong one costs digits. Flooding relies on a bound
+//! ([`Noise::with_norm`]), and a wrong one can reveal the key. So bytes carry none: a reader of seeded ciphertexts
+//! states a size and gets an estimate; a reader of whole ones puts a bound into `noise`, and without one no decryption
+//! is flooded.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_rlwe::RlweError;
@@ -62,11 +63,12 @@ impl Ciphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose scale is `scale` and whose error is `noise` by the plan.
+    /// Decodes exactly `count` ciphertexts of `limbs` primes, whose scale is `scale` and whose error is `noise` by the
+    /// plan.
     ///
     /// # Errors
-    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleMismatch`] or [`CkksError::InvalidScale`] for another scale,
-    /// [`CkksError::ScaleTooLarge`], [`CkksError::LimbCount`].
+    /// [`CkksError::Codec`] for any other bytes, [`CkksError::ScaleMismatch`] or [`CkksError::InvalidScale`] for
+    /// another scale, [`CkksError::ScaleTooLarge`], [`CkksError::LimbCount`].
     pub fn list_from_bytes(
         params: &CkksParams,
         limbs: usize,
@@ -124,7 +126,8 @@ impl SeededCiphertext {
         Ok(out)
     }
 
-    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes at `scale`, with messages within `magnitude` by the plan.
+    /// Decodes exactly `count` seeded ciphertexts of `limbs` primes at `scale`, with messages within `magnitude` by the
+    /// plan.
     ///
     /// # Errors
     /// As [`Ciphertext::list_from_bytes`].
@@ -253,7 +256,7 @@ mod tests {
         assert!(back.b() == ct.expand().b());
     }
 
-    /// A sender's scale decides nothing: scale 1 would have the integers read as the message, error and all.
+    /// The sender's scale is not used: at scale 1 the integers would be read as the message, including the error.
     #[test]
     fn other_scales_than_the_expected_one_are_refused() {
         let mut f = fixture();
@@ -286,7 +289,7 @@ mod tests {
             read(&with(&good, 1.0), scale),
             Err(CkksError::ScaleMismatch { .. })
         ));
-        // What two ways to one scale may differ by is let through, and the reader's own value is kept.
+        // Differences that two computations of one scale may have are accepted, and the reader's own value is kept.
         let near = with(&good, scale.value() * (1.0 + 2f64.powi(-42)));
         assert_eq!(read(&near, scale).unwrap()[0].scale(), scale);
         assert!(matches!(

@@ -1,4 +1,4 @@
-//! How often each primitive ran: what cost formulas and the plan are checked against.
+//! How often each primitive ran. Cost formulas and plans are checked against it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,16 +1,17 @@
 //! Encryption under the secret key (seeded: half the bytes) or the public one, and decryption.
 //!
-//! A decrypted CKKS message carries its error, and the error with the ciphertext says something about the key (Li and Micciancio,
-//! EUROCRYPT 2021). So:
+//! A decrypted CKKS message contains its error, and the error with the ciphertext reveals something about the key (Li
+//! and Micciancio, EUROCRYPT 2021). So:
 //!
-//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error and promises nothing;
-//! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as wide as the
-//!   whole error can be (s bits of security, τ decryptions: `flood`): results may then be published. It rests on the bound that
-//!   ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their error; where there is none, after a
-//!   bootstrap or a file, it is refused;
-//! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key; no other opening
-//!   keeps more bits than are certified;
-//! * every opening is counted with the key, whichever [`Decryptor`] makes it, and there is a limit a key.
+//! * [`Decryptor::decrypt`] rounds to what is certified of the ciphertext, which hides most of the error without any
+//!   guarantee;
+//! * [`Opening::Flooded`] adds noise after Li, Micciancio, Schultz and Sorrell (CRYPTO 2022), √(12·τ)·2^(s/2) times as
+//!   wide as the whole error can be (s bits of security, τ decryptions: `flood`): results may then be published. It
+//!   relies on the bound that ciphertexts carry through every operation ([`Noise::norm`]), not on the estimate of their
+//!   error; where there is none, after a bootstrap or a file, it is refused;
+//! * [`Opening::Raw`] and the functions named `raw` give everything, for results that stay with the owner of the key;
+//!   nothing else keeps more bits than are certified;
+//! * every decryption is counted with the key, whichever [`Decryptor`] makes it, and each key has a limit.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::params::CkksParams;
 use crate::plaintext::Plaintext;
 use crate::scale::Scale;
 
-/// Decryptions that one key may make unless told otherwise.
+/// Decryptions that one key may make by default.
 pub const DECRYPTION_LIMIT: u64 = 1 << 20;
 
 /// Bits that a coefficient may have above the scale before decryption takes another prime to be sure of it.
@@ -150,8 +151,9 @@ impl PublicEncryptor {
         })
     }
 
-    /// `ct` plus a fresh encryption of zero under this key, and noise of the standard deviation `deviation` in each part of a slot, in
-    /// units of the message: for a ciphertext that goes back to the owner of the key. The same generator makes the same bytes.
+    /// `ct` plus a fresh encryption of zero under this key, and noise of the standard deviation `deviation` in each
+    /// part of a slot, in units of the message: for a ciphertext that goes back to the owner of the key. The same
+    /// generator makes the same bytes.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`]; [`CkksError::FloodingTooLarge`] for noise of 2^55 and more in a coefficient.
@@ -186,25 +188,26 @@ impl PublicEncryptor {
     }
 }
 
-/// How much of a decrypted message is given out.
+/// How a decrypted message is rounded or hidden.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Opening {
-    /// Rounded to the bits that the ciphertext's carried error certifies; to those of the parameter set if it carries none.
+    /// Rounded to the bits that the ciphertext's noise certifies; to those of the parameter set if it has none.
     Certified,
-    /// Rounded to so many bits after the binary point, at most those that [`Opening::Certified`] keeps.
+    /// Rounded to this many bits after the binary point, at most those that [`Opening::Certified`] keeps.
     Bits(u32),
-    /// As it is, error and all. Not to be published.
+    /// As it is, including the error. Not to be published.
     Raw,
     /// With noise that hides the error to `security` bits over `decryptions` openings, then rounded to what is left.
     Flooded {
         /// s.
         security: u32,
-        /// τ: how often the key is opened at most, in any way. It is refused once there were as many; state the same each time.
+        /// τ: the most decryptions of the key, of any kind. Refused once there were as many; state the same number each
+        /// time.
         decryptions: u64,
     },
 }
 
-/// What an opening gives.
+/// The result of a decryption.
 #[derive(Clone)]
 pub struct Opened {
     /// The slots.
@@ -215,7 +218,7 @@ pub struct Opened {
     pub flooding_bits: f64,
 }
 
-/// Decryption. Holds the secret key, which counts what is opened with it.
+/// Decryption. Holds the secret key, which counts its decryptions.
 pub struct Decryptor {
     encoder: Arc<Encoder>,
     key: Arc<SecretKey>,
@@ -223,7 +226,7 @@ pub struct Decryptor {
 }
 
 impl Decryptor {
-    /// Decryption under `key`, which may be opened at most [`DECRYPTION_LIMIT`] times, by all its decryptors together.
+    /// Decryption under `key`, which may decrypt at most [`DECRYPTION_LIMIT`] times, by all its decryptors together.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`] if the key was made under another parameter set.
@@ -261,7 +264,7 @@ impl Decryptor {
         Ok(self.open(ct, Opening::Certified)?.values)
     }
 
-    /// The slots as they are, error and all: for results that the owner of the key keeps, and for tests.
+    /// The slots as they are, including the error: for results that the owner of the key keeps, and for tests.
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`].
@@ -272,9 +275,10 @@ impl Decryptor {
     /// The slots, opened as `opening` says.
     ///
     /// # Errors
-    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key was opened as often as the noise would be
-    /// made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on its error ([`Noise::norm`]),
-    /// [`CkksError::ErrorOutgrown`] if that has reached the modulus, and [`CkksError::FloodingTooLarge`].
+    /// As [`Decryptor::decrypt`]; for flooding also [`CkksError::FloodingSpent`] if the key has made as many
+    /// decryptions as the noise would be made for, [`CkksError::UnknownError`] if the ciphertext carries no bound on
+    /// its error ([`Noise::norm`]), [`CkksError::ErrorOutgrown`] if that has reached the modulus, and
+    /// [`CkksError::FloodingTooLarge`].
     pub fn open(&self, ct: &Ciphertext, opening: Opening) -> Result<Opened, CkksError> {
         let mut phase = match opening {
             Opening::Flooded { decryptions, .. } if decryptions < self.limit => self
@@ -305,7 +309,7 @@ impl Decryptor {
                 let noise =
                     SecretPoly::new(RnsPoly::from_signed(params.rlwe().basis(), &ids, &noise));
                 phase.expose_mut().add_assign(noise.expose());
-                // Noise hides the error already: rounding only leaves out digits that mean nothing.
+                // The noise already hides the error: rounding only removes meaningless digits.
                 (Some(whole_bits(left.ceil() + 1.0)), cost)
             }
         };
@@ -320,8 +324,8 @@ impl Decryptor {
         })
     }
 
-    /// The coefficients of the message, error and all, as [`Decryptor::decrypt_raw`]: for messages encoded as coefficients, and for
-    /// tests.
+    /// The coefficients of the message, including the error, as [`Decryptor::decrypt_raw`]: for messages encoded as
+    /// coefficients, and for tests.
     ///
     /// # Errors
     /// As [`Decryptor::decrypt`].
@@ -330,8 +334,8 @@ impl Decryptor {
         Ok(self.encoder.decode_coefficients(phase.expose(), ct.scale))
     }
 
-    /// b + a·s, counted unless the key was opened `limit` times, under as few primes as the scale and [`HEADROOM_BITS`] need: two
-    /// for a rescaled ciphertext.
+    /// b + a·s, counted unless the key has decrypted `limit` times, under as few primes as the scale and
+    /// [`HEADROOM_BITS`] need: two for a rescaled ciphertext.
     fn phase(&self, ct: &Ciphertext, limit: u64) -> Result<SecretPoly<Coeff>, CkksError> {
         let params = self.encoder.params();
         check_basis(params, ct.basis(), "decrypt")?;
@@ -355,7 +359,7 @@ impl Decryptor {
     }
 }
 
-/// What is refused because the noise was made for fewer openings.
+/// Refuses noise made for fewer decryptions.
 fn spent(error: CkksError, decryptions: u64) -> CkksError {
     match error {
         CkksError::DecryptionsSpent { .. } => CkksError::FloodingSpent { decryptions },
@@ -363,7 +367,8 @@ fn spent(error: CkksError, decryptions: u64) -> CkksError {
     }
 }
 
-/// Bits to round to: finer than 2^-200 no message is, coarser than 2^1000 none either. Errors of zero give infinitely many.
+/// Bits to round to: finer than 2^-200 no message is, coarser than 2^1000 none either. Errors of zero give infinitely
+/// many.
 fn whole_bits(bits: f64) -> i32 {
     bits.clamp(-1000.0, 200.0) as i32
 }

@@ -112,7 +112,7 @@ pub enum CkksError {
     },
     /// The message at this scale would not fit the modulus.
     #[error(
-        "a scale of {scale} and {limbs} primes of {modulus_bits:.1} bits in all: no room for a message; drop the scale or take more primes"
+        "a scale of {scale} and {limbs} primes of {modulus_bits:.1} bits in all: no room for a message; lower the scale or take more primes"
     )]
     ScaleTooLarge {
         /// The scale.
@@ -123,7 +123,7 @@ pub enum CkksError {
         modulus_bits: f64,
     },
     /// Made under another parameter set.
-    #[error("{operation}: operand made under another parameter set; encode and encrypt it anew")]
+    #[error("{operation}: operand made under another parameter set; encode and encrypt it again")]
     OtherParameters {
         /// The operation.
         operation: &'static str,
@@ -184,7 +184,7 @@ pub enum CkksError {
     },
     /// The key owner's limit on decryptions is reached.
     #[error(
-        "this key has decrypted {limit} times, its limit; make a new key: each published result says something about it"
+        "this key has decrypted {limit} times, its limit; make a new key: each published result reveals something about it"
     )]
     DecryptionsSpent {
         /// The limit.
@@ -192,7 +192,7 @@ pub enum CkksError {
     },
     /// Flooding for fewer decryptions than the key has made already.
     #[error(
-        "noise for {decryptions} decryptions was asked for, and this key has made as many; state how often it is opened in all, or make a new key"
+        "noise for {decryptions} decryptions was asked for, and this key has made as many; state the total number of decryptions, or make a new key"
     )]
     FloodingSpent {
         /// Decryptions that the noise would be made for.
@@ -220,7 +220,7 @@ pub enum CkksError {
     },
     /// The error of this ciphertext is not known, or not bounded, and the operation asks for it.
     #[error(
-        "{operation}: this ciphertext carries no bound on its error (after a bootstrap or a file there is none); whoever knows one, states it with Noise::with_norm"
+        "{operation}: this ciphertext carries no bound on its error (after a bootstrap or from a file there is none); state one with Noise::with_norm if it is known"
     )]
     UnknownError {
         /// The operation.

@@ -1,16 +1,17 @@
 //! Noise that hides the error of a decryption: nearly Gaussian, of any width up to 2^55, constant time.
 //!
-//! *Width.* Noise of deviation σ in each coefficient, added to an error e, is as noise alone up to a Kullback–Leibler divergence of
-//! |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients together (Li, Micciancio, Schultz and Sorrell, CRYPTO 2022).
-//! τ openings of s bits take σ² = 12·τ·2^s·|e|². For |e| stands the bound that the ciphertext carries ([`crate::Noise::norm`]): it holds for
-//! every circuit of the operations that there are. The estimate of independent errors does not: who adds a ciphertext to itself
-//! ninety times has 2^90 times the error, of which the estimate sees 2^45, and the rest was read off one opening, and with it the key.
+//! *Width.* Noise of deviation σ in each coefficient, added to an error e, is indistinguishable from noise alone up to
+//! a Kullback–Leibler divergence of |e|²/(2σ²), where |e| is the Euclidean norm of all N coefficients together (Li,
+//! Micciancio, Schultz and Sorrell, CRYPTO 2022). τ openings of s bits take σ² = 12·τ·2^s·|e|². |e| is the bound that
+//! the ciphertext carries ([`crate::Noise::norm`]), which holds for every circuit of the engine's operations. The
+//! estimate for independent errors does not: after ninety doublings of a ciphertext the error is 2^90 times as large
+//! and the estimate 2^45 times, so that one decryption would show the rest, and with it the key.
 //!
 //! *Shape.*
-//! A binomial variable of 512 coins has deviation √128; the noise is Σ w_i·X_i for such X_i and weights 1 = w_0 < w_1 < …,
-//! each at most about eight times the one before, so that every layer fills the gaps of the next (the smoothing parameter of Z for
-//! 2^-40 is 3, and √(2π·128)/8 > 3; Gaussian convolution as in Micciancio and Walter, CRYPTO 2017). Its tails end at 22
-//! deviations and its excess kurtosis is −0.004.
+//! A binomial variable of 512 coins has deviation √128; the noise is Σ w_i·X_i for such X_i and weights 1 = w_0 < w_1 <
+//! …, each at most about eight times the one before, so that every layer fills the gaps of the next (the smoothing
+//! parameter of Z for 2^-40 is 3, and √(2π·128)/8 > 3; Gaussian convolution as in Micciancio and Walter, CRYPTO 2017).
+//! Its tails end at 22 deviations and its excess kurtosis is −0.004.
 
 use hushed_math::rng::SecretRng;
 use zeroize::Zeroizing;
@@ -52,8 +53,8 @@ impl Flood {
     /// For the error of a ciphertext.
     ///
     /// # Errors
-    /// [`CkksError::UnknownError`] if it carries no bound, [`CkksError::ErrorOutgrown`] if the bound has reached the modulus,
-    /// [`CkksError::FloodingTooLarge`] for noise that leaves nothing or is too wide to be drawn.
+    /// [`CkksError::UnknownError`] if it carries no bound, [`CkksError::ErrorOutgrown`] if the bound has reached the
+    /// modulus, [`CkksError::FloodingTooLarge`] for noise that leaves nothing or is too wide to be drawn.
     pub(crate) fn new(
         params: &CkksParams,
         ct: &Ciphertext,
@@ -69,7 +70,7 @@ impl Flood {
         };
         let error_bits = norm.log2() + ct.scale.log2();
         let modulus_bits = params.rlwe().log2_q(ct.limbs());
-        // Half the modulus: what is beyond is another integer.
+        // Half the modulus: beyond it the integer is another one.
         if error_bits >= modulus_bits - 1.0 {
             return Err(CkksError::ErrorOutgrown {
                 error_bits,
@@ -77,7 +78,7 @@ impl Flood {
             });
         }
         let deviation = factor(security, decryptions) * norm * ct.scale.value();
-        // Of each part of a slot, as the errors of which it takes the place.
+        // Of each part of a slot, as for the errors that it replaces.
         let slots = deviation * (0.5 * n as f64).sqrt() / ct.scale.value();
         let left = -(slots * reach(params.slots())).log2();
         // An exact ciphertext has no bits to lose.
@@ -107,16 +108,16 @@ impl Flood {
     }
 }
 
-/// A bound on the norm of [`noise`] of this deviation of each part of a slot, in integers: at most 1.2 times as wide and 12 more, as the
-/// weights are rounded up, and the norm of N draws within √2 of its mean.
+/// A bound on the norm of [`noise`] of this deviation of each part of a slot, in integers: at most 1.2 times as wide
+/// and 12 more, as the weights are rounded up, and the norm of N draws within √2 of its mean.
 pub(crate) fn noise_norm(params: &CkksParams, slots: f64) -> f64 {
     let coefficient = slots / (0.5 * params.n() as f64).sqrt();
     let most = 1.2 * coefficient.max(LAYER) + 12.0;
     most * (2.0 * params.n() as f64).sqrt()
 }
 
-/// One integer a coefficient, such that each part of a slot has the deviation `slots` (or [`LAYER`] a coefficient, if that is more);
-/// `None` if that is too wide.
+/// One integer a coefficient, such that each part of a slot has the deviation `slots` (or [`LAYER`] a coefficient, if
+/// that is more); `None` if that is too wide.
 pub(crate) fn noise(
     rng: &mut SecretRng,
     params: &CkksParams,

@@ -1,8 +1,8 @@
 //! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
 //!
-//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read, scales apart, which may differ
-//! from the reader's by rounding. The ring is minute (feature
-//! `insecure-test-parameters`), so that a round is short and lengths are easily met.
+//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read, except scales,
+//! which may differ from the reader's by rounding. The ring is tiny (feature `insecure-test-parameters`), so that a
+//! round is short and lengths are easily right.
 
 use std::sync::Arc;
 

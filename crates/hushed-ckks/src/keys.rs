@@ -1,7 +1,8 @@
-//! Which evaluation keys a computation needs, in its own words: rotations and levels.
+//! Which evaluation keys a computation needs, in terms of rotations and levels.
 //!
 //! The keys themselves are those of [`hushed_rlwe::hybrid`]. What is decided here is how many special primes a key for
-//! ciphertexts of a given length uses: as many as make its key switches cheapest, so that short ciphertexts have few.
+//! ciphertexts of a given length uses: the number that makes its key switches cheapest, so that short ciphertexts have
+//! few.
 
 pub use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeyUse};
 pub use hushed_rlwe::{KeySet, PublicKey, SecretKey};
@@ -10,8 +11,8 @@ use crate::error::CkksError;
 use crate::params::{CkksParams, SwitchKeySize};
 
 impl CkksParams {
-    /// The number of special primes with which key switches of ciphertexts of `limbs` primes take the fewest transforms; of
-    /// equals the one with the smallest keys.
+    /// The number of special primes with which key switches of ciphertexts of `limbs` primes take the fewest
+    /// transforms; of equals the one with the smallest keys.
     ///
     /// # Errors
     /// [`CkksError::Rlwe`] if there are no special primes or no such ciphertexts.
@@ -27,7 +28,8 @@ impl CkksParams {
         }
     }
 
-    /// A plan of keys for ciphertexts of at most `limbs` primes: products if `relin`, these rotations, conjugation if asked for.
+    /// A plan of keys for ciphertexts of at most `limbs` primes: products if `relin`, these rotations, conjugation if
+    /// asked for.
     ///
     /// # Errors
     /// As [`CkksParams::cheapest_special`].

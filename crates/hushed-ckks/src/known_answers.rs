@@ -1,8 +1,8 @@
 //! The same bytes on every machine, with every kernel: encoding, keys, encryption and arithmetic from one seed.
 //!
-//! The answers are SHA-256 of what this crate wrote when the test was made; arithmetic itself is checked against independent
-//! references elsewhere. The kernels on 512-bit registers are denied in a second process, those on floating-point
-//! multiply-adds in a third, and both must print the same.
+//! The expected values are SHA-256 of what this crate wrote when the test was made; arithmetic itself is checked
+//! against independent references elsewhere. The kernels on 512-bit registers are denied in a second process, those on
+//! floating-point multiply-adds in a third, and both must print the same.
 
 use std::process::Command;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! What is known of a ciphertext's error: carried beside it, so that precision is predicted and not guessed.
+//! What is known of a ciphertext's error: carried beside it, so that precision is predicted, not guessed.
 //!
 //! Three numbers, in units of the message (the scale divided out): a bound on the modulus of the slots, the standard
-//! deviation of the real part of a slot's error (the imaginary part has the same), and a bound on the Euclidean norm of all coefficients of
-//! the error together, which holds for every circuit of sums, products, rotations and matrices, and is unknown after others. The first two predict precision; flooding rests on the third alone.
+//! deviation of the real part of a slot's error (the imaginary part has the same), and a bound on the Euclidean norm of
+//! all coefficients of the error together, which holds for every circuit of sums, products, rotations and matrices, and
+//! is unknown after others. The first two predict precision; flooding relies on the third alone.
 //!
 //! *Average case.* A polynomial with independent coefficients of
 //! variance v has slots Σ c_k·ζ^k, whose parts have variance N·v/2. Sources of error, as variances of a coefficient:
@@ -15,13 +16,15 @@
 //! | rounding of both parts, r_b + r_a·s | (1 + 2N/3)/12 |
 //! | key switch by digits below D_i, divided by P | 10.5·N·Σ (D_i/P)²/12, and the rounding above |
 //!
-//! Products add |m_1|·e_2 + |m_2|·e_1, with the bounds in place of the messages: the prediction is an estimate on the safe side, a
-//! few bits where messages are much below their bound. Independence is heuristic (CLT style, as in Costache, Curtis, Hales, Murphy,
-//! Ogilvie and Player, ePrint 2022/162), and false where a ciphertext meets itself: x + x has twice the error and not √2 times.
+//! Products add |m_1|·e_2 + |m_2|·e_1, with the bounds in place of the messages: the prediction is an estimate on the
+//! safe side, a few bits where messages are much below their bound. Independence is heuristic (CLT style, as in
+//! Costache, Curtis, Hales, Murphy, Ogilvie and Player, ePrint 2022/162), and false where a ciphertext meets itself:
+//! x + x has twice the error and not √2 times.
 //!
-//! *Worst case.* |e|, the norm of the coefficients, is the root mean square of |e(ζ)| over all embeddings. So |m·e| ≤ max|m(ζ)|·|e| for
-//! the largest slot of m, |e + f| ≤ |e| + |f| whatever the two have to do with each other, and rotations and conjugation change nothing:
-//! three rules, one number a ciphertext, no independence. [`worst`] has the bounds of single errors.
+//! *Worst case.* |e|, the norm of the coefficients, is the root mean square of |e(ζ)| over all embeddings. So |m·e| ≤
+//! max|m(ζ)|·|e| for the largest slot of m, |e + f| ≤ |e| + |f| however the two are correlated, and
+//! rotations and conjugation change nothing: three rules, one number a ciphertext, no independence. [`worst`] has the
+//! bounds of single errors.
 
 pub(crate) mod worst;
 
@@ -36,7 +39,7 @@ const ROUNDING: f64 = 1.0 / 12.0;
 /// E[−log2|x|] for a standard normal x: (γ + ln 2)/(2·ln 2).
 const MEAN_BITS: f64 = 0.916_4;
 
-/// What is known of the error of a ciphertext or plaintext; units of the message.
+/// Noise of a ciphertext or plaintext, in units of the message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     magnitude: f64,
@@ -53,8 +56,8 @@ impl Noise {
         norm: f64::INFINITY,
     };
 
-    /// Slots within `magnitude`, errors of standard deviation `deviation` in each part; an estimate, without a bound that flooding could
-    /// rest on ([`Noise::with_norm`]).
+    /// Slots within `magnitude`, errors of standard deviation `deviation` in each part; an estimate, without the bound
+    /// that flooding needs ([`Noise::with_norm`]).
     pub fn new(magnitude: f64, deviation: f64) -> Self {
         Self {
             magnitude,
@@ -68,8 +71,8 @@ impl Noise {
         Self::new(magnitude, 0.0).with_norm(0.0)
     }
 
-    /// The same, with a bound on the norm of all coefficients of the error over the scale, whatever the circuit was. It is the word of
-    /// whoever calls: flooding rests on it. Anything but a number from 0 on is no bound.
+    /// The same, with a bound on the norm of all coefficients of the error over the scale, whatever the circuit was. It
+    /// is the caller's responsibility: flooding relies on it. Anything but a number from 0 on means no bound.
     #[must_use]
     pub fn with_norm(self, norm: f64) -> Self {
         let bound = norm >= 0.0;
@@ -118,7 +121,7 @@ impl Noise {
         self.deviation.is_finite()
     }
 
-    /// The same error on a message known to be within `magnitude`: for who knows more than products of bounds say.
+    /// The same error on a message known to be within `magnitude`: for callers that know more than products of bounds.
     #[must_use]
     pub fn within(self, magnitude: f64) -> Self {
         Self { magnitude, ..self }
@@ -135,7 +138,7 @@ impl Noise {
             .then(|| -(self.deviation * reach(slots)).log2())
     }
 
-    /// Sum of messages: the estimate takes their errors for independent, the bound does not.
+    /// Sum of messages: the estimate assumes independent errors, the bound does not.
     #[must_use]
     pub fn sum(self, other: Self) -> Self {
         // Scales are rounded to doubles: the smaller message may be off by so much against the other.
@@ -197,7 +200,7 @@ impl Noise {
         self.within(self.magnitude + value).plus(0.0, most)
     }
 
-    /// Of a message at the scale `own`, read at `scale`: the two match, and what is left between them is an error.
+    /// Of a message at the scale `own`, read at `scale`: the two match, and the remaining difference is an error.
     #[must_use]
     pub(crate) fn read_at(self, own: Scale, scale: Scale) -> Self {
         let ratio = own.value() / scale.value();
@@ -217,8 +220,8 @@ impl Noise {
         )
     }
 
-    /// After a key switch at `scale` by digits whose ratios D_i/P have these sums of first and second powers; the rounding is
-    /// [`Noise::rounded`].
+    /// After a key switch at `scale` by digits whose ratios D_i/P have these sums of first and second powers; the
+    /// rounding is [`Noise::rounded`].
     #[must_use]
     pub fn switched(self, n: usize, scale: Scale, [ratios, squares]: [f64; 2]) -> Self {
         self.plus(
@@ -237,7 +240,7 @@ impl Noise {
         .with_norm(self.norm + norm)
     }
 
-    /// A statement that holds for both.
+    /// Noise that covers both.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         Self {
@@ -248,9 +251,9 @@ impl Noise {
     }
 }
 
-/// The largest of 2·`slots` parts of an error over their deviation, on the safe side. The errors of roundings and key switches are
-/// products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier than a normal one: the
-/// largest of n is near (ln 2n + 2)/√2 deviations of a part.
+/// The largest of 2·`slots` parts of an error over their deviation, on the safe side. The errors of roundings and key
+/// switches are products r(ζ)·s(ζ) of two nearly normal variables, whose tail e^(−2t) at t times the mean is heavier
+/// than a normal one: the largest of n is near (ln 2n + 2)/√2 deviations of a part.
 pub(crate) fn reach(slots: usize) -> f64 {
     ((2.0 * slots.max(1) as f64).ln() + 2.0) / 2f64.sqrt()
 }

@@ -8,8 +8,8 @@ use zeroize::Zeroize;
 use crate::noise::Noise;
 use crate::scale::Scale;
 
-/// An encoded message under the first primes of the chain: integers near `scale` times the message. Encodings of weights are
-/// secrets of the server: `Debug` shows the shape only, and it is erased when dropped.
+/// An encoded message under the first primes of the chain: integers near `scale` times the message. Encodings of
+/// weights are secrets of the server: `Debug` shows the shape only, and it is erased when dropped.
 #[derive(Clone)]
 pub struct Plaintext {
     pub(crate) poly: RnsPoly<Eval>,

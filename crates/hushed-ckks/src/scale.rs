@@ -2,13 +2,15 @@
 //!
 //! A scale follows the arithmetic: products multiply it, rescaling by a prime divides it, and nothing assigns it.
 //! It is an f64, so that every step is rounded to 2^-53 of its size; a squaring doubles that, and after
-//! thirteen levels of squarings two ways to one scale still agree within 2^-40, which is what [`Scale::matches`] allows.
+//! thirteen levels of squarings two ways to one scale still agree within 2^-40, which is what [`Scale::matches`]
+//! allows.
 
 use std::fmt;
 
 use crate::error::CkksError;
 
-/// Largest relative difference of scales that are added: it enters as a relative error of one operand, below every other.
+/// Largest relative difference of scales that are added: it enters as a relative error of one operand, below every
+/// other.
 const TOLERANCE: f64 = 1.0 / (1u64 << 40) as f64;
 
 /// A positive finite factor.

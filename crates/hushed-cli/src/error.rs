@@ -55,20 +55,20 @@ pub enum CliError {
     #[error(transparent)]
     Serve(#[from] ServeError),
 
-    #[error("the system does not let this program handle signals: {0}")]
+    #[error("signal handlers could not be installed: {0}")]
     Signals(#[source] io::Error),
 
     #[error("give the server's certificate by --pin or --ca")]
     NoTrust,
 
-    #[error("{option} is of the other protocol: see --protocol")]
+    #[error("{option} belongs to the other protocol: see --protocol")]
     OtherProtocol { option: &'static str },
 
     #[error("--protocol fhe needs --keys DIR, a folder for keys (--make-keys makes them)")]
     NoKeysFolder,
 
     #[error(
-        "the canary's answer has cosine {found:.4} to the published one, and at least {least} was expected: the run went wrong, or some text left \
+        "the canary's answer has cosine {found:.4} to the published one, and at least {least} was expected: the run failed, or some text left \
          the calibrated ranges. The answers are not shown (--anyway shows them); do not tell the server. The keys are retired: nothing more is encrypted for them"
     )]
     Canary { found: f64, least: f64 },

@@ -25,7 +25,8 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// At least one text. Empty lines are texts too, and the tokenizer will refuse them: skipping them would shift the indices of the answers.
+    /// At least one text. Empty lines are texts too, and the tokenizer will refuse them: skipping them would shift the
+    /// indices of the answers.
     pub fn read(&self) -> Result<Vec<String>, CliError> {
         match (&self.text, &self.input) {
             (Some(text), _) => Ok(vec![text.clone()]),
@@ -46,7 +47,8 @@ pub struct Asked {
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: Option<PathBuf>,
 
-    /// With --protocol fhe: the answers to a batch that was sent before, by the id of its job or at least eight digits of it
+    /// With --protocol fhe: fetch the answers to a batch that was sent before, by the id of its job or at least its
+    /// first eight digits
     #[arg(long, value_name = "ID")]
     pub job: Option<String>,
 }
@@ -65,7 +67,7 @@ impl Asked {
 /// What to do with a text of more tokens than the model takes.
 #[derive(clap::Args)]
 pub struct Truncate {
-    /// Cut a text that is too long for the model instead of refusing it
+    /// Truncate a text that is too long for the model instead of refusing it
     #[arg(long, env = "HUSHED_TRUNCATE", value_parser = clap::builder::FalseyValueParser::new())]
     truncate: bool,
 }

@@ -18,9 +18,10 @@ use crate::verbs::Verb;
 
 /// Run a transformer on text that the machine it runs on never sees.
 ///
-/// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER` (is this model
-/// supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and `embed`. In fhe the server
-/// works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and `embed --protocol fhe`.
+/// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER`
+/// (is this model supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and
+/// `embed`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and
+/// `embed --protocol fhe`.
 #[derive(Parser)]
 #[command(
     name = "hushed",
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     let out = Output::new(cli.json, cli.quiet);
     match cli.verb.run(&out) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of a pipe went away (`hushed … | head`): that is its right.
+        // The reader of a pipe has closed it (`hushed … | head`): not an error.
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             out.error(&error);

@@ -67,7 +67,7 @@ impl Output {
         }
     }
 
-    /// A remark that is made whatever was asked for: something that costs its reader an answer if it goes unread.
+    /// A warning that is always printed: if it is missed, an answer may be wrong.
     pub fn warn(&self, text: &str) {
         eprintln!("warning: {text}");
     }
@@ -78,7 +78,7 @@ impl Output {
         self.bar(steps, what, style)
     }
 
-    /// A bar of thousandths whose message says what is left: for work that is not done at one pace.
+    /// A bar of thousandths whose message has the time left: for work of uneven pace.
     pub fn planned(&self, what: &'static str) -> ProgressBar {
         self.bar(1000, what, "{bar:20} {percent:>3} % {elapsed} {wide_msg}")
     }
@@ -154,7 +154,7 @@ pub fn answer_text(
     )
 }
 
-/// Of one number alone there is no largest.
+/// A single number has no largest.
 fn largest(numbers: &[f64]) -> Option<usize> {
     let classes = numbers.iter().enumerate();
     let found = classes.max_by(|a, b| a.1.total_cmp(b.1)).map(|(i, _)| i);

@@ -1,11 +1,11 @@
-//! How far a run under encryption is: a bar where somebody looks, now and then a line where nobody does.
+//! Progress of a run under encryption: a bar on a terminal, a line now and then elsewhere.
 
 use hushed_serve::fhe::{self, JobEvent, Lines};
 use indicatif::ProgressBar;
 
 use crate::output::Output;
 
-/// A bar that a run moves.
+/// The progress bar of a run.
 pub struct Running<'a> {
     out: &'a Output,
     bar: ProgressBar,
@@ -13,7 +13,7 @@ pub struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// A bar at its beginning; `what` goes on until the run itself does.
+    /// A bar at its beginning; `what` describes the work before the run itself.
     pub fn new(out: &'a Output, what: &'static str) -> Running<'a> {
         Running {
             out,
@@ -22,12 +22,12 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// What goes on before or between the steps of the run.
+    /// Work before or between the steps of the run.
     pub fn meanwhile(&self, what: String) {
         self.bar.set_message(what);
     }
 
-    /// Something happened.
+    /// Shows an event.
     pub fn told(&self, event: &JobEvent) {
         if let JobEvent::Step {
             site, done, left, ..
@@ -42,7 +42,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The bar goes.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

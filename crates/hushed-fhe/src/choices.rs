@@ -1,5 +1,6 @@
-//! What is chosen for a model before it runs under CKKS: intervals, degrees and constants of every approximation, the structure that
-//! the model has. Found by `hushed calibrate --protocol fhe` over sample texts; a secret of the server, as it follows from the weights.
+//! What is chosen for a model before it runs under CKKS: intervals, degrees and constants of every approximation, the
+//! structure that the model has. Found by `hushed calibrate --protocol fhe` over sample texts; a secret of the server,
+//! as it follows from the weights.
 
 pub mod fits;
 
@@ -113,15 +114,16 @@ pub struct LayerChoice {
     pub activation: ActivationChoice,
     /// The norm after them.
     pub feed_forward_norm: NormChoice,
-    /// Row 0 of every text leaves the layer as these d numbers (gain and offset in them: the mean over texts), if there are any: where it
-    /// hardly depends on the text and lies far from all other rows. The norm after attention then gives zeros in that row, so that no
-    /// interval of the feed-forward has to hold it.
+    /// Row 0 of every text leaves the layer as these d numbers (gain and offset in them: the mean over texts), if there
+    /// are any: where it hardly depends on the text and lies far from all other rows. The norm after attention then
+    /// gives zeros in that row, so that no interval of the feed-forward has to hold it.
     pub frozen_row: Option<Vec<f64>>,
 }
 
 /// The softmax of all heads of a layer. Degree and steps are the same for all heads, so that operations are.
 ///
-/// For a row of scores s (1/√dh in them, keys without bias): p = e^{(s − high)/2}, y = p·(1/Σp), e = y², weights = e·(1/Σe).
+/// For a row of scores s (1/√dh in them, keys without bias): p = e^{(s − high)/2}, y = p·(1/Σp), e = y², weights =
+/// e·(1/Σe).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionChoice {
@@ -145,19 +147,20 @@ pub enum HeadChoice {
         scores: Interval,
         /// The least row maximum: below it by much, exponentials need no relative accuracy.
         least_maximum: f64,
-        /// Of Σ e^{(s − high)/2} over a row, margins included. The exponential is divided by its upper end, so that what is refreshed is
-        /// within [low/high, 1].
+        /// Of Σ e^{(s − high)/2} over a row, margins included. The exponential is divided by its upper end, so that
+        /// what is refreshed is within [low/high, 1].
         first: Interval,
-        /// Of Σe, where y = p·(1/Σp) by a first inverse that errs: around [1/m, 1]. The upper end may be a little above 1.
+        /// Of Σe, where y = p·(1/Σp) by a first inverse that errs: around [1/m, 1]. The upper end may be a little
+        /// above 1.
         second: Interval,
     },
-    /// Row i attends to row i − 1, and row 0 to itself: a fixed pattern, whatever the text. It takes fewer operations, so the plan says
-    /// which heads have it.
+    /// Row i attends to row i − 1, and row 0 to itself: a fixed pattern, whatever the text. It takes fewer operations,
+    /// so the plan says which heads have it.
     Previous,
 }
 
-/// A LayerNorm: columns c = κ·(x − mean), v = Σ c² within [low, 1], result (x̂/bound) = c·v^{−1/2}·√d/bound, gain and offset left to
-/// whoever reads it.
+/// A LayerNorm: columns c = κ·(x − mean), v = Σ c² within [low, 1], result (x̂/bound) = c·v^{−1/2}·√d/bound, gain and
+/// offset left to whoever reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NormChoice {
@@ -193,8 +196,8 @@ pub struct ClassifierChoice {
     pub reach: f64,
 }
 
-/// The arguments of one hidden column; in JSON four numbers in brackets. Where most of them are decides how good a fit is, so mean and
-/// deviation belong to it: at degree 15 a fit that does not know them loses ten times as much.
+/// The arguments of one hidden column; in JSON four numbers in brackets. Where most of them are decides how good a fit
+/// is, so mean and deviation belong to it: at degree 15 a fit that does not know them loses ten times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f64; 4]", into = "[f64; 4]")]
 pub struct Column {
@@ -219,7 +222,8 @@ impl Column {
     }
 }
 
-/// Of some thousands of normal numbers the least and the greatest are three and a half deviations from the mean, and a margin is one more.
+/// Of some thousands of normal numbers the least and the greatest are three and a half deviations from the mean, and a
+/// margin is one more.
 impl From<Interval> for Column {
     fn from(x: Interval) -> Self {
         Self {
@@ -276,8 +280,8 @@ const MAX_STEPS: usize = 20;
 pub const MAX_ROWS: usize = 1 << 15;
 
 impl Choices {
-    /// Reads `calibration-fhe.json`: every number finite, every interval not empty, degrees and steps within what a chain could hold.
-    /// Whether it fits a model is for [`Choices::check`].
+    /// Reads `calibration-fhe.json`: every number finite, every interval not empty, degrees and steps within what a
+    /// chain could hold. Whether it fits a model is for [`Choices::check`].
     ///
     /// # Errors
     /// [`ChoicesError`].

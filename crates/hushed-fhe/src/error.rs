@@ -60,12 +60,14 @@ pub enum FheError {
         /// The bound.
         bound: f64,
     },
-    /// A plan that bounds inputs more tightly than the public model's numbers are. Which input is beyond it is not said.
+    /// A plan that bounds inputs more tightly than the public model's numbers are. Which input is beyond it is not
+    /// said.
     #[error(
         "the plan's bound of inputs is below what the public model gives; ask the server's operator for a plan made from this model"
     )]
     InputBound,
-    /// A reply that is less precise than its plan declares, so that the noise that covers it would not cover its error. Nothing was written.
+    /// A reply that is less precise than its plan declares, so that the noise that covers it would not cover its error.
+    /// Nothing was written.
     #[error(
         "the reply would err by a deviation of {found:.1e}, and its plan declares {declared:.1e}; make the plan again from this model"
     )]

@@ -1,7 +1,9 @@
-//! A model under CKKS, without interaction (MOAI): the client encrypts a batch of texts and goes away, the server computes alone.
+//! A model under CKKS, without interaction (MOAI): the client encrypts a batch of texts and goes away, the server
+//! computes alone.
 //!
-//! Every step is written once, over [`Slots`]: what a run needs of vectors of slots. Ciphertexts are one implementation; numbers in the
-//! clear with levels, scales and errors are another, which is what predicts a run, in accuracy and in operations.
+//! Every step is written once, over [`Slots`]: what a run needs of vectors of slots. Ciphertexts are one
+//! implementation; numbers in the clear with levels, scales and errors are another, which is what predicts a run, in
+//! accuracy and in operations.
 //!
 //! Levels of a layer, from a refresh to the next (`m` rows, `d` columns, one vector a column; a chain of 14 levels):
 //!
@@ -20,11 +22,13 @@
 //! × inverse root of the variance  ≤ 1
 //! ```
 //!
-//! A number beyond its interval is one text's, in one slot, and stays so until it wraps around a modulus; refreshes bound it again. How far each step
-//! lets one go is measured in `encrypted/contained.rs` and said in docs/moai.md.
+//! A number beyond its interval is one text's, in one slot, and stays so until it wraps around a modulus; refreshes
+//! bound it again. How far each step lets one go is measured in `encrypted/contained.rs` and said in
+//! docs/fhe-circuit.md.
 //!
-//! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are gone: a softmax does
-//! not see the first, and the second goes through it into the output's bias. Gains and offsets of a norm are in the next linear layers.
+//! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are
+//! gone: a softmax does not see the first, and the second goes through it into the output's bias. Gains and offsets of
+//! a norm are in the next linear layers.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;

@@ -1,4 +1,5 @@
-//! The steps of a model over vectors of slots, each written once over [`Slots`](crate::Slots): what a pass puts together.
+//! The steps of a model over vectors of slots, each written once over [`Slots`](crate::Slots): what a pass puts
+//! together.
 
 pub mod activation;
 pub mod acts;

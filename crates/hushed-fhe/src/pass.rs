@@ -1,7 +1,8 @@
 //! A program under encryption: a pass over [`Slots`], layer by layer, so that a run can stop and resume between them.
 //!
-//! A layer takes refreshed columns and gives refreshed columns. Which norm a block's values come to is read off the program, and its κ and centring
-//! are in the block's last linear layer. What comes before the first layer is the client's.
+//! A layer takes refreshed columns and gives refreshed columns. Which norm a block's values come to is read off the
+//! program, and its κ and centring are in the block's last linear layer. What comes before the first layer is the
+//! client's.
 //!
 //! | step | result |
 //! |---|---|
@@ -10,10 +11,12 @@
 //! | norm | x̂/bound by columns, refreshed to what the next half of the layer begins with; not after the last layer |
 //! | pooling or head | the declared outputs, packed |
 //!
-//! Where the placement puts vectors on disk, a block lets go of the columns that it reads, and leaves to the sum after it as much of them as that needs.
+//! Where the placement puts vectors on disk, a block lets go of the columns that it reads, and leaves to the sum after
+//! it as much of them as that needs.
 //!
-//! Rows of padding are 0 from each norm on. Where a layer's first rows are given (`frozen_row`), both of its norms leave them out, and the
-//! second puts the given ones in. Before a classifier's head the last norm gives first rows alone.
+//! Rows of padding are 0 from each norm on. Where a layer's first rows are given (`frozen_row`), both of its norms
+//! leave them out, and the second puts the given ones in. Before a classifier's head the last norm gives first rows
+//! alone.
 
 use std::ops::Range;
 
@@ -95,8 +98,9 @@ impl<'a, S: Slots> Pass<'a, S> {
     /// A run over texts of these rows. The client divided its columns by `input_bound`.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is refused by the first step that
-    /// lacks them ([`FheError::Levels`]): a run that counts ([`super::plan::dry_run`]) finds it before anything is computed.
+    /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is
+    /// refused by the first step that lacks them ([`FheError::Levels`]): a run that counts ([`super::plan::dry_run`])
+    /// finds it before anything is computed.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -138,7 +142,8 @@ impl<'a, S: Slots> Pass<'a, S> {
         self.layers.len()
     }
 
-    /// The columns that the client sent, as the first layer takes them: those with fewer primes than it reads are refreshed.
+    /// The columns that the client sent, as the first layer takes them: those with fewer primes than it reads are
+    /// refreshed.
     ///
     /// # Errors
     /// Those of a refresh; another number of columns than the program has.
@@ -155,8 +160,8 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(x)
     }
 
-    /// The columns that layer `next` reads, from a checkpoint taken before it: gains and offsets are the model's. `next` is the number of
-    /// layers for columns that are to be pooled.
+    /// The columns that layer `next` reads, from a checkpoint taken before it: gains and offsets are the model's.
+    /// `next` is the number of layers for columns that are to be pooled.
     ///
     /// # Errors
     /// A layer that the model or the choices do not have, another number of columns.
@@ -243,8 +248,8 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(x)
     }
 
-    /// What the feed-forward of a layer begins with. After the last norm there is no refresh, but the pooling, which takes a level (and the
-    /// first map of a classifier's head does).
+    /// What the feed-forward of a layer begins with. After the last norm there is no refresh, but the pooling, which
+    /// takes a level (and the first map of a classifier's head does).
     fn feed_forward_limbs(&self, layer: &LayerChoice, last: bool) -> Result<usize, FheError> {
         let limbs = self.placement.feed_forward;
         if !last {

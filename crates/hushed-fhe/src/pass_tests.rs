@@ -202,8 +202,8 @@ fn a_text_alone_is_the_text_in_a_batch() {
     }
 }
 
-/// A client fills rows of padding with zeros ([`crate::ops::key_mask`] needs it in the first layer). One that does not spoils its own text:
-/// no other of the batch changes, and texts without padding have nothing to be spoiled by.
+/// A client fills rows of padding with zeros ([`crate::ops::key_mask`] needs it in the first layer). One that does not
+/// spoils its own text: no other of the batch changes, and texts without padding have nothing to be spoiled by.
 #[test]
 fn hostile_padding_reaches_no_other_text() {
     const HOSTILE: usize = 1;
@@ -293,7 +293,8 @@ fn operations_follow_from_shapes_alone() {
                 _ => {}
             }
         }
-        // Three wide refreshes for two layers, 32 columns each, two a bootstrap; besides them four variances and the sums.
+        // Three wide refreshes for two layers, 32 columns each, two a bootstrap; besides them four variances and the
+        // sums.
         let wide = 3 * 32;
         let sums = 2 * 4 * 2;
         assert_eq!(on.total(Op::Refreshed), wide + 4 + sums);
@@ -316,8 +317,8 @@ fn a_wider_model_with_higher_degrees() {
     assert_close(&found, &plain(&network, &texts()), 0.9999);
 }
 
-/// Twelve levels for attention and seven for the feed-forward are enough, one more before the pooling; with one fewer the step is named
-/// before anything is computed.
+/// Twelve levels for attention and seven for the feed-forward are enough, one more before the pooling; with one fewer
+/// the step is named before anything is computed.
 #[test]
 fn the_ledger_is_what_happens() {
     let on = Simulator::new(&params(), SLOTS).unwrap();

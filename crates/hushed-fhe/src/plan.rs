@@ -1,9 +1,9 @@
 //! What a run under CKKS will cost and show, computed before it: the same code on shapes, with prices of this machine.
 //!
-//! [`FhePlanReport::new`] runs the model in a simulation that only counts ([`Simulator::counting`]) and adds up by step: levels (the ledger
-//! of MOAI's Table 3), bootstraps, key switches, products, seconds, memory. Counts are those of a run, exactly; seconds are counts times
-//! prices ([`Prices`]); memory is what vectors take at the worst moment of a step, with keys and matrices. A search ([`search`]) places
-//! refreshes and sizes what is held at once.
+//! [`FhePlanReport::new`] runs the model in a simulation that only counts ([`Simulator::counting`]) and adds up by
+//! step: levels (the ledger of MOAI's Table 3), bootstraps, key switches, products, seconds, memory. Counts are those
+//! of a run, exactly; seconds are counts times prices ([`Prices`]); memory is what vectors take at the worst moment of
+//! a step, with keys and matrices. A search ([`search`]) places refreshes and sizes what is held at once.
 
 mod assumed;
 pub mod declared;
@@ -63,8 +63,8 @@ pub struct FheOptions {
     pub lengths: Lengths,
     /// Bytes of memory that the server may take: what needs more goes to disk, and what cannot is refused.
     pub max_memory: Option<u64>,
-    /// Bytes a second from the client to the server: decides whether an upload at the lowest level and a refresh are quicker than one at
-    /// the level at which the columns are read.
+    /// Bytes a second from the client to the server: decides whether an upload at the lowest level and a refresh are
+    /// quicker than one at the level at which the columns are read.
     pub uplink: f64,
     /// What operations cost here.
     pub prices: Prices,
@@ -172,7 +172,8 @@ struct Dry {
     memory: u64,
 }
 
-/// Runs a model on shapes and counts. Columns that are sent with fewer primes than the first layer reads are refreshed first.
+/// Runs a model on shapes and counts. Columns that are sent with fewer primes than the first layer reads are refreshed
+/// first.
 ///
 /// # Errors
 /// A placement without enough levels, choices of another model, layers without numbers.
@@ -222,7 +223,8 @@ fn counted(
     })
 }
 
-/// The evaluation keys of a run, those of its bootstraps, and the conjugation that parts the two columns of an uploaded ciphertext.
+/// The evaluation keys of a run, those of its bootstraps, and the conjugation that parts the two columns of an uploaded
+/// ciphertext.
 ///
 /// # Errors
 /// As [`KeyDemand::plan`].
@@ -447,7 +449,8 @@ fn check_memory(memory: &FheMemory, most: Option<u64>) -> Result<(), FheError> {
 /// Rows a text of a run that only asks for levels.
 const THIN_ROWS: usize = 2;
 
-/// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the heads of a layer share.
+/// A model of one head and a few columns, with levels as many: those follow from degrees and steps alone, which the
+/// heads of a layer share.
 fn thin(network: &Network, choices: &Choices) -> (Network, Choices) {
     let labels = network.classifier.as_ref().map(|_| vec![String::new(); 2]);
     let config = NetworkConfig {

@@ -18,12 +18,13 @@ pub enum OwnedMask<V> {
     Private(V),
 }
 
-/// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and what a transformer needs besides: plaintext vectors,
-/// rotations, sums of products over two lists, matrices of scalars, refreshes.
+/// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and what a transformer needs besides:
+/// plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
-/// Slots hold real numbers; in a *pair*, which [`Slots::pair`] makes of two vectors, those of one are the real and those of the other the imaginary
-/// parts. Of pairs there are rotations, sums, products with vectors and with each other in [`Slots::dot_grid`], and nothing else. A *level* is one rescale; `limbs` are primes. Vectors that are added have one scale, so whoever makes a
-/// vector says at which scale; nothing assigns one.
+/// Slots hold real numbers; in a *pair*, which [`Slots::pair`] makes of two vectors, those of one are the real and
+/// those of the other the imaginary parts. Of pairs there are rotations, sums, products with vectors and with each
+/// other in [`Slots::dot_grid`], and nothing else. A *level* is one rescale; `limbs` are primes. Vectors that are added
+/// have one scale, so whoever makes a vector says at which scale; nothing assigns one.
 pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (decomposed once).
     type Hoisted<'a>: Send + Sync
@@ -34,14 +35,14 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// Vectors that are put away: on a disk, not in memory.
     type Stored: Send;
 
-    /// Says which step of the model the calls after this one belong to (`layer.0.attention.scores`): for plans, counters and progress.
-    /// Nothing is computed.
+    /// Says which step of the model the calls after this one belong to (`layer.0.attention.scores`): for plans,
+    /// counters and progress. Nothing is computed.
     fn at(&self, id: StepId) {
         let _ = id;
     }
 
-    /// Whether nothing is computed, and only shapes count: then maps come without weights, and every column may have the same polynomial. What is
-    /// done is the same, as operations never follow from numbers.
+    /// Whether nothing is computed, and only shapes count: then maps come without weights, and every column may have
+    /// the same polynomial. What is done is the same, as operations never follow from numbers.
     fn only_shapes(&self) -> bool {
         false
     }
@@ -54,8 +55,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         }
     }
 
-    /// `f` of every slot of `x`, at the scale `target`, so many `levels` below: what `compute` makes of it by polynomials, unless the
-    /// interpretation has the function itself.
+    /// `f` of every slot of `x`, at the scale `target`, so many `levels` below: what `compute` makes of it by
+    /// polynomials, unless the interpretation has the function itself.
     ///
     /// # Errors
     /// Those of `compute`: too few levels.
@@ -88,8 +89,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// Primes of a refreshed vector, at most.
     fn top(&self) -> usize;
 
-    /// The same vector, of which only slots will be used where the mask is 1: elsewhere it may be beyond what a refresh takes. Where values
-    /// are visible they are cut to the bound there.
+    /// The same vector, of which only slots will be used where the mask is 1: elsewhere it may be beyond what a refresh
+    /// takes. Where values are visible they are cut to the bound there.
     fn used(&self, x: Self::Value, rows: &OwnedMask<Self::Value>) -> Self::Value {
         let _ = rows;
         x
@@ -174,8 +175,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// As [`Slots::real`].
     fn parts(&self, x: &Self::Value) -> Result<[Self::Value; 2], FheError>;
 
-    /// `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`: each sum is relinearised once and rescaled once. Operands are cut to the fewest primes
-    /// among them; all of `left` have one scale, and all of `right` another.
+    /// `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`: each sum is relinearised once and rescaled once. Operands are
+    /// cut to the fewest primes among them; all of `left` have one scale, and all of `right` another.
     ///
     /// # Errors
     /// If lengths or scales differ within a side, or there is no level.
@@ -185,8 +186,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         right: &[Vec<Self::Value>],
     ) -> Result<Vec<Vec<Self::Value>>, FheError>;
 
-    /// `partial` plus the products of a block of columns, to be at the scale `target` once finished. The first block brings the biases, if
-    /// there are any.
+    /// `partial` plus the products of a block of columns, to be at the scale `target` once finished. The first block
+    /// brings the biases, if there are any.
     ///
     /// # Errors
     /// If blocks differ in rows, primes or scales.
@@ -217,8 +218,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.linear_finish(self.linear_add(map, x, target, None)?)
     }
 
-    /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`]; two share a
-    /// bootstrap. Every slot is within 1: others come out wrong.
+    /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`];
+    /// two share a bootstrap. Every slot is within 1: others come out wrong.
     ///
     /// # Errors
     /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for one beyond 1, with `id` in it.
@@ -229,7 +230,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         limbs: usize,
     ) -> Result<Vec<Self::Value>, FheError>;
 
-    /// Puts vectors away until [`Slots::load`] brings them back; their memory is free after it. Dropped, they are gone from where they were.
+    /// Puts vectors away until [`Slots::load`] brings them back; their memory is free after it. Dropped, they are gone
+    /// from where they were.
     ///
     /// # Errors
     /// [`FheError::File`] if there is no room, [`FheError::Unsupported`] if there is no place for them.

@@ -1,5 +1,5 @@
-//! What tests of whole models share: a BERT in the clear with the structure that choices may have (fixed heads, given rows), and
-//! choices measured on it, with its own texts as the sample.
+//! What tests of whole models share: a BERT in the clear with the structure that choices may have (fixed heads, given
+//! rows), and choices measured on it, with its own texts as the sample.
 
 use hushed_ckks::poly::Inverse;
 use hushed_model::plain::activation as exact;
@@ -26,8 +26,8 @@ pub(crate) struct Measured {
     pub choices: Choices,
 }
 
-/// Runs `texts` (rows of tokens × d, embedded and normalised), with `rows` rows a text in the packing, `degrees` those of exponential
-/// and activation.
+/// Runs `texts` (rows of tokens × d, embedded and normalised), with `rows` rows a text in the packing, `degrees` those
+/// of exponential and activation.
 pub(crate) fn measure(
     network: &Network,
     texts: &[Matrix<f64>],

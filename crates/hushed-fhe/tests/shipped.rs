@@ -1,5 +1,5 @@
-//! The calibration for CKKS that the repository ships: it can be read, it is for the model that `scripts/fetch_model.sh` fetches, and texts that
-//! nobody measured come out as they should.
+//! The calibration for CKKS that the repository ships: it can be read, it is for the model that
+//! `scripts/fetch_model.sh` fetches, and texts that nobody measured come out as they should.
 
 use std::fs;
 use std::path::Path;

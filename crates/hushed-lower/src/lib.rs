@@ -1,5 +1,6 @@
-//! What stands around a linear layer, multiplied into it: gains and offsets of the norm before, scales, centring for the norm
-//! after, layers side by side. Both protocols fold by these rules, in f64; what is made of a map is rounded once, when all is in it.
+//! What stands around a linear layer, multiplied into it: gains and offsets of the norm before, scales, centring for
+//! the norm after, layers side by side. Both protocols fold by these rules, in f64; what is made of a map is rounded
+//! once, when all is in it.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -13,17 +14,19 @@ pub struct LinearMap {
     pub rows: usize,
     /// Operands.
     pub columns: usize,
-    /// rows × columns, row after row; none where only shapes count. Secret where they come from a model: nothing is skipped.
+    /// rows × columns, row after row; none where only shapes matter. Secret where they come from a model: nothing is
+    /// skipped.
     pub weights: Vec<f64>,
-    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights. Infinite until the map is
-    /// [`LinearMap::bounded`], when all is in it; parts of a map have the bound of the whole.
+    /// No weight is larger in size: declared, so that scales and digits do not follow from single weights. Infinite
+    /// until the map is [`LinearMap::bounded`], when everything is folded in; parts of a map have the bound of the
+    /// whole.
     pub bound: f64,
     /// One a row, or none at all.
     pub bias: Option<Vec<f64>>,
 }
 
 impl LinearMap {
-    /// A layer as published.
+    /// A published layer.
     ///
     /// # Errors
     /// [`ModelError::ShapesOnly`] where it has no numbers, [`ModelError::Mismatch`] for numbers of another shape.
@@ -65,7 +68,8 @@ impl LinearMap {
         }
     }
 
-    /// With a power of two that no weight exceeds: nothing more of them shows in how a product is computed.
+    /// Sets the bound to a power of two that no weight exceeds: how a product is computed reveals no more of the
+    /// weights.
     #[must_use]
     pub fn bounded(mut self) -> LinearMap {
         self.bound = bound_of(&self.weights);
@@ -87,7 +91,8 @@ impl LinearMap {
         self
     }
 
-    /// The map whose result is without its mean over the rows, (I − 11ᵀ/d) times it: for a norm that takes the mean off.
+    /// The map whose result is without its mean over the rows, (I − 11ᵀ/d) times it: for a norm that subtracts the
+    /// mean.
     #[must_use]
     pub fn centred(mut self) -> LinearMap {
         let d = self.rows.max(1) as f64;
@@ -175,7 +180,7 @@ impl LinearMap {
     }
 }
 
-/// A power of two that no weight exceeds: what is declared of them.
+/// A power of two that no weight exceeds: their declared bound.
 pub fn bound_of(weights: &[f64]) -> f64 {
     let largest = weights.iter().fold(0.0_f64, |m, w| m.max(w.abs()));
     largest.max(f64::MIN_POSITIVE).log2().ceil().exp2()

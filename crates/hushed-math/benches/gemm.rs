@@ -1,7 +1,7 @@
 //! Modular multiply-adds a second of matrix products with limbs, one core: `cargo bench -p hushed-math --bench gemm`.
 //!
-//! 768 by 768 weights up to a limit, strips of 1024 words; the least of several runs: what the code takes when nothing else
-//! runs. A report, not a test.
+//! 768 by 768 weights up to a limit, strips of 1024 words; the least of several runs: what the code takes when nothing
+//! else runs. A report, not a test.
 
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;

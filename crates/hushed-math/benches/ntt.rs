@@ -1,6 +1,7 @@
 //! Microseconds of the transforms and limb operations on one core, every kernel: `cargo bench -p hushed-math`.
 //!
-//! Prints the least of many short rounds: what the code takes when nothing else runs. A report, not a test: it asserts nothing about time.
+//! Prints the least of many short rounds: what the code takes when nothing else runs. A report, not a test: it asserts
+//! nothing about time.
 
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;

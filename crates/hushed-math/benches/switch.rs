@@ -1,6 +1,7 @@
 //! Nanoseconds a coefficient of what a key switch is made of, on one core: `cargo bench -p hushed-math --bench switch`.
 //!
-//! Prints the least of many rounds: what the code takes when nothing else runs. A report: it asserts nothing about time.
+//! Prints the least of many rounds: what the code takes when nothing else runs. A report: it asserts nothing about
+//! time.
 
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;

@@ -1,9 +1,9 @@
 //! X → X^g on values: a permutation, the same for every modulus, at the speed of memory.
 //!
-//! Value k is the one at ψ^e with e = 2·rev(k) + 1; its image is the value at exponent g·e modulo 2n. With k = 8K + l, the
-//! low bits of e are those of 2·rev(K) + 1 and its three highest are rev(l): the low bits of g·e depend on K alone, and
-//! name the block the image of block K comes from; l only turns within a block. So blocks of eight values move whole, in
-//! one of eight orders, and no kernel gathers single words.
+//! Value k is the one at ψ^e with e = 2·rev(k) + 1; its image is the value at exponent g·e modulo 2n. With k = 8K + l,
+//! the low bits of e are those of 2·rev(K) + 1 and its three highest are rev(l): the low bits of g·e depend on K alone,
+//! and name the block the image of block K comes from; l only turns within a block. So blocks of eight values move
+//! whole, in one of eight orders, and no kernel gathers single words.
 
 use crate::cpu::Cpu;
 use crate::kernels::Pointwise;
@@ -19,7 +19,8 @@ const LOG_BLOCK: u32 = 3;
 pub struct Automorphism {
     n: usize,
     g: usize,
-    /// For each block of the image: index of the first value of the source block, plus the order within (below a block).
+    /// For each block of the image: index of the first value of the source block, plus the order within (below a
+    /// block).
     moves: Box<[u32]>,
     /// For each order, the position in the source block of each value.
     orders: [[u64; 8]; 8],
@@ -96,8 +97,8 @@ impl Automorphism {
         self.each(&self.moves, 0, src, out, |_, value| value);
     }
 
-    /// Words of the shortest runs that the permutation maps onto themselves: exponents e and g·e agree modulo the power of two
-    /// that divides g − 1, and the first bits of a value's number say what e is modulo powers of two.
+    /// Words of the shortest runs that the permutation maps onto themselves: exponents e and g·e agree modulo the power
+    /// of two that divides g − 1, and the first bits of a value's number say what e is modulo powers of two.
     pub fn orbit(&self) -> usize {
         if self.g == 1 {
             return 1;
@@ -127,12 +128,13 @@ impl Automorphism {
         self.each(moves, first, src, out, |_, value| value);
     }
 
-    /// `out[0]` ← φ(added + Σ d_i·`keys[0]_i`), `out[1]` ← φ(Σ d_i·`keys[1]_i`): a key switch and its rotation in one pass, without
-    /// the products in between being stored. The operands hold values from number `first` on, the results are those from number
-    /// `start` on.
+    /// `out[0]` ← φ(added + Σ d_i·`keys[0]_i`), `out[1]` ← φ(Σ d_i·`keys[1]_i`): a key switch and its rotation in one
+    /// pass, without the products in between being stored. The operands hold values from number `first` on, the results
+    /// are those from number `start` on.
     ///
     /// # Panics
-    /// As [`Pointwise::dot_pair`] and [`Automorphism::apply_strip`], or if `added` differs in length from the other operands.
+    /// As [`Pointwise::dot_pair`] and [`Automorphism::apply_strip`], or if `added` differs in length from the other
+    /// operands.
     pub fn dot_pair_strip(
         &self,
         pointwise: &Pointwise,

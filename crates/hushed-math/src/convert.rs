@@ -23,8 +23,8 @@ impl BaseConverter {
     /// Prepares the conversion between primes of `basis`, named by index. A prime may be in both lists.
     ///
     /// # Errors
-    /// [`MathError::InvalidBasis`] if `from` is empty, or one of the lists repeats an index or names one that the basis has
-    /// not.
+    /// [`MathError::InvalidBasis`] if `from` is empty, or one of the lists repeats an index or names one that the basis
+    /// has not.
     pub fn new(basis: &RnsBasis, from: &[usize], to: &[usize]) -> Result<BaseConverter, MathError> {
         BaseConverter::with_cpu(basis, from, to, Cpu::get())
     }
@@ -71,8 +71,8 @@ impl BaseConverter {
     }
 
     /// `out[j]` ← X mod t_j, where X is the integer of (−F/2, F/2), F the product of the primes of `from`, that has the
-    /// residues `src[i]` in [0, f_i): coefficients, not values; one slice a prime, all of one length, for which multiples of
-    /// 8 are fast. The same words from every kernel, in constant time.
+    /// residues `src[i]` in [0, f_i): coefficients, not values; one slice a prime, all of one length, for which
+    /// multiples of 8 are fast. The same words from every kernel, in constant time.
     ///
     /// X is exact unless it is within k·2^−51·F of ±F/2, k primes in `from`; there it may be off by F.
     ///
@@ -101,9 +101,9 @@ impl BaseConverter {
         portable(&self.plan, src, out);
     }
 
-    /// What conversions from one set of primes to several others share: the terms of their sums, one row a prime and the
-    /// quotients in one more. The first rows hold the residues, as in [`BaseConverter::convert`], and are overwritten. Any of
-    /// the conversions may make them. They are as secret as the residues.
+    /// What conversions from one set of primes to several others share: the terms of their sums, one row a prime and
+    /// the quotients in one more. The first rows hold the residues, as in [`BaseConverter::convert`], and are
+    /// overwritten. Any of the conversions may make them. They are as secret as the residues.
     ///
     /// # Panics
     /// If there is not one row a prime converted from and one more, or their lengths differ.

@@ -2,8 +2,8 @@
 //!
 //! A kernel that uses an instruction set takes a token of it; only [`Cpu`] makes tokens, and only after detection. The
 //! environment variable `HUSHED_DENY_AVX512=1`, read once, denies every kernel on 512-bit registers, so that tests and
-//! reports can run what other machines run; `HUSHED_DENY_FMA=1` denies those and the ones on floating-point multiply-adds, which
-//! leaves the portable path; `HUSHED_DENY_AMX=1` denies those on tiles only.
+//! reports can run what other machines run; `HUSHED_DENY_FMA=1` denies those and the ones on floating-point
+//! multiply-adds, which leaves the portable path; `HUSHED_DENY_AMX=1` denies those on tiles only.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -153,7 +153,8 @@ impl Cpu {
         }
     }
 
-    /// This processor and what is left of it with better kernels denied, down to none: one of each name, for measurements.
+    /// This processor and what is left of it with better kernels denied, down to none: one of each name, for
+    /// measurements.
     pub fn kernels() -> Vec<Cpu> {
         let here = Cpu::get();
         let mut all = vec![

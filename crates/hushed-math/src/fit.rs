@@ -6,8 +6,8 @@
 //! * [`least_squares_points`]: least Σ w_i·(y_i − p(x_i))², for measured distributions.
 //!
 //! All work in Chebyshev polynomials of the interval mapped to [−1, 1], where the systems are well conditioned. The
-//! errors reported are those of the forms evaluated in f64 as a user would, so that of the *monomial* form contains what
-//! the change of basis loses; above degree 20 or so, or far from 0, prefer the Chebyshev form.
+//! errors reported are those of the forms evaluated in f64 as a user would, so that of the *monomial* form contains
+//! what the change of basis loses; above degree 20 or so, or far from 0, prefer the Chebyshev form.
 
 mod remez;
 #[cfg(test)]
@@ -32,8 +32,8 @@ pub struct Fit {
     pub monomial: Vec<f64>,
     /// Coefficients of T_0(t), T_1(t), … with t = (2x − low − high)/(high − low).
     pub chebyshev: Vec<f64>,
-    /// Greatest |f(x) − p(x)| of the monomial form found on the interval, or among the points of a point fit: without the
-    /// weight.
+    /// Greatest |f(x) − p(x)| of the monomial form found on the interval, or among the points of a point fit: without
+    /// the weight.
     pub max_error: f64,
     /// The same of the Chebyshev form.
     pub max_error_chebyshev: f64,

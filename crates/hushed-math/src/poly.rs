@@ -145,7 +145,8 @@ impl<D: Domain> RnsPoly<D> {
     /// The same residues over another basis, in which the same moduli are numbered `ids`: no word is copied.
     ///
     /// # Errors
-    /// [`MathError::InvalidBasis`] if the degrees or any two moduli differ, [`MathError::WrongLength`] for another number of them.
+    /// [`MathError::InvalidBasis`] if the degrees or any two moduli differ, [`MathError::WrongLength`] for another
+    /// number of them.
     ///
     /// # Panics
     /// As [`RnsPoly::zero`].

@@ -1,8 +1,8 @@
 //! Whether a value is used in the process that made it.
 //!
-//! `fork` copies a process with all its secrets. Two copies of a random stream hide two messages under the same mask, two copies of a key
-//! count its decryptions apart. Nothing here forks; who calls this library may. So streams and keys remember their [`Origin`], and refuse
-//! to work anywhere else.
+//! `fork` copies a process with all its secrets. Two copies of a random stream hide two messages under the same mask,
+//! two copies of a key count its decryptions apart. Nothing here forks; who calls this library may. So streams and keys
+//! remember their [`Origin`], and refuse to work anywhere else.
 //!
 //! A process has a number, in one word, that is 0 in a process that has just begun:
 //!
@@ -12,8 +12,9 @@
 //! | the system call alone (`clone` without `CLONE_VM`, glibc's `_Fork`) | the kernel, on Linux 4.14 and later: `MADV_WIPEONFORK` |
 //! | `vfork`, threads | nothing: they share their memory with the parent, so there is no second copy |
 //!
-//! Where only the first line holds (other Unix systems, older kernels, emulators that take no advice), the system call alone is not seen.
-//! A machine that is copied whole, as by a snapshot, is not seen either. A check reads one word: it costs as much as a comparison.
+//! Where only the first line holds (other Unix systems, older kernels, emulators that take no advice), the system call
+//! alone is not seen. A machine that is copied whole, as by a snapshot, is not seen either. A check reads one word: it
+//! costs as much as a comparison.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,8 +118,8 @@ mod system {
 
     /// The word that is 0 in every new process.
     pub(super) fn watched() -> &'static AtomicU64 {
-        // SAFETY: the handler stores one word, which any thread of the child may do at any time. It fails for lack of memory only; then the
-        // kernel's half remains, and Linux is where that is there.
+        // SAFETY: the handler stores one word, which any thread of the child may do at any time. It fails for lack of
+        // memory only; then the kernel's half remains, and Linux is where that is there.
         unsafe { pthread_atfork(None, None, Some(forget)) };
         wiped_by_the_kernel().unwrap_or(&UNWATCHED)
     }

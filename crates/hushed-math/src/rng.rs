@@ -27,9 +27,9 @@ const KEY: usize = 32;
 
 /// Cryptographic generator for secrets. Neither `Debug` nor `Clone`; erased on drop.
 ///
-/// It works in the process that made it. In a process forked from that one [`SecretRng::check`] says so, as every operation of this library
-/// that can return an error does before it draws; drawing all the same panics. Going on would give parent and child the same masks, and a
-/// new seed would hide that the caller holds copies of other secrets too.
+/// It works in the process that made it. In a process forked from that one [`SecretRng::check`] says so, as every
+/// operation of this library that can return an error does before it draws; drawing all the same panics. Going on would
+/// give parent and child the same masks, and a new seed would hide that the caller holds copies of other secrets too.
 pub struct SecretRng {
     origin: Origin,
     nonce: [u8; 12],
@@ -67,8 +67,8 @@ impl SecretRng {
         SecretRng::from_key(&key, domain)
     }
 
-    /// A generator whose output follows from a secret and a domain: a pseudorandom function, for who must draw the same bytes again. Two
-    /// uses must never share a secret.
+    /// A generator whose output follows from a secret and a domain: a pseudorandom function, for who must draw the same
+    /// bytes again. Two uses must never share a secret.
     pub fn from_secret(secret: &Zeroizing<[u8; 32]>, domain: &'static str) -> SecretRng {
         SecretRng::from_key(secret, domain)
     }
@@ -189,7 +189,8 @@ pub struct PublicStream {
     used: usize,
 }
 
-/// Words expanded at a time into the buffer, which only the ends of residues come from where the cipher makes them itself.
+/// Words expanded at a time into the buffer, which only the ends of residues come from where the cipher makes them
+/// itself.
 const STREAM_WORDS: usize = 32;
 
 impl PublicStream {
@@ -220,8 +221,8 @@ impl PublicStream {
         word
     }
 
-    /// Fills `out` with uniform residues in [0, q): the low bits of each word, as many as q has, rejected when not below
-    /// q. Branch-free in the words; how many were rejected is public, as everything here.
+    /// Fills `out` with uniform residues in [0, q): the low bits of each word, as many as q has, rejected when not
+    /// below q. Branch-free in the words; how many were rejected is public, as everything here.
     pub fn uniform_mod(&mut self, modulus: &Modulus, out: &mut [u64]) {
         let (q, mask) = (modulus.value(), (1 << modulus.bits()) - 1);
         let mut done = 0;

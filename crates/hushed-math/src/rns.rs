@@ -7,8 +7,8 @@ use crate::ntt::NttPlan;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The ring `Z[X]/(X^n + 1)` modulo a product of distinct primes. A polynomial over it names the primes it uses by their
-/// index here.
+/// The ring `Z[X]/(X^n + 1)` modulo a product of distinct primes. A polynomial over it names the primes it uses by
+/// their index here.
 pub struct RnsBasis {
     n: usize,
     plans: Vec<Arc<NttPlan>>,
@@ -98,8 +98,8 @@ impl RnsBasis {
         &self.plans[i]
     }
 
-    /// The permutation of values under X → X^g (g odd, taken modulo 2n), the same for every modulus; made on first use and
-    /// kept.
+    /// The permutation of values under X → X^g (g odd, taken modulo 2n), the same for every modulus; made on first use
+    /// and kept.
     ///
     /// # Panics
     /// If g is even.

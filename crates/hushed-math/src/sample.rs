@@ -39,8 +39,8 @@ pub fn ternary(rng: &mut SecretRng, n: usize) -> Zeroizing<Vec<i64>> {
 
 /// `n` values, a uniformly chosen `weight` of which are ±1 with even odds and all others 0. n is a power of two.
 ///
-/// Places are drawn together and redrawn while two are equal, which says nothing about the places that are kept; then every
-/// value is compared with every place.
+/// Places are drawn together and redrawn while two are equal, which says nothing about the places that are kept; then
+/// every value is compared with every place.
 ///
 /// # Panics
 /// If n is not a power of two, or `weight` above n/8, beyond which the redrawing would take long.

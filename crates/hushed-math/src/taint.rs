@@ -1,8 +1,8 @@
-//! Marks for a run under valgrind: which memory is secret. Memcheck reports every branch and every address that depends on
-//! memory marked so, as it does for memory that nobody has initialised (the idea of Langley's ctgrind).
+//! Marks for a run under valgrind: which memory is secret. Memcheck reports every branch and every address that depends
+//! on memory marked so, as it does for memory that nobody has initialised (the idea of Langley's ctgrind).
 //!
-//! Without the feature `taint` these functions do nothing; with it they are valgrind's client requests, which do nothing
-//! outside valgrind. A value that is meant to be seen, as a message is, is marked public where it becomes so.
+//! Without the feature `taint` these functions do nothing; with it they are valgrind's client requests, which do
+//! nothing outside valgrind. A value that is meant to be seen, as a message is, is marked public where it becomes so.
 
 /// Marks the memory of `values` as secret.
 #[inline(always)]
@@ -65,8 +65,8 @@ mod request {
     pub(super) fn call(request: u64, start: *const u8, length: usize) -> u64 {
         let arguments = [request, start as u64, length as u64, 0, 0, 0];
         let mut result = 0u64;
-        // SAFETY: outside valgrind the instructions leave every register as it was; inside, it reads the six words, changes
-        // only marks of its own, and writes the result to rdx.
+        // SAFETY: outside valgrind the instructions leave every register as it was; inside, it reads the six words,
+        // changes only marks of its own, and writes the result to rdx.
         unsafe {
             core::arch::asm!(
                 "rol rdi, 3",

@@ -1,15 +1,15 @@
 //! Words on the heap that begin at a cache line: vector loads of a limb then never touch two lines.
 //!
 //! Large buffers are recycled: a megabyte fresh from the system costs a page fault every four kilobytes, which together
-//! take longer than a transform of the same words. Limbs come from slabs ([`slab`]); of all else, up to [`IDLE_BYTES`] of dropped buffers
-//! wait for their next owner.
-//! Keys ([`crate::SecretPoly`]), packed weights and the scratch of their products, and encoded messages are erased, the whole buffer,
-//! before they are dropped. Other polynomials are not: their owners erase what must not wait there.
+//! take longer than a transform of the same words. Limbs come from slabs ([`slab`]); of all else, up to [`IDLE_BYTES`]
+//! of dropped buffers wait for their next owner.
+//! Keys ([`crate::SecretPoly`]), packed weights and the scratch of their products, and encoded messages are erased, the
+//! whole buffer, before they are dropped. Other polynomials are not: their owners erase what must not wait there.
 //!
 //! They also begin at a page of two megabytes and ask for such pages where Linux gives them on request: work over many
-//! limbs otherwise looks up pages for a good part of its time. Linux is asked for them directly ([`map`]): allocators keep what they once
-//! had of such sizes in heaps of their own, whose holes fit nothing that comes later, so that a run of a model held the memory of its
-//! hungriest step until it ended, and that of others besides.
+//! limbs otherwise looks up pages for a good part of its time. Linux is asked for them directly ([`map`]): allocators
+//! keep what they once had of such sizes in heaps of their own, whose holes fit nothing that comes later, so that a run
+//! of a model held the memory of its hungriest step until it ended, and that of others besides.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::VecDeque;
@@ -164,8 +164,8 @@ impl Words {
     }
 }
 
-/// A waiting buffer of at least that many bytes, the smallest, as scratch of every length comes and goes; of equals the one dropped last,
-/// which may still be in the cache.
+/// A waiting buffer of at least that many bytes, the smallest, as scratch of every length comes and goes; of equals the
+/// one dropped last, which may still be in the cache.
 fn recycled(bytes: usize) -> Option<Buffer> {
     if bytes < LEAST_BYTES {
         return None;
@@ -182,8 +182,8 @@ fn recycled(bytes: usize) -> Option<Buffer> {
     Some(buffer)
 }
 
-/// The longest buffer that is taken for so many bytes. Thousands of large ones live as long as a layer of a model, and what they are longer
-/// than their words is memory that no plan counts.
+/// The longest buffer that is taken for so many bytes. Thousands of large ones live as long as a layer of a model, and
+/// what they are longer than their words is memory that no plan counts.
 fn most(bytes: usize) -> usize {
     bytes + if bytes < PAGE { bytes } else { bytes / 8 }
 }
@@ -243,7 +243,8 @@ impl Zeroize for Words {
     /// Erases the whole buffer, which may be longer than the words.
     fn zeroize(&mut self) {
         if let Some(buffer) = &mut self.buffer {
-            // SAFETY: the buffer owns `bytes` initialised bytes, a multiple of a line, aligned to one; the borrow is exclusive.
+            // SAFETY: the buffer owns `bytes` initialised bytes, a multiple of a line, aligned to one; the borrow is
+            // exclusive.
             unsafe { std::slice::from_raw_parts_mut(buffer.words.as_ptr(), buffer.bytes / 8) }
                 .zeroize();
         }

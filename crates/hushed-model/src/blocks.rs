@@ -1,8 +1,8 @@
-//! What blocks are made of: *layers with shapes* ([`Linear`], [`Norm`], …) whose numbers may be absent. In a two-party run both parties have the same
-//! [program](crate::Program), and the client's layers are shapes only.
+//! What blocks are made of: *layers with shapes* ([`Linear`], [`Norm`], …) whose numbers may be absent. In a two-party
+//! run both parties have the same [program](crate::Program), and the client's layers are shapes only.
 //!
-//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major; a linear layer computes
-//! `Y = X·Wᵀ + b` with `W` of `outputs × inputs`, as in a Hugging Face folder.
+//! Letters: `m` rows (tokens) of a text, `d` width, `h` heads, `dh` head width. Matrices are row-major; a linear layer
+//! computes `Y = X·Wᵀ + b` with `W` of `outputs × inputs`, as in a Hugging Face folder.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Linear {
     pub bias: Option<Arc<[f32]>>,
 }
 
-/// The table of token vectors and what is added at each position.
+/// The table of token vectors, and the position vectors.
 #[derive(Clone)]
 pub struct Embedding {
     /// Rows of the token table.
@@ -73,7 +73,7 @@ pub struct Attention {
     pub output: Linear,
     /// How Q, K, V split.
     pub heads: Heads,
-    /// What turns scores into weights.
+    /// The function from scores to weights.
     pub weigh: Weigh,
     /// Which keys a row may see.
     pub mask: Mask,
@@ -117,7 +117,7 @@ pub struct FeedForward {
     pub down: Linear,
 }
 
-/// The head of a classifier: BERT's pooler and what reads it.
+/// The head of a classifier: BERT's pooler and the classes.
 #[derive(Clone)]
 pub struct Classifier {
     /// `d → d`, of the first row of a text.
@@ -128,7 +128,7 @@ pub struct Classifier {
     pub classes: Linear,
 }
 
-/// What an approximation of an activation has to do for one model. Its owner declares it, and it is public.
+/// Requirements on an approximation of an activation for one model. The owner declares them, and they are public.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Largest magnitude of an argument.

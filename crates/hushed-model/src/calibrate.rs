@@ -1,9 +1,9 @@
-//! Ranges of a model's values over sample texts: what the approximations of a private backend are fitted to.
+//! Ranges of a model's values over sample texts, to which the approximations of a private run are fitted.
 //!
-//! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp, at most 0) and
-//! the sums of their exponentials (the denominators); arguments of activations; variances of norms, with row 0 apart because the first
-//! token of a BERT encoder has variances of its own; and all results of linear layers and sums, which bound the fixed-point ring.
-//! The ranges are derived from weights and sample: they stay at the server.
+//! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp,
+//! at most 0) and the sums of their exponentials (the denominators); arguments of activations; variances of norms, with
+//! row 0 apart because the first token of a BERT encoder has variances of its own; and all results of linear layers and
+//! sums, which bound the fixed-point ring. The ranges are derived from weights and sample: they stay at the server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,11 +33,11 @@ pub struct Calibration {
     pub texts: usize,
     /// Tokens measured, special ones included.
     pub tokens: usize,
-    /// What was seen at each step.
+    /// The ranges of each step.
     pub sites: BTreeMap<String, Ranges>,
 }
 
-/// What was seen at one step.
+/// The ranges of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ranges {

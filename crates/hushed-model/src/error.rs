@@ -1,4 +1,5 @@
-//! What can go wrong with a model folder, a text or a forward pass. Each error says what to do where there is something to do.
+//! What can go wrong with a model folder, a text or a forward pass. Each error says what to do where there is something
+//! to do.
 
 use std::fmt;
 use std::io;
@@ -40,8 +41,8 @@ pub enum ModelError {
         /// As it should be.
         expected: usize,
     },
-    /// A step reads a value that is not there: a defect of what runs the program.
-    #[error("{site}: a value that it reads is not there")]
+    /// A step reads a value that is missing: a defect of the code that runs the program.
+    #[error("{site}: a value that it reads is missing")]
     NoValue {
         /// The step.
         site: String,
@@ -67,7 +68,7 @@ pub enum TextError {
     Empty,
     /// More tokens than the model takes.
     #[error(
-        "the text has {tokens} tokens and the model takes at most {limit}: shorten it, split it, or ask for it to be cut (--truncate)"
+        "the text has {tokens} tokens and the model takes at most {limit}: shorten it, split it, or have it truncated (--truncate)"
     )]
     TooLong {
         /// Tokens, counting the first and last special ones.
@@ -75,7 +76,7 @@ pub enum TextError {
         /// The model's limit.
         limit: usize,
     },
-    /// So many bytes that it is not even tokenised.
+    /// Too many bytes to be tokenised.
     #[error("the text has {bytes} bytes, more than the {limit} that are accepted: split it")]
     TooManyBytes {
         /// Its size.
@@ -147,7 +148,7 @@ pub enum Problem {
         limit: u64,
     },
     /// Not a JSON object.
-    #[error("{file} is not the JSON that was expected: {source}")]
+    #[error("{file} is not the expected JSON: {source}")]
     NotJson {
         /// Path inside the folder.
         file: String,
@@ -208,7 +209,7 @@ pub enum Problem {
     },
     /// An architecture whose scores have a term that no protocol computes.
     #[error(
-        "config.json: the attention of {model_type} adds a relative position bias to its scores, which is not computed here in any way of running; use a model with absolute positions: bert, roberta, xlm-roberta, distilbert"
+        "config.json: the attention of {model_type} adds a relative position bias to its scores, which neither protocol computes; use a model with absolute positions: bert, roberta, xlm-roberta, distilbert"
     )]
     AttentionBias {
         /// As `config.json` names it.

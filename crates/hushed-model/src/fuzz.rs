@@ -1,5 +1,5 @@
-//! Bodies of the fuzz targets, plain functions of bytes (feature `testing`): none may panic, hang or allocate without bound, whatever
-//! the bytes are; a parser fails exactly if it says why.
+//! Bodies of the fuzz targets, plain functions of bytes (feature `testing`): none may panic, hang or allocate without
+//! bound, whatever the bytes are; a parser fails exactly if it says why.
 
 use crate::calibrate::Calibration;
 use crate::folder::config::NetworkConfig;

@@ -1,4 +1,4 @@
-//! The tensors of an encoder: their names and shapes, once, for whoever supplies the numbers.
+//! The names and shapes of an encoder's tensors, for every source of numbers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl<R: ReadAt> Source for &Weights<R> {
     }
 }
 
-/// The encoder of this configuration, with what the source supplies.
+/// The encoder of this configuration, with numbers from the source.
 pub(crate) fn network<S: Source>(
     config: &NetworkConfig,
     pool: Pool,

@@ -17,7 +17,7 @@ use crate::tokens::{TokenIds, TooLong};
 /// A sentence encoder, with its weights or as shapes only.
 #[derive(Clone)]
 pub struct Model {
-    /// What everybody may know.
+    /// The public part.
     pub public: Public,
     /// The layers.
     pub network: Network,
@@ -81,7 +81,8 @@ pub fn network_shapes(config: &NetworkConfig, pool: Pool) -> Network {
     network
 }
 
-/// The layers of a configuration with random numbers of realistic ranges, for benchmarks: the same seed gives the same layers.
+/// The layers of a configuration with random numbers of realistic ranges, for benchmarks: the same seed gives the same
+/// layers.
 pub fn random_network(config: &NetworkConfig, pool: Pool, seed: u64) -> Network {
     let Ok(network) = layers::network(config, pool, &mut Random::new(seed));
     network

@@ -1,7 +1,7 @@
 //! BERT as an encoder of sentences or a classifier (Devlin et al. 2019; Reimers and Gurevych 2019), written once.
 //!
-//! It embeds and normalises; each layer is attention and feed-forward with a residual sum and a norm after each (post-norm); at last it pools the rows
-//! of a text into one vector, or makes a number a class of its first row.
+//! It embeds and normalises; each layer is attention and feed-forward with a residual sum and a norm after each
+//! (post-norm); at last it pools the rows of a text into one vector, or makes a number a class of its first row.
 
 use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Norm, Pool};
 use crate::program::{Block, Builder, Program};
@@ -15,9 +15,9 @@ pub struct Network {
     pub embedding_norm: Norm,
     /// In order.
     pub layers: Vec<Layer>,
-    /// What makes one row a text, where there is no classifier.
+    /// Pooling to one row a text, where there is no classifier.
     pub pool: Pool,
-    /// What there is instead of pooling.
+    /// The classifier's head, in place of pooling.
     pub classifier: Option<Classifier>,
 }
 

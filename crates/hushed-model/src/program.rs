@@ -1,7 +1,8 @@
 //! A model as data: a flat list of typed steps with edges, which every way of running it interprets.
 //!
-//! One type of value crosses edges: a matrix of rows × width for a batch of texts. A program is as published: nothing is folded, and
-//! [`plain`](crate::plain) runs it like this. Its numbers may be absent: a party that has the public part of a model alone has the same list with shapes.
+//! One type of value crosses edges: a matrix of rows × width for a batch of texts. A program is the published model:
+//! nothing is folded, and [`plain`](crate::plain) runs it as it is. Its numbers may be absent: a party that has only
+//! the public part of a model has the same list with shapes.
 
 use std::fmt;
 use std::ops::Range;
@@ -28,7 +29,8 @@ pub struct Step {
     pub operands: Vec<Edge>,
 }
 
-/// What a step does. Its parts are together because private protocols share levels, products and ciphertexts between them.
+/// What a step does. Its parts are together because private protocols share levels, products and ciphertexts between
+/// them.
 #[derive(Clone)]
 pub enum Block {
     /// The first step, which reads the texts: a row of the table and one of the positions for every token.
@@ -189,8 +191,9 @@ impl Program {
         0..first.map_or(self.steps.len(), |layer| layer.start)
     }
 
-    /// Runs the steps of `range` in order: `step` is told the number of each and makes its value of those before it, which are let go of
-    /// after their last use. Of what is before the range it reads the last step's value alone, `before`. Gives the last value.
+    /// Runs the steps of `range` in order: `step` is told the number of each and makes its value of those before it,
+    /// which are dropped after their last use. Of what is before the range it reads the last step's value alone,
+    /// `before`. Gives the last value.
     ///
     /// # Errors
     /// Those of `step`; [`ModelError::NoValue`] for no steps.
@@ -339,7 +342,7 @@ impl<V> Values<V> {
         }
     }
 
-    /// Lets go of what was read for the last time.
+    /// Drops values that were read for the last time.
     fn ended(&mut self, step: &Step) {
         for edge in step.operands.iter().filter(|edge| edge.last) {
             if let Some(held) = self.held.get_mut(edge.from) {

@@ -1,7 +1,8 @@
 //! Random weights of realistic ranges, where no checkpoint can be had or none is wanted.
 //!
-//! Matrices are uniform with standard deviation 0.8/√inputs (0.04 at 384 inputs; published BERT encoders: 0.03 to 0.06), so that
-//! activations have the same size at every width; gains are near 1, the rest is small. The numbers come from SplitMix64 (Steele, Lea, Flood 2014): they are public test data, not secrets.
+//! Matrices are uniform with standard deviation 0.8/√inputs (0.04 at 384 inputs; published BERT encoders: 0.03 to
+//! 0.06), so that activations have the same size at every width; gains are near 1, the rest is small. The numbers come
+//! from SplitMix64 (Steele, Lea, Flood 2014): they are public test data, not secrets.
 
 use std::convert::Infallible;
 

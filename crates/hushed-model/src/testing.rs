@@ -1,4 +1,5 @@
-//! What tests need: a tiny model folder with random weights, the real model's folder, mutations of a corpus (feature `testing`).
+//! What tests need: a tiny model folder with random weights, the real model's folder, mutations of a corpus (feature
+//! `testing`).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,8 +17,9 @@ use crate::layers::{self, Source};
 use crate::model::network_shapes;
 use crate::synthetic::Random;
 
-/// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns, inputs of up to 48
-/// tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always the same bytes.
+/// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,
+/// inputs of up to 48 tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always
+/// the same bytes.
 pub fn tiny_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder.join("1_Pooling"))?;
     let write =
@@ -47,8 +49,8 @@ pub fn tiny_folder(folder: &Path) -> io::Result<()> {
 /// Names for three classes.
 pub const TINY_LABELS: [&str; 3] = ["no", "perhaps", "yes"];
 
-/// The same encoder as [`tiny_folder`]'s with a head for these classes, as `BertForSequenceClassification` is saved: no pooling is declared,
-/// and the encoder's tensors are under `bert.`.
+/// The same encoder as [`tiny_folder`]'s with a head for these classes, as `BertForSequenceClassification` is saved: no
+/// pooling is declared, and the encoder's tensors are under `bert.`.
 pub fn tiny_classifier_folder(folder: &Path, labels: &[&str]) -> io::Result<()> {
     let write =
         |name: &str, value: serde_json::Value| fs::write(folder.join(name), value.to_string());
@@ -184,14 +186,16 @@ impl Source for Keeping {
     }
 }
 
-/// A committed folder that scripts/tiny_folders.py wrote: `roberta`, `roberta-classifier`, `xlm-roberta` or `distilbert`.
+/// A committed folder that scripts/tiny_folders.py wrote: `roberta`, `roberta-classifier`, `xlm-roberta` or
+/// `distilbert`.
 pub fn tiny_golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden/tiny")
         .join(name)
 }
 
-/// The folder of all-MiniLM-L6-v2: `HUSHED_MODEL_DIR`, or where `scripts/fetch_model.sh` puts it. Panics with what to do if there is none.
+/// The folder of all-MiniLM-L6-v2: `HUSHED_MODEL_DIR`, or where `scripts/fetch_model.sh` puts it. Panics with what to
+/// do if there is none.
 pub fn model_folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = match std::env::var_os("HUSHED_MODEL_DIR") {
@@ -217,8 +221,8 @@ pub fn data_lines(name: &str) -> io::Result<Vec<String>> {
         .collect())
 }
 
-/// Calls `body` with every entry of a corpus, then with `count` mutations of them: bytes changed, inserted, deleted, repeated, cut, or
-/// spliced with another entry. The same seed gives the same mutations.
+/// Calls `body` with every entry of a corpus, then with `count` mutations of them: bytes changed, inserted, deleted,
+/// repeated, cut, or spliced with another entry. The same seed gives the same mutations.
 pub fn mutations(corpus: &[Vec<u8>], count: usize, seed: u64, mut body: impl FnMut(&[u8])) {
     corpus.iter().for_each(|entry| body(entry));
     let mut random = Random::new(seed);

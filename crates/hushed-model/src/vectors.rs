@@ -1,7 +1,7 @@
 //! Comparing two answers.
 
-/// How near `found` is to `exact`: 1 − |found − exact|²/(2·`size`²). Of vectors whose length is `size` it is their cosine; it also sees lengths,
-/// which matter where a vector is a list of logits, and of which one alone has no angle.
+/// How near `found` is to `exact`: 1 − |found − exact|²/(2·`size`²). Of vectors whose length is `size` it is their
+/// cosine; it also sees lengths, which matter where a vector is a list of logits, and of which one alone has no angle.
 pub fn nearness(found: &[f64], exact: &[f64], size: f64) -> f64 {
     let apart = found.iter().zip(exact).map(|(a, b)| (a - b) * (a - b));
     1.0 - apart.sum::<f64>() / (2.0 * size * size)

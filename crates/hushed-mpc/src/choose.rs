@@ -1,13 +1,14 @@
-//! Which approximation of its activation a model is run with: the cheapest that its measured values and its answers allow.
+//! Which approximation of its activation a model is run with: the cheapest that its measured values and its answers
+//! allow.
 //!
-//! The domain is the narrowest that holds [`MARGIN`] times the largest argument that was measured: an argument beyond it would wrap around
-//! and spoil its text. The number of segments is the least with which the answers over the sample, computed in the clear with all functions
-//! and formats of a run ([`Clear`]), keep a cosine of [`LEAST_COSINE`]. What is declared of the model is the domain's end and the curve's
-//! error, never a measured number.
+//! The domain is the narrowest that holds [`MARGIN`] times the largest argument that was measured: an argument beyond
+//! it would wrap around and spoil its text. The number of segments is the least with which the answers over the sample,
+//! computed in the clear with all functions and formats of a run ([`Clear`]), keep a cosine of [`LEAST_COSINE`]. What
+//! is declared of the model is the domain's end and the curve's error, never a measured number.
 //!
-//! Nothing else of a run is chosen for a model: the exponential's cost does not depend on the spread of the scores (its table has the 16
-//! halvings that are above its precision), the rings of scores and sums hold any text of 256 tokens, and a product's bytes are those of its
-//! ciphertexts, whose primes are fixed.
+//! Nothing else of a run is chosen for a model: the exponential's cost does not depend on the spread of the scores (its
+//! table has the 16 halvings that are above its precision), the rings of scores and sums hold any text of 256 tokens,
+//! and a product's bytes are those of its ciphertexts, whose primes are fixed.
 
 pub(crate) mod fits;
 
@@ -21,7 +22,7 @@ use crate::circuit::function::Function;
 
 /// How much wider the domain is than what was measured.
 pub const MARGIN: f64 = 2.0;
-/// What the answers of the sample must keep.
+/// The lowest cosine that answers of the sample may have.
 pub const LEAST_COSINE: f64 = 0.9999;
 
 /// One approximation that was tried.
@@ -35,12 +36,13 @@ pub struct Trial {
     pub error: f64,
     /// Bytes that a run sends for an element, both ways, the making of correlated OTs not counted.
     pub bytes: f64,
-    /// Over the sample's texts, the least cosine of an answer in the clear to the one with a run's functions and formats.
+    /// Over the sample's texts, the least cosine of an answer in the clear to the one with a run's functions and
+    /// formats.
     pub least_cosine: f64,
 }
 
 impl Trial {
-    /// What to declare of a model that is run with it.
+    /// The declaration for a model that is run with it.
     pub fn tolerance(&self) -> Tolerance {
         Tolerance {
             reach: self.reach,
@@ -54,8 +56,8 @@ impl Trial {
     }
 }
 
-/// The approximations for the model's activation, cheapest first, up to the one that is chosen, which is the last: the first that keeps
-/// the answers, or the most accurate.
+/// The approximations for the model's activation, cheapest first, up to the one that is chosen, which is the last: the
+/// first that keeps the answers, or the most accurate.
 ///
 /// # Errors
 /// [`RunError`] if the model has shapes only or a text does not fit it.
@@ -144,7 +146,7 @@ mod tests {
         let chosen = trials.last().unwrap();
         assert!(chosen.keeps() && chosen.reach >= MARGIN * largest_argument(&calibration));
         assert_eq!((trials.len(), chosen.function), (1, "gelu8"));
-        // What is declared gives the function that was tried.
+        // The declaration gives the function that was tried.
         let again = Function::new(Activation::Gelu, Some(chosen.tolerance()));
         assert_eq!(
             (again.name(), again.range()),

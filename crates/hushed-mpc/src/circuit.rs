@@ -2,9 +2,10 @@
 //!
 //! What differs from the textbook order of a transformer, and why:
 //!
-//! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that also reads it is
-//!   one more block of columns of the same product (a diagonal matrix): see [`Product`].
-//! * The factor log₂e/√dh of the scores is in the query weights, an activation's scale in the weights around it ([`Function`]).
+//! * A norm's gain and offset are linear, so they move into the linear layers that read the norm, and the residual that
+//!   also reads it is one more block of columns of the same product (a diagonal matrix): see [`Product`].
+//! * The factor log₂e/√dh of the scores is in the query weights, an activation's scale in the weights around it
+//!   ([`Function`]).
 //! * Softmax divides after the product with V, where a row has dh columns instead of m.
 
 pub(crate) mod answer;
@@ -77,7 +78,8 @@ impl<S: Local> Acts<S> {
 }
 
 impl Acts<Share> {
-    /// What the words say, with the gain and offset that wait: of a run in the clear, or of both parties' shares together.
+    /// The values of the words, with pending gain and offset: of a run in the clear, or of both parties' shares
+    /// together.
     pub fn values(&self) -> Vec<f64> {
         let words = self.share.words().iter();
         let mut values: Vec<f64> = words.map(|&w| self.format.decode(w)).collect();
@@ -137,11 +139,13 @@ fn no_head(id: StepId) -> RunError {
     }
 }
 
-/// The answer of a pass, opened to the client and rounded to its last place: one row a text, with the format of its words. Where vectors of
-/// length one are asked for, the division happens before, on shares, so that the length stays unknown.
+/// The answer of a pass, rounded to its last place and revealed to the client: one row a text, with the format of its
+/// words. Where vectors of length one are asked for, the division happens before, on shares, so that the length stays
+/// unknown.
 ///
-/// These words are the only ones that a run opens. Their rounding is exact, so that one answer shows nothing of x below its last place.
-/// x itself depends on the shares by the run's own roundings: the mean of many answers to one text is finer than one.
+/// These words are the only ones that a run reveals. Their rounding is exact, so that one answer shows nothing of x
+/// below its last place. x itself depends on the shares by the run's own roundings: the mean of many answers to one
+/// text is finer than one.
 ///
 /// # Errors
 /// Those of the gadgets.
@@ -173,7 +177,7 @@ pub(crate) fn round_and_open<S: Shares>(
     on.step(id, |on| on.open(x, from.frac - to.frac, to.ring))
 }
 
-/// What steps have given to later ones.
+/// Values of steps for later ones.
 type Held<S> = Values<Acts<<S as Shares>::Share>>;
 
 struct Pass<'a, S: Shares> {
@@ -218,7 +222,7 @@ impl<S: Shares> Pass<'_, S> {
             let total = rows.total();
             let ids = on.known(Party::Client, total, || input.ids());
             let x = on.lookup(&ids, e, public)?;
-            // What every position adds is the server's.
+            // The position vectors are the server's share.
             let offsets = match on.knows(Party::Server) {
                 true => Some(here(step.id, &e.offsets)?),
                 false => None,
@@ -342,8 +346,8 @@ impl<S: Shares> Pass<'_, S> {
         })
     }
 
-    /// The operand of a block, and whether the block's product gives it to the sums that read it later: with its gain and offset, if a norm is
-    /// waiting; otherwise they read it as it is.
+    /// The operand of a block, and whether the block's product gives it to the sums that read it later: with its gain
+    /// and offset, if a norm is waiting; otherwise they read it as it is.
     fn operand(step: &Step, values: &mut Held<S>) -> Result<(Acts<S::Share>, bool), RunError> {
         let x = values.take(step, 0)?;
         let read_again = step.operands.first().is_some_and(|edge| !edge.last);

@@ -1,4 +1,5 @@
-//! From a connected session to a party that is ready to run: keys, correlations, and what both parties must have agreed on before.
+//! From a connected session to a party that is ready to run: keys, correlations, and what both parties must have agreed
+//! on before.
 
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::{Protocol, RunError, formats};
 use crate::weights::held::Layers;
 
-/// Counts changes of the protocol itself: the order of messages, and all that no parameter below shows.
+/// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
 const PROTOCOL_VERSION: u32 = 8;
 
-/// Everything outside the model on which the two parties must agree, as text: whoever starts a session hashes and compares it.
+/// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and
+/// compares it.
 ///
 /// # Errors
 /// Parameters that the security table refuses.
@@ -40,7 +42,8 @@ impl Protocol {
         let mut rng = SecretRng::from_os("hushed 2pc session");
         let he = HeContext::exchange(&mut session, &mut rng)?;
         let mut ot = FerretOt::new(&mut session, &mut rng)?;
-        // A direction starts at its first use, even one for no OTs; here that belongs to the set-up and not to the first text.
+        // A direction starts at its first use, even one for no OTs; here that belongs to the set-up and not to the
+        // first text.
         if session.party() == Party::Client {
             ot.send(&mut session, 0)?;
             ot.recv(&mut session, 0)?;

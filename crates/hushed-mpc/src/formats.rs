@@ -1,10 +1,10 @@
 //! The fixed-point formats of a two-party run, in one place, with the bounds that they rest on.
 //!
-//! BumbleBee (NDSS 2025) keeps 64-bit shares with 18 fraction bits throughout. Here the main ring has 48 bits and activations 16
-//! fraction bits: a response coefficient of a linear layer, over two 50-bit primes, is cut to 58 bits of a and 48 of b instead of
-//! 74 and 64 (one prime alone carries rings of at most 37 bits), and the result needs no truncation of its own, because whatever
-//! reads it wants fewer bits and going down is free. What overflows: |x| ≥ 2^13 in a residual or linear
-//! result; the largest that MiniLM shows is 223.
+//! BumbleBee (NDSS 2025) keeps 64-bit shares with 18 fraction bits throughout. Here the main ring has 48 bits and
+//! activations 16 fraction bits: a response coefficient of a linear layer, over two 50-bit primes, is cut to 58 bits of
+//! a and 48 of b instead of 74 and 64 (one prime alone carries rings of at most 37 bits), and the result needs no
+//! truncation of its own, because whatever reads it wants fewer bits and going down is free. What overflows: |x| ≥ 2^13
+//! in a residual or linear result; the largest that MiniLM shows is 223.
 
 use hushed_twopc::func::Format;
 use hushed_twopc::ot::ferret::FerretParams;
@@ -12,29 +12,30 @@ use hushed_twopc::share::Ring;
 
 use crate::circuit::function;
 
-/// Activations between layers: what a linear layer reads.
+/// Activations between layers: the operand of a linear layer.
 pub const ACTIVATION: Format = Format::new(48, 16);
 /// Fraction bits of weights as integers.
 pub const WEIGHT_FRAC: u32 = 16;
 /// Weights as integers are at most 2^22: |w| ≤ 64, gains and activation scales included.
 pub const WEIGHT_BITS: u32 = 22;
-/// What a linear layer gives, and what residual sums are in.
+/// Results of linear layers, and residual sums.
 pub const LINEAR: Format = Format::new(48, ACTIVATION.frac + WEIGHT_FRAC);
-/// Token vectors and positions, |x| < 2^5. The products with one-hot rows have no rounding of their own, but the error of a response: one
-/// unit of 2^-24 at most, in about a quarter of the entries.
+/// Token vectors and positions, |x| < 2^5. The products with one-hot rows have no rounding of their own, but the error
+/// of a response: one unit of 2^-24 at most, in about a quarter of the entries.
 pub const EMBEDDING: Format = Format::new(48, 24);
 /// Token vectors as integers are at most 2^28: |x| ≤ 16.
 pub const TABLE_BITS: u32 = 28;
-/// What a position adds is at most this: with a token vector it stays below 2^5.
+/// A position vector is at most this: with a token vector it stays below 2^5.
 pub const POSITION_LIMIT: f64 = 16.0;
-/// A layer's bias, with the offset of the norm before it, is at most this: it leaves the products as much of the 2^13 that a linear result
-/// may reach.
+/// A layer's bias, with the offset of the norm before it, is at most this: it leaves the products as much of the 2^13
+/// that a linear result may reach.
 pub const BIAS_LIMIT: f64 = 4096.0;
 /// Queries and keys in the product that gives scores: 24 fraction bits and |score·log₂e| < 2^9.
 pub const QUERY: Format = Format::new(35, 12);
-/// What the client adds to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for every token, and any
-/// token may serve as padding, a masked score is at least 16 below its row's maximum, where the exponential is cut off, and a difference of
-/// two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in rows of `[PAD]`.
+/// The client's addend to its share of the scores of padding, in units of log 2. As long as |score·log₂e| ≤ 248 for
+/// every token, and any token may serve as padding, a masked score is at least 16 below its row's maximum, where the
+/// exponential is cut off, and a difference of two stays below 2^10. MiniLM's scores reach 89, and 160 in magnitude in
+/// rows of `[PAD]`.
 pub const MASKED: f64 = -512.0;
 /// Exponentials, at most 1.012, in the product with V.
 pub const WEIGHED: Format = Format::new(40, 13);
@@ -42,19 +43,21 @@ pub const WEIGHED: Format = Format::new(40, 13);
 pub const VALUE: Format = Format::new(40, 12);
 /// The product before its division by the row's sum, cut to what the division needs.
 pub const ATTENDED: Format = Format::new(33, 10);
-/// Exponentials times the inverse of their row's sum, before they are cut to [`PORTION`]: 29 fraction bits, at most 1.05, a sign and a spare bit.
+/// Exponentials times the inverse of their row's sum, before they are cut to [`PORTION`]: 29 fraction bits, at most
+/// 1.05, a sign and a spare bit.
 pub const QUOTIENT: Ring = Ring::new(32);
-/// Exponentials divided by their row's sum, at most 1.05, in the product with V, |v| < 2^4·2^f: for texts shorter than a head is wide.
+/// Exponentials divided by their row's sum, at most 1.05, in the product with V, |v| < 2^4·2^f: for texts shorter than
+/// a head is wide.
 pub const PORTION: Format = Format::new(33, 14);
 /// 1 / the row's sum.
 pub const INVERSE: Format = Format::new(33, 16);
 /// Bits of a row sum of exponentials: 256 keys of at most 1.012, with 13 fraction bits.
 pub const SUM_BITS: u32 = 22;
-/// What the largest of a column is taken of: |x| < 2^12, and padding 2^13 below.
+/// The operand of a column's maximum: |x| < 2^12, and padding 2^13 below.
 pub const MAXIMUM: Format = Format::new(28, 12);
 const _: () = assert!(MAXIMUM.ring.bits() + LINEAR.frac - MAXIMUM.frac == LINEAR.ring.bits());
-/// The answer where the folder asks for vectors of length one, rounded to this exactly before it is opened. Finer bits would show the grid
-/// of the fixed-point numbers behind it, and so the model.
+/// The answer where the folder asks for vectors of length one, rounded to this exactly before it is revealed. Finer
+/// bits would show the grid of the fixed-point numbers behind it, and so the model.
 pub const ANSWER: Format = Format::new(16, 13);
 /// The answer otherwise: |x| < 2^15.
 pub const RAW_ANSWER: Format = Format::new(28, 12);
@@ -62,7 +65,7 @@ pub const RAW_ANSWER: Format = Format::new(28, 12);
 /// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
 pub const MAX_TOKENS: usize = 256;
 
-/// Everything that both parties must agree on, as text for the plan's hash.
+/// Everything that both parties must agree on, as text for the agreement hash.
 pub fn describe() -> String {
     let show = |name: &str, f: Format| format!("{name}={}.{}", f.ring.bits(), f.frac);
     [
@@ -77,7 +80,7 @@ pub fn describe() -> String {
         format!("quotient={}", QUOTIENT.bits()),
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),
-        // What is opened is rounded by the carry; a peer that truncates must not meet it.
+        // Revealed values are rounded with the carry; a peer that truncates must not run with it.
         show("answer rounded", ANSWER),
         show("raw rounded", RAW_ANSWER),
         format!(

@@ -1,7 +1,9 @@
-//! The `twopc` backend: activations are additive shares, every step of the model is a protocol between client and server.
+//! The `twopc` backend: activations are additive shares, every step of the model is a protocol between client and
+//! server.
 //!
-//! Both parties run the same circuit ([`run`]) in the same order, so the order of messages is the order of the model. The client's layers are
-//! shapes; the server's hold the numbers. Everything that is said of a run is an interpretation of that circuit ([`Shares`]). Formats are in [`formats`].
+//! Both parties run the same circuit ([`run`]) in the same order, so the order of messages is the order of the model.
+//! The client's layers are shapes; the server's hold the numbers. Everything that is said of a run is an interpretation
+//! of that circuit ([`Shares`]). Formats are in [`formats`].
 
 #![forbid(unsafe_code)]
 
@@ -35,11 +37,11 @@ use hushed_model::ModelError;
 use hushed_net::NetError;
 use hushed_twopc::TwopcError;
 
-/// What can stop a private run.
+/// Errors of a private run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The model does not fit its use.
+    /// The model does not suit its use.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A protocol stopped: the peer is gone, misbehaves or does not fit.
@@ -59,8 +61,8 @@ pub enum RunError {
     /// A public table of another size than the model's, or with values that no table has.
     #[error("the public table does not fit the model")]
     WrongTable,
-    /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens; or it has padding that was
-    /// not agreed on.
+    /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens; or it has
+    /// padding that was not agreed on.
     #[error(
         "the client gives token ids and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]

@@ -1,4 +1,5 @@
-//! What a private run will cost and show, computed before it: the circuit of [`crate`], [counted](Counting). Bytes and rounds are exact (a test holds them against a run); times are estimates from constants of one core.
+//! What a private run will cost and reveal, computed before it: the circuit, [counted](Counting). Bytes and rounds are
+//! exact (a test compares them with a run); times are estimates from constants of one core.
 
 mod exposures;
 pub(crate) mod memory;
@@ -36,7 +37,8 @@ pub struct Plan {
     pub steps: Vec<Entry>,
     /// Once a session: keys both ways, in bytes each way.
     pub setup_bytes_each_way: u64,
-    /// Traffic of making the correlated OTs of these steps, in all; extensions are made whole, so a run may be one ahead.
+    /// Traffic of making the correlated OTs of these steps, in all; extensions are made whole, so a run may be one
+    /// ahead.
     pub ot_bytes: u64,
     /// Sums over the steps, OT traffic not included.
     pub bytes_up: u64,
@@ -46,16 +48,17 @@ pub struct Plan {
     pub rounds: u64,
     /// Estimated seconds on one core a party, without the network.
     pub seconds: f64,
-    /// What the two processes hold at their peaks, in bytes: a model with measured constants, not a bound.
+    /// Peak memory of the two processes, in bytes: a model with measured constants, not a bound.
     pub memory: Memory,
-    /// log2 of the probability that any decryption of the batch is off by more than its last unit, a bound: the coefficients that are
-    /// decrypted, times what one leaves its margin with.
+    /// log2 of the probability that any decryption of the batch is off by more than its last unit, a bound: the number
+    /// of decrypted coefficients times the probability for one.
     pub failure_log2: f64,
-    /// The same of truncations: `None` is never. A truncation that is not local computes the wrap of its shares, and a local one has no
-    /// wrap that reaches its result; both hold for every value of the formats.
+    /// The same for truncations; `None` means never. A truncation that is not local computes the wrap of its shares,
+    /// and a local one has no wrap that reaches its result; both hold for every value of the formats.
     pub large_truncation_log2: Option<f64>,
-    /// log2 of the statistical distance, a bound, of what a party sees from a simulation of it that knows its input and output only. Masks and
-    /// shares are drawn uniformly, exactly, and add nothing; a wrong decryption is not simulated, so its probability is the distance.
+    /// log2 of the statistical distance, a bound, of what a party sees from a simulation of it that knows its input and
+    /// output only. Masks and shares are drawn uniformly, exactly, and add nothing; a wrong decryption is not
+    /// simulated, so its probability is the distance.
     pub distance_log2: f64,
     /// What hiding rests on besides.
     pub hiding: String,
@@ -64,7 +67,8 @@ pub struct Plan {
 }
 
 impl Memory {
-    /// The memory of the largest passes that a server lets in: one text of `tokens` rows, or several of `pass` rows together.
+    /// The memory of the largest passes that a server admits: one text of `tokens` rows, or several of `pass` rows
+    /// together.
     ///
     /// # Errors
     /// As [`Plan::twopc`].
@@ -76,7 +80,8 @@ impl Memory {
 }
 
 impl Plan {
-    /// The plan of one pass over texts of these numbers of rows, padding included. `unit`: the answer is scaled to length one.
+    /// The plan of one pass over texts of these numbers of rows, padding included. `unit`: the answer is scaled to
+    /// length one.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for what has no protocol.

@@ -1,5 +1,6 @@
-//! What the circuit of a two-party run is written over, and who interprets it: the [`Protocol`] between two parties, [`Counting`], which adds up what
-//! the protocols declare, and [`Clear`], which computes in the words of the rings, so that what overflows shows.
+//! The trait that the circuit of a two-party run is written over, and its implementations: the [`Protocol`] between two
+//! parties, [`Counting`], which adds up what the protocols declare, and [`Clear`], which computes in the words of the
+//! rings, so that what overflows shows.
 
 mod clear;
 mod counting;
@@ -23,7 +24,7 @@ pub use clear::Clear;
 pub use counting::{Counting, Entry};
 pub use protocol::{Protocol, StepCost};
 
-/// Numbers that one party knows: at the other one, and where nothing is computed, their number alone.
+/// Numbers that one party knows; the other party, and interpretations without numbers, have only their count.
 pub struct Known {
     /// Who knows them.
     pub owner: Party,
@@ -33,7 +34,7 @@ pub struct Known {
     pub values: Option<Zeroizing<Vec<i64>>>,
 }
 
-/// Shares of a vector over a ring, and what a party does with its own alone: what is linear, and where things go.
+/// Shares of a vector over a ring, with the local operations: linear ones and selections.
 pub trait Local: Clone + Sized {
     /// The ring.
     fn ring(&self) -> Ring;
@@ -49,7 +50,7 @@ pub trait Local: Clone + Sized {
     fn reduce_to(&self, to: Ring) -> Self;
     /// The same words in another ring, for a multiple of 2^k to come: x modulo 2^ℓ is 2^k·x modulo 2^(ℓ+k).
     fn lift(self, to: Ring) -> Self;
-    /// The elements at so many places, in their order.
+    /// The elements at this many places, in order.
     fn gather(&self, count: usize, places: impl FnOnce() -> Vec<usize>) -> Self;
     /// One after another.
     fn concat(ring: Ring, parts: &[Self]) -> Self;
@@ -62,7 +63,7 @@ pub trait Shares {
     /// A shared vector.
     type Share: Local;
 
-    /// Runs a step; what is called inside counts as its.
+    /// Runs a step; calls inside it count for it.
     ///
     /// # Errors
     /// Those of the step.
@@ -75,7 +76,7 @@ pub trait Shares {
     /// Whether an input is one that this interpretation runs.
     fn takes(&self, input: &Input) -> bool;
 
-    /// Whether this interpretation has what a party knows.
+    /// Whether this interpretation has a party's numbers.
     fn knows(&self, owner: Party) -> bool;
 
     /// Numbers of one party.
@@ -87,7 +88,8 @@ pub trait Shares {
         }
     }
 
-    /// The rows of a table at ids that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a message where the table is `public`.
+    /// The rows of a table at ids that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a message
+    /// where the table is `public`.
     ///
     /// # Errors
     /// Those of the session; an id beyond the table; [`RunError::WrongInput`] where the client has no ids.
@@ -142,8 +144,8 @@ pub trait Shares {
     /// Those of the session.
     fn rescale(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Self::Share, RunError>;
 
-    /// 2^(x − the row's maximum) of each element of `rows` rows in the format of scores, in [`WEIGHED`](super::formats::WEIGHED): softmax without
-    /// its division.
+    /// 2^(x − the row's maximum) of each element of `rows` rows in the format of scores, in
+    /// [`WEIGHED`](super::formats::WEIGHED): softmax without its division.
     ///
     /// # Errors
     /// Those of the session.
@@ -189,7 +191,8 @@ pub trait Shares {
         columns: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its scale in both.
+    /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its
+    /// scale in both.
     ///
     /// # Errors
     /// Those of the session.
@@ -218,7 +221,7 @@ pub trait Shares {
         width: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// x/2^shift in `to`, rounded exactly and opened: the words at the client, and where all is in the clear.
+    /// x/2^shift in `to`, rounded exactly and revealed: the words at the client, and in the clear.
     ///
     /// # Errors
     /// Those of the session.

@@ -1,8 +1,8 @@
-//! Where accuracy goes: the same texts in the clear, with approximated functions and rounded numbers, and privately, compared after every
-//! stage.
+//! Where accuracy goes: the same texts in the clear, with approximated functions and rounded numbers, and privately,
+//! compared after every stage.
 //!
-//! Both parties run here, in two threads on fresh keys, and their shares are put together: a tool for whoever holds the weights, never
-//! part of a session with somebody else.
+//! Both parties run here, in two threads on fresh keys, and their shares are combined: a tool for the holder of the
+//! weights, never part of a session with another party.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -18,8 +18,8 @@ pub enum NetError {
         /// The deadline that passed, in whole seconds, rounded up.
         seconds: u64,
     },
-    /// The time given to this part of the session is over, however lively the peer is.
-    #[error("the peer did not finish this part of the session in the time that it has")]
+    /// The time for this part of the session is over, however active the peer is.
+    #[error("the peer did not finish this part of the session in time")]
     OutOfTime,
     /// The peer closed the connection, or it broke.
     #[error("the peer closed the connection in the middle of the session")]
@@ -55,7 +55,7 @@ pub enum NetError {
         "the session was made by another process, from which this one was forked: make sessions after the fork"
     )]
     Forked,
-    /// The secure channel could not be had, or broke.
+    /// The secure channel could not be established, or broke.
     #[error("TLS: {0}")]
     Tls(#[from] TlsFault),
     /// The server cannot be reached.
@@ -84,7 +84,7 @@ pub enum NetError {
     },
 }
 
-/// What exactly the peer did wrong.
+/// What the peer did wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerFault {
@@ -99,7 +99,7 @@ pub enum PeerFault {
         /// Ours.
         ours: u8,
     },
-    /// A header field with a value that has no meaning.
+    /// A header field with an undefined value.
     #[error("a frame header has an undefined {field}")]
     BadHeader {
         /// The field's name.

@@ -40,9 +40,9 @@ pub enum Header {
         /// Payload bytes.
         length: u64,
     },
-    /// "I am alive": sent when there is nothing else to send, and never seen by a protocol.
+    /// A sign of life, sent when there is nothing else to send, and never seen by a protocol.
     Heartbeat,
-    /// "I stop": the last frame of its direction.
+    /// An abort: the last frame of its direction.
     Abort {
         /// A number from the crates above.
         code: u16,

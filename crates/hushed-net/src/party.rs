@@ -1,4 +1,4 @@
-//! Who speaks, and what about.
+//! The two parties of a session.
 
 use std::fmt;
 

@@ -1,12 +1,13 @@
 //! Whether a value is used in the process that made it.
 //!
-//! A child of `fork` has the socket, the sequence numbers and the keys of its parent's sessions, and none of their threads. What it sent would
-//! go under numbers and keys that the parent uses again; what it closed would be closed for the parent. So a session of the parent does nothing in
-//! a child, not even when it is dropped.
+//! A child of `fork` has the socket, the sequence numbers and the keys of its parent's sessions, and none of their
+//! threads. What it sent would go under numbers and keys that the parent uses again; what it closed would be closed for
+//! the parent. So a session of the parent does nothing in a child, not even when it is dropped.
 //!
-//! The process is known by its id, asked of the system at every step: a hundred nanoseconds beside microseconds. That sees every way to fork, the
-//! bare system call too. It does not see a child whose id is its parent's: the first process of a new name space whose parent was the first of its
-//! own, or a descendant that got the id of a process that has ended.
+//! The process is identified by its id, read from the system at every step: a hundred nanoseconds beside microseconds.
+//! That detects every kind of fork, the bare system call too. It does not detect a child whose id is its parent's: the
+//! first process of a new name space whose parent was the first of its own, or a descendant that got the id of a
+//! process that has ended.
 
 use crate::NetError;
 

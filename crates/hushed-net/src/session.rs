@@ -1,7 +1,7 @@
-//! What protocols speak through: typed frames in lock-step over any channel.
+//! Typed frames in lock-step over any channel: what protocols use.
 //!
 //! Both parties know at each step what is due, so every frame is checked for its kind, its number and its length
-//! before a protocol sees it, and a pair that has lost step stops at once. After an error the session answers every
+//! before a protocol sees it, and parties that are out of step stop at once. After an error the session answers every
 //! call with that error: a step is never run twice on the same randomness.
 //!
 //! Rounds: a receive that directly follows a send closes one round. In [`Session::exchange`] both parties send and
@@ -22,7 +22,7 @@ const HASHED_PAYLOAD: usize = 4096;
 /// How many payload bytes a step may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(usize),
     /// Any number up to this one.
     AtMost(usize),
@@ -39,10 +39,10 @@ impl Expect {
 /// One party's end of a session.
 ///
 /// Dropping it over a socket waits up to one second for what was sent to get out and for the peer to end as well, so a
-/// thread that holds both ends pays that second; [`Session::close`] is the agreed end.
+/// thread that holds both ends waits that second; [`Session::close`] is the proper end.
 ///
-/// A session belongs to the process that made it: in a process forked from that one every call is refused with [`NetError::Forked`], and dropping
-/// it does nothing.
+/// A session belongs to the process that made it: in a process forked from that one every call is refused with
+/// [`NetError::Forked`], and dropping it does nothing.
 pub struct Session {
     origin: Origin,
     party: Party,
@@ -90,7 +90,7 @@ impl Session {
         self.party
     }
 
-    /// That this process made the session; every other call checks it too.
+    /// Checks that this process made the session; every other call does so too.
     ///
     /// # Errors
     /// [`NetError::Forked`].
@@ -172,7 +172,7 @@ impl Session {
         self.failure.get_or_insert(NetError::Closed);
     }
 
-    /// Ends the session in agreement with the peer, which must call this too (or drop its end).
+    /// Ends the session properly; the peer must call this too (or drop its end).
     ///
     /// # Errors
     /// As [`Channel::close`].

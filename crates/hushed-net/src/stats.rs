@@ -16,8 +16,8 @@ pub struct Stats {
     pub frames_sent: u64,
     /// Frames received by a protocol step.
     pub frames_received: u64,
-    /// How often a receive followed a send: this party's own waits. Messages of both parties that cross are one, and so are a question
-    /// and its answer to the party that asks; the party that answers and asks nothing counts none.
+    /// How often a receive followed a send: this party's own waits. Messages that cross count one, and so do a request
+    /// and its response for the party that asks; a party that only responds counts none.
     pub rounds: u64,
     /// Bytes of heartbeat frames sent.
     pub heartbeat_bytes_sent: u64,

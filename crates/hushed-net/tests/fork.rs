@@ -1,4 +1,5 @@
-//! A session in a process that was forked from its own. Alone in its file: a child holds copies of the sockets of all tests beside it.
+//! A session in a process that was forked from its own. Alone in its file: a child holds copies of the sockets of all
+//! tests beside it.
 
 mod common;
 

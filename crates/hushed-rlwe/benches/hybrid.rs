@@ -1,8 +1,9 @@
-//! Milliseconds of a rotation and its parts on one thread, and the bytes of its key: `cargo bench -p hushed-rlwe --bench hybrid`.
+//! Milliseconds of a rotation and its parts on one thread, and the bytes of its key:
+//! `cargo bench -p hushed-rlwe --bench hybrid`.
 //!
-//! N = 2^16, q = 50 | 17×40 | 11×50, P of up to 7×50 bits: the chain of a bootstrapped parameter set. For each length the
-//! gadget with the fewest transforms, or `LIMBS:SPECIAL …` as arguments. Prints the least of
-//! many rounds: what the code takes when nothing else runs. A report, not a test: it asserts nothing about time.
+//! N = 2^16, q = 50 | 17×40 | 11×50, P of up to 7×50 bits: the chain of a bootstrapped parameter set. For each length
+//! the gadget with the fewest transforms, or `LIMBS:SPECIAL …` as arguments. Prints the minimum of many rounds: the
+//! time when nothing else runs. A report, not a test: it asserts nothing about time.
 
 use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;

@@ -1,6 +1,7 @@
-//! Microseconds of what the protocols call, on one core, and the bytes that travel: `cargo bench -p hushed-rlwe`.
+//! Microseconds of the operations that the protocols call, on one core, and the bytes sent:
+//! `cargo bench -p hushed-rlwe`.
 //!
-//! Prints the least of many rounds: what the code takes when nothing else runs. A report, not a test: it asserts
+//! Prints the minimum of many rounds: the time when nothing else runs. A report, not a test: it asserts
 //! nothing about time.
 
 use hushed_math::cpu::Cpu;

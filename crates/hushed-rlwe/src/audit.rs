@@ -1,8 +1,9 @@
-//! What is published, listed sample by sample, so that a test can hold it against the security table.
+//! What is published, listed sample by sample, so that a test can check it against the security table.
 //!
-//! An RLWE sample is (a, −a·s + e + …): its security is decided by the ring degree, the distribution of s and the modulus
-//! *of that sample*, which is read here from the polynomials that are actually sent and not from the parameters. A key
-//! published at too large a modulus, or two samples with the same uniform part, are the mistakes this finds.
+//! An RLWE sample is (a, −a·s + e + …): its security is decided by the ring degree, the distribution of s and the
+//! modulus *of that sample*, which is read here from the polynomials that are actually sent and not from the
+//! parameters. A key published at too large a modulus, or two samples with the same uniform part, are the mistakes that
+//! this finds.
 
 use std::collections::HashMap;
 
@@ -66,12 +67,12 @@ pub struct PublishedSample {
     pub log_n: u32,
     /// log2 of the modulus under which it is published.
     pub log2_modulus: f64,
-    /// Hash of the first limb, with its prime, of the part that must never repeat: the uniform part, or the sample itself for
-    /// public-key halves. One limb, because samples of different lengths must not share it either.
+    /// Hash of the first limb, with its prime, of the part that must never repeat: the uniform part, or the sample
+    /// itself for public-key halves. One limb, because samples of different lengths must not share it either.
     pub fingerprint: [u8; 32],
 }
 
-/// What an audit found.
+/// A failed audit.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum AuditFailure {
     /// A sample at a larger modulus than the table allows.
@@ -92,7 +93,7 @@ pub enum AuditFailure {
     },
 }
 
-/// Holds samples against the table and against each other.
+/// Checks samples against the table and against each other.
 ///
 /// # Errors
 /// The first [`AuditFailure`] found.
@@ -119,7 +120,8 @@ impl Auditor {
         }
     }
 
-    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are held against each other only.
+    /// As [`Auditor::new`], but for rings that tests made without any limit: there samples are checked against each
+    /// other only.
     #[must_use]
     pub fn of(params: &RlweParams) -> Self {
         Self {
@@ -128,7 +130,7 @@ impl Auditor {
         }
     }
 
-    /// Holds one more sample against the table and against those before it.
+    /// Checks one more sample against the table and against those before it.
     ///
     /// # Errors
     /// [`AuditFailure`].
@@ -160,7 +162,7 @@ impl Default for Auditor {
 }
 
 impl KeySet {
-    /// Every sample that publishing this key set publishes.
+    /// Every sample published with this key set.
     pub fn published(&self) -> Vec<PublishedSample> {
         let public = self.public.published();
         let galois = self.galois.iter().flat_map(|(element, key)| {
@@ -174,7 +176,7 @@ impl KeySet {
 }
 
 impl PublicKey {
-    /// The sample that publishing this key publishes.
+    /// The sample published with this key.
     pub fn published(&self) -> PublishedSample {
         sample(
             Source::PublicKey,
@@ -185,14 +187,14 @@ impl PublicKey {
 }
 
 impl EvalKeys {
-    /// Every sample that publishing these keys publishes, one after the other.
+    /// Every sample published with these keys, one after the other.
     pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
         self.iter().flat_map(SwitchKey::published)
     }
 }
 
 impl SwitchKey {
-    /// Every sample that publishing this key publishes, a digit each: one limb of the uniform half of each is expanded for it.
+    /// Every sample published with this key, one a digit; expands one limb of the uniform half of each.
     pub fn published(&self) -> impl Iterator<Item = PublishedSample> + '_ {
         let spec = self.spec();
         // The secret that masks the samples is the one that the key leads to; s(X^(1/g)) is as ternary as s.
@@ -216,7 +218,7 @@ impl SwitchKey {
 }
 
 impl SeededCiphertext {
-    /// The sample that sending this ciphertext publishes.
+    /// The sample published with this ciphertext.
     pub fn published(&self) -> PublishedSample {
         let a = self.clone().expand().a;
         sample(Source::Symmetric, SecretDistribution::DenseTernaryKey, &a)

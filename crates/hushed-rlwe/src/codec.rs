@@ -1,4 +1,4 @@
-//! Bytes of keys and ciphertexts, bounded: the *expected* parameters decide every size, and nothing that the bytes claim does.
+//! Bytes of keys and ciphertexts, bounded: the *expected* parameters determine every size, never the bytes themselves.
 //!
 //! An artefact is a header of [`HEADER_BYTES`] bytes and a payload:
 //!
@@ -10,9 +10,10 @@
 //! | 16 | hash of the parameters |
 //! | 8 | length of the payload |
 //!
-//! All numbers are little-endian. A polynomial is its limbs one after the other, each residue in as many bits as its prime has,
-//! each limb from a byte boundary. Reading checks in this order: total length against the expected one (before anything
-//! is allocated), header fields, every residue against its prime, zero padding, no bytes left. Seeds are expanded after all that.
+//! All numbers are little-endian. A polynomial is its limbs one after the other, each residue in as many bits as its
+//! prime has, each limb from a byte boundary. Reading checks in this order: total length against the expected one
+//! (before anything is allocated), header fields, every residue against its prime, zero padding, no bytes left. Seeds
+//! are expanded after all that.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub const SEED_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"HSHD";
 const VERSION: u16 = 1;
 
-/// What an artefact holds.
+/// The content of an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {

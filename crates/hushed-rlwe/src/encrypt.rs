@@ -11,8 +11,8 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::message::check_limbs;
 
 impl SecretKey {
-    /// Encrypts `message` under this key: phase = message + e, half the bytes of a public-key ciphertext. The ciphertext
-    /// has the primes of the message, a prefix of the ciphertext primes.
+    /// Encrypts `message` under this key: phase = message + e, half the bytes of a public-key ciphertext. The
+    /// ciphertext has the primes of the message, a prefix of the ciphertext primes.
     ///
     /// # Errors
     /// [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`], [`RlweError::Limbs`];
@@ -146,8 +146,8 @@ impl PublicKey {
     }
 }
 
-/// Secret or noise coefficients under the primes `ids`: integers far smaller than any prime, so that adding the prime to the
-/// negative ones, by mask, is all the reduction there is.
+/// Secret or noise coefficients under the primes `ids`: integers far smaller than any prime, so that adding the prime
+/// to the negative ones, by mask, is all the reduction there is.
 pub(crate) fn small(basis: &Arc<RnsBasis>, ids: &[usize], coefficients: &[i64]) -> RnsPoly<Coeff> {
     let mut poly = RnsPoly::zero(basis, ids);
     for (j, &id) in ids.iter().enumerate() {

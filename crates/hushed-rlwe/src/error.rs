@@ -87,7 +87,7 @@ pub enum CodecError {
         /// Bytes implied by the parameters.
         expected: usize,
     },
-    /// A chunk is not what its digest was made of.
+    /// A chunk does not match its digest.
     #[error("chunk {chunk} is damaged")]
     Damaged {
         /// Number of the chunk, from 0.
@@ -188,7 +188,7 @@ pub enum RlweError {
         /// Special primes asked for.
         special: usize,
     },
-    /// Digits made for one key are multiplied by another, or a key is used for what it is not for.
+    /// Digits made for one key are multiplied by another, or a key is used for another purpose.
     #[error("digits and key are not of one gadget, or the key is for another use")]
     GadgetMismatch,
     /// No evaluation key for ciphertexts of that length.

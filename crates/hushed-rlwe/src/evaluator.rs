@@ -1,15 +1,15 @@
 //! Automorphisms with hybrid key switching, and modulus switching.
 //!
-//! *Automorphism X → X^g.* Both parts are permuted; then a(X^g), which stands against s(X^g), is switched to s. With one
-//! digit a prime, d_i = a(X^g) mod q_i as integers in (−q_i/2, q_i/2), lifted to every other prime and to P. The inner
-//! products with the key, modulo Q·P, are divided by P with rounding:
+//! *Automorphism X → X^g.* Both components are permuted; then a(X^g), a component under s(X^g), is switched to s. With
+//! one digit a prime, d_i = a(X^g) mod q_i as integers in (−q_i/2, q_i/2), lifted to every other prime and to P. The
+//! inner products with the key, modulo Q·P, are divided by P with rounding:
 //!
 //! ```text
 //! (b, a) ← (b(X^g), 0) + ⌊ P^-1 · Σ_i d_i·(b_i, a_i) ⌉
 //! ```
 //!
 //! Transforms, for L primes: L inverse, L·L forward, then for the division by P 2 inverse and 2·L forward. Everything
-//! here is public to whoever computes it; nothing is erased.
+//! here is public to the party that computes it; nothing is erased.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::keys::{GaloisKey, GaloisKeys};
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// Memory of one key switch at a time: a megabyte, which asked of the system anew for every automorphism would cost as much
-/// as the arithmetic. Keys keep those that are not in use ([`GaloisKeys`]), at most one a thread.
+/// Memory of one key switch at a time: a megabyte, which would cost as much as the arithmetic if it were requested from
+/// the system for every automorphism. Keys keep those that are not in use ([`GaloisKeys`]), at most one a thread.
 pub(crate) struct Workspace {
     params: Arc<RlweParams>,
     /// P^-1 modulo every ciphertext prime.

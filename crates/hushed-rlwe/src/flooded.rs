@@ -1,11 +1,11 @@
 //! Responses whose shares are exact: a ciphertext turned into additive shares modulo an odd t, its noise flooded
 //! (BumbleBee, NDSS 2025, Algorithm 4, "SIMD").
 //!
-//! An error of one unit in a coefficient, which [`crate::response`] admits, would spoil every slot of a batch-encoded message; so the
-//! mask here is a multiple of Q/t and the noise is hidden by a wide uniform one instead.
+//! An error of one unit in a coefficient, which [`crate::response`] admits, would spoil every slot of a batch-encoded
+//! message. So the mask here is a multiple of Q/t, and a wide uniform noise hides the noise.
 //!
-//! In: a ciphertext of phase Q/t·m + noise over all primes under the opener's key. Out: bytes for the opener, from which it gets
-//! u, and the answerer's share v, with u + v = m modulo t in every coefficient.
+//! In: a ciphertext of phase Q/t·m + noise over all primes under the opener's key. Out: bytes for the opener, from
+//! which it gets u, and the answerer's share v, with u + v = m modulo t in every coefficient.
 //!
 //! # Steps, in this order
 //! 1. add a fresh encryption of zero made under the opener's public key modulo Q, one for this ciphertext alone;
@@ -13,13 +13,13 @@
 //! 3. switch to the first k primes, modulus Q', and send the top bits of both parts.
 //!
 //! # What the opener sees
-//! Step 3 is a function of the pair after step 2 and of public sizes, so only that pair matters, and no rounding happens
-//! before it. Its a part is pseudo-random as in [`crate::response`]. Its phase is Q/t·(m + r) + noise + flood, where m + r is uniform
-//! and the noise (that of the ciphertext, that of the zero, which correlates with the a part, and the rounding of r's scale) is
-//! bounded by some B: replacing it by zero changes the distribution of a coefficient by at most B/2^(F+1). F is chosen so that
-//! this is 2^-hiding a coefficient; the caller adds log2 of all coefficients that are ever answered to the
-//! 40 bits that shall remain. Masking after the switch would need no fewer bits and would have to hide
-//! the rounding of the switch against the secret key as well.
+//! Step 3 is a function of the pair after step 2 and of public sizes, so only that pair matters, and no rounding
+//! happens before it. Its a part is pseudo-random as in [`crate::response`]. Its phase is Q/t·(m + r) + noise + flood,
+//! where m + r is uniform and the noise (that of the ciphertext, that of the zero, which correlates with the a part,
+//! and the rounding of r's scale) is bounded by some B: replacing it by zero changes the distribution of a coefficient
+//! by at most B/2^(F+1). F is chosen so that this is 2^-hiding a coefficient; the caller adds log2 of the number of
+//! coefficients ever answered to the 40 bits that are to remain. Masking after the switch would need as many bits and
+//! would also have to hide the rounding of the switch from the secret key.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub struct FloodedFormat {
 }
 
 impl FloodedFormat {
-    /// The smallest format for shares modulo `t` out of ciphertexts of all primes whose noise is at most 2^`input_noise_bits`,
-    /// hidden to a statistical distance of 2^-`hiding_bits` a coefficient.
+    /// The smallest format for shares modulo `t` out of ciphertexts of all primes whose noise is at most
+    /// 2^`input_noise_bits`, hidden to a statistical distance of 2^-`hiding_bits` a coefficient.
     ///
     /// # Errors
     /// [`RlweError::NoRoomForFlood`] if noise and flood leave no room for t; as [`PrimeScale::new`].
@@ -129,11 +129,12 @@ impl FloodedFormat {
         self.truncation.bytes(self.params.n())
     }
 
-    /// Answers one ciphertext: appends [`FloodedFormat::bytes`] bytes for the opener to `out` and returns the answerer's share
-    /// of all N coefficients, modulo t.
+    /// Answers one ciphertext: appends [`FloodedFormat::bytes`] bytes for the opener to `out` and returns the
+    /// answerer's share of all N coefficients, modulo t.
     ///
     /// # Errors
-    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not belong together.
+    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not belong
+    /// together.
     pub fn answer(
         &self,
         ct: &Ciphertext,

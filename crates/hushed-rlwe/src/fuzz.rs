@@ -1,7 +1,7 @@
 //! Bodies of fuzz targets: plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
 //!
-//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read. Rings are minute (feature
-//! `insecure-test-parameters`), so that a round is short and lengths are easily met.
+//! The promises: no bytes panic, and bytes that are accepted are the only encoding of what was read. Rings are tiny
+//! (feature `insecure-test-parameters`), so that a round is short and lengths are easily right.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ fn minute(preset: Result<Arc<RlweParams>, ParamsError>) -> Arc<RlweParams> {
     minute.unwrap_or_else(|error| panic!("a constant literal: {error}"))
 }
 
-/// Runs a body over good bytes and 10,000 mutations of them: cut, repeated, with bytes gone or changed. `next` draws the words
-/// that choose.
+/// Runs a body over good bytes and 10,000 mutations of them: cut, repeated, with bytes gone or changed. `next` draws
+/// the words that choose.
 ///
 /// # Panics
 /// If the body does.
@@ -80,7 +80,7 @@ pub fn plan() -> EvalKeyPlan {
     plan
 }
 
-/// Evaluation keys of [`plan`], as they are and with their digests made good.
+/// Evaluation keys of [`plan`], as they are and with repaired digests.
 ///
 /// # Panics
 /// If accepted bytes are not what the keys encode to, or are not what the artefact says it holds.

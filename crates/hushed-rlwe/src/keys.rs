@@ -2,9 +2,9 @@
 //!
 //! * s is dense ternary, kept in evaluation form over all primes.
 //! * Public key: (b, a) with b = −a·s + e modulo Q.
-//! * Galois key of g: for every ciphertext prime q_i a pair modulo Q·P with b_i = −a_i·s + e_i + w_i·s(X^g), where w_i is P modulo
-//!   q_i and 0 modulo every other prime. Restricted to a prefix of the q primes (and P) it is a key for that
-//!   prefix, so one key serves ciphertexts of every length.
+//! * Galois key of g: for every ciphertext prime q_i a pair modulo Q·P with b_i = −a_i·s + e_i + w_i·s(X^g), where w_i
+//!   is P modulo q_i and 0 modulo every other prime. Restricted to a prefix of the q primes (and P) it is a key for
+//!   that prefix, so one key serves ciphertexts of every length.
 //!
 //! Uniform parts are seeds on the wire and expanded in memory. s encrypts functions of itself in the Galois keys, the
 //! usual circular-security assumption.
@@ -28,15 +28,16 @@ use crate::error::{CodecError, RlweError};
 use crate::evaluator::Workspace;
 use crate::params::RlweParams;
 
-/// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are for its owner's file alone.
+/// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are only for its
+/// owner's file.
 ///
-/// It works in the process that made or read it: a process forked from that one would count its decryptions apart. There, operations
-/// return [`hushed_math::MathError::Forked`], and those that return no error panic.
+/// It works in the process that made or read it: a process forked from that one would count its decryptions apart.
+/// There, operations return [`hushed_math::MathError::Forked`], and those that return no error panic.
 pub struct SecretKey {
     origin: Origin,
     params: Arc<RlweParams>,
     s: SecretPoly<Eval>,
-    /// Decryptions that say something about the key, counted by who makes them.
+    /// Decryptions that reveal something about the key, counted by their caller.
     decryptions: AtomicU64,
 }
 
@@ -62,8 +63,8 @@ impl SecretKey {
         self.decryptions.load(Ordering::Relaxed)
     }
 
-    /// Counts a decryption, unless there were `limit` or more: then false. For schemes whose results say something about the key
-    /// (CKKS); exact messages say nothing and are not counted.
+    /// Counts a decryption, unless there were `limit` or more: then false. For schemes whose results reveal something
+    /// about the key (CKKS); exact messages do not and are not counted.
     #[must_use]
     pub fn count_decryption(&self, limit: u64) -> bool {
         let more = |count: u64| (count < limit).then(|| count + 1);
@@ -77,7 +78,7 @@ impl SecretKey {
         &self.params
     }
 
-    /// That this process made the key.
+    /// Checks that this process made the key.
     ///
     /// # Errors
     /// [`hushed_math::MathError::Forked`].
@@ -177,7 +178,7 @@ pub(crate) struct GaloisKey {
 /// Galois keys by element, expanded.
 pub struct GaloisKeys {
     params: Arc<RlweParams>,
-    /// Ciphertexts of at most so many primes.
+    /// Most primes of a ciphertext.
     limbs: usize,
     seed: PublicSeed,
     keys: BTreeMap<usize, GaloisKey>,
@@ -274,7 +275,7 @@ impl GaloisKeys {
 
     /// Runs `f` with the memory of one key switch.
     pub(crate) fn with_workspace(&self, f: impl FnOnce(&mut Workspace)) -> Result<(), RlweError> {
-        // Nothing in there outlives a call, so what a panicking thread left behind does no harm.
+        // Its contents do not outlive a call, so leftovers of a panicking thread do no harm.
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle().pop();
         let mut workspace = kept.map_or_else(|| Workspace::new(&self.params), Ok)?;
@@ -336,9 +337,9 @@ impl GaloisKeys {
     }
 }
 
-/// Everything that the owner of a secret key publishes once a session.
+/// Everything that the owner of a secret key publishes, once a session.
 pub struct KeySet {
-    /// For fresh encryptions of zero by whoever answers.
+    /// For fresh encryptions of zero by the sender of a response.
     pub public: PublicKey,
     /// For packing.
     pub galois: GaloisKeys,
@@ -445,8 +446,8 @@ impl KeySet {
     }
 }
 
-/// The values of m are m(ψ^(2·rev(k) + 1)) for k = 0, 1, … (see [`hushed_math::ntt`]); X → X^g multiplies the exponents by
-/// g, so it permutes them alike under every prime.
+/// The values of m are m(ψ^(2·rev(k) + 1)) for k = 0, 1, … (see [`hushed_math::ntt`]); X → X^g multiplies the exponents
+/// by g, so it permutes them alike under every prime.
 fn permutation(params: &RlweParams, g: usize) -> Vec<u32> {
     let (n, log_n) = (params.n(), params.log_n());
     (0..n)

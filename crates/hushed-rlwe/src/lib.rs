@@ -1,7 +1,7 @@
 //! RLWE keys, ciphertexts, key switching and their bytes.
 //!
 //! A ciphertext (b, a) over a prefix of the primes q_0, q_1, … has phase b + a·s = message + noise. This crate decides
-//! what is secret and what is noise; slots, scales of CKKS and matrices are not its business. The way of the data:
+//! what is secret and what is noise; it knows no slots, no scales of CKKS and no matrices. The data flow:
 //!
 //! ```text
 //! share mod 2^ℓ ─ message::scale_up ─ encrypt_seeded ─ codec ─▶ mul_plain, automorphism … ─ response::answer ─▶ open ─▶ share

@@ -1,4 +1,4 @@
-//! Noise bounds as formulas, so that decryption margins are computed and not guessed.
+//! Noise bounds as formulas, so that decryption margins are computed, not guessed.
 //!
 //! A bound has two parts: `|e| ≤ bounded + TAIL·sqrt(variance)`, the first always true, the second
 //! the tail of a sub-Gaussian variable with that variance proxy. [`TAIL`] makes a coefficient exceed its bound
@@ -11,7 +11,8 @@
 //! polynomials is bounded given one of them, with ‖ternary‖² ≤ N always. One assumption is heuristic and
 //! standard: rounding errors of pseudo-random `a` parts are independent and uniform.
 //!
-//! Decisions that both parties must take alike use only `+ - × / sqrt`, which IEEE 754 rounds the same everywhere.
+//! Decisions that both parties must make identically use only `+ - × / sqrt`, which IEEE 754 rounds the same
+//! everywhere.
 
 use crate::params::RlweParams;
 
@@ -128,7 +129,7 @@ impl NoiseBound {
         }
     }
 
-    /// What `levels` levels of InterLeave (BumbleBee, Figure 6) make of this noise. Every output coefficient that
+    /// This noise after `levels` levels of InterLeave (BumbleBee, Figure 6). Every output coefficient that
     /// is used later is twice one coefficient of one input, the rest cancels; so the factor 2^-levels passes
     /// the input noise unchanged and every later level doubles the key-switching noise of the earlier ones.
     #[must_use]
@@ -181,8 +182,8 @@ pub(crate) fn modulus(params: &RlweParams, limbs: usize) -> f64 {
         .fold(1.0, |acc, &q| acc * q as f64)
 }
 
-/// log2 of the probability that an opened coefficient is off by more than its declared error: the noise of the ciphertext and that of the
-/// response each leave their bound with at most 2^-70.
+/// log2 of the probability that a decrypted coefficient is off by more than its declared error: the noise of the
+/// ciphertext and that of the response each leave their bound with at most 2^-70.
 pub fn failure_log2() -> f64 {
     2.0 - TAIL * TAIL / 2.0 / std::f64::consts::LN_2
 }

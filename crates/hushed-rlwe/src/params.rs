@@ -2,7 +2,8 @@
 //!
 //! The ring is R = `Z[X]/(X^N + 1)`. Ciphertexts live modulo Q = q_0·q_1·…, or modulo a prefix of
 //! that product; key-switching keys live modulo Q·P. Every secret is dense ternary (uniform on
-//! {-1, 0, 1}), but for the ephemeral one of bootstrapping ([`SPARSE_SECURITY_LIMITS`]), every error centred binomial with variance 10.5.
+//! {-1, 0, 1}), but for the ephemeral one of bootstrapping ([`SPARSE_SECURITY_LIMITS`]), every error centred binomial
+//! with variance 10.5.
 //!
 //! 128-bit security: log2(QP) is held below the limits of the *Security Guidelines for
 //! Implementing Homomorphic Encryption* (Bossuat et al., IACR CiC 1(4):26, 2024, Table 5.2, ternary
@@ -43,10 +44,10 @@ pub fn security_limit(log_n: u32) -> Option<f64> {
         .map(|(_, limit)| *limit)
 }
 
-/// Largest log2 of the modulus of a sample under a ternary secret of 32 nonzero coefficients. The guidelines' tables have no row for
-/// sparse secrets: these are the largest q_0·p_0 under such an ephemeral secret (Bossuat, Troncoso-Pastoriza and Hubaux, ACNS 2022) in the
-/// sets that Lattigo v6 publishes for 128 bits, 60 and 61 bits at 2^16 (N16QP1546H192H32), 40 and 56 at 2^15 (N15QP880H16384H32). Smaller
-/// rings have none.
+/// Largest log2 of the modulus of a sample under a ternary secret of 32 nonzero coefficients. The guidelines' tables
+/// have no row for sparse secrets: these are the largest q_0·p_0 under such an ephemeral secret (Bossuat,
+/// Troncoso-Pastoriza and Hubaux, ACNS 2022) in the sets that Lattigo v6 publishes for 128 bits, 60 and 61 bits at 2^16
+/// (N16QP1546H192H32), 40 and 56 at 2^15 (N15QP880H16384H32). Smaller rings have none.
 pub const SPARSE_SECURITY_LIMITS: [(u32, f64); 2] = [(15, 96.0), (16, 121.0)];
 
 /// The limit of [`SPARSE_SECURITY_LIMITS`] at ring degree 2^`log_n`, `None` where there is none.
@@ -57,7 +58,7 @@ pub fn sparse_security_limit(log_n: u32) -> Option<f64> {
         .map(|(_, limit)| *limit)
 }
 
-/// A parameter set as written down; [`RlweParams::new`] checks it.
+/// An unchecked parameter set; [`RlweParams::new`] checks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RlweLiteral {
     /// log2 of the ring degree N.
@@ -113,7 +114,8 @@ impl RlweParams {
         self.insecure
     }
 
-    /// Refuses to publish a sample of the sparse secret modulo q_0·p_0 above the limit at this degree, or where there is none.
+    /// Refuses to publish a sample of the sparse secret modulo q_0·p_0 above the limit at this degree, or where there
+    /// is none.
     pub(crate) fn check_sparse(&self) -> Result<(), RlweError> {
         let (log_n, limit) = (self.log_n(), sparse_security_limit(self.log_n()));
         let bits = log2_product(self.q().first().into_iter().chain(self.literal.p.first()));
@@ -167,8 +169,8 @@ impl RlweParams {
         })
     }
 
-    /// The same ring without the ciphertext primes of `gap`, sharing what was prepared for the others: a smaller modulus, which is
-    /// as secure. Keys of the whole set serve it ([`hybrid::EvalKeys::without`]).
+    /// The same ring without the ciphertext primes of `gap`, sharing what was prepared for the others: a smaller
+    /// modulus, which is as secure. Keys of the whole set serve it ([`hybrid::EvalKeys::without`]).
     ///
     /// # Errors
     /// [`ParamsError::NoCiphertextPrimes`] if none are left.
@@ -247,7 +249,8 @@ impl RlweParams {
         (0..limbs).collect()
     }
 
-    /// Basis indices of a digit of a ciphertext of `limbs` primes, extended by the first special prime, if there is one.
+    /// Basis indices of a digit of a ciphertext of `limbs` primes, extended by the first special prime, if there is
+    /// one.
     pub fn extended_ids(&self, limbs: usize) -> Vec<usize> {
         self.extended_ids_with(limbs, self.p_len().min(1))
     }
@@ -258,7 +261,7 @@ impl RlweParams {
         (0..limbs).chain(q_len..q_len + special).collect()
     }
 
-    /// What hybrid key switching prepares once a shape.
+    /// What hybrid key switching prepares once for each shape.
     pub(crate) fn tables(&self) -> &hybrid::Tables {
         &self.tables
     }

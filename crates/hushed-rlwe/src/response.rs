@@ -11,26 +11,26 @@
 //! 4. keep the b coefficients that are asked for, and only the top bits of b and of a.
 //!
 //! # What the opener sees
-//! Let (a', b') be the pair after step 3. What is sent is a function of (a', b') and of public sizes alone: the truncations
-//! of step 4 round a' and b' and nothing else, and step 1 happens before any masking, so its rounding is a part of
-//! the pair that gets masked.
+//! Let (a', b') be the pair after step 3. What is sent is a function of (a', b') and of public sizes alone: the
+//! truncations of step 4 round a' and b' and nothing else, and step 1 happens before any masking, so its rounding is a
+//! part of the pair that gets masked.
 //! * b' = … + r with r uniform on R_Q', independent of everything and used nowhere else: b' is uniform given a' and
 //!   all inputs of the answerer. Coefficients that are not asked for are dropped after masking.
 //! * a' = a + (u·pk_a + e_2) with u, e_2 fresh. The only other use of u is in b', which r hides. So
 //!   (pk_a, u·pk_a + e_2) is one RLWE sample with a dense ternary secret modulo Q', and a' is
-//!   pseudo-random given the opener's own secret key. Two responses that shared one zero would reveal a_1 − a_2, a linear
-//!   function of the answerer's plaintexts; therefore the zero is made inside [`ResponseFormat::answer`] and cannot be
-//!   passed in. An encryption of zero supplied by the key's owner would hide nothing.
+//!   pseudo-random given the opener's own secret key. Two responses that shared one zero would reveal a_1 − a_2, a
+//!   linear function of the answerer's plaintexts; therefore the zero is made inside [`ResponseFormat::answer`] and
+//!   cannot be passed in. An encryption of zero supplied by the key's owner would hide nothing.
 //!
-//! A simulator sends truncations of uniform polynomials. The error e is a function of b' and of the noise; it enters the shares as
-//! part of the functionality (H2A with an error of one unit) and is not sent to anyone.
+//! A simulator sends truncations of uniform polynomials. The error e is a function of b' and of the noise; it enters
+//! the shares as part of the functionality (H2A with an error of one unit) and is not sent to anyone.
 //!
 //! # The bound
-//! With t = 2^ℓ·r/Q' and δ = 2^ℓ·noise'/Q', u + v − m = ⌊t + δ⌉ − ⌊t⌉, which is −1, 0 or 1 when |δ| ≤ 1. noise' collects the
-//! switched input noise, the rounding of the switch, the fresh zero and both truncations, and is held to
-//! Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the
-//! input noise admits). The bound takes the rounding errors of pseudo-random `a` parts for independent and uniform: a heuristic,
-//! as [`crate::noise`] says.
+//! With t = 2^ℓ·r/Q' and δ = 2^ℓ·noise'/Q', u + v − m = ⌊t + δ⌉ − ⌊t⌉, which is −1, 0 or 1 when |δ| ≤ 1. noise'
+//! collects the switched input noise, the rounding of the switch, the fresh zero and both truncations, and is kept
+//! below Q'/2^ℓ; a coefficient exceeds it with probability at most 2^-70 (plus what the caller's bound on the input
+//! noise admits). The bound assumes that the rounding errors of pseudo-random `a` parts are independent and uniform: a
+//! heuristic, as [`crate::noise`] says.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -186,7 +186,8 @@ impl ResponseFormat {
     /// the answerer's share of the coefficients at `used`.
     ///
     /// # Errors
-    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not belong together.
+    /// [`RlweError::IncompatibleParameters`] or [`RlweError::Limbs`] if ciphertext, key and format do not belong
+    /// together.
     pub fn answer(
         &self,
         ct: &Ciphertext,

@@ -1,11 +1,11 @@
 //! Polynomials over one or two primes as integers modulo Q' < 2^100, of which only the top bits are sent.
 //!
 //! A coefficient c is sent as ⌊(c + 2^(d-1))/2^d⌋ and read as that times 2^d modulo Q'; the error is at most 2^(d-1),
-//! also where the rounding wraps past Q'. Only coefficients that are public or already uniformly masked come here, and the time
-//! does not depend on them anyway.
+//! also where the rounding wraps past Q'. Only coefficients that are public or already uniformly masked come here, and
+//! the time does not depend on them anyway.
 //!
-//! Layout: all N coefficients of a, then the chosen coefficients of b. A field wider than 64 bits is sent as two packed lists,
-//! the low words first. Each list starts at a byte.
+//! Layout: all N coefficients of a, then the chosen coefficients of b. A field wider than 64 bits is sent as two packed
+//! lists, the low words first. Each list starts at a byte.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::message::check_limbs;
 use crate::noise::NoiseBound;
 use crate::params::RlweParams;
 
-/// How many low bits are dropped of either part, and what follows from it.
+/// How many low bits of each part are dropped, with derived sizes.
 #[derive(Clone)]
 pub struct Truncation {
     params: Arc<RlweParams>,
@@ -96,8 +96,8 @@ impl Truncation {
     /// Drops `bits_a` bits of a and `bits_b` bits of b, both modulo the first `limbs` primes.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`] unless 1 ≤ limbs ≤ [`Truncation::MAX_LIMBS`]; [`RlweError::RingBits`] if more bits are to be
-    /// dropped than there are.
+    /// [`RlweError::LimbCount`] unless 1 ≤ limbs ≤ [`Truncation::MAX_LIMBS`]; [`RlweError::RingBits`] if more bits are
+    /// to be dropped than there are.
     pub fn new(
         params: &Arc<RlweParams>,
         limbs: usize,
@@ -131,9 +131,9 @@ impl Truncation {
         })
     }
 
-    /// The truncation that drops most, such that it and the noise that has `arrived` stay below `capacity` together; with that
-    /// total noise. `None` if even the untruncated parts do not fit. Every bit dropped of either part saves the
-    /// same; of equal savings the one with the least noise is taken.
+    /// The truncation that drops most, such that it and the noise that has `arrived` stay below `capacity` together;
+    /// with that total noise. `None` if even the untruncated parts do not fit. Every bit dropped of either part saves
+    /// the same; of equal savings the one with the least noise is taken.
     pub(crate) fn most(
         params: &Arc<RlweParams>,
         limbs: usize,

@@ -1,5 +1,5 @@
 //! The key audit: every RLWE sample that key generation and encryption publish, read off the objects themselves, is
-//! held against the security table, and no uniform part occurs twice.
+//! checked against the security table, and no uniform part occurs twice.
 
 use hushed_math::RnsPoly;
 use hushed_math::primes::ntt_primes;

@@ -1,4 +1,5 @@
-//! Server and client of a private embedding, in one program: `cargo run --release -p hushed-serve --example embed -- DIR TEXT`.
+//! Server and client of a private embedding, in one program:
+//! `cargo run --release -p hushed-serve --example embed -- DIR TEXT`.
 //!
 //! The two share nothing but the address and the certificate's SHA-256, as they would on two machines.
 

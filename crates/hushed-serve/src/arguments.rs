@@ -13,7 +13,7 @@ use crate::twopc::ServerConfig;
 /// How texts are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
-    /// Between two parties, while the client waits: seconds a text
+    /// Interactive, while the client waits: seconds a text
     #[value(name = "2pc")]
     TwoParty,
     /// Under encryption, by the server alone: a batch of many texts in one long run
@@ -35,7 +35,7 @@ pub struct ServeArguments {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// How texts are run
+    /// The protocol
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     pub protocol: Protocol,
 
@@ -56,7 +56,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", requires = "cert", env = "HUSHED_KEY")]
     pub key: Option<PathBuf>,
 
-    /// Where the development certificate is kept; it is made on first use [default: ~/.local/state/hushed/certificate]
+    /// The folder of the development certificate, made on first use [default: ~/.local/state/hushed/certificate]
     #[arg(
         long,
         value_name = "DIR",
@@ -65,15 +65,15 @@ pub struct ServeArguments {
     )]
     pub cert_dir: Option<PathBuf>,
 
-    /// Let in clients with a token of this file: one a line, or sha256: and its digest
+    /// Accept clients with a token of this file: one a line, or sha256: and its digest
     #[arg(long, value_name = "FILE", env = "HUSHED_TOKENS_FILE")]
     pub tokens: Option<PathBuf>,
 
-    /// Let in clients with a certificate that an authority of this PEM file has signed
+    /// Accept clients with a certificate that an authority of this PEM file has signed
     #[arg(long, value_name = "FILE", env = "HUSHED_CLIENT_CA")]
     pub client_ca: Option<PathBuf>,
 
-    /// Sessions at once; more are refused
+    /// Most sessions at once; more are refused
     #[arg(
         long,
         value_name = "N",
@@ -104,12 +104,14 @@ pub struct ServeArguments {
     )]
     pub max_texts: usize,
 
-    /// Most texts of a client in any such window, over all its sessions and restarts of the server: N/MINUTE, N/HOUR, N/DAY or N/WEEK.
-    /// A client is its token, else its certificate, else all are one. With --protocol fhe a batch counts as its places
+    /// Most texts of a client in any window of this length, over all its sessions and restarts of the server: N/MINUTE,
+    /// N/HOUR, N/DAY or N/WEEK. A client is its token, otherwise its certificate, otherwise all are one. With
+    /// --protocol fhe a batch counts with all its places
     #[arg(long, value_name = "N/DAY", value_parser = rate, env = "HUSHED_MAX_TEXTS_PER_CLIENT")]
     pub max_texts_per_client: Option<TextRate>,
 
-    /// Where what clients have had is written down [default: ~/.local/state/hushed/texts.json, with --protocol fhe STORE/texts.json]
+    /// The file of clients' counts of texts [default: ~/.local/state/hushed/texts.json, with --protocol fhe
+    /// STORE/texts.json]
     #[arg(
         long,
         value_name = "FILE",
@@ -118,16 +120,18 @@ pub struct ServeArguments {
     )]
     pub texts_file: Option<PathBuf>,
 
-    /// Give the table of token vectors to clients that ask for it (`embed --public-table`): every client may then have it whole
+    /// Give the whole table of token vectors to clients that ask for it (`embed --public-table`)
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     pub public_table: bool,
 
-    /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights transformed at the start.
-    /// Without it all are transformed in each text. With --protocol fhe: what a run may take; a job that needs more fails
+    /// Memory that the server may take, such as 4GiB: what sessions may need is kept free, the rest holds weights
+    /// transformed at the start. Without it weights are transformed for each text. With --protocol fhe: what a run may
+    /// take; a job that needs more fails
     #[arg(long, value_name = "SIZE", value_parser = size, env = "HUSHED_MAX_MEMORY")]
     pub max_memory: Option<u64>,
 
-    /// The number of tokens of a text for which weights are transformed at the start; texts that pack alike profit too (9 to 16 for 16)
+    /// The number of tokens of a text for which weights are transformed at the start; texts that pack the same way
+    /// benefit too (9 to 16 for 16)
     #[arg(
         long,
         value_name = "N",
@@ -137,11 +141,11 @@ pub struct ServeArguments {
     )]
     pub ready_tokens: usize,
 
-    /// Seconds without a sign of life after which a client counts as gone
+    /// Seconds without a message after which a client counts as gone
     #[arg(long, value_name = "S", default_value_t = 60, env = "HUSHED_SILENCE")]
     pub silence: u64,
 
-    /// Seconds that texts under way get to end after SIGTERM
+    /// Seconds that texts in progress may take after SIGTERM
     #[arg(long, value_name = "S", default_value_t = 120, env = "HUSHED_DRAIN")]
     pub drain: u64,
 
@@ -149,7 +153,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDR", env = "HUSHED_METRICS")]
     pub metrics: Option<String>,
 
-    /// Also log one line a pass (its numbers of tokens and its time, never what is in it)
+    /// Also log one line a pass (its numbers of tokens and its time, never its content)
     #[arg(long, env = "HUSHED_DEBUG", value_parser = clap::builder::FalseyValueParser::new())]
     pub debug: bool,
 }

@@ -5,12 +5,12 @@
 //! | 4 | magic `HSHD` |
 //! | 2 | kind 16 |
 //! | 2 | version of the format |
-//! | 16 | first half of the plan's hash |
+//! | 16 | first half of the agreement hash |
 //! | 8 | length of the payload |
 //!
-//! The payload is one file after the other, in the order of their names: length of the name (1 byte), name, length (4 bytes), bytes.
-//! Numbers are little-endian. A server offers these bytes; a client checks them against the hash it was told or was given to pin, and
-//! needs no model folder.
+//! The payload is one file after the other, in the order of their names: length of the name (1 byte), name, length (4
+//! bytes), bytes. Numbers are little-endian. A server offers these bytes; a client checks them against the hash it was
+//! told or was given to pin, and needs no model folder.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -30,11 +30,12 @@ const MAGIC: [u8; 4] = *b"HSHD";
 const KIND: u16 = 16;
 const VERSION: u16 = 1;
 
-/// Hash of everything outside the model on which both parties must agree: formats, cryptographic parameters, protocol version.
+/// Hash of everything outside the model on which both parties must agree: formats, cryptographic parameters, protocol
+/// version.
 ///
 /// # Errors
 /// [`ServeError::Run`] if the parameters are refused by their own table: a defect.
-pub fn plan() -> Result<Digest, ServeError> {
+pub fn agreement_hash() -> Result<Digest, ServeError> {
     let text = hushed_mpc::agreement()?;
     let hash = Sha256::new()
         .chain_update(b"hushed plan 1 ")
@@ -69,7 +70,7 @@ impl Bundle {
             payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             payload.extend_from_slice(bytes);
         }
-        let mut out = header(&plan()?, payload.len());
+        let mut out = header(&agreement_hash()?, payload.len());
         out.append(&mut payload);
         if out.len() > MAX_BUNDLE_BYTES {
             return Err(ServeError::BundleTooLarge {
@@ -87,10 +88,10 @@ impl Bundle {
     /// Takes the bytes of a bundle, from a server or a file.
     ///
     /// # Errors
-    /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another release;
-    /// [`ServeError::Model`] on files that are not a supported model's.
+    /// [`ServeError::BadBundle`] on bytes that cannot be parsed; [`ServeError::BundleOfOtherPlan`] on one of another
+    /// release; [`ServeError::Model`] on files that are not a supported model's.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ServeError> {
-        let plan = plan()?;
+        let plan = agreement_hash()?;
         let files = decode(&bytes, &plan)?;
         let files = PublicFiles::from_files(files).map_err(ModelError::from)?;
         let public = files.parse().map_err(ModelError::from)?;
@@ -145,7 +146,8 @@ fn header(plan: &Digest, length: usize) -> Vec<u8> {
     out
 }
 
-/// The files in a bundle, by name. Their number is bounded by the names that a model may have, their bytes by the input.
+/// The files in a bundle, by name. Their number is bounded by the names that a model may have, their bytes by the
+/// input.
 pub(crate) fn decode(bytes: &[u8], plan: &Digest) -> Result<Vec<(String, Vec<u8>)>, ServeError> {
     let bad = |fault| ServeError::BadBundle { fault };
     let other = decode_header(bytes).map_err(bad)?;

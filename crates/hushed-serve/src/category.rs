@@ -1,6 +1,6 @@
-//! Kinds of trouble, which exit codes are made of.
+//! Categories of errors, from which exit codes follow.
 
-/// What kind of trouble it is: stable, and what exit codes are made of (docs/errors.md).
+/// The category of an error: stable, and mapped to exit codes (docs/errors.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Category {
@@ -10,11 +10,11 @@ pub enum Category {
     Folder,
     /// Network or peer.
     Network,
-    /// Client and server do not fit.
+    /// Client and server do not match.
     Mismatch,
     /// The server refused.
     Refused,
-    /// Files and other means of this machine.
+    /// Files and other resources of this machine.
     Local,
     /// Arguments.
     Usage,

@@ -1,4 +1,4 @@
-//! SHA-256 of what is public: how both ends name a model, a plan, a job.
+//! SHA-256 of what is public: how both sides name a model, a run manifest, a job.
 
 use std::fmt;
 use std::str::FromStr;

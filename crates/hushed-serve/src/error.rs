@@ -1,5 +1,5 @@
-//! Everything that can end a session, a client or a server, with what to do about it. No variant holds a text, a token or a number
-//! derived from one.
+//! Everything that can end a session, a client or a server, with what to do about it. No variant holds a text, a token
+//! or a number derived from one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub enum ServeError {
     /// The model folder or the bundle's files.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A text that the model does not take.
+    /// A text that the model does not accept.
     #[error("text {index} (the first is 0): {source}")]
     Text {
         /// Which of the texts given.
@@ -37,7 +37,7 @@ pub enum ServeError {
         /// Why.
         source: TextError,
     },
-    /// A text that the model takes and this server does not.
+    /// A text that the model accepts and this server does not.
     #[error(
         "text {index} (the first is 0) has {tokens} tokens and this server takes at most {limit}: shorten it or split it"
     )]
@@ -49,13 +49,13 @@ pub enum ServeError {
         /// The server's limit.
         limit: usize,
     },
-    /// A bucket or a batch of nothing.
+    /// A bucket or a batch of size 0.
     #[error("{name} is 0; leave it out, or give at least 1")]
     EmptyOption {
         /// Which option.
         name: &'static str,
     },
-    /// More texts than the server takes in a session.
+    /// More texts than the server accepts in a session.
     #[error(
         "{texts} texts were given and this server takes {limit} more in this session: start another session for the rest"
     )]
@@ -71,12 +71,12 @@ pub enum ServeError {
     /// A run under CKKS.
     #[error(transparent)]
     Fhe(#[from] FheJobError),
-    /// The server will not go on.
+    /// The server refused.
     #[error("the server refused: {0}")]
     Refused(Refusal),
-    /// The server's reply shows another plan although it did not refuse.
+    /// The server's reply has another agreement hash although it did not refuse.
     #[error(
-        "the server's plan is {theirs} and this client's {ours}; use the same release on both sides"
+        "the server's agreement hash is {theirs} and this client's {ours}; use the same release on both sides"
     )]
     OtherPlan {
         /// The client's.
@@ -95,18 +95,18 @@ pub enum ServeError {
         offered: Digest,
     },
     /// The bundle's bytes do not have the hash that was agreed.
-    #[error("the server sent other bytes than the bundle {agreed} that it had offered")]
+    #[error("the bytes that the server sent are not the bundle {agreed} that it offered")]
     BundleNotAsOffered {
         /// The agreed hash.
         agreed: Digest,
     },
     /// The table's bytes do not have the hash that was offered.
-    #[error("the server sent another table of token vectors than {offered}, which it had offered")]
+    #[error("the table of token vectors that the server sent is not the one it offered, {offered}")]
     TableNotAsOffered {
         /// The offered hash.
         offered: Digest,
     },
-    /// A table that is too large to be given away.
+    /// A table that is too large to be public.
     #[error(
         "the table of token vectors has {bytes} bytes, and a public one at most {limit}: leave out --public-table"
     )]
@@ -124,7 +124,7 @@ pub enum ServeError {
     },
     /// A bundle of another release.
     #[error(
-        "this bundle was made by a release with another plan; make it anew with `hushed bundle`"
+        "this bundle was made by a release with another agreement hash; make it again with `hushed bundle`"
     )]
     BundleOfOtherPlan,
     /// The public files are too many bytes for a bundle.
@@ -147,13 +147,13 @@ pub enum ServeError {
     },
     /// The peer's confirmation is not of this session.
     #[error(
-        "the peer confirmed another session: somebody stands between the two, or one of them is defective"
+        "the peer confirmed another session: there is a man in the middle, or one of the two is defective"
     )]
     WrongConfirmation,
     /// The channel has no exporter: it is not TLS.
     #[error("the channel is not secure; sessions run over TLS only")]
     NotSecure,
-    /// Nobody would have to show who they are, on an address that others can reach.
+    /// No authentication on an address that other machines can reach.
     #[error(
         "{address} can be reached from other machines, and any client would be let in: give a token file or a client CA, or listen on 127.0.0.1"
     )]
@@ -163,7 +163,7 @@ pub enum ServeError {
     },
     /// A token file with a malformed line.
     #[error(
-        "{path:?}, line {line}: no token (16 to 256 visible ASCII characters, or sha256: and 64 hexadecimal digits)"
+        "{path:?}, line {line}: not a token (16 to 256 visible ASCII characters, or sha256: and 64 hexadecimal digits)"
     )]
     TokenFile {
         /// Which file.
@@ -172,14 +172,14 @@ pub enum ServeError {
         line: usize,
     },
     /// The address of the server has no port, or no host.
-    #[error("{address:?} is no address of a server: write HOST:PORT")]
+    #[error("{address:?} is not the address of a server: write HOST:PORT")]
     Address {
         /// As given.
         address: String,
     },
     /// A file of counts that cannot be used.
     #[error(
-        "what clients have had is in {path:?}, and {fault}: restore it, or delete it and every client begins anew; nothing is served without it"
+        "the clients' counts of texts are in {path:?}, and {fault}: restore the file, or delete it to start all counts over; nothing is served without it"
     )]
     Counts {
         /// Which file.
@@ -187,17 +187,17 @@ pub enum ServeError {
         /// Why not.
         fault: CountsFault,
     },
-    /// Fewer texts of a client than one batch has.
+    /// A limit for each client below one batch.
     #[error(
-        "a batch of this plan counts as {places} texts, and a client may have {limit}: none could ever be run; raise --max-texts-per-client"
+        "a batch of this manifest counts as {places} texts, and a client may have {limit}: no batch could ever run; raise --max-texts-per-client"
     )]
     LessThanABatch {
-        /// Of the plan.
+        /// Of the manifest.
         places: usize,
         /// Of the operator.
         limit: u32,
     },
-    /// A limit of the configuration that would let nothing through.
+    /// A limit of 0, which would refuse everything.
     #[error("{name} is 0, which would refuse everything")]
     NothingAllowed {
         /// Which limit.
@@ -205,11 +205,11 @@ pub enum ServeError {
     },
     /// Neither HOME nor a folder for the development certificate.
     #[error(
-        "there is no HOME to keep the development certificate in: give --cert-dir, or --cert and --key"
+        "there is no HOME for the development certificate: give --cert-dir, or --cert and --key"
     )]
     NoStateFolder,
-    /// Neither HOME nor a file for what clients have had.
-    #[error("there is no HOME to keep what clients have had in: give --texts-file")]
+    /// Neither HOME nor a file for clients' counts.
+    #[error("there is no HOME for the clients' counts of texts: give --texts-file")]
     NoPlaceForCounts,
     /// The operating system refuses a file.
     #[error("could not {operation} {path:?}: {source}")]
@@ -228,9 +228,9 @@ pub enum ServeError {
     #[error("could not listen for signals: {0}")]
     Signals(#[source] io::Error),
     /// The operating system gives no randomness.
-    #[error("the operating system gives no randomness, and without it nothing is secret")]
+    #[error("the operating system gives no randomness, without which nothing is secret")]
     NoRandomness,
-    /// A step that yields an answer yielded none.
+    /// The protocol ended without an answer.
     #[error("the protocol ended without an answer")]
     NoAnswer,
 }
@@ -241,7 +241,7 @@ impl ServeError {
         move |fault| Self::Malformed { message, fault }
     }
 
-    /// What kind of trouble it is.
+    /// The category of this error.
     #[must_use]
     pub fn category(&self) -> Category {
         match self {
@@ -257,7 +257,7 @@ impl ServeError {
             Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
             Self::Run(_) => Category::Defect,
             Self::Net(NetError::Forked) => Category::Defect,
-            // The peer of a mutual handshake says no by an alert.
+            // In a mutual handshake the peer refuses by an alert.
             Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
             Self::Net(_) | Self::Malformed { .. } => Category::Network,
             Self::WrongConfirmation

@@ -1,4 +1,4 @@
-//! Small files, read within a bound and written whole or not at all; and what is made for their owner alone.
+//! Small files, read up to a size limit and written whole or not at all; and files that only their owner can read.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -44,7 +44,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     write_by(path, &path.with_file_name(name), bytes)
 }
 
-/// [`write()`] by way of this draft, which is gone afterwards.
+/// [`write()`] through this draft, which is removed afterwards.
 fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     use std::io::Write;
     let written = (|| {
@@ -53,7 +53,8 @@ fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
         file.sync_all()?;
         std::fs::rename(draft, path)?;
         match path.parent() {
-            // The rename itself must survive a crash; a folder that cannot be opened for that is no failure of the file.
+            // The rename itself must survive a crash; a folder that cannot be opened for that is no failure of the
+            // file.
             Some(parent) => File::open(parent).map_or(Ok(()), |folder| folder.sync_all()),
             None => Ok(()),
         }
@@ -69,7 +70,7 @@ fn write_by(path: &Path, draft: &Path, bytes: &[u8]) -> Result<(), ServeError> {
     })
 }
 
-/// Makes a folder, and those that it is in; whatever of them is new is its owner's alone.
+/// Makes a folder and its parents; new ones are accessible to their owner only.
 pub(crate) fn make_folder(path: &Path) -> Result<(), ServeError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -79,7 +80,7 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), ServeError> {
     Ok(made.map_err(FheJobError::from)?)
 }
 
-/// Opens a file to write at its end; a new one is its owner's alone.
+/// Opens a file for appending; a new one is accessible to its owner only.
 pub(crate) fn open_append(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);

@@ -96,7 +96,8 @@ pub fn tokens(data: &[u8]) {
     }
 }
 
-/// What comes as a public table, in one chunk: of the length that the sizes say, of the hash that was offered, in range.
+/// What comes as a public table, in one chunk: of the length that the sizes say, of the hash that was offered, in
+/// range.
 ///
 /// # Panics
 /// When a chunk of another length is taken, or one that is not as offered.

@@ -1,22 +1,23 @@
 //! Server and client processes and the messages between them.
 //!
-//! * [`session`]: what the sessions of both protocols share, from the accepted socket to the greetings.
-//! * [`twopc`]: a [`Server`] that holds a model's weights, and a [`Client`](twopc) (feature `client`) that takes part in each text.
-//! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own once the two have greeted.
+//! * [`session`]: what the sessions of both protocols share, from the accepted socket to the end of the handshake.
+//! * [`twopc`]: a [`Server`] that holds a model's weights, and a [`Client`](twopc) (feature `client`) that takes part
+//!   in each text.
+//! * [`fhe`]: runs under encryption, through files or a connection, with messages of its own after the handshake.
 //! * [`bundle`]: the public part of a model, known by its hash, that a client needs and a server offers.
 //!
 //! A session of two parties, each line a message:
 //!
 //! ```text
-//! client → server  hello     versions, plan, the bundle insisted on, the bearer token
-//! server → client  welcome   (or a refusal) bundle, plan, limits
+//! client → server  hello     versions, agreement hash, the bundle insisted on, the bearer token
+//! server → client  welcome   (or a refusal) bundle, agreement hash, limits
 //! client → server  confirm   H(TLS exporter ‖ transcript), whether the bundle is wanted
 //! server → client  bundle    if wanted
 //! server → client  ready     its own confirmation
 //!        ⇄         keys and correlations, once
 //!        ⇄         the table of token vectors, where it is public and asked for
 //! client → server  request   the number of rows (tokens and padding) of each text of a pass
-//! server → client  answer    go, or a refusal
+//! server → client  answer    acceptance or a refusal
 //!        ⇄         the protocols of the pass; then the next request, until the client ends the session
 //! ```
 //!

@@ -3,8 +3,8 @@
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
 
-/// Writes this process's log lines to standard error from now on, as text or as one JSON object a line; `debug` adds one line for each
-/// text. Has no effect if the process has a subscriber already.
+/// Writes this process's log lines to standard error from now on, as text or as one JSON object a line; `debug` adds
+/// one line for each text. Has no effect if the process has a subscriber already.
 pub fn to_stderr(json: bool, debug: bool) {
     let level = if debug {
         LevelFilter::DEBUG

@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// A flag that SIGTERM and SIGINT raise, for [`crate::Server::run`]. A second such signal ends the process at once, with 128 plus its
-/// number as the exit status.
+/// A flag that SIGTERM and SIGINT raise, for [`crate::Server::run`]. A second such signal ends the process at once,
+/// with 128 plus its number as the exit status.
 pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // In this order: the first signal finds the flag down, raises it, and is not an end yet.
+        // In this order: the first signal only raises the flag.
         flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
         flag::register(signal, Arc::clone(&stop))?;
     }

@@ -16,8 +16,9 @@ use hushed_serve::session::wire;
 const SESSIONS: usize = 1000;
 const LATE: usize = 12;
 const KILLED: &str = "killed on purpose";
-/// glibc's bound on arenas. Without one, threads that allocate at once get arenas of their own, up to eight a core, and each keeps some of what
-/// was freed in it: on a busy machine 15 to 35 MiB more after a thousand sessions, which no session holds.
+/// glibc's bound on arenas. Without one, threads that allocate at once get arenas of their own, up to eight a core, and
+/// each keeps some of what was freed in it: on a busy machine 15 to 35 MiB more after a thousand sessions, which no
+/// session holds.
 const ARENAS: &str = "MALLOC_ARENA_MAX";
 
 #[test]
@@ -104,7 +105,8 @@ fn a_thousand_failed_sessions_leave_no_descriptor_no_thread_and_no_memory() {
     });
     let grown = resident().saturating_sub(memory);
     println!("{memory} MiB, {grown} more after {SESSIONS} early and {LATE} late failures");
-    // What each late failure holds while it lasts is tens of MiB; with few arenas an allocator's own unrest is less than 10.
+    // What each late failure holds while it lasts is tens of MiB; with few arenas an allocator's own unrest is less
+    // than 10.
     assert!(grown < 24, "{grown} MiB more than {memory}");
     assert_serves(&server);
 }

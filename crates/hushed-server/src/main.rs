@@ -1,5 +1,5 @@
-//! `hushed-server DIR` serves a model, `hushed-server run` runs one under encryption, and it can do nothing else. Built without the client's
-//! code, for machines that must not have it.
+//! `hushed-server DIR` serves a model, `hushed-server run` runs one under encryption, and it can do nothing else. Built
+//! without the client's code, for machines that must not have it.
 
 #![forbid(unsafe_code)]
 
@@ -14,14 +14,14 @@ use hushed_serve::{
 
 /// Serves a model to clients whose texts it never sees.
 ///
-/// Prints one line with the address, the SHA-256 of its certificate and the hash of its public bundle, then logs to standard error
-/// until SIGTERM or SIGINT.
+/// Prints one line with the address, the SHA-256 of its certificate and the hash of its public bundle, then logs to
+/// standard error until SIGTERM or SIGINT.
 #[derive(Parser)]
 #[command(
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    after_help = "Examples:\n  hushed-server models/minilm\n  hushed-server models/minilm --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server models/minilm --protocol fhe --plan plan.json --public minilm.public --store /var/lib/hushed\n  hushed-server run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
+    after_help = "Examples:\n  hushed-server models/minilm\n  hushed-server models/minilm --listen 0.0.0.0:7450 --tokens tokens.txt --cert chain.pem --key key.pem\n  hushed-server models/minilm --protocol fhe --manifest manifest.json --public minilm.public --store /var/lib/hushed\n  hushed-server run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -106,7 +106,7 @@ fn run_fhe(config: &FheServerConfig, stop: &AtomicBool, json: bool) -> Result<()
             r#"{{"event":"listening","address":"{address}","certificate_sha256":"{certificate}","plan":"{plan}"}}"#
         );
     } else {
-        println!("listening on {address}\ncertificate sha256 {certificate}\nplan {plan}");
+        println!("listening on {address}\ncertificate sha256 {certificate}\nmanifest {plan}");
         for line in server.declared().lines() {
             println!("{line}");
         }

@@ -1,8 +1,8 @@
-//! The server's binary, built alone, has no client code: the client's marker and its module's name are in no byte of it. (That a program
-//! with the client does contain the marker is a test of `hushed-serve`.)
+//! The server's binary, built alone, has no client code: the client's marker and its module's name are in no byte of
+//! it. (That a program with the client does contain the marker is a test of `hushed-serve`.)
 //!
-//! Built alone, because cargo unites the features of everything that one command builds: `cargo test --workspace` makes a server with the
-//! client's code in it, which nobody installs.
+//! Built alone, because cargo unites the features of everything that one command builds: `cargo test --workspace` makes
+//! a server with the client's code in it, which nobody installs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -40,9 +40,9 @@ fn symbol_names(elf: &[u8]) -> &[u8] {
     &elf[start..start + length]
 }
 
-/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where all that is not ours lies already. Our crates
-/// are compiled once more, as their features are others; so with little optimisation, which decides what is inlined and not what is there. The
-/// kernels keep theirs: the program serves a text.
+/// Builds what `cargo build -p hushed-server` builds, into the target folder of this test, where all that is not ours
+/// lies already. Our crates are compiled once more, as their features are others; so with little optimisation, which
+/// decides what is inlined and not what is there. The kernels keep theirs: the program serves a text.
 fn build() -> PathBuf {
     let here = Path::new(env!("CARGO_BIN_EXE_hushed-server"));
     let target = here.parent().and_then(Path::parent).unwrap();
@@ -135,7 +135,7 @@ fn built_alone_it_serves_and_has_no_client_code() {
     let fhe = ["/nonexistent/model", "--protocol", "fhe"];
     let (code, message) = run(&binary, &fhe);
     assert_eq!(code, Some(2), "{message}");
-    for flag in ["--plan", "--public", "--store"] {
+    for flag in ["--manifest", "--public", "--store"] {
         assert!(message.contains(flag), "{message}");
     }
     let files = [

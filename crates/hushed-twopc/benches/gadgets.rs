@@ -1,8 +1,9 @@
 //! Time of each gadget without its correlations' making: both parties in two threads over ideal correlations, whose
 //! own time is measured alone and taken off. `cargo bench -p hushed-twopc --features testing --bench gadgets [name]`.
 //!
-//! Times are processor time of the client's thread where the system counts it (Linux), so that other load disturbs little;
-//! elsewhere they are wall time. The last column is nanoseconds of one party for one correlated OT that it takes part in.
+//! Times are processor time of the client's thread where the system counts it (Linux), so that other load disturbs
+//! little; elsewhere they are wall time. The last column is nanoseconds of one party for one correlated OT that it
+//! takes part in.
 
 use hushed_net::Party;
 use hushed_twopc::func::{Format, curve, relu};

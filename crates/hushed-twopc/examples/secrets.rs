@@ -1,7 +1,8 @@
 //! Do secrets decide time, branches or addresses? Asked of the release build, twice:
 //!
-//! * `secrets time` runs each function that chooses by secret bits with all bits zero and with all bits one, by turns in random
-//!   order over the same buffers, and compares the two means by Welch's t. Load on the machine falls on both alike.
+//! * `secrets time` runs each function that chooses by secret bits with all bits zero and with all bits one, by turns
+//!   in random order over the same buffers, and compares the two means by Welch's t. Load on the machine falls on both
+//!   alike.
 //! * `valgrind secrets watch` runs the same functions, then whole protocols over Ferret, with secrets marked: memcheck
 //!   reports every branch and address that depends on one. It sees the kernels that valgrind can run (AVX2, AES-NI).
 //!
@@ -38,7 +39,8 @@ fn main() -> ExitCode {
 
 /// Above it two means differ. Of samples without a difference one in 10^23 comes so far; a leak of half a percent does.
 const LIMIT: f64 = 10.0;
-/// A difference counts if it shows in every one of so many attempts, with the same sign: a burst of load shows in one.
+/// A difference counts if it shows in every one of this many attempts, with the same sign: a burst of load shows in
+/// one.
 const ATTEMPTS: usize = 3;
 /// Samples of an attempt.
 const SAMPLES: usize = 4000;
@@ -65,7 +67,7 @@ fn time() -> bool {
     all
 }
 
-/// Prints a case's line; whether it is as it should be.
+/// Prints a case's line; returns whether it is as expected.
 fn said(case: &Case, leaks: bool, what: &str) -> bool {
     let verdict = match (case.planted, leaks) {
         (false, false) => "ok  ",
@@ -77,8 +79,8 @@ fn said(case: &Case, leaks: bool, what: &str) -> bool {
     case.planted == leaks
 }
 
-/// Welch's t between times with all bits zero and with all bits one. The slowest tenth of all samples is left out: they are
-/// interrupts.
+/// Welch's t between times with all bits zero and with all bits one. The slowest tenth of all samples is left out: they
+/// are interrupts.
 fn welch(case: &mut Case) -> f64 {
     let mut rng = SecretRng::from_os("order of samples");
     let mut samples = Vec::with_capacity(SAMPLES);

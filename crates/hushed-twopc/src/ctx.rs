@@ -15,7 +15,7 @@ pub struct Ctx {
     pub session: Session,
     /// This party's secret randomness.
     pub rng: SecretRng,
-    /// Where random correlated OTs come from.
+    /// The source of random correlated OTs.
     pub ot: Box<dyn Correlations>,
 }
 
@@ -25,7 +25,8 @@ impl Ctx {
         Ctx { session, rng, ot }
     }
 
-    /// That the session and the randomness are this process's: before the first draw, which would otherwise panic in a forked process.
+    /// Checks that the session and the randomness are this process's, before the first draw, which would otherwise
+    /// panic in a forked process.
     ///
     /// # Errors
     /// [`hushed_net::NetError::Forked`], [`hushed_math::MathError::Forked`].
@@ -73,8 +74,9 @@ impl Ctx {
         }
     }
 
-    /// Opens `x` to `to` alone, which gets the values; the other party gets `None`. Every bit that `x` holds is seen, and how `x` was cut
-    /// down before: what is meant to be seen to some place only goes through [`open_rounded`](crate::gadget::open_rounded).
+    /// Reveals `x` to `to` alone, which gets the values; the other party gets `None`. It shows every bit of `x`, and
+    /// how `x` was truncated before: a value that is to be seen to some place only goes through
+    /// [`open_rounded`](crate::gadget::open_rounded).
     pub fn open_to(&mut self, to: Party, x: &Share) -> Result<Option<Vec<u64>>, TwopcError> {
         let ring = x.ring();
         if self.party() != to {

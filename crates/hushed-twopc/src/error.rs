@@ -18,7 +18,7 @@ pub enum TwopcError {
     #[error(transparent)]
     Rlwe(#[from] RlweError),
 
-    /// A product's shape or operand does not fit.
+    /// A product's shape or operand does not match.
     #[error(transparent)]
     He(#[from] HeError),
 

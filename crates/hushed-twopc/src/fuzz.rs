@@ -1,6 +1,7 @@
-//! Bodies of fuzz targets (feature `testing`): plain functions of bytes that panic on a broken promise. Replayed by a test over mutations.
+//! Bodies of fuzz targets (feature `testing`): plain functions of bytes that panic on a broken promise. Replayed by a
+//! test over mutations.
 //!
-//! The sessions of a run hand over messages of the length that is due; these readers get any.
+//! Sessions pass on messages of the expected length only; these readers get any.
 
 use crate::error::TwopcError;
 use crate::ot::additive::{self, Shape};

@@ -6,8 +6,8 @@
 //! same function with their own [`Party`], and the server's call changes nothing.
 //!
 //! A share is a secret: it has no `Debug`, and is wiped when dropped. All operations here take the same
-//! time whatever the values are. They panic on shapes or rings that do not fit: that is a fault of
-//! the calling code, never of a peer's bytes, which reach a share only after their length is checked.
+//! time whatever the values are. They panic on shapes or rings that do not match: that is a fault of the calling code,
+//! never of a peer's bytes, which reach a share only after their length is checked.
 
 use hushed_math::bits::Mask;
 use hushed_net::Party;

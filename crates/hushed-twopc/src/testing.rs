@@ -122,7 +122,7 @@ pub fn reveal_bits(client: &BitShare, server: &BitShare) -> Vec<u64> {
     (0..open.len()).map(|i| open.bit(i)).collect()
 }
 
-/// What a step took: one party's counters, and the rounds of the pair.
+/// The cost of a step: one party's counters, and the rounds of the pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
     /// The client's counters of the step alone.
@@ -139,7 +139,8 @@ pub fn run_counted<A: Send, B: Send>(
     run_after(|_| (), |ctx, ()| client(ctx), |ctx, ()| server(ctx))
 }
 
-/// Runs a step on both sides after a first one, usually an exchange of keys, and returns what the second took beside its results.
+/// Runs a step on both sides after a first one, usually an exchange of keys, and returns what the second took beside
+/// its results.
 pub fn run_after<S, A: Send, B: Send>(
     first: impl Fn(&mut Ctx) -> S + Sync,
     client: impl FnOnce(&mut Ctx, &S) -> A + Send,
@@ -166,7 +167,7 @@ pub fn run_after<S, A: Send, B: Send>(
     (a, b, counted)
 }
 
-/// Holds a declared cost against what the protocol took: frames, payload bytes and rounds, all exactly.
+/// Compares a declared cost with what the protocol took: frames, payload bytes and rounds, all exactly.
 ///
 /// # Panics
 /// If they differ.

@@ -2,7 +2,8 @@
 //!
 //!     peer-poulpy ops | boot [repetitions]
 //!
-//! Its IFMA backend on one core. `boot` runs the fastest full-slot preset, which transforms slots to coefficients first.
+//! Its IFMA backend on one core. `boot` runs the fastest full-slot preset, which transforms slots to coefficients
+//! first.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,5 +1,6 @@
-//! The methods that [`hushed_ckks::lintrans::LinearTransform`] is measured against, written with the evaluator's rotations, plaintext products and
-//! rescales. They compute the same products; what differs is how many key switches of which kind that takes.
+//! The methods that [`hushed_ckks::lintrans::LinearTransform`] is measured against, written with the evaluator's
+//! rotations, plaintext products and rescales. They compute the same products; what differs is how many key switches of
+//! which kind that takes.
 //!
 //! | method | rotations of d × d | decompositions | levels |
 //! |---|---|---|---|
@@ -107,12 +108,13 @@ pub struct PackedRows {
 }
 
 impl PackedRows {
-    /// Encodes a matrix of these rows, all equally long, for ciphertexts of `limbs` primes. The input vector, filled up with zeros to
-    /// a power of two, repeats over all slots.
+    /// Encodes a matrix of these rows, all equally long, for ciphertexts of `limbs` primes. The input vector, filled up
+    /// with zeros to a power of two, repeats over all slots.
     ///
     /// # Errors
-    /// [`LinTransError::Length`] for rows of different lengths, [`LinTransError::Dimension`] for more columns than slots or more
-    /// rows than fit, [`LinTransError::Empty`] for none, [`LinTransError::Level`] unless there are two primes to spend.
+    /// [`LinTransError::Length`] for rows of different lengths, [`LinTransError::Dimension`] for more columns than
+    /// slots or more rows than fit, [`LinTransError::Empty`] for none, [`LinTransError::Level`] unless there are two
+    /// primes to spend.
     pub fn new(encoder: &Encoder, rows: &[Vec<f64>], limbs: usize) -> Result<Self, CkksError> {
         let (params, width) = (encoder.params(), rows.first().map_or(0, Vec::len));
         if width == 0 {

@@ -1,4 +1,4 @@
-//! What the libraries are compared with, as the papers have it. No library uses these.
+//! Baselines from the papers that the libraries are compared with. No library uses them.
 
 pub mod bole;
 pub mod lintrans;

@@ -1,5 +1,5 @@
-//! Whole bootstraps, slots random in the unit square: of all slots, one at a time, several in one call, and in two passes; and of
-//! few slots that repeat. Of those in one pass also step by step.
+//! Whole bootstraps, slots random in the unit square: of all slots, one at a time, several in one call, and in two
+//! passes; and of few slots that repeat. Of those in one pass also step by step.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -144,7 +144,8 @@ fn one_set(
     Ok(())
 }
 
-/// Seconds of each step, a ciphertext: medians over `runs`. The steps are those of a call of `cts`, one after the other.
+/// Seconds of each step, a ciphertext: medians over `runs`. The steps are those of a call of `cts`, one after the
+/// other.
 fn stages(
     bootstrapper: &Bootstrapper,
     evaluator: &Evaluator,

@@ -1,5 +1,5 @@
-//! What a flooded opening costs, by circuit: the norm of the error as it is found, as it is estimated for independent errors, and as it is
-//! bounded for any; and the bits that noise for the last takes away, beside those that it would take for the estimate.
+//! What a flooded decryption costs, by circuit: the norm of the error as measured, as estimated for independent errors,
+//! and as bounded for any; and the bits lost to noise by the bound and by the estimate.
 
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Options};
 use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64, Opening, Scale};

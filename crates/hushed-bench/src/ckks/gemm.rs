@@ -1,9 +1,10 @@
 //! 768 × 768 weights times 768 ciphertexts of 14 primes: as a modular matrix product, and term by term.
 //!
-//! Inputs and outputs of that size are 10.5 GiB each. Here 96 ciphertexts are each an input eight times, and an output keeps the
-//! words of its last limb: as many words are read, multiplied and written as in the whole product.
+//! Inputs and outputs of that size are 10.5 GiB each. Here 96 ciphertexts are each an input eight times, and an output
+//! keeps the words of its last limb: as many words are read, multiplied and written as in the whole product.
 //!
-//! All rows take minutes, and are computed only where they are asked for. By default 64 are: a term of those takes a quarter more time.
+//! All rows take minutes, and are computed only where they are asked for. By default 64 are: a term of those takes a
+//! quarter more time.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,7 +25,8 @@ const DISTINCT: usize = 96;
 const LIMBS: usize = 14;
 /// Rows of the weights that are computed by default.
 const PART: usize = 64;
-/// Rows that the loop computes, by default and beside whole products; all of them would take an hour, and each costs the same.
+/// Rows that the loop computes, by default and beside whole products; all of them would take an hour, and each costs
+/// the same.
 const NAIVE_PART: usize = 2;
 const NAIVE_WHOLE: usize = 8;
 /// What `--only` must name for the whole products.

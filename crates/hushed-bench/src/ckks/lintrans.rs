@@ -1,5 +1,5 @@
-//! A matrix of 768 × 768 numbers times the slots: by baby and giant steps hoisted twice, diagonal by diagonal, and by the methods that
-//! these are measured against.
+//! A matrix of 768 × 768 numbers times the slots: by baby and giant steps hoisted twice, diagonal by diagonal, and by
+//! the methods that these are measured against.
 
 use hushed_ckks::keys::EvalKeyPlan;
 use hushed_ckks::lintrans::{Diagonals, LinearTransform, Method, Options};

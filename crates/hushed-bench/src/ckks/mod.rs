@@ -1,6 +1,6 @@
 //! Measurements of the CKKS engine: one process, as many threads as `--threads` says.
 //!
-//! Every set is one at 128 bits; keys are drawn as they are for use. Levels are rescales left.
+//! Every parameter set has 128 bits of security; keys are made as in use. A level is the number of rescales left.
 
 mod bootstrap;
 mod flooding;

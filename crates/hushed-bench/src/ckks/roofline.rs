@@ -1,9 +1,11 @@
-//! A roofline of the engine's primitives (Williams et al. 2009; for CKKS the Orion kernels paper, §V): modular products a byte.
+//! A roofline of the engine's primitives (Williams et al. 2009; for CKKS the Orion kernels paper, §V): modular products
+//! a byte.
 //!
-//! An operation is one modular product with its sum. Transforms are counted by the evaluator, N/2·log2 N each; inner products and base
-//! conversions follow from the key's gadget. Bytes are those that a call cannot avoid: operands read once, results written once,
-//! and of a key the half that is stored (the other is expanded from a seed). What a call writes to memory and reads again on its way is not in
-//! them, so a point left of where it should lie says that the caches did not hold it. Peaks are measured in the same run.
+//! An operation is one modular product with its sum. Transforms are counted by the evaluator, N/2·log2 N each; inner
+//! products and base conversions follow from the key's gadget. Bytes are those that a call cannot avoid: operands read
+//! once, results written once, and of a key the half that is stored (the other is expanded from a seed). What a call
+//! writes to memory and reads again on its way is not in them, so a point left of where it should lie says that the
+//! caches did not hold it. Peaks are measured in the same run.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -177,8 +179,8 @@ fn transforms(counts: &Counts, n: f64) -> f64 {
     counts.ntt as f64 * n / 2.0 * n.log2()
 }
 
-/// Bytes a second from memory, and modular products a second out of the first cache, with all threads. Memory is that of polynomials: its
-/// pages are as large as theirs.
+/// Bytes a second from memory, and modular products a second out of the first cache, with all threads. Memory is that
+/// of polynomials: its pages are as large as theirs.
 fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
     let no_prime = |_| BenchError::NoTransform;
     let prime = ntt_primes(50, 1 << 16, 1).first().copied();
@@ -236,8 +238,9 @@ fn peaks(threads: usize, params: &CkksParams) -> Result<Value, BenchError> {
     }))
 }
 
-/// The sum of `words`, read as [`STREAMS`] streams of whole cache lines with sums of their own. One sum waits for the latency of additions;
-/// eight streams have more sums than there are registers, and are bound by loads and stores of those.
+/// The sum of `words`, read as [`STREAMS`] streams of whole cache lines with sums of their own. One sum waits for the
+/// latency of additions; eight streams have more sums than there are registers, and are bound by loads and stores of
+/// those.
 fn read_sum(words: &[u64]) -> u64 {
     let (lines, rest) = words.as_chunks::<LINE>();
     let (whole, last) = lines.split_at(lines.len() / STREAMS * STREAMS);

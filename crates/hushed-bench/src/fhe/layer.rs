@@ -1,5 +1,5 @@
-//! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns, with what its plan
-//! said beside what was found.
+//! One encoder layer of a full batch, random weights of realistic ranges, from refreshed columns to refreshed columns,
+//! with what its plan said beside what was found.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub fn layers(how: How<'_>) -> Result<Vec<Value>, BenchError> {
     })
 }
 
-/// What a model with random weights has the sizes of.
+/// The model whose sizes are taken, with random weights.
 pub(super) struct Size {
     pub model: &'static str,
     pub layers: usize,
@@ -41,7 +41,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// So many layers of it.
+    /// A network of this many layers, with random weights.
     pub fn random(&self, layers: usize) -> Network {
         let config = NetworkConfig {
             layers,

@@ -1,7 +1,8 @@
 //! Measurements of the steps of a model under CKKS, all slots full: 256 texts of 128 rows at N = 2^16 and 128 bits.
 //!
-//! A step is first run on shapes, which counts its rotations and products; keys are made for exactly these. Then it is run on ciphertexts,
-//! and what comes out is compared with the clear. Seconds are of the whole batch; `seconds_per_text` is what papers call amortised.
+//! A step is first run on shapes, which counts its rotations and products; keys are made for exactly these. Then it is
+//! run on ciphertexts, and what comes out is compared with the clear. Seconds are of the whole batch;
+//! `seconds_per_text` is what papers call amortised.
 
 mod layer;
 mod model;
@@ -48,7 +49,7 @@ struct Bed {
     setup_seconds: f64,
 }
 
-/// What a run of a step took.
+/// The time and memory of a step.
 struct Taken {
     seconds: f64,
     counts: Counters,

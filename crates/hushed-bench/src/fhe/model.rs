@@ -1,5 +1,6 @@
-//! A whole encoder of a full batch, random weights of realistic ranges, from a client's columns to pooled rows, beside the clear: what of a run
-//! under encryption can be repeated without a model's files. The real model is what `make encrypted` runs.
+//! A whole encoder of a full batch, random weights of realistic ranges, from a client's columns to pooled rows, beside
+//! the clear: what of a run under encryption can be repeated without a model's files. The real model is what
+//! `make encrypted` runs.
 
 use hushed_fhe::ops::pool::{Pooled, unpack};
 use hushed_fhe::packing::Interleave;
@@ -64,7 +65,7 @@ fn one(network: &Network, about: &Value, threads: usize) -> Result<Value, BenchE
     Ok(bed.row("fhe.model", about, threads, &taken, parts))
 }
 
-/// What a server does, from columns to what leaves it.
+/// The server's work, from columns to its reply.
 fn run<S: Slots>(
     on: &S,
     network: &Network,

@@ -1,5 +1,5 @@
-//! Q·Kᵀ of one head of BERT-base, 128 × 64 times 64 × 128 (MOAI, Table 5): baby and giant steps over hoisted rotations. Beside it the
-//! rotations of the paper's algorithm 7 and of texts one after the other, counted by the same counter.
+//! Q·Kᵀ of one head of BERT-base, 128 × 64 times 64 × 128 (MOAI, Table 5): baby and giant steps over hoisted rotations.
+//! Beside it the rotations of the paper's algorithm 7 and of texts one after the other, counted by the same counter.
 
 use hushed_ckks::CkksParams;
 use hushed_fhe::FheError;

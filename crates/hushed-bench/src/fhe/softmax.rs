@@ -1,4 +1,5 @@
-//! Softmax of 128 × 128 (MOAI, Table 2), of two heads that share their bootstraps: from scores mapped to [−1, 1] to whole weights.
+//! Softmax of 128 × 128 (MOAI, Table 2), of two heads that share their bootstraps: from scores mapped to [−1, 1] to
+//! whole weights.
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;

@@ -1,13 +1,14 @@
 //! Steps 3 and 4: up to all primes, back to the main secret, and the coefficients into the slots.
 //!
-//! *ModRaise* reads the coefficients modulo q_0 as integers of (−q_0/2, q_0/2) and takes them modulo all primes: the phase
-//! becomes m + q_0·I. Such polynomials are small, so rotating them and leading them back from the sparse secret to the main one takes a
-//! key of one digit and no decomposition ([`LinearTransform::raised`]): the first factor of CoeffsToSlots, which has to rotate the raised
-//! ciphertext anyway, does both (compare the first factor folded into ModRaise in poulpy's bootstrapping).
+//! *ModRaise* reads the coefficients modulo q_0 as integers of (−q_0/2, q_0/2) and takes them modulo all primes: the
+//! phase becomes m + q_0·I. Such polynomials are small, so rotating them and switching them back from the sparse secret
+//! to the main one takes a key of one digit and no decomposition ([`LinearTransform::raised`]): the first factor of
+//! CoeffsToSlots, which has to rotate the raised ciphertext anyway, does both (compare the first factor folded into
+//! ModRaise in poulpy's bootstrapping).
 //!
-//! Out: for each ciphertext the real parts of its coefficients and the imaginary ones of t_k = m_k + i·m_(k+n), over q_0, each
-//! times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w). Of sparse slots both lie in one, and the trace comes
-//! after the first factor ([`super::group`]).
+//! Out: for each ciphertext the real parts of its coefficients and the imaginary ones of t_k = m_k + i·m_(k+n), over
+//! q_0, each times `scaling`, in the slots of a ciphertext of its own: w + w̄ and i·(w̄ − w). Of sparse slots both lie
+//! in one, and the trace comes after the first factor ([`super::group`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ pub struct CoeffsToSlots {
 }
 
 impl CoeffsToSlots {
-    /// Prepares the map for the top of the chain: what it returns is u/q_0 times `scaling`, u = m + q_0·I the raised coefficients,
-    /// at the scale `target`. All slots, or those of `group`.
+    /// Prepares the map for the top of the chain: what it returns is u/q_0 times `scaling`, u = m + q_0·I the raised
+    /// coefficients, at the scale `target`. All slots, or those of `group`.
     ///
     /// # Errors
     /// [`CkksError::LinTrans`]; [`CkksError::LevelTooLow`] for a group where the chain has one prime for the map.
@@ -49,16 +50,16 @@ impl CoeffsToSlots {
         let direction = Direction::CoeffsToSlots;
         let slots = group.as_ref().map_or(params.slots(), |group| group.slots());
         let layers = DftFactors::even_layers(direction, slots, chain.cts.len());
-        // Real and imaginary parts are w ± w̄, twice as much as wanted.
+        // Real and imaginary parts are w ± w̄, twice the wanted values.
         let map = DftFactors::new(direction, slots, &layers, scaling / 2.0)?;
-        // The ciphertext is read as u/q_0: at the scale q_0. What is missing to the target is shared by the factors.
+        // The ciphertext is read as u/q_0: at the scale q_0. The factors share the difference to the target.
         let from = Scale::ONE.times_prime(params.prime(0));
         let share = target
             .over(from)
             .value()
             .powf(1.0 / map.factors().len() as f64);
         let plain = |share: f64, limbs: usize| Scale::new(share * params.prime(limbs - 1) as f64);
-        // As many primes as the map has factors: that of a small group may have fewer than the chain has room for.
+        // As many primes as the map has factors: a small group may have fewer than the chain allows.
         let mut limbs = chain.eval_mod.end + map.factors().len();
         let too_low = CkksError::LevelTooLow {
             operation: "CoeffsToSlots",
@@ -77,7 +78,7 @@ impl CoeffsToSlots {
                 return Err(too_low);
             };
             *last = group.packing(last)?;
-            // The trace leaves the message at a scale so many times larger.
+            // The trace leaves the message at a scale larger by this factor.
             share /= (group.copies() as f64).powf(1.0 / factors.len() as f64);
         }
         let raised = LinearTransform::raised(params, &first, limbs, 1, Some(scale))?;

@@ -1,8 +1,8 @@
-//! Step 2: to the ephemeral sparse secret, so that raising the modulus overflows little.
+//! Step 2: switch to the ephemeral sparse secret, so that raising the modulus overflows little.
 //!
-//! Sparse-secret encapsulation (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024): the phase modulo q_0 of a ciphertext
-//! (b, a) under a dense secret, lifted to integers, is m + q_0·I with |I| near √(N/18); under a secret of weight 32 |I| stays below 16.
-//! The key to that secret exists modulo q_0·p_0 only, where weight 32 is still secure.
+//! Sparse-secret encapsulation (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024): the phase modulo q_0 of a
+//! ciphertext (b, a) under a dense secret, lifted to integers, is m + q_0·I with |I| near √(N/18); under a secret of
+//! weight 32 |I| stays below 16. The key to that secret exists modulo q_0·p_0 only, where weight 32 is still secure.
 
 use hushed_math::{Coeff, RnsPoly};
 use hushed_rlwe::hybrid::{KeyUse, switch};

@@ -1,17 +1,18 @@
-//! Sparse slots: messages of n' < N/2 slots that repeat, for narrow statistics, at a part of the price.
+//! Sparse slots: messages of n' < N/2 slots that repeat, for narrow statistics, at a fraction of the cost.
 //!
-//! Such a message is a polynomial in Y = X^(N/2n') of 2n' coefficients, and everything happens in that ring:
+//! Such a message is a polynomial in Y = X^(N/2n') of 2n' coefficients, and all steps work in that ring:
 //!
 //! * The two maps are those of n' slots: fewer layers, fewer diagonals, fewer keys.
-//! * ModRaise adds q_0·I with a coefficient at every power of X. The *trace*, the sum of the rotations by all multiples of n' ("SubSum"),
-//!   takes those at powers of Y N/2n' times and all others to 0, in log2(N/2n') doublings. It commutes with the map's factors,
-//!   whose diagonals repeat with n' as well. Some doublings go into the first factor, whose rotations have keys of one digit and no
-//!   decomposition; the others follow it, a key switch each. The factor N/2n' is one of scale: the message is read at a larger
-//!   one, which the later factors take back.
-//! * Real and imaginary parts of the n' numbers lie in the two halves of a vector of period 2n' (*packed*): the last factor has
-//!   its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once where full slots take it twice.
-//! * Masks bring the halves together again, or part them. In this order no map comes after EvalMod that would bear the masks, so
-//!   they take a level of their own.
+//! * ModRaise adds q_0·I with a coefficient at every power of X. The *trace*, the sum of the rotations by all multiples
+//!   of n' ("SubSum"), multiplies those at powers of Y by N/2n' and sets all others to 0, in log2(N/2n') doublings. It
+//!   commutes with the map's factors, whose diagonals repeat with n' as well. Some doublings go into the first factor,
+//!   whose rotations have keys of one digit and no decomposition; the others follow it, a key switch each. The factor
+//!   N/2n' goes into the scale: the message is read at a larger one, which the later factors undo.
+//! * Real and imaginary parts of the n' numbers lie in the two halves of a vector of period 2n' (*packed*): the last
+//!   factor has its rows twice, times −i in the second half, and the real part is taken. EvalMod runs once, where full
+//!   slots need it twice.
+//! * Masks join the halves again, or separate them. In this order no map after EvalMod could absorb the masks, so they
+//!   take a level of their own.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ use crate::scale::Scale;
 /// Fewest slots: the maps of fewer have a single layer, and the trace needs a factor after it.
 const LEAST: usize = 4;
 
-/// log2 of the diagonals up to which the first factor takes doublings: beyond, a key switch costs less than as many again.
+/// log2 of the diagonals up to which the first factor includes doublings: beyond that, a key switch is cheaper than
+/// doubling the diagonals.
 const FIRST: usize = 4;
 
 /// Levels that unpacking takes.
@@ -40,7 +42,7 @@ const ONE: Complex64 = Complex64::new(1.0, 0.0);
 const NONE: Complex64 = Complex64::new(0.0, 0.0);
 const I: Complex64 = Complex64::new(0.0, 1.0);
 
-/// What a bootstrap reduces for one ciphertext: the parts of its message, or coefficients of which they are those modulo q_0.
+/// The inputs of EvalMod for one ciphertext: the parts of its message, or coefficients that equal them modulo q_0.
 pub enum Halves {
     /// Real and imaginary parts, a ciphertext each.
     Apart([Ciphertext; 2]),
@@ -57,7 +59,7 @@ impl Halves {
         }
     }
 
-    /// What `f` makes of each ciphertext.
+    /// Applies `f` to each ciphertext.
     pub(super) fn map(
         self,
         f: impl Fn(Ciphertext) -> Result<Ciphertext, CkksError> + Sync,
@@ -107,7 +109,7 @@ pub struct Group {
     slots: usize,
     /// log2(N/2n').
     doublings: u32,
-    /// Those of them in the first factor.
+    /// Doublings in the first factor.
     folded: u32,
     encoder: Encoder,
 }
@@ -215,8 +217,8 @@ impl Group {
         Ok(folding)
     }
 
-    /// `last`, a factor of n' slots, for outputs of twice the period: times −i in the second half, so that the real part of the
-    /// whole is packed.
+    /// `last`, a factor of n' slots, for outputs of twice the period: times −i in the second half, so that the real
+    /// part of the whole is packed.
     pub(super) fn packing(&self, last: &Diagonals) -> Result<Diagonals, CkksError> {
         let dim = 2 * self.slots;
         let mut packing = Diagonals::new(dim)?;
@@ -234,7 +236,7 @@ impl Group {
         Ok(packing)
     }
 
-    /// The halves in each other's place.
+    /// The halves swapped.
     fn exchanged(
         &self,
         evaluator: &Evaluator,

@@ -130,7 +130,8 @@ fn sparse_slots_cost_less() {
     }
 }
 
-/// Each key of the plan serves: the maps' rotations, the trace's, unpacking's, conjugation, products, the sparse secret.
+/// Each key of the plan serves: the maps' rotations, the trace's, unpacking's, conjugation, products, the sparse
+/// secret.
 #[test]
 fn keys_are_those_that_are_used() {
     use crate::keys::KeyUse;
@@ -204,7 +205,8 @@ fn pairs_batches_fewer_levels_and_two_passes() {
     let (worst, mean) = f.bits(&twice, &x);
     println!("two passes: least {worst:.2}, mean {mean:.2}");
     assert!(worst > 21.0 && mean > 24.0, "{worst} {mean}");
-    // The second pass sees the mean over the copies, and refreshes that; the first one's rescaling errors differ among them.
+    // The second pass sees the mean over the copies, and refreshes that; the first one's rescaling errors differ among
+    // them.
     let found = averaged(&f.decryptor.decrypt_raw(&twice).unwrap(), slots);
     let (worst, mean) = bits(&found, &x[..slots]);
     println!("mean over the copies: least {worst:.2}, mean {mean:.2}");

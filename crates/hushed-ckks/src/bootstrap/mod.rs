@@ -1,23 +1,27 @@
-//! Bootstrapping: a ciphertext at the bottom of the chain becomes one of the same message near its top.
+//! Bootstrapping: from a ciphertext at the bottom of the chain to one of the same message near its top.
 //!
-//! SlotsToCoeffs first (as in poulpy's presets), so that this map runs on four primes and the message leaves EvalMod in the slots:
+//! SlotsToCoeffs first (as in poulpy's presets), so that this map runs on four primes and the message leaves EvalMod in
+//! the slots:
 //!
 //! ```text
 //! 1  slots_to_coeffs   slots z at the lowest 1 + stc primes  →  coefficients Δ·z modulo q_0
 //! 2  encapsulate       to the ephemeral secret of weight 32
 //! 3  ModRaise          the same integers modulo all primes: Δ·z + q_0·I, |I| < K     } coeffs_to_slots, whose first
 //! 4  coeffs_to_slots   coefficients over q_0 into slots, real and imaginary parts     } factor does both
-//! 5  EvalMod           I goes: sin(2πx)/2π for x = I + Δ·z/q_0, on each part          poly::EvalMod
+//! 5  EvalMod           removes q_0·I: sin(2πx)/2π for x = I + Δ·z/q_0, on each part   poly::EvalMod
 //! ```
 //!
-//! The two parts are put together again, or returned as they are: two real columns u + i·v share one bootstrap, and an overflow
-//! of one does not reach the other. Messages of fewer slots, which repeat, take less of everything: `group.rs`.
+//! The two parts are combined again, or returned as they are: two real columns u + i·v share one bootstrap, and an
+//! overflow of one does not reach the other. Messages of fewer slots, which repeat, take less of everything:
+//! `group.rs`.
 //!
-//! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed on disk),
-//! matrices of 0.6 GiB, and 0.4 GiB for each ciphertext of at most four that go together: a peak of 4.5 GiB for one, 6 for many.
+//! *Memory* at N = 2^16, 14 levels: 119 keys of 3.2 GiB in memory (uniform halves expanded at each use; 2.2 GiB packed
+//! on disk), matrices of 0.6 GiB, and 0.4 GiB for each ciphertext, of which at most four are processed together: a peak
+//! of 4.5 GiB for one, 6 for many.
 //!
-//! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod: 1 at the scale
-//! q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated alike.
+//! *Range.* The real and imaginary part of each slot, times the scale, must stay below bound·q_0/ratio of the EvalMod:
+//! 1 at the scale q_0/1024. The scale may be any other: a message within 8 at an eighth of that scale is treated the
+//! same.
 
 mod coeffs_to_slots;
 mod encapsulate;
@@ -49,20 +53,20 @@ use crate::scale::Scale;
 use reduce::{MODULUS, SLACK, plan_relin};
 use shorter::Shorter;
 
-/// How a bootstrap is done, as written down.
+/// Unchecked parameters of a bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BootstrapLiteral {
     /// The modular reduction; its ratio is q_0 over the scale at which messages are within its bound.
     pub eval_mod: EvalModLiteral,
-    /// Scale of the results; the default scale of the parameters unless told otherwise.
+    /// Scale of the results; by default that of the parameters.
     pub output_scale: Option<Scale>,
-    /// Sparse slots: messages repeat after so many, a power of two from 4 to N/4. They take smaller maps, one EvalMod instead of two,
-    /// and a level more. All N/2 slots unless told otherwise.
+    /// Sparse slots: the period of messages, a power of two from 4 to N/4. They take smaller maps, one EvalMod
+    /// instead of two, and a level more. By default all N/2 slots.
     pub slots: Option<usize>,
 }
 
-/// Ciphertexts that go through the steps together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of them
-/// would make reading those no cheaper.
+/// Ciphertexts that are processed together: at N = 2^16 they take 0.4 GiB each besides keys and matrices, and more of
+/// them would not save any more reads of those.
 const TILE: usize = 4;
 
 /// A bootstrap prepared for one parameter set: its matrices are encoded, its polynomial is fitted. Shared by threads.
@@ -81,7 +85,7 @@ pub struct Bootstrapper {
     shorter: Mutex<BTreeMap<usize, Arc<Shorter>>>,
 }
 
-/// What refreshed ciphertexts shall be.
+/// Sizes of refreshed ciphertexts.
 #[derive(Clone, Copy)]
 struct Target {
     scale: Scale,
@@ -94,14 +98,15 @@ impl Bootstrapper {
     /// # Errors
     /// [`CkksError::Params`] for an EvalMod of a range that overflows leave too often;
     /// [`CkksError::BootstrapLevels`] if the chain has no primes for it, or not as many for EvalMod as it needs;
-    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too short for them;
-    /// [`CkksError::Poly`], [`CkksError::LinTrans`] for what cannot be fitted or encoded.
+    /// [`CkksError::NotPeriodic`] or [`CkksError::LevelTooLow`] for sparse slots of another number, or on a chain too
+    /// short for them; [`CkksError::Poly`], [`CkksError::LinTrans`] for parameters that cannot be fitted or encoded.
     pub fn new(params: &Arc<CkksParams>, literal: BootstrapLiteral) -> Result<Self, CkksError> {
         params.check_range(literal.eval_mod.range)?;
         Self::of_any_range(params, literal)
     }
 
-    /// As [`Bootstrapper::new`], however often overflows leave the range. **Wrong results**, for tests that count them.
+    /// As [`Bootstrapper::new`], but without a limit on the failure probability. **Wrong results**, for tests that
+    /// count them.
     ///
     /// # Errors
     /// As there.
@@ -125,7 +130,7 @@ impl Bootstrapper {
                 available,
             });
         }
-        // Only its primes are asked for.
+        // Only its primes are used.
         let chain = Evaluator::without_keys(params);
         let limbs = params.chain().eval_mod.end;
         let input = eval_mod.input_scale(&chain, limbs)?;
@@ -166,7 +171,7 @@ impl Bootstrapper {
         &self.params
     }
 
-    /// As written down.
+    /// The literal that it was made from.
     pub fn literal(&self) -> &BootstrapLiteral {
         &self.literal
     }
@@ -183,7 +188,7 @@ impl Bootstrapper {
         log2_failure(EPHEMERAL_WEIGHT, range, self.slots())
     }
 
-    /// The modular reduction, with what it reaches.
+    /// The modular reduction, with its properties.
     pub fn eval_mod(&self) -> &EvalMod {
         &self.eval_mod
     }
@@ -212,7 +217,7 @@ impl Bootstrapper {
         Ok(self.plan.clone())
     }
 
-    /// Whether all keys that a bootstrap needs are there, before one is begun.
+    /// Checks that all keys of a bootstrap are there, before one begins.
     ///
     /// # Errors
     /// [`CkksError::Rlwe`] with `MissingKey` for the first that is not.
@@ -228,8 +233,8 @@ impl Bootstrapper {
     /// The same message with [`Bootstrapper::output_limbs`] primes, at the scale of the literal.
     ///
     /// # Errors
-    /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message that is, at its scale, beyond the
-    /// range; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
+    /// [`CkksError::LevelTooLow`] below 1 + stc primes; [`CkksError::BootstrapRange`] for a message that is, at its
+    /// scale, beyond the range; [`CkksError::NoKeys`], [`CkksError::Rlwe`] or [`CkksError::LinTrans`] for missing keys;
     /// [`CkksError::OtherParameters`].
     pub fn bootstrap(
         &self,
@@ -255,12 +260,12 @@ impl Bootstrapper {
         self.bootstrap_many_to(evaluator, cts, self.output_limbs())
     }
 
-    /// As [`Bootstrapper::bootstrap_many`], to results of `limbs` primes: fewer than [`Bootstrapper::output_limbs`] take less time, with
-    /// the same keys and precision.
+    /// As [`Bootstrapper::bootstrap_many`], to results of `limbs` primes: fewer than [`Bootstrapper::output_limbs`]
+    /// take less time, with the same keys and precision.
     ///
     /// # Errors
-    /// As [`Bootstrapper::bootstrap`], and [`CkksError::LimbCount`] for more than those, or [`CkksError::LevelTooLow`] for fewer than
-    /// a bootstrap starts from.
+    /// As [`Bootstrapper::bootstrap`], and [`CkksError::LimbCount`] for more than those, or [`CkksError::LevelTooLow`]
+    /// for fewer than a bootstrap starts from.
     pub fn bootstrap_many_to(
         &self,
         evaluator: &Evaluator,
@@ -293,7 +298,7 @@ impl Bootstrapper {
         Ok(out.with_noise(noise))
     }
 
-    /// Two real vectors in one bootstrap: u + i·v goes in, and what comes out is u and v.
+    /// Two real vectors in one bootstrap: the input is u + i·v, the outputs are u and v.
     ///
     /// # Errors
     /// As [`Bootstrapper::bootstrap`], and [`CkksError::ScaleMismatch`] if the two have different scales.
@@ -362,7 +367,7 @@ impl Bootstrapper {
         .collect()
     }
 
-    /// Steps 3 to 5 for results of so many primes; none if that is the whole chain.
+    /// Steps 3 to 5 for results of this many primes; `None` if that is the whole chain.
     fn shorter(&self, limbs: usize) -> Result<Option<Arc<Shorter>>, CkksError> {
         let operation = "bootstrap";
         let (needed, available) = (self.params.bootstrap_limbs(), self.output_limbs());
@@ -401,7 +406,7 @@ impl Bootstrapper {
         cts: &[&Ciphertext],
         target: Target,
     ) -> Result<Vec<Halves>, CkksError> {
-        // What is missing or does not fit is found before any of the work.
+        // Missing keys and mismatches are found before any work is done.
         self.check_keys(evaluator.keys("bootstrap")?)?;
         let shorter = self.shorter(target.limbs)?;
         let short = match &shorter {

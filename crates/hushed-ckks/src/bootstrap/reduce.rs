@@ -10,11 +10,11 @@ use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// What a part may be beyond the bound: one part in a hundred is what scales near the default may be off.
+/// Tolerance on each part of a message: scales near the default may be off by one percent.
 pub(super) const SLACK: f64 = 1.01;
 
-/// What a modulus may be beyond it: the parts are bounded, and the fit reaches half as far again, so that a real message may be as
-/// large, with the error that it then has.
+/// Tolerance on |slot|: the parts are bounded, and the fit reaches half as far again, so a real message may be as
+/// large, with a larger error.
 pub(super) const MODULUS: f64 = std::f64::consts::SQRT_2 * SLACK;
 
 impl Bootstrapper {
@@ -40,18 +40,18 @@ impl Bootstrapper {
     ) -> Result<Ciphertext, CkksError> {
         let factor = self.factor(ct.scale());
         let target = Scale::new(target.value() * factor)?;
-        // x = m·Δ/q_0 comes out as x·ratio.
+        // x = m·Δ/q_0 becomes x·ratio.
         let value = self.eval_mod.evaluate(evaluator, x, target)?;
         let message = value.read_as(factor)?;
         Ok(message.with_noise(self.noise(ct)))
     }
 
-    /// Message over what EvalMod returns, for a message of this scale: 1 at the scale q_0/ratio.
+    /// The ratio of the message to what EvalMod returns, for a message of this scale: 1 at the scale q_0/ratio.
     pub(super) fn factor(&self, scale: Scale) -> f64 {
         self.params.prime(0) as f64 / (scale.value() * self.eval_mod.literal().ratio)
     }
 
-    /// What is known of the result: EvalMod's own error, uniform at worst, and the input's error.
+    /// Noise of the result: EvalMod's own error, uniform at worst, and the input's.
     pub(super) fn noise(&self, ct: &Ciphertext) -> Noise {
         let report = self.eval_mod.report();
         let (factor, bound) = (self.factor(ct.scale()), self.eval_mod.literal().bound);
@@ -60,7 +60,8 @@ impl Bootstrapper {
         } else {
             bound * factor
         };
-        // A part may be as large as the modulus: a real message is, and where that is more than the bound, the sine bends further.
+        // A part may be as large as |slot|, as in a real message; where that exceeds the bound, the sine is less
+        // linear.
         let part = (magnitude / factor).clamp(bound, bound * MODULUS);
         let sine_error = report.sine_error.max(self.eval_mod.sine_error(part));
         let own = (report.cosine_error + sine_error).hypot(self.rescaling);
@@ -72,12 +73,12 @@ impl Bootstrapper {
         Noise::new(magnitude, input.hypot(own * factor))
     }
 
-    /// A message that is known to be more than `room` times the bound at its scale, or a scale at which one of modulus 1 would be.
+    /// Whether a message exceeds `room` times the bound at its scale, or a message of |slot| = 1 would.
     pub(super) fn check_range(&self, ct: &Ciphertext, room: f64) -> Result<(), CkksError> {
         let literal = self.eval_mod.literal();
         let limit = literal.bound * self.factor(ct.scale());
         let magnitude = ct.noise().magnitude();
-        // Unknown magnitudes are taken for 1.
+        // Unknown magnitudes are assumed to be 1.
         let magnitude = if magnitude.is_finite() {
             magnitude
         } else {
@@ -94,8 +95,8 @@ impl Bootstrapper {
     }
 }
 
-/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two keys cost less than
-/// a digit in each of twenty products.
+/// The relinearisation key of EvalMod, and one for all of its products but the first, if that has fewer digits: two
+/// keys cost less than a digit in each of twenty products.
 pub(super) fn plan_relin(
     params: &CkksParams,
     limbs: usize,

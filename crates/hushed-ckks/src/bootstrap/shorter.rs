@@ -1,9 +1,11 @@
-//! Refreshing to fewer levels than there are: the same bootstrap over a shorter chain, with the same keys and matrices.
+//! Refreshing to fewer levels than the set has: the same bootstrap over a shorter chain, with the same keys and
+//! matrices.
 //!
-//! A refresh that needs L levels raises to q_0, the primes of SlotsToCoeffs, the first L levels, and those of EvalMod and
-//! CoeffsToSlots, whose sizes the scales rest on. The levels left out lie in the middle of the chain, so they are taken out of it: the ring,
-//! the keys and the encoded matrices without them ([`hushed_rlwe::hybrid::EvalKeys::without`]) share all their words with the whole
-//! ones. Steps 3 to 5 then run as if the set had L levels; their precision does not depend on it.
+//! A refresh that needs L levels raises to q_0, the primes of SlotsToCoeffs, the first L levels, and those of EvalMod
+//! and CoeffsToSlots, whose sizes determine the scales. The levels left out lie in the middle of the chain, so they are
+//! taken out of it: the ring, the keys and the encoded matrices without them
+//! ([`hushed_rlwe::hybrid::EvalKeys::without`]) share all their words with the whole ones. Steps 3 to 5 then run as if
+//! the set had L levels; their precision does not depend on it.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Step 1: the message moves from the slots to the coefficients, at the bottom of the chain where everything is cheap.
 //!
-//! In: a ciphertext of 1 + stc primes with slots z. Out: one of q_0 alone whose coefficients are scale·z, real parts first, in
-//! bit-reversed order (the order that step 4 reverses), at the same scale. Of a message that repeats they are those at powers of Y.
+//! In: a ciphertext of 1 + stc primes with slots z. Out: one of q_0 alone whose coefficients are scale·z, real parts
+//! first, in bit-reversed order (the order that step 4 reverses), at the same scale. For a message that repeats they
+//! are those at powers of Y.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ pub struct SlotsToCoeffs {
 }
 
 impl SlotsToCoeffs {
-    /// Prepares the map of `slots` slots for the lowest primes of the chain: all of them, or as many as messages repeat after.
+    /// Prepares the map of `slots` slots for the lowest primes of the chain: all of them, or as many as messages repeat
+    /// after.
     ///
     /// # Errors
     /// [`CkksError::LinTrans`].

@@ -287,7 +287,8 @@ fn overflows_of_a_small_range_are_as_frequent_as_computed() {
     assert!(wrong > 0, "{expected} expected");
 }
 
-/// A message four times as large next to q_0 bends the sine sixteen times as much; the arcsine straightens it for two levels more.
+/// A message four times as large next to q_0 bends the sine sixteen times as much; the arcsine straightens it for two
+/// levels more.
 #[test]
 fn an_arcsine_makes_a_small_ratio_precise() {
     let (ratio, scale) = (256.0, Scale::from_bits(42));

@@ -1,8 +1,8 @@
 //! Two bootstraps for twice the precision: the second one refreshes the error of the first.
 //!
-//! Meta-BTS (Bae, Cheon, Cho, Kim and Kim, CCS 2022): with B(x) = x + e, the difference x − B(x) = −e is small, so multiplied by 2^k it
-//! still is within the range, and B(2^k·(−e))/2^k = −e + e'/2^k takes the error from e to e'/2^k. The input keeps its primes until the
-//! second pass has used them; results have as many primes as those of one pass.
+//! Meta-BTS (Bae, Cheon, Cho, Kim and Kim, CCS 2022): with B(x) = x + e, the difference x − B(x) = −e is small, so
+//! multiplied by 2^k it still is within the range, and B(2^k·(−e))/2^k = −e + e'/2^k takes the error from e to e'/2^k.
+//! The input keeps its primes until the second pass has used them; results have as many primes as those of one pass.
 
 use crate::bootstrap::{Bootstrapper, Target};
 use crate::ciphertext::Ciphertext;
@@ -14,14 +14,14 @@ use crate::scale::Scale;
 const MARGIN: f64 = 0.5;
 
 impl Bootstrapper {
-    /// As [`Bootstrapper::bootstrap`] in two passes; `gain` is k, the bits by which the second pass improves on the first. A k for
-    /// which the first pass's error, 2^k times, leaves the range, makes the result worthless: 12 suits the presets.
+    /// As [`Bootstrapper::bootstrap`] in two passes; `gain` is k, the bits by which the second pass improves on the
+    /// first. If 2^k times the first pass's error leaves the range, the result is worthless; 12 suits the presets.
     ///
-    /// Of sparse slots the second pass refreshes the mean error of each slot's copies, which is what is read of them in the end.
+    /// With sparse slots the second pass refreshes the mean error of each slot's copies, which is what decoding reads.
     ///
     /// # Errors
-    /// As [`Bootstrapper::bootstrap`], and [`CkksError::BootstrapRange`] for a gain that the predicted error of the first pass
-    /// excludes.
+    /// As [`Bootstrapper::bootstrap`], and [`CkksError::BootstrapRange`] for a gain that the predicted error of the
+    /// first pass excludes.
     pub fn bootstrap_twice(
         &self,
         evaluator: &Evaluator,
@@ -80,7 +80,7 @@ impl Bootstrapper {
         if first.scale().matches(scale) {
             return self.lowered(evaluator, first, limbs);
         }
-        // One of the fresh levels pays for another scale.
+        // One of the fresh levels is spent on another scale.
         let longer = self.lowered(evaluator, first, limbs + 1)?;
         let prime = self.params.prime(limbs);
         let missing = scale.times_prime(prime).over(longer.scale());

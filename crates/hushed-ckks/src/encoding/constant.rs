@@ -1,7 +1,8 @@
 //! Complex constants without a transform: c = re + im·i is re + im·X^(N/2), because X^(N/2) is i in every slot.
 //!
-//! In evaluation form X^(N/2) takes the residue ψ^(N/2) =: I in the first half of the values and −I in the second (value k is at
-//! ψ^(2·rev(k)+1), and rev(k) is even exactly in the first half). So a constant is one residue a half-limb.
+//! In evaluation form X^(N/2) takes the residue ψ^(N/2) =: I in the first half of the values and −I in the second
+//! (value k is at ψ^(2·rev(k)+1), and rev(k) is even exactly in the first half). So a constant is one residue a
+//! half-limb.
 
 use num_complex::Complex64;
 

@@ -1,11 +1,11 @@
 //! Residues to centred numbers, exactly and without big integers.
 //!
-//! A coefficient of at most two primes is an i128 by Garner's formula. Of more primes: it is computed from the first two; if all
-//! coefficients agree with all other residues, they are what they seem (the integer in (−Q/2, Q/2) is unique). Else mixed
-//! radix digits d_i with value Σ d_i·q_0···q_(i-1): the digits of (Q−1)/2 are (q_i − 1)/2, so sign and magnitude are
-//! read off digits, and the f64 is summed from the top, where nothing cancels.
+//! A coefficient of at most two primes is an i128 by Garner's formula. Of more primes: it is computed from the first
+//! two; if all coefficients agree with all other residues, they are right (the integer in (−Q/2, Q/2) is unique).
+//! Otherwise mixed radix digits d_i with value Σ d_i·q_0···q_(i-1): the digits of (Q−1)/2 are (q_i − 1)/2, so sign and
+//! magnitude are read off digits, and the f64 is summed from the top, where nothing cancels.
 //!
-//! Which way is taken depends on whether a coefficient reaches q_0·q_1/2; within a way the time is constant.
+//! The path depends on whether a coefficient reaches q_0·q_1/2; within a path the time is constant.
 
 use hushed_math::{Coeff, Modulus, RnsPoly};
 use zeroize::Zeroizing;

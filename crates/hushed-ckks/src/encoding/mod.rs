@@ -2,11 +2,11 @@
 //!
 //! A message z of n = N/2 slots becomes the integer polynomial nearest to scale·m, where m is the real polynomial with
 //! m(ζ^(5^j)) = z_j. Shorter messages are padded with zeros ([`Encoder::encode`]) or repeat over the slots
-//! ([`Encoder::encode_periodic`]: the integers then lie at multiples of X^(n/period), and the transform is as short as the
-//! period). Constants need no encoder: the evaluator takes them as they are.
+//! ([`Encoder::encode_periodic`]: the integers then lie at multiples of X^(n/period), and the transform is as short as
+//! the period). Constants need no encoder: the evaluator takes them as they are.
 //!
-//! Values are used as they come: whether a coefficient reaches 2^62, which no message in the declared range of a preset does at a
-//! scale up to 2^50, decides the path and hence the time; nothing else of them does.
+//! The time depends on values only in whether a coefficient reaches 2^62, which no message in the declared range of a
+//! preset does at a scale up to 2^50.
 
 mod constant;
 mod decode;
@@ -245,8 +245,8 @@ impl Encoder {
         self.decode_every(poly, scale, 1)
     }
 
-    /// The first `period` slots of an opened polynomial whose message repeats with that period; coefficients elsewhere than
-    /// at multiples of X^(n/period), which hold error only, are left out.
+    /// The first `period` slots of an opened polynomial whose message repeats with that period; coefficients elsewhere
+    /// than at multiples of X^(n/period), which hold error only, are left out.
     ///
     /// # Errors
     /// [`CkksError::NotPeriodic`].

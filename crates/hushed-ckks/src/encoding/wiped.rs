@@ -1,4 +1,4 @@
-//! Numbers of a client that are wiped when they are dropped.
+//! A client's numbers, wiped when they are dropped.
 
 use num_complex::Complex64;
 use zeroize::Zeroize;

@@ -81,7 +81,8 @@ fn flooding_costs_what_it_says_and_hides_the_error() {
     ));
 }
 
-/// The divergence of noise alone from noise and error is |e|²/(2σ²), e all coefficients of the error, and σ² is 12·τ·2^s·|e|².
+/// The divergence of noise alone from noise and error is |e|²/(2σ²), e all coefficients of the error, and σ² is
+/// 12·τ·2^s·|e|².
 #[test]
 fn the_noise_is_as_wide_as_the_whole_error_asks_for() {
     let mut f = fixture();
@@ -104,7 +105,8 @@ fn the_noise_is_as_wide_as_the_whole_error_asks_for() {
     let variance = noise.iter().map(|&x| (x as f64).powi(2)).sum::<f64>() / noise.len() as f64;
     let needed = 12.0 * decryptions as f64 * 2f64.powi(20) * norm;
     assert!(variance > needed, "{variance:e} {needed:e}");
-    // And not much wider: of a fresh error the bound is √2 of the norm and the rounding, and the last weight is rounded up.
+    // And not much wider: of a fresh error the bound is √2 of the norm and the rounding, and the last weight is rounded
+    // up.
     assert!(variance < 4.0 * needed, "{variance:e} {needed:e}");
 }
 
@@ -128,8 +130,8 @@ fn an_exact_zero_is_opened_like_any_other() {
     assert_eq!(large, [Complex64::new(2f64.powi(100), -3.0)]);
 }
 
-/// What rounding and flooding are for (Li and Micciancio): raw slots of a ciphertext whose message is known give the error
-/// exactly, and with it a linear equation of the key; rounded ones do not.
+/// What rounding and flooding are for (Li and Micciancio): raw slots of a ciphertext whose message is known give the
+/// error exactly, and with it a linear equation of the key; rounded ones do not.
 #[test]
 fn the_error_can_be_read_off_a_raw_opening_and_off_no_other() {
     let mut f = fixture();

@@ -1,5 +1,6 @@
-//! Flooding against whoever chooses the circuit: the error of a known message, read off one opening, is a linear equation of the key
-//! (Li and Micciancio, EUROCRYPT 2021). An estimate for independent errors sees √2^k of the 2^k that k doublings make of it.
+//! Flooding against an attacker who chooses the circuit: the error of a known message, read off one decryption, is a
+//! linear equation in the key (Li and Micciancio, EUROCRYPT 2021). An estimate for independent errors sees √2^k of the
+//! 2^k that k doublings make of it.
 
 use hushed_math::{Eval, RnsPoly};
 
@@ -67,7 +68,8 @@ fn flooded(
     }
 }
 
-/// At a set of 128 bits: 92 doublings at the scale 2^100, one rescale, one opening at 30 bits. It gave all 32,768 coefficients.
+/// At a set of 128 bits: 92 doublings at the scale 2^100, one rescale, one opening at 30 bits. It gave all 32,768
+/// coefficients.
 #[test]
 fn c1_one_flooded_opening_of_a_correlated_sum_does_not_give_the_key() {
     let params = CkksParams::n15_shallow().unwrap();
@@ -133,8 +135,8 @@ fn c1_products_and_rotations_of_a_correlated_sum_do_not_give_the_key() {
     }
 }
 
-/// What nobody bounded is not flooded: a message that only has an estimate, parts that were written to, ciphertexts from bytes, and an
-/// error that may have reached the modulus.
+/// What nobody bounded is not flooded: a message that only has an estimate, parts that were written to, ciphertexts
+/// from bytes, and an error that may have reached the modulus.
 #[test]
 fn c1_without_a_bound_nothing_is_flooded() {
     let params = CkksParams::insecure_shallow(10, 2).unwrap();

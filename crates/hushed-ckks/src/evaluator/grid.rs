@@ -1,13 +1,14 @@
-//! All inner products of two lists of vectors: `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`, relinearised and rescaled once each.
+//! All inner products of two lists of vectors: `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`, relinearised and
+//! rescaled once each.
 //!
-//! Product by product this is bound by memory: each adds two operands to three sums. At N = 2^16, 17 primes, with 16 × 8 sums of 32
-//! terms, that is 0.3 TB. But sums need no more than the same words of all operands, so the work is cut into strips of words of one
-//! limb: the operands' strips stay in the second-level cache while every sum passes over them, and each operand is read from memory
-//! once for a block of rows of the grid ([`BLOCK_BYTES`]). Within a strip, sums of 104 bits are reduced once
-//! ([`hushed_math::Pointwise::dot_pair`]).
+//! Product by product this is bound by memory: each adds two operands to three sums. At N = 2^16, 17 primes, with 16 ×
+//! 8 sums of 32 terms, that is 0.3 TB. But sums need no more than the same words of all operands, so the work is cut
+//! into strips of words of one limb: the operands' strips stay in the second-level cache while every sum passes over
+//! them, and each operand is read from memory once for a block of rows of the grid ([`BLOCK_BYTES`]). Within a strip,
+//! sums of 104 bits are reduced once ([`hushed_math::Pointwise::dot_pair`]).
 //!
-//! Relinearisations, which take most of the time, follow block after block, so that few sums are in memory with their three parts.
-//! Each is parallel in itself.
+//! Relinearisations, which take most of the time, follow block after block, so that few sums are in memory with their
+//! three parts. Each is parallel in itself.
 
 use std::ops::Range;
 
@@ -30,7 +31,7 @@ const STRIP: (usize, usize) = (1 << 6, 1 << 9);
 /// Memory for sums that are not relinearised yet.
 const BLOCK_BYTES: usize = 1 << 30;
 
-/// What the operands of a grid have in common.
+/// Common properties of the operands of a grid.
 struct Shape {
     terms: usize,
     rows: usize,
@@ -45,8 +46,9 @@ impl Evaluator {
     /// Counted as the products, relinearisations and rescales that it does.
     ///
     /// # Errors
-    /// [`GemmError::Count`] if there is nothing to add up, or if lists differ in length; [`GemmError::Ckks`] for scales that do not
-    /// match within a side, [`crate::CkksError::OtherParameters`], and as [`Evaluator::relinearize_rescale`].
+    /// [`GemmError::Count`] if there is nothing to add up, or if lists differ in length; [`GemmError::Ckks`] for scales
+    /// that do not match within a side, [`crate::CkksError::OtherParameters`], and as
+    /// [`Evaluator::relinearize_rescale`].
     pub fn dot_grid(
         &self,
         left: &[Vec<Ciphertext>],
@@ -172,7 +174,7 @@ impl Evaluator {
     }
 }
 
-/// Words of a strip of so many operands: a power of two.
+/// Words of a strip of this many operands: a power of two.
 fn strip_words(operands: usize) -> usize {
     let (least, most) = STRIP;
     let fit = CACHE_BYTES / (2 * size_of::<u64>() * operands.max(1));

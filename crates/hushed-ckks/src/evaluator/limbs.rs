@@ -54,7 +54,7 @@ pub(super) fn blank(ct: &Ciphertext, limbs: usize) -> Ciphertext {
     }
 }
 
-/// Forgets all primes but the first `limbs`, in place.
+/// Drops all primes but the first `limbs`, in place.
 pub(super) fn truncate(ct: &mut Ciphertext, limbs: usize) {
     if limbs == ct.limbs() {
         return;

@@ -296,7 +296,8 @@ impl Evaluator {
     /// acc ← acc + ct·value with the constant at `scale`; the scale of `acc` must be that of the product.
     ///
     /// # Errors
-    /// As [`Evaluator::mul_scalar`] and [`Evaluator::add`]; [`CkksError::LevelTooLow`] if `ct` has fewer primes than `acc`.
+    /// As [`Evaluator::mul_scalar`] and [`Evaluator::add`]; [`CkksError::LevelTooLow`] if `ct` has fewer primes than
+    /// `acc`.
     pub fn mul_scalar_add_assign(
         &self,
         acc: &mut Ciphertext,
@@ -361,7 +362,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// Multiplies the residues; the caller sees to scale and error.
+    /// Multiplies the residues; the caller updates scale and noise.
     fn mul_constant(&self, ct: &mut Ciphertext, constant: Constant) {
         self.counters.scalar_mul.one();
         each_part(ct, |_, j, plan, limb| {
@@ -418,7 +419,7 @@ impl Evaluator {
     }
 }
 
-/// What is known of `acc` plus a message at `scale`, which matches its own.
+/// Noise of `acc` plus a message at `scale`, which matches its own.
 fn sum(acc: &Ciphertext, other: Noise, scale: Scale) -> Noise {
     acc.noise.sum(other.read_at(scale, acc.scale))
 }

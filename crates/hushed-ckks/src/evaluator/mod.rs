@@ -1,9 +1,9 @@
-//! Arithmetic on ciphertexts. One evaluator serves all threads; its work goes limb by limb to the rayon pool of the caller,
-//! and results do not depend on how many threads that has.
+//! Arithmetic on ciphertexts. One evaluator serves all threads; its work goes limb by limb to the rayon pool of the
+//! caller, and results do not depend on how many threads that has.
 //!
-//! * Operands of different lengths meet at the shorter: the longer loses primes, which changes neither message nor scale.
-//! * Sums need matching scales ([`Scale::matches`]); products multiply scales; a rescale divides by the prime that goes.
-//!   Nothing sets a scale.
+//! * Of operands of different lengths the longer drops primes, which changes neither message nor scale.
+//! * Sums need matching scales ([`Scale::matches`]); products multiply scales; a rescale divides by the prime that is
+//!   dropped. Nothing sets a scale.
 //! * Each operation exists in an allocating form and, where it makes sense, in place (`_assign`).
 //! * Constants and plaintexts may be secret weights: no operation skips a zero or looks at a value.
 
@@ -151,7 +151,8 @@ impl Evaluator {
         Ok(self.params.prime(limbs - 1))
     }
 
-    /// Error after a key switch of `limbs` primes with `gadget`, `rescaled` by the last prime in the same division or not.
+    /// Error after a key switch of `limbs` primes with `gadget`, `rescaled` by the last prime in the same division or
+    /// not.
     fn switched(
         &self,
         noise: Noise,

@@ -1,8 +1,8 @@
 //! Products of ciphertexts: tensors, their sums, and relinearisation.
 //!
-//! (b_1 + a_1·s)·(b_2 + a_2·s) = d_0 + d_1·s + d_2·s². A [`Tensor`] is (d_0, d_1, d_2): tensors of equal scale are
-//! added at the price of an addition, and relinearised once, which is where all the cost of a product lies. Relinearisation with a
-//! rescale behind it divides by P·q_last in one go: P·d_i joins the inner products modulo Q·P, and the transforms of one of
+//! (b_1 + a_1·s)·(b_2 + a_2·s) = d_0 + d_1·s + d_2·s². A [`Tensor`] is (d_0, d_1, d_2): tensors of equal scale cost one
+//! addition to add, and are relinearised once, which is where all the cost of a product lies. Relinearisation followed
+//! by a rescale divides by P·q_last at once: P·d_i joins the inner products modulo Q·P, and the transforms of one of
 //! the two divisions are saved.
 
 use hushed_math::{Eval, RnsPoly};
@@ -129,8 +129,8 @@ impl Evaluator {
     /// acc ← acc + left·right: the sum of products that is relinearised once.
     ///
     /// # Errors
-    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`]; [`CkksError::LevelTooLow`] if an operand has fewer primes
-    /// than `acc`.
+    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`]; [`CkksError::LevelTooLow`] if an operand has fewer
+    /// primes than `acc`.
     pub fn tensor_add_assign(
         &self,
         acc: &mut Tensor,
@@ -255,7 +255,8 @@ impl Evaluator {
     /// The ciphertext of a tensor, at its scale.
     ///
     /// # Errors
-    /// [`CkksError::NoKeys`], [`CkksError::MissingKey`] if no relinearisation key is long enough, [`CkksError::OtherParameters`].
+    /// [`CkksError::NoKeys`], [`CkksError::MissingKey`] if no relinearisation key is long enough,
+    /// [`CkksError::OtherParameters`].
     pub fn relinearize(&self, tensor: &Tensor) -> Result<Ciphertext, CkksError> {
         let (key, limbs) = self.relin_key(tensor, "relinearize")?;
         let [d0, d1, d2] = &tensor.d;
@@ -333,8 +334,8 @@ impl Evaluator {
         Err(CkksError::OtherParameters { operation })
     }
 
-    /// Counts a key switch of `limbs` primes with its decomposition and both divisions. A prime that a division drops is
-    /// transformed back instead of forth: the count is the same.
+    /// Counts a key switch of `limbs` primes with its decomposition and both divisions. A prime that a division drops
+    /// is transformed back instead of forth: the count is the same.
     pub(super) fn count_switch(&self, key: &SwitchKey, limbs: usize) {
         let gadget = key.gadget();
         let up = gadget.digits_for(limbs).len() * (limbs + gadget.special());

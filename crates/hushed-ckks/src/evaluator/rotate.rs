@@ -204,9 +204,9 @@ impl Evaluator {
         )
     }
 
-    /// The digits of a hoisted ciphertext for keys of this shape. No lock is held while they are computed: a thread that waits
-    /// for its part of the work may be given another rotation of the same ciphertext. Two threads may then both compute them,
-    /// to the same result.
+    /// The digits of a hoisted ciphertext for keys of this shape. No lock is held while they are computed: a thread
+    /// that waits for its part of the work may be given another rotation of the same ciphertext. Two threads may then
+    /// both compute them, to the same result.
     fn digits(&self, hoisted: &Hoisted, gadget: &Gadget) -> Result<Arc<Decomposed>, CkksError> {
         let known = || {
             hoisted

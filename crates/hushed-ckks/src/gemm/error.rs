@@ -1,4 +1,4 @@
-//! What can be wrong with a matrix product.
+//! Errors of a matrix product.
 
 use thiserror::Error;
 
@@ -18,7 +18,8 @@ pub enum GemmError {
         /// Values given.
         found: usize,
     },
-    /// A weight beyond the declared bound, a bound that is not positive, or too large for integers of 62 bits at the scale.
+    /// A weight beyond the declared bound, a bound that is not positive, or too large for integers of 62 bits at the
+    /// scale.
     #[error(
         "a weight is not finite or beyond the declared bound {bound} (2^{limit_bits:.1} as an integer, at most 2^62)"
     )]
@@ -46,7 +47,7 @@ pub enum GemmError {
     },
     /// Ciphertexts of different lengths.
     #[error(
-        "ciphertexts of {found} primes beside others of {expected}: drop all to one length first"
+        "ciphertexts of {found} primes beside others of {expected}: drop all of them to one length first"
     )]
     Lengths {
         /// Primes of the first.

@@ -1,9 +1,9 @@
 //! Products of matrices of scalars with ciphertexts: out_o = Σ_i `w[o][i]`·ct_i.
 //!
 //! In column packing (MOAI, Algorithms 2 and 6) a linear layer is such a product, with one ciphertext a column of the
-//! activations. Term by term it is bound by memory: each product and sum streams three ciphertexts. But every residue of every
-//! output is an inner product of weights with the same residue of all inputs, so that the whole is a matrix product modulo each
-//! prime, and can be blocked: [`ModularGemm`].
+//! activations. Term by term it is bound by memory: each product and sum streams three ciphertexts. But every residue
+//! of every output is an inner product of weights with the same residue of all inputs, so that the whole is a matrix
+//! product modulo each prime, and can be blocked: [`ModularGemm`].
 //!
 //! Weights are secrets of the server. Every weight takes part in every term; nothing is skipped, and time and counters
 //! depend on shapes and declared bounds only.

@@ -19,8 +19,8 @@ use crate::error::CkksError;
 use crate::evaluator::Evaluator;
 use crate::scale::Scale;
 
-/// The steps that products of d × d matrices rotate by, for the keys: 1 … d − 1 and multiples of d to come to the front, and the
-/// negatives of powers of two below d and d² to replicate.
+/// The steps that products of d × d matrices rotate by, for the keys: 1 … d − 1 and multiples of d to come to the
+/// front, and the negatives of powers of two below d and d² to replicate.
 pub fn rotations(d: usize) -> Vec<i64> {
     let d = d as i64;
     let front = (1..d).chain((1..d).map(|j| j * d));
@@ -32,8 +32,8 @@ pub fn rotations(d: usize) -> Vec<i64> {
 /// AB of the d × d matrices in `a` and `b`, rescaled: two levels below the lower of them.
 ///
 /// # Errors
-/// [`GemmError::Shape`] unless d is a power of two above 1 and d² at most the slots; [`GemmError::Ckks`] as the evaluator refuses:
-/// fewer than two levels, keys of [`rotations`] or for relinearisation missing.
+/// [`GemmError::Shape`] unless d is a power of two above 1 and d² at most the slots; [`GemmError::Ckks`] as the
+/// evaluator refuses: fewer than two levels, keys of [`rotations`] or for relinearisation missing.
 pub fn multiply(
     evaluator: &Evaluator,
     encoder: &Encoder,
@@ -77,8 +77,8 @@ pub fn multiply(
     }
 }
 
-/// The slots of `ct` that `keep` names, rotated by `steps` to the front. The mask is at the scale of the prime that the rescale
-/// drops, so that the scale stays.
+/// The slots of `ct` that `keep` names, rotated by `steps` to the front. The mask is at the scale of the prime that the
+/// rescale drops, so that the scale stays.
 fn extract(
     evaluator: &Evaluator,
     encoder: &Encoder,

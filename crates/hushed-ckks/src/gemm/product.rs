@@ -18,15 +18,15 @@ use crate::noise::worst::DOUBLES;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// Words of a strip: a page of each limb, and few enough that the strip of all outputs, three megabytes for 768 of them, does
-/// not go to memory and back between its first and its last word. Longer strips took a third longer.
+/// Words of a strip: a page of each limb, and few enough that the strip of all outputs, three megabytes for 768 of
+/// them, does not go to memory and back between its first and its last word. Longer strips took a third longer.
 const STRIP: usize = 1 << 9;
 
 /// Fewest strips of a limb part, for rings so small that one strip would hold it.
 const LEAST_STRIPS: usize = 4;
 
-/// Matrix products over the ciphertext primes of one parameter set. Shared by threads; strips go to the rayon pool of the
-/// caller, and results do not depend on how many threads that has.
+/// Matrix products over the ciphertext primes of one parameter set. Shared by threads; strips go to the rayon pool of
+/// the caller, and results do not depend on how many threads that has.
 pub struct ModularGemm {
     params: Arc<CkksParams>,
     /// One for each ciphertext prime.
@@ -65,15 +65,17 @@ impl ModularGemm {
     /// The scale for weights on ciphertexts of `limbs` primes: the prime that the next rescale drops.
     ///
     /// # Panics
-    /// If the chain has not so many primes, or `limbs` is 0.
+    /// If the chain does not have as many primes, or `limbs` is 0.
     pub fn weight_scale(&self, limbs: usize) -> Scale {
         Scale::ONE.times_prime(self.params.prime(limbs - 1))
     }
 
-    /// Σ_i `w[o][i]`·ct_i + bias_o for each row o, at the product of the scales, not rescaled. The bias is the same in every slot.
+    /// Σ_i `w[o][i]`·ct_i + bias_o for each row o, at the product of the scales, not rescaled. The bias is the same in
+    /// every slot.
     ///
-    /// The bound on the results ([`Noise::magnitude`]) follows from declared bounds, but for the bias: the largest of them is found and
-    /// added. Where biases are secret, state a bound of your own with [`Noise::within`] before anything that others see depends on it.
+    /// The bound on the results ([`Noise::magnitude`]) follows from declared bounds, but for the bias: the largest of
+    /// them is found and added. Where biases are secret, state a bound of your own with [`Noise::within`] before
+    /// anything that others see depends on it.
     ///
     /// # Errors
     /// [`GemmError::Count`] unless there is an input a column, and a bias a row or none at all; [`GemmError::Lengths`];
@@ -100,8 +102,8 @@ impl ModularGemm {
         Ok(outputs)
     }
 
-    /// out_o ← out_o + Σ_i `w[o][i]`·ct_i: for inputs that come in blocks, with the columns of the weights that they meet
-    /// ([`GemmWeights::column_block`]).
+    /// out_o ← out_o + Σ_i `w[o][i]`·ct_i: for inputs that come in blocks, with the columns of the weights that they
+    /// meet ([`GemmWeights::column_block`]).
     ///
     /// # Errors
     /// As [`ModularGemm::multiply_all`]; [`GemmError::Ckks`] if the outputs are at another scale than the product.
@@ -129,8 +131,8 @@ impl ModularGemm {
         Ok(())
     }
 
-    /// As [`ModularGemm::multiply_all`] from a source to a sink: a strip of all inputs and one of all outputs for each thread are in
-    /// memory, whatever the ciphertexts need.
+    /// As [`ModularGemm::multiply_all`] from a source to a sink: a strip of all inputs and one of all outputs for each
+    /// thread are in memory, whatever the ciphertexts need.
     ///
     /// # Errors
     /// As [`ModularGemm::multiply_all`], and those of source and sink.
@@ -265,8 +267,8 @@ impl ModularGemm {
     }
 }
 
-/// The error of Σ_i w_i·ct_i for any weights within the bound: the estimate for independent errors, and roundings of weights that add
-/// up in both.
+/// The error of Σ_i w_i·ct_i for any weights within the bound: the estimate for independent errors, and roundings of
+/// weights that add up in both.
 fn noise(weights: &GemmWeights, input: Noise) -> Noise {
     if !input.is_known() {
         return Noise::UNKNOWN;
@@ -293,7 +295,7 @@ fn noise(weights: &GemmWeights, input: Noise) -> Noise {
 struct Bias(Vec<Constant>);
 
 impl Bias {
-    /// What every value of limb `limb` of output `o` begins with.
+    /// The initial value of limb `limb` of output `o`.
     fn residue(&self, params: &CkksParams, o: usize, limb: usize) -> u64 {
         let real = |constant: &Constant| constant.residue(params, limb).first;
         self.0.get(o).map_or(0, real)

@@ -1,8 +1,8 @@
-//! Ciphertexts outside memory (a file that the caller opened), limb after limb, so that a product reads or writes only the
-//! strips that it works on.
+//! Ciphertexts outside memory (a file that the caller opened), limb after limb, so that a product reads or writes only
+//! the strips that it works on.
 //!
-//! The working space of one process, not an artefact: words in little-endian order, in the order limb, part, ciphertext.
-//! What is read is checked against the primes.
+//! The working space of one process, not an artefact: words in little-endian order, in the order limb, part,
+//! ciphertext. What is read is checked against the primes.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,8 @@ use crate::noise::Noise;
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-/// Ciphertexts of one scale and length in `F`. As a [`Sink`] it takes the outputs of one product and is then a [`Source`].
+/// Ciphertexts of one scale and length in `F`. As a [`Sink`] it takes the outputs of one product and is then a
+/// [`Source`].
 pub struct CiphertextStore<'a, F> {
     params: &'a CkksParams,
     state: Mutex<State<F>>,
@@ -40,12 +41,12 @@ impl<'a, F: Read + Write + Seek> CiphertextStore<'a, F> {
         }
     }
 
-    /// What ciphertexts come next, to be written one by one with [`CiphertextStore::write`].
+    /// Announces the ciphertexts to be written one by one with [`CiphertextStore::write`].
     pub fn reserve(&self, shape: Shape) {
         self.lock().shape = shape;
     }
 
-    /// What the ciphertexts were written to.
+    /// The file of the ciphertexts.
     pub fn into_inner(self) -> F {
         let state = self.state.into_inner();
         state.unwrap_or_else(PoisonError::into_inner).file
@@ -54,8 +55,8 @@ impl<'a, F: Read + Write + Seek> CiphertextStore<'a, F> {
     /// Stores ciphertext `index`.
     ///
     /// # Errors
-    /// [`GemmError::Count`] if there is no such place, [`GemmError::Lengths`], [`GemmError::Ckks`] if scale or parameters are
-    /// not those of the file, [`GemmError::Store`].
+    /// [`GemmError::Count`] if there is no such place, [`GemmError::Lengths`], [`GemmError::Ckks`] if scale or
+    /// parameters are not those of the file, [`GemmError::Store`].
     pub fn write(&self, index: usize, ct: &Ciphertext) -> Result<(), GemmError> {
         let shape = super::stream::common(self.params, std::slice::from_ref(ct))?;
         let mut state = self.lock();

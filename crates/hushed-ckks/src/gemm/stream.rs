@@ -44,7 +44,7 @@ pub struct Strip {
     pub words: Range<usize>,
 }
 
-/// What the ciphertexts of one side have in common.
+/// Common properties of the ciphertexts of one side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// How many there are.
@@ -53,17 +53,17 @@ pub struct Shape {
     pub limbs: usize,
     /// Their scale.
     pub scale: Scale,
-    /// What is known of their errors: the worst.
+    /// Their noise: the largest.
     pub noise: Noise,
 }
 
 /// Inputs of a product. Threads read different strips at the same time.
 pub trait Source: Sync {
-    /// What they have in common.
+    /// Their common properties.
     fn shape(&self) -> Shape;
 
-    /// The words of a strip, input after input: borrowed from memory, or read into `buffer`, which keeps its room for the
-    /// next call.
+    /// The words of a strip, input after input: borrowed from memory, or read into `buffer`, which keeps its room for
+    /// the next call.
     ///
     /// # Errors
     /// [`GemmError::Store`] or [`GemmError::Residue`], from sources outside memory.
@@ -76,7 +76,7 @@ pub trait Source: Sync {
 
 /// Outputs of a product. Threads deliver different strips at the same time, each once, in no order.
 pub trait Sink: Sync {
-    /// Says, before the first strip, what the outputs will have in common.
+    /// Announces, before the first strip, the common properties of the outputs.
     ///
     /// # Errors
     /// Of making room for them.
@@ -99,8 +99,8 @@ impl<'a> MemorySource<'a> {
     /// These inputs, all of one scale and length.
     ///
     /// # Errors
-    /// [`GemmError::Count`] if there are none; [`GemmError::Lengths`]; [`GemmError::Ckks`] for scales that do not match or
-    /// parameters that are not the same.
+    /// [`GemmError::Count`] if there are none; [`GemmError::Lengths`]; [`GemmError::Ckks`] for scales that do not match
+    /// or parameters that are not the same.
     pub fn new(params: &CkksParams, ciphertexts: &'a [Ciphertext]) -> Result<Self, GemmError> {
         let shape = common(params, ciphertexts)?;
         Ok(Self { ciphertexts, shape })
@@ -174,7 +174,7 @@ impl Sink for MemorySink<'_> {
     }
 }
 
-/// What `ciphertexts` have in common.
+/// Common properties of `ciphertexts`.
 pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<Shape, GemmError> {
     let Some(first) = ciphertexts.first() else {
         return Err(GemmError::Count {

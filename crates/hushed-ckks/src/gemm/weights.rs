@@ -1,4 +1,4 @@
-//! Matrices of scalars as integers: what a product multiplies by, and at which scale.
+//! Matrices of scalars as integers, with their scale.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ const MAX_LIMIT: f64 = (1u64 << 62) as f64;
 
 /// rows × columns weights, row after row: row o makes output o of inputs 0, 1, …
 ///
-/// Weight w is the integer `factor`·v with |v| ≤ `limit`, near scale·w. All of these numbers but v are declared, not found: they
-/// follow from the bound, the scale and the number of digits, and say nothing about single weights.
+/// Weight w is the integer `factor`·v with |v| ≤ `limit`, near scale·w. All of these numbers but v are declared, not
+/// measured: they follow from the bound, the scale and the number of digits, and reveal nothing about single weights.
 pub struct GemmWeights {
     rows: usize,
     columns: usize,
@@ -27,8 +27,8 @@ pub struct GemmWeights {
 }
 
 impl GemmWeights {
-    /// Integers nearest to `scale`·w for weights of at most `bound` in size. With the prime that a later rescale drops as
-    /// scale, the product has the scale of its inputs after that rescale.
+    /// Integers nearest to `scale`·w for weights of at most `bound` in size. With the prime that a later rescale drops
+    /// as scale, the product has the scale of its inputs after that rescale.
     ///
     /// # Errors
     /// [`GemmError::Shape`], [`GemmError::Bound`].
@@ -42,10 +42,11 @@ impl GemmWeights {
         Self::rounded(values, rows, columns, bound, scale, u64::MAX)
     }
 
-    /// As [`GemmWeights::from_f64`], rounded to `digits` digits in base 256: a whole factor f is taken out of the scale, so that
-    /// the integers are at most 127·(256^digits − 1)/255 in size. The scale stays what it is, exactly; a weight is off by at
-    /// most bound·2^(1 − 8·digits), and half an integer of the scale. Three digits hold what an f32 of a weight near the bound does, and cost less than half of a
-    /// weight of 40 bits where the processor multiplies bytes.
+    /// As [`GemmWeights::from_f64`], rounded to `digits` digits in base 256: a whole factor f is taken out of the
+    /// scale, so that the integers are at most 127·(256^digits − 1)/255 in size. The scale stays what it is, exactly; a
+    /// weight is off by at most bound·2^(1 − 8·digits), and half an integer of the scale. Three digits hold what an f32
+    /// of a weight near the bound does, and cost less than half of a weight of 40 bits where the processor multiplies
+    /// bytes.
     ///
     /// # Errors
     /// As [`GemmWeights::from_f64`], and [`GemmError::Digits`].
@@ -88,7 +89,7 @@ impl GemmWeights {
             .iter()
             .map(|&w| {
                 beyond |= w.is_nan() | (w.abs() > bound);
-                // Nothing to clamp but for the rounding of f64.
+                // Clamps only the rounding of f64.
                 ((w * step).round() as i64).clamp(-(limit as i64), limit as i64)
             })
             .collect();

@@ -1,7 +1,7 @@
 //! Products of prepared matrices with ciphertexts.
 //!
-//! Double-hoisted baby-step giant-step (Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021, Algorithm 6), with
-//! Galois keys whose result is permuted (`hushed_rlwe::hybrid`):
+//! Double-hoisted baby-step giant-step (Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021, Algorithm 6),
+//! with Galois keys whose result is permuted (`hushed_rlwe::hybrid`):
 //!
 //! ```text
 //! digits of a, once                                                      [decompose]
@@ -12,7 +12,8 @@
 //! divide by P and by the last prime                                      [mod_down_rescale]
 //! ```
 //!
-//! Several ciphertexts go together: keys and diagonals are read, and uniform halves of keys expanded, once for all.
+//! Several ciphertexts are processed together: keys and diagonals are read, and uniform halves of keys expanded, once
+//! for all of them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,13 +33,13 @@ use crate::lintrans::pass::{Baby, Pass};
 use crate::lintrans::{LinTransError, LinearTransform, Parts};
 
 impl LinearTransform {
-    /// The matrix times each ciphertext: one prime less, scale and error as [`LinearTransform::output_scale`] and the noise model
-    /// say. All go through in one pass over keys and diagonals.
+    /// The matrix times each ciphertext: one prime less, scale and error as [`LinearTransform::output_scale`] and the
+    /// noise model say. All go through in one pass over keys and diagonals.
     ///
     /// # Errors
-    /// [`CkksError::LinTrans`] with [`LinTransError::Level`] for a ciphertext with fewer primes than [`LinearTransform::limbs`]
-    /// (longer ones are cut), with `MissingKey`, or with `Codec` or `File` for diagonals in a file that is damaged or cannot be read;
-    /// [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
+    /// [`CkksError::LinTrans`] with [`LinTransError::Level`] for a ciphertext with fewer primes than
+    /// [`LinearTransform::limbs`] (longer ones are cut), with `MissingKey`, or with `Codec` or `File` for diagonals in
+    /// a file that is damaged or cannot be read; [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
     pub fn apply_many(
         &self,
         evaluator: &Evaluator,
@@ -84,8 +85,8 @@ impl LinearTransform {
     /// The matrix times each of `inputs`, parts only.
     ///
     /// # Errors
-    /// [`LinTransError::Level`] for an input of another length than [`LinearTransform::limbs`], [`LinTransError::Rlwe`] with
-    /// `MissingKey` for a key that is not there, or `GadgetMismatch` for a map of raised ciphertexts.
+    /// [`LinTransError::Level`] for an input of another length than [`LinearTransform::limbs`], [`LinTransError::Rlwe`]
+    /// with `MissingKey` for a key that is not there, or `GadgetMismatch` for a map of raised ciphertexts.
     pub fn apply_parts(
         &self,
         keys: &EvalKeys,
@@ -102,8 +103,9 @@ impl LinearTransform {
         self.product(keys, &b, &a, &digits)
     }
 
-    /// The matrix times each raised input: both parts modulo q_0 under the sparse secret, as coefficients. The results are under
-    /// the main secret, modulo all primes but the last, and their phase is that of the raised input, times the matrix.
+    /// The matrix times each raised input: both parts modulo q_0 under the sparse secret, as coefficients. The results
+    /// are under the main secret, modulo all primes but the last, and their phase is that of the raised input, times
+    /// the matrix.
     ///
     /// # Errors
     /// As [`LinearTransform::apply_parts`], with `GadgetMismatch` for a map that is not [`LinearTransform::raised`].

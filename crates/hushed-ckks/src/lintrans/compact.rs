@@ -1,9 +1,10 @@
 //! Plaintext diagonals as values under several primes, repeated ones stored once.
 //!
-//! A vector of slots with period B, B | N/2, is the slots of a polynomial p(X^g), g = N/2B: its value at ψ^e depends on e mod 2N/g,
-//! so in the bit-reversed order of [`hushed_math::ntt`], where value k belongs to e = 2·rev(k) + 1, each value occurs g times in a
-//! row, and one of each is the transform of p under the ring of degree N/g = 2B with root ψ^g. That is the root which a plan of
-//! that degree chooses by itself: both are powers of the least non-residue. So N/g words a prime are stored.
+//! A vector of slots with period B, B | N/2, is the slots of a polynomial p(X^g), g = N/2B: its value at ψ^e depends on
+//! e mod 2N/g, so in the bit-reversed order of [`hushed_math::ntt`], where value k belongs to e = 2·rev(k) + 1, each
+//! value occurs g times in a row, and one of each is the transform of p under the ring of degree N/g = 2B with root
+//! ψ^g. That is the root which a plan of that degree chooses by itself: both are powers of the least non-residue. So
+//! N/g words a prime are stored.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,7 +21,8 @@ pub(crate) const LEAST_PERIOD: usize = 16;
 /// Largest coefficient of an encoded diagonal: the integers are rounded from f64 through i64.
 const LARGEST: f64 = (1_u64 << 62) as f64;
 
-/// One polynomial of R under the primes `ids`, value by value: each stored word stands for `repeat` equal ones in a row.
+/// One polynomial of R under the primes `ids`, value by value: each stored word stands for `repeat` equal ones in a
+/// row.
 pub struct CompactPlain {
     /// N over the number of stored words.
     repeat: usize,
@@ -86,8 +88,8 @@ impl<'a> CompactEncoder<'a> {
     /// The polynomial whose slots are `values` repeated over all N/2.
     ///
     /// # Errors
-    /// [`LinTransError::Length`] unless the number of values divides N/2, [`LinTransError::Overflow`] if a coefficient at
-    /// this scale is 2^62 or more.
+    /// [`LinTransError::Length`] unless the number of values divides N/2, [`LinTransError::Overflow`] if a coefficient
+    /// at this scale is 2^62 or more.
     pub fn encode(&mut self, values: &[Complex64]) -> Result<CompactPlain, LinTransError> {
         let slots = self.basis.n() / 2;
         if values.is_empty() || !slots.is_multiple_of(values.len()) {

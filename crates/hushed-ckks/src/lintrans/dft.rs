@@ -1,16 +1,18 @@
 //! The map between slots and coefficients as a product of few sparse matrices.
 //!
-//! Slot j of a polynomial is its value at ζ^(5^j), ζ = exp(πi/N). With t_k = m_k + i·m_(k+n), n = N/2 slots, the slots are U·t,
-//! U\[j\]\[k\] = ζ^(5^j·k), and U = L_n·…·L_4·L_2·R: R reverses bits of the index, L_m is a layer of butterflies on blocks of m,
+//! Slot j of a polynomial is its value at ζ^(5^j), ζ = exp(πi/N). With t_k = m_k + i·m_(k+n), n = N/2 slots, the slots
+//! are U·t, U\[j\]\[k\] = ζ^(5^j·k), and U = L_n·…·L_4·L_2·R: R reverses bits of the index, L_m is a layer of
+//! butterflies on blocks of m,
 //!
 //! ```text
 //! (x, y) at distance m/2  →  (x + w_j·y, x − w_j·y),   w_j = exp(2πi·5^j/4m), j the position in the half block
 //! ```
 //!
-//! (the special transform of Cheon, Han, Kim, Kim and Song, EUROCRYPT 2018; its factorisation is that of Chen, Chillotti and
-//! Song, EUROCRYPT 2019). SlotsToCoeffs is U·R and CoeffsToSlots R·U^(−1): the two reversals cancel, as long as what happens between
-//! the maps treats all slots alike. Neighbouring layers are merged into one matrix: k layers from L_m on have at most 2^(k+1) − 1
-//! diagonals, at multiples of m/2, which repeat with the period 2^(k−1)·m of the last of them.
+//! (the special transform of Cheon, Han, Kim, Kim and Song, EUROCRYPT 2018; its factorisation is that of Chen,
+//! Chillotti and Song, EUROCRYPT 2019). SlotsToCoeffs is U·R and CoeffsToSlots R·U^(−1): the two reversals cancel, as
+//! long as what happens between the maps treats all slots alike. Neighbouring layers are merged into one matrix: k
+//! layers from L_m on have at most 2^(k+1) − 1 diagonals, at multiples of m/2, which repeat with the period 2^(k−1)·m
+//! of the last of them.
 
 use std::f64::consts::PI;
 
@@ -18,7 +20,7 @@ use num_complex::Complex64;
 
 use crate::lintrans::{Diagonals, LinTransError};
 
-/// Which way.
+/// Which direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Slots z → the polynomial whose coefficients are z (in bit-reversed order).
@@ -35,12 +37,12 @@ pub struct DftFactors {
 }
 
 impl DftFactors {
-    /// The map for `slots` slots times `constant`, whose root each factor bears. `layers` has the number of butterfly layers of
-    /// each factor in the order of application: log2(slots) in all.
+    /// The map for `slots` slots times `constant`, whose root each factor bears. `layers` has the number of butterfly
+    /// layers of each factor in the order of application: log2(slots) in all.
     ///
     /// # Errors
-    /// [`LinTransError::Dimension`] if `slots` is no power of two, [`LinTransError::Layers`] if the layers do not add up or one
-    /// factor has none.
+    /// [`LinTransError::Dimension`] if `slots` is no power of two, [`LinTransError::Layers`] if the layers do not add
+    /// up or one factor has none.
     pub fn new(
         direction: Direction,
         slots: usize,
@@ -96,7 +98,7 @@ impl DftFactors {
         layers
     }
 
-    /// Which way the map goes.
+    /// The direction of the map.
     pub fn direction(&self) -> Direction {
         self.direction
     }

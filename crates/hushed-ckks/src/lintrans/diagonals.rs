@@ -1,7 +1,7 @@
 //! Square complex matrices by their wrapped diagonals.
 //!
-//! out\[j\] = Σ_k d_k\[j\]·x\[(j + k) mod dim\], so that the product is Σ_k d_k ⊙ rotate(x, k) in slots. A diagonal that repeats is
-//! stored once: its vector has the length of its period, a divisor of `dim`.
+//! out\[j\] = Σ_k d_k\[j\]·x\[(j + k) mod dim\], so that the product is Σ_k d_k ⊙ rotate(x, k) in slots. A diagonal
+//! that repeats is stored once: its vector has the length of its period, a divisor of `dim`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,12 +42,12 @@ impl Diagonals {
         })
     }
 
-    /// The matrix with these rows, of `dim` entries each; diagonals that are exactly zero are kept, because which of them a
-    /// matrix has must not depend on what its entries are.
+    /// The matrix with these rows, of `dim` entries each; diagonals that are exactly zero are kept, because which of
+    /// them a matrix has must not depend on what its entries are.
     ///
     /// # Errors
-    /// [`LinTransError::Dimension`] if `dim` is no power of two, [`LinTransError::Length`] if there are not `dim` rows of
-    /// `dim` entries.
+    /// [`LinTransError::Dimension`] if `dim` is no power of two, [`LinTransError::Length`] if there are not `dim` rows
+    /// of `dim` entries.
     pub fn from_rows(dim: usize, rows: &[Vec<Complex64>]) -> Result<Self, LinTransError> {
         let mut matrix = Self::new(dim)?;
         let lengths = std::iter::once(rows.len()).chain(rows.iter().map(Vec::len));

@@ -1,4 +1,4 @@
-//! What can be wrong with a linear map or its input.
+//! Errors of a linear map or its input.
 
 use thiserror::Error;
 
@@ -68,7 +68,8 @@ pub enum LinTransError {
     /// A file of diagonals that is of another kind or parameter set, truncated or damaged.
     #[error("stored diagonals: {0}; write the map again")]
     Codec(#[from] hushed_rlwe::CodecError),
-    /// A file of diagonals whose shape no map has under these parameters, or a map of such a file that is to be written again.
+    /// A file of diagonals whose shape no map has under these parameters, or a map of such a file that is to be written
+    /// again.
     #[error(
         "stored diagonals of a shape that these parameters do not have, or a map that is itself in a file: write the map from its matrix"
     )]

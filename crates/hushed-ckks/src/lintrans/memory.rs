@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hushed_math::{Eval, RnsBasis, RnsPoly};
 
-/// Two limbs of words of any content. They are residues under whichever prime is being worked on: the ids of the polynomial
-/// that holds them say nothing.
+/// Two limbs of words of any content. They are residues under whichever prime is being worked on: the ids of the
+/// polynomial that holds them say nothing.
 pub(crate) struct Pair(RnsPoly<Eval>);
 
 impl Pair {

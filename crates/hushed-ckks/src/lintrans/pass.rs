@@ -1,7 +1,8 @@
 //! The inner sums of a linear map under one prime: rotated inputs times diagonals, in the cache.
 //!
-//! Each baby step is an inner product of digits with a key, plus P·b, permuted; its values are used by every giant step. Memory
-//! decides the order of the work: keys are read once, and what is made of them is used before it leaves the second-level cache.
+//! Each baby step is an inner product of digits with a key, plus P·b, permuted; its values are used by every giant
+//! step. Memory decides the order of the work: keys are read once, and what is made of them is used before it leaves
+//! the second-level cache.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ const STRIP: usize = 1 << 10;
 /// The same for products with keys: a strip of the digits stays in the cache while all keys go over it.
 const KEY_STRIP: usize = 1 << 11;
 
-/// How many values go through babies, and then through giants, at a time, if the longest orbit of a baby is `orbit`: rotations of closed
-/// runs are made and used run by run, others need all values and are used strip by strip.
+/// How many values go through babies, and then through giants, at a time, if the longest orbit of a baby is `orbit`:
+/// rotations of closed runs are made and used run by run, others need all values and are used strip by strip.
 pub(super) fn values_at_a_time(n: usize, orbit: usize) -> (usize, usize) {
     if orbit <= n / 8 {
         let run = orbit.max(STRIP).min(n);
@@ -54,8 +55,9 @@ pub(super) struct Pass<'a> {
 impl Pass<'_> {
     /// `out[giant·inputs + c]` ← the sum of a giant for input c.
     ///
-    /// Rotations by multiples of 2^j slots leave runs of n/2^(j+1) values among themselves: such maps go run by run in the cache, and
-    /// no product is stored before it is rotated. Others, those with a stride of few slots, store the products of whole limbs.
+    /// Rotations by multiples of 2^j slots leave runs of n/2^(j+1) values among themselves: such maps go run by run in
+    /// the cache, and no product is stored before it is rotated. Others, those with a stride of few slots, store the
+    /// products of whole limbs.
     pub(super) fn run(&self, out: &mut [[&mut [u64]; 2]]) -> Result<(), LinTransError> {
         let (n, inputs) = (self.map.params.n(), self.inputs());
         let count = self.digits.first().map_or(0, Vec::len);
@@ -92,7 +94,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// The stored words of a giant's diagonals for `length` values from number `start` on: in memory, or read into `block`.
+    /// The stored words of a giant's diagonals for `length` values from number `start` on: in memory, or read into
+    /// `block`.
     fn diagonals<'b>(
         &'b self,
         giant: usize,
@@ -119,8 +122,8 @@ impl Pass<'_> {
         basis.plan(self.id).pointwise()
     }
 
-    /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of values: pair number
-    /// baby·inputs + c. All keys go over one strip of digits while that is in the cache.
+    /// P·(b, 0) + Σ digits·key of each baby before its permutation, or P·(b, a) for the input itself, for one run of
+    /// values: pair number baby·inputs + c. All keys go over one strip of digits while that is in the cache.
     fn products(
         &self,
         first: usize,
@@ -222,8 +225,9 @@ impl Pass<'_> {
         }
     }
 
-    /// Σ d ⊙ φ(product) for each giant, for all values, strip by strip: the rotated strips are made once and stay in the
-    /// cache. One input after the other, or all at once where diagonals are read from a file, so that they are read once.
+    /// Σ d ⊙ φ(product) for each giant, for all values, strip by strip: the rotated strips are made once and stay in
+    /// the cache. One input after the other, or all at once where diagonals are read from a file, so that they are read
+    /// once.
     fn sums(
         &self,
         strip: usize,
@@ -267,8 +271,8 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Σ d ⊙ rotated input over the terms of one giant, for as many values as `out` has. Of the rotated inputs, pair number
-    /// baby·inputs + c is taken.
+    /// Σ d ⊙ rotated input over the terms of one giant, for as many values as `out` has. Of the rotated inputs, pair
+    /// number baby·inputs + c is taken.
     fn giant(
         &self,
         giant: &EncodedGiant,

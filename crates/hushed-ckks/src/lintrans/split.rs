@@ -1,20 +1,21 @@
-//! Which rotations a matrix is made of: baby steps of the input, giant steps of partial sums, chosen by cost.
+//! How a matrix is split into rotations: baby steps of the input, giant steps of partial sums, chosen by cost.
 //!
-//! An offset k of a diagonal is written k = G + b. Then Σ_k d_k ⊙ rot(x, k) = Σ_G rot(Σ_b rot(d_(G+b), −G) ⊙ rot(x, b), G): one key
-//! switch a baby and one a giant step. With double hoisting (Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021,
-//! Algorithm 6) babies share one decomposition and stay modulo Q·P, so that a baby costs an inner product with its key and a
-//! giant, which needs a division by P and a decomposition of its own, several times as much.
+//! An offset k of a diagonal is written k = G + b. Then Σ_k d_k ⊙ rot(x, k) = Σ_G rot(Σ_b rot(d_(G+b), −G) ⊙ rot(x, b),
+//! G): one key switch a baby and one a giant step. With double hoisting (Bossuat, Mouchet, Troncoso-Pastoriza and
+//! Hubaux, EUROCRYPT 2021, Algorithm 6) babies share one decomposition and stay modulo Q·P, so that a baby costs an
+//! inner product with its key and a giant, which needs a division by P and a decomposition of its own, several times as
+//! much.
 
 use crate::lintrans::{Diagonals, LinTransError};
 
-/// What a key switch costs at the place of use: nanoseconds by model.
+/// Cost of a key switch, in nanoseconds by a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostModel {
     /// A baby step: key read, uniform half expanded, inner product.
     pub baby: f64,
     /// A giant step: division by P of one polynomial, decomposition, inner product.
     pub giant: f64,
-    /// What every product has: the first decomposition and the last divisions.
+    /// The fixed cost of a product: the first decomposition and the last divisions.
     pub fixed: f64,
     /// Bytes of one key in memory.
     pub key_bytes: f64,
@@ -22,8 +23,8 @@ pub struct CostModel {
     pub per_key_byte: f64,
 }
 
-/// Nanoseconds a word, measured with 52-bit multiply-add kernels: a transform at N = 2^15 and 2^16, one key word (read, its
-/// uniform half expanded, two products), one product of a base conversion.
+/// Nanoseconds a word, measured with 52-bit multiply-add kernels: a transform at N = 2^15 and 2^16, one key word (read,
+/// its uniform half expanded, two products), one product of a base conversion.
 const NTT: f64 = 0.95;
 const KEY_WORD: f64 = 0.55;
 const CONVERT: f64 = 0.02;
@@ -77,16 +78,16 @@ impl Split {
     /// The cheapest split of `matrix` for ciphertexts of `slots` slots.
     ///
     /// # Errors
-    /// [`LinTransError::Dimension`] if the matrix has more rows than there are slots, [`LinTransError::Empty`] if it has no
-    /// diagonal.
+    /// [`LinTransError::Dimension`] if the matrix has more rows than there are slots, [`LinTransError::Empty`] if it
+    /// has no diagonal.
     pub fn best(matrix: &Diagonals, slots: usize, cost: &CostModel) -> Result<Self, LinTransError> {
         let offsets = signed_offsets(matrix, slots)?;
         let stride = stride(&offsets);
         let steps: Vec<i64> = offsets.iter().map(|&(k, _)| k / stride).collect();
         let span = (steps[steps.len() - 1] - steps[0] + 1) as usize;
         let mut best: Option<(f64, i64, i64)> = None;
-        // Every width and shift of the small, sparse matrices of bootstrapping; of larger ones those that can matter: the
-        // cost is flat around its least value, and a shift gains at most one giant step.
+        // Every width and shift of the small, sparse matrices of bootstrapping; of larger ones those that can matter:
+        // the cost is flat around its least value, and a shift gains at most one giant step.
         let fine = span <= 128;
         for width in (1..=span as i64).step_by(if fine { 1 } else { span / 128 }) {
             for shift in (0..width).step_by(if fine {
@@ -171,8 +172,8 @@ impl Split {
     }
 }
 
-/// Offsets in (−dim/2, dim/2], ascending, each with its offset in the matrix. For a matrix smaller than the number of slots the
-/// input repeats, so both signs mean the same.
+/// Offsets in (−dim/2, dim/2], ascending, each with its offset in the matrix. For a matrix smaller than the number of
+/// slots the input repeats, so both signs mean the same.
 fn signed_offsets(matrix: &Diagonals, slots: usize) -> Result<Vec<(i64, usize)>, LinTransError> {
     if matrix.dim() > slots {
         return Err(LinTransError::Dimension {

@@ -1,7 +1,8 @@
 //! Encoded diagonals in a file that the caller opened, read block by block as a product uses them.
 //!
-//! A block is what one giant step multiplies with under one prime in one strip of values, so that a thread of a product holds one block
-//! and no more, however many diagonals the matrix has. The file is the header of every artefact ([`hushed_rlwe::codec`]) and:
+//! A block holds what one giant step multiplies by under one prime in one strip of values, so a thread of a product
+//! holds only one block, however many diagonals the matrix has. The file is the header of every artefact
+//! ([`hushed_rlwe::codec`]) and:
 //!
 //! | bytes | content |
 //! |---|---|
@@ -11,8 +12,9 @@
 //! | 32 | SHA-256 of all before it |
 //! | … | blocks by giant, prime, strip: of each diagonal its words, packed from a byte boundary, once where they repeat; then 32 bytes of digest |
 //!
-//! The digest of a block is SHA-256 of the digest above, the block's number and its words: a block in another place, or of another file, is
-//! damage too. Digests find damage, not forgery: the file belongs to whoever owns the matrix, and what is in it is as secret.
+//! The digest of a block is SHA-256 of the digest above, the block's number and its words: a block in another place, or
+//! of another file, counts as damage. Digests find damage, not forgery: the file belongs to the owner of the matrix,
+//! and is as secret as the matrix.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -35,7 +37,7 @@ const WORD: usize = 8;
 /// Numbers of the shape before the lists of rotations.
 const FIXED: usize = 13;
 
-/// What diagonals are read from.
+/// A source of diagonals.
 pub(super) trait Bytes: Read + Seek + Send {}
 impl<F: Read + Seek + Send> Bytes for F {}
 
@@ -182,11 +184,12 @@ impl Store {
 }
 
 impl LinearTransform {
-    /// Writes the map with its encoded diagonals, for [`LinearTransform::open`]. The diagonals are in memory for as long as that takes, and
-    /// never after.
+    /// Writes the map with its encoded diagonals, for [`LinearTransform::open`]. The diagonals are in memory for as
+    /// long as that takes, and never after.
     ///
     /// # Errors
-    /// [`LinTransError::File`] if `out` cannot be written, [`LinTransError::Stored`] for a map that itself was opened from a file.
+    /// [`LinTransError::File`] if `out` cannot be written, [`LinTransError::Stored`] for a map that itself was opened
+    /// from a file.
     pub fn write(&self, out: &mut impl Write) -> Result<(), LinTransError> {
         if self.store.is_some() {
             return Err(LinTransError::Stored);
@@ -224,13 +227,14 @@ impl LinearTransform {
         Ok(out.flush()?)
     }
 
-    /// The map of a file that [`LinearTransform::write`] made under the same parameters. Products are the same words as those of the map
-    /// in memory, and read its diagonals from the file each time, once for all ciphertexts of a call: [`LinearTransform::block_bytes`] a
-    /// thread are in memory, and of the file nothing else.
+    /// The map of a file that [`LinearTransform::write`] made under the same parameters. Products are the same words as
+    /// those of the map in memory, and read its diagonals from the file each time, once for all ciphertexts of a call:
+    /// [`LinearTransform::block_bytes`] a thread are in memory, and of the file nothing else.
     ///
     /// # Errors
-    /// [`LinTransError::Codec`] for a file of another kind, version, parameter set or length, a damaged head or an impossible shape;
-    /// [`LinTransError::File`] if it cannot be read. A damaged block is found by the product that reads it.
+    /// [`LinTransError::Codec`] for a file of another kind, version, parameter set or length, a damaged head or an
+    /// impossible shape; [`LinTransError::File`] if it cannot be read. A damaged block is found by the product that
+    /// reads it.
     pub fn open(
         params: &Arc<CkksParams>,
         file: impl Read + Seek + Send + 'static,
@@ -274,7 +278,8 @@ impl LinearTransform {
         Ok(map)
     }
 
-    /// Most bytes of diagonals that a thread of a product holds at a time: all of them for a map in memory, one block for an opened one.
+    /// Most bytes of diagonals that a thread of a product holds at a time: all of them for a map in memory, one block
+    /// for an opened one.
     pub fn block_bytes(&self) -> usize {
         match &self.store {
             None => self.plaintext_bytes(),
@@ -307,7 +312,7 @@ impl LinearTransform {
     }
 }
 
-/// The head of a file, read piece by piece: nothing is taken that the file does not have.
+/// The head of a file, read piece by piece: nothing is allocated that the file does not contain.
 struct Head<'f> {
     file: &'f mut dyn Bytes,
     left: u64,

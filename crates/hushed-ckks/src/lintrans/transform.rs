@@ -1,7 +1,7 @@
 //! A matrix prepared for ciphertexts of one length: split into rotations, encoded at its level over Q·P.
 //!
-//! The diagonals carry the scale of the prime that is dropped (or the one asked for), so that the scale of a ciphertext is exactly
-//! what it was. [`super::apply`] has the products.
+//! The diagonals carry the scale of the prime that is dropped (or the one asked for), so that the scale of a ciphertext
+//! is exactly what it was. [`super::apply`] has the products.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,10 +39,10 @@ pub enum Method {
 pub struct Options {
     /// How it is cut into rotations.
     pub method: Method,
-    /// Scale of the diagonals; that of the prime that the product drops unless told otherwise, so that a ciphertext's scale
-    /// stays exactly what it was.
+    /// Scale of the diagonals; by default that of the prime that the product drops, so that a ciphertext's
+    /// scale stays exactly what it was.
     pub plain_scale: Option<Scale>,
-    /// Number of special primes; the cheapest unless told otherwise.
+    /// Number of special primes; by default the cheapest.
     pub special: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct EncodedGiant {
     pub(super) plains: Vec<Arc<CompactPlain>>,
 }
 
-/// What a file says of a map.
+/// The header of a map in a file.
 pub(super) struct Shape {
     pub(super) gadget: Gadget,
     pub(super) plain_scale: Scale,
@@ -134,9 +134,9 @@ impl LinearTransform {
         Self::with_split(params, matrix, gadget, &split, options.plain_scale)
     }
 
-    /// Prepares `matrix` for ciphertexts under the ephemeral sparse secret that were raised from q_0 to `limbs` primes: the
-    /// product leads back to the main secret. Every diagonal is a rotation of the input, as keys of one digit are small and
-    /// need no decomposition.
+    /// Prepares `matrix` for ciphertexts under the ephemeral sparse secret that were raised from q_0 to `limbs` primes:
+    /// the product switches back to the main secret. Every diagonal is a rotation of the input, as keys of one digit
+    /// are small and need no decomposition.
     ///
     /// # Errors
     /// As [`LinearTransform::new`].
@@ -177,7 +177,8 @@ impl LinearTransform {
         let plain_scale = plain_scale.unwrap_or(Scale::ONE.times_prime(dropped));
         let mut encoder = CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
         let diagonals: BTreeMap<_, _> = matrix.iter().collect();
-        // All diagonals of one period, so that one kernel takes them together; runs of fewer than 8 equal values gain nothing.
+        // All diagonals of one period, so that one kernel takes them together; runs of fewer than 8 equal values gain
+        // nothing.
         let period = match matrix.period().max(LEAST_PERIOD) {
             short if params.slots() / short >= 8 => short,
             _ => params.slots(),
@@ -238,8 +239,8 @@ impl LinearTransform {
         Err(LinTransError::Stored)
     }
 
-    /// The same map for ciphertexts without the primes of `gap`, under the parameters without them: the encoded diagonals are
-    /// shared, and the keys that it needs are parts of those of the whole map.
+    /// The same map for ciphertexts without the primes of `gap`, under the parameters without them: the encoded
+    /// diagonals are shared, and the keys that it needs are parts of those of the whole map.
     pub(crate) fn without(&self, params: &Arc<CkksParams>, gap: &Range<usize>) -> Self {
         let (gadget, _) = self.gadget.without(gap);
         let limbs = self.limbs();
@@ -291,7 +292,7 @@ impl LinearTransform {
         all
     }
 
-    /// Rotation by 0 is free, unless it leads from one secret to another.
+    /// Rotation by 0 is free, unless it switches from one secret to another.
     pub(super) fn needs_key(&self, rotation: usize) -> bool {
         rotation != 0 || self.gadget.is_raised()
     }
@@ -354,7 +355,7 @@ impl LinearTransform {
         }
     }
 
-    /// What is known of the error of a product with a ciphertext of this noise and scale.
+    /// Noise of a product with a ciphertext of this noise and scale.
     pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
         let n = self.params.n();
         let [l1, l2, _] = self.sums;
@@ -370,9 +371,9 @@ impl LinearTransform {
             .rounded(n, self.output_scale(scale))
     }
 
-    /// A bound on the norm of that error before the last rounding: |Σ d ⊙ φ(e)| ≤ Σ max|d|·|e| over the diagonals d. Each rotated input
-    /// has an error of its key switch, each encoded diagonal one of its rounding, which meets message and error, and each giant step a
-    /// rounding by P and a key switch at the scale of the products.
+    /// A bound on the norm of that error before the last rounding: |Σ d ⊙ φ(e)| ≤ Σ max|d|·|e| over the diagonals d.
+    /// Each rotated input has an error of its key switch, each encoded diagonal one of its rounding, which meets
+    /// message and error, and each giant step a rounding by P and a key switch at the scale of the products.
     fn norm(&self, input: Noise, scale: Scale) -> f64 {
         let (n, [_, _, diagonals]) = (self.params.n(), self.sums);
         let switching = worst::switching(n, self.digit_ratios());

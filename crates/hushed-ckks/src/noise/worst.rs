@@ -1,7 +1,9 @@
-//! Norms of single errors, for whatever ciphertexts they come from: the Euclidean norm of all N coefficients, in integers.
+//! Norms of single errors, whichever ciphertexts they come from: the Euclidean norm of all N coefficients, in
+//! integers.
 //!
-//! What is rounded depends on the ciphertext, and so on whoever chose the circuit: |r| ≤ √N/2 is all that holds. What was drawn once
-//! (secret, errors of keys, fresh errors) was drawn before the circuit was known, and is bounded with probability 1 − 2^-64:
+//! What is rounded depends on the ciphertext, and so on the choice of the circuit: only |r| ≤ √N/2 holds. What
+//! was drawn once (secret, errors of keys, fresh errors) was drawn before the circuit was known, and is bounded with
+//! probability 1 − 2^-64:
 //!
 //! | error | bound |
 //! |---|---|
@@ -11,14 +13,14 @@
 //! | key switch, Σ d_i·e_i/P with \|d_i\| ≤ D_i/2 | √N/2·T(10.5)·Σ D_i/P |
 //! | public-key encryption, u·e + e1 + e2·s | √N·T(10.5) + √(21·N)·(1 + T(2/3)) |
 //!
-//! T: of eight directions one is within π/8 of a slot's value; its part there is above t with probability e^(−t²/(N·v)) at most, and
-//! there are N/2 slots. Uniform ternary and centred binomial coefficients are strictly sub-Gaussian. Errors of keys are many: 2^16
-//! polynomials are allowed for.
+//! T: of eight directions one is within π/8 of a slot's value; its part there is above t with probability e^(−t²/(N·v))
+//! at most, and there are N/2 slots. Uniform ternary and centred binomial coefficients are strictly sub-Gaussian.
+//! Errors of keys are many: 2^16 polynomials are allowed for.
 
 use super::FRESH;
 use crate::scale::Scale;
 
-/// Relative error of what is computed in doubles: sixteen layers of a transform, or a hundred roundings of a scale.
+/// Relative error of computations in doubles: sixteen layers of a transform, or a hundred roundings of a scale.
 pub(crate) const DOUBLES: f64 = 1.0 / (1u64 << 46) as f64;
 
 /// log2 of the inverse probability that a bound on what was drawn fails.
@@ -71,8 +73,8 @@ pub(crate) fn switching(n: usize, ratios: f64) -> f64 {
     encoding(n) * largest_slot(n, FRESH, KEY_ERRORS) * ratios
 }
 
-/// A constant of modulus `value` at `scale`, in units of the message: half a unit in each part, and its product with the scale in
-/// doubles.
+/// A constant of modulus `value` at `scale`, in units of the message: half a unit in each part, and its product with
+/// the scale in doubles.
 pub(crate) fn constant(value: f64, scale: Scale) -> f64 {
     std::f64::consts::FRAC_1_SQRT_2 / scale.value() + DOUBLES * value
 }

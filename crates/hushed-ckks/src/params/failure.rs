@@ -1,10 +1,11 @@
 //! How likely a bootstrap fails: the tail of an Irwin–Hall distribution, in exact integers.
 //!
-//! ModRaise turns the phase m modulo q0 into m + q0·I. With b = m − T modulo q0, T the sum of the h products ±a_j of a secret of
-//! weight h, and both parts lifted to centred residues, I = round((T − m)/q0). The a_j/q0 are uniform on [−1/2, 1/2): T/q0 is a sum
-//! S_h of h such variables (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024, equation 1, where the part b that
-//! rounding cancels counts as one more). EvalMod is right for |I| < K ([`crate::poly::EvalMod`] is fitted at I = −K + 1, …, K − 1), so a
-//! coefficient is lost where |S_h − m/q0| > K − 1/2. The union bound runs over 2·slots coefficients:
+//! ModRaise turns the phase m modulo q0 into m + q0·I. With b = m − T modulo q0, T the sum of the h products ±a_j of a
+//! secret of weight h, and both parts lifted to centred residues, I = round((T − m)/q0). The a_j/q0 are uniform on
+//! [−1/2, 1/2): T/q0 is a sum S_h of h such variables (Bossuat, Troncoso-Pastoriza and Hubaux, ePrint 2022/024,
+//! equation 1, where the part b that rounding cancels counts as one more). EvalMod is right for |I| < K
+//! ([`crate::poly::EvalMod`] is fitted at I = −K + 1, …, K − 1), so a coefficient is wrong where |S_h − m/q0| > K −
+//! 1/2. The union bound runs over 2·slots coefficients:
 //!
 //! ```text
 //! P ≤ 2·slots · 2·P(S_h > K − 1/2),   P(S_n > t) = 1/n! · Σ_{k ≤ x} (−1)^k C(n, k) (x − k)^n,   x = n/2 − t
@@ -17,8 +18,8 @@
 
 use std::cmp::Ordering;
 
-/// log2 of a bound on the probability that any of 2·`slots` coefficients reaches ±K (K = `range`), where EvalMod ends, in a
-/// bootstrap with an ephemeral secret of weight `weight` ≤ 1000; negative infinity if none can.
+/// log2 of a bound on the probability that any of 2·`slots` coefficients reaches ±K (K = `range`), where EvalMod ends,
+/// in a bootstrap with an ephemeral secret of weight `weight` ≤ 1000; negative infinity if none can.
 pub fn log2_failure(weight: u32, range: u32, slots: usize) -> f64 {
     // |I| ≥ 0 always.
     let Some(threshold) = (2 * u64::from(range)).checked_sub(1) else {

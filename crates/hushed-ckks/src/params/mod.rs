@@ -1,18 +1,18 @@
 //! Parameter sets: a literal that says what each group of primes is for, parsed once into checked parameters.
 //!
-//! The chain of ciphertext primes, from the one that stays to the ones used first:
+//! The chain of ciphertext primes, from the last one left to the first ones used:
 //!
 //! ```text
 //! q0 | stc | levels | eval_mod | cts        and, for key switching, the special primes p
 //! ```
 //!
-//! Bootstrapping in the SlotsToCoeffs-first order brings a ciphertext of 1 + stc primes down to q0, raises it to all primes,
-//! and spends cts and eval_mod: it returns 1 + stc + levels primes. So the levels that a computation may use are
-//! `levels`, and the stc primes below them are what the next bootstrap starts with.
+//! Bootstrapping in the SlotsToCoeffs-first order brings a ciphertext of 1 + stc primes down to q0, raises it to all
+//! primes, and spends cts and eval_mod: it returns 1 + stc + levels primes. So the levels that a computation may use
+//! are `levels`, and the stc primes below them are what the next bootstrap starts with.
 //!
-//! Security: the secret is dense ternary and log2(QP) is checked against the table of [`hushed_rlwe::params`]. The ephemeral
-//! sparse secret of bootstrapping only sees q0·p0 (sparse-secret encapsulation, Bossuat, Troncoso-Pastoriza and
-//! Hubaux, ePrint 2022/024).
+//! Security: the secret is dense ternary and log2(QP) is checked against the table of [`hushed_rlwe::params`]. The
+//! ephemeral sparse secret of bootstrapping only sees q0·p0 (sparse-secret encapsulation, Bossuat, Troncoso-Pastoriza
+//! and Hubaux, ePrint 2022/024).
 
 mod failure;
 mod presets;
@@ -76,8 +76,8 @@ pub struct CkksLiteral {
     pub levels: PrimeGroup,
     /// Levels of EvalMod.
     pub eval_mod: PrimeGroup,
-    /// The two levels of EvalMod used first are a prime of 5 bits less and a pair of 10 bits more in all: its first square then
-    /// has 5 bits more precision, which decides that of a bootstrap ([`crate::poly::EvalMod`]).
+    /// The two levels of EvalMod used first are a prime of 5 bits less and a pair of 10 bits more in all: its first
+    /// square then has 5 bits more precision, which decides that of a bootstrap ([`crate::poly::EvalMod`]).
     pub wide_square: bool,
     /// Levels of CoeffsToSlots.
     pub cts: PrimeGroup,
@@ -109,8 +109,8 @@ pub struct CkksParams {
     literal: CkksLiteral,
     chain: Chain,
     rlwe: Arc<RlweParams>,
-    /// ψ^(N/2) for each prime of the basis: the residue that X^(N/2), which is i in every slot, takes in the first half of
-    /// the values; in the second half it takes the negative.
+    /// ψ^(N/2) for each prime of the basis: the residue that X^(N/2), which is i in every slot, takes in the first half
+    /// of the values; in the second half it takes the negative.
     imaginary: Box<[u64]>,
 }
 
@@ -175,7 +175,8 @@ impl CkksParams {
         Ok(())
     }
 
-    /// The same set with the first `levels` of its levels only: same ring and primes but those left out, a smaller modulus.
+    /// The same set with the first `levels` of its levels only: same ring and primes but those left out, a smaller
+    /// modulus.
     pub(crate) fn with_levels(&self, levels: usize) -> Result<Arc<Self>, CkksParamsError> {
         let gap = self.gap(levels);
         let literal = CkksLiteral {
@@ -257,8 +258,8 @@ impl CkksParams {
         self.literal.eval_mod.count
     }
 
-    /// How many primes make the level that a ciphertext of `limbs` primes is rescaled by: 2 for the pair of EvalMod's second level
-    /// where there is one ([`CkksLiteral::wide_square`]), 1 elsewhere.
+    /// How many primes make the level that a ciphertext of `limbs` primes is rescaled by: 2 for the pair of EvalMod's
+    /// second level where there is one ([`CkksLiteral::wide_square`]), 1 elsewhere.
     pub fn level_primes(&self, limbs: usize) -> usize {
         let pair = self.literal.wide_square && limbs + 1 == self.chain.eval_mod.end;
         1 + usize::from(pair)
@@ -269,7 +270,7 @@ impl CkksParams {
         self.literal.eval_mod.count > 0
     }
 
-    /// The scale that messages are encoded at unless told otherwise.
+    /// The default scale of messages.
     pub fn default_scale(&self) -> Scale {
         Scale::from_bits(self.literal.log_scale)
     }
@@ -293,7 +294,8 @@ impl CkksParams {
         (self.prime(0) as f64).log2() + (p0 as f64).log2()
     }
 
-    /// The limit on [`CkksParams::ephemeral_log2`], `None` at degrees without one: there no keys are made for bootstrapping.
+    /// The limit on [`CkksParams::ephemeral_log2`], `None` at degrees without one: there no keys are made for
+    /// bootstrapping.
     pub fn ephemeral_limit(&self) -> Option<f64> {
         sparse_security_limit(self.rlwe.log_n())
     }
@@ -482,7 +484,8 @@ mod tests {
         ));
     }
 
-    /// Published sets have at most 96 bits at 2^15: two primes of 50 are refused, and no set uses as many. At 2^16 it is 121.
+    /// Published sets have at most 96 bits at 2^15: two primes of 50 are refused, and no set uses as many. At 2^16 it
+    /// is 121.
     #[test]
     fn c3_a_sparse_secret_at_half_the_ring_sees_96_bits() {
         let good = CkksParams::n15_boot().unwrap();
@@ -533,7 +536,7 @@ mod tests {
             small.err().unwrap(),
             CkksParamsError::EphemeralModulus { .. }
         ));
-        // The keys themselves are refused as well, whoever plans them.
+        // The keys themselves are refused as well.
         let mut plan = crate::keys::EvalKeyPlan::new();
         plan.encapsulation(1, 1);
         let boot = CkksParams::n15_boot().unwrap();

@@ -9,15 +9,17 @@
 //! | `n15-boot-3x40` | 50 | 2×40 | 3×40 | 8×48 | 2×48 | 46, 2×32 | 840 | 841 |
 //! | `n15-shallow-16x40` | 50 | – | 16×40 | – | – | 3×50 | 840 | 841 |
 //!
-//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves a bit more in the
-//! worst slot than with `n16-boot-14x40` ([`MEASURED`]), for a thirtieth more of keys and of the first steps.
+//! `n16-boot-14x40-precise` spends 5 bits and a prime on EvalMod's first square: a bootstrap of full slots leaves one
+//! bit more at the worst slot than with `n16-boot-14x40` ([`MEASURED`]), for three percent larger keys and slower first
+//! steps.
 //!
-//! Eight special primes let digits be of nine or eight primes: three of them at 25 primes, where EvalMod is, and two at 18 and 17, where
-//! seven special primes would need one more. The precise set has no bits left for an eighth.
+//! Eight special primes let digits be of nine or eight primes: three of them at 25 primes, where EvalMod is, and two at
+//! 18 and 17, where seven special primes would need one more. The precise set has no bits left for an eighth.
 //!
-//! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the 110 of
-//! P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision. Its p0 has 46 bits, so
-//! that the ephemeral secret sees 96, the most that is published for this degree; a third special prime makes up for what P lost.
+//! `n15-boot-3x40` has EvalMod primes of 48 bits so that two of them make a digit of key switching (96 bits below the
+//! 110 of P): eight digits where 49-bit primes would need thirteen. It costs about two bits of a bootstrap's precision.
+//! Its p0 has 46 bits, so that the ephemeral secret sees 96, the most that is published for this degree; a third
+//! special prime makes up for what P lost.
 
 use std::sync::Arc;
 
@@ -32,8 +34,8 @@ pub const PRESETS: &[&str] = &[
     "n15-shallow-16x40",
 ];
 
-/// Bits that a bootstrap leaves of all slots, uniform in the unit square: at the worst slot, and in the mean. Measured once
-/// (docs/benchmarks.md, whose tables lack the precise set), not computed; what is promised is `certified_bits`.
+/// Bits that a bootstrap leaves of all slots, uniform in the unit square: at the worst slot, and in the mean. Measured
+/// once (docs/benchmarks.md, whose tables lack the precise set), not computed; what is promised is `certified_bits`.
 const MEASURED: [(&str, [f64; 2]); 3] = [
     ("n16-boot-14x40", [16.4, 20.2]),
     ("n16-boot-14x40-precise", [17.5, 20.3]),
@@ -145,7 +147,8 @@ impl CkksParams {
         })
     }
 
-    /// The chain of [`CkksParams::n16_boot`] with `levels` levels and a special prime less over a ring of degree 2^`log_n`. **Insecure.**
+    /// The chain of [`CkksParams::n16_boot`] with `levels` levels and a special prime less over a ring of degree
+    /// 2^`log_n`. **Insecure.**
     ///
     /// # Errors
     /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.
@@ -167,7 +170,8 @@ impl CkksParams {
         })
     }
 
-    /// The chain of [`CkksParams::n16_boot_precise`] with `levels` levels over a ring of degree 2^`log_n`. **Insecure.**
+    /// The chain of [`CkksParams::n16_boot_precise`] with `levels` levels over a ring of degree 2^`log_n`.
+    /// **Insecure.**
     ///
     /// # Errors
     /// If the ring is outside 2^2 to 2^17, or the chain is longer than 40 primes.

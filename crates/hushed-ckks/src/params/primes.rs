@@ -1,8 +1,8 @@
 //! The primes of a chain: each 1 modulo 2N, below 2^50, and no prime twice.
 //!
 //! Levels that carry messages have primes alternately just below and just above 2^bits, so that the products of
-//! neighbours stay near a power of two and the scale drifts little. All others lie just below: they need room, not balance, and nothing
-//! may reach 2^50.
+//! neighbours stay near a power of two and the scale drifts little. All others lie just below: they need room, not
+//! balance, and nothing may reach 2^50.
 
 use hushed_math::Modulus;
 use hushed_math::primes::is_prime;

@@ -1,4 +1,4 @@
-//! What a parameter set is, for people: chain, scale, levels, key sizes, security, failure.
+//! A parameter set as text: chain, scale, levels, key sizes, security, failure.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use hushed_rlwe::params::security_limit;
 
 use super::{CkksParams, EPHEMERAL_WEIGHT, EVAL_MOD_RANGE, PrimeGroup, special_groups};
 
-/// log2(QP) at 128, 192 and 256 bits, dense ternary secrets, as published (Bossuat et al., IACR CiC 1(4):26, Table 5.2),
-/// for N = 2^12 … 2^16.
+/// log2(QP) at 128, 192 and 256 bits, dense ternary secrets, as published (Bossuat et al., IACR CiC 1(4):26, Table
+/// 5.2), for N = 2^12 … 2^16.
 const PUBLISHED: [(u32, [f64; 3]); 5] = [
     (12, [106.0, 73.0, 56.0]),
     (13, [214.0, 147.0, 114.0]),

@@ -1,12 +1,12 @@
-//! What polynomial evaluation needs of whoever computes: products, multiples, sums that are rescaled once.
+//! The operations that polynomial evaluation needs: products, multiples, sums that are rescaled once.
 
 use hushed_math::MathError;
 use thiserror::Error;
 
 use crate::scale::Scale;
 
-/// A factor of a product in two parts: the integers are multiplied by `integer`, and the message is read as `value` times
-/// itself. The second costs nothing: a message m at scale s is also the message c·m at scale s/c.
+/// A factor of a product in two parts: the integers are multiplied by `integer`, and the message is read as `value`
+/// times itself. The second costs nothing: a message m at scale s is also the message c·m at scale s/c.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weight {
     /// Factor of the integers, not 0.
@@ -22,8 +22,8 @@ impl Weight {
         value: 1.0,
     };
 
-    /// The weight for `value` times a product whose scale is `product`, with the integer that brings the result nearest to the
-    /// scale `wanted`. Integers only multiply, so a scale above the one wanted stays above it.
+    /// The weight for `value` times a product whose scale is `product`, with the integer that brings the result nearest
+    /// to the scale `wanted`. Integers only multiply, so a scale above the one wanted stays above it.
     pub fn towards(value: f64, product: Scale, wanted: Scale) -> Self {
         let factor = wanted.over(product).value() * value.abs();
         // 2^40 is more than any two primes below 2^50 can ask for where the operands carry a message at all.
@@ -45,8 +45,8 @@ impl Weight {
 
 /// Arithmetic on vectors, encrypted or not, each with a number of primes and a scale.
 ///
-/// A level is one rescale; the implementation says how many primes it drops, so that a chain may give some levels two small primes
-/// instead of one.
+/// A level is one rescale; the implementation says how many primes it drops, so that a chain may give some levels two
+/// small primes instead of one.
 pub trait Arithmetic {
     /// A vector.
     type Value: Clone;
@@ -114,16 +114,16 @@ pub trait Arithmetic {
     /// If `factor` is not positive and finite.
     fn read_as(&self, x: Self::Value, factor: f64) -> Result<Self::Value, Self::Error>;
 
-    /// The same vector, of which the caller knows that no slot is larger than `bound`: for estimates of its error, which otherwise
-    /// multiply bounds.
+    /// The same vector, of which the caller knows that no slot is larger than `bound`: for estimates of its error,
+    /// which otherwise multiply bounds.
     fn within(&self, x: Self::Value, bound: f64) -> Self::Value {
         let _ = bound;
         x
     }
 
-    /// The same vector as if it were exact, and the deviation of its error. Iterations contract errors in a way that the rules for
-    /// products do not see: a step is run on an exact operand, which estimates its own errors, and then given
-    /// ([`Arithmetic::with_error`]) its slope times what was taken here.
+    /// The same vector as if it were exact, and the deviation of its error. Iterations contract errors in a way that
+    /// the rules for products do not see: a step is run on an exact operand, which estimates its own errors, and then
+    /// given ([`Arithmetic::with_error`]) its slope times what was taken here.
     fn take_error(&self, x: Self::Value) -> (Self::Value, f64) {
         (x, 0.0)
     }

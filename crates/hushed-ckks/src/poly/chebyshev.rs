@@ -21,8 +21,8 @@ pub enum Basis {
     },
 }
 
-/// Which coefficients there are. Operations are saved by a declared parity only, never by a coefficient that happens to be zero:
-/// coefficients may be calibrated from weights, and what is computed must not depend on those.
+/// Which coefficients there are. Operations are saved by a declared parity only, never by a coefficient that happens to
+/// be zero: coefficients may be calibrated from weights, and what is computed must not depend on those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parity {
     /// All.
@@ -83,7 +83,8 @@ impl Polynomial {
     /// The same polynomial, declared even or odd (in t, for the Chebyshev basis).
     ///
     /// # Errors
-    /// [`PolyError::Coefficient`] for a coefficient of the other parity that is not 0, [`PolyError::Degree`] if none is left.
+    /// [`PolyError::Coefficient`] for a coefficient of the other parity that is not 0, [`PolyError::Degree`] if none is
+    /// left.
     pub fn with_parity(mut self, parity: Parity) -> Result<Self, PolyError> {
         let excluded = |&(index, &value): &(usize, &f64)| !parity.has(index) && value != 0.0;
         if let Some((index, &value)) = self.coeffs.iter().enumerate().find(excluded) {
@@ -146,8 +147,8 @@ impl Polynomial {
         products + usize::from(self.interval_map().is_some())
     }
 
-    /// (factor, offset) with t = factor·x + offset in [−1, 1], if x is not already t. Whoever produces x by a linear map can fold
-    /// both into it, and evaluate [`Polynomial::on_unit`] one level cheaper.
+    /// (factor, offset) with t = factor·x + offset in [−1, 1], if x is not already t. A caller that produces x by a
+    /// linear map can fold both into it, and evaluate [`Polynomial::on_unit`] one level cheaper.
     pub fn interval_map(&self) -> Option<(f64, f64)> {
         match self.basis {
             Basis::Monomial => None,

@@ -1,11 +1,12 @@
-//! The same arithmetic on plain numbers: exact levels and scales, and the errors that an encrypted computation would have.
+//! The same arithmetic on plain numbers: exact levels and scales, and the errors that an encrypted computation would
+//! have.
 //!
-//! What is simulated: factors and constants are rounded to integers at their scale. A rescale adds to each slot the error of
-//! rounding both parts, r_b + r_a·s, whose slots are normal numbers of variance N/12, the second times s(ζ). That is a number
-//! of the key and the slot, complex normal of variance 2N/3 over the slots and the same at every rescale: so the worst slot of
-//! a key errs by 3 times the mean, which a normal error of one variance for all slots would miss by a bit. A message that
-//! wraps around the modulus is refused, where an encrypted one would be lost. Not simulated: key switching, whose error before
-//! the rescale is smaller by the whole prime, and encoding.
+//! What is simulated: factors and constants are rounded to integers at their scale. A rescale adds to each slot the
+//! error of rounding both parts, r_b + r_a·s, whose slots are normal numbers of variance N/12, the second times s(ζ).
+//! That is a number of the key and the slot, complex normal of variance 2N/3 over the slots and the same at every
+//! rescale: so the worst slot of a key errs by 3 times the mean, which a normal error of one variance for all slots
+//! would miss by a bit. A message that wraps around the modulus is refused, where an encrypted one would be lost. Not
+//! simulated: key switching, whose error before the rescale is smaller by the whole prime, and encoding.
 //!
 //! For tests, for choosing parameters, and for saying what an evaluation costs: with no slots at all it only counts.
 

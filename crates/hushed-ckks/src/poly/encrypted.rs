@@ -117,8 +117,8 @@ impl Arithmetic for Evaluator {
     }
 
     fn within(&self, x: Ciphertext, bound: f64) -> Ciphertext {
-        // Predicted, not proved: slots beyond the interval, or off the real line, grow with every doubling of the degree, and
-        // the error with them. So no bound is left; a caller that answers for the slots states one.
+        // Predicted, not proved: slots beyond the interval, or off the real line, grow with every doubling of the
+        // degree, and the error with them. So no bound is left; a caller that answers for the slots states one.
         let noise = x.noise().within(bound).with_norm(f64::INFINITY);
         x.with_noise(noise)
     }

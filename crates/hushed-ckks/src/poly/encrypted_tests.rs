@@ -1,5 +1,5 @@
-//! The same code on ciphertexts of a small insecure ring: full random slots over the whole interval, precision in bits, and the
-//! evaluator's own counters.
+//! The same code on ciphertexts of a small insecure ring: full random slots over the whole interval, precision in bits,
+//! and the evaluator's own counters.
 
 use std::sync::Arc;
 

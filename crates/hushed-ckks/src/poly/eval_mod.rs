@@ -1,34 +1,35 @@
 //! EvalMod: the modular reduction of bootstrapping, as a polynomial of u/q0.
 //!
-//! After ModRaise a coefficient is u = m + q0·I, with |I| < K, and CoeffsToSlots brings x = u/q0 = I + m/q0 into the slots.
-//! Wanted is m, and m/q0 is small: sin(2πx) = sin(2π·m/q0) ≈ 2π·m/q0. With r doublings (Han and Ki, CT-RSA 2020; Bossuat,
-//! Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021):
+//! After ModRaise a coefficient is u = m + q0·I, with |I| < K, and CoeffsToSlots brings x = u/q0 = I + m/q0 into the
+//! slots. Wanted is m, and m/q0 is small: sin(2πx) = sin(2π·m/q0) ≈ 2π·m/q0. With r doublings (Han and Ki, CT-RSA 2020;
+//! Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021):
 //!
 //! ```text
 //! c_0 = P(x) ≈ cos(2π(x − 1/4)/2^r),   c_(i+1) = 2·c_i² − 1,   c_r = cos(2π(x − 1/4)) = sin(2πx)
 //! ```
 //!
-//! *Input.* The slot of the input is x/K', K' = K − 3/4 + w ([`EvalMod::input_scaling`]): with the shift by 1/4, which costs
-//! nothing, the interval is [−1, 1] in t = (x − 1/4)/K', and the cosine is even in t. The even polynomial of degree 30 costs
-//! 9 products and 8 relinearisations on 5 levels; the 3 doublings cost one square and one level each: 11 relinearisations, 8
-//! levels.
+//! *Input.* The slot of the input is x/K', K' = K − 3/4 + w ([`EvalMod::input_scaling`]): with the shift by 1/4, which
+//! costs nothing, the interval is [−1, 1] in t = (x − 1/4)/K', and the cosine is even in t. The even polynomial of
+//! degree 30 costs 9 products and 8 relinearisations on 5 levels; the 3 doublings cost one square and one level each:
+//! 11 relinearisations, 8 levels.
 //!
-//! *Fit.* Only x within w of an integer occur, w = 2^-9 unless said otherwise, so the fit is a best one over those pieces of
-//! |x − 1/4| alone, and the weight of an error at x is what the doublings make of it: |d c_r/d c_0| = 2^r·|sin 2^r θ|/|sin
-//! θ|, θ = 2π(x − 1/4)/2^r. Degree 30, K = 16, r = 3: error of the sine 2^-32.4, 25 bits below a message at ratio 2^10.
+//! *Fit.* Only x within w of an integer occur, by default w = 2^-9, so the fit is the best one over those pieces of |x
+//! − 1/4| alone, and the weight of an error at x is its amplification by the doublings: |d c_r/d c_0| = 2^r·|sin 2^r
+//! θ|/|sin θ|, θ = 2π(x − 1/4)/2^r. Degree 30, K = 16, r = 3: error of the sine 2^-32.4, 25 bits below a message at
+//! ratio 2^10.
 //!
 //! *Errors*, in units of the message at full range, ratio ρ = q0/scale = 2^10, so that the sine is 2π/ρ = 2^-7.35:
-//! * the cubic term, (2π/ρ)²/6 = 2^-17.3 of the message at its bound. With [`Gain::Balanced`] the sine is multiplied by 1 +
-//!   3/4 of that, which leaves a quarter of it, ±2^-19.3, at the bound and at half of it. An arcsine
+//! * the cubic term, (2π/ρ)²/6 = 2^-17.3 of the message at its bound. With [`Gain::Balanced`] the sine is multiplied by
+//!   1 + 3/4 of that, which leaves a quarter of it, ±2^-19.3, at the bound and at half of it. An arcsine
 //!   ([`EvalModLiteral::arcsine`]) removes it for 2 levels (degree 3) or 3 (degree 5, 7);
 //! * rescaling errors, of deviation 2^13.4 in each part at N = 2^16, carried with scales of 2·q: on t they count 2πK' =
-//!   2^6.6; on T_2(t), the first square, 2πK'²/(4|x − 1/4|), because T_2 is flat at 0: 2^10.5 where I = 0, on T_4 a quarter
-//!   of it, and so on; on P, 2^r/|sin θ| ≤ 2^5.4. With primes of 50 bits the first square therefore decides: 2^(13.4 − 51 +
-//!   10.5 + 7.35) = 2^-19.7 at I = 0, a fourth of all slots; three times that in the slots where the secret is largest
-//!   ([`super::Clear`]).
+//!   2^6.6; on T_2(t), the first square, 2πK'²/(4|x − 1/4|), because T_2 is flat at 0: 2^10.5 where I = 0, on T_4 a
+//!   quarter of it, and so on; on P, 2^r/|sin θ| ≤ 2^5.4. With primes of 50 bits the first square therefore decides:
+//!   2^(13.4 − 51 + 10.5 + 7.35) = 2^-19.7 at I = 0, a fourth of all slots; three times that in the slots where the
+//!   secret is largest ([`super::Clear`]).
 //!
-//! Bits of the message, least and mean over full slots with I as it is distributed, real and imaginary results recombined, by
-//! the simulator at N = 2^16 (encrypted, one part: 16.6 and 20.25 with 50 bits):
+//! Bits of the message, least and mean over full slots with I as it is distributed, real and imaginary results
+//! recombined, by the simulator at N = 2^16 (encrypted, one part: 16.6 and 20.25 with 50 bits):
 //!
 //! | EvalMod primes, first used first | ratio 2^10 | ratio 2^11 |
 //! |---|---|---|
@@ -38,11 +39,11 @@
 //! | 50, 30 + 30, 28 + 27, five of 50 (15 bits, two primes more) | 17.8 to 18.3, 20.3 | 18.0, 22.1 |
 //! | 8 of 28 + 27 (40 bits, eight primes more) | 18.9 to 19.1, 20.3 | 19.5 to 19.9, 22.3 |
 //!
-//! The last three rows rescale by two primes at once on some levels ([`Arithmetic::level_primes`]): no prime has 55 bits, but
-//! the scale of the first square, 2^56, need not be that of a prime.
+//! The last three rows rescale by two primes at once on some levels ([`Arithmetic::level_primes`]): no prime has 55
+//! bits, but the scale of the first square, 2^56, need not be that of a prime.
 //!
-//! *Output.* The message m/scale, at the scale asked for ([`EvalMod::output_scaling`] is its ratio to the sine, applied by
-//! reading the same integers at another scale): the target scales of the doublings are worked out backwards.
+//! *Output.* The message m/scale, at the scale asked for ([`EvalMod::output_scaling`] is its ratio to the sine, applied
+//! by reading the same integers at another scale): the target scales of the doublings are worked out backwards.
 
 use std::f64::consts::PI;
 
@@ -182,8 +183,8 @@ impl EvalMod {
         self.report
     }
 
-    /// Greatest error of the sine (or arcsine) as a line for messages up to `value`, in units of the message: beyond the bound it
-    /// grows as the cube.
+    /// Greatest error of the sine (or arcsine) as a line for messages up to `value`, in units of the message: beyond
+    /// the bound it grows as the cube.
     pub fn sine_error(&self, value: f64) -> f64 {
         let error = |v: f64| {
             let sine = (2.0 * PI * v / self.literal.ratio).sin();
@@ -200,9 +201,9 @@ impl EvalMod {
         &self.literal
     }
 
-    /// The scale that the input should have over `limbs` primes: the one from which squares land on scales that reproduce themselves.
-    /// With equal primes that is 2·q; a second level with more bits lets the first square carry half as many more, and
-    /// the input a quarter.
+    /// The scale that the input should have over `limbs` primes: the one from which squares land on scales that
+    /// reproduce themselves. With equal primes that is 2·q; a second level with more bits lets the first square carry
+    /// half as many more, and the input a quarter.
     ///
     /// # Errors
     /// [`PolyError::LevelsTooFew`].
@@ -211,8 +212,9 @@ impl EvalMod {
         scale(ladder.power_scales(2.0)[0])
     }
 
-    /// Deviation of the message's error that rescaling makes where I = 0, a fourth of all slots, in units of the message: `rounding` is
-    /// that of a rescale in units of the integers. The squares T_2, T_4, … of the power basis, which all others are below.
+    /// Deviation of the message's error that rescaling makes where I = 0, a fourth of all slots, in units of the
+    /// message: `rounding` is that of a rescale in units of the integers. The squares T_2, T_4, … of the power basis,
+    /// which all others are below.
     ///
     /// # Errors
     /// [`PolyError::LevelsTooFew`].
@@ -234,8 +236,8 @@ impl EvalMod {
         Ok(errors.fold(0.0, f64::hypot))
     }
 
-    /// The message of each slot, at the scale `target`, for an input with slots x/K' and small imaginary parts; `levels()` levels
-    /// below it.
+    /// The message of each slot, at the scale `target`, for an input with slots x/K' and small imaginary parts;
+    /// `levels()` levels below it.
     ///
     /// # Errors
     /// Too few levels, scales far from the primes, or what the arithmetic refuses.

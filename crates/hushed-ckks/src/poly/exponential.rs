@@ -1,8 +1,8 @@
-//! exp by squarings of 1 + x/2^r: (1 + x/2^r)^(2^r), few products and never above 1 on [−2^(r+1), 0], with a relative error of
-//! about x²/2^(r+1).
+//! exp by squarings of 1 + x/2^r: (1 + x/2^r)^(2^r), few products and never above 1 on [−2^(r+1), 0], with a relative
+//! error of about x²/2^(r+1).
 //!
-//! An error ε in what is squared becomes 2^r·ε relative to the result, rescaling errors included: at r = 7 seven bits are
-//! lost. Target scales are worked out backwards, s_i = √(s_(i+1)·D).
+//! An error ε in what is squared becomes 2^r·ε relative to the result, rescaling errors included: at r = 7 seven bits
+//! are lost. Target scales are worked out backwards, s_i = √(s_(i+1)·D).
 
 use super::arithmetic::{Arithmetic, PolyError, Weight, scale};
 use super::paterson::multiple;
@@ -25,8 +25,8 @@ impl ExpByLimit {
     /// For x in [`low`, `high`], with r = `squarings`.
     ///
     /// # Errors
-    /// [`PolyError::Range`] unless −2^r ≤ low < high ≤ 2^r (below −2^r the value rises again), [`PolyError::Parameter`] unless
-    /// 1 ≤ r ≤ 12.
+    /// [`PolyError::Range`] unless −2^r ≤ low < high ≤ 2^r (below −2^r the value rises again), [`PolyError::Parameter`]
+    /// unless 1 ≤ r ≤ 12.
     pub fn new(low: f64, high: f64, squarings: usize) -> Result<Self, PolyError> {
         check_squarings(squarings)?;
         let reach = (1u64 << squarings) as f64;
@@ -111,10 +111,12 @@ impl ExpByLimit {
         before_squarings(&ladder, 0, self.squarings, target)
     }
 
-    /// exp(x) at the scale `target` from x/2^r, where whoever produced x has folded the factor into its own: one level fewer.
+    /// exp(x) at the scale `target` from x/2^r, where the step that produced x has folded in the factor: one level
+    /// fewer.
     ///
     /// # Errors
-    /// As [`ExpByLimit::evaluate`]; [`PolyError::ScaleMismatch`] unless the input has the scale [`ExpByLimit::folded_scale`].
+    /// As [`ExpByLimit::evaluate`]; [`PolyError::ScaleMismatch`] unless the input has the scale
+    /// [`ExpByLimit::folded_scale`].
     pub fn evaluate_folded<A: Arithmetic>(
         &self,
         ar: &A,

@@ -1,19 +1,19 @@
 //! 1/x and 1/√x on a positive range, by Goldschmidt's and Newton's iterations with relaxation.
 //!
-//! Both keep a quantity w that tends to 1: w = x·y for the inverse, w = x·y² for the root, known to lie in [e, 1]. While e is
-//! small, the plain step moves it to about 2e (9e/4); a factor chosen from e, so that both ends of the range land on one
-//! value, moves it to about 4e (27e/4): adaptive successive over-relaxation, as THOR uses it. Factors of a message are free
-//! in a product ([`Weight`]), so relaxation costs nothing.
+//! Both keep a quantity w that tends to 1: w = x·y for the inverse, w = x·y² for the root, known to lie in [e, 1].
+//! While e is small, the plain step moves it to about 2e (9e/4); a factor chosen from e, so that both ends of the range
+//! land on one value, moves it to about 4e (27e/4): adaptive successive over-relaxation, as THOR uses it. Factors of a
+//! message are free in a product ([`Weight`]), so relaxation costs nothing.
 //!
 //! | function | step | levels a step | products a step |
 //! |---|---|---|---|
 //! | 1/x | w ← kw(2 − kw), y ← ky(2 − kw) | 1 | 2 (first 1, last 1 fewer) |
 //! | 1/√x | y ← (κ/2)·y·(3 − κ²·x·y²) | 2 | 3 |
 //!
-//! The first step of the inverse starts from the constant 1/high, so it is linear; but where high > 4, one level before it
-//! brings x to x/high, as squares of larger messages outgrow the primes. The root starts from a best polynomial in relative
-//! error. Results are centred by a last free factor. Outside of the range the iterations diverge: x must be within it, errors
-//! included.
+//! The first step of the inverse starts from the constant 1/high, so it is linear; but where high > 4, one level before
+//! it brings x to x/high, as squares of larger messages outgrow the primes. The root starts from a best polynomial in
+//! relative error. Results are centred by a last free factor. Outside of the range the iterations diverge: x must be
+//! within it, errors included.
 
 use hushed_math::fit::minimax;
 

@@ -1,16 +1,17 @@
-//! Polynomials of ciphertexts: Paterson–Stockmeyer in both bases, and what is made of it.
+//! Polynomials of ciphertexts: Paterson–Stockmeyer in both bases, and functions made of it.
 //!
 //! Everything is written over [`Arithmetic`], a handful of operations that the evaluator and a simulator in the clear
-//! ([`Clear`]) both have: the same code runs encrypted and, for tests, reports and plans, on plain numbers with exact levels
-//! and scales and with the errors that rescaling makes.
+//! ([`Clear`]) both have: the same code runs encrypted and, for tests, reports and plans, on plain numbers with exact
+//! levels and scales and with the errors that rescaling makes.
 //!
-//! * [`evaluate`], [`evaluate_many`], [`compose`]: depth ⌈log2(degree + 1)⌉, few products, the result on the scale asked for;
+//! * [`evaluate`], [`evaluate_many`], [`compose`]: depth ⌈log2(degree + 1)⌉, few products, the result on the scale
+//!   asked for;
 //! * [`Inverse`], [`InverseSqrt`]: Goldschmidt and Newton with relaxation, on a stated range;
 //! * [`ExpByLimit`]: (1 + x/2^r)^(2^r);
 //! * [`EvalMod`]: the modular reduction of bootstrapping.
 //!
-//! Scales are exact: no step assigns one. Where a factor can be chosen freely (a coefficient, an integer multiple) it is
-//! chosen so that terms that are added have one scale, and the last one so that the result has the scale asked for.
+//! Scales are exact: no step assigns one. Where a factor can be chosen freely (a coefficient, an integer multiple) it
+//! is chosen so that terms that are added have one scale, and the last one so that the result has the scale asked for.
 
 mod arithmetic;
 mod chebyshev;

@@ -1,15 +1,15 @@
 //! Paterson–Stockmeyer with the scales worked out from the result backwards.
 //!
-//! A node whose value shall have scale S after a rescale by D is a sum at scale U = S·D. In it, a coefficient of power T_k
-//! (scale s_k) is encoded at U/s_k, and q·T_g fits if q has the scale U/s_g: that is the target of the node q, whose sum is
-//! then at (U/s_g)·D', and so on down to linear combinations, which can have any scale. So every addition matches exactly,
-//! and the result lands on the scale asked for, whatever the primes are (as in Lattigo's polynomial evaluator; Bossuat,
-//! Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021).
+//! A node whose value shall have scale S after a rescale by D is a sum at scale U = S·D. In it, a coefficient of power
+//! T_k (scale s_k) is encoded at U/s_k, and q·T_g fits if q has the scale U/s_g: that is the target of the node q,
+//! whose sum is then at (U/s_g)·D', and so on down to linear combinations, which can have any scale. So every addition
+//! matches exactly, and the result lands on the scale asked for, whatever the primes are (as in Lattigo's polynomial
+//! evaluator; Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021).
 //!
 //! Chebyshev powers: T_(a+b) = 2·T_a·T_b − T_(a−b). The factor 2 is taken as half the scale, not as a multiple of the
-//! integers: then the scale that reproduces itself is 2D instead of D, and rescaling errors weigh half as much. An integer
-//! multiple makes up for scales that are too small ([`Weight::towards`]); those that are too large grow with each square, and
-//! are refused once a factor has too few bits.
+//! integers: then the scale that reproduces itself is 2D instead of D, and rescaling errors weigh half as much. An
+//! integer multiple makes up for scales that are too small ([`Weight::towards`]); those that are too large grow with
+//! each square, and are refused once a factor has too few bits.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,8 @@ pub fn evaluate_many<A: Arithmetic>(
     polynomials.iter().map(value).collect()
 }
 
-/// p_n(…p_2(p_1(x))…): each on the interval that the one before reaches. Between them the scale is the one that is best for the next.
+/// p_n(…p_2(p_1(x))…): each on the interval that the one before reaches. Between them the scale is the one that is best
+/// for the next.
 ///
 /// # Errors
 /// As [`evaluate`]; [`PolyError::MixedBases`] for no polynomials.
@@ -98,7 +99,8 @@ pub fn compose<A: Arithmetic>(
     evaluate(ar, value.as_ref().unwrap_or(x), last, target)
 }
 
-/// t = (2x − low − high)/(high − low), one level below x, at the scale that suits Chebyshev polynomials: twice the next divisor.
+/// t = (2x − low − high)/(high − low), one level below x, at the scale that suits Chebyshev polynomials: twice the next
+/// divisor.
 ///
 /// # Errors
 /// As [`evaluate`].
@@ -236,7 +238,8 @@ impl<A: Arithmetic> Evaluation<'_, A> {
         Ok(coeffs[0])
     }
 
-    /// Takes q with p = q·T_g + r off p, which becomes r. 2·T_g·T_j = T_(g+j) + T_(g−j), and g − j ≥ 1 as p has a degree below 2g.
+    /// Takes q with p = q·T_g + r off p, which becomes r. 2·T_g·T_j = T_(g+j) + T_(g−j), and g − j ≥ 1 as p has a
+    /// degree below 2g.
     fn divide(&self, coeffs: &mut Vec<f64>, g: usize) -> Vec<f64> {
         let mut quotient = coeffs.split_off(g);
         if self.powers.chebyshev {

@@ -1,4 +1,4 @@
-//! What an approximation says of itself.
+//! The properties of an approximation: interval, degree, error, cost.
 
 use std::fmt;
 

@@ -1,15 +1,16 @@
 //! The order of products: which powers, which splits, at which depth; and what that costs.
 //!
-//! A polynomial is p = q·T_g + r with g the largest power of two up to its degree. A node at depth d (its value is there
-//! after d rescales) multiplies operands of depth d − 1, so q is a node at depth d − 1, and r, which is only added, joins the
-//! *same* sum: its own products q'·T_g' are added before the one relinearisation and the one rescale of the node. What has a
-//! degree below the baby step, and powers no deeper than d − 1, is a linear combination of powers in that sum. So
+//! A polynomial is p = q·T_g + r with g the largest power of two up to its degree. A node at depth d (its value is
+//! there after d rescales) multiplies operands of depth d − 1, so q is a node at depth d − 1, and r, which is only
+//! added, joins the *same* sum: its own products q'·T_g' are added before the one relinearisation and the one rescale
+//! of the node. What has a degree below the baby step, and powers no deeper than d − 1, is a linear combination of
+//! powers in that sum. So
 //!
 //! * the depth is ⌈log2(degree + 1)⌉, coefficients included: a node at depth d holds degrees up to 2^d − 1;
 //! * a node costs one relinearisation, however many products it adds up.
 //!
-//! The baby step is chosen by counting. Powers of even (odd) polynomials are even (odd, and powers of two) by themselves: a
-//! split by an even g keeps the parity.
+//! The baby step is chosen by counting. Powers of even (odd) polynomials are even (odd, and powers of two) by
+//! themselves: a split by an even g keeps the parity.
 
 use std::collections::BTreeSet;
 
@@ -225,8 +226,8 @@ impl Ladder {
         self.divisors[depth]
     }
 
-    /// Scales of powers at depth 0, 1, …, such that each square lands on the next and the last on `factor` times the last
-    /// divisor: with equal divisors D all are `factor`·D, the scale that squares of `factor` messages reproduce.
+    /// Scales of powers at depth 0, 1, …, such that each square lands on the next and the last on `factor` times the
+    /// last divisor: with equal divisors D all are `factor`·D, the scale that squares of `factor` messages reproduce.
     pub(crate) fn power_scales(&self, factor: f64) -> Vec<f64> {
         let mut scales = vec![factor * self.divisors.last().copied().unwrap_or(1.0)];
         for divisor in self.divisors.iter().rev() {

@@ -1,7 +1,7 @@
 //! What the tests of this module share.
 
-/// q0 of 50 bits and `levels` primes near 2^40, above and below in turn as parameter sets have them. Not all are prime: nobody
-/// here asks.
+/// q0 of 50 bits and `levels` primes near 2^40, above and below in turn as parameter sets have them. Not all are prime:
+/// nobody here asks.
 pub(super) fn chain(levels: usize) -> Vec<u64> {
     let near = |i: u64| {
         let step = 131_072 * (i / 2 + 1);

@@ -1,5 +1,6 @@
-//! One full-slot bootstrap of each preset that is made for it, at 128 bits: uniform messages in the unit square in all slots, and the
-//! error over all of them. And the audit of the keys that it is done with: every sample, held against the security table.
+//! One full-slot bootstrap of each preset that is made for it, at 128 bits: uniform messages in the unit square in all
+//! slots, and the error over all of them. And the audit of its keys: every sample is checked against the security
+//! table.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
         .collect()
 }
 
-/// Every sample of the keys of a whole bootstrap is within the table, no two share their uniform part, and none is left out.
+/// Every sample of the keys of a whole bootstrap is within the table, no two share their uniform part, and none is left
+/// out.
 fn audit_keys(params: &CkksParams, plan: &EvalKeyPlan, keys: &EvalKeys) {
     let samples: Vec<PublishedSample> = keys.published().collect();
     audit(&samples).unwrap();

@@ -1,7 +1,8 @@
-//! Our answers beside Lattigo's on the same input: the coefficients of an encoding, the slots of a decoding, and the message error of a
-//! whole bootstrap.
+//! Hushed's results beside Lattigo's on the same input: the coefficients of an encoding, the slots of a decoding, and
+//! the message error of a whole bootstrap.
 //!
-//! `benches/peers/lattigo -mode answers` wrote `data/lattigo.json`. Values are compared, not bytes: noise and primes differ.
+//! `benches/peers/lattigo -mode answers` wrote `data/lattigo.json`. Values are compared, not bytes: noise and primes
+//! differ.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::output::Output;
 /// Write the public part of a model, which clients may pin
 #[derive(clap::Args)]
 #[command(
-    after_help = "The bundle holds configuration, tokenizer, pooling and plan, and no weights. A client that has it accepts that model only:
+    after_help = "The bundle holds configuration, tokenizer, pooling and agreement hash, and no weights. A client that has it accepts that model only:
   hushed embed --server HOST:PORT --pin SHA256 --bundle model.bundle \"a text\"
 
 Examples:

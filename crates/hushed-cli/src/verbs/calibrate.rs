@@ -19,19 +19,19 @@ use crate::output::Output;
 /// Measure the ranges of every step over sample texts, and write calibration.json
 #[derive(clap::Args)]
 #[command(
-    after_help = "Beside the ranges it names the function of a private run that serves each step, and says whether the measured values fit what that function
-holds; a step beyond its bound is marked, and a private run of such texts would be wrong.
+    after_help = "Beside the ranges it prints which function each step uses in a private run, and whether the measured values are within that function's
+bound. A step beyond its bound is marked: a private run of such texts would be wrong.
 
-Then it chooses the cheapest approximation of the activation: on the narrowest domain that holds twice the largest argument that was
-measured, with the fewest segments that keep every answer of the sample at a cosine of 0.9999. With --declare the choice is written to
-DIR/functions.json, and private runs use it. That file is public and part of the bundle, whose hash changes. Arguments beyond the declared
-domain would spoil an answer: declare only from a sample like the texts to come.
+Then it chooses the cheapest approximation of the activation: the narrowest domain that contains twice the largest argument measured, and
+the fewest segments that keep every answer of the sample at a cosine of 0.9999. With --declare the choice is written to DIR/functions.json,
+and private runs use it. That file is public and part of the bundle, whose hash changes. Arguments outside the declared domain make an
+answer wrong: declare only from a sample like the texts to come.
 
-With --protocol fhe it measures what polynomials under encryption have to hold, in the circuit's own forward pass, chooses their degrees on
-every fourth text, which is not measured before, and writes DIR/calibration-fhe.json. A text beyond these intervals gets a wrong answer:
-take a sample like the texts to come, and texts made to leave intervals with --hostile.
+With --protocol fhe it measures the intervals of the polynomials in the circuit's own forward pass, chooses degrees by every fourth text,
+which is not part of the measurement, and writes DIR/calibration-fhe.json. A text outside these intervals gets a wrong answer: use a sample
+like the texts to come, and texts made to leave intervals with --hostile.
 
-The ranges say something of the weights and of the samples: what is written stays with the server, functions.json apart.
+The ranges reveal something of the weights and of the sample: all that is written stays with the server, except functions.json.
 
 Examples:
   hushed calibrate models/all-MiniLM-L6-v2 --input data/sample.txt
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
     input: PathBuf,
 
-    /// What the calibration is for
+    /// The protocol that the calibration is for
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
@@ -193,7 +193,7 @@ fn write(bytes: &[u8], path: &Path) -> Result<(), CliError> {
         fs::rename(&new, path)
     });
     if result.is_err() {
-        // What is left of it helps nobody; that it cannot be removed changes nothing.
+        // A left-over is useless, and failing to remove it changes nothing.
         let _ = fs::remove_file(&new);
     }
     result.map_err(failed)

@@ -1,4 +1,5 @@
-//! `hushed check`: is a folder supported? Every reason why not, at once: first what its files say, then whether its numbers fit.
+//! `hushed check`: is a folder supported? Every reason why not, at once: first what its files say, then whether its
+//! numbers fit.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "First the files: architecture, sizes, tokenizer, pooling, names and shapes of all tensors. Then the numbers: weights, biases, token and
-position vectors against what the formats of a private run hold.
+position vectors against the limits of the formats of a private run.
 
 Examples:
   hushed check models/all-MiniLM-L6-v2
@@ -37,8 +38,8 @@ impl Args {
                 problems: report.problems.len(),
             });
         };
-        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run, which a classifier does
-        // not have.
+        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run,
+        // which a classifier does not have.
         let model = Model::load(&self.dir)?;
         let beyond = match s.labels {
             Some(_) => Vec::new(),

@@ -1,4 +1,5 @@
-//! `hushed clear`: the same answer, in the clear, by the holder of the model folder. What the private answer is compared with.
+//! `hushed clear`: the same answer, in the clear, by the holder of the model folder. What the private answer is
+//! compared with.
 
 use std::path::PathBuf;
 use std::time::Instant;

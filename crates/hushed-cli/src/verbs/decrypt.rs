@@ -1,4 +1,4 @@
-//! `hushed decrypt`: opens the reply to a batch.
+//! `hushed decrypt`: decrypts the reply to a batch.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,18 @@ use super::encrypt::Files;
 use crate::error::CliError;
 use crate::output::{Output, answer, answer_text};
 
-/// Open the encrypted answers of a run
+/// Decrypt the answers of a run
 #[derive(clap::Args)]
 #[command(
-    after_help = "Numbers are rounded to what the plan certifies. If the plan has a canary, its answer is compared with the published one here, and nobody
-else is told: where it differs, the batch is not to be trusted, nothing is printed without --anyway, and the keys are retired: nothing
-more is encrypted for them. That it agrees proves nothing
-about a server that cheats on single texts.
+    after_help = "Numbers are rounded to what the manifest certifies. If it has a canary, the canary's answer is compared with the published one, here
+and nowhere else. If it differs, the batch cannot be trusted: nothing is printed without --anyway, and the keys are retired, so that nothing
+more is encrypted for them. A right canary proves nothing about a server that cheats on single texts.
 
-Do not publish the numbers, and do not report them with an error: each opening says a little about the secret key, and openings are counted.
+Do not publish the numbers, or report them with an error: each decryption reveals a little about the secret key. Decryptions are counted.
 
 Examples:
-  hushed decrypt --plan plan.json --public model.public --keys keys --reply reply
-  hushed decrypt --plan plan.json --public model.public --keys keys --reply reply --json"
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply
+  hushed decrypt --manifest manifest.json --public model.public --keys keys --reply reply --json"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -31,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     reply: PathBuf,
 
-    /// Print the answers although the canary's is wrong
+    /// Print the answers even if the canary's is wrong
     #[arg(long)]
     anyway: bool,
 }
@@ -44,7 +43,7 @@ impl Args {
     }
 }
 
-/// Prints opened answers, unless the canary's is wrong and they are not wanted `anyway`.
+/// Prints the answers, unless the canary's is wrong and they are not wanted `anyway`.
 pub fn show(out: &Output, opened: &Answer, anyway: bool) -> Result<(), CliError> {
     if let Some(canary) = opened.canary.filter(|canary| !canary.is_good()) {
         if !anyway {
@@ -68,7 +67,7 @@ pub fn show(out: &Output, opened: &Answer, anyway: bool) -> Result<(), CliError>
     });
     let told = match canary {
         Some(canary) => format!("the canary's cosine is {:.5}", canary.cosine),
-        None => "the plan has no canary".to_owned(),
+        None => "the manifest has no canary".to_owned(),
     };
     out.summary(
         object,

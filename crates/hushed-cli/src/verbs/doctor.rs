@@ -51,7 +51,7 @@ impl Args {
     }
 }
 
-/// Which kernels run. The portable ones cost time and nothing else.
+/// Which kernels run. The portable ones are slower, and otherwise the same.
 fn kernels() -> Finding {
     let cpu = Cpu::get();
     let aes = match (cpu.vaes(), cpu.aesni()) {

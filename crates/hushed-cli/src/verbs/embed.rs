@@ -17,17 +17,17 @@ use crate::output::{Output, preview};
 /// Embed private texts with a server that sees neither text nor embedding
 #[derive(clap::Args)]
 #[command(
-    after_help = "The server prints the SHA-256 of its certificate when it starts: give it by --pin, or the file of an authority by --ca.
+    after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority with --ca.
 
 The server learns how many tokens each text has, and nothing else about it. With --bucket N it learns that number rounded up to a
-multiple of N, and a text costs what one of the padded length costs. With --batch N up to N texts go through the model
-together, which saves rounds and ciphertexts that would be part empty; texts of one padded length share most.
+multiple of N, and a text costs as much as one of the padded length. With --batch N up to N texts go through the model together,
+which saves rounds and partly empty ciphertexts; texts of the same padded length save most.
 
-With --protocol fhe all texts are one encrypted batch that the server runs alone, which takes long. --keys is a folder for the keys, the
-server's plan and whatever waits for an answer: gigabytes of evaluation keys are sent once. Ctrl-C, a lost connection or a server that is
-started again lose nothing: the same command goes on. With --detach it ends when the batch is sent, and --job fetches the answers later.
-What the plan says that the server learns is printed before anything is sent; compare its hash with the one that the operator published,
-or give the operator's file by --plan.
+With --protocol fhe all texts are one encrypted batch, which the server runs alone, for minutes to hours. --keys is a folder for the keys,
+the server's manifest and pending texts; gigabytes of evaluation keys are sent once. After Ctrl-C, a lost connection or a restart of the
+server the same command continues. With --detach it exits when the batch is sent, and --job fetches the answers later. What the manifest
+lets the server learn is printed before anything is sent; compare the manifest's hash with the one that the operator published, or pass the
+operator's file with --manifest.
 
 Examples:
   hushed embed --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", env = "HUSHED_SERVER")]
     server: String,
 
-    /// How texts are run: as the server does it
+    /// The protocol: that of the server
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
@@ -85,15 +85,15 @@ pub struct Args {
     #[command(flatten)]
     too_long: Truncate,
 
-    /// Pad texts to a multiple of N tokens: all that the server then learns of their lengths
+    /// Pad texts to a multiple of N tokens: the server learns only the padded lengths
     #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
     bucket: Option<usize>,
 
-    /// Texts that go through the model together, at most (fewer where the server's --max-pass-tokens says so)
+    /// Most texts that go through the model together (fewer if the server's --max-pass-tokens says so)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_BATCH")]
     batch: usize,
 
-    /// Look token vectors up in the model's table, where the server's operator has made it public: fetched once and kept
+    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
     #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
     public_table: bool,
 
@@ -159,7 +159,7 @@ impl Args {
             Some(Box::new(advance)),
             |index, answer| {
                 sum.add(index, &answer);
-                // The session goes on to its end even if nobody reads: the server is not left waiting.
+                // The session continues to its end even if nobody reads, so that the server does not wait.
                 if written.is_ok() {
                     written = show(out, index, &answer);
                 }
@@ -172,7 +172,7 @@ impl Args {
         out.summary(sum.json(setup, &stats), &sum.text(setup, &stats))
     }
 
-    /// What means nothing under encryption is not passed over.
+    /// Refuses options that have no meaning under encryption.
     fn refuse_two_party_options(&self) -> Result<(), CliError> {
         let given = [
             ("--bundle", self.bundle.is_some()),
@@ -236,7 +236,7 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
 #[derive(Default)]
 struct Sum {
     tokens: Vec<usize>,
-    /// What the server learned of the above.
+    /// What the server learned of these.
     rows: Vec<usize>,
     seconds: f64,
     phases: Vec<(&'static str, f64)>,
@@ -299,7 +299,7 @@ impl Sum {
     }
 }
 
-/// Steps as a reader of a bill would sum them.
+/// Sums of steps, for the summary.
 fn phase(cost: &StepCost) -> &'static str {
     match cost.step.kind() {
         Kind::Embed => "lookup",

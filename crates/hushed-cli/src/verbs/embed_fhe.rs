@@ -20,16 +20,16 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheArgs {
-    /// The folder of keys, which also keeps the server's plan, its public model, and what waits for an answer
+    /// The key folder, which also keeps the server's manifest, its public model and pending texts
     #[arg(long, value_name = "DIR", env = "HUSHED_KEYS")]
     keys: Option<PathBuf>,
 
-    /// Make keys in that folder if there are none
+    /// Make keys in that folder if it has none
     #[arg(long)]
     make_keys: bool,
 
-    /// Make new keys in place of keys that were retired; those stay, in that folder's `retired`, for what was sent under them.
-    /// The server will see new keys, and that something was wrong with an answer
+    /// Replace retired keys by new ones. The old ones move to that folder's `retired`, for what was sent under them.
+    /// The server sees new keys, and so that something was wrong with an answer
     #[arg(long)]
     new_keys: bool,
 
@@ -40,29 +40,35 @@ pub struct FheArgs {
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEY_DAYS")]
     days: u32,
 
-    /// Accept this plan only: a file from the server's operator [default: the server's at first, and from then on only that]
-    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    /// Accept this manifest only: a file from the server's operator [default: the server's at first, and from then on
+    /// only that]
+    #[arg(
+        long = "manifest",
+        alias = "plan",
+        value_name = "FILE",
+        env = "HUSHED_MANIFEST"
+    )]
     plan: Option<PathBuf>,
 
-    /// The public model that belongs to the plan [default: fetched once]
+    /// The public model that belongs to the manifest [default: fetched once]
     #[arg(long, value_name = "FILE", env = "HUSHED_PUBLIC")]
     public: Option<PathBuf>,
 
-    /// What the server may learn of lengths; a plan that says otherwise is refused
+    /// What the server may learn of lengths; a manifest that says otherwise is refused
     #[arg(long, value_enum, env = "HUSHED_LENGTHS")]
     lengths: Option<Learns>,
 
-    /// End when the batch is sent, and print the id of its job
+    /// Exit when the batch is sent, and print the id of its job
     #[arg(long)]
     detach: bool,
 
-    /// Print the answers although the canary's is wrong
+    /// Print the answers even if the canary's is wrong
     #[arg(long)]
     anyway: bool,
 }
 
 impl FheArgs {
-    /// What means nothing between two parties is not passed over; what the environment sets is.
+    /// Refuses options that have no meaning between two parties, unless the environment sets them.
     pub fn refuse(&self) -> Result<(), CliError> {
         let given = [
             ("--make-keys", self.make_keys),
@@ -109,12 +115,12 @@ impl FheArgs {
         let answer = remote.collect(&job, &mut watch)?;
         shown.bar.finish_and_clear();
         decrypt::show(out, &answer, self.anyway)?;
-        // Only what has been shown is forgotten.
+        // Only answers that have been shown are deleted.
         Ok(remote.forget(&job)?)
     }
 }
 
-/// A bar for whatever is under way, and lines for what is worth one.
+/// A bar for the current step, and a line for each event worth one.
 struct Shown<'a> {
     out: &'a Output,
     bar: ProgressBar,
@@ -141,7 +147,7 @@ impl<'a> Shown<'a> {
                     Lengths::Private => "no lengths".to_owned(),
                 };
                 let new = if first { ", kept from now on" } else { "" };
-                self.note(&format!("plan {hash}{new}: the server learns {learns}"));
+                self.note(&format!("manifest {hash}{new}: the server learns {learns}"));
             }
             RemoteEvent::SetAside(folder) => self.note(&format!(
                 "the retired keys, and what was sent under them, are in {}",

@@ -13,12 +13,12 @@ use crate::output::Output;
 /// Encrypt private texts for a run
 #[derive(clap::Args)]
 #[command(
-    after_help = "Tokens are looked up here, in the public model that belongs to the plan, and only ciphertexts are written. What the server learns of
-lengths is in the plan; --lengths insists on it.
+    after_help = "Tokens are looked up here, in the public model that belongs to the manifest, and only ciphertexts are written. What the server learns of
+lengths is in the manifest; --lengths refuses a manifest that says otherwise.
 
 Examples:
-  hushed encrypt --plan plan.json --public model.public --keys keys --input texts.txt --out request
-  hushed encrypt --plan plan.json --public model.public --keys keys --out request --lengths private \"a private question\""
+  hushed encrypt --manifest manifest.json --public model.public --keys keys --input texts.txt --out request
+  hushed encrypt --manifest manifest.json --public model.public --keys keys --out request --lengths private \"a private question\""
 )]
 pub struct Args {
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct Args {
     #[command(flatten)]
     too_long: Truncate,
 
-    /// What the server may learn of lengths; a plan that says otherwise is refused
+    /// What the server may learn of lengths; a manifest that says otherwise is refused
     #[arg(long, value_enum, env = "HUSHED_LENGTHS")]
     lengths: Option<Learns>,
 }
@@ -42,8 +42,13 @@ pub struct Args {
 /// What belongs together at a client.
 #[derive(clap::Args)]
 pub struct Files {
-    /// The public plan
-    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    /// The run manifest
+    #[arg(
+        long = "manifest",
+        alias = "plan",
+        value_name = "FILE",
+        env = "HUSHED_MANIFEST"
+    )]
     pub plan: PathBuf,
 
     /// The public model that belongs to it
@@ -167,7 +172,7 @@ fn object(warning: &Warning) -> Value {
 mod tests {
     use super::*;
 
-    /// A batch of hundreds of long texts told of each on a line of its own.
+    /// A batch of hundreds of long texts printed a line for each.
     #[test]
     fn warnings_are_a_line_for_each_kind() {
         let mut warnings: Vec<Warning> = (0..300).map(|text| Warning::Cut { text }).collect();

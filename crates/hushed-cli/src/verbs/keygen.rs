@@ -12,20 +12,25 @@ use crate::output::Output;
 /// Make keys for runs under encryption
 #[derive(clap::Args)]
 #[command(
-    after_help = "The folder gets secret.key, which stays here and opens every answer, and evaluation.keys, gigabytes that the server needs and that
-open nothing. Keys are for one plan, and expire. How many and how large they are is for the plan to say: it is printed first, and refused
-above --max-keys and --max-key-bytes. Each is held against the security table before it is written.
+    after_help = "The folder gets secret.key, which stays here and decrypts every answer, and evaluation.keys, gigabytes that the server needs and that
+decrypt nothing. Keys are for one run manifest, and expire. Their number and size follow from the manifest; both are printed first, and
+refused above --max-keys and --max-key-bytes. Each key is checked against the security table before it is written.
 
 Examples:
-  hushed keygen --plan plan.json --out keys
-  hushed keygen --plan plan.json --out keys --days 7"
+  hushed keygen --manifest manifest.json --out keys
+  hushed keygen --manifest manifest.json --out keys --days 7"
 )]
 pub struct Args {
-    /// The public plan, from the server's operator
-    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    /// The run manifest, from the server's operator
+    #[arg(
+        long = "manifest",
+        alias = "plan",
+        value_name = "FILE",
+        env = "HUSHED_MANIFEST"
+    )]
     plan: PathBuf,
 
-    /// The folder for the keys; keys that are there are never written over
+    /// The folder for the keys; existing keys are never overwritten
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
@@ -37,10 +42,10 @@ pub struct Args {
     most: MostKeys,
 }
 
-/// What a plan may order.
+/// What a manifest may ask for.
 #[derive(clap::Args)]
 pub struct MostKeys {
-    /// Most evaluation keys that the plan may order
+    /// Most evaluation keys that the manifest may ask for
     #[arg(long, value_name = "N", default_value_t = KeygenOptions::MOST_KEYS, env = "HUSHED_MAX_KEYS")]
     max_keys: usize,
 
@@ -62,7 +67,7 @@ impl MostKeys {
 /// What is about to be made, for people.
 pub fn told(order: KeyOrder) -> String {
     format!(
-        "the plan orders {} keys, {:.2} GiB",
+        "the manifest asks for {} keys, {:.2} GiB",
         order.keys,
         order.bytes as f64 / f64::from(1 << 30)
     )
@@ -79,7 +84,8 @@ impl Args {
             shown.set_position(done as u64);
         })?;
         bar.finish_and_clear();
-        // The hash is what a client compares with its server's operator, and the lengths are what the server will learn.
+        // The hash is what a client compares with its server's operator, and the lengths are what the server will
+        // learn.
         let (plan, _) = fhe::read_plan(&self.plan)?;
         let learns = match plan.lengths {
             Lengths::Public => "the length of each text".to_owned(),
@@ -94,7 +100,7 @@ impl Args {
         });
         out.result(object, || {
             format!(
-                "keys {} in {} ({:.2} GiB for the server; secret.key stays here)\nfor the plan {}: the server learns {learns}",
+                "keys {} in {} ({:.2} GiB for the server; secret.key stays here)\nfor the manifest {}: the server learns {learns}",
                 record.id,
                 self.out.display(),
                 record.bytes as f64 / f64::from(1 << 30),

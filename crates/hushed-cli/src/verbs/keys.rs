@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::error::CliError;
 use crate::output::Output;
 
-/// List, take in or delete keys of runs under encryption, at either side
+/// List, import or delete keys of runs under encryption, on either side
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   hushed keys list keys
   hushed keys list store
-  hushed keys add store evaluation.keys --plan plan.json --owner ann --quota 20
+  hushed keys add store evaluation.keys --manifest manifest.json --owner ann --quota 20
   hushed keys delete store 9f86d081")]
 pub struct Args {
     #[command(subcommand)]
@@ -23,13 +23,13 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// What there is: id, owner, when made, when they expire, size
+    /// List the keys: id, owner, dates, size
     List {
-        /// A folder of keys, one with such folders, or the store of `hushed serve`
+        /// A key folder, a folder of key folders, or the store of `hushed serve`
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
-    /// Take a client's keys into a store, whole and checked
+    /// Import a client's keys into a store, after checking them whole
     Add {
         /// The store
         #[arg(value_name = "DIR")]
@@ -37,8 +37,13 @@ enum Verb {
         /// The client's evaluation.keys
         #[arg(value_name = "KEYS")]
         keys: PathBuf,
-        /// The plan that they are for
-        #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+        /// The manifest that they are for
+        #[arg(
+            long = "manifest",
+            alias = "plan",
+            value_name = "FILE",
+            env = "HUSHED_MANIFEST"
+        )]
         plan: PathBuf,
         /// Whose they are
         #[arg(long, value_name = "NAME")]
@@ -47,12 +52,12 @@ enum Verb {
         #[arg(long, value_name = "GIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
         quota: u32,
     },
-    /// Delete keys; at a client nothing that was encrypted for them can be opened afterwards
+    /// Delete keys; a client cannot decrypt anything that was encrypted for them afterwards
     Delete {
         /// The folder
         #[arg(value_name = "DIR")]
         dir: PathBuf,
-        /// Their id, or the first eight digits or more of it
+        /// Their id, or at least its first eight digits
         #[arg(value_name = "ID")]
         id: String,
     },

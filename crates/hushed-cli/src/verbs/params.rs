@@ -1,4 +1,4 @@
-//! `hushed params`: what is a parameter set of the engine, and is it secure?
+//! `hushed params`: the parameter sets of the engine, and how secure they are.
 
 use hushed_ckks::bootstrap::{BootstrapLiteral, Bootstrapper};
 use hushed_ckks::params::ParamsReport;
@@ -15,10 +15,10 @@ use crate::output::Output;
   hushed params n16-boot-14x40 --keys
   hushed params --json")]
 pub struct Args {
-    /// One set; all of them unless given
+    /// One set; all of them by default
     preset: Option<String>,
 
-    /// Add the sizes of the keys of a bootstrap; takes some seconds, for its matrices are encoded
+    /// Add the sizes of the keys of a bootstrap; takes some seconds, because its matrices are encoded
     #[arg(long)]
     keys: bool,
 }

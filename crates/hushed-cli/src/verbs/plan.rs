@@ -1,4 +1,4 @@
-//! `hushed plan`: what a private run will cost and show, before it runs. Needs the folder's public part only.
+//! `hushed plan`: what a private run will cost and reveal, before it runs. Needs the folder's public part only.
 
 mod fhe;
 
@@ -15,15 +15,15 @@ use crate::output::Output;
 
 pub use fhe::{Learns, read_choices};
 
-/// Say what a private run will cost and who will see what, before it runs
+/// Print what a private run will cost and who will see what, before it runs
 #[derive(clap::Args)]
 #[command(
     after_help = "Bytes and rounds are exact; seconds are estimates for one core a party, without the network, and memory is an estimate too.
-Rounds are messages in sequence, two for a question and its answer; `embed` reports how often the client waited, which is once for both.
-Several numbers of tokens are one pass over several texts: what `embed --batch` runs.
+Rounds are messages in sequence, two for a request and its response; `embed` reports how often the client waited, once for both.
+Several numbers of tokens are one pass over several texts, as with `embed --batch`.
 
-With --protocol fhe the plan is for a batch at a server that computes alone: its ledger of levels, bootstraps, keys and memory. Counts are
-exact; seconds are counts times prices, of a table or, with --measure, of this machine.
+With --protocol fhe the plan is for a batch that the server computes alone: levels, bootstraps, keys and memory. Counts are exact; seconds
+are counts times prices, from a table or, with --measure, of this machine.
 
 Examples:
   hushed plan models/all-MiniLM-L6-v2 --protocol 2pc --tokens 16

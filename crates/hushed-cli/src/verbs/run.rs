@@ -11,24 +11,24 @@ use crate::running::Running;
 /// Run a model on encrypted texts; needs no secret of the client
 #[derive(clap::Args)]
 #[command(
-    after_help = "Everything is checked before work begins: whether keys, request, plan, model and calibration belong together, whether each key is there,
-whether disk and memory suffice. A plan that was made for little memory (`hushed plan --max-memory`) puts vectors on disk while it runs, in
-the folder --spill or beside the reply. With --checkpoint the columns are kept after each layer; after a crash or a kill the same command
-goes on from there, and the reply has the same bytes.
+    after_help = "Everything is checked before the run begins: that keys, request, manifest, model and calibration belong together, that no key is missing,
+and that disk and memory suffice. A run placed for little memory (`hushed plan --max-memory`) spills vectors to disk, in the folder --spill
+or beside the reply. With --checkpoint the columns are saved after each layer; after a crash or a kill the same command continues from
+there, and the reply has the same bytes.
 
-How far it is: a bar of the whole run on a terminal, elsewhere a line now and then on standard error, with the time that is left by the plan
-and by how the steps so far compare with it. Nothing of it with --json or --quiet.
+Progress is a bar on a terminal and elsewhere a line now and then on standard error, with the time left, estimated from the plan and the
+pace so far. There is none with --json or --quiet.
 
 Examples:
-  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply
-  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
-  hushed run models/minilm --plan plan.json --keys evaluation.keys --request request --out reply --steps --json"
+  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply
+  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --checkpoint checkpoints --max-memory 22
+  hushed run models/minilm --manifest manifest.json --keys evaluation.keys --request request --out reply --steps --json"
 )]
 pub struct Args {
     #[command(flatten)]
     run: RunArguments,
 
-    /// Show what every step took beside what the plan said
+    /// Show the time of every step beside the plan's
     #[arg(long)]
     steps: bool,
 }

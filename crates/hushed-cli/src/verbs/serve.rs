@@ -13,18 +13,18 @@ use crate::output::Output;
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --cert a development certificate is made on first use; clients pin the SHA-256 that is printed.
-On an address that other machines can reach, clients have to show a token or a certificate.
-SIGTERM lets texts under way come to their end; a second one does not wait.
+On an address that other machines can reach, clients need a token or a certificate.
+SIGTERM lets texts in progress finish; a second one ends the server at once.
 
-With --protocol fhe clients leave keys and encrypted batches and come back for the answers. Batches are run one after another. What is in
---store survives any end: started again, the server goes on after the last whole layer, and the reply has the same bytes. Each client gets
-the public model, token vectors included; the start says who sees what. Clients are told apart by their tokens; without --tokens
-anyone with the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can open.
+With --protocol fhe clients send keys and encrypted batches, and return for the answers. Batches run one after another. --store survives
+any exit: restarted, the server continues after the last complete layer, and the reply has the same bytes. Each client gets the public
+model, token vectors included; the server prints who sees what when it starts. Clients are distinguished by their tokens. Without --tokens
+anyone with the id of a job, 256 bits, can fetch its reply, which only the owner of its keys can decrypt.
 
 Examples:
   hushed serve models/all-MiniLM-L6-v2 --listen 127.0.0.1:7450
   hushed serve models/all-MiniLM-L6-v2 --listen 0.0.0.0:7450 --cert chain.pem --key key.pem --tokens tokens.txt --metrics 127.0.0.1:9750
-  hushed serve models/minilm --protocol fhe --plan plan.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
+  hushed serve models/minilm --protocol fhe --manifest manifest.json --public minilm.public --store store --listen 127.0.0.1:7450 --max-memory 22GiB"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -67,7 +67,7 @@ fn fhe(config: &FheServerConfig, stop: &AtomicBool, out: &Output) -> Result<(), 
     });
     out.result(object, || {
         format!(
-            "listening on {address}\ncertificate sha256 {pin}\nplan {plan}\n{}\n\n\
+            "listening on {address}\ncertificate sha256 {pin}\nmanifest {plan}\n{}\n\n\
              try:  hushed embed --protocol fhe --server {address} --pin {pin} --keys keys --make-keys \"a private text\"",
             declared.lines().join("\n")
         )

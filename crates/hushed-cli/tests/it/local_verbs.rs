@@ -56,7 +56,7 @@ fn options_of_the_other_protocol_are_wrong_usage() {
     assert_eq!(serve.status.code(), Some(2));
     let message = String::from_utf8_lossy(&serve.stderr);
     assert!(
-        ["--plan", "--public", "--store"]
+        ["--manifest", "--public", "--store"]
             .iter()
             .all(|flag| message.contains(flag)),
         "{message}"

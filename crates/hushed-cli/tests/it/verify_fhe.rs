@@ -1,4 +1,5 @@
-//! `hushed verify --protocol fhe` as a user runs it: a small model that is calibrated first, four rungs on an insecure ring, a picture.
+//! `hushed verify --protocol fhe` as a user runs it: a small model that is calibrated first, four rungs on an insecure
+//! ring, a picture.
 #![forbid(unsafe_code)]
 
 use std::fs;

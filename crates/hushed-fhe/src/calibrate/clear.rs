@@ -1,4 +1,5 @@
-//! Texts through the circuit in the clear, in batches of texts of like length: with exact functions, which measures, or with polynomials.
+//! Texts through the circuit in the clear, in batches of texts of like length: with exact functions, which measures, or
+//! with polynomials.
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ struct Group {
     texts: Vec<usize>,
 }
 
-/// By length: an answer does not depend on how far a text is padded, and every row costs. Two rows of padding are there where there is room
-/// for them: the first may get the last token's row by a rotation, the others are alike.
+/// By length: an answer does not depend on how far a text is padded, and every row costs. Two rows of padding are there
+/// where there is room for them: the first may get the last token's row by a rotation, the others are alike.
 fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let rows_of = |text: &TokenIds| (text.rows().real + 2).min(most).next_power_of_two();
@@ -79,8 +80,8 @@ impl Clear<'_> {
         Ok((seen, answers))
     }
 
-    /// The answers of texts by polynomials, not yet of unit length; none of one that leaves an interval. With errors that follow from
-    /// `seed`, if there is one.
+    /// The answers of texts by polynomials, not yet of unit length; none of one that leaves an interval. With errors
+    /// that follow from `seed`, if there is one.
     pub fn answers(
         &self,
         choices: &Choices,

@@ -48,8 +48,8 @@ impl Degrees {
         })
     }
 
-    /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, × 1/Σe, output, norm;
-    /// of feed-forward, up, activation, down, norm.
+    /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, ×
+    /// 1/Σe, output, norm; of feed-forward, up, activation, down, norm.
     pub fn levels(self) -> (usize, usize) {
         let of = |degree: usize| (degree + 1).next_power_of_two().trailing_zeros() as usize;
         (
@@ -59,8 +59,9 @@ impl Degrees {
     }
 }
 
-/// Degrees that are tried: 3, 4, 4, 5, 5, 6 and 6 levels, and 4, 5, 7, 8, 10, 11 and 15 relinearisations ([`hushed_ckks::poly::Schedule`]). The last
-/// few degrees before a power of two cost most: of 12 and 28 those are spared that 15 and 31 take for little.
+/// Degrees that are tried: 3, 4, 4, 5, 5, 6 and 6 levels, and 4, 5, 7, 8, 10, 11 and 15 relinearisations
+/// ([`hushed_ckks::poly::Schedule`]). The last few degrees before a power of two cost most: of 12 and 28 those are
+/// spared that 15 and 31 take for little.
 pub(super) const DEGREES: [usize; 7] = [7, 12, 15, 28, 31, 44, 63];
 /// × 1/Σp, square, P·V, × 1/Σe, output, norm.
 const AFTER_EXPONENTIAL: usize = 6;
@@ -79,8 +80,8 @@ const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
-/// A layer's choice. `context`: its fixed heads, and x̂ of the first row where it is given. `sizes`: rows a text, and levels of a chain after a
-/// refresh.
+/// A layer's choice. `context`: its fixed heads, and x̂ of the first row where it is given. `sizes`: rows a text, and
+/// levels of a chain after a refresh.
 pub(super) fn layer(
     layer: &Layer,
     seen: &LayerSeen,
@@ -181,7 +182,8 @@ fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheErro
     let d = width as f64;
     let least = seen.later.least.min(seen.first.least) / VARIANCES;
     let greatest = seen.later.greatest.max(seen.first.greatest) * VARIANCES;
-    // What is masked is still refreshed: garbage of its own slot up to some 2^7 times the bound, and with a margin here.
+    // What is masked is still refreshed: garbage of its own slot up to some 2^7 times the bound, and with a margin
+    // here.
     let greatest = greatest.max(seen.masked.greatest / 32.0);
     let low = down(least / greatest);
     let root = |steps: usize| InverseSqrt::with_steps(low, 1.0, ROOT_SEED, steps);

@@ -1,6 +1,6 @@
-//! What approximations have to hold: intervals of everything that a softmax, an activation or a norm of an encrypted run is given. Texts go
-//! through the circuit itself with exact functions in place of its polynomials ([`Simulator::exact`]), which sees what these are given; norms
-//! are seen between steps.
+//! What approximations have to hold: intervals of everything that a softmax, an activation or a norm of an encrypted
+//! run is given. Texts go through the circuit itself with exact functions in place of its polynomials
+//! ([`Simulator::exact`]), which sees what these are given; norms are seen between steps.
 //!
 //! The circuit needs choices before there are any: [`open`] ones hold everything.
 
@@ -178,11 +178,12 @@ impl Seen {
     }
 }
 
-/// Scores of exact functions are mapped to [−1, 1] from ±this: beyond those of any model, and p of padding, e^{−512}, is nothing.
+/// Scores of exact functions are mapped to [−1, 1] from ±this: beyond those of any model, and p of padding, e^{−512},
+/// is nothing.
 const SCORES: f64 = 512.0;
 
-/// Choices that hold everything, of the least degrees: where functions are exact, no polynomial of theirs is evaluated. x̂ is within √d, and
-/// κ makes v the variance.
+/// Choices that hold everything, of the least degrees: where functions are exact, no polynomial of theirs is evaluated.
+/// x̂ is within √d, and κ makes v the variance.
 pub(super) fn open(
     network: &Network,
     structure: &Structure,

@@ -1,20 +1,23 @@
-//! What a model's approximations under CKKS have to hold, measured in the clear over sample texts, and the cheapest degrees that hold it.
+//! What a model's approximations under CKKS have to hold, measured in the clear over sample texts, and the cheapest
+//! degrees that hold it.
 //!
 //! 1. [`clear`]: texts go through the circuit of an encrypted run in the clear, rows of padding and all.
-//! 2. [`measure`]: intervals, with exact functions. Once as the model is; then with what is replaced (rows that hardly depend on the text are
-//!    given, heads that always look at the row before are fixed), as later layers see other numbers then.
+//! 2. [`measure`]: intervals, with exact functions. Once as the model is; then with what is replaced (rows that hardly
+//!    depend on the text are given, heads that always look at the row before are fixed), as later layers see other
+//!    numbers then.
 //! 3. [`margins`]: choices from intervals, for given degrees.
 //! 4. Here: candidates are compared with the exact model on texts that were not measured, in a simulation of the run
-//!    ([`crate::simulate`]): the least degree of the exponential that is near enough, then that of the activation, with simulated errors at
-//!    last. Intervals are then measured over all texts.
+//!    ([`crate::simulate`]): the least degree of the exponential that is near enough, then that of the activation, with
+//!    simulated errors at last. Intervals are then measured over all texts.
 //!
-//! Cost is levels, and relinearisations at a level: of the 128 diagonals of every head in the attention half of a layer, of the hidden columns in
-//! the other. Inverses and inverse roots are of single vectors, so theirs are taken as precise as there is room for.
+//! Cost is levels, and relinearisations at a level: of the 128 diagonals of every head in the attention half of a
+//! layer, of the hidden columns in the other. Inverses and inverse roots are of single vectors, so theirs are taken as
+//! precise as there is room for.
 //!
-//! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until it reaches the other
-//! texts of a batch (docs/moai.md says of each step how far). Texts made to leave intervals belong in the sample, and so do
-//! all words ([`vocabulary()`]): they widen intervals, and accuracy is judged by the others.
-//! [`reaches`] says how much of the intervals texts use that were not in the sample.
+//! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until
+//! it reaches the other texts of a batch (docs/fhe-circuit.md says of each step how far). Texts made to leave intervals
+//! belong in the sample, and so do all words ([`vocabulary()`]): they widen intervals, and accuracy is judged by the
+//! others. [`reaches`] says how much of the intervals texts use that were not in the sample.
 
 mod clear;
 mod head;
@@ -98,7 +101,8 @@ const COMPARED: (usize, usize) = (64, 24);
 /// Measures and searches. `told` hears what is being done.
 ///
 /// # Errors
-/// Texts longer than the rows, or too few; what the model refuses; [`FheError::Choices`] if no candidate reaches what is wanted.
+/// Texts longer than the rows, or too few; what the model refuses; [`FheError::Choices`] if no candidate reaches what
+/// is wanted.
 pub fn calibrate(
     model: &Model,
     sample: &Sample<'_>,
@@ -204,8 +208,9 @@ fn vain(options: &Options) -> String {
     )
 }
 
-/// Answers by the approximations of a calibration, in a simulation at the levels of a parameter set; with errors that follow from `seed`, if there
-/// is one. None for a text that leaves an interval by so much that a refresh could not take it.
+/// Answers by the approximations of a calibration, in a simulation at the levels of a parameter set; with errors that
+/// follow from `seed`, if there is one. None for a text that leaves an interval by so much that a refresh could not
+/// take it.
 ///
 /// # Errors
 /// Choices of another model or with too few levels, texts longer than their rows.
@@ -416,7 +421,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What could be replaced: the fixed heads, with the first row given after as many layers as it is nearly constant, or one or two fewer.
+/// What could be replaced: the fixed heads, with the first row given after as many layers as it is nearly constant, or
+/// one or two fewer.
 fn structures(none: &Structure, seen: &[LayerSeen], most_frozen: usize) -> (Vec<Structure>, usize) {
     let mut fixed = none.fixed.clone();
     for (layer, fixed) in seen.iter().zip(&mut fixed) {
@@ -449,8 +455,8 @@ fn thin(texts: &mut Vec<TokenIds>, most: usize) {
     }
 }
 
-/// Least and mean cosine; 0 for an answer that is not there. Of logits, the nearness by their size in the mean square: one logit alone has no
-/// angle, and that of logits which are all small says nothing.
+/// Least and mean cosine; 0 for an answer that is not there. Of logits, the nearness by their size in the mean square:
+/// one logit alone has no angle, and that of logits which are all small says nothing.
 fn compared(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: bool) -> (f64, f64) {
     let squares: f64 = exact.iter().map(|x| length(x).powi(2)).sum();
     let size = (squares / exact.len().max(1) as f64).sqrt();

@@ -1,5 +1,5 @@
-//! How far texts go in the intervals of a calibration: what a calibration was made from says nothing of other text until other text was
-//! looked at. Measured with exact functions, text by text.
+//! How far texts go in the intervals of a calibration: what a calibration was made from says nothing of other text
+//! until other text was looked at. Measured with exact functions, text by text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub struct Reach {
     pub layer: usize,
     /// Head, hidden column, or which norm of the layer.
     pub index: usize,
-    /// Distance from the middle of the interval, of which 1 is its end; for sums and variances, which have intervals of ratios, the factor by
-    /// which they pass the nearer end, below 1 inside.
+    /// Distance from the middle of the interval, of which 1 is its end; for sums and variances, which have intervals of
+    /// ratios, the factor by which they pass the nearer end, below 1 inside.
     pub reach: f64,
 }
 

@@ -217,9 +217,10 @@ fn what_texts_reach_is_seen() {
     assert_eq!((worst.layer, worst.index), (1, 3));
 }
 
-/// How large an approximation is twice as far from the middle as its interval reaches. No less can be had of a polynomial that is near on all
-/// of an interval: it grows there as the degree's Chebyshev polynomial does. Sizes like these overflow what texts of a batch share, so
-/// intervals have margins, and nothing here keeps a text that leaves them to itself.
+/// How large an approximation is twice as far from the middle as its interval reaches. No less can be had of a
+/// polynomial that is near on all of an interval: it grows there as the degree's Chebyshev polynomial does. Sizes like
+/// these overflow what texts of a batch share, so intervals have margins, and nothing here keeps a text that leaves
+/// them to itself.
 #[test]
 fn beyond_its_interval_an_approximation_is_as_large_as_documented() {
     for (degree, most) in [(7, 13), (15, 25), (31, 55)] {

@@ -1,5 +1,6 @@
-//! Texts of a whole vocabulary: every token once, in an order without sense. A sample has some thousands of the tokens, and columns of an
-//! activation answer to single ones: a text with one that no sample had leaves intervals that hundreds of texts kept.
+//! Texts of a whole vocabulary: every token once, in an order without sense. A sample has some thousands of the tokens,
+//! and columns of an activation answer to single ones: a text with one that no sample had leaves intervals that
+//! hundreds of texts kept.
 
 use hushed_model::{TokenIds, Tokenizer};
 

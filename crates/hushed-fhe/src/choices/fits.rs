@@ -1,5 +1,5 @@
-//! The polynomials that choices stand for: one place for those who compute them, in the clear or encrypted, and for the search that
-//! chose them.
+//! The polynomials that choices stand for: one place for those who compute them, in the clear or encrypted, and for the
+//! search that chose them.
 //!
 //! | function | argument | fit | error that counts |
 //! |---|---|---|---|
@@ -11,10 +11,11 @@
 //!
 //! Degrees and steps are given, not found from intervals: intervals follow from weights, and what is computed must not.
 //!
-//! *Beyond the intervals* every one of these is garbage, and far beyond it grows until it overflows the ciphertexts that texts share. What can be
-//! had without a level is had here: activations are bounded on a wider interval than their column's ([`OUTER`], [`BEYOND`]), and a root is
-//! made for a wider range than was calibrated, as far as its steps and the error allow ([`root`]). An inverse has nothing to spare: its steps
-//! multiply scales, and a range wider by more than a little outgrows the primes.
+//! *Beyond the intervals* every one of these is garbage, and far beyond it grows until it overflows the ciphertexts
+//! that texts share. What can be had without a level is had here: activations are bounded on a wider interval than
+//! their column's ([`OUTER`], [`BEYOND`]), and a root is made for a wider range than was calibrated, as far as its
+//! steps and the error allow ([`root`]). An inverse has nothing to spare: its steps multiply scales, and a range wider
+//! by more than a little outgrows the primes.
 
 use hushed_ckks::poly::{InverseSqrt, PolyError, Polynomial};
 use hushed_math::fit::{least_squares_points, minimax};
@@ -24,8 +25,8 @@ use hushed_model::plain::activation as exact;
 use crate::choices::{ChoicesError, Column, HeadChoice, Interval, NormChoice};
 use crate::error::FheError;
 
-/// Nats below the least row maximum down to which exponentials keep their relative accuracy. Three nats of score are a factor of e^{−1.5}
-/// in e^{s/2}: an error of the size of the largest one's is damped by that when it is squared.
+/// Nats below the least row maximum down to which exponentials keep their relative accuracy. Three nats of score are a
+/// factor of e^{−1.5} in e^{s/2}: an error of the size of the largest one's is damped by that when it is squared.
 const RELATIVE_BELOW: f64 = 3.0;
 
 /// Weight of everything else, so that what is rare stays near.
@@ -34,13 +35,15 @@ const UNIFORM: f64 = 0.01;
 /// A column's interval is so many times as wide as the part of it in which arguments are expected.
 pub const OUTER: f64 = 1.5;
 
-/// Weight of the rest of it, so that a polynomial stays bounded there: with [`UNIFORM`] the expected part would be twice as far off.
+/// Weight of the rest of it, so that a polynomial stays bounded there: with [`UNIFORM`] the expected part would be
+/// twice as far off.
 const BOUNDED: f64 = 1e-4;
 
 /// A polynomial is bounded on so many times the column's interval: single numbers that leave it do not grow.
 pub const BEYOND: f64 = 1.1;
 
-/// Weight of what is beyond the interval: those of the shipped calibration stay below 20 there. Ten times as much makes nothing smaller.
+/// Weight of what is beyond the interval: those of the shipped calibration stay below 20 there. Ten times as much makes
+/// nothing smaller.
 const OUTSIDE: f64 = 1e-7;
 
 /// Points of a fit for each of its coefficients.
@@ -52,7 +55,8 @@ const REACHES: [f64; 5] = [4.0, 3.0, 2.0, 1.5, 1.2];
 /// A relative error of a root that nobody sees: a calibration takes as many steps as reach it.
 pub const ROOT_ERROR: f64 = 1.0 / 16384.0;
 
-/// The polynomial in t = (2s − low − high)/(high − low) for e^{(s − high)/2}/`first.high`: its sums over a row are within 1.
+/// The polynomial in t = (2s − low − high)/(high − low) for e^{(s − high)/2}/`first.high`: its sums over a row are
+/// within 1.
 ///
 /// # Errors
 /// [`FheError::Choices`] for a head without a softmax, [`FheError::Poly`] if the fit is refused.
@@ -86,8 +90,8 @@ pub fn domain(column: impl Into<Column>) -> Interval {
     }
 }
 
-/// The polynomial in t for an activation of x, t in [−1, 1] for x in the column's [`domain`]. (An interval is a column whose mean is in its
-/// middle.)
+/// The polynomial in t for an activation of x, t in [−1, 1] for x in the column's [`domain`]. (An interval is a column
+/// whose mean is in its middle.)
 ///
 /// # Errors
 /// [`PolyError::Fit`] if the column has no deviation.

@@ -67,8 +67,8 @@ impl AtomicFile {
         done.map_err(FileError::io("write", &self.path))
     }
 
-    /// As [`AtomicFile::commit`] if there is no file of this name; otherwise that one stays, whoever made it and whenever, and this one is
-    /// gone. Whether it was taken. The file system must have hard links.
+    /// As [`AtomicFile::commit`] if there is no file of this name; otherwise that one stays, whoever made it and
+    /// whenever, and this one is gone. Whether it was taken. The file system must have hard links.
     ///
     /// # Errors
     /// [`FileError::Io`].
@@ -181,7 +181,8 @@ pub fn check_private(_: &Path, _: &std::fs::Metadata) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The folder of `path` on disk, so that a rename in it survives. A folder that cannot be opened is no failure of the file.
+/// The folder of `path` on disk, so that a rename in it survives. A folder that cannot be opened is no failure of the
+/// file.
 fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path)).map_or(Ok(()), |folder| folder.sync_all())
 }

@@ -9,8 +9,8 @@
 //! | 4, 4 | columns; primes of each |
 //! | 8 | their scale, an f64 |
 //!
-//! A column is what is known of its error (two f64) and the ciphertext. Gains and offsets are not in there: they follow from the weights,
-//! which stay where they are.
+//! A column is what is known of its error (two f64) and the ciphertext. Gains and offsets are not in there: they follow
+//! from the weights, which stay where they are.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -54,7 +54,8 @@ pub fn bytes(params: &CkksParams, width: usize, limbs: usize) -> u64 {
 /// Writes a checkpoint: the one before stays until this one is whole.
 ///
 /// # Errors
-/// [`FileError::Unusable`] without columns or with columns that differ in scale, [`FileError::Content`], [`FileError::Io`].
+/// [`FileError::Unusable`] without columns or with columns that differ in scale, [`FileError::Content`],
+/// [`FileError::Io`].
 pub fn write(
     path: &Path,
     params: &CkksParams,

@@ -214,8 +214,8 @@ impl ChunkReader {
     /// The next piece.
     ///
     /// # Errors
-    /// [`FileError::Io`]; [`FileError::Codec`] with [`CodecError::Damaged`] if it is not what was written, or with [`CodecError::Length`] if
-    /// there is none.
+    /// [`FileError::Io`]; [`FileError::Codec`] with [`CodecError::Damaged`] if it is not what was written, or with
+    /// [`CodecError::Length`] if there is none.
     pub fn next_piece(&mut self) -> Result<&[u8], FileError> {
         if self.left == 0 {
             return Err(FileError::codec(&self.path, lengths(0, 1)));

@@ -8,7 +8,8 @@
 //! | 2 a place | the length that is declared of the text there; 0 if none is | – |
 //! | 32 | – | what names the request's content |
 //!
-//! A request has a seeded ciphertext a column, after them the vector of real rows if lengths are encrypted; a reply has what the plan says.
+//! A request has a seeded ciphertext a column, after them the vector of real rows if lengths are encrypted; a reply has
+//! what the plan says.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -258,7 +259,8 @@ fn pieces_of(path: &Path, plan: &FhePlan, params: &CkksParams) -> Result<Pieces,
 /// Writes a reply whole.
 ///
 /// # Errors
-/// [`FileError::Content`] for ciphertexts that are not the plan's; [`FileError::Unusable`] for another number of them; [`FileError::Io`].
+/// [`FileError::Content`] for ciphertexts that are not the plan's; [`FileError::Unusable`] for another number of them;
+/// [`FileError::Io`].
 pub fn write_reply(
     path: &Path,
     plan: &FhePlan,

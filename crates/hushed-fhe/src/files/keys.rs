@@ -9,8 +9,8 @@
 //! | as the plan says | the evaluation keys ([`hushed_rlwe::hybrid`]), key by key |
 //! | 32 | their id: SHA-256("hushed keys 1" ‖ the digest above ‖ the name of the evaluation keys) |
 //!
-//! A key has tens of megabytes and a model's set gigabytes: they are made and read one by one, and a file that was cut is refused before the
-//! first is read.
+//! A key has tens of megabytes and a model's set gigabytes: they are made and read one by one, and a file that was cut
+//! is refused before the first is read.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -76,8 +76,8 @@ impl KeyFile {
     /// Opens a file that must hold exactly the keys of `plan`.
     ///
     /// # Errors
-    /// [`FileError::Content`] with the first key that is missing; [`FileError::Codec`] for keys too many, other parameters, damage, another
-    /// length; [`FileError::Io`].
+    /// [`FileError::Content`] with the first key that is missing; [`FileError::Codec`] for keys too many, other
+    /// parameters, damage, another length; [`FileError::Io`].
     pub fn open(
         path: &Path,
         params: &Arc<RlweParams>,

@@ -1,9 +1,9 @@
 //! What a run under CKKS leaves in files: keys, requests, replies, checkpoints.
 //!
-//! Every file begins with the header of all artefacts ([`hushed_rlwe::codec`]: magic, kind, version, hash of the parameters, length) and is
-//! written under another name, synchronised and renamed, so that it is there whole or not at all. What the reader expects decides every size,
-//! and is compared with the header and with the file's length before anything is allocated; every piece has a digest, and nothing that does
-//! not match one is used.
+//! Every file begins with the header of all artefacts ([`hushed_rlwe::codec`]: magic, kind, version, hash of the
+//! parameters, length) and is written under another name, synchronised and renamed, so that it is there whole or not at
+//! all. What the reader expects decides every size, and is compared with the header and with the file's length before
+//! anything is allocated; every piece has a digest, and nothing that does not match one is used.
 //!
 //! | file | who writes it | content |
 //! |---|---|---|

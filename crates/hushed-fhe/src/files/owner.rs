@@ -14,8 +14,8 @@ use crate::FheError;
 use crate::plan::public_plan::FhePlan;
 use crate::run::client::{FheClient, Upload};
 
-/// Makes a secret key and the keys of a plan, each in a new file, and returns the id of the set. What was written is removed if the rest
-/// fails.
+/// Makes a secret key and the keys of a plan, each in a new file, and returns the id of the set. What was written is
+/// removed if the rest fails.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Plan`].
@@ -39,7 +39,8 @@ pub fn make_keys(
     Ok(made?)
 }
 
-/// Encrypts a packed batch into a file, and returns the request's id and what names its content. `progress` is called with ciphertexts done and in all.
+/// Encrypts a packed batch into a file, and returns the request's id and what names its content. `progress` is called
+/// with ciphertexts done and in all.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Ckks`].
@@ -75,7 +76,8 @@ pub fn encrypt(
     Ok((id, file.finish()?))
 }
 
-/// Opens a reply that was read ([`super::exchange::read_reply`]): the pooled row of each place that has a text, rounded to what is certified. The key was opened `decryptions` times.
+/// Opens a reply that was read ([`super::exchange::read_reply`]): the pooled row of each place that has a text, rounded
+/// to what is certified. The key was opened `decryptions` times.
 ///
 /// # Errors
 /// [`FheError::File`], [`FheError::Ckks`] if the key was opened too often.

@@ -1,11 +1,13 @@
-//! Ciphertexts that a run puts away while it needs its memory for others: the working space of one process, not an artefact.
+//! Ciphertexts that a run puts away while it needs its memory for others: the working space of one process, not an
+//! artefact.
 //!
-//! A file holds ciphertexts one after another, packed as in every other file ([`Ciphertext::list_to_bytes`]). Everything else about them
-//! stays in memory: primes, scale, what is known of the error, and the SHA-256 of each, so that a file that was cut or changed is found
-//! when it is read, and nothing of it is used.
+//! A file holds ciphertexts one after another, packed as in every other file ([`Ciphertext::list_to_bytes`]).
+//! Everything else about them stays in memory: primes, scale, what is known of the error, and the SHA-256 of each, so
+//! that a file that was cut or changed is found when it is read, and nothing of it is used.
 //!
-//! Only its owner can read a file; it has no name where the system allows that (it is removed as soon as it is open), so that nothing is
-//! left of a process that was killed. Where it does not, the name goes with the value, or when the folder is next opened.
+//! Only its owner can read a file; it has no name where the system allows that (it is removed as soon as it is open),
+//! so that nothing is left of a process that was killed. Where it does not, the name goes with the value, or when the
+//! folder is next opened.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::{self, File, OpenOptions};
@@ -73,7 +75,8 @@ impl SpillFolder {
             let Ok(entry) = entry else { continue };
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
-                // One that a living process made this moment is open already, and only loses its name, as it would anyway.
+                // One that a living process made this moment is open already, and only loses its name, as it would
+                // anyway.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -102,7 +105,8 @@ impl SpillFolder {
     /// Writes ciphertexts, and lets go of each as soon as it is written.
     ///
     /// # Errors
-    /// [`FileError::Io`] with the folder's name: a full disk among others. [`FileError::Content`] for ciphertexts of other parameters.
+    /// [`FileError::Io`] with the folder's name: a full disk among others. [`FileError::Content`] for ciphertexts of
+    /// other parameters.
     pub fn store(
         &self,
         params: &CkksParams,
@@ -172,7 +176,8 @@ impl Spilled {
     /// Reads all of them, which are gone from the disk after it.
     ///
     /// # Errors
-    /// [`FileError::Codec`] with [`CodecError::Truncated`] or [`CodecError::Damaged`] if they are not what was written, [`FileError::Io`].
+    /// [`FileError::Codec`] with [`CodecError::Truncated`] or [`CodecError::Damaged`] if they are not what was written,
+    /// [`FileError::Io`].
     pub fn load(mut self, params: &CkksParams) -> Result<Vec<Ciphertext>, FileError> {
         let folder = self.place.folder.path.clone();
         let failed = || FileError::io("read", &folder);

@@ -1,4 +1,5 @@
-//! Files come back as they were written; every other length and every flipped byte is refused, and so is what belongs to something else.
+//! Files come back as they were written; every other length and every flipped byte is refused, and so is what belongs
+//! to something else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -257,7 +258,8 @@ fn requests_and_replies_of_another_shape() {
     assert!(matches!(error, Some(FileError::Codec { .. })), "reply");
 }
 
-/// Every kind of file that a run writes, on a disk that fills while it does: a typed error with the name, and what was there before is there.
+/// Every kind of file that a run writes, on a disk that fills while it does: a typed error with the name, and what was
+/// there before is there.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_loses_nothing() {

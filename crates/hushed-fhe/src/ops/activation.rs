@@ -1,20 +1,22 @@
 //! Activations of hidden columns: a polynomial a column, all of one degree.
 //!
-//! In column packing a hidden column is a vector of its own, so each has its own interval and coefficients at no cost; the map of the
-//! interval to [−1, 1] is in the weights of the layer before ([`unit_map`]), and a column loses ⌈log2(degree + 1)⌉ levels. All columns
-//! have one degree, so what is computed does not follow from weights. Fits are in [`crate::choices::fits`].
+//! In column packing a hidden column is a vector of its own, so each has its own interval and coefficients at no cost;
+//! the map of the interval to [−1, 1] is in the weights of the layer before ([`unit_map`]), and a column loses
+//! ⌈log2(degree + 1)⌉ levels. All columns have one degree, so what is computed does not follow from weights. Fits are
+//! in [`crate::choices::fits`].
 //!
-//! Beyond its interval a polynomial is garbage. It is bounded on [`fits::BEYOND`] times the interval, which the norm after it takes; beyond that
-//! one of degree 28 grows like t^28, and the whole batch is lost.
+//! Beyond its interval a polynomial is garbage. It is bounded on [`fits::BEYOND`] times the interval, which the norm
+//! after it takes; beyond that one of degree 28 grows like t^28, and the whole batch is lost.
 //!
-//! GELU less x/2 is even, and an even polynomial takes fewer products of one degree. But its interval is symmetric: on every fortieth column of
-//! the shipped calibration, fitted in the clear, degree 30 is as near as degree 28 of any parity in three layers, two to two and a half times as far off in
-//! the others, and takes as many relinearisations, eight; degree 28 takes seven and is up to four times as far off.
+//! GELU less x/2 is even, and an even polynomial takes fewer products of one degree. But its interval is symmetric: on
+//! every fortieth column of the shipped calibration, fitted in the clear, degree 30 is as near as degree 28 of any
+//! parity in three layers, two to two and a half times as far off in the others, and takes as many relinearisations,
+//! eight; degree 28 takes seven and is up to four times as far off.
 //!
-//! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10] (§4), and with domain
-//! extension ([`extended_tanh`], appendix C.2). Both are measured in the clear, as baselines: the first errs by up to 0.25 on its interval; a
-//! least-squares fit of GELU itself of that degree and interval by 0.22, at two levels fewer, and on [−6, 4], where a column may have its own
-//! interval, by 6·10^−5.
+//! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10]
+//! (§4), and with domain extension ([`extended_tanh`], appendix C.2). Both are measured in the clear, as baselines: the
+//! first errs by up to 0.25 on its interval; a least-squares fit of GELU itself of that degree and interval by 0.22, at
+//! two levels fewer, and on [−6, 4], where a column may have its own interval, by 6·10^−5.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,7 +97,8 @@ pub fn unit_map(mut map: LinearMap, intervals: &[Column]) -> Result<LinearMap, F
     Ok(map)
 }
 
-/// The scale that suits the argument of a Chebyshev polynomial with `limbs` primes: twice what its first rescale divides by.
+/// The scale that suits the argument of a Chebyshev polynomial with `limbs` primes: twice what its first rescale
+/// divides by.
 ///
 /// # Errors
 /// [`PolyError::LevelsTooFew`] if there is no level.
@@ -103,8 +106,8 @@ pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Sca
     scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
 }
 
-/// f of every column, the first of which is number `first`; `columns` are mapped to [−1, 1] from their domains already. The results are at
-/// [`Slots::default_scale`], [`levels`] below.
+/// f of every column, the first of which is number `first`; `columns` are mapped to [−1, 1] from their domains already.
+/// The results are at [`Slots::default_scale`], [`levels`] below.
 ///
 /// # Errors
 /// Too few levels, a fit that is refused, or what the arithmetic refuses.
@@ -132,8 +135,8 @@ pub fn activation<S: Slots>(
     columns.map(column).collect()
 }
 
-/// The paper's GELU: x/2·(1 + P(x)), with P the best polynomial of `degree` on [low, high] for tanh(√(2/π)(x + 0.044715x³)). Its
-/// depth is [`levels`] and two.
+/// The paper's GELU: x/2·(1 + P(x)), with P the best polynomial of `degree` on [low, high] for tanh(√(2/π)(x +
+/// 0.044715x³)). Its depth is [`levels`] and two.
 ///
 /// # Errors
 /// [`PolyError::Fit`].
@@ -148,10 +151,10 @@ fn cubic(x: f64) -> f64 {
     (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
 }
 
-/// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), P the best polynomial of
-/// `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The text prints x/L^r − 4x³/(27B²L^(3r)), without the factor
-/// L^r: composed like that, it shrinks what lies near zero by L at each step.) Three levels more a step, or two with the coefficient in
-/// the factors before.
+/// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), P the best
+/// polynomial of `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The text prints
+/// x/L^r − 4x³/(27B²L^(3r)), without the factor L^r: composed like that, it shrinks what lies near zero by L at each
+/// step.) Three levels more a step, or two with the coefficient in the factors before.
 ///
 /// # Errors
 /// [`PolyError::Fit`]; [`PolyError::Parameter`] unless 1 < L ≤ 1.5·√3, where B_0 stays within [−B, B].

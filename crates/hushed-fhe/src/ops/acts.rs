@@ -1,4 +1,5 @@
-//! What goes from one step of a model to the next: a vector of slots for every column of a batch, and what its numbers mean.
+//! What goes from one step of a model to the next: a vector of slots for every column of a batch, and what its numbers
+//! mean.
 
 use hushed_model::{Linear, Norm, StepId, here, same};
 
@@ -7,10 +8,11 @@ use crate::error::FheError;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the numbers of vector
-/// j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
+/// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the
+/// numbers of vector j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
 ///
-/// Gains and offsets are those of the norm before (MOAI folds them as well); they follow from weights, so there is no `Debug`.
+/// Gains and offsets are those of the norm before (MOAI folds them as well); they follow from weights, so there is no
+/// `Debug`.
 #[derive(Clone)]
 pub struct Acts<V> {
     /// Column by column, all with one scale and number of primes.
@@ -32,10 +34,12 @@ impl<V> Acts<V> {
         }
     }
 
-    /// What [`crate::ops::norm::norm`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset to be read with them.
+    /// What [`crate::ops::norm::norm`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset
+    /// to be read with them.
     ///
     /// # Errors
-    /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers, [`hushed_model::ModelError::Mismatch`] for another number of columns.
+    /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers, [`hushed_model::ModelError::Mismatch`]
+    /// for another number of columns.
     pub fn from_norm(
         at: StepId,
         columns: Vec<V>,
@@ -56,8 +60,8 @@ impl<V> Acts<V> {
         self.columns.len()
     }
 
-    /// The layer `w` as a map of the vectors: its weights times the gains, and its bias with what the offsets become. Row after row,
-    /// `outputs × inputs`.
+    /// The layer `w` as a map of the vectors: its weights times the gains, and its bias with what the offsets become.
+    /// Row after row, `outputs × inputs`.
     ///
     /// # Errors
     /// As [`Acts::from_norm`].
@@ -74,7 +78,8 @@ impl<V> Acts<V> {
     }
 }
 
-/// Columns that are put away with fewer primes than they had: what a residual sum needs of them once a block has read them.
+/// Columns that are put away with fewer primes than they had: what a residual sum needs of them once a block has read
+/// them.
 pub struct StoredActs<S: Slots> {
     blocks: Vec<S::Stored>,
     gain: Vec<f64>,

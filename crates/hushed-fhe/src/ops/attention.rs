@@ -1,4 +1,5 @@
-//! The attention of a layer: from refreshed columns to centred columns that the norm after it takes (MOAI, Algorithms 2, 3, 9, 4).
+//! The attention of a layer: from refreshed columns to centred columns that the norm after it takes (MOAI, Algorithms
+//! 2, 3, 9, 4).
 //!
 //! | step | primes of a vector | what is in its factors |
 //! |---|---|---|
@@ -14,14 +15,16 @@
 //!
 //! A head with a fixed pattern ("the row before") is a rotation of V and two masks.
 //!
-//! *Memory.* Heads go in groups whose sums share bootstraps; a group's exponentials wait for them, all else of a head is gone before the
-//! next. What is alive at the worst moment, when the last head of a group makes its scores, at N = 2^16, 384 columns, 12 heads in pairs,
-//! m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 2.1 of rotated keys, 1.5 of queries, their rotations and decompositions,
-//! 3 of exponentials, 2.3 of the output's sums: 15.6 GiB, which a test counts. 4 baby steps take 14.5 GiB, and half as many rotations more;
-//! heads one at a time take 1.5 GiB less, and twice the bootstraps of sums.
+//! *Memory.* Heads go in groups whose sums share bootstraps; a group's exponentials wait for them, all else of a head
+//! is gone before the next. What is alive at the worst moment, when the last head of a group makes its scores, at N =
+//! 2^16, 384 columns, 12 heads in pairs, m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 2.1 of rotated
+//! keys, 1.5 of queries, their rotations and decompositions, 3 of exponentials, 2.3 of the output's sums: 15.6 GiB,
+//! which a test counts. 4 baby steps take 14.5 GiB, and half as many rotations more; heads one at a time take 1.5 GiB
+//! less, and twice the bootstraps of sums.
 //!
-//! [`attention_stored`] holds neither columns nor sums of the output beside the heads: queries, keys and values of all heads are made while
-//! nothing else is alive, and wait on disk, as does what each head gives. Of the columns it keeps what the residual sum reads, on disk too.
+//! [`attention_stored`] holds neither columns nor sums of the output beside the heads: queries, keys and values of all
+//! heads are made while nothing else is alive, and wait on disk, as does what each head gives. Of the columns it keeps
+//! what the residual sum reads, on disk too.
 
 use hushed_ckks::Scale;
 use hushed_model::{Attention, StepId, same};
@@ -46,7 +49,8 @@ const NARROW_BLOCK: usize = 64;
 /// Rows of the maps of queries and keys that are applied at a time: an even number, as their results go in pairs.
 const PROJECTED: usize = 32;
 
-/// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of what it has left.
+/// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of what it
+/// has left.
 ///
 /// # Errors
 /// Another number of heads or columns than the choices or the layer have; too few levels; where values are visible,
@@ -81,8 +85,9 @@ pub fn attention<S: Slots>(
     run.all(Source::Columns(&x.columns), Output::new(&run, false)?)
 }
 
-/// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and put away, so that the
-/// columns can be let go of before the scores; what is left of them for the residual is returned, put away as well.
+/// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and put
+/// away, so that the columns can be let go of before the scores; what is left of them for the residual is returned, put
+/// away as well.
 ///
 /// # Errors
 /// As [`attention`] and [`Slots::store`].

@@ -1,4 +1,5 @@
-//! The feed-forward block on columns: hidden columns are made, used and dropped block by block, so that they are never all alive.
+//! The feed-forward block on columns: hidden columns are made, used and dropped block by block, so that they are never
+//! all alive.
 //!
 //! | step | levels |
 //! |---|---|
@@ -6,9 +7,11 @@
 //! | the activation, a polynomial a column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
 //! | down: κ and the centring of the norm after in its weights; a block's products join a sum that is rescaled once | 1 |
 //!
-//! [`feed_forward_stored`] holds the columns and the sums of the second map one after the other: hidden columns wait on disk in between.
+//! [`feed_forward_stored`] holds the columns and the sums of the second map one after the other: hidden columns wait on
+//! disk in between.
 //!
-//! It has no rotations. MOAI holds all hidden columns (3072 ciphertexts); at N = 2^16 a block of 64 takes 0.8 GiB at most.
+//! It has no rotations. MOAI holds all hidden columns (3072 ciphertexts); at N = 2^16 a block of 64 takes 0.8 GiB at
+//! most.
 
 use std::ops::Range;
 
@@ -48,8 +51,9 @@ pub fn feed_forward<S: Slots>(
     run.finish(partial)
 }
 
-/// As [`feed_forward`], bit for bit, with less in memory: hidden columns are put away, so that the columns that they are made of are let go
-/// of before the sums that they go into; what is left of the columns for the residual is returned, put away as well.
+/// As [`feed_forward`], bit for bit, with less in memory: hidden columns are put away, so that the columns that they
+/// are made of are let go of before the sums that they go into; what is left of the columns for the residual is
+/// returned, put away as well.
 ///
 /// # Errors
 /// As [`feed_forward`] and [`Slots::store`].

@@ -1,5 +1,6 @@
-//! The functions of a run: what polynomials and iterations stand for. The circuit says with each which it is ([`Slots::apply`](crate::Slots::apply)),
-//! so that an interpretation may compute that instead, and see what it is given.
+//! The functions of a run: what polynomials and iterations stand for. The circuit says with each which it is
+//! ([`Slots::apply`](crate::Slots::apply)), so that an interpretation may compute that instead, and see what it is
+//! given.
 
 use hushed_model::Activation;
 use hushed_model::plain::activation;
@@ -7,7 +8,8 @@ use hushed_model::plain::activation;
 use crate::choices::fits;
 use crate::choices::{Column, Interval};
 
-/// A function of each slot of a vector. Arguments and results are as they are in the slots: mapped to [−1, 1], divided by bounds.
+/// A function of each slot of a vector. Arguments and results are as they are in the slots: mapped to [−1, 1], divided
+/// by bounds.
 #[derive(Clone, Copy, Debug)]
 pub enum Function {
     /// e^{(s − high)/2}/`divisor` of t, which is the score s mapped from its interval.

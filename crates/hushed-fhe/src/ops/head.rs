@@ -1,7 +1,8 @@
 //! The head of a classifier: BERT's pooler, which is tanh of a linear map of the first row, and a number a class.
 //!
-//! Only the first rows are of use, a share 1/m of the slots. So the d columns of arguments are packed before anything deep is done with them,
-//! and ⌈d/m⌉ vectors are refreshed instead of d: three bootstraps for BERT-base and texts of 128 rows, where d columns would take 384.
+//! Only the first rows are of use, a share 1/m of the slots. So the d columns of arguments are packed before anything
+//! deep is done with them, and ⌈d/m⌉ vectors are refreshed instead of d: three bootstraps for BERT-base and texts of
+//! 128 rows, where d columns would take 384.
 //!
 //! | step | levels |
 //! |---|---|
@@ -13,15 +14,18 @@
 //! | `classes`: times a row of the weights, summed over rows by log2(m) rotations a class | 1 |
 //! | times a mask that leaves row c mod m of class c in texts, nothing elsewhere | 1 |
 //!
-//! MOAI takes a polynomial and a ciphertext a column here. One interval for all columns costs nothing: degrees are cheap where vectors are
-//! few, tanh is flat where its argument is large, and where arguments lie would say something of the weights.
+//! MOAI takes a polynomial and a ciphertext a column here. One interval for all columns costs nothing: degrees are
+//! cheap where vectors are few, tanh is flat where its argument is large, and where arguments lie would say something
+//! of the weights.
 //!
-//! *Beyond the reach.* A refresh gives 1.5 back as 1.5 (its sine is nearly linear up to some hundred), so the polynomial does see it, and
-//! one of degree 63 on [−1, 1] is 2^22 at 1.1, 2^38 at 1.2: a ciphertext that wraps around, and all texts of its vector lost. So arguments are
-//! *folded* first, by y = −T_7(t/7), t in units of the reach: y is within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a
-//! bijection onto ±0.84, undone by the polynomial, which is that of tanh(reach·7·sin(asin(y)/7)). (Domain extension as in
-//! [`crate::ops::activation::extended_tanh`], in one step of degree 7: three levels where two of degree 3 take four.) An argument between the reach and
-//! seven times the reach gives that text a wrong answer, and no other: nothing is beyond [`LARGEST`].
+//! *Beyond the reach.* A refresh gives 1.5 back as 1.5 (its sine is nearly linear up to some hundred), so the
+//! polynomial does see it, and one of degree 63 on [−1, 1] is 2^22 at 1.1, 2^38 at 1.2: a ciphertext that wraps around,
+//! and all texts of its vector lost. So arguments are *folded* first, by y = −T_7(t/7), t in units of the reach: y is
+//! within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a bijection onto ±0.84, undone by the
+//! polynomial, which is that of tanh(reach·7·sin(asin(y)/7)). (Domain extension as in
+//! [`crate::ops::activation::extended_tanh`], in one step of degree 7: three levels where two of degree 3 take four.)
+//! An argument between the reach and seven times the reach gives that text a wrong answer, and no other: nothing is
+//! beyond [`LARGEST`].
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};
@@ -44,7 +48,8 @@ use hushed_lower::bound_of;
 /// Greatest size of the approximated tanh, up to [`EXTENDED`] times the reach.
 const LARGEST: f64 = 1.0 + 1.0 / 64.0;
 
-/// Arguments of so many times the reach are contained: an odd number n, and the fold is ±T_n(t/n). Of n = 4k + 3 the sign is −.
+/// Arguments of so many times the reach are contained: an odd number n, and the fold is ±T_n(t/n). Of n = 4k + 3 the
+/// sign is −.
 pub const EXTENDED: usize = 7;
 
 /// Levels of the fold.
@@ -145,12 +150,12 @@ pub fn magnitude(at: StepId, c: &Classifier) -> Result<f64, FheError> {
     Ok(bound_of(&[most]))
 }
 
-/// The logits of each text from columns that are 0 in all rows but the first, and that have a level: packed as [`crate::ops::pool::pool`] packs.
-/// `first` are the first rows of texts.
+/// The logits of each text from columns that are 0 in all rows but the first, and that have a level: packed as
+/// [`crate::ops::pool::pool`] packs. `first` are the first rows of texts.
 ///
 /// # Errors
-/// Shapes that differ, layers without numbers, too few levels, no key for a rotation; [`FheError::Unsupported`] for a function that is not
-/// tanh.
+/// Shapes that differ, layers without numbers, too few levels, no key for a rotation; [`FheError::Unsupported`] for a
+/// function that is not tanh.
 pub fn head<S: Slots>(
     on: &S,
     at: StepId,

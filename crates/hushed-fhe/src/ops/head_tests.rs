@@ -1,4 +1,5 @@
-//! A whole small classifier in the simulator against the model in the clear; what leaves, what it costs, what is refused.
+//! A whole small classifier in the simulator against the model in the clear; what leaves, what it costs, what is
+//! refused.
 
 use std::sync::Arc;
 
@@ -178,7 +179,8 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     answer.vectors.iter().map(|v| v.values().to_vec()).collect()
 }
 
-/// Whatever lies in other rows, padding or tokens, beyond what a norm holds or within it: the same logits, and nothing of it in any slot.
+/// Whatever lies in other rows, padding or tokens, beyond what a norm holds or within it: the same logits, and nothing
+/// of it in any slot.
 #[test]
 fn other_rows_do_not_leak() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
@@ -224,8 +226,8 @@ fn what_it_costs() {
     }
 }
 
-/// The function is odd, better with its degree up to the reach, and bounded up to seven times the reach: what a refresh gives back is as far out
-/// as what it took.
+/// The function is odd, better with its degree up to the reach, and bounded up to seven times the reach: what a refresh
+/// gives back is as far out as what it took.
 #[test]
 fn tanh_is_odd_and_bounded_beyond_its_reach() {
     for reach in [1.25, 9.0] {

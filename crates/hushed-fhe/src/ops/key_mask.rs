@@ -1,9 +1,9 @@
-//! Which keys a softmax sees: padding gets the least exponential there is, and its share is taken off the sums again, so that it has no
-//! weight at all and a text's answer does not depend on how far it is padded.
+//! Which keys a softmax sees: padding gets the least exponential there is, and its share is taken off the sums again,
+//! so that it has no weight at all and a text's answer does not depend on how far it is padded.
 //!
-//! A key of padding is zero (columns are, and keys have no bias), so that its scores are 0 whatever the query is: the client fills its
-//! rows of padding with zeros, or spoils its own text, and norms mask those of every later layer. With t = s + c the
-//! argument of the exponential on [−1, 1] and R_j the rows whose key, j further, is a token:
+//! A key of padding is zero (columns are, and keys have no bias), so that its scores are 0 whatever the query is: the
+//! client fills its rows of padding with zeros, or spoils its own text, and norms mask those of every later layer. With
+//! t = s + c the argument of the exponential on [−1, 1] and R_j the rows whose key, j further, is a token:
 //!
 //! ```text
 //! diagonal j of t  =  s − 1 + (1 + c)·R_j        −1 for padding
@@ -11,11 +11,12 @@
 //! Σe               =  Σ e − n·p(−1)²·(1/Σp)²     e = (p/Σp)²
 //! ```
 //!
-//! With lengths public, R_j and n are plaintext vectors. With lengths private, R_j is one column more of Q (the constant 1 + c) and of K
-//! (the rows of tokens), so that it costs a head b rotations of a column and no level; n comes from log2(m) rotations, once a layer.
+//! With lengths public, R_j and n are plaintext vectors. With lengths private, R_j is one column more of Q (the
+//! constant 1 + c) and of K (the rows of tokens), so that it costs a head b rotations of a column and no level; n comes
+//! from log2(m) rotations, once a layer.
 //!
-//! Places without a text: their first sum is put to 1 where lengths are public; elsewhere it is 0, of which inverses stay bounded, and
-//! their values are 0 in any case.
+//! Places without a text: their first sum is put to 1 where lengths are public; elsewhere it is 0, of which inverses
+//! stay bounded, and their values are 0 in any case.
 
 use hushed_ckks::Scale;
 
@@ -28,7 +29,8 @@ use crate::slots::Slots;
 /// An inverse is made to no smaller part of its scale: the factors within it would lose it.
 const LEAST_SCALE: f64 = 1.0 / (1 << 16) as f64;
 
-/// p(−1) is taken to be at least this. Inverses are up to some 2^16, so that with n = 128 a share is off by 2^-21 at most.
+/// p(−1) is taken to be at least this. Inverses are up to some 2^16, so that with n = 128 a share is off by 2^-21 at
+/// most.
 const LEAST_SHARE: f64 = 1.0 / (1 << 30) as f64;
 
 /// What the softmaxes of a layer need to know of rows.
@@ -80,8 +82,8 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// Columns of Q and K that bring (1 + c)·R_j into their products; none with public lengths. `q` and `k` have one number of primes, and
-    /// a scale each.
+    /// Columns of Q and K that bring (1 + c)·R_j into their products; none with public lengths. `q` and `k` have one
+    /// number of primes, and a scale each.
     ///
     /// # Errors
     /// If the encrypted rows have no level above them.
@@ -157,12 +159,13 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head, `inverse` the first, which `again` makes to another scale. Places without a
-    /// text stay as they are, as far as is known.
+    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head, `inverse` the first, which `again` makes to another
+    /// scale. Places without a text stay as they are, as far as is known.
     ///
-    /// The inverse of a short text's sum is large and `each` is small: it is their product, which is neither, that is squared, as an error of
-    /// n·`each`² would be multiplied by the square of the inverse. With lengths public the root of n is in it too. With lengths private it is
-    /// the inverse at a scale that is smaller by `each`, read as the product: a product by a constant would be one level too many.
+    /// The inverse of a short text's sum is large and `each` is small: it is their product, which is neither, that is
+    /// squared, as an error of n·`each`² would be multiplied by the square of the inverse. With lengths public the root
+    /// of n is in it too. With lengths private it is the inverse at a scale that is smaller by `each`, read as the
+    /// product: a product by a constant would be one level too many.
     ///
     /// # Errors
     /// If the inverse has no two levels to lose.

@@ -1,7 +1,7 @@
 //! Which rows of a batch are tokens, and who knows it.
 //!
-//! With lengths public the masks are plaintext vectors. With lengths private the client sends one vector more, its numbers 1 in rows of
-//! tokens and 0 in rows of padding; all other masks are made of it.
+//! With lengths public the masks are plaintext vectors. With lengths private the client sends one vector more, its
+//! numbers 1 in rows of tokens and 0 in rows of padding; all other masks are made of it.
 
 use crate::error::FheError;
 use crate::packing::{Interleave, PackingError};

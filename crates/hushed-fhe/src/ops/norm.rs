@@ -1,5 +1,6 @@
-//! LayerNorm of columns with one deep statistic (MOAI, Algorithm 5, and its idea for softmax carried over): mean and variance are sums over
-//! columns, so there is no rotation; only v = Σ c² is refreshed and goes through the inverse root, and the d columns lose one level.
+//! LayerNorm of columns with one deep statistic (MOAI, Algorithm 5, and its idea for softmax carried over): mean and
+//! variance are sums over columns, so there is no rotation; only v = Σ c² is refreshed and goes through the inverse
+//! root, and the d columns lose one level.
 //!
 //! With c = κ·(x − mean of x), d columns and v = Σ c² in [low, 1]:
 //!
@@ -16,10 +17,11 @@
 //! | × mask·√d/bound | l | s − 2 − levels of the root ≥ l |
 //! | × c, + a given row | l − 1 | |
 //!
-//! Beyond its range: for v from 0 to `low` the root is at most 3.5/√low, three times and a half what it should be at the end. Above 1 it is as good
-//! as within up to some end that its steps allow ([`crate::choices::fits::root`]: 3 for `low` 0.05, degree 15 and one step), and then grows like its highest
-//! power: 10^5 at 1.1 times that end, 10^15 at 1.5. From there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one
-//! that left the range. Whoever calibrates leaves a margin; what a refresh finds in rows that are masked does no harm.
+//! Beyond its range: for v from 0 to `low` the root is at most 3.5/√low, three times and a half what it should be at
+//! the end. Above 1 it is as good as within up to some end that its steps allow ([`crate::choices::fits::root`]: 3 for
+//! `low` 0.05, degree 15 and one step), and then grows like its highest power: 10^5 at 1.1 times that end, 10^15 at
+//! 1.5. From there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one that left
+//! the range. Whoever calibrates leaves a margin; what a refresh finds in rows that are masked does no harm.
 
 use hushed_ckks::poly::{Ladder, PolyError, Weight};
 use hushed_ckks::{CkksError, Scale};
@@ -38,8 +40,8 @@ use crate::slots::{OwnedMask, Slots};
 pub struct NormPlan<'a, V> {
     /// Rows that get a result; the others get 0.
     pub rows: &'a OwnedMask<V>,
-    /// Primes of the refreshed variance; `None` for the paper's own form, in which variance and columns come from the level that the inverse
-    /// root needs.
+    /// Primes of the refreshed variance; `None` for the paper's own form, in which variance and columns come from the
+    /// level that the inverse root needs.
     pub statistics: Option<usize>,
     /// Results that are given, in rows that `rows` leaves out.
     pub given: Option<Given<'a, V>>,
@@ -79,7 +81,8 @@ pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
     Scale::new(value).map_err(|e: CkksError| e.into())
 }
 
-/// The scale for columns of `limbs` primes that are squared and multiplied next: squares come out at [`Slots::default_scale`].
+/// The scale for columns of `limbs` primes that are squared and multiplied next: squares come out at
+/// [`Slots::default_scale`].
 ///
 /// # Errors
 /// [`PolyError::LevelsTooFew`] if they have no level.
@@ -87,8 +90,8 @@ pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> 
     scale_of((on.default_scale().value() * divisor(on, limbs)?).sqrt())
 }
 
-/// `block` + κ·(x − mean of x) by columns: the residual sum, centred and scaled as the block's output already is. One level of x at most
-/// is used; it comes in at its own and is cut.
+/// `block` + κ·(x − mean of x) by columns: the residual sum, centred and scaled as the block's output already is. One
+/// level of x at most is used; it comes in at its own and is cut.
 ///
 /// # Errors
 /// If x has no level above the block's, or another number of columns.
@@ -124,12 +127,12 @@ pub fn residual<S: Slots>(
     (0..x.width()).into_par_iter().map(column).collect()
 }
 
-/// The norm of columns that are κ·(x − mean): [`residual`]'s. They come out as the [`Acts`] of this norm at [`Slots::default_scale`],
-/// one level below, not refreshed.
+/// The norm of columns that are κ·(x − mean): [`residual`]'s. They come out as the [`Acts`] of this norm at
+/// [`Slots::default_scale`], one level below, not refreshed.
 ///
 /// # Errors
-/// [`FheError::Unsupported`] for a norm without means; too few levels; where values are visible, [`FheError::Range`] for a variance
-/// beyond its range.
+/// [`FheError::Unsupported`] for a norm without means; too few levels; where values are visible, [`FheError::Range`]
+/// for a variance beyond its range.
 pub fn norm<S: Slots>(
     on: &S,
     at: StepId,
@@ -220,7 +223,8 @@ fn statistic<S: Slots>(
     }
 }
 
-/// One vector refreshed, whatever its scale: it is read as another message at the scale that refreshes take, and as itself after it.
+/// One vector refreshed, whatever its scale: it is read as another message at the scale that refreshes take, and as
+/// itself after it.
 pub(crate) fn refreshed<S: Slots>(
     on: &S,
     at: StepId,
@@ -290,8 +294,8 @@ pub(crate) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S:
     on.finish(sum)
 }
 
-/// Levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the change of its interval, two a
-/// step. Degrees and steps alone say it, so that a search need not fit.
+/// Levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the change
+/// of its interval, two a step. Degrees and steps alone say it, so that a search need not fit.
 #[must_use]
 pub fn statistic_levels(choice: &NormChoice) -> usize {
     let seed = activation::levels(choice.seed) + usize::from(choice.seed > 1);

@@ -5,10 +5,11 @@
 //! first    x_j × e_0·gain_j, moved to row j mod m one row at a time: m − 1 rotations a vector, all by one row
 //! ```
 //!
-//! d columns leave as ⌈d/m⌉ vectors, at one level below, and nothing else of the columns does. Rows of padding are 0. m' is the number of rows
-//! of the text where the server knows it; then what leaves is the answer, offsets of the norm before added. Where it does not, m takes its
-//! place, the offsets come m'/m times by the sum of the encrypted mask, and the client divides by its own m'/m: a short text among many
-//! rows then sees the reply's rounding m/m' times. MOAI takes the first row only.
+//! d columns leave as ⌈d/m⌉ vectors, at one level below, and nothing else of the columns does. Rows of padding are 0.
+//! m' is the number of rows of the text where the server knows it; then what leaves is the answer, offsets of the norm
+//! before added. Where it does not, m takes its place, the offsets come m'/m times by the sum of the encrypted mask,
+//! and the client divides by its own m'/m: a short text among many rows then sees the reply's rounding m/m' times. MOAI
+//! takes the first row only.
 
 use hushed_model::{Pool, StepId};
 use rayon::prelude::*;
@@ -65,7 +66,8 @@ pub fn rotations(layout: Interleave, pool: Pool) -> Vec<usize> {
     }
 }
 
-/// Pools columns that have a level at least; more are cut. `rows` are those of all texts (a row with a given result is a token's).
+/// Pools columns that have a level at least; more are cut. `rows` are those of all texts (a row with a given result is
+/// a token's).
 ///
 /// # Errors
 /// Too few levels, no key for a rotation, and [`factor`]'s.
@@ -270,7 +272,8 @@ fn fill(v: &mut [f64], layout: Interleave, r: usize, value: f64) {
     v[r * texts..(r + 1) * texts].fill(value);
 }
 
-/// The pooled rows of texts of `lengths` rows out of decrypted vectors: what the client does, in the clear. Not scaled to unit length.
+/// The pooled rows of texts of `lengths` rows out of decrypted vectors: what the client does, in the clear. Not scaled
+/// to unit length.
 ///
 /// # Errors
 /// [`PackingError`] for another number of vectors or slots, or too many texts.

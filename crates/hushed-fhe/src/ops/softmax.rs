@@ -1,5 +1,6 @@
-//! Softmax of diagonals (MOAI, Algorithm 9) and its repair: normalise, then square. No rotation: the entries of a row lie in one and the
-//! same slot of all diagonals, so that a sum over a row is a sum of vectors (lemma 4.1). Only sums are refreshed.
+//! Softmax of diagonals (MOAI, Algorithm 9) and its repair: normalise, then square. No rotation: the entries of a row
+//! lie in one and the same slot of all diagonals, so that a sum over a row is a sum of vectors (lemma 4.1). Only sums
+//! are refreshed.
 //!
 //! ```text
 //! p = e^{(s − high)/2}/first.high      a polynomial in t = (2s − low − high)/(high − low), weighted so that it is good where it counts
@@ -17,9 +18,9 @@
 //! | e | min(l − 4, s − k) − 2 | the same, then refreshed |
 //! | 1/Σe by k' steps | | s − k' |
 //!
-//! The first inverse sees the root of the range that one inverse of Σ e^s would have to hold; the second sees at most m. Of m diagonals a
-//! head costs 8 relinearisations each (7 for the polynomial, 1 for the product, with the square 9), 2 refreshed vectors with a conjugation each,
-//! and 4k of a sum.
+//! The first inverse sees the root of the range that one inverse of Σ e^s would have to hold; the second sees at most
+//! m. Of m diagonals a head costs 8 relinearisations each (7 for the polynomial, 1 for the product, with the square 9),
+//! 2 refreshed vectors with a conjugation each, and 4k of a sum.
 //!
 //! [`softmax_by_limit`] is the paper's own: (1 + x/2^r)^(2^r), one inverse.
 
@@ -174,8 +175,8 @@ pub struct Weights<V> {
     pub sum: V,
 }
 
-/// From p to e and Σe for some heads of a layer, whose sums share bootstraps. The scale of e is [`Slots::default_scale`] over the largest
-/// upper end of the second intervals, if that is above 1.
+/// From p to e and Σe for some heads of a layer, whose sums share bootstraps. The scale of e is
+/// [`Slots::default_scale`] over the largest upper end of the second intervals, if that is above 1.
 ///
 /// # Errors
 /// Too few levels; where values are visible, [`FheError::Range`] for sums beyond 1.
@@ -207,9 +208,9 @@ pub fn weights<S: Slots>(
         .collect())
 }
 
-/// Sums refreshed, at twice their scale, without what a refresh adds to their imaginary parts. The error of the real part of Σp is a factor of
-/// a row's weights, which Σe has as well; of an imaginary one Σe is rid by its own refresh, while in e it would bring the other column of a pair
-/// into P·V, most where Σp is least.
+/// Sums refreshed, at twice their scale, without what a refresh adds to their imaginary parts. The error of the real
+/// part of Σp is a factor of a row's weights, which Σe has as well; of an imaginary one Σe is rid by its own refresh,
+/// while in e it would bring the other column of a pair into P·V, most where Σp is least.
 fn refreshed<S: Slots>(
     on: &S,
     at: StepId,
@@ -298,7 +299,8 @@ impl<V: Clone + Send + Sync> Weights<V> {
         on.apply(&f, &self.sum, (head.second.levels(), target), compute)
     }
 
-    /// The weights whole: one level and a product a diagonal more than [`crate::ops::attention()`] takes, which multiplies by V first.
+    /// The weights whole: one level and a product a diagonal more than [`crate::ops::attention()`] takes, which
+    /// multiplies by V first.
     ///
     /// # Errors
     /// Too few levels.
@@ -321,8 +323,8 @@ pub struct ByLimit {
     pub error: f64,
 }
 
-/// Softmax as the paper has it: exponentials of s − `top` by (1 + x/2^r)^(2^r), one sum refreshed, one inverse, multiplied onto every
-/// diagonal. For texts without padding.
+/// Softmax as the paper has it: exponentials of s − `top` by (1 + x/2^r)^(2^r), one sum refreshed, one inverse,
+/// multiplied onto every diagonal. For texts without padding.
 ///
 /// # Errors
 /// Too few levels; where values are visible, [`FheError::Range`] for sums beyond theirs.

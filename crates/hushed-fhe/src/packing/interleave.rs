@@ -1,7 +1,7 @@
 //! Interleaved batching (MOAI, §5, equation 2): entry t of text r lies in slot t·B + r, B = slots / rows.
 //!
-//! A rotation by j·B then rotates every text's vector by j (lemma 5.1), without the second rotation and the two masks that vectors
-//! lying one after the other would need.
+//! A rotation by j·B then rotates every text's vector by j (lemma 5.1), without the second rotation and the two masks
+//! that vectors lying one after the other would need.
 
 use super::PackingError;
 
@@ -61,7 +61,7 @@ impl Interleave {
         slots
     }
 
-    /// That `texts` texts fit.
+    /// Checks that `texts` texts fit.
     pub(super) fn check(&self, texts: usize) -> Result<(), PackingError> {
         let room = self.texts();
         if texts <= room {

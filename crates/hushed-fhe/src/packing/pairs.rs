@@ -5,17 +5,18 @@
 //! x·(a + i·b)         = x·a + i·x·b
 //! ```
 //!
-//! The first is why Q·Kᵀ takes half of its rotations and products: sums of products are the real parts of sums over pairs, and the imaginary
-//! parts are of no use to anyone. A conjugation takes them away, one a diagonal. The second is why P·V takes half of everything: results are
-//! pairs as well, and a conjugation parts two of them. (MOAI and its like hold one real column a ciphertext.)
+//! The first is why Q·Kᵀ takes half of its rotations and products: sums of products are the real parts of sums over
+//! pairs, and the imaginary parts are not needed. A conjugation removes them, one a diagonal. The second is why P·V
+//! takes half of everything: results are pairs as well, and a conjugation separates two of them. (MOAI and similar
+//! schemes hold one real column a ciphertext.)
 
 use rayon::prelude::*;
 
 use super::{Columns, Interleave};
 use crate::{FheError, Slots};
 
-/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b where they are the right-hand side of a product of pairs. The last of an
-/// odd number is alone, as a + 0·i.
+/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b where they are the right-hand side of a product of
+/// pairs. The last of an odd number is alone, as a + 0·i.
 #[derive(Clone, Debug)]
 pub struct Pairs<V> {
     pub(super) layout: Interleave,
@@ -43,7 +44,7 @@ impl<V: Send> Pairs<V> {
         Self::joined(columns, |a, b| on.pair_conjugate(a, b))
     }
 
-    /// Vectors that are already packed this way, of so many columns.
+    /// Vectors that are already packed this way, with this many columns.
     pub fn from_vectors(layout: Interleave, vectors: Vec<V>, width: usize) -> Pairs<V> {
         Pairs {
             layout,

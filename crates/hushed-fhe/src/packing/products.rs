@@ -1,4 +1,5 @@
-//! The two products of encrypted matrices in attention: Q·Kᵀ (columns × columns → diagonals) and P·V (diagonals × columns → columns).
+//! The two products of encrypted matrices in attention: Q·Kᵀ (columns × columns → diagonals) and P·V (diagonals ×
+//! columns → columns).
 //!
 //! With m rows split as m = b·g, every j < m is a·b + r:
 //!
@@ -7,21 +8,21 @@
 //! col_i(P·V)   = Σ_a Rot_{ab}( Σ_r Rot_{−ab}(Diag_{ab+r}(P)) ⊗ Rot_r(v_i) )        (algorithm 8)
 //! ```
 //!
-//! The inner sums are sums of products, relinearised and rescaled once each. Columns come two in a vector ([`Pairs`]). Key switches besides
-//! relinearisations, for d' columns a head in p = d'/2 pairs:
+//! The inner sums are sums of products, relinearised and rescaled once each. Columns come two in a vector ([`Pairs`]).
+//! Key switches besides relinearisations, for d' columns a head in p = d'/2 pairs:
 //!
 //! | | hoisted | each for itself | m = 128, d' = 64 |
 //! |---|---|---|---|
 //! | [`scores`] | p·(b + g − 2) pairs | m − b diagonals, and m conjugations | 944 at b = 16 |
 //! | [`scores_by_paper`], algorithm 7 | d'·(m − 1) columns | | 8,128 |
 //! | [`scores_naive`], texts one after the other (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
-//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to part the pairs |
-//!
+//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to separate the pairs |
 //! | [`attend_by_paper`], algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once for every column; d'·(g − 1) sums | 8,576 |
 //!
-//! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each pair of Q; its
-//! diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 + 0.6 + 0.6 GiB. [`attend`] holds its
-//! diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums: at 8 primes and b = 16, 1 + 1 + 0.5 GiB.
+//! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each
+//! pair of Q; its diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 +
+//! 0.6 + 0.6 GiB. [`attend`] holds its diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums: at 8
+//! primes and b = 16, 1 + 1 + 0.5 GiB.
 
 use rayon::prelude::*;
 
@@ -34,8 +35,8 @@ pub const GIANTS: usize = 2;
 /// Pairs of columns of V that share a reading of the diagonals.
 pub const PAIRS: usize = 8;
 
-/// The split m = b·g with the fewest rotations of `columns` columns in pairs, b the power of two; the smaller b of two that are within a fiftieth,
-/// which holds fewer rotated pairs.
+/// The split m = b·g with the fewest rotations of `columns` columns in pairs, b the power of two; the smaller b of two
+/// that are within a fiftieth, which holds fewer rotated pairs.
 pub fn baby_steps(m: usize, columns: usize) -> usize {
     let cost = |b: usize| columns.div_ceil(2) * (b + m / b - 2) + (m - b);
     let powers = (0..=m.trailing_zeros()).map(|k| 1usize << k);
@@ -44,8 +45,8 @@ pub fn baby_steps(m: usize, columns: usize) -> usize {
     powers.into_iter().find(enough).unwrap_or(1)
 }
 
-/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is twice the product of
-/// theirs over what that level divides by.
+/// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is
+/// twice the product of theirs over what that level divides by.
 ///
 /// # Errors
 /// [`PackingError::Mismatch`], and whatever the arithmetic says.
@@ -60,8 +61,8 @@ pub fn scores<S: Slots>(
     Ok(Diagonals::from_vectors(q.layout(), diagonals)?)
 }
 
-/// As [`scores`], of pairs and of conjugate pairs, with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some diagonals in their place:
-/// what is done next with them makes room for the following.
+/// As [`scores`], of pairs and of conjugate pairs, with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some
+/// diagonals in their place: the caller's next step on them frees their memory.
 ///
 /// # Errors
 /// As [`scores`], and what `each` says.
@@ -124,8 +125,8 @@ pub fn scores_by_paper<S: Slots>(
     Ok(Diagonals::from_vectors(layout, diagonals)?)
 }
 
-/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that a rotation of all texts is two of the slots, and two
-/// masks that cost a level. Diagonal by diagonal, in the same batching.
+/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that a rotation of all texts is two of the
+/// slots, and two masks that cost a level. Diagonal by diagonal, in the same batching.
 ///
 /// # Errors
 /// As [`scores`].

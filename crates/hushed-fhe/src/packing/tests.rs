@@ -105,7 +105,8 @@ fn baby_steps_of_a_real_head() {
     assert_eq!((baby_steps(1, 5), baby_steps(2, 5)), (1, 2));
 }
 
-/// MOAI's Table 5, by counter: a head of BERT-base, m = 128, d' = 64, and every key switch of a rotation or conjugation.
+/// MOAI's Table 5, by counter: a head of BERT-base, m = 128, d' = 64, and every key switch of a rotation or
+/// conjugation.
 #[test]
 fn key_switches_of_a_real_head() {
     const M: usize = 128;
@@ -193,7 +194,8 @@ proptest! {
         }
     }
 
-    /// Lemma 3.1 and algorithm 8, whole: attention without its softmax, by both ways, and the rotations that they declare.
+    /// Lemma 3.1 and algorithm 8, whole: attention without its softmax, by both ways, and the rotations that they
+    /// declare.
     #[test]
     fn products_agree_with_the_clear(log_rows in 0u32..4, log_baby in 0u32..4, width in 1usize..4, seed in any::<u64>()) {
         prop_assume!(log_baby <= log_rows);

@@ -1,5 +1,5 @@
-//! Choices for a model that has not been calibrated: degrees and steps that trained encoders of this kind were found to need, so that a
-//! plan has its counts. Nothing is run with them: intervals are round numbers.
+//! Choices for a model that has not been calibrated: degrees and steps that trained encoders of this kind were found to
+//! need, so that a plan has its counts. Nothing is run with them: intervals are round numbers.
 
 use hushed_model::Network;
 
@@ -8,8 +8,9 @@ use crate::{
     LayerChoice, NormChoice, VERSION,
 };
 
-/// Degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a softmax, a seed of degree 15 and one step for
-/// inverse roots, degree 63 for a classifier's tanh; no head with a fixed pattern, no frozen row.
+/// Degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a softmax, a seed of
+/// degree 15 and one step for inverse roots, degree 63 for a classifier's tanh; no head with a fixed pattern, no frozen
+/// row.
 #[must_use]
 pub fn assumed_choices(network: &Network, rows: usize) -> Choices {
     let head = HeadChoice::Softmax {

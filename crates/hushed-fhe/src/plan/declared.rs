@@ -1,8 +1,9 @@
-//! The error that a plan declares of its reply: what its own circuit errs by in a simulation, if that is more than the parameter set is
-//! certified for.
+//! The error that a plan declares of its reply: what its own circuit errs by in a simulation, if that is more than the
+//! parameter set is certified for.
 //!
-//! Noise of the declared size covers a reply, and a client keeps no bits below it. A constant of the parameter set would do for most circuits
-//! and say nothing of one whose last steps multiply errors: few tokens a text, large gains, a head with large weights.
+//! Noise of the declared size covers a reply, and a client keeps no bits below it. A constant of the parameter set
+//! would do for most circuits and say nothing of one whose last steps multiply errors: few tokens a text, large gains,
+//! a head with large weights.
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ const NUMBERS: usize = 64;
 /// Texts of the whole vocabulary that are simulated.
 const TEXTS: usize = 3;
 
-/// Texts that errors are simulated with: the first few of [`vocabulary`], of several lengths, and `known`, such as a canary. Whoever makes a plan and
-/// whoever runs it take the same.
+/// Texts that errors are simulated with: the first few of [`vocabulary`], of several lengths, and `known`, such as a
+/// canary. Whoever makes a plan and whoever runs it take the same.
 #[must_use]
 pub fn texts(tokenizer: &Tokenizer, rows: usize, known: Option<TokenIds>) -> Vec<TokenIds> {
     let mut texts = vocabulary(tokenizer, rows);
@@ -51,8 +52,8 @@ pub struct Circuit<'a> {
 }
 
 impl Circuit<'_> {
-    /// The standard deviation of the error of a slot of the reply, of that text of `texts` whose is largest. Texts that leave an interval are
-    /// left out: nobody's errors are bounded there.
+    /// The standard deviation of the error of a slot of the reply, of that text of `texts` whose is largest. Texts that
+    /// leave an interval are left out: nobody's errors are bounded there.
     ///
     /// # Errors
     /// [`FheError::Choices`] if no text is left; what the model and the simulation refuse.
@@ -121,8 +122,9 @@ mod tests {
             .collect()
     }
 
-    /// A constant of the parameter set is what most circuits declare. One whose last norm holds so wide a range that variances are little more
-    /// than the error of their refresh errs by more, and says so; a plan that does not is refused.
+    /// A constant of the parameter set is what most circuits declare. One whose last norm holds so wide a range that
+    /// variances are little more than the error of their refresh errs by more, and says so; a plan that does not is
+    /// refused.
     #[test]
     fn c4_a_plan_declares_what_its_own_circuit_errs_by() {
         let mut config = tiny_config();

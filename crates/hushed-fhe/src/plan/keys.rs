@@ -1,9 +1,10 @@
-//! Which evaluation keys a run needs: exactly the rotations and products that it does, at the number of primes at which it does them.
+//! Which evaluation keys a run needs: exactly the rotations and products that it does, at the number of primes at which
+//! it does them.
 //!
-//! A simulation of the run counts them ([`Counts`]). A key that is made for long ciphertexts serves shorter ones as well, but with more
-//! special primes than they need; a key for each length takes memory. So the lengths of each use are cut into groups, a key a group,
-//! by the least sum of transforms (that its key switches take in the run) and residues (that its keys hold), where a residue is worth
-//! [`TRANSFORMS_A_RESIDUE`].
+//! A simulation of the run counts them ([`Counts`]). A key that is made for long ciphertexts serves shorter ones as
+//! well, but with more special primes than they need; a key for each length takes memory. So the lengths of each use
+//! are cut into groups, a key a group, by the least sum of transforms (that its key switches take in the run) and
+//! residues (that its keys hold), where a residue is worth [`TRANSFORMS_A_RESIDUE`].
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ use hushed_rlwe::hybrid::Gadget;
 use crate::error::FheError;
 use crate::simulate::{Counts, Op};
 
-/// Transforms in a run that are worth the memory of one residue: at N = 2^16 a transform takes a third of a millisecond on one core, and a
-/// residue 0.5 MiB, so that a GiB of keys is there if it saves a core a minute.
+/// Transforms in a run that are worth the memory of one residue: at N = 2^16 a transform takes a third of a millisecond
+/// on one core, and a residue 0.5 MiB, so that a GiB of keys is there if it saves a core a minute.
 pub const TRANSFORMS_A_RESIDUE: u64 = 100;
 
 /// How often each key is used, by the primes of the ciphertexts.
@@ -46,7 +47,8 @@ impl KeyDemand {
         demand
     }
 
-    /// The same with the conjugations that split an upload of `columns` columns, of `limbs` primes ([`crate::Encrypted::split`]).
+    /// The same with the conjugations that split an upload of `columns` columns, of `limbs` primes
+    /// ([`crate::Encrypted::split`]).
     #[must_use]
     pub fn with_upload(mut self, params: &CkksParams, limbs: usize, columns: usize) -> KeyDemand {
         let pairs = columns.div_ceil(2) as u64;

@@ -1,7 +1,8 @@
 //! What the server of a run holds at its worst moment.
 //!
-//! Vectors are counted by the simulation, step by step, and so are decompositions, sums and unfinished maps. What else there is, is keys,
-//! the matrices of a bootstrap, its working memory, weights, and what the program and its pool of buffers keep.
+//! Vectors are counted by the simulation, step by step, and so are decompositions, sums and unfinished maps. What else
+//! there is, is keys, the matrices of a bootstrap, its working memory, weights, and what the program and its pool of
+//! buffers keep.
 
 use hushed_ckks::CkksParams;
 use hushed_model::Network;
@@ -10,8 +11,8 @@ use serde::Serialize;
 /// Bytes of the encoded matrices of a bootstrap, a slot of `n16-boot-14x40`: 614 MB in all.
 const MATRICES_A_SLOT: f64 = 614e6 / 32_768.0;
 
-/// Residues of N words that a bootstrap works with for each of the ciphertexts that go together, a prime of the raised ciphertext: 0.4 GiB at
-/// 29 primes of N = 2^16.
+/// Residues of N words that a bootstrap works with for each of the ciphertexts that go together, a prime of the raised
+/// ciphertext: 0.4 GiB at 29 primes of N = 2^16.
 const BOOTSTRAP_RESIDUES: f64 = 28.0;
 
 /// Ciphertexts that go through a bootstrap together.

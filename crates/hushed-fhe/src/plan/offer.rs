@@ -51,7 +51,8 @@ impl Offer<'_> {
     /// The plan.
     ///
     /// # Errors
-    /// [`FheError`]: a model without numbers, choices of another model, a placement that does not run, no text within the calibration.
+    /// [`FheError`]: a model without numbers, choices of another model, a placement that does not run, no text within
+    /// the calibration.
     pub fn plan(&self) -> Result<FhePlan, FheError> {
         let (network, params) = (self.network, self.params);
         self.choices.check(network)?;
@@ -99,9 +100,9 @@ impl Offer<'_> {
     }
 }
 
-/// The evaluation keys that a run needs and what it replies: what a plan must say of both, and what a server compares a plan with before it
-/// works by it. Of the reply's error it says the least that is declared; a plan declares more where the simulation of its circuit errs by more.
-/// `bootstrap`: the keys of a bootstrap.
+/// The evaluation keys that a run needs and what it replies: what a plan must say of both, and what a server compares a
+/// plan with before it works by it. Of the reply's error it says the least that is declared; a plan declares more where
+/// the simulation of its circuit errs by more. `bootstrap`: the keys of a bootstrap.
 ///
 /// # Errors
 /// As [`dry_run`]; [`FheError::Choices`] without layers, [`FheError::Model`] without numbers.
@@ -157,7 +158,8 @@ fn largest(network: &Network, choices: &Choices) -> Result<f64, FheError> {
     Ok(most.fold(1.0, f64::max))
 }
 
-/// No number that a client sends is larger: the greatest of all token vectors at all positions, after the first norm. All three are public.
+/// No number that a client sends is larger: the greatest of all token vectors at all positions, after the first norm.
+/// All three are public.
 ///
 /// # Errors
 /// [`ModelError::ShapesOnly`].

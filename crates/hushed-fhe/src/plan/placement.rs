@@ -1,6 +1,6 @@
-//! Where a run refreshes its vectors, and how much of it is held at once: found by the plan, and followed by the run and by whoever
-//! resumes it. Nothing here follows from weights. What goes to disk changes no result and no operation: a plan from before there was any
-//! reads as one that puts nothing there, and keeps its hash.
+//! Where a run refreshes its vectors, and how much of it is held at once: found by the plan, and followed by the run
+//! and by whoever resumes it. Nothing here follows from weights. What goes to disk changes no result and no operation:
+//! a plan from before there was any reads as one that puts nothing there, and keeps its hash.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,17 +26,19 @@ pub struct Placement {
     pub heads_together: usize,
     /// Hidden columns of the feed-forward that are held at once.
     pub hidden_block: usize,
-    /// Whether attention puts queries, keys, values and results of heads on disk, so that the columns are let go of before the scores.
+    /// Whether attention puts queries, keys, values and results of heads on disk, so that the columns are let go of
+    /// before the scores.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spill_attention: bool,
-    /// Whether the feed-forward puts its hidden columns on disk, so that the columns are let go of before the sums of the second map.
+    /// Whether the feed-forward puts its hidden columns on disk, so that the columns are let go of before the sums of
+    /// the second map.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub spill_feed_forward: bool,
 }
 
 impl Placement {
-    /// Everything at `top` primes, the fewest rotations, two heads and 64 hidden columns at a time: a beginning for the search, and what
-    /// tests run. `rows` rows a text, `width` columns a head.
+    /// Everything at `top` primes, the fewest rotations, two heads and 64 hidden columns at a time: a beginning for the
+    /// search, and what tests run. `rows` rows a text, `width` columns a head.
     #[must_use]
     pub fn plain(top: usize, rows: usize, width: usize) -> Placement {
         Placement {

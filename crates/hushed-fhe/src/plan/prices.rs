@@ -1,7 +1,8 @@
-//! What operations cost, in seconds, by number of primes: a table that was measured on one core, and a measurement of this machine.
+//! What operations cost, in seconds, by number of primes: a table that was measured on one core, and a measurement of
+//! this machine.
 //!
-//! Between the measured numbers of primes prices are interpolated. A price is wall time by operation where all threads of the pool have
-//! one each, so that a plan for two threads has prices of two threads and not half of those of one.
+//! Between the measured numbers of primes prices are interpolated. A price is wall time by operation where all threads
+//! of the pool have one each, so that a plan for two threads has prices of two threads and not half of those of one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,8 +44,8 @@ pub struct Prices {
     pub disk: f64,
 }
 
-/// [`Prices::disk`] unless something else is stated: a disk that takes 0.63 GB/s and gives 0.51 (that of docs/benchmarks.md, with other work
-/// on it); packing takes 1.2 s of a core a GB besides.
+/// [`Prices::disk`] unless something else is stated: a disk that takes 0.63 GB/s and gives 0.51 (that of
+/// docs/benchmarks.md, with other work on it); packing takes 1.2 s of a core a GB besides.
 pub(super) const DISK: f64 = 0.5e9;
 
 fn disk() -> f64 {
@@ -134,8 +135,9 @@ const ROUNDS: usize = 3;
 /// Seconds of a round, at least: the system counts in milliseconds.
 const WINDOW: f64 = 0.06;
 
-/// Measures all prices but those of bootstraps, which are scaled from the table by what relinearisation takes at most primes: seconds at
-/// N = 2^16. `bootstraps`: measures one of these too, with its keys, at the floor and at the top of the chain: a minute more and 6 GiB of memory.
+/// Measures all prices but those of bootstraps, which are scaled from the table by what relinearisation takes at most
+/// primes: seconds at N = 2^16. `bootstraps`: measures one of these too, with its keys, at the floor and at the top of
+/// the chain: a minute more and 6 GiB of memory.
 ///
 /// # Errors
 /// What the engine refuses; nothing for a preset that can bootstrap.
@@ -348,7 +350,8 @@ fn once(call: impl Fn() -> Result<(), FheError>) -> Result<f64, FheError> {
     })
 }
 
-/// Time as it would pass on a machine that is otherwise idle: what the threads of this process computed, where the system counts it.
+/// Time as it would pass on a machine that is otherwise idle: what the threads of this process computed, where the
+/// system counts it.
 struct Clock {
     start: Instant,
     computed: Option<f64>,
@@ -390,7 +393,8 @@ const FACTOR: Complex64 = Complex64::new(0.3, 0.0);
 /// Rotations that keys are made for.
 const ROTATIONS: [i64; 4] = [1, 2, 3, 4];
 
-/// Primes of the results of a bootstrap, and its seconds, at the floor and at the top of the chain: four pairs in one call, as in a run.
+/// Primes of the results of a bootstrap, and its seconds, at the floor and at the top of the chain: four pairs in one
+/// call, as in a run.
 fn bootstrap(
     params: &Arc<CkksParams>,
     key: &Arc<SecretKey>,

@@ -1,7 +1,7 @@
 //! What client and server of a run under CKKS agree on before it: one file, known by its hash.
 //!
-//! It holds nothing that follows from weights, but for what it lists as exposed. Whoever reads one takes no parameters from it: it *names*
-//! a parameter set, and says which hash that set must have.
+//! It holds nothing that follows from weights, but for what it lists as exposed. Whoever reads one takes no parameters
+//! from it: it *names* a parameter set, and says which hash that set must have.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fmt::Write as _;
@@ -25,13 +25,15 @@ pub const MAX_PLAN_BYTES: usize = 4 << 20;
 /// Most columns of a model and most layers: what a plan may ask a reader to hold.
 const MOST: usize = 1 << 16;
 
-/// The error that a reply declares, in parts of its magnitude: so many bits below what the parameter set certifies of a slot. Pooling
-/// averages the errors of rows, and a client divides what comes back by its text's share of the rows, which makes errors of short texts
-/// larger again: what is declared stays above the first and leaves room for the second.
+/// The error that a reply declares, in parts of its magnitude: so many bits below what the parameter set certifies of a
+/// slot. Pooling averages the errors of rows, and a client divides what comes back by its text's share of the rows,
+/// which makes errors of short texts larger again: what is declared stays above the first and leaves room for the
+/// second.
 const SPARE_BITS: i32 = 6;
 
-/// A reply's scale and the default one differ by less than this factor: the last product of a run is made for the default scale, and what
-/// is left are roundings. A smaller scale would make numbers larger, and their rounding at the client finer, by as many bits.
+/// A reply's scale and the default one differ by less than this factor: the last product of a run is made for the
+/// default scale, and what is left are roundings. A smaller scale would make numbers larger, and their rounding at the
+/// client finer, by as many bits.
 const SCALE_FACTOR: f64 = 2.0;
 
 /// A parameter set, made once and shared.
@@ -66,8 +68,8 @@ pub struct FhePlan {
     pub reply: ReplyForm,
     /// The evaluation keys, in their order.
     pub keys: Vec<PlannedKey>,
-    /// SHA-256 of the public model, as [`crate`] and the client take it: configuration, tokenizer, table of token vectors, positions, first
-    /// norm; in hexadecimal.
+    /// SHA-256 of the public model, as [`crate`] and the client take it: configuration, tokenizer, table of token
+    /// vectors, positions, first norm; in hexadecimal.
     pub public_sha256: String,
     /// SHA-256 of the server's calibration, in hexadecimal.
     pub calibration_sha256: String,
@@ -243,8 +245,8 @@ struct Sealed {
 }
 
 impl FhePlan {
-    /// SHA-256("hushed fhe plan 1" ‖ the plan as JSON without spaces, fields in the order of this type): its identity, which every artefact of
-    /// a run carries.
+    /// SHA-256("hushed fhe plan 1" ‖ the plan as JSON without spaces, fields in the order of this type): its identity,
+    /// which every artefact of a run carries.
     #[must_use]
     pub fn hash(&self) -> [u8; 32] {
         // Numbers and strings only: nothing in it can fail to be written; an empty text would be another plan's hash.
@@ -403,8 +405,8 @@ impl FhePlan {
         })
     }
 
-    /// Bits after the binary point that a client keeps of a reply: those that the parameter set certifies, of numbers within the reply's
-    /// magnitude. They follow from nothing else, so that whoever writes a plan cannot ask for more.
+    /// Bits after the binary point that a client keeps of a reply: those that the parameter set certifies, of numbers
+    /// within the reply's magnitude. They follow from nothing else, so that whoever writes a plan cannot ask for more.
     #[must_use]
     pub fn reply_bits(&self, params: &CkksParams) -> u32 {
         self.reply.bits(params)

@@ -1,11 +1,11 @@
 //! Where to refresh and how much to hold: the cheapest placement that runs and fits.
 //!
-//! Operations get dearer with primes, so columns have as few before attention, and before the feed-forward, as the circuit allows, which runs that
-//! count find. Sums and variances have any number: their inverses must arrive above
-//! the columns, so for each the other two are sought, and a dry run prices all three. Then come baby steps, heads and hidden columns that are
-//! held at once: first the quickest, whatever they take. If that is more than the server may take, the placement is made smaller, once with
-//! nothing on disk, once with what attention can do without there, once with what both halves of a layer can; the quickest that fits is
-//! taken, time at the disk included.
+//! Operations get dearer with primes, so columns have as few before attention, and before the feed-forward, as the
+//! circuit allows, which runs that count find. Sums and variances have any number: their inverses must arrive above
+//! the columns, so for each the other two are sought, and a dry run prices all three. Then come baby steps, heads and
+//! hidden columns that are held at once: first the quickest, whatever they take. If that is more than the server may
+//! take, the placement is made smaller, once with nothing on disk, once with what attention can do without there, once
+//! with what both halves of a layer can; the quickest that fits is taken, time at the disk included.
 
 use hushed_ckks::poly::PolyError;
 use serde::Serialize;
@@ -160,8 +160,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The quickest placement that fits: the quickest of all made smaller, with nothing on disk, with what attention can do without there,
-    /// and with what both halves of a layer can.
+    /// The quickest placement that fits: the quickest of all made smaller, with nothing on disk, with what attention
+    /// can do without there, and with what both halves of a layer can.
     fn fitting(&mut self, bounds: &Bounds) -> Result<(), FheError> {
         let start = self.best.clone();
         let (mut found, mut least): (Option<(Dry, Placement)>, _) = (None, self.cost.memory);
@@ -196,8 +196,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Makes a placement smaller until it fits, or until nothing makes it smaller. What holds most at the worst moment is one step of a
-    /// layer: of the changes, in the order of what they cost, the first that helps is taken.
+    /// Makes a placement smaller until it fits, or until nothing makes it smaller. What holds most at the worst moment
+    /// is one step of a layer: of the changes, in the order of what they cost, the first that helps is taken.
     fn shrunk(
         &mut self,
         what: &str,
@@ -259,8 +259,8 @@ impl Walk<'_> {
 /// Makes a placement smaller.
 type Change = fn(&mut Placement, &Bounds);
 
-/// Smaller blocks cost nothing but passes; then come rotations, a fiftieth of a run at a halving; heads one at a time take twice the
-/// bootstraps of sums; the upload at the lowest level takes a refresh of all columns.
+/// Smaller blocks cost nothing but passes; then come rotations, a fiftieth of a run at a halving; heads one at a time
+/// take twice the bootstraps of sums; the upload at the lowest level takes a refresh of all columns.
 const CHANGES: [Change; 5] = [
     |p, _| p.hidden_block = (p.hidden_block / 2).max(16).min(p.hidden_block),
     |p, _| p.scores_baby = (p.scores_baby / 2).max(1),

@@ -84,7 +84,8 @@ pub struct Step {
     pub peak: u64,
 }
 
-/// The steps of a dry run in the order `sites`, with prices. A step that refreshes `wide` vectors or more refreshes columns.
+/// The steps of a dry run in the order `sites`, with prices. A step that refreshes `wide` vectors or more refreshes
+/// columns.
 pub(super) fn steps(
     counts: &Counts,
     params: &CkksParams,
@@ -150,7 +151,8 @@ pub(super) fn operations_of(counts: &Counts, site: StepId) -> Vec<Done> {
     those.map(|c| (c.op, c.limbs, c.times)).collect()
 }
 
-/// Seconds of some operations of the step that has `all`: what a product costs follows from how many its sums have there.
+/// Seconds of some operations of the step that has `all`: what a product costs follows from how many its sums have
+/// there.
 pub(super) fn seconds(
     (op, limbs, times): Done,
     all: &[Done],
@@ -242,7 +244,8 @@ const ORDER: [&str; 25] = [
 /// Steps of a classifier's head.
 const HEAD: [&str; 5] = ["dense", "pack", "refresh", "activation", "classes"];
 
-/// What sites are sorted by: the first steps, layers in order, attention before its norm before the feed-forward, the last steps.
+/// What sites are sorted by: the first steps, layers in order, attention before its norm before the feed-forward, the
+/// last steps.
 fn order(site: &str) -> (usize, usize, usize, usize, String) {
     let parts: Vec<&str> = site.split('.').collect();
     let rank = |name: Option<&&str>| {

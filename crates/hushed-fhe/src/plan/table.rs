@@ -2,8 +2,9 @@
 
 use super::prices::{DISK, Point, Prices};
 
-/// Primes, then a decomposition, a hoisted rotation, a product, relinearisation with rescale, a rescale, a multiple, a sum, an encoding, a product
-/// with a plaintext: milliseconds of one core of processor time (`hushed plan --measure whole`, with other work on the machine).
+/// Primes, then a decomposition, a hoisted rotation, a product, relinearisation with rescale, a rescale, a multiple, a
+/// sum, an encoding, a product with a plaintext: milliseconds of one core of processor time
+/// (`hushed plan --measure whole`, with other work on the machine).
 const ONE_CORE: [[f64; 10]; 5] = [
     [4.0, 0.56, 3.43, 0.33, 3.99, 0.94, 0.27, 0.33, 1.67, 0.41],
     [8.0, 3.97, 7.97, 0.80, 11.9, 2.18, 0.57, 0.83, 2.86, 0.89],

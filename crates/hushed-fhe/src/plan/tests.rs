@@ -115,8 +115,8 @@ fn memory_is_a_limit() {
     assert!(matches!(tight(1 << 30), Err(FheError::Unsupported { .. })));
 }
 
-/// The search looks at levels from below, and at one thing after another: of all other levels around what it found, of all other blocks,
-/// and of placements drawn at random, those that run are no quicker.
+/// The search looks at levels from below, and at one thing after another: of all other levels around what it found, of
+/// all other blocks, and of placements drawn at random, those that run are no quicker.
 #[test]
 fn no_other_placement_is_quicker() {
     let config = NetworkConfig {
@@ -203,8 +203,8 @@ fn no_other_placement_is_quicker() {
     assert!(ran > 40, "{ran}");
 }
 
-/// What the visits to a step take is what the step does, with nothing on disk and with both halves of a layer there, with rows known and
-/// not; and steps are gone back to.
+/// What the visits to a step take is what the step does, with nothing on disk and with both halves of a layer there,
+/// with rows known and not; and steps are gone back to.
 #[test]
 fn visits_add_up_to_steps() {
     for lengths in [Lengths::Public, Lengths::Private] {
@@ -248,7 +248,8 @@ fn visits_add_up_to_steps() {
     }
 }
 
-/// With less and less memory more goes to disk, until nothing fits; what a plan says of the disk is in its time and in its bytes.
+/// With less and less memory more goes to disk, until nothing fits; what a plan says of the disk is in its time and in
+/// its bytes.
 #[test]
 fn what_does_not_fit_goes_to_disk() {
     let free = plan(&options(Lengths::Public)).unwrap();
@@ -323,8 +324,8 @@ fn a_slow_uplink_is_spared() {
     assert!(fast.exposures.iter().any(hides));
 }
 
-/// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a refreshed sum, one for
-/// each pair of uploaded columns, and log2(m) a column for the pooling.
+/// Rotations are those that the products of attention state on pairs of columns, a conjugation a diagonal, a pair and a
+/// refreshed sum, one for each pair of uploaded columns, and log2(m) a column for the pooling.
 #[test]
 fn rotations_are_those_of_the_products() {
     let plan = plan(&options(Lengths::Public)).unwrap();

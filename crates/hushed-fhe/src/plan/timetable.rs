@@ -1,8 +1,8 @@
 //! When a run is where, by its plan: the visits to its steps one after another, with the seconds of each.
 //!
-//! A step is gone back to (attention does one group of heads after another), so its seconds are not enough to say how far a run is. A
-//! dry run makes the same calls of [`crate::Slots::at`] as the run, and each begins a visit. Prices are those of the steps: what
-//! the visits to a step take adds up to what the step does.
+//! A step is gone back to (attention does one group of heads after another), so its seconds are not enough to say how
+//! far a run is. A dry run makes the same calls of [`crate::Slots::at`] as the run, and each begins a visit. Prices are
+//! those of the steps: what the visits to a step take adds up to what the step does.
 
 use std::collections::BTreeMap;
 
@@ -61,8 +61,8 @@ impl Timetable {
         Timetable::one_by_one(counts.visits.iter().map(&mut planned).collect())
     }
 
-    /// The same with a step that a dry run does not have: the columns of an upload are parted after the first visit, in which the masks of
-    /// its rows are made.
+    /// The same with a step that a dry run does not have: the columns of an upload are parted after the first visit, in
+    /// which the masks of its rows are made.
     pub(super) fn with_parted(self, parted: &Step) -> Timetable {
         let mut visits = self.visits;
         let columns = Planned {
@@ -124,7 +124,8 @@ impl Timetable {
         visit.bootstraps * refreshed.min(all) as f64 / all as f64
     }
 
-    /// The part of the layer of a visit, or of what is before or after all layers, that lies before planned second `at`.
+    /// The part of the layer of a visit, or of what is before or after all layers, that lies before planned second
+    /// `at`.
     pub(crate) fn part(&self, visit: usize, at: f64) -> f64 {
         let Some(here) = self.visits.get(visit) else {
             return 0.0;

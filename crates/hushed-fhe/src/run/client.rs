@@ -1,13 +1,14 @@
-//! The client of a run under CKKS: texts to ciphertexts, ciphertexts to answers. It has the public part of a model, and the only key.
+//! The client of a run under CKKS: texts to ciphertexts, ciphertexts to answers. It has the public part of a model, and
+//! the only key.
 //!
 //! ```text
 //! token ids → E + P → first norm → ÷ bound → columns (Columns, MOAI's packing) → two real columns a ciphertext: (u + i·v)/2
 //! packed answer → numbers → pooled rows → the model's last step
 //! ```
 //!
-//! Token vectors, positions and the first norm are public here: the lookup is the client's. Rows of padding are zeros. Half the sum of a
-//! pair is at the default scale and within 1, so that the server gets u = z + z̄ and v = i·(z̄ − z), each within 1, by a conjugation
-//! ([`crate::Encrypted::split`]): half the bytes of a column a ciphertext.
+//! Token vectors, positions and the first norm are public here: the lookup is the client's. Rows of padding are zeros.
+//! Half the sum of a pair is at the default scale and within 1, so that the server gets u = z + z̄ and v = i·(z̄ − z),
+//! each within 1, by a conjugation ([`crate::Encrypted::split`]): half the bytes of a column a ciphertext.
 //!
 //! Nothing that follows from what is opened here goes back to the server.
 
@@ -49,7 +50,8 @@ impl FheClient {
     /// A client of `plan`, with the table, the positions and the first norm that it names by hash.
     ///
     /// # Errors
-    /// [`FheError::Plan`] for a plan of other parameters, [`FheError::Model`] for numbers that are missing or of another width.
+    /// [`FheError::Plan`] for a plan of other parameters, [`FheError::Model`] for numbers that are missing or of
+    /// another width.
     pub fn new(
         plan: FhePlan,
         params: &Arc<CkksParams>,
@@ -78,8 +80,8 @@ impl FheClient {
         &self.plan
     }
 
-    /// That no text of this model is beyond the plan's bound: decided by the public numbers alone, before any text is read, so that a refusal
-    /// says nothing of one.
+    /// That no text of this model is beyond the plan's bound: decided by the public numbers alone, before any text is
+    /// read, so that a refusal says nothing of one.
     ///
     /// # Errors
     /// [`FheError::InputBound`].
@@ -100,7 +102,8 @@ impl FheClient {
     ///
     /// # Errors
     /// [`FheError::Packing`] for too many texts or one too long, [`FheError::Model`] for a token that is none,
-    /// [`FheError::InputBound`] for a number beyond the plan's bound, of which there is none after [`FheClient::check_bound`].
+    /// [`FheError::InputBound`] for a number beyond the plan's bound, of which there is none after
+    /// [`FheClient::check_bound`].
     pub fn pack(
         &self,
         texts: &[TokenIds],
@@ -176,8 +179,9 @@ impl FheClient {
         Ok(x)
     }
 
-    /// The pooled row, or the logits, of each place that has a text, with the model's own factors, not scaled to unit length (the model's `finish` does
-    /// that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as [`Upload::lengths`].
+    /// The pooled row, or the logits, of each place that has a text, with the model's own factors, not scaled to unit
+    /// length (the model's `finish` does that), made of numbers rounded to [`FhePlan::reply_bits`]. `lengths` as
+    /// [`Upload::lengths`].
     ///
     /// # Errors
     /// [`FheError::Ckks`] if decryption is refused, [`FheError::Packing`] for another reply than the plan's.
@@ -205,7 +209,8 @@ impl FheClient {
 }
 
 impl Upload<'_> {
-    /// Ciphertexts: one for two columns, and the rows that are tokens where they are encrypted ([`FhePlan::request_ciphertexts`]).
+    /// Ciphertexts: one for two columns, and the rows that are tokens where they are encrypted
+    /// ([`FhePlan::request_ciphertexts`]).
     #[must_use]
     pub fn count(&self) -> usize {
         self.columns.len().div_ceil(2) + usize::from(self.mask.is_some())

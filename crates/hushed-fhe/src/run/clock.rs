@@ -45,7 +45,8 @@ impl Progress {
         }
     }
 
-    /// Estimated seconds that are left: by the plan, and by how what was done compares with it once that is enough to go by.
+    /// Estimated seconds that are left: by the plan, and by how what was done compares with it once that is enough to
+    /// go by.
     #[must_use]
     pub fn left(&self) -> f64 {
         let left = (self.planned - self.behind).max(0.0);
@@ -94,8 +95,9 @@ impl Clock {
         });
     }
 
-    /// A visit to `site` begins, and with it the one before ends. It is the next one to it in the table: a run that goes on from a
-    /// checkpoint finds its place so, and what the table does not have (writing a checkpoint) is at the place where it comes.
+    /// A visit to `site` begins, and with it the one before ends. It is the next one to it in the table: a run that
+    /// goes on from a checkpoint finds its place so, and what the table does not have (writing a checkpoint) is at the
+    /// place where it comes.
     pub(crate) fn at(&self, site: StepId) {
         self.with(|state| {
             let time = Instant::now();
@@ -142,7 +144,8 @@ impl Clock {
         })
     }
 
-    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the pool have work.
+    /// Tells how far `work` is for as long as it goes on, and once at its end. From a thread of its own: those of the
+    /// pool have work.
     pub fn tell<T>(&self, watch: &(dyn Fn(Progress) + Sync), work: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             // Dropped at the end of the work, whatever that is.

@@ -1,13 +1,13 @@
 //! Vectors of slots that are ciphertexts: [`Slots`] over the engine.
 //!
-//! Nothing here chooses a level, a scale or a range: whoever calls says them, and the same calls run in the clear in the simulator.
-//! What is decided here is what they cost:
+//! Nothing here chooses a level, a scale or a range: whoever calls says them, and the same calls run in the clear in
+//! the simulator. What is decided here is what they cost:
 //!
-//! * linear maps are one modular matrix product a prime ([`ModularGemm`]) with weights of three digits in base 256: off by at most
-//!   2^-23 of the declared bound, what an f32 holds;
+//! * linear maps are one modular matrix product a prime ([`ModularGemm`]) with weights of three digits in base 256: off
+//!   by at most 2^-23 of the declared bound, what an f32 holds;
 //! * sums of products are made in strips that stay in the cache ([`Evaluator::dot_grid`]);
-//! * refreshes take two vectors a bootstrap, and release their inputs tile by tile: at N = 2^16 a vector is as many MiB as it has
-//!   primes, and hundreds of them come at once.
+//! * refreshes take two vectors a bootstrap, and release their inputs tile by tile: at N = 2^16 a vector is as many MiB
+//!   as it has primes, and hundreds of them come at once.
 
 use hushed_model::StepId;
 use std::sync::Arc;
@@ -27,11 +27,12 @@ use hushed_lower::LinearMap;
 /// Digits in base 256 of a weight.
 const WEIGHT_DIGITS: u32 = 3;
 
-/// Vectors that are refreshed at a time: pairs for as many ciphertexts as the bootstrap takes through its steps together.
+/// Vectors that are refreshed at a time: pairs for as many ciphertexts as the bootstrap takes through its steps
+/// together.
 const REFRESH_TILE: usize = 8;
 
-/// Ciphertexts of one key set. Shared by threads; work goes to the rayon pool of the caller, and results do not depend on how many
-/// threads that has.
+/// Ciphertexts of one key set. Shared by threads; work goes to the rayon pool of the caller, and results do not depend
+/// on how many threads that has.
 pub struct Encrypted {
     evaluator: Evaluator,
     bootstrapper: Arc<Bootstrapper>,
@@ -107,7 +108,8 @@ impl Encrypted {
         &self.encoder
     }
 
-    /// The two columns u and v of a ciphertext (u + i·v)/2, as a client sends them: u = z + z̄, v = i·(z̄ − z). One conjugation.
+    /// The two columns u and v of a ciphertext (u + i·v)/2, as a client sends them: u = z + z̄, v = i·(z̄ − z). One
+    /// conjugation.
     ///
     /// # Errors
     /// [`FheError::Ckks`] without a key for conjugations at its primes.
@@ -140,7 +142,8 @@ impl Encrypted {
         Ok(target.times_prime(prime).over(x.scale()))
     }
 
-    /// One number a slot. Always the transform of full length: numbers may be weights, and that some of them repeat takes no less time.
+    /// One number a slot. Always the transform of full length: numbers may be weights, and that some of them repeat
+    /// takes no less time.
     fn encode(&self, v: &[f64], limbs: usize, scale: Scale) -> Result<Plaintext, FheError> {
         let slots = self.evaluator.params().slots();
         if v.len() != slots {

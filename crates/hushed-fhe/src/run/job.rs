@@ -1,9 +1,12 @@
-//! A run at the server, from files to a file: request and keys in, layer by layer, reply out. Needs no secret of a client.
+//! A run at the server, from files to a file: request and keys in, layer by layer, reply out. Needs no secret of a
+//! client.
 //!
-//! Between two layers the columns may be put into a [`checkpoint`]: a run that is ended at any moment goes on from the last one, and as
-//! nothing in it is random but what follows from the server's secret and the request, its reply has the same bytes.
+//! Between two layers the columns may be put into a [`checkpoint`]: a run that is ended at any moment goes on from the
+//! last one, and as nothing in it is random but what follows from the server's secret and the request, its reply has
+//! the same bytes.
 //!
-//! How far it is, is read off its [`Clock`](crate::Clock) by a thread that does nothing else: most of a run is in steps that take minutes.
+//! How far it is, is read off its [`Clock`](crate::Clock) by a thread that does nothing else: most of a run is in steps
+//! that take minutes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,8 +68,8 @@ pub enum Event {
 /// Who is told.
 pub type Watch<'a> = &'a (dyn Fn(Event) + Sync);
 
-/// A bootstrap of these parameters, with the evaluation keys that it needs. It takes seconds and, at N = 2^16, half a gigabyte: whoever
-/// looks at the keys and then runs makes one.
+/// A bootstrap of these parameters, with the evaluation keys that it needs. It takes seconds and, at N = 2^16, half a
+/// gigabyte: whoever looks at the keys and then runs makes one.
 ///
 /// # Errors
 /// [`FheError::Ckks`] for parameters without one.
@@ -194,8 +197,8 @@ impl Engine {
         self.on.spill_to(folder);
     }
 
-    /// Runs a batch from its columns, or from the checkpoint in the file `save` if there is one of this run, and writes one there after each
-    /// layer. The ciphertexts are those of the answer, not fit to leave yet.
+    /// Runs a batch from its columns, or from the checkpoint in the file `save` if there is one of this run, and writes
+    /// one there after each layer. The ciphertexts are those of the answer, not fit to leave yet.
     ///
     /// # Errors
     /// [`FheError`], [`FheError::Stopped`] among them; the last checkpoint stays.

@@ -1,16 +1,18 @@
-//! What leaves the server: as few primes as the answer needs, and nothing of how it was computed but what the declared precision shows.
+//! What leaves the server: as few primes as the answer needs, and nothing of how it was computed but what the declared
+//! precision shows.
 //!
-//! A ciphertext of a result says more than its message: its uniform part follows from the computation, and its error does from weights
-//! and from intermediate values. So before a reply leaves
+//! A ciphertext of a result says more than its message: its uniform part follows from the computation, and its error
+//! does from weights and from intermediate values. So before a reply leaves
 //!
 //! 1. all primes go that the answer does not need;
 //! 2. a fresh encryption of zero under the client's public key is added, which makes the uniform part pseudo-random;
 //! 3. noise is added, as wide as the error that the plan declares ([`ReplyForm::deviation`]).
 //!
-//! That is masked and re-randomised, not circuit-private: the third step hides what is well below the declared precision, and no more.
+//! That is masked and re-randomised, not circuit-private: the third step hides what is well below the declared
+//! precision, and no more.
 //!
-//! All randomness is a function of a secret of the server, of what names the reply and of what it covers, so that a retry gives the same
-//! bytes, and two replies to one request can neither be averaged nor subtracted from each other.
+//! All randomness is a function of a secret of the server, of what names the reply and of what it covers, so that a
+//! retry gives the same bytes, and two replies to one request can neither be averaged nor subtracted from each other.
 
 use std::sync::Arc;
 
@@ -56,8 +58,8 @@ impl ReplySecret {
         &self.0
     }
 
-    /// The generator for the reply that `names` name (id of the request, hash of its bytes, hash of the plan, id of the keys, hash of what is
-    /// covered):
+    /// The generator for the reply that `names` name (id of the request, hash of its bytes, hash of the plan, id of the
+    /// keys, hash of what is covered):
     /// HMAC-SHA-256(secret, "hushed reply 1" ‖ each name after its length) is its key.
     #[must_use]
     pub fn rng(&self, names: &[&[u8]]) -> SecretRng {
@@ -109,19 +111,20 @@ pub fn covers(form: &ReplyForm, error: f64) -> Result<(), FheError> {
     }
 }
 
-/// The ciphertexts of a reply as they leave: shortened, re-randomised under the public key of who asked, and covered with noise. The
-/// randomness follows from `secret`, from `names` and from all bytes of what is covered: two different computations never share any, whatever
-/// they are called, and the same one again gets the same.
+/// The ciphertexts of a reply as they leave: shortened, re-randomised under the public key of who asked, and covered
+/// with noise. The randomness follows from `secret`, from `names` and from all bytes of what is covered: two different
+/// computations never share any, whatever they are called, and the same one again gets the same.
 ///
-/// `error` is what the computation errs by, a standard deviation of a slot: what [`crate::plan::declared`] simulates. (What ciphertexts carry of their
-/// error is a bound for each step alone; over a model it says nothing.) A reply that errs by more than `form` declares is not sealed.
+/// `error` is what the computation errs by, a standard deviation of a slot: what [`crate::plan::declared`] simulates.
+/// (What ciphertexts carry of their error is a bound for each step alone; over a model it says nothing.) A reply that
+/// errs by more than `form` declares is not sealed.
 ///
-/// The error that then is in a slot has the variance of the computation's and as much again as `form` declares, so a plan that declares
-/// twice the variance that it predicts declares what arrives.
+/// The error that then is in a slot has the variance of the computation's and as much again as `form` declares, so a
+/// plan that declares twice the variance that it predicts declares what arrives.
 ///
 /// # Errors
-/// [`FheError::ReplyError`] for an error beyond the declared one, or one that is no number; [`FheError::Ckks`] for ciphertexts of other
-/// parameters, with fewer primes, of another scale or number than `form` says.
+/// [`FheError::ReplyError`] for an error beyond the declared one, or one that is no number; [`FheError::Ckks`] for
+/// ciphertexts of other parameters, with fewer primes, of another scale or number than `form` says.
 pub fn seal_reply(
     params: &Arc<CkksParams>,
     key: &Arc<PublicKey>,

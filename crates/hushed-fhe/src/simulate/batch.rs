@@ -52,7 +52,8 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// What leaves for each text as it lies in the slots, and what a client multiplies it by. All slots of `on` are used, `rows` a text.
+    /// What leaves for each text as it lies in the slots, and what a client multiplies it by. All slots of `on` are
+    /// used, `rows` a text.
     ///
     /// # Errors
     /// Those of the pass; [`crate::packing::PackingError`] for texts that there is no room for.

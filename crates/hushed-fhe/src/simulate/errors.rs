@@ -1,17 +1,19 @@
-//! The errors of a simulation: normal numbers that follow from a seed, the history of a vector and the slot, never from the order in which
-//! threads come. They model a run; nothing about them is secret.
+//! The errors of a simulation: normal numbers that follow from a seed, the history of a vector and the slot, never from
+//! the order in which threads come. They model a run; nothing about them is secret.
 //!
-//! *Rescale* (as [`hushed_ckks::poly::Clear`], for the real part of a slot): r_b + r_a·s, of deviation √(N/24)·√(1 + (2N/3)·|κ|²) over
-//! the scale, where κ, complex normal of variance 1, is the secret's value in the slot over its deviation: the same at every rescale,
-//! so that some slots err three times as much as the mean.
+//! *Rescale* (as [`hushed_ckks::poly::Clear`], for the real part of a slot): r_b + r_a·s, of deviation √(N/24)·√(1 +
+//! (2N/3)·|κ|²) over the scale, where κ, complex normal of variance 1, is the secret's value in the slot over its
+//! deviation: the same at every rescale, so that some slots err three times as much as the mean.
 //!
-//! *Rotation, conjugation*: the same, at the scale of the vector. The special primes leave as little of the noise of keys as a rescale
-//! leaves of its prime, and rounding as much (measured at N = 2^16, all levels: both deviate by 2^13.4 over the scale).
+//! *Rotation, conjugation*: the same, at the scale of the vector. The special primes leave as little of the noise of
+//! keys as a rescale leaves of its prime, and rounding as much (measured at N = 2^16, all levels: both deviate by
+//! 2^13.4 over the scale).
 //!
-//! *Encoded factors*: rounding alone, √(N/24) over their scale, as if no two slots were alike: factors that repeat err by less.
+//! *Encoded factors*: rounding alone, √(N/24) over their scale, as if no two slots were alike: factors that repeat err
+//! by less.
 //!
-//! *Refresh*: a normal error of the deviation measured for bootstraps, distributed over the slots as that of a rescale, and what the sine
-//! of the modular reduction bends: v·c·(3/4 − v²), c = (2π/1024)²/6.
+//! *Refresh*: a normal error of the deviation measured for bootstraps, distributed over the slots as that of a rescale,
+//! and what the sine of the modular reduction bends: v·c·(3/4 − v²), c = (2π/1024)²/6.
 
 use crate::splitmix::split;
 
@@ -87,8 +89,8 @@ pub(super) fn name(values: &[f64]) -> u64 {
         .fold(values.len() as u64, |h, v| mix(h, v.to_bits()))
 }
 
-/// A number that is nearly standard normal: 64 coins and a uniform number between them, of variance 16 + 1/12; its fourth moment is 1 %
-/// below a normal one's, and it is an order of magnitude quicker than logarithms.
+/// A number that is nearly standard normal: 64 coins and a uniform number between them, of variance 16 + 1/12; its
+/// fourth moment is 1 % below a normal one's, and it is an order of magnitude quicker than logarithms.
 fn normal(x: u64) -> f64 {
     let (coins, between) = (split(x), split(!x));
     let uniform = (between >> 11) as f64 / (1u64 << 53) as f64 - 0.5;

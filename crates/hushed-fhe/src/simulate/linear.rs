@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-/// Rows that share the reads of operands, and operands that share the reads and writes of rows: their products are 8 numbers that stay in
-/// registers.
+/// Rows that share the reads of operands, and operands that share the reads and writes of rows: their products are 8
+/// numbers that stay in registers.
 const ROWS: usize = 2;
 const COLUMNS: usize = 4;
 

@@ -1,16 +1,20 @@
-//! A run in the clear: numbers with the primes, scales and errors that ciphertexts would have, and a count of all operations.
+//! A run in the clear: numbers with the primes, scales and errors that ciphertexts would have, and a count of all
+//! operations.
 //!
-//! The same code that runs encrypted runs here ([`Slots`](super::Slots)), so that a simulation predicts accuracy, levels, operations, rotation keys and
-//! memory of a run, and refuses what the engine would refuse: scales that differ, levels that are missing, messages that wrap around;
-//! and it refuses what an encrypted run cannot see, values beyond what a refresh takes ([`FheError::Range`]).
+//! The same code that runs encrypted runs here ([`Slots`](super::Slots)), so that a simulation predicts accuracy,
+//! levels, operations, rotation keys and memory of a run, and refuses what the engine would refuse: scales that differ,
+//! levels that are missing, messages that wrap around; and it refuses what an encrypted run cannot see, values beyond
+//! what a refresh takes ([`FheError::Range`]).
 //!
-//! Not simulated: the errors of relinearisations (the rescale that follows divides them by its prime), of encoded numbers that are added,
-//! and of the imaginary parts of vectors of real numbers.
+//! Not simulated: the errors of relinearisations (the rescale that follows divides them by its prime), of encoded
+//! numbers that are added, and of the imaginary parts of vectors of real numbers.
 //!
 //! * [`Simulator::new`]: exact numbers;
-//! * [`Simulator::with_errors`]: with the errors of rescales, rotations, conjugations, encoded factors and bootstraps ([`errors`]);
+//! * [`Simulator::with_errors`]: with the errors of rescales, rotations, conjugations, encoded factors and bootstraps
+//!   ([`errors`]);
 //! * [`Simulator::exact`]: exact functions too, which a watcher sees, and no bounds: what a calibration measures;
-//! * [`Simulator::counting`]: no numbers at all, vectors are empty and only shapes count: maps may then come without weights.
+//! * [`Simulator::counting`]: no numbers at all, vectors are empty and only shapes count: maps may then come without
+//!   weights.
 
 mod arithmetic;
 mod batch;
@@ -41,8 +45,8 @@ use errors::{Errors, mix};
 use pairs::Imaginary;
 use tally::Held;
 
-/// Deviation of a bootstrap's error, besides what the sine bends, for messages within 1 (`n16-boot-14x40`: 20.2 bits in the mean, 16.5 in
-/// the worst slot, both together).
+/// Deviation of a bootstrap's error, besides what the sine bends, for messages within 1 (`n16-boot-14x40`: 20.2 bits in
+/// the mean, 16.5 in the worst slot, both together).
 pub const REFRESH_DEVIATION: f64 = 1.174e-6;
 
 /// What a refreshed value may be beyond the bound, as bootstraps allow.
@@ -95,7 +99,8 @@ impl Vector {
 }
 
 impl Simulator {
-    /// Exact numbers under the primes of `params`: vectors of `slots` slots, which may be fewer than the ring's. The tally counts from 0.
+    /// Exact numbers under the primes of `params`: vectors of `slots` slots, which may be fewer than the ring's. The
+    /// tally counts from 0.
     ///
     /// # Errors
     /// [`CkksError::NotPeriodic`] unless `slots` is a power of two up to the ring's.
@@ -130,15 +135,16 @@ impl Simulator {
         })
     }
 
-    /// The same with the errors of rescales, rotations, conjugations and refreshes, which follow from `seed`, the computation and the inputs
-    /// alone: threads may come in any order.
+    /// The same with the errors of rescales, rotations, conjugations and refreshes, which follow from `seed`, the
+    /// computation and the inputs alone: threads may come in any order.
     #[must_use]
     pub fn with_errors(mut self, seed: u64) -> Simulator {
         self.errors = Some(Errors::new(seed, self.params.n(), self.slots));
         self
     }
 
-    /// The same with another deviation of a refresh, for messages within 1: [`REFRESH_DEVIATION`] unless told otherwise.
+    /// The same with another deviation of a refresh, for messages within 1: [`REFRESH_DEVIATION`] unless told
+    /// otherwise.
     #[must_use]
     pub fn with_refresh_deviation(mut self, deviation: f64) -> Simulator {
         self.refresh_deviation = deviation;
@@ -178,10 +184,12 @@ impl Simulator {
         &self.params
     }
 
-    /// A vector of these numbers with `limbs` primes, at the default scale. In a simulation that only counts, the numbers are dropped.
+    /// A vector of these numbers with `limbs` primes, at the default scale. In a simulation that only counts, the
+    /// numbers are dropped.
     ///
     /// # Errors
-    /// [`CkksError::LimbCount`], [`CkksError::TooManyValues`] unless there is a number for every slot, or none if only shapes count.
+    /// [`CkksError::LimbCount`], [`CkksError::TooManyValues`] unless there is a number for every slot, or none if only
+    /// shapes count.
     pub fn vector(&self, values: Vec<f64>, limbs: usize) -> Result<Vector, FheError> {
         if limbs == 0 || limbs > self.params.max_limbs() {
             return Err(CkksError::LimbCount {

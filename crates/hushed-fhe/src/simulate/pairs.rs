@@ -1,7 +1,7 @@
 //! Pairs: vectors whose slots have an imaginary part as well.
 //!
-//! The imaginary part of a product of two pairs is of no use to anyone ([`crate::packing::Pairs`]), so that it is not computed: what holds it
-//! says so, and whoever asks for it is refused.
+//! The imaginary part of a product of two pairs is of no use to anyone ([`crate::packing::Pairs`]), so that it is not
+//! computed: what holds it says so, and whoever asks for it is refused.
 
 use hushed_ckks::{CkksError, Scale};
 

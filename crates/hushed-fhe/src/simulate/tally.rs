@@ -1,4 +1,5 @@
-//! What a simulation counts: operations by step of the model and number of primes, rotations by distance, and the residues that are alive.
+//! What a simulation counts: operations by step of the model and number of primes, rotations by distance, and the
+//! residues that are alive.
 //!
 //! A *residue* is one polynomial modulo one prime, N words: 0.5 MiB at N = 2^16. A vector has two a prime.
 
@@ -58,7 +59,8 @@ pub struct Count {
     pub times: u64,
 }
 
-/// Rotations by one distance at one number of primes: each distance is a key, made for the most primes that it is used at.
+/// Rotations by one distance at one number of primes: each distance is a key, made for the most primes that it is used
+/// at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rotations {
     /// Slots.
@@ -124,7 +126,8 @@ impl Counts {
     }
 }
 
-/// Counters, shared by threads. What each step does is the same in any order, so the counts are; peaks follow from the order.
+/// Counters, shared by threads. What each step does is the same in any order, so the counts are; peaks follow from the
+/// order.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<State>);
 

@@ -63,8 +63,8 @@ pub struct Retrieval {
     pub swapped: usize,
 }
 
-/// Ranks documents by their cosine to each query, in the clear and by `found`. A document that is a query itself (of the same text) is not
-/// ranked for it. Answers that `found` does not have are as if they were nothing.
+/// Ranks documents by their cosine to each query, in the clear and by `found`. A document that is a query itself (of
+/// the same text) is not ranked for it. Answers that `found` does not have are as if they were nothing.
 #[must_use]
 pub fn retrieval(
     queries: &[&Answer],

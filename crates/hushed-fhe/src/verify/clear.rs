@@ -30,8 +30,8 @@ impl Clear {
         blocks.map(text).collect()
     }
 
-    /// Layer `i`, step by step. Before a norm, what is shown has its rows' means taken off: a norm does not see them, and no other rung has
-    /// them.
+    /// Layer `i`, step by step. Before a norm, what is shown has its rows' means taken off: a norm does not see them,
+    /// and no other rung has them.
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();
@@ -57,7 +57,8 @@ impl Clear {
         Ok(pooled.each_text().map(<[f64]>::to_vec).collect())
     }
 
-    /// Row by row of all texts: none of a text that was left out (`alive` has no rows of it), else its index in the text.
+    /// Row by row of all texts: none of a text that was left out (`alive` has no rows of it), else its index in the
+    /// text.
     pub fn compared(&self, alive: &[usize]) -> Vec<Option<usize>> {
         let texts = self.x.rows.blocks().zip(alive);
         let rows = texts.flat_map(|((block, _), &alive)| {

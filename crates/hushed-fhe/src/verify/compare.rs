@@ -21,8 +21,8 @@ pub struct Difference {
 /// The differences after one step, over all texts that are in it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// Which step: `layer.0.attention`, `….attention.add`, `….attention.norm`, and the same of `feed_forward`, whose norm ends the layer. Before
-    /// a norm the means of rows are taken off.
+    /// Which step: `layer.0.attention`, `….attention.add`, `….attention.norm`, and the same of `feed_forward`, whose
+    /// norm ends the layer. Before a norm the means of rows are taken off.
     pub site: String,
     /// Which layer.
     pub layer: usize,
@@ -94,7 +94,8 @@ pub(super) fn stages(
     stages
 }
 
-/// The steps of a layer that wait for the same of the last rung, which gives them one after another: so it is never held whole.
+/// The steps of a layer that wait for the same of the last rung, which gives them one after another: so it is never
+/// held whole.
 pub(super) struct Waiting {
     pub stages: Vec<Stage>,
     pub clear: Shown,

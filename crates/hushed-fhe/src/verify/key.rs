@@ -31,7 +31,8 @@ pub(super) struct TestKey {
 }
 
 impl TestKey {
-    /// Keys for all that the run does, as a dry run counts it. Texts that a simulation found out of range are not in it.
+    /// Keys for all that the run does, as a dry run counts it. Texts that a simulation found out of range are not in
+    /// it.
     pub fn new(
         subject: &Subject<'_>,
         out: &[OutOfRange],

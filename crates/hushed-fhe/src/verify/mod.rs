@@ -1,4 +1,5 @@
-//! Where accuracy goes under CKKS, step by step: the same texts on four rungs, each with one source of error more than the one above it.
+//! Where accuracy goes under CKKS, step by step: the same texts on four rungs, each with one source of error more than
+//! the one above it.
 //!
 //! | rung | what runs | what it adds |
 //! |---|---|---|
@@ -7,17 +8,19 @@
 //! | predicted | the same over [`Simulator::with_errors`] | simulated errors of rescales and refreshes |
 //! | encrypted | the same over [`super::Encrypted`], on a key made for the occasion, every step decrypted | everything |
 //!
-//! MOAI's Figures 3 and 6 show such errors of the outputs of layers, and of the steps of one. Errors are relative to the root mean square
-//! of the clear values of the step. What the encrypted run and the prediction add to the polynomials is compared by size: noise is drawn
-//! anew in each.
+//! MOAI's Figures 3 and 6 show such errors of the outputs of layers, and of the steps of one. Errors are relative to
+//! the root mean square of the clear values of the step. What the encrypted run and the prediction add to the
+//! polynomials is compared by size: noise is drawn anew in each.
 //!
-//! A text that leaves a calibrated interval is garbage, and under encryption may spoil the texts that share its ciphertexts. The simulation
-//! sees it ([`FheError::Range`]): the text is found, named and left out from that layer on, and is not encrypted.
+//! A text that leaves a calibrated interval is garbage, and under encryption may spoil the texts that share its
+//! ciphertexts. The simulation sees it ([`FheError::Range`]): the text is found, named and left out from that layer on,
+//! and is not encrypted.
 //!
-//! The circuit is the one that a plan of these texts places, in the memory that there is: what a run of it does, to the level.
+//! The circuit is the one that a plan of these texts places, in the memory that there is: what a run of it does, to the
+//! level.
 //!
-//! This opens ciphertexts in the middle of a run: a tool for whoever holds model and key, on one machine, and never part of a session with
-//! somebody else.
+//! This opens ciphertexts in the middle of a run: a tool for whoever holds model and key, on one machine, and never
+//! part of a session with somebody else.
 
 mod answers;
 mod clear;
@@ -76,7 +79,8 @@ pub struct Options {
 /// How to run encrypted.
 #[derive(Clone, Debug, Default)]
 pub struct OnKey {
-    /// Bytes of memory that all of it may take: what the plan needs more goes to disk. As much as it takes unless given.
+    /// Bytes of memory that all of it may take: what the plan needs more goes to disk. As much as it takes unless
+    /// given.
     pub max_memory: Option<u64>,
     /// A folder for that; the system's for what is temporary unless given.
     pub spill: Option<PathBuf>,
@@ -172,9 +176,10 @@ struct Subject<'a> {
 /// Compares the rungs over `texts`, which have to fit one batch.
 ///
 /// # Errors
-/// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model, [`FheError::Levels`] for
-/// parameters that do not hold the circuit, [`FheError::Unsupported`] for too little memory, [`FheError::File`] for a folder or a disk that
-/// does not take what goes there. Values out of range are no error: [`Report::out_of_range`].
+/// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model,
+/// [`FheError::Levels`] for parameters that do not hold the circuit, [`FheError::Unsupported`] for too little memory,
+/// [`FheError::File`] for a folder or a disk that does not take what goes there. Values out of range are no error:
+/// [`Report::out_of_range`].
 pub fn verify(
     model: &Model,
     choices: &Choices,
@@ -270,8 +275,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by polynomials, three tables of
-    /// differences, what goes from layer to layer of the other rungs, and their model.
+    /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by
+    /// polynomials, three tables of differences, what goes from layer to layer of the other rungs, and their model.
     fn held(&self) -> u64 {
         let (width, texts) = (self.network.embedding.width, self.lengths.len());
         let rows: usize = self.lengths.iter().sum();
@@ -286,7 +291,8 @@ impl<'a> Subject<'a> {
         self.known.encrypted().then(|| token_rows(layout, alive))
     }
 
-    /// A simulation with room for `texts` texts: fewer slots than the ring has are quicker, and each is what it would be among all.
+    /// A simulation with room for `texts` texts: fewer slots than the ring has are quicker, and each is what it would
+    /// be among all.
     fn simulator(&self, texts: usize, errors: bool) -> Result<(Simulator, Interleave), FheError> {
         let slots = self.rows * texts.next_power_of_two();
         let on = Simulator::new(&self.params, slots)?;

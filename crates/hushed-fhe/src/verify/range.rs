@@ -1,7 +1,8 @@
 //! Values that a step cannot take: which text they are of, and the run without it.
 //!
-//! A simulation stops at the first value that it cannot refresh, and does not say whose it is. So the layer is run again on halves of the
-//! texts, and on halves of the halves that stop, in as few slots as they need: at worst the logarithm of the texts times one layer.
+//! A simulation stops at the first value that it cannot refresh, and does not say whose it is. So the layer is run
+//! again on halves of the texts, and on halves of the halves that stop, in as few slots as they need: at worst the
+//! logarithm of the texts times one layer.
 
 use super::rung::{Rung, Shown, clear, masked};
 use super::{OutOfRange, Subject, Which};
@@ -10,8 +11,8 @@ use crate::simulate::{Simulator, Vector};
 use hushed_ckks::poly::{Arithmetic, PolyError};
 use hushed_model::StepId;
 
-/// Layer `i` of a simulated rung, without the texts that cannot be in it: those lose their rows in `alive`, and are told in `found`. None if no
-/// text is left, or if it stops and no text is at fault alone.
+/// Layer `i` of a simulated rung, without the texts that cannot be in it: those lose their rows in `alive`, and are
+/// told in `found`. None if no text is left, or if it stops and no text is at fault alone.
 pub(super) fn settle(
     subject: &Subject<'_>,
     i: usize,

@@ -31,8 +31,8 @@ pub(super) struct Rung<'a, S: Slots> {
 }
 
 impl<'a, S: Slots> Rung<'a, S> {
-    /// The columns after layer `i`; what its steps give goes to `take`, one after another. `alive`: the rows of each text, none of one that is
-    /// left out.
+    /// The columns after layer `i`; what its steps give goes to `take`, one after another. `alive`: the rows of each
+    /// text, none of one that is left out.
     pub fn layer(
         &mut self,
         subject: &Subject<'_>,

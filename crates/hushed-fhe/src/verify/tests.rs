@@ -131,7 +131,8 @@ fn errs_as_predicted(lengths: Lengths) {
         );
         assert!(s.polynomial.rms > 0.0 && s.polynomial.rms < 0.05, "{s:?}");
         assert!(predicted.rms > 0.0 && predicted.rms < 0.01, "{s:?}");
-        // Of one size, either way: on this ring errors are 0.35 to 0.5 of those predicted, which are those of a large one.
+        // Of one size, either way: on this ring errors are 0.35 to 0.5 of those predicted, which are those of a large
+        // one.
         assert!(measured.rms < 2.0 * predicted.rms, "{s:?}");
         assert!(measured.rms > predicted.rms / 4.0, "{s:?}");
         assert!(s.predicted.rms <= s.polynomial.rms + predicted.rms + 1e-12);
@@ -214,7 +215,8 @@ fn the_first_layers_alone_are_a_model() {
     assert_eq!(again.answers[0].predicted, report.answers[0].predicted);
 }
 
-/// A norm that holds less than it is given: whose text it is comes out, the others' answers do not suffer, and the table goes on.
+/// A norm that holds less than it is given: whose text it is comes out, the others' answers do not suffer, and the
+/// table goes on.
 #[test]
 fn texts_that_leave_their_range_are_named_and_left_out() {
     let tiny = Tiny::new();

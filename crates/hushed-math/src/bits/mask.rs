@@ -1,8 +1,8 @@
 //! Masks made from secret bits.
 //!
-//! `(bit & 1).wrapping_neg()` alone does not keep a choice free of branches: the compiler knows that the mask is zero or all
-//! ones, and turns a loop that applies one mask to a row into a test of the bit and a jump past the row. Every mask here goes
-//! through an optimisation barrier, after which the compiler takes it for any word.
+//! `(bit & 1).wrapping_neg()` alone does not keep a choice free of branches: the compiler knows that the mask is zero
+//! or all ones, and turns a loop that applies one mask to a row into a test of the bit and a jump past the row. Every
+//! mask here goes through an optimisation barrier, after which the compiler takes it for any word.
 
 use super::Block;
 use core::ops::{BitAnd, Not};

@@ -6,10 +6,10 @@
 //! different indices of a key hash differently and does no more: inputs are blocks of correlated OTs of semi-honest
 //! parties, pseudo-random and chosen by nobody.
 //!
-//! **Why keys change.** The receiver of a correlated OT knows b and may know H(i, b ⊕ Δ): a target. Under one key whoever
-//! computes π(z) ⊕ z for random z finds one of T targets after 2^128/T calls, and with it Δ, which undoes every OT of its
-//! direction; an inference has 10^9 (Guo, Katz, Wang, Weng, Yu, CRYPTO 2020, on multi-instance security). With at most
-//! T targets under any key a call helps against T of them only, and the bits are 128 − log2(T). Keys
+//! **Why keys change.** The receiver of a correlated OT knows b and may know H(i, b ⊕ Δ): a target. Under one key
+//! whoever computes π(z) ⊕ z for random z finds one of T targets after 2^128/T calls, and with it Δ, which undoes every
+//! OT of its direction; an inference has 10^9 (Guo, Katz, Wang, Weng, Yu, CRYPTO 2020, on multi-instance security).
+//! With at most T targets under any key a call helps against T of them only, and the bits are 128 − log2(T). Keys
 //! are AES(seed; use ‖ number) of a public seed that both parties draw afresh for each session and direction.
 //!
 //! | use | inputs of a key | targets |
@@ -131,8 +131,8 @@ impl PadHash {
         Block::wipe(hashed.as_flattened_mut());
     }
 
-    /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`] of so many places: the one that a chooser can
-    /// read.
+    /// `out[i] = H(first + i, input[i])` under the keys of [`PadHash::tables`] of so many places: the one that a
+    /// chooser can read.
     ///
     /// # Panics
     /// If the lengths differ, or `places` is no power of two up to [`TABLE`].
@@ -198,8 +198,8 @@ impl Work<'_> {
         self.keys.expand(keys);
     }
 
-    /// The pads of the inputs from index `at` on, which are under at most [`KEYS`] keys: up to a multiple of sixteen, whole
-    /// groups, and what is left.
+    /// The pads of the inputs from index `at` on, which are under at most [`KEYS`] keys: up to a multiple of sixteen,
+    /// whole groups, and what is left.
     fn pads_of_keys<const N: usize>(
         &mut self,
         at: u64,

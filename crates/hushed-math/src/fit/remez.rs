@@ -1,6 +1,6 @@
-//! Remez' second algorithm on a union of intervals (all extrema exchanged at once; Cheney, *Introduction to Approximation
-//! Theory*, ch. 3). The theory asks of the set only that it is compact, so gaps between the pieces cost nothing: where
-//! nothing is asked of the polynomial it is free, and the error elsewhere is the lower for it.
+//! Remez' second algorithm on a union of intervals (all extrema exchanged at once; Cheney, *Introduction to
+//! Approximation Theory*, ch. 3). The theory asks of the set only that it is compact, so gaps between the pieces cost
+//! nothing: where nothing is asked of the polynomial it is free, and the error elsewhere is the lower for it.
 
 use super::{Fit, Interval, chebyshev_row, clenshaw, least_squares_solution};
 use crate::error::MathError;
@@ -15,8 +15,8 @@ const PIECE_POINTS: usize = 9;
 /// `|_| 1.0`.
 ///
 /// # Errors
-/// [`MathError::InvalidFit`] if the interval is empty, the degree above [`super::MAX_DEGREE`], or a value not finite or a
-/// weight not positive.
+/// [`MathError::InvalidFit`] if the interval is empty, the degree above [`super::MAX_DEGREE`], or a value not finite or
+/// a weight not positive.
 pub fn minimax(
     f: impl Fn(f64) -> f64,
     weight: impl Fn(f64) -> f64,
@@ -28,8 +28,8 @@ pub fn minimax(
 }
 
 /// The polynomial of `degree` with least greatest `weight(x)·|f(x) − p(x)|` over `pieces`, intervals in ascending order
-/// inside `hull`. The hull is what the Chebyshev form is mapped from; f and weight are asked on the pieces only, and the
-/// errors are those on the pieces.
+/// inside `hull`. The hull is what the Chebyshev form is mapped from; f and weight are asked on the pieces only, and
+/// the errors are those on the pieces.
 ///
 /// # Errors
 /// As [`minimax`]; also if the pieces are not ascending, or reach out of the hull.

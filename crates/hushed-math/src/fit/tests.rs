@@ -119,7 +119,8 @@ fn refuses_what_has_no_answer() {
 
 #[test]
 fn pieces_leave_the_gap_free() {
-    // The sign on [−1, −a] ∪ [a, 1]: best of degree 1, and of 2 as it is odd, is 2x/(1 + a), with error (1 − a)/(1 + a).
+    // The sign on [−1, −a] ∪ [a, 1]: best of degree 1, and of 2 as it is odd, is 2x/(1 + a), with error (1 − a)/(1 +
+    // a).
     let a = 0.25;
     let sign = |x: f64| if x.abs() < a { f64::NAN } else { x.signum() };
     for degree in [1, 2] {

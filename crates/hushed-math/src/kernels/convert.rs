@@ -1,9 +1,9 @@
 //! Change of residue number system: what both kernels share, and the portable one.
 //!
-//! With F = Π f_i and y_i = x_i·(F/f_i)^−1 mod f_i, the numbers X with these residues are Σ y_i·F/f_i − v·F for integers
-//! v; the centred one has v = round(Σ y_i/f_i) (Shenoy and Kumaresan 1989 for the idea; here without an extra modulus,
-//! by an approximate quotient as in Halevi, Polyakov and Shoup 2019, §2.2). The quotient is taken in fixed point with 51
-//! bits after the point: no floating point, hence equal in every kernel by construction.
+//! With F = Π f_i and y_i = x_i·(F/f_i)^−1 mod f_i, the numbers X with these residues are Σ y_i·F/f_i − v·F for
+//! integers v; the centred one has v = round(Σ y_i/f_i) (Shenoy and Kumaresan 1989 for the idea; here without an extra
+//! modulus, by an approximate quotient as in Halevi, Polyakov and Shoup 2019, §2.2). The quotient is taken in fixed
+//! point with 51 bits after the point: no floating point, hence equal in every kernel by construction.
 
 use crate::modulus::Modulus;
 use zeroize::Zeroizing;
@@ -62,8 +62,8 @@ impl Plan {
         }
     }
 
-    /// What is added to a sum of quotients before it is cut at the point: one half, and the middle of its error, as each of
-    /// the sources loses less than two units.
+    /// What is added to a sum of quotients before it is cut at the point: one half, and the middle of its error, as
+    /// each of the sources loses less than two units.
     pub(crate) fn rounding(&self) -> u64 {
         (1 << (POINT - 1)) + self.sources.len() as u64
     }

@@ -1,17 +1,17 @@
 //! Products of a matrix of integers with limbs: `out[o][c]` += f·Σ_i `w[o][i]`·`x[i][c]` mod q.
 //!
-//! Rows o of w make outputs, its columns i meet inputs; c runs over the words of a limb, or a strip of them. Weights are
-//! secrets of who computes: each takes part in every product in the same way, whatever its value. There is no test for
-//! zero or sign, no list of indices, and running times depend on shapes alone.
+//! Rows o of w make outputs, its columns i meet inputs; c runs over the words of a limb, or a strip of them. Weights
+//! are secrets of who computes: each takes part in every product in the same way, whatever its value. There is no test
+//! for zero or sign, no list of indices, and running times depend on shapes alone.
 //!
 //! Three methods, all exact, chosen by the *declared* limit of the weights:
 //!
 //! * [`Method::Full`]: weights as residues below q, products as two sums, of low and of high halves of 52 bits;
-//! * [`Method::Narrow`]: weights of at most l in size with 2l·q ≤ 2^52, ternary ones (l = 1) above all. Offset by l they are
-//!   not negative, a product fits the low half, and l·Σ_i `x[i][c]`, the same for all outputs, is taken off again. One
-//!   multiply-add a term, where masks for zero and sign take two instructions (an AND-XOR and an addition);
-//! * [`Method::Planes`], where the processor multiplies tiles of bytes: weights as signed digits and residues as digits in
-//!   base 256, each pair of digits a product of byte matrices (`ifma/planes.rs`).
+//! * [`Method::Narrow`]: weights of at most l in size with 2l·q ≤ 2^52, ternary ones (l = 1) above all. Offset by l
+//!   they are not negative, a product fits the low half, and l·Σ_i `x[i][c]`, the same for all outputs, is taken off
+//!   again. One multiply-add a term, where masks for zero and sign take two instructions (an AND-XOR and an addition);
+//! * [`Method::Planes`], where the processor multiplies tiles of bytes: weights as signed digits and residues as digits
+//!   in base 256, each pair of digits a product of byte matrices (`ifma/planes.rs`).
 //!
 //! The kernel on floating-point multiply-adds packs numbers instead of words, and needs no offset (`fma/gemm.rs`).
 //!
@@ -64,7 +64,8 @@ pub enum Method {
     Full,
     /// Small integers, offset to be positive: one multiply-add a term.
     Narrow,
-    /// Digits of bytes, this many a weight: as many products of byte tiles as digits of a weight times those of a residue.
+    /// Digits of bytes, this many a weight: as many products of byte tiles as digits of a weight times those of a
+    /// residue.
     Planes(usize),
 }
 
@@ -85,8 +86,8 @@ pub struct PackedWeights {
     rows: usize,
     columns: usize,
     method: Method,
-    /// Panels of [`ROWS`] rows, zero-padded below, in a panel column by column: residues of f·w, or w + `limit`, or the numbers f·w or w. Or
-    /// tiles.
+    /// Panels of [`ROWS`] rows, zero-padded below, in a panel column by column: residues of f·w, or w + `limit`, or the
+    /// numbers f·w or w. Or tiles.
     words: Words,
     /// Largest size of a weight.
     limit: u64,
@@ -141,8 +142,8 @@ impl LimbGemm {
     /// f = `factor` in [0, q). Constant time in the weights.
     ///
     /// # Panics
-    /// If the number of weights is not rows·columns, if the limit is 0 or not below 2^63, if f ≥ q, or if a weight is beyond
-    /// the limit.
+    /// If the number of weights is not rows·columns, if the limit is 0 or not below 2^63, if f ≥ q, or if a weight is
+    /// beyond the limit.
     pub fn pack(
         &self,
         weights: &[i64],
@@ -207,8 +208,8 @@ impl LimbGemm {
     /// `out[o][c]` ← `out[o][c]` + f·Σ_i `w[o][i]`·`x[i][c]` mod q, all residues in [0, q).
     ///
     /// # Panics
-    /// If there are not as many inputs as the weights have columns and outputs as they have rows, if their lengths differ,
-    /// or if the weights were packed under another modulus or for a processor that this one is not.
+    /// If there are not as many inputs as the weights have columns and outputs as they have rows, if their lengths
+    /// differ, or if the weights were packed under another modulus or for a processor that this one is not.
     pub fn multiply_add(
         &self,
         weights: &PackedWeights,

@@ -144,8 +144,8 @@ impl Pointwise {
         run!(self.sub_mul_scalar_assign(a, b, s))
     }
 
-    /// out ← (sum − lifted)·inv for one residue `inv` in [0, q): the end of a division by other moduli, of which `lifted`
-    /// holds the remainder and `inv` the inverse.
+    /// out ← (sum − lifted)·inv for one residue `inv` in [0, q): the end of a division by other moduli, of which
+    /// `lifted` holds the remainder and `inv` the inverse.
     pub fn mod_down_finish(&self, out: &mut [u64], sum: &[u64], lifted: &[u64], inv: u64) {
         same_length(out, sum);
         same_length(out, lifted);
@@ -178,8 +178,8 @@ impl Pointwise {
         run!(self.dot_scalars_assign(acc, a, s))
     }
 
-    /// `out[0]` ← Σ d_i·`keys[0]_i` and `out[1]` ← Σ d_i·`keys[1]_i`: both halves of a key switch (or of a plaintext's products),
-    /// every digit read once. Reduced as [`Pointwise::dot_assign`]; zeros for no digits.
+    /// `out[0]` ← Σ d_i·`keys[0]_i` and `out[1]` ← Σ d_i·`keys[1]_i`: both halves of a key switch (or of a plaintext's
+    /// products), every digit read once. Reduced as [`Pointwise::dot_assign`]; zeros for no digits.
     ///
     /// # Panics
     /// If the three lists or any of the slices differ in length.
@@ -191,8 +191,8 @@ impl Pointwise {
     /// As [`Pointwise::dot_pair`], where each word of the d_i stands for 2^`log_repeat` ≥ 8 equal ones in a row.
     ///
     /// # Panics
-    /// If the three lists differ in length, `log_repeat` < 3, the slices of `keys` differ in length from `out` or that is no
-    /// multiple of 8, or a d_i has too few words.
+    /// If the three lists differ in length, `log_repeat` < 3, the slices of `keys` differ in length from `out` or that
+    /// is no multiple of 8, or a d_i has too few words.
     pub fn dot_pair_repeated(
         &self,
         out: [&mut [u64]; 2],

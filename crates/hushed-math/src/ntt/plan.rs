@@ -99,11 +99,11 @@ impl NttPlan {
         }
     }
 
-    /// Some consecutive values of the transform of a polynomial whose first coefficients are `prefix` and whose others are
-    /// zero: those from `start` on, as many as `out` has.
+    /// Some consecutive values of the transform of a polynomial whose first coefficients are `prefix` and whose others
+    /// are zero: those from `start` on, as many as `out` has.
     ///
-    /// A layer whose blocks have their nonzero words in the first half leaves that half twice, (x, 0) → (x, x): these layers
-    /// are copies, and blocks of the next layer are independent of each other.
+    /// A layer whose blocks have their nonzero words in the first half leaves that half twice, (x, 0) → (x, x): these
+    /// layers are copies, and blocks of the next layer are independent of each other.
     ///
     /// # Panics
     /// Unless `start` and the length of `out` are multiples of [`NttPlan::strip_unit`] within n.

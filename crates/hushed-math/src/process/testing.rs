@@ -18,7 +18,8 @@ pub enum Child {
     Late,
 }
 
-/// How long a parent waits. A child looks at a few values; what takes longer waits for a lock whose owner is not in the child.
+/// How long a parent waits. A child looks at a few values; what takes longer waits for a lock whose owner is not in the
+/// child.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PANICKED: u8 = 101;
 const WNOHANG: c_int = 1;
@@ -33,14 +34,15 @@ unsafe extern "C" {
 
 /// Runs `look` in a child of this process, on a copy of its memory, and returns how the child ended.
 ///
-/// Only the calling thread is in the child: `look` must wait for no other thread and take no lock that another thread of this process may
-/// hold just now. It may allocate, which the C library allows. Nothing of this process is dropped or flushed when the child ends.
+/// Only the calling thread is in the child: `look` must wait for no other thread and take no lock that another thread
+/// of this process may hold just now. It may allocate, which the C library allows. Nothing of this process is dropped
+/// or flushed when the child ends.
 ///
 /// # Panics
 /// If the system does not fork.
 pub fn in_child(look: impl FnOnce() -> u8) -> Child {
-    // SAFETY: no memory is shared with the child. It runs `look` under the terms above and leaves by `_exit`, before anything of its
-    // parent's is dropped.
+    // SAFETY: no memory is shared with the child. It runs `look` under the terms above and leaves by `_exit`, before
+    // anything of its parent's is dropped.
     let pid = unsafe { fork() };
     assert!(pid >= 0, "the system does not fork");
     if pid == 0 {

@@ -81,8 +81,8 @@ fn fork_by_the_system_call_alone_is_seen_where_the_kernel_wipes() {
         return;
     }
     let ours = Origin::here();
-    // SAFETY: a copy of this process, on a copy of its stack. The child reads a word and ends: nothing that the C library would have had to
-    // prepare.
+    // SAFETY: a copy of this process, on a copy of its stack. The child reads a word and ends: nothing that the C
+    // library would have had to prepare.
     let pid = unsafe { syscall(CLONE, SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize) };
     if pid == 0 {
         let code = c_int::from(ours.check().is_ok());

@@ -5,7 +5,8 @@ use std::ptr::{NonNull, null_mut};
 
 use super::PAGE;
 
-// The same on every 64-bit Linux, whose C library every Rust program there is linked to: a crate for three functions would say no more.
+// The same on every 64-bit Linux, whose C library every Rust program there is linked to: a crate for three functions
+// would say no more.
 unsafe extern "C" {
     fn mmap(
         at: *mut c_void,
@@ -78,8 +79,9 @@ pub(super) unsafe fn free(start: *mut u8, bytes: usize) {
     }
 }
 
-/// A word on a page of its own that is zero, and zero again in every process that is forked from this one: the kernel sees to it. It is never
-/// given back. None where the kernel does not do that, or an emulator that does not follow advice says that it does.
+/// A word on a page of its own that is zero, and zero again in every process that is forked from this one: the kernel
+/// sees to it. It is never given back. None where the kernel does not do that, or an emulator that does not follow
+/// advice says that it does.
 pub(crate) fn zero_in_children() -> Option<NonNull<u64>> {
     // SAFETY: a new mapping, wherever the system has room for it.
     let page = unsafe { mmap(null_mut(), SYSTEM_PAGE, READ_WRITE, PRIVATE, -1, 0) };

@@ -1,10 +1,12 @@
 //! Buffers of the length of a limb, a power of two, from slabs of sixteen megabytes.
 //!
-//! Polynomials of a computation get shorter with every level while their limbs stay the same: a limb that is dropped is what the next
-//! polynomial needs, whatever its length. What waits was used last and may still be in a cache. Limbs side by side begin an odd number of
-//! lines apart modulo 4096 bytes: work that goes along many limbs at once would otherwise find all of them in the same few sets of a cache.
+//! Polynomials of a computation get shorter with every level while their limbs stay the same: a limb that is dropped is
+//! what the next polynomial needs, whatever its length. What waits was used last and may still be in a cache. Limbs
+//! side by side begin an odd number of lines apart modulo 4096 bytes: work that goes along many limbs at once would
+//! otherwise find all of them in the same few sets of a cache.
 //!
-//! A slab without a limb in use goes back to the system once there are more than [`IDLE_BYTES`] of such, unless a [`KeepMemory`] lives.
+//! A slab without a limb in use goes back to the system once there are more than [`IDLE_BYTES`] of such, unless a
+//! [`KeepMemory`] lives.
 
 use super::{IDLE_BYTES, PAGE, map};
 use std::collections::BTreeMap;
@@ -61,8 +63,9 @@ pub(super) unsafe fn give(limb: NonNull<u64>, bytes: usize) {
     }
 }
 
-/// While one lives, no slab goes back to the system: for computations whose need of memory rises and falls by gigabytes, which a process
-/// whose peak is planned for may keep. A page that comes back from the system costs more than a transform of its words.
+/// While one lives, no slab goes back to the system: for computations whose need of memory rises and falls by
+/// gigabytes, which a process whose peak is planned for may keep. A page that comes back from the system costs more
+/// than a transform of its words.
 #[derive(Debug)]
 pub struct KeepMemory(());
 
@@ -136,7 +139,8 @@ fn number(bytes: usize) -> usize {
     (bytes.trailing_zeros() - LEAST) as usize
 }
 
-/// From one limb to the next: a slab has room for `GAPS` bytes between its `SLAB / bytes` limbs, and one line less a limb is an odd number.
+/// From one limb to the next: a slab has room for `GAPS` bytes between its `SLAB / bytes` limbs, and one line less a
+/// limb is an odd number.
 fn stride(bytes: usize) -> usize {
     bytes + bytes * GAPS / SLAB - super::LINE
 }

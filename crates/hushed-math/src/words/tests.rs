@@ -70,7 +70,8 @@ fn limbs_side_by_side_begin_in_different_sets() {
     assert!(sets.iter().all(|&limbs| limbs < 600 / 8), "{sets:?}");
 }
 
-/// 1.5 GiB of address space, of which next to nothing is touched, in limbs of a length that no other test of this process takes.
+/// 1.5 GiB of address space, of which next to nothing is touched, in limbs of a length that no other test of this
+/// process takes.
 #[test]
 fn slabs_that_nobody_uses_go_back_unless_they_are_kept() {
     let limbs = (IDLE_BYTES + IDLE_BYTES / 2) >> 20;

@@ -1,5 +1,6 @@
-//! What tells the architectures apart: names of fields and tensors, where positions begin, the head. What they compute is the same
-//! post-norm encoder, [`Network`](crate::Network), so that a new one of this kind is a table in a file of its own.
+//! What tells the architectures apart: names of fields and tensors, where positions begin, the head. What they compute
+//! is the same post-norm encoder, [`Network`](crate::Network), so that a new one of this kind is a table in a file of
+//! its own.
 
 mod bert;
 mod distilbert;
@@ -18,12 +19,13 @@ pub enum Architecture {
     DistilBert,
 }
 
-/// What one architecture calls its parts.
+/// The names of an architecture's parts.
 pub(crate) struct Names {
     pub fields: Fields,
     pub tensors: Tensors,
     pub head: Head,
-    /// Positions count from the row after that of the padding id, which is this one unless `config.json` says otherwise.
+    /// Positions count from the row after that of the padding id, which is this one unless `config.json` says
+    /// otherwise.
     pub positions_after_padding: Option<u32>,
 }
 
@@ -40,7 +42,8 @@ pub(crate) struct Fields {
     pub epsilon: Option<&'static str>,
 }
 
-/// Tensors of the encoder. Those of a layer are under [`Tensors::layers`] and its number; `.weight` and `.bias` are added.
+/// Tensors of the encoder. Those of a layer are under [`Tensors::layers`] and its number; `.weight` and `.bias` are
+/// added.
 pub(crate) struct Tensors {
     pub layers: &'static str,
     pub query: &'static str,

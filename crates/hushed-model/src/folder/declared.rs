@@ -1,7 +1,8 @@
-//! `functions.json`: what the owner of a model declares of its activations, so that a private run may approximate them for less.
+//! `functions.json`: what the owner of a model declares of its activations, so that a private run may use cheaper
+//! approximations.
 //!
-//! It is public: the client computes the same functions, so the file is part of the bundle. `hushed calibrate` writes it; a folder without
-//! it is run with functions that hold for any model.
+//! It is public: the client computes the same functions, so the file is part of the bundle. `hushed calibrate` writes
+//! it; a folder without it is run with functions that hold for any model.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::json;
@@ -38,7 +39,7 @@ pub(crate) fn parse(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Toleran
 }
 
 impl Tolerance {
-    /// The contents of `functions.json`. An error below what the file may hold is written as the least that it may.
+    /// The contents of `functions.json`. An error below the format's least value is written as that value.
     pub fn to_json(&self) -> String {
         let file = json!({ "version": "1", "activation_reach": self.reach, "activation_error": self.error.max(LEAST_ERROR) });
         format!("{file:#}\n")

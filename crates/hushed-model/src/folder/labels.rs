@@ -1,4 +1,5 @@
-//! Whether a model is a classifier, and what its classes are called: `architectures`, `id2label` and `num_labels` of `config.json`.
+//! Whether a model is a classifier, and what its classes are called: `architectures`, `id2label` and `num_labels` of
+//! `config.json`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::{Map, Value};
@@ -11,12 +12,12 @@ use crate::folder::json::{Fields, shown};
 const MAX_CLASSES: usize = 1 << 12;
 /// Most bytes of a name.
 const MAX_NAME: usize = 200;
-/// What the library that writes these files assumes where they say nothing.
+/// The defaults of the library that writes these files.
 const DEFAULT_CLASSES: usize = 2;
 const NAMES: &str = "names for 0, 1, … without gaps, each a text of at most 200 bytes without control characters, 4096 at most";
 
-/// The names of the classes, if the configuration is of a classifier, which these architectures mean; what is wrong with them is added to
-/// the problems.
+/// The names of the classes, if the configuration is of a classifier, which these architectures mean; what is wrong
+/// with them is added to the problems.
 pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<String>> {
     let classifies = match f.get("architectures") {
         Some(Value::Array(names)) => names

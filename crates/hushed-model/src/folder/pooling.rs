@@ -1,5 +1,5 @@
-//! How a sentence encoder ends, and its longest input: `modules.json`, `1_Pooling/config.json`, `sentence_bert_config.json`,
-//! `config_sentence_transformers.json` (the sentence-transformers layout).
+//! How a sentence encoder ends, and its longest input: `modules.json`, `1_Pooling/config.json`,
+//! `sentence_bert_config.json`, `config_sentence_transformers.json` (the sentence-transformers layout).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub(crate) const POOLING: &str = "1_Pooling/config.json";
 pub(crate) const SENTENCE: &str = "sentence_bert_config.json";
 pub(crate) const PROMPTS: &str = "config_sentence_transformers.json";
 
-/// What `modules.json` lists after the transformer.
+/// The modules after the transformer in `modules.json`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Modules {
     pub pooled: bool,
@@ -54,7 +54,7 @@ pub(crate) fn modules(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Modul
             )
         })
         .collect();
-    // Fixed paths, rather than following what the file says: a path out of the folder is never opened.
+    // Fixed paths instead of those in the file, so that no path out of the folder is ever opened.
     match chain.as_slice() {
         [("Transformer", "")] => Some(Modules {
             pooled: false,
@@ -134,7 +134,7 @@ pub(crate) fn pooling(
     }
 }
 
-/// What `sentence_bert_config.json` adds.
+/// The fields of `sentence_bert_config.json`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sentence {
     pub max_tokens: Option<usize>,

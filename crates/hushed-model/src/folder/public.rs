@@ -40,7 +40,7 @@ pub struct PublicFiles {
     files: BTreeMap<&'static str, Vec<u8>>,
 }
 
-/// What the public files say, checked.
+/// The parsed and checked public files.
 #[derive(Clone)]
 pub struct Public {
     /// Sizes of the encoder.
@@ -92,7 +92,8 @@ impl PublicFiles {
         PublicFiles { files }
     }
 
-    /// Takes files that came from elsewhere (a bundle). Names that are not a model's, and sizes beyond the limits, are refused.
+    /// Takes files that came from elsewhere (a bundle). Names that are not a model's, and sizes beyond the limits, are
+    /// refused.
     pub fn from_files(
         given: impl IntoIterator<Item = (String, Vec<u8>)>,
     ) -> Result<PublicFiles, FolderError> {
@@ -122,7 +123,7 @@ impl PublicFiles {
         }
     }
 
-    /// Name and bytes, in the order of the names: what a bundle carries and hashes.
+    /// Name and bytes, in the order of the names, as in a bundle.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         self.files
             .iter()

@@ -10,7 +10,7 @@ use crate::folder::public::{Public, PublicFiles};
 use crate::folder::weights::{WEIGHTS, Weights};
 use crate::layers::{self, Checking};
 
-/// What `hushed check` prints.
+/// The report of `hushed check`.
 #[derive(Debug)]
 pub struct Report {
     /// The folder.
@@ -53,7 +53,8 @@ impl Report {
     }
 }
 
-/// Checks all but the numbers themselves, which are read at load: files, sizes, tokenizer, pooling, names and shapes of all tensors.
+/// Checks all but the numbers themselves, which are read at load: files, sizes, tokenizer, pooling, names and shapes of
+/// all tensors.
 pub fn check(folder: &Path) -> Report {
     let (public, _, problems) = inspect(folder);
     let summary = public.as_ref().filter(|_| problems.is_empty()).map(summary);

@@ -1,8 +1,9 @@
 //! `model.safetensors`, read one tensor at a time.
 //!
-//! Format: u64 little-endian n, n bytes of JSON `{name: {dtype, shape, data_offsets: [a, b]}}`, then the numbers, little-endian and
-//! row-major, at `8 + n + a .. 8 + n + b`. The header goes through the `safetensors` crate, which refuses gaps, overlaps and sizes that
-//! do not match shapes; the file is read by positioned reads, not mapped: a mapped file that shrinks would kill the process.
+//! Format: u64 little-endian n, n bytes of JSON `{name: {dtype, shape, data_offsets: [a, b]}}`, then the numbers,
+//! little-endian and row-major, at `8 + n + a .. 8 + n + b`. The header goes through the `safetensors` crate, which
+//! refuses gaps, overlaps and sizes that do not match shapes; the file is read by positioned reads, not mapped: a
+//! mapped file that shrinks would kill the process.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::fs::File;
@@ -115,7 +116,8 @@ impl<R: ReadAt> Weights<R> {
 
     /// The tensor called `name`, under one of the names that folders use for it.
     fn find(&self, name: &str) -> Option<&TensorInfo> {
-        // Older exports call a norm's gain and offset gamma and beta, and heads put the encoder under `bert.` or its like.
+        // Older exports call a norm's gain and offset gamma and beta, and heads put the encoder under `bert.` or its
+        // like.
         let old = name
             .strip_suffix("LayerNorm.weight")
             .map(|n| format!("{n}LayerNorm.gamma"));

@@ -10,7 +10,7 @@ use crate::error::ModelError;
 use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
 
-/// What a part of a step does.
+/// The operation of a part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A lookup, a linear layer, a product, a sum, a pooling: only its result is shown.
@@ -67,7 +67,7 @@ pub fn run_parts(
     program.run(all, None, |_, step, values| run.step(step, values))
 }
 
-/// What a client computes of a model whose table is public: everything before the first layer.
+/// The client's part of a model whose table is public: everything before the first layer.
 ///
 /// # Errors
 /// As [`run`].

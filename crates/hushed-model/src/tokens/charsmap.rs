@@ -1,8 +1,9 @@
 //! SentencePiece's `precompiled_charsmap`: replacements of characters, found by a trie in a double array.
 //!
-//! Format: base64 of u32 little-endian n, n bytes of units of 4 bytes, then the replacements, each ended by a zero byte. From the node at
-//! p with the unit u, the byte b leads to p ⊕ offset(u) ⊕ b; a replacement's place in the text is the unit at p ⊕ offset(u). The library
-//! takes all of this as it is: it would index out of bounds, and take as much memory as n says.
+//! Format: base64 of u32 little-endian n, n bytes of units of 4 bytes, then the replacements, each ended by a zero
+//! byte. From the node at p with the unit u, the byte b leads to p ⊕ offset(u) ⊕ b; a replacement's place in the text
+//! is the unit at p ⊕ offset(u). The library takes all of this as it is: it would index out of bounds, and take as much
+//! memory as n says.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use base64::Engine;

@@ -1,8 +1,9 @@
-//! Text to token ids, with a limit that is refused rather than silently cut.
+//! Text to token ids; a text above the limit is refused, not silently cut.
 //!
-//! `tokenizer.json` is read by the `tokenizers` crate, but only its model, added tokens, normaliser and splitter, and only those of `pipeline`: truncation and
-//! padding are switched off (the file asks for both, to 128), and the special tokens around a text are put on here, after their
-//! description was checked. Special tokens written *inside* a text are text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
+//! `tokenizer.json` is read by the `tokenizers` crate, but only its model, added tokens, normaliser and splitter, and
+//! only those of `pipeline`: truncation and padding are switched off (the file asks for both, to 128), and the special
+//! tokens around a text are added here, after their description was checked. Special tokens written *inside* a text are
+//! text: BERT's `[SEP]` becomes `[`, `sep`, `]`.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod charsmap;
@@ -58,8 +59,8 @@ impl TokenIds {
         }
     }
 
-    /// Appends padding up to `total` ids; has no effect on a text that is as long or longer. Which id pads does not matter to the
-    /// answer: padding rows are masked.
+    /// Appends padding up to `total` ids; has no effect on a text that is as long or longer. Which id pads does not
+    /// matter to the answer: padding rows are masked.
     pub fn pad_to(mut self, total: usize, padding_id: u32) -> TokenIds {
         if total > self.ids.len() {
             self.ids.resize(total, padding_id);
@@ -115,8 +116,9 @@ impl Tokenizer {
         let special = special.into_iter().filter_map(|s| table.find(s)).collect();
         let lower_case = pipeline::lower_case(kind, &object);
         let padding = table.find(kind.padding());
-        // Multilingual sentence encoders of BERT's kind have SentencePiece's tokens and a configuration with BERT's padding id, which
-        // is as good: padding is masked. Where positions follow from it, the folder's public part is checked as a whole.
+        // Multilingual sentence encoders of BERT's kind have SentencePiece's tokens and a configuration with BERT's
+        // padding id, which is as good: padding is masked. Where positions follow from it, the folder's public part is
+        // checked as a whole.
         if let (Kind::WordPiece, Some(tokenizer), Some(config)) = (kind, padding, padding_id)
             && tokenizer != config
         {
@@ -204,8 +206,8 @@ impl Tokenizer {
         Ok(self.surrounded(kept))
     }
 
-    /// The ids that texts can have inside: all of the vocabulary but special tokens and, in BERT's, places that were left unused, which
-    /// brackets mark.
+    /// The ids that texts can have inside: all of the vocabulary but special tokens and, in BERT's, places that were
+    /// left unused, which brackets mark.
     pub fn ordinary_ids(&self) -> Vec<u32> {
         let all = self.library.get_vocab(true).into_iter();
         let bracketed =

@@ -1,4 +1,5 @@
-//! What a `tokenizer.json` may consist of: one of three models, each with the normaliser and the splitter that published folders have.
+//! What a `tokenizer.json` may consist of: one of three models, each with the normaliser and the splitter that
+//! published folders have.
 //!
 //! | model | of | normaliser | splitter |
 //! |---|---|---|---|
@@ -6,8 +7,9 @@
 //! | BPE over bytes | RoBERTa | none, or [`NORMALISERS`] | `ByteLevel` |
 //! | Unigram (SentencePiece) | XLM-RoBERTa | none, or [`NORMALISERS`] | `Metaspace`, perhaps after `WhitespaceSplit` |
 //!
-//! Nothing in it is a regular expression or a program that the file could supply, and the work for a text is bounded. A client takes this
-//! file from the server, so what would make the library panic or run for long is refused here, before the library reads it.
+//! Nothing in it is a regular expression or a program that the file could supply, and the work for a text is bounded. A
+//! client takes this file from the server, so what would make the library panic or run for long is refused here, before
+//! the library reads it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeSet, HashMap};
@@ -27,7 +29,8 @@ const MAX_NORMALISERS: usize = 8;
 const SPACES: &str = " {2,}";
 /// Stands for a space in SentencePiece's pieces.
 const SPACE: &str = "▁";
-/// Bytes of the longest piece: every place of a text is compared with all pieces that begin there. Published pieces have 16 characters.
+/// Bytes of the longest piece: every place of a text is compared with all pieces that begin there. Published pieces
+/// have 16 characters.
 const MAX_PIECE: usize = 256;
 
 /// Which model turns words into ids.
@@ -278,7 +281,8 @@ fn pieces(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
     (ids.len() == list.len()).then_some(ids)
 }
 
-/// The character by which GPT-2's vocabulary stands for a byte: itself where it is printable, else one after U+0100, in order.
+/// The character by which GPT-2's vocabulary stands for a byte: itself where it is printable, else one after U+0100, in
+/// order.
 fn character_of(byte: u8) -> char {
     let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if printable(byte) {
@@ -299,8 +303,9 @@ fn is_special(added: &Value) -> bool {
     added.get("special") == Some(&Value::Bool(true))
 }
 
-/// Takes the special tokens out of what a Unigram model finds in texts, where `</s>` is as good a piece as any: SentencePiece never makes
-/// them of a text either. Their places stay, under names with a space, which no text has once `Metaspace` has replaced them.
+/// Takes the special tokens out of what a Unigram model finds in texts, where `</s>` is as good a piece as any:
+/// SentencePiece never makes them of a text either. Their places stay, under names with a space, which no text has once
+/// `Metaspace` has replaced them.
 pub(super) fn hide_specials(object: &mut Map<String, Value>) {
     let names: BTreeSet<String> = specials(object).into_iter().map(str::to_owned).collect();
     if let Some(added) = object.get_mut("added_tokens").and_then(Value::as_array_mut) {
@@ -316,8 +321,8 @@ pub(super) fn hide_specials(object: &mut Map<String, Value>) {
     }
 }
 
-/// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of the shape
-/// `[CLS] A [SEP]`.
+/// The special tokens before and after a text, from `BertProcessing`, `RobertaProcessing` or a `TemplateProcessing` of
+/// the shape `[CLS] A [SEP]`.
 pub(super) fn special_around(
     object: &Map<String, Value>,
     problems: &mut Vec<Problem>,

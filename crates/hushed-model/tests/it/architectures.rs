@@ -1,5 +1,5 @@
-//! Tiny folders of every architecture but BERT, against what the reference libraries compute (scripts/tiny_folders.py): token ids exactly,
-//! answers to 1e-9 of their float64. Then what is refused of their tokenizers.
+//! Tiny folders of every architecture but BERT, against what the reference libraries compute (scripts/tiny_folders.py):
+//! token ids exactly, answers to 1e-9 of their float64. Then what is refused of their tokenizers.
 
 use std::fs;
 use std::path::Path;

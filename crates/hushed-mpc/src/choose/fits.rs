@@ -1,4 +1,5 @@
-//! Which function of the two-party run serves each step that was measured, and how near the measured values come to what it holds.
+//! Which function of the two-party run serves each step that was measured, and how near the measured values come to
+//! what it holds.
 
 use hushed_model::{Calibration, NetworkConfig, Ranges};
 use hushed_twopc::func::softmax::SCORES;
@@ -18,7 +19,7 @@ pub struct Fit {
     pub what: &'static str,
     /// The largest magnitude that was measured.
     pub measured: f64,
-    /// What the function holds.
+    /// The bound of the function.
     pub holds: f64,
 }
 

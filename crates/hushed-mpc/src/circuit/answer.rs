@@ -5,8 +5,8 @@ use hushed_model::Model;
 use crate::circuit::{open, run};
 use crate::{Input, Protocol, RunError};
 
-/// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has shapes only).
-/// The client gets one embedding a text, the server `None`.
+/// Runs the model on a batch of texts as one of the two parties; both call it with the same model (the client's has
+/// shapes only). The client gets one embedding a text, the server `None`.
 ///
 /// # Errors
 /// Those of the run.
@@ -33,8 +33,8 @@ mod tests {
     use crate::formats::{ANSWER, LINEAR, RAW_ANSWER};
     use crate::testing::run_pair;
 
-    /// Both kinds of answer, a value in many sharings: the client gets what the value alone gives. A truncation by each party gives one of
-    /// two words, by the low bits of its share.
+    /// Both kinds of answer, for a value in many sharings: the result depends on the value alone. A truncation by each
+    /// party would give one of two words, depending on the low bits of its share.
     #[test]
     fn f5_answers_do_not_depend_on_the_shares() {
         for (from, to) in [(UNIT_ROW, ANSWER), (LINEAR, RAW_ANSWER)] {

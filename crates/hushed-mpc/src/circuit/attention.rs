@@ -17,8 +17,8 @@ use crate::formats::{
 };
 use crate::shares::{Local, Shares};
 
-/// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one share a group,
-/// in [`SCORES`].
+/// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one
+/// share a group, in [`SCORES`].
 pub fn scores<S: Shares>(
     on: &mut S,
     q: &S::Share,
@@ -47,7 +47,8 @@ pub fn scores<S: Shares>(
     groups(rows).into_iter().map(product).collect()
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Rows that the client knows for padding get none, if `padded`.
+/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Rows that the client knows to be padding get
+/// none, if `padded`.
 pub fn weigh<S: Shares>(
     on: &mut S,
     scores: &[S::Share],
@@ -126,8 +127,8 @@ pub fn attend<S: Shares>(
     ))
 }
 
-/// Whether the weights of a text of `m` tokens are divided by their sums before the product with V, or the product after it: whichever
-/// has fewer numbers.
+/// Whether the weights of a text of `m` tokens are divided by their sums before the product with V, or the product
+/// after it: whichever has fewer numbers.
 fn divides_first(m: usize, heads: Heads) -> bool {
     m < heads.width
 }

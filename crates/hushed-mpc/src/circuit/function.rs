@@ -1,10 +1,11 @@
 //! Which protocol computes a model's activation.
 //!
-//! Smooth ones are curves by segments ([`curve`]); their error is the same at every argument, so what a model can choose is how wide the
-//! curve's domain is and, for GELU, how many segments it has. What is declared of the model ([`Tolerance`]) decides: the narrowest
-//! domain and the fewest segments that do. Without a declaration GELU has eight segments, because the roundings of the formats
-//! (2·10^−4 an element, at random) are then about as large as the approximation's error, and no order of sentence embeddings differs from
-//! what sixteen give; and every domain is the widest.
+//! Smooth ones are curves by segments ([`curve`]); their error is the same at every argument, so what a model can
+//! choose is how wide the curve's domain is and, for GELU, how many segments it has. What is declared of the model
+//! ([`Tolerance`]) decides: the narrowest domain and the fewest segments that do. Without a declaration GELU has eight
+//! segments, because the roundings of the formats (2·10^−4 an element, at random) are then about as large as the
+//! approximation's error, and no order of sentence embeddings differs from what sixteen give; and every domain is the
+//! widest.
 
 use hushed_model::{Activation, FeedForward, QUICK_GELU, Tolerance};
 use hushed_twopc::func::curve::{self, Curve, curve_scaled, curve_scaled_cost};
@@ -31,7 +32,7 @@ enum Kind {
 }
 
 impl Function {
-    /// The cheapest that does what is asked.
+    /// The cheapest that meets the request.
     pub fn new(activation: Activation, tolerance: Option<Tolerance>) -> Function {
         let (curve, stretch) = match activation {
             Activation::Relu => return Function { kind: Kind::Relu },
@@ -72,8 +73,8 @@ impl Function {
         }
     }
 
-    /// Greatest difference from the curve's function, roundings not counted. That of [`Activation::GeluTanh`], which is GELU to within
-    /// 4.8·10^−4, comes on top.
+    /// Greatest difference from the curve's function, roundings not counted. That of [`Activation::GeluTanh`], which is
+    /// GELU to within 4.8·10^−4, comes on top.
     pub fn error(&self) -> f64 {
         match &self.kind {
             Kind::Curve { curve, stretch } => curve.error() / stretch,
@@ -105,7 +106,7 @@ impl Function {
         }
     }
 
-    /// What that sends for `n` elements.
+    /// The cost of that for `n` elements.
     pub fn cost(&self, n: usize) -> Cost {
         match &self.kind {
             Kind::Curve { curve, .. } => curve_scaled_cost(n, curve, ACTIVATION),

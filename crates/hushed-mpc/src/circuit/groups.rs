@@ -1,5 +1,5 @@
-//! Texts of equal length in a pass: their attention runs as one batch of heads, so that rounds and part-empty ciphertexts are paid once
-//! a length instead of once a text.
+//! Texts of equal length in a pass: their attention runs as one batch of heads, so that rounds and part-empty
+//! ciphertexts are paid once a length instead of once a text.
 
 use hushed_model::Rows;
 

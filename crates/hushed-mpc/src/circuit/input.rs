@@ -2,7 +2,7 @@
 
 use hushed_model::{Rows, TextRows, TokenIds};
 
-/// What each party brings to a pass. Both bring the same terms and the same numbers of rows.
+/// The input of each party to a pass. Both give the same terms and the same numbers of rows.
 pub enum Input {
     /// The client: its texts, padding included.
     Texts(Vec<TokenIds>, Terms),
@@ -10,10 +10,11 @@ pub enum Input {
     Lengths(Vec<usize>, Terms),
 }
 
-/// What both parties have agreed on for a pass, beside the numbers of rows.
+/// Terms of a pass that both parties have agreed on, beside the numbers of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// The last rows of a text may be padding, and only the client knows which are: the server learns the padded length alone.
+    /// The last rows of a text may be padding, and only the client knows which are: the server learns the padded length
+    /// alone.
     pub padded: bool,
     /// The table of token vectors is public, and the client looks its ids up alone.
     pub public_table: bool,

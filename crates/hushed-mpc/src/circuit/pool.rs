@@ -1,9 +1,9 @@
 //! One row a text, from shares of all its rows.
 //!
-//! Where both parties know which rows are tokens this costs nothing but a division by their number. Where only the client knows
-//! (padding up to a bucket), its choice is a row of coefficients, 2^16/real over the tokens and 0 over the padding, and the pooled row is that
-//! row times the text's matrix: the client multiplies its own share, and one oblivious linear transformation, with the
-//! coefficients encrypted, multiplies the server's.
+//! Where both parties know which rows are tokens this costs nothing but a division by their number. Where only the
+//! client knows (padding up to a bucket), its choice is a row of coefficients, 2^16/real over the tokens and 0 over the
+//! padding, and the pooled row is that row times the text's matrix: the client multiplies its own share, and one
+//! oblivious linear transformation, with the coefficients encrypted, multiplies the server's.
 
 use hushed_model::{Pool, Rows};
 use hushed_net::Party;
@@ -38,8 +38,8 @@ pub fn pool<S: Shares>(
     }
 }
 
-/// The largest of each column of `x` in [`LINEAR`], over each text: texts × width, in [`LINEAR`] again with [`MAXIMUM`]'s precision. The
-/// client lowers its share of padding by what no value reaches.
+/// The largest of each column of `x` in [`LINEAR`], over each text: texts × width, in [`LINEAR`] again with
+/// [`MAXIMUM`]'s precision. The client lowers its share of padding below every value.
 pub fn maximum<S: Shares>(
     on: &mut S,
     x: &S::Share,

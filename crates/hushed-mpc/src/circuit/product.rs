@@ -1,4 +1,5 @@
-//! The products of a run: linear layers that read one matrix, side by side, with all that stands around them multiplied in.
+//! The products of a run: linear layers that read one matrix, side by side, with all that stands around them multiplied
+//! in.
 
 use hushed_model::{Attention, FeedForward, Linear, ModelError, Norm, StepId};
 use hushed_twopc::TwopcError;
@@ -82,7 +83,8 @@ impl<'a> Product<'a> {
         Product::new(norm, a.query.inputs, parts)
     }
 
-    /// The wide layer of a feed-forward block, scaled as its activation wants its argument; and the operand for the residual sum.
+    /// The wide layer of a feed-forward block, scaled as its activation wants its argument; and the operand for the
+    /// residual sum.
     pub fn up(norm: Option<&'a Norm>, f: &'a FeedForward, residual: bool) -> Self {
         let mut parts = vec![scaled(&f.up, Function::of(f).scale())];
         parts.extend(residual.then_some(Part::Operand));

@@ -1,14 +1,15 @@
 //! How much memory the two parties of a run take.
 //!
-//! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its peak).
+//! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its
+//! peak).
 
 use hushed_model::{Block, Program};
 use serde::Serialize;
 
 use crate::Entry;
 
-// Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens (client 70, 86, 125, 186 MB; server 388, 507, 521, 619 MB, 223 of
-// them before the first session): within 5 % there.
+// Fitted to the peaks of MiniLM's two processes at 3, 16, 64 and 128 tokens (client 70, 86, 125, 186 MB; server 388,
+// 507, 521, 619 MB, 223 of them before the first session): within 5 % there.
 
 /// The client's program, tokenizer, keys of both sides, state of the OT extensions.
 const CLIENT: u64 = 67_000_000;
@@ -33,14 +34,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The server's process with so many sessions in their largest steps at once.
+    /// The server's process with this many sessions in their largest steps at once.
     pub fn server(&self, sessions: usize) -> u64 {
         self.weights + sessions as u64 * self.session
     }
 }
 
-/// Bytes of all layers of the server: the numbers as they were read (f32) and as they are run (i32, norms and residual columns in them),
-/// token vectors and positions included.
+/// Bytes of all layers of the server: the numbers as they were read (f32) and as they are run (i32, norms and residual
+/// columns in them), token vectors and positions included.
 fn weights(program: &Program) -> u64 {
     let e = program.embedding();
     let mut numbers = 2 * e.vocabulary * e.width + e.positions * e.width;
@@ -54,11 +55,12 @@ fn weights(program: &Program) -> u64 {
     4 * numbers as u64
 }
 
-/// What a plan's steps and sizes come to.
+/// Memory by a plan's steps and sizes.
 ///
-/// Beside what is always there, three things decide. At the server, the ciphertexts of one product: those of the operand, and the sums that
-/// make one response ([`Entry::held`]); the lookup has most. At the client, its one-hot rows, or the public table as bytes and as numbers.
-/// At both, the correlated OTs of the largest step, of which a part is alive at a time.
+/// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
+/// operand, and the sums that make one response ([`Entry::held`]); the lookup has most. At the client, its one-hot
+/// rows, or the public table as bytes and as numbers. At both, the correlated OTs of the largest step, of which a part
+/// is alive at a time.
 pub(crate) fn estimate(
     program: &Program,
     rows: usize,

@@ -1,5 +1,6 @@
-//! The clear: both shares as one number, in the words of the rings. What overflows a ring in a run overflows here; what the protocols
-//! approximate is approximated by their formulas, and roundings go to the nearest where the shares' would go either way.
+//! The clear: both shares as one number, in the words of the rings. What overflows a ring in a run overflows here; what
+//! the protocols approximate is approximated by their formulas, and roundings go to the nearest where the shares' would
+//! go either way.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::{Input, RunError};
 const SQUARED_FRAC: u32 = 7;
 const CENTRED_FRAC: u32 = 11;
 
-/// Computes what two parties would.
+/// Computes the result of two parties.
 #[derive(Default)]
 pub struct Clear {
     /// With their integers.

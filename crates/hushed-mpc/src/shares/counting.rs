@@ -1,4 +1,4 @@
-//! Counting: lengths instead of numbers, and of every gadget what it declares.
+//! Counting: lengths instead of numbers, adding up what every gadget declares.
 
 use std::sync::Arc;
 
@@ -45,20 +45,21 @@ pub struct Entry {
     pub products: u64,
     /// Coefficients that are decrypted.
     pub opened: u64,
-    /// Bytes of ciphertexts that the party that answers holds at once: the encrypted operand, and the sums that make one response.
+    /// Bytes of ciphertexts that the party that answers holds at once: the encrypted operand, and the sums that make
+    /// one response.
     pub held: u64,
     /// Estimated seconds on one core a party, without the network.
     pub seconds: f64,
 }
 
-/// Shares of so many elements.
+/// Shares of this many elements.
 #[derive(Clone)]
 pub struct Length {
     ring: Ring,
     elements: usize,
 }
 
-/// Told of every product that the circuit asks for.
+/// Called with every product that the circuit asks for.
 type Visitor<'a> = Box<dyn FnMut(StepId, &Product<'_>) -> Result<(), RunError> + 'a>;
 
 /// Adds up what the gadgets of a pass declare.
@@ -66,14 +67,14 @@ pub struct Counting<'a> {
     params: Arc<RlweParams>,
     visitor: Option<Visitor<'a>>,
     steps: Vec<Entry>,
-    /// Of the step under way.
+    /// Of the current step.
     cost: Cost,
     work: Work,
     /// Correlated OTs that the client sends and that the server sends.
     cots: [u64; 2],
 }
 
-/// What a party computes for a step, for estimates of time and memory.
+/// The work of a party for a step, for estimates of time and memory.
 #[derive(Clone, Copy, Default)]
 struct Work {
     automorphisms: u64,
@@ -99,7 +100,7 @@ impl<'a> Counting<'a> {
         })
     }
 
-    /// The same, which tells of every product.
+    /// The same, which reports every product.
     #[must_use]
     pub fn telling(
         self,

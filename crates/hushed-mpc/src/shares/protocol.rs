@@ -37,7 +37,7 @@ pub struct StepCost {
     pub stats: Stats,
 }
 
-/// Told each step that has ended.
+/// Called with each step that has ended.
 type Observer = Box<dyn FnMut(StepId) + Send>;
 
 /// One of the two parties, over an established session: correlations and keys are ready.
@@ -142,8 +142,8 @@ impl Shares for Protocol {
         owner == self.ctx.party()
     }
 
-    /// One product of the client's one-hot rows (m × vocabulary, encrypted) with the server's table: the client knows its ids, so that no
-    /// equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
+    /// One product of the client's one-hot rows (m × vocabulary, encrypted) with the server's table: the client knows
+    /// its ids, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
     fn lookup(&mut self, ids: &Known, e: &Embedding, public: bool) -> Result<Share, RunError> {
         if public {
             return self.public_rows(ids, e.width);
@@ -202,7 +202,8 @@ impl Shares for Protocol {
         Ok(matmul_shared(&mut self.ctx, &self.he, x, y, shape)?)
     }
 
-    /// The client multiplies its own share; one oblivious linear transformation, with the coefficients encrypted, the server's.
+    /// The client multiplies its own share; one oblivious linear transformation, with the coefficients encrypted, the
+    /// server's.
     fn known_times(
         &mut self,
         coefficients: &Known,

@@ -1,4 +1,5 @@
-//! The linear layers of a model as a party holds them: at the server as integers, transformed ahead as far as memory goes.
+//! The linear layers of a model as a party holds them: at the server as integers, transformed ahead as far as memory
+//! goes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,15 +14,15 @@ use crate::circuit::product::{Layer, Product};
 use crate::formats::{MAIN, TABLE_BITS};
 use crate::weights::{embed, ranges};
 
-/// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by its
-/// sessions.
+/// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by
+/// its sessions.
 #[derive(Default)]
 pub struct Layers {
     by_step: Mutex<HashMap<StepId, Arc<Layer>>>,
     table: Mutex<Option<Arc<PreparedWeights>>>,
 }
 
-/// What [`Layers::make_ready`] has done.
+/// The result of [`Layers::make_ready`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// Matrices whose transforms are held.
@@ -46,8 +47,8 @@ impl Layers {
         Ok(layer)
     }
 
-    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of `rows` rows. What is
-    /// held by a running session is left as it is.
+    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of
+    /// `rows` rows. Whatever a running session uses is left as it is.
     ///
     /// # Errors
     /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.

@@ -10,12 +10,12 @@ use crate::weights::ranges::{self, OutOfRange};
 use crate::{Input, RunError, Terms};
 
 impl Layers {
-    /// Makes every product that a run of `model` will ask for; what is there already stays. A server calls this when it starts, so that its
-    /// first text is as quick as the others.
+    /// Makes every product that a run of `model` will ask for; existing ones stay. A server calls this when it starts,
+    /// so that its first text is as fast as the others.
     ///
     /// # Errors
-    /// [`RunError::Unsupported`] for a classifier; [`RunError::Model`] if the model has shapes only; [`RunError::OutOfRange`] for numbers
-    /// that the formats do not hold.
+    /// [`RunError::Unsupported`] for a classifier; [`RunError::Model`] if the model has shapes only;
+    /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();
         each_product(&program, |id, product| self.get(id, product).map(drop))?;
@@ -23,8 +23,8 @@ impl Layers {
     }
 }
 
-/// Everything about a model's numbers that does not fit, at once: gains, offsets and factors are multiplied into the layers first, as they
-/// are in a run.
+/// Every number of a model that exceeds the formats, at once: gains, offsets and factors are multiplied into the
+/// layers first, as they are in a run.
 ///
 /// # Errors
 /// [`RunError::Model`] if the model has shapes only.

@@ -1,4 +1,5 @@
-//! Whether a model's numbers fit the formats of a two-party run: found when a model is checked or loaded, never in a session.
+//! Whether a model's numbers fit the formats of a two-party run: found when a model is checked or loaded, never in a
+//! session.
 
 use hushed_model::{Embedding, Matrix, StepId};
 
@@ -17,7 +18,7 @@ pub struct OutOfRange {
     pub site: String,
     /// What they are, such as `biases`.
     pub what: &'static str,
-    /// The most that fits.
+    /// The limit.
     pub limit: f64,
 }
 

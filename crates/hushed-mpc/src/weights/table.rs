@@ -1,4 +1,5 @@
-//! The table of token vectors where its owner has made it public: the client looks its ids up alone, and the lookup sends nothing.
+//! The table of token vectors where its owner has made it public: the client looks its ids up alone, and the lookup
+//! sends nothing.
 //!
 //! The rows are the same integers that the private lookup multiplies by, so both ways give the same shares' sum.
 
@@ -26,7 +27,8 @@ impl PublicTable {
     /// Takes a table that has come in chunks.
     ///
     /// # Errors
-    /// [`RunError::WrongTable`] for another number of values than `vocabulary`·`width`, or a value above 2^[`TABLE_BITS`].
+    /// [`RunError::WrongTable`] for another number of values than `vocabulary`·`width`, or a value above
+    /// 2^[`TABLE_BITS`].
     pub fn new(vocabulary: usize, width: usize, values: Vec<i32>) -> Result<PublicTable, RunError> {
         let within = |v: &i32| v.unsigned_abs() <= 1 << TABLE_BITS;
         if Some(values.len()) != vocabulary.checked_mul(width) || !values.iter().all(within) {

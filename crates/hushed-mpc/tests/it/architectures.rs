@@ -28,7 +28,8 @@ fn embeddings_agree_with_the_clear_model() {
     }
 }
 
-/// XLM-RoBERTa base as published: 250,002 rows of 768 columns, of which a lookup reads one a token without saying which.
+/// XLM-RoBERTa base as published: 250,002 rows of 768 columns, of which a lookup reads one a token without saying
+/// which.
 #[test]
 fn a_table_of_a_quarter_of_a_million_rows_is_planned() {
     let config = r#"{"model_type":"xlm-roberta","hidden_act":"gelu","num_hidden_layers":12,"hidden_size":768,"num_attention_heads":12,

@@ -1,7 +1,7 @@
 //! Transcripts that must not change: every payload of whole runs whose randomness is seeded, by its hash.
 //!
-//! A change of the protocol, of a format or of a rounding changes them on purpose, and then the table is replaced by what the failure prints; a change of
-//! how the program is written does not.
+//! A change of the protocol, of a format or of a rounding changes them on purpose, and then the table is replaced by
+//! what the failure prints; a change of how the program is written does not.
 
 use std::sync::Arc;
 

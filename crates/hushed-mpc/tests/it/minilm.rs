@@ -1,4 +1,5 @@
-//! The real model, privately, with everything that a session uses: five sentences against their embeddings in the clear.
+//! The real model, privately, with everything that a session uses: five sentences against their embeddings in the
+//! clear.
 
 use std::sync::Arc;
 

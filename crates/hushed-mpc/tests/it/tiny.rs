@@ -337,7 +337,8 @@ fn every_activation() {
         let clear = model.embed(texts.clone()).unwrap();
         let (private, steps) = run(&model, &texts, Terms::default());
         assert_planned(&model, &texts, Terms::default(), &steps);
-        // The function's error and the formats' through two layers, in vectors of length one; the largest seen is 4.1e-3.
+        // The function's error and the formats' through two layers, in vectors of length one; the largest seen is
+        // 4.1e-3.
         for (private, clear) in private.iter().zip(&clear) {
             let error = private.iter().zip(clear).map(|(p, c)| (p - c).abs());
             let error = error.fold(0.0, f64::max);

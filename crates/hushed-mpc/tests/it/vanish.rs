@@ -66,7 +66,8 @@ fn a_peer_that_vanishes_at_any_step_is_reported() {
         (Party::Client, whole.client.unwrap()),
         (Party::Server, whole.server.unwrap()),
     ] {
-        // The first frame of every step in which it sends any, and the first of all; after the last step nothing is sent.
+        // The first frame of every step in which it sends any, and the first of all; after the last step nothing is
+        // sent.
         marks.insert(0, 0);
         marks.dedup();
         marks.pop();

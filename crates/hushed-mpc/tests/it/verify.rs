@@ -32,7 +32,8 @@ fn stages_and_answers_of_the_tiny_model() {
         assert!(s.total < 0.02, "{s:?}");
         assert!(s.total <= s.approximation + s.protocol + 1e-12, "{s:?}");
     }
-    // Functions and formats are the larger part of the error or at least of the same size: the protocols only round at random.
+    // Functions and formats are the larger part of the error or at least of the same size: the protocols only round at
+    // random.
     for s in &report.stages {
         assert!(
             s.approximation > 0.0 && s.protocol < 4.0 * s.approximation,

@@ -14,9 +14,9 @@ use super::Limits;
 use crate::frame::Frame;
 use crate::{NetError, PeerFault};
 
-/// What a queued frame costs beside its payload: its entry, in a queue that may be half empty after it has grown, and what the
-/// allocator adds to a small payload. More than a header has on the wire, so that a peer's many empty frames are
-/// bounded in memory and not in traffic.
+/// Memory of a queued frame beside its payload: its entry, in a queue that may be half empty after it has grown, and
+/// what the allocator adds to a small payload. More than a header has on the wire, so that a peer's many empty frames
+/// are bounded in memory and not in traffic.
 const FRAME_COST: u64 = 128;
 const _: () = assert!(FRAME_COST >= 2 * size_of::<Frame>() as u64 + 32);
 
@@ -38,12 +38,12 @@ struct State {
     frames: VecDeque<Frame>,
     /// What the queued frames and the one being read cost.
     bytes: u64,
-    /// The session waits for a frame, which may have so many payload bytes.
+    /// The session waits for a frame, which may have up to this many payload bytes.
     wanted: Option<u64>,
-    /// The reader waits for room, so silence is our own doing.
+    /// The reader waits for room, so silence is not the peer's fault.
     paused: bool,
     limits: Limits,
-    /// The session is gone, or takes no more.
+    /// The session is gone, or accepts no more.
     abandoned: bool,
     /// No more frames come, and why.
     end: Option<NetError>,
@@ -143,8 +143,8 @@ impl Inbox {
 
     /// Gives the peer until `give_up` to end its direction, after this side has ended its own.
     ///
-    /// A socket that is closed with unread bytes makes the system cut the connection, and what this side sent last
-    /// could be lost on its way.
+    /// A socket that is closed with unread bytes makes the system cut the connection, and the last data sent by this
+    /// side could be lost.
     pub(super) fn linger(&self, give_up: Instant) {
         let mut state = self.lock();
         while !state.finished {
@@ -207,7 +207,7 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// For the reader: no more frames come. Returns once the session has let go of the channel.
+    /// For the reader: no more frames come. Returns once the session has released the channel.
     pub(super) fn ended(&self, why: NetError) {
         let mut state = self.lock();
         state.end = Some(why);

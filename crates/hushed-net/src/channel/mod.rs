@@ -39,7 +39,7 @@ pub trait Channel: Send {
     /// As [`Channel::send`].
     fn flush(&mut self) -> Result<(), NetError>;
 
-    /// Queues an abort, the last thing that this end says.
+    /// Queues an abort, the last frame of this end.
     ///
     /// # Errors
     /// As [`Channel::send`].
@@ -57,7 +57,7 @@ pub trait Channel: Send {
     /// Makes what this end sends arrive as over a slower network; `None` ends that.
     fn shape(&mut self, shape: Option<Shape>);
 
-    /// What the channel itself has added to the frames of protocol steps.
+    /// Bytes that the channel itself has added to the frames of protocol steps.
     fn overhead(&self) -> Overhead;
 
     /// 32 bytes that only the two ends of this secure channel know (RFC 8446, §7.5), or `None` where the channel is
@@ -83,12 +83,13 @@ pub struct Overhead {
 pub struct Limits {
     /// Longest silence of the peer before [`NetError::Timeout`]. Heartbeats break the silence.
     pub silence: Duration,
-    /// When a receive fails ([`NetError::OutOfTime`]) however lively the peer is; bounds everything before authentication.
+    /// When a receive fails ([`NetError::OutOfTime`]) however active the peer is; bounds everything before
+    /// authentication.
     pub until: Option<Instant>,
     /// Bytes of frames that may wait to be written. One frame is admitted however long it is.
     pub send_queue: usize,
-    /// Memory of frames that may be read before a step asks for them, an empty one counting as 128 bytes. A longer frame waits for its step, which
-    /// says how long it may be.
+    /// Memory of frames that may be read before a step asks for them, an empty one counting as 128 bytes. A longer
+    /// frame waits for its step, which says how long it may be.
     pub read_ahead: usize,
 }
 
@@ -104,7 +105,7 @@ impl Limits {
         }
     }
 
-    /// For a peer that has not yet shown who it is: 10 s in all, queues of 64 KiB.
+    /// For a peer that is not yet authenticated: 10 s in all, queues of 64 KiB.
     #[must_use]
     pub fn before_authentication() -> Self {
         let whole = Duration::from_secs(10);
@@ -122,7 +123,7 @@ impl Limits {
         self.silence / 4
     }
 
-    /// How long to wait still, when nothing has moved since `since`.
+    /// Remaining wait if nothing has moved since `since`.
     pub(crate) fn left(&self, since: Instant) -> Result<Duration, NetError> {
         let now = Instant::now();
         let silent = self

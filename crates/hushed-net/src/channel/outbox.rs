@@ -27,7 +27,7 @@ struct State {
     link: Link,
     /// No more items come; the writer ends its direction once the queue is empty.
     closing: bool,
-    /// Nobody cares about the queue any more.
+    /// The queue is abandoned.
     abandoned: bool,
     /// Nothing goes out any more, and why.
     end: Option<NetError>,
@@ -35,7 +35,7 @@ struct State {
     left: bool,
 }
 
-/// What the writer has to do.
+/// The writer's next task.
 pub(super) enum Item {
     Frame(Frame, Option<Schedule>),
     Abort(u16),
@@ -182,7 +182,7 @@ impl Outbox {
         }
     }
 
-    /// For the writer: so many bytes of a frame are out.
+    /// For the writer: this many bytes of a frame are out.
     pub(super) fn written(&self, bytes: u64) {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_sub(bytes);
@@ -202,7 +202,7 @@ impl Outbox {
         }
     }
 
-    /// For the reader: the peer has stopped and reads no more. Whoever waits for room learns it now, not when the
+    /// For the reader: the peer has stopped and reads no more. A thread that waits for room learns it now, not when the
     /// transport notices.
     pub(super) fn refused(&self, why: NetError) {
         let mut state = self.lock();

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | first | header of [`crate::codec`]; number of keys (4 bytes); for each key its use (1), special primes (1), primes (2), Galois element (4); digest |
 //! | one a key | seed (16), the masked halves digit by digit as [`crate::codec`] packs them, digest |
-//! | last | digest of the digests of all other chunks: what names the key set |
+//! | last | digest of the digests of all other chunks: the name of the key set |
 //!
-//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that neither order nor origin can be mixed up. Keys
-//! are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in the bytes decides what is
-//! allocated: first the list of keys must be the one expected, then every chunk has one possible length.
+//! A digest is SHA-256 over the digest of the chunk before and the chunk, so that chunks can neither be reordered nor
+//! mixed between files. Keys are in the order of [`EvalKeyPlan`]. A reader is told which keys to expect, and nothing in
+//! the bytes decides what is allocated: first the list of keys must be the one expected, then every chunk has one
+//! possible length.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use crate::params::RlweParams;
 /// Bytes of a digest.
 const DIGEST: usize = 32;
 
-/// Bytes of a key's line in the list.
+/// Bytes of a key's descriptor in the list.
 const LINE: usize = 8;
 
 /// Most keys of an artefact.
@@ -48,11 +49,12 @@ impl EvalKeyPlan {
         Ok(self.first_bytes() + payload(params, &gadgets) + DIGEST)
     }
 
-    /// The keys that an artefact holds, from its beginning: for a reader that wants to know what is offered before it says
-    /// what it takes.
+    /// The keys that an artefact holds, from its beginning: for a reader that wants to see them before it decides what
+    /// to expect.
     ///
     /// # Errors
-    /// [`RlweError::Codec`] for bytes that do not begin an artefact of these parameters, or end within its list of keys.
+    /// [`RlweError::Codec`] for bytes that do not begin an artefact of these parameters, or end within its list of
+    /// keys.
     pub fn offered(params: &RlweParams, bytes: &[u8]) -> Result<Self, RlweError> {
         let mut reader = Reader::new(bytes);
         let claimed = open_header(&mut reader, Kind::EvalKeys, params)?;
@@ -119,7 +121,8 @@ impl EvalKeys {
     /// The chunks of the artefact, made one at a time: the first, one a key, the last.
     ///
     /// # Errors
-    /// [`RlweError::PartsOfKeys`] for keys without some primes. None for keys that were made or read: their plan is good.
+    /// [`RlweError::PartsOfKeys`] for keys without some primes. None for keys that were made or read: their plan is
+    /// good.
     pub fn chunks(&self) -> Result<impl Iterator<Item = Vec<u8>> + '_, RlweError> {
         if self.iter().any(SwitchKey::is_part) {
             return Err(RlweError::PartsOfKeys);
@@ -150,7 +153,8 @@ impl EvalKeys {
     /// Reads a whole artefact that must hold exactly the keys of `plan`.
     ///
     /// # Errors
-    /// As [`EvalKeysReader::push`], and [`CodecError::Truncated`] or [`CodecError::Length`] for bytes that end early or late.
+    /// As [`EvalKeysReader::push`], and [`CodecError::Truncated`] or [`CodecError::Length`] for bytes that end early or
+    /// late.
     pub fn from_bytes(
         params: &Arc<RlweParams>,
         plan: &EvalKeyPlan,
@@ -230,7 +234,7 @@ impl EvalKeysWriter {
     }
 }
 
-/// Reads an artefact chunk by chunk. A chunk that is refused changes nothing: the reader goes on where it was.
+/// Reads an artefact chunk by chunk. A refused chunk changes nothing: the reader continues where it was.
 pub struct EvalKeysReader {
     params: Arc<RlweParams>,
     plan: EvalKeyPlan,
@@ -239,7 +243,7 @@ pub struct EvalKeysReader {
     /// Keys read and checked so far.
     done: usize,
     keys: BTreeMap<KeySpec, SwitchKey>,
-    /// Each key is checked and let go.
+    /// Each key is checked and dropped.
     forgets: bool,
     offset: u64,
     chain: Hash,
@@ -270,7 +274,8 @@ impl EvalKeysReader {
         })
     }
 
-    /// A reader that checks as [`EvalKeysReader::new`] does and keeps no key: it takes the memory of one, and has none to give at its end.
+    /// A reader that checks like [`EvalKeysReader::new`] but keeps no keys: it takes the memory of one, and returns
+    /// none.
     ///
     /// # Errors
     /// As there.
@@ -308,7 +313,7 @@ impl EvalKeysReader {
         self.plan.iter().skip(self.done)
     }
 
-    /// What names the key set, once all is read.
+    /// The name of the key set, once everything is read.
     pub fn content_hash(&self) -> Option<[u8; 32]> {
         self.name
     }
@@ -316,13 +321,14 @@ impl EvalKeysReader {
     /// Reads the next chunk, whole.
     ///
     /// # Errors
-    /// [`RlweError::MissingKey`] if the list lacks a key of the plan; [`RlweError::Codec`] with [`CodecError::Truncated`] or
-    /// [`CodecError::Length`] for another length, [`CodecError::Damaged`] for a digest that is not that of the chunk,
-    /// [`CodecError::Keys`] for keys that are not expected, or what the header or a residue has wrong.
+    /// [`RlweError::MissingKey`] if the list lacks a key of the plan; [`RlweError::Codec`] with
+    /// [`CodecError::Truncated`] or [`CodecError::Length`] for another length, [`CodecError::Damaged`] for a digest
+    /// that is not that of the chunk, [`CodecError::Keys`] for keys that are not expected, or what the header or a
+    /// residue has wrong.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), RlweError> {
         let number = self.done + usize::from(self.offset != 0);
         if self.offset == 0 {
-            // A list of other keys has another length: what is wrong with it says more.
+            // A list of other keys has another length, but its own error says more.
             let offered = EvalKeyPlan::offered(&self.params, chunk)?;
             self.plan.check_among(&offered)?;
             if offered.len() != self.plan.len() {
@@ -354,8 +360,8 @@ impl EvalKeysReader {
         Ok(())
     }
 
-    /// Reads as many whole chunks as `bytes` begins with, and returns how many bytes they were: after an interruption, what was
-    /// stored is pushed again, and the artefact is asked for from [`EvalKeysReader::offset`] on.
+    /// Reads as many whole chunks as `bytes` begins with, and returns how many bytes they were: after an interruption,
+    /// what was stored is pushed again, and the artefact is asked for from [`EvalKeysReader::offset`] on.
     ///
     /// # Errors
     /// As [`EvalKeysReader::push`] for the first chunk that is refused; those before it are read.
@@ -363,7 +369,7 @@ impl EvalKeysReader {
         let mut rest = bytes;
         while let Some(expected) = self.next_bytes() {
             let Some((chunk, later)) = rest.split_at_checked(expected) else {
-                // A list that is short because it lacks keys is refused as that, not awaited.
+                // A list that is short because it lacks keys is refused, not waited for.
                 if self.offset == 0
                     && let Ok(offered) = EvalKeyPlan::offered(&self.params, rest)
                 {
@@ -439,7 +445,7 @@ impl EvalKeysReader {
     }
 }
 
-/// Replaces the digests of an artefact of `plan` by those of its chunks: what a sender who means harm does, and what takes tests
+/// Replaces the digests of an artefact of `plan` by those of its chunks, as a malicious sender would, so that tests get
 /// past the digests. Bytes of another length are left as they are.
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 pub(crate) fn reseal(

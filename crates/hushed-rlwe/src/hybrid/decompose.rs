@@ -81,8 +81,8 @@ pub fn decompose(
     })
 }
 
-/// `low`, residues modulo q_0 of coefficients, as the integers of (−q_0/2, q_0/2), under `limbs` ciphertext primes and the
-/// special ones of a raised gadget: ModRaise, and the only digit of the result.
+/// `low`, residues modulo q_0 of coefficients, as the integers of (−q_0/2, q_0/2), under `limbs` ciphertext primes and
+/// the special ones of a raised gadget: ModRaise, and the only digit of the result.
 ///
 /// # Errors
 /// [`RlweError::GadgetMismatch`] for another gadget; [`RlweError::LimbCount`], [`RlweError::Limbs`],

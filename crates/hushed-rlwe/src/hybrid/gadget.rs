@@ -6,16 +6,16 @@ use crate::error::RlweError;
 use crate::noise::{ERROR_VARIANCE, NoiseBound};
 use crate::params::RlweParams;
 
-/// P is at least so many times a digit of several primes: switching noise then stays below the rounding by P.
+/// Least ratio of P to a digit of several primes: switching noise then stays below the rounding by P.
 const MARGIN: f64 = 16.0;
 
-/// One prime may be so many times one special prime: the key to the sparse secret lives under q_0·p_0 alone, which has to be small. The
-/// noise of such a switch is up to 32 times that of a prime of its own size, some 2^12 a coefficient at N = 2^15 for q_0/p_0 = 2^4, where a
-/// message of a bootstrap has 2^40.
+/// Largest ratio of one prime to one special prime: the key to the sparse secret is under q_0·p_0 only, which has to be
+/// small. The noise of such a switch is up to 32 times that of a prime of its own size, some 2^12 a coefficient at N =
+/// 2^15 for q_0/p_0 = 2^4, where a message of a bootstrap has 2^40.
 const ALONE: f64 = 32.0;
 
-/// The shape of a key: for ciphertexts of at most `limbs` primes, with the first `special` special primes, and digits of
-/// consecutive ciphertext primes.
+/// The shape of a key: for ciphertexts of at most `limbs` primes, with the first `special` special primes, and digits
+/// of consecutive ciphertext primes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Gadget {
     limbs: usize,
@@ -26,15 +26,17 @@ pub struct Gadget {
 }
 
 impl Gadget {
-    /// The gadget of as few digits as possible, each at most 1/16 of P, the largest of them as small as possible. A digit of one
-    /// prime may be as large as 2·P: its noise is still that of one prime ([`Gadget::noise`]). One prime under one special prime may be
-    /// 32 times as large: the modulus of a sparse secret is bounded more tightly than that.
+    /// The gadget of as few digits as possible, each at most 1/16 of P, the largest of them as small as possible. A
+    /// digit of one prime may be as large as 2·P: its noise is still that of one prime ([`Gadget::noise`]). One prime
+    /// under one special prime may be 32 times as large: the modulus of a sparse secret is bounded more tightly than
+    /// that.
     ///
-    /// Sizes are products of floating-point numbers, which IEEE 754 rounds alike everywhere: all parties cut alike.
+    /// Sizes are products of floating-point numbers, which IEEE 754 rounds the same everywhere, so all parties get the
+    /// same digits.
     ///
     /// # Errors
-    /// [`RlweError::LimbCount`] for `limbs`, [`RlweError::Gadget`] if there are not as many special primes, none are asked
-    /// for, or a prime exceeds 2·P, or 32·P if it is alone.
+    /// [`RlweError::LimbCount`] for `limbs`, [`RlweError::Gadget`] if there are not as many special primes, none are
+    /// asked for, or a prime exceeds 2·P, or 32·P if it is alone.
     pub fn new(params: &RlweParams, limbs: usize, special: usize) -> Result<Self, RlweError> {
         if limbs == 0 || limbs > params.q_len() {
             return Err(RlweError::LimbCount {
@@ -74,8 +76,8 @@ impl Gadget {
         })
     }
 
-    /// The gadget for polynomials that were raised from the modulus q_0 to `limbs` primes: as integers they are at most q_0/2,
-    /// so each is its own only digit, whatever the modulus.
+    /// The gadget for polynomials that were raised from the modulus q_0 to `limbs` primes: as integers they are at most
+    /// q_0/2, so each is its own only digit, whatever the modulus.
     ///
     /// # Errors
     /// As [`Gadget::new`] for q_0 alone.
@@ -96,8 +98,8 @@ impl Gadget {
         })
     }
 
-    /// The gadget without the primes of `gap`, and which of the digits here each of its digits was: those that lose all their primes
-    /// are gone.
+    /// The gadget without the primes of `gap`, and which of the digits here each of its digits was: those that lose all
+    /// their primes are gone.
     pub fn without(&self, gap: &Range<usize>) -> (Self, Vec<usize>) {
         // Primes below `id` that stay.
         let place = |id: usize| match id {
@@ -148,7 +150,8 @@ impl Gadget {
         self.digits_for(limbs).len() * (limbs + self.special) + 2 * (limbs + self.special)
     }
 
-    /// Noise of one key switch of `limbs` primes: Σ_i d_i·e_i / P with |d_i| ≤ D_i/2, and the rounding of both parts by P.
+    /// Noise of one key switch of `limbs` primes: Σ_i d_i·e_i / P with |d_i| ≤ D_i/2, and the rounding of both parts by
+    /// P.
     pub fn noise(&self, params: &RlweParams, limbs: usize) -> NoiseBound {
         let p = product(&params.literal().p[..self.special]);
         let digits: f64 = self

@@ -1,4 +1,5 @@
-//! Evaluation keys made one by one: a set for a whole model has gigabytes, and whoever writes it to a file holds one key of it.
+//! Evaluation keys made one by one: a set for a whole model takes gigabytes, and writing it to a file holds one key at
+//! a time.
 
 use hushed_math::rng::SecretRng;
 use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
@@ -14,7 +15,8 @@ use crate::params::RlweParams;
 /// Nonzero coefficients of the ephemeral sparse secret.
 pub const SPARSE_WEIGHT: usize = 32;
 
-/// The keys of a plan, in its order, each made when it is asked for. The sparse secret, if the plan has one, lives as long as this.
+/// The keys of a plan, in its order, each made on demand. The sparse secret, if the plan has one, lives as long as this
+/// value.
 pub struct KeyGenerator<'a> {
     sk: &'a SecretKey,
     sparse: Option<SecretPoly<Eval>>,

@@ -14,8 +14,8 @@ use super::plan::{KeySpec, KeyUse};
 use crate::error::RlweError;
 use crate::params::RlweParams;
 
-/// Words of a limb that are multiplied at a time: the uniform words of four digits stay in the first-level cache until they
-/// are used.
+/// Words of a limb that are multiplied at a time: the uniform words of four digits stay in the first-level cache until
+/// they are used.
 const STRIP: usize = 1 << 10;
 
 /// A key from one secret to another; see [`super`] for its digits.
@@ -41,8 +41,8 @@ struct Part {
 }
 
 impl SwitchKey {
-    /// The key of `spec` from the secret `from` to the secret `to`, both over all primes of `params`. Both must be kept secret
-    /// and erased by the caller.
+    /// The key of `spec` from the secret `from` to the secret `to`, both over all primes of `params`. Both must be kept
+    /// secret and erased by the caller.
     pub(super) fn generate(
         params: &Arc<RlweParams>,
         key: KeyUse,
@@ -162,7 +162,7 @@ impl SwitchKey {
         &self.gadget
     }
 
-    /// Its line in a plan.
+    /// Its descriptor.
     pub fn spec(&self) -> KeySpec {
         KeySpec {
             key: self.key,
@@ -181,8 +181,8 @@ impl SwitchKey {
         polys.map(|poly| 8 * poly.ids().len() * poly.n()).sum()
     }
 
-    /// Keeps the uniform halves in memory, or forgets them: twice the bytes against their expansion at each use. What key
-    /// switching computes is the same. A part stays as the whole key was.
+    /// Keeps the uniform halves in memory, or drops them: twice the bytes, or their expansion at each use. Results are
+    /// the same. A part keeps the setting of its whole key.
     pub fn keep_uniform(&mut self, keep: bool) {
         if self.is_part() {
             return;
@@ -242,8 +242,8 @@ impl SwitchKey {
         self.multiply(id, &many, sums);
     }
 
-    /// Both inner products of the key with digits under prime `id`: `many[m][i]` is digit i of polynomial m, `sums[m]` where its
-    /// products go.
+    /// Both inner products of the key with digits under prime `id`: `many[m][i]` is digit i of polynomial m, `sums[m]`
+    /// where its products go.
     pub(super) fn multiply(&self, id: usize, many: &[Vec<&[u64]>], sums: &mut [[&mut [u64]; 2]]) {
         let plan = self.params.basis().plan(id);
         let count = many.first().map_or(0, Vec::len);
@@ -280,8 +280,8 @@ impl SwitchKey {
         }
     }
 
-    /// Both halves of the first `count` digits of the key under prime `id`, strip by strip from the first value on: for a
-    /// pass that uses several keys on one strip of digits while that is in the cache.
+    /// Both halves of the first `count` digits of the key under prime `id`, strip by strip from the first value on: for
+    /// a pass that uses several keys on one strip of digits while that is in the cache.
     pub fn strips(&self, id: usize, count: usize) -> KeyStrips<'_> {
         let count = count.min(self.gadget.digits().len());
         let expand = self.a.is_none();
@@ -333,8 +333,8 @@ pub struct KeyStrips<'k> {
 }
 
 impl<'k> KeyStrips<'k> {
-    /// The masked and the uniform halves of the next `length` values: of each digit a slice. Uniform halves that are not kept
-    /// are expanded into `room`.
+    /// The masked and the uniform halves of the next `length` values: of each digit a slice. Uniform halves that are
+    /// not kept are expanded into `room`.
     ///
     /// # Panics
     /// If there are not as many values left.

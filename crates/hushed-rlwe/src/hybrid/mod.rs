@@ -1,7 +1,7 @@
 //! Hybrid key switching: digits of several primes, several special primes (Han and Ki, CT-RSA 2020, §3; hoisting after
 //! Halevi and Shoup, CRYPTO 2018, §4, and Bossuat, Mouchet, Troncoso-Pastoriza and Hubaux, EUROCRYPT 2021, §4).
 //!
-//! To switch a part `a`, which stands against s', to the secret s, modulo Q = q_0 … q_{L-1}, with special primes of
+//! To switch a component `a` under s' to the secret s, modulo Q = q_0 … q_{L-1}, with special primes of
 //! product P:
 //!
 //! ```text
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! The key keeps the b_i only: the a_i are expanded from its seed where they are needed, which is faster than reading
-//! them from memory. A [`Gadget`] says which digits and how many special primes; a key serves every ciphertext that is
-//! no longer than its gadget, whose last digits are then cut off.
+//! them from memory. A [`Gadget`] says which digits and how many special primes. A key serves every ciphertext that is
+//! no longer than its gadget; the last digits are then not used.
 //!
-//! *Galois keys* switch from s to s(X^(1/g)), so that digits are taken of `a` as it is (one decomposition serves many
+//! *Galois keys* switch from s to s(X^(1/g)), so that `a` is decomposed as it is (one decomposition serves many
 //! rotations) and the *result*, two polynomials, is permuted: phase (b + c_b) + c_a·s(X^(1/g)) → b(X^g) + ….
 //!
 //! Everything runs on the rayon pool of the caller, limb by limb; results do not depend on the number of threads.

@@ -1,8 +1,9 @@
-//! A whole key switch in one pass over the primes: digits, products, division and what is added stay in the cache.
+//! A whole key switch in one pass over the primes: digits, products, division and sum stay in the cache.
 //!
-//! The special primes go first, as all others need the products under them; then each ciphertext prime is finished before the
-//! next is begun. Neither the digits nor the products modulo Q·P are ever whole in memory: of the 60 megabytes that they take
-//! at N = 2^16 and a thousand bits, nothing is written or read. Several keys for one polynomial share its digits (hoisting).
+//! The special primes come first, because all others need the products under them; then each ciphertext prime is
+//! finished before the next one. Digits and products modulo Q·P are never whole in memory: none of the 60 megabytes
+//! that they take at N = 2^16 and a thousand bits are written or read. Several keys for one polynomial share its digits
+//! (hoisting).
 
 use std::sync::Arc;
 
@@ -19,10 +20,10 @@ use crate::params::RlweParams;
 /// Both parts of a ciphertext.
 pub(super) type Parts = (RnsPoly<Eval>, RnsPoly<Eval>);
 
-/// What is done with the digits of one polynomial.
+/// The work on the digits of one polynomial.
 pub(super) struct Pass<'a> {
     pub(super) params: &'a RlweParams,
-    /// The polynomial that stands against another secret.
+    /// The component under the other secret.
     pub(super) switched: &'a RnsPoly<Eval>,
     /// What is added to each result.
     pub(super) added: [Option<&'a RnsPoly<Eval>>; 2],
@@ -40,7 +41,8 @@ impl Pass<'_> {
     /// A result for each step; the keys have one gadget.
     ///
     /// # Errors
-    /// [`RlweError::GadgetMismatch`], [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`].
+    /// [`RlweError::GadgetMismatch`], [`RlweError::LimbCount`], [`RlweError::Limbs`],
+    /// [`RlweError::IncompatibleParameters`].
     pub(super) fn run(&self, steps: &[Step<'_>]) -> Result<Vec<Parts>, RlweError> {
         let Some(first) = steps.first() else {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Which evaluation keys there shall be.
+//! Which evaluation keys a computation needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub enum KeyUse {
     /// From the ephemeral sparse secret to s.
     FromSparse,
     /// From the ephemeral sparse secret to s(X^(1/g)), the result to be permuted, for polynomials raised from q_0
-    /// ([`Gadget::raised`]): a rotation and the way back to s in one, with one digit.
+    /// ([`Gadget::raised`]): a rotation and the switch back to s in one, with one digit.
     Raised(usize),
 }
 
@@ -61,7 +61,8 @@ impl EvalKeyPlan {
         self.insert(KeyUse::FromSparse, limbs, special)
     }
 
-    /// Adds the key to the sparse secret, modulo q_0·p_0, and keys from it for X → X^g of raised polynomials, g in `elements`.
+    /// Adds the key to the sparse secret, modulo q_0·p_0, and keys from it for X → X^g of raised polynomials, g in
+    /// `elements`.
     pub fn encapsulation_raised(
         &mut self,
         elements: impl IntoIterator<Item = usize>,
@@ -75,7 +76,7 @@ impl EvalKeyPlan {
         self
     }
 
-    /// Adds a key; once is enough.
+    /// Adds a key, unless it is already there.
     pub fn insert(&mut self, key: KeyUse, limbs: usize, special: usize) -> &mut Self {
         self.keys.insert(KeySpec {
             key,
@@ -119,8 +120,8 @@ impl EvalKeyPlan {
     ///
     /// # Errors
     /// [`RlweError::NotAGaloisElement`]; [`RlweError::Encapsulation`] if one of the keys of the sparse secret lacks the
-    /// other, or the key to it is for more than q_0·p_0; [`RlweError::SparseModulus`] if q_0·p_0 is too large for it at this degree;
-    /// else as [`Gadget::new`].
+    /// other, or the key to it is for more than q_0·p_0; [`RlweError::SparseModulus`] if q_0·p_0 is too large for it at
+    /// this degree; else as [`Gadget::new`].
     pub fn gadgets(&self, params: &RlweParams) -> Result<Vec<Gadget>, RlweError> {
         let (mut to_sparse, mut from_sparse) = (false, false);
         for spec in &self.keys {

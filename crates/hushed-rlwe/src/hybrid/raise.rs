@@ -1,8 +1,8 @@
 //! The digits of a polynomial under one tile of primes after the other.
 //!
-//! Memory decides the order of the work. A conversion reads all primes of a digit to write one limb, so a few targets, a
-//! tile, are converted together; the transforms of one prime follow each other, whose tables are as large as a limb; and the
-//! limbs are used at once, by a [`super::pass`], or stored, by [`super::decompose()`].
+//! Memory decides the order of the work. A conversion reads all primes of a digit to write one limb, so a few targets,
+//! a tile, are converted together; the transforms of one prime follow each other, whose tables are as large as a limb;
+//! and the limbs are used at once, by a [`super::pass`], or stored, by [`super::decompose()`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::error::RlweError;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// Limbs that a tile has in all digits together: eight megabytes at N = 2^16, which stay in the third-level cache, while the
-/// terms of the conversions are read once for four primes in a usual shape.
+/// Limbs that a tile has in all digits together: eight megabytes at N = 2^16, which stay in the third-level cache,
+/// while the terms of the conversions are read once for four primes in a usual shape.
 const TILE_LIMBS: usize = 16;
 
 /// Most primes of a tile.
@@ -42,8 +42,8 @@ pub(super) struct Raised<'a> {
 
 impl<'a> Raised<'a> {
     /// # Errors
-    /// [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`]; [`RlweError::GadgetMismatch`] for a
-    /// gadget of raised polynomials.
+    /// [`RlweError::LimbCount`], [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`];
+    /// [`RlweError::GadgetMismatch`] for a gadget of raised polynomials.
     pub(super) fn new(
         params: &'a RlweParams,
         gadget: &Gadget,
@@ -113,8 +113,8 @@ impl<'a> Raised<'a> {
         &self.ranges
     }
 
-    /// Writes the digits under the primes of a tile: `limbs[i][k]` is digit i under prime k. Under its own primes a digit is the
-    /// polynomial itself, and nothing is written.
+    /// Writes the digits under the primes of a tile: `limbs[i][k]` is digit i under prime k. Under its own primes a
+    /// digit is the polynomial itself, and nothing is written.
     pub(super) fn write(&self, tile: usize, limbs: &mut [Vec<&mut [u64]>]) {
         let ids = &self.tiles[tile];
         let digits = self.ranges.iter().zip(&self.lifts).zip(&self.terms);
@@ -180,7 +180,8 @@ impl TileDigits<'_> {
     }
 }
 
-/// Memory for the terms of conversions from the primes `ids`, which are its first limbs; the last one is for the quotients.
+/// Memory for the terms of conversions from the primes `ids`, which are its first limbs; the last one is for the
+/// quotients.
 pub(super) fn terms(params: &RlweParams, ids: impl Iterator<Item = usize>) -> RnsPoly<Coeff> {
     let mut ids: Vec<usize> = ids.collect();
     // Named by any other prime: quotients are no residues, but small.

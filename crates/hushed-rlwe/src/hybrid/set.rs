@@ -1,4 +1,4 @@
-//! The evaluation keys of one secret key: made after a plan, found by use and length.
+//! The evaluation keys of one secret key: made from a key plan, looked up by use and length.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,8 +20,8 @@ pub struct EvalKeys {
 }
 
 impl EvalKeys {
-    /// Makes the keys of a plan, all in memory; [`KeyGenerator`] makes them one by one. The sparse secret, if the plan has one, exists in
-    /// this call only.
+    /// Makes the keys of a plan, all in memory; [`KeyGenerator`] makes them one by one. The sparse secret, if the plan
+    /// has one, exists in this call only.
     ///
     /// # Errors
     /// As [`EvalKeyPlan::gadgets`].
@@ -45,12 +45,12 @@ impl EvalKeys {
     }
 
     /// The keys for ciphertexts that reach beyond the primes of `gap`, without those primes, under `params`
-    /// ([`RlweParams::without`]): the same words, shared. A digit of fewer primes and an inner product under fewer are those of the
-    /// whole key, as its digits are multiplied by P under their own primes, each for itself.
+    /// ([`RlweParams::without`]): the same words, shared. A digit of fewer primes and an inner product under fewer are
+    /// those of the whole key, as its digits are multiplied by P under their own primes, each for itself.
     ///
     /// # Errors
-    /// [`RlweError::IncompatibleParameters`] unless `params` are those of the keys without `gap`; [`RlweError::PartsOfKeys`] for keys
-    /// that lack primes already.
+    /// [`RlweError::IncompatibleParameters`] unless `params` are those of the keys without `gap`;
+    /// [`RlweError::PartsOfKeys`] for keys that lack primes already.
     pub fn without(&self, params: &Arc<RlweParams>, gap: &Range<usize>) -> Result<Self, RlweError> {
         let kept = self.params.ids_without(gap);
         let (whole, part) = (self.params.basis(), params.basis());
@@ -139,7 +139,7 @@ impl EvalKeys {
         self.keys.values()
     }
 
-    /// Keeps the uniform halves of all keys in memory, or forgets them; see [`SwitchKey::keep_uniform`].
+    /// Keeps the uniform halves of all keys in memory, or drops them; see [`SwitchKey::keep_uniform`].
     pub fn keep_uniform(&mut self, keep: bool) {
         self.keys
             .values_mut()

@@ -1,4 +1,4 @@
-//! Inner products of digits with keys, division by the special primes, and what is made of the two.
+//! Inner products of digits with keys, division by the special primes, and key switches made of the two.
 
 use std::sync::Arc;
 
@@ -154,7 +154,8 @@ pub fn mod_down(
 /// ⌊poly / (P·q)⌉ for q the last ciphertext prime of `poly`: a key switch and a rescaling in one division.
 ///
 /// # Errors
-/// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`] if there is but one ciphertext prime.
+/// [`RlweError::Limbs`], [`RlweError::IncompatibleParameters`], [`RlweError::LimbCount`] if there is but one ciphertext
+/// prime.
 pub fn mod_down_rescale(
     params: &RlweParams,
     poly: RnsPoly<Eval>,
@@ -219,7 +220,7 @@ fn divide(
     Ok(out)
 }
 
-/// Switches `a`, which stands against the key's source, to its target: what is added to b, and the new a.
+/// Switches `a`, a component under the key's source, to its target: what is added to b, and the new a.
 ///
 /// # Errors
 /// As [`decompose`](super::decompose()) and [`inner_product`].
@@ -227,7 +228,7 @@ pub fn switch(a: &RnsPoly<Eval>, key: &SwitchKey) -> Result<Parts, RlweError> {
     one(a, [None, None], false, key, None)
 }
 
-/// (b, a) + what `c` becomes, which stands against the key's source: relinearisation.
+/// (b, a) + the switched `c`, a component under the key's source: relinearisation.
 ///
 /// # Errors
 /// As [`switch`].

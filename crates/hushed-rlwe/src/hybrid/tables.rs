@@ -1,4 +1,4 @@
-//! What key switching prepares once a shape, kept with the parameters.
+//! What key switching prepares once for each shape, kept with the parameters.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -29,8 +29,8 @@ pub(crate) struct Down {
     pub(crate) inverses: Vec<u64>,
 }
 
-/// Primes of a tile, at most `longest`: as many tiles as threads at least, and tiles of about one length. Results do not depend
-/// on it.
+/// Primes of a tile, at most `longest`: as many tiles as threads at least, and tiles of about one length. Results do
+/// not depend on it.
 pub(super) fn tile_length(limbs: usize, longest: usize) -> usize {
     let threads = rayon::current_num_threads();
     let tiles = limbs.div_ceil(longest).next_multiple_of(threads);

@@ -6,7 +6,8 @@
 //! | N/4 | coefficients of s, two bits each: 0, 1, and 2 for −1 |
 //! | 32 | SHA-256 of all before it |
 //!
-//! How often the key was opened is not in there: a count changes, and a key is written once. Whoever keeps the key keeps the count beside it.
+//! The number of decryptions is not in it: a count changes, and a key is written once. The owner of the key keeps the
+//! count beside it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -51,10 +52,11 @@ impl SecretKey {
         out
     }
 
-    /// The key of these bytes, which was opened `decryptions` times.
+    /// The key of these bytes, which has made `decryptions` decryptions.
     ///
     /// # Errors
-    /// [`RlweError::Codec`]: another length, another header, [`CodecError::Damaged`], or coefficients that are not ternary.
+    /// [`RlweError::Codec`]: another length, another header, [`CodecError::Damaged`], or coefficients that are not
+    /// ternary.
     pub fn from_bytes(
         params: &Arc<RlweParams>,
         bytes: &[u8],
@@ -72,7 +74,7 @@ impl SecretKey {
         let digits = packed
             .iter()
             .flat_map(|byte| (0..4).map(move |i| byte >> (2 * i) & 3));
-        // Room for all from the start: what a vector grows out of is not erased.
+        // Allocated in full from the start: memory that a vector outgrows is not erased.
         let mut coefficients = Zeroizing::new(Vec::with_capacity(params.n()));
         coefficients.extend(digits.map(|digit| i64::from(digit & 1) - i64::from(digit >> 1)));
         // Digit 3 and digit 0 are both the coefficient 0: only one of them is written.

@@ -1,7 +1,7 @@
 //! C/Q modulo 1 in fixed point, from the residues of C: the core of scaling down.
 //!
-//! C/Q ≡ Σ_i y_i/q_i modulo 1 with y_i = [C·(Q/q_i)^-1] mod q_i. Every y_i/q_i is taken as y_i·⌊2^(64w)/q_i⌋ in w words, too
-//! small by less than 2^(50-64w).
+//! C/Q ≡ Σ_i y_i/q_i modulo 1 with y_i = [C·(Q/q_i)^-1] mod q_i. Every y_i/q_i is taken as y_i·⌊2^(64w)/q_i⌋ in w
+//! words, too small by less than 2^(50-64w).
 
 use hushed_math::poly::Domain;
 use hushed_math::{Modulus, RnsPoly};
@@ -12,7 +12,7 @@ use crate::params::RlweParams;
 pub(super) const MAX_WORDS: usize = 6;
 const MIN_WORDS: usize = 3;
 
-/// What turns residues into fractions, for the first primes of a parameter set.
+/// Conversion of residues to fractions, for the first primes of a parameter set.
 #[derive(Clone)]
 pub(super) struct Fractions {
     limbs: Vec<Limb>,
@@ -29,9 +29,9 @@ struct Limb {
 }
 
 impl Fractions {
-    /// Fractions exact enough to round m·C/Q to the nearest integer for every C and every m below 2^`bits`: the distance of
-    /// m·C/Q + 1/2 to the integer below is at least 1/(2Q) (Q odd, so its numerator over 2Q never vanishes),
-    /// and the error stays below it when 64w ≥ bits + 51 + log2(primes) + log2(Q).
+    /// Fractions exact enough to round m·C/Q to the nearest integer for every C and every m below 2^`bits`: the
+    /// distance of m·C/Q + 1/2 to the integer below is at least 1/(2Q) (Q odd, so its numerator over 2Q never
+    /// vanishes), and the error stays below it when 64w ≥ bits + 51 + log2(primes) + log2(Q).
     pub(super) fn new(params: &RlweParams, limbs: usize, bits: u32) -> Result<Self, RlweError> {
         let bad_count = || RlweError::LimbCount {
             given: limbs,

@@ -4,10 +4,11 @@
 //! modulo 2^ℓ without any slot structure (BumbleBee, NDSS 2025, Appendix C; t = 2^ℓ with the scaling done here,
 //! not by a BFV plaintext modulus). Rounding is half up throughout; since Q is odd there are no ties when scaling down.
 //!
-//! *Up.* With r = (Q·x + 2^(ℓ-1)) mod 2^ℓ, ⌊Q·x/2^ℓ + 1/2⌋ = (Q·x + 2^(ℓ-1) − r)/2^ℓ, and Q ≡ 0 modulo q_i, so the residue is
-//! (2^(ℓ-1) − r)·2^-ℓ mod q_i: one word product for r, one modular product a prime.
+//! *Up.* With r = (Q·x + 2^(ℓ-1)) mod 2^ℓ, ⌊Q·x/2^ℓ + 1/2⌋ = (Q·x + 2^(ℓ-1) − r)/2^ℓ, and Q ≡ 0 modulo q_i, so the
+//! residue is (2^(ℓ-1) − r)·2^-ℓ mod q_i: one word product for r, one modular product a prime.
 //!
-//! *Down.* The fraction C/Q in fixed point (`message::fraction`), in as many words as make the rounding exact; its top ℓ bits.
+//! *Down.* The fraction C/Q in fixed point (`message::fraction`), in as many words as make the rounding exact; its top
+//! ℓ bits.
 //!
 //! Shares are secret: no branch and no index depends on them.
 
@@ -174,8 +175,8 @@ impl RingScale {
     }
 }
 
-/// Integers as a polynomial over the first `limbs` primes, unscaled: what multiplies a ciphertext.
-/// For a share modulo 2^ℓ use its signed representative ([`signed_share`]): it is half as large.
+/// Integers as a polynomial over the first `limbs` primes, unscaled: by which a ciphertext is multiplied. For a share
+/// modulo 2^ℓ use its signed representative ([`signed_share`]): it is half as large.
 ///
 /// # Errors
 /// [`RlweError::Count`] unless there are N of them, [`RlweError::LimbCount`].

@@ -54,7 +54,8 @@ fn keys_are_read_as_they_were_written() {
     );
 }
 
-/// Seeded keys are these bytes on every machine, kernel and number of threads: what is stored today can be read tomorrow.
+/// Seeded keys are these bytes on every machine, kernel and number of threads: what is stored today can be read
+/// tomorrow.
 #[test]
 fn seeded_keys_are_known() {
     let keys = made(&tiny(), &fuzz::plan());

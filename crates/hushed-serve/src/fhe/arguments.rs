@@ -14,8 +14,13 @@ pub struct RunArguments {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 
-    /// The public plan, which the client has as well
-    #[arg(long, value_name = "FILE", env = "HUSHED_PLAN")]
+    /// The run manifest, which the client has as well
+    #[arg(
+        long = "manifest",
+        alias = "plan",
+        value_name = "FILE",
+        env = "HUSHED_MANIFEST"
+    )]
     pub plan: PathBuf,
 
     /// The client's evaluation.keys
@@ -30,27 +35,30 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// The calibration that the plan was made with [default: DIR/calibration-fhe.json]
+    /// The calibration that the manifest was made with [default: DIR/calibration-fhe.json]
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
-    /// A folder for checkpoints: the same command, run again after any end, goes on from the last one
+    /// A folder for checkpoints: the same command, run again, continues from the last one
     #[arg(long, value_name = "DIR", env = "HUSHED_CHECKPOINT")]
     pub checkpoint: Option<PathBuf>,
 
-    /// A folder on a quick disk for what a plan with little memory puts away while it runs; nothing is left in it [default: beside the reply]
+    /// A folder on a fast disk for vectors that a run with little memory spills; nothing is left in it
+    /// [default: beside the reply]
     #[arg(long, value_name = "DIR", env = "HUSHED_SPILL")]
     pub spill: Option<PathBuf>,
 
-    /// The secret that the randomness of replies follows from; it is made on first use [default: ~/.local/state/hushed/reply.secret]
+    /// The secret from which the randomness of replies is derived; made on first use [default:
+    /// ~/.local/state/hushed/reply.secret]
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
 
-    /// Memory that the run may take, in GiB; one that the plan says needs more is refused [default: what the machine has]
+    /// Memory that the run may take, in GiB; a run that needs more by its plan is refused [default: what the machine
+    /// has]
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_memory: Option<u32>,
 
-    /// Threads; as many as the machine has unless given
+    /// Threads [default: as many as the machine has]
     #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }

@@ -1,4 +1,4 @@
-//! What all runs of a plan have in common: read and predicted once, used by one run after another.
+//! What all runs of a manifest share: read and predicted once, used by one run after another.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,16 +18,16 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::files;
 
-/// What a run is made of that does not depend on a request.
+/// The inputs of a run that do not depend on a request.
 #[derive(Clone, Debug)]
 pub struct ContextOptions {
     /// The model folder.
     pub model: PathBuf,
-    /// The public plan.
+    /// The run manifest.
     pub plan: PathBuf,
-    /// The calibration that the plan was made with.
+    /// The calibration that the manifest was made with.
     pub calibration: PathBuf,
-    /// What the randomness of replies follows from: made on first use, and kept.
+    /// The seed of the randomness of replies: made on first use, and kept.
     pub secret: PathBuf,
     /// Bytes of memory that a run may take; what the machine has if `None`.
     pub max_memory: Option<u64>,
@@ -35,10 +35,10 @@ pub struct ContextOptions {
     pub threads: Option<usize>,
 }
 
-/// A model, its calibration and its plan in memory, for any number of runs ([`RunContext::run`]).
+/// A model, its calibration and its manifest in memory, for any number of runs ([`RunContext::run`]).
 ///
-/// They are read once. A model folder, calibration or plan that changes on disk afterwards is not noticed: runs go on with what was
-/// loaded, until it is loaded anew. The dry run of the plan is made with the first run, and kept.
+/// They are read once. A model folder, calibration or manifest that changes on disk afterwards is not noticed: runs go
+/// on with what was loaded, until it is loaded again. The dry run of the plan is made with the first run, and kept.
 pub struct RunContext {
     pub(super) plan: FhePlan,
     pub(super) params: Params,
@@ -58,17 +58,17 @@ pub(super) struct Predicted {
 }
 
 impl RunContext {
-    /// Reads plan, model and calibration, and checks that they belong together.
+    /// Reads manifest, model and calibration, and checks that they belong together.
     ///
     /// # Errors
-    /// [`ServeError::Model`]; [`FheJobError::OtherModel`] for a model or calibration that the plan was not made for, [`FheJobError::Plan`],
-    /// [`FheJobError::Choices`].
+    /// [`ServeError::Model`]; [`FheJobError::OtherModel`] for a model or calibration that the manifest was not made
+    /// for, [`FheJobError::Plan`], [`FheJobError::Choices`].
     pub fn load(options: &ContextOptions) -> Result<RunContext, ServeError> {
         let (plan, params) = read_plan(&options.plan)?;
         Self::of(plan, params, options)
     }
 
-    /// As [`RunContext::load`], for a plan that has been read.
+    /// As [`RunContext::load`], for a manifest that has been read.
     pub(super) fn of(
         plan: FhePlan,
         params: Params,
@@ -132,7 +132,7 @@ impl RunContext {
         })
     }
 
-    /// The error of a run, simulated on the texts that the plan was made with.
+    /// The error of a run, simulated on the texts that the manifest was made with.
     pub(super) fn simulated_error(&self) -> Result<f64, FheError> {
         if let Some(error) = self.error.get() {
             return Ok(*error);
@@ -154,8 +154,8 @@ impl RunContext {
         Ok(*self.error.get_or_init(|| error))
     }
 
-    /// That the plan lists the keys that its run needs, and its reply, as an offer of this model does: a plan that says less would fail after
-    /// hours, or leave more in a reply than the answer.
+    /// That the manifest lists the keys that its run needs, and its reply, as an offer of this model does: a manifest
+    /// that says less would fail after hours, or leave more in a reply than the answer.
     fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
         let found = needed(
@@ -167,7 +167,8 @@ impl RunContext {
             &plan.placement,
         );
         let (keys, mut reply) = found.map_err(FheJobError::from)?;
-        // What its simulation errs by may be more; a plan with less was refused when it was read, and a reply that errs by more is not sealed.
+        // The error in its simulation may be larger; a manifest with less was refused when it was read, and a reply
+        // that errs by more is not sealed.
         reply.deviation = reply.deviation.max(plan.reply.deviation);
         let mut ours = plan.clone();
         ours.set_keys(&keys);
@@ -197,7 +198,7 @@ impl RunContext {
     }
 }
 
-/// The model and the calibration that the plan was made for, or what is not the plan's.
+/// The model and the calibration that the manifest was made for, or what is not the manifest's.
 fn fitting(
     folder: &Path,
     calibration: &Path,

@@ -1,4 +1,5 @@
-//! What can end a step of a run under CKKS, with what to do about it. No variant holds a text or a number derived from one.
+//! What can end a step of a run under CKKS, with what to do about it. No variant holds a text or a number derived from
+//! one.
 
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ pub enum FheJobError {
     /// A file of keys, ciphertexts or columns.
     #[error(transparent)]
     File(FileError),
-    /// The plan.
+    /// The manifest.
     #[error(transparent)]
     Plan(PlanFileError),
     /// The calibration.
@@ -25,16 +26,16 @@ pub enum FheJobError {
     /// The run.
     #[error(transparent)]
     Run(FheError),
-    /// The public model is not the plan's.
+    /// The public model is not the manifest's.
     #[error(
-        "{path:?} is the public model {found}, and the plan is for {expected}: ask for the one that belongs to the plan"
+        "{path:?} is the public model {found}, and the manifest is for {expected}: ask for the one that belongs to the manifest"
     )]
     OtherPublic {
         /// Which file.
         path: PathBuf,
         /// Its hash.
         found: Digest,
-        /// The plan's, in hexadecimal.
+        /// The manifest's, in hexadecimal.
         expected: String,
     },
     /// Not a public model.
@@ -45,9 +46,9 @@ pub enum FheJobError {
         /// Which file.
         path: PathBuf,
     },
-    /// The server's model, calibration or public part is not what the plan was made for.
+    /// The server's model, calibration or public part is not what the manifest was made for.
     #[error(
-        "the plan was made for another {what}: it says {planned}, and this is {found}; make the plan again"
+        "the manifest was made for another {what}: it says {planned}, and this is {found}; make the manifest again"
     )]
     OtherModel {
         /// `model`, `calibration`, `public model`.
@@ -57,7 +58,7 @@ pub enum FheJobError {
         /// What there is.
         found: String,
     },
-    /// Keys whose time is over.
+    /// Keys that have expired.
     #[error("the keys {id} expired {seconds} s ago: make new ones with `hushed keygen`")]
     Expired {
         /// Their id.
@@ -65,12 +66,12 @@ pub enum FheJobError {
         /// Since when.
         seconds: u64,
     },
-    /// Keys under which an answer came out wrong.
+    /// Keys under which an answer was wrong.
     #[error(
-        "the keys {id} in {path:?} are retired: the canary of an answer that was opened with them was not right, or its opening was interrupted \
-         (then open it again). Nothing was sent. If the server spoils answers on purpose, whether you come back tells it something of the secret \
-         key, and with one key such bits add up. New keys end that: they tell the server once that something was wrong, and nothing of \
-         themselves. If you accept that, `hushed embed --new-keys` replaces them, or make others with `hushed keygen`; what you sent before can still be opened"
+        "the keys {id} in {path:?} are retired: the canary of an answer that was decrypted with them was not right, or its decryption was interrupted \
+         (then decrypt it again). Nothing was sent. If the server spoils answers on purpose, whether you come back reveals something about the secret \
+         key, and with one key such bits add up. New keys end that: they tell the server once that something was wrong, and nothing about \
+         themselves. If you accept that, `hushed embed --new-keys` replaces them, or make others with `hushed keygen`; what you sent before can still be decrypted"
     )]
     RetiredKeys {
         /// Their id.
@@ -78,18 +79,18 @@ pub enum FheJobError {
         /// The folder.
         path: PathBuf,
     },
-    /// Keys that are to be replaced and need not be.
+    /// `--new-keys` for keys that are not retired.
     #[error("the keys in {path:?} are not retired: leave out --new-keys")]
     NotRetired {
         /// The folder.
         path: PathBuf,
     },
-    /// A plan that has its clients make more than they want to.
+    /// A manifest that asks for more keys than allowed.
     #[error(
-        "the plan orders {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
+        "the manifest asks for {keys} keys of {bytes} bytes together, and at most {most_keys} and {most_bytes} bytes are made: ask its operator why, and raise --max-keys or --max-key-bytes if you accept it"
     )]
     TooManyKeys {
-        /// Ordered.
+        /// Keys asked for.
         keys: usize,
         /// Their bytes.
         bytes: u64,
@@ -98,19 +99,19 @@ pub enum FheJobError {
         /// Allowed.
         most_bytes: u64,
     },
-    /// The keys of a folder are for another plan.
+    /// The keys of a folder are for another manifest.
     #[error(
-        "the keys in {path:?} were made for the plan {theirs}, and this is {ours}: make keys for it with `hushed keygen`"
+        "the keys in {path:?} were made for the manifest {theirs}, and this is {ours}: make keys for it with `hushed keygen`"
     )]
     KeysOfOtherPlan {
         /// The folder.
         path: PathBuf,
-        /// Hash of their plan.
+        /// Hash of their manifest.
         theirs: String,
         /// Hash of this one.
         ours: String,
     },
-    /// A file that says what there is to know of keys or of a request, and is none.
+    /// A record of keys or of a request that is damaged.
     #[error("{path:?} is damaged ({source})")]
     Record {
         /// Which file.
@@ -118,7 +119,7 @@ pub enum FheJobError {
         /// Why.
         source: serde_json::Error,
     },
-    /// A reply to a request that this folder of keys knows nothing of.
+    /// A reply to a request that is not in this key folder.
     #[error("the reply is to the request {id}, which was not made with the keys in {path:?}")]
     UnknownRequest {
         /// The request's id.
@@ -128,7 +129,7 @@ pub enum FheJobError {
     },
     /// More texts than places.
     #[error(
-        "{texts} texts were given, and a batch of this plan has places for {limit}: split them"
+        "{texts} texts were given, and a batch of this manifest has places for {limit}: split them"
     )]
     TooManyTexts {
         /// Given.
@@ -136,9 +137,9 @@ pub enum FheJobError {
         /// Places but the canary's.
         limit: usize,
     },
-    /// A text with more tokens than the plan has rows.
+    /// A text with more tokens than the manifest has rows.
     #[error(
-        "text {index} (the first is 0) has {tokens} tokens, and this plan takes at most {limit}: shorten it, or cut it with --truncate"
+        "text {index} (the first is 0) has {tokens} tokens, and this manifest takes at most {limit}: shorten it, or cut it with --truncate"
     )]
     TextTooLong {
         /// Which.
@@ -150,7 +151,7 @@ pub enum FheJobError {
     },
     /// Lengths that are declared otherwise than asked for.
     #[error(
-        "this plan declares lengths as {planned}, and {asked} was asked for: ask the server's operator for a plan that does"
+        "this manifest declares lengths as {planned}, and {asked} was asked for: ask the server's operator for a manifest that does"
     )]
     OtherLengths {
         /// By the plan.
@@ -158,7 +159,7 @@ pub enum FheJobError {
         /// As asked.
         asked: &'static str,
     },
-    /// What the run needs is more than it may take.
+    /// The run needs more memory than it may take.
     #[error("the run needs {needed} MiB of memory and may take {limit}")]
     Memory {
         /// MiB.
@@ -166,7 +167,7 @@ pub enum FheJobError {
         /// MiB.
         limit: u64,
     },
-    /// A folder of keys that would be above its owner's quota.
+    /// Keys that would exceed their owner's quota.
     #[error(
         "the keys take {needed} bytes, and {owner:?} has {left} left of its quota: delete some with `hushed keys delete`"
     )]
@@ -186,25 +187,27 @@ pub enum FheJobError {
         /// Where.
         path: PathBuf,
     },
-    /// There is something else where the reply should be.
-    #[error("{path:?} is there already and is not the reply to this request: give another --out")]
+    /// Another file is in the reply's place.
+    #[error("{path:?} exists and is not the reply to this request: give another --out")]
     OtherReply {
         /// Which file.
         path: PathBuf,
     },
     /// Neither HOME nor a place for the secret of replies.
-    #[error("there is no HOME to keep the secret of replies in: give --secret")]
+    #[error("there is no HOME for the secret of replies: give --secret")]
     NoStateFolder,
     /// Asked to stop.
-    #[error("the run was stopped between two layers: run it again, it goes on from its checkpoint")]
-    Stopped,
-    /// The server offers another plan than the one that is here.
     #[error(
-        "the server offers the plan {offered}, and the one in {path:?} is {ours}: its operator has changed it, or it is another server. Keys and \
-         answers belong to one plan: take another folder for the new one"
+        "the run was stopped between two layers: run it again, and it continues from its checkpoint"
+    )]
+    Stopped,
+    /// The server offers another manifest than the one that is here.
+    #[error(
+        "the server offers the manifest {offered}, and the one in {path:?} is {ours}: its operator has changed it, or it is another server. Keys and \
+         answers belong to one manifest: use another folder for the new one"
     )]
     PlanChanged {
-        /// The client's plan file.
+        /// The client's manifest file.
         path: PathBuf,
         /// Its hash.
         ours: Digest,
@@ -212,19 +215,19 @@ pub enum FheJobError {
         offered: Digest,
     },
     /// A file from the server that is not what it had offered.
-    #[error("the server sent another {what} than it had offered")]
+    #[error("the {what} that the server sent is not the one it offered")]
     NotAsOffered {
-        /// `plan`, `public model`, `reply`.
+        /// `manifest`, `public model`, `reply`.
         what: &'static str,
     },
     /// No keys yet.
     #[error(
-        "there are no keys in {path:?} yet: make them with `hushed keygen --plan {plan:?} --out {path:?}`, or let this command make them with --make-keys"
+        "there are no keys in {path:?} yet: make them with `hushed keygen --manifest {plan:?} --out {path:?}`, or let this command make them with --make-keys"
     )]
     NoKeys {
         /// The folder.
         path: PathBuf,
-        /// Where the plan is.
+        /// Where the manifest is.
         plan: PathBuf,
     },
     /// No job of this id was sent with these keys.
@@ -235,9 +238,9 @@ pub enum FheJobError {
         /// The folder.
         path: PathBuf,
     },
-    /// The server does not know a job (any more).
+    /// The server does not have a job, or no longer has it.
     #[error(
-        "the server does not have the job {id} (any more): its reply has expired, or it is another server. Send the texts again"
+        "the server does not have the job {id}, or no longer has it: its reply has expired, or it is another server. Send the texts again"
     )]
     JobGone {
         /// Its id.
@@ -290,7 +293,7 @@ impl From<FheError> for FheJobError {
 }
 
 impl FheJobError {
-    /// What kind of trouble it is.
+    /// The category of this error.
     #[must_use]
     pub fn category(&self) -> Category {
         match self {

@@ -1,4 +1,4 @@
-//! What each step of a run took, beside what its plan said.
+//! The time of each step of a run, beside its plan.
 
 use hushed_fhe::plan::FhePlanReport;
 use hushed_model::StepId;

@@ -1,18 +1,19 @@
-//! Runs under CKKS, through files or a connection: a client makes keys, encrypts texts and goes away; a server that has no secret of its runs the model; the
-//! client opens the reply.
+//! Runs under CKKS, through files or a connection: a client makes keys, encrypts texts and disconnects; a server that
+//! has none of its secrets runs the model; the client decrypts the reply.
 //!
 //! ```text
-//! owner    plan      model, calibration      → plan (JSON), public model
-//! client   keygen    plan                    → secret.key, evaluation.keys, key.json
-//! client   encrypt   plan, public, keys, texts → request
-//! server   run       model, plan, evaluation.keys, request → reply     a checkpoint after each layer
-//! client   decrypt   plan, public, keys, reply → embeddings
+//! owner    plan      model, calibration      → manifest (JSON), public model
+//! client   keygen    manifest                → secret.key, evaluation.keys, key.json
+//! client   encrypt   manifest, public, keys, texts → request
+//! server   run       model, manifest, evaluation.keys, request → reply     a checkpoint after each layer
+//! client   decrypt   manifest, public, keys, reply → embeddings
 //! ```
 //!
-//! Over a connection ([`FheServer`], `Remote`) it is the same files, left with the server and fetched from it ([`wire`]).
+//! Over a connection ([`FheServer`], `Remote`) the same files are sent to the server and fetched from it
+//! ([`wire`]).
 //!
-//! What is checked of a file, and when, is in [`hushed_fhe::files`]; here is what is decided around it: which files belong
-//! together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.
+//! What is checked of a file, and when, is in [`hushed_fhe::files`]; here is what is decided around it: which files
+//! belong together, that keys have not expired, that the disk and the memory suffice, what is kept and for how long.
 
 #[cfg(feature = "arguments")]
 mod arguments;
@@ -62,7 +63,7 @@ use crate::error::ServeError;
 use crate::files;
 pub use crate::files::now;
 
-/// Reads a plan file.
+/// Reads a run manifest.
 pub fn read_plan(
     path: &Path,
 ) -> Result<(FhePlan, hushed_fhe::plan::public_plan::Params), ServeError> {
@@ -70,7 +71,7 @@ pub fn read_plan(
     Ok(FhePlan::from_json(&bytes).map_err(FheJobError::from)?)
 }
 
-/// Writes a plan file, whole or not at all.
+/// Writes a run manifest, whole or not at all.
 pub fn write_plan(path: &Path, plan: &FhePlan) -> Result<(), ServeError> {
     files::write(path, &plan.to_json().map_err(FheJobError::from)?)
 }

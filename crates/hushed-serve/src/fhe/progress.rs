@@ -1,4 +1,4 @@
-//! What is told of a run while it goes, and in which words.
+//! Progress of a run, and its wording.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use hushed_fhe::Progress;
 use hushed_model::StepId;
 
-/// Between two lines about how far a run is, at least: so long, and so much of the run.
+/// Least time, and least part of the run, between two lines of progress.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 const LINE_PART: f64 = 0.05;
 
-/// What is told of a run.
+/// Progress of a run.
 #[derive(Clone, Debug)]
 pub enum JobEvent {
     /// Keys that were read.
@@ -22,17 +22,17 @@ pub enum JobEvent {
     },
     /// Seconds that the whole run takes by the plan.
     Estimate {
-        /// Of this machine's class, not of this machine: corrected while it goes.
+        /// An estimate, corrected during the run.
         seconds: f64,
         /// Layers in all.
         layers: usize,
     },
-    /// It goes on from a checkpoint before this layer, from 0.
+    /// It continues from a checkpoint before this layer, from 0.
     Resumed {
         /// The layer.
         layer: usize,
     },
-    /// How far it is: every second, and at the end.
+    /// Progress: every second, and at the end.
     Step {
         /// The step that it is at.
         site: StepId,
@@ -118,7 +118,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// The events of a run as lines, for where there is no bar: now and then one says how far it is.
+/// The events of a run as lines, where there is no bar: progress now and then.
 #[derive(Debug)]
 pub struct Lines {
     began: Instant,
@@ -190,7 +190,7 @@ mod tests {
             };
             lines.line_at(&step, Duration::from_secs(seconds))
         };
-        // What was done when it was looked at first is no news, and neither is little or soon.
+        // No line for what was done before the first look, for little progress, or too soon.
         assert_eq!(at(5, 0.3), None);
         assert_eq!(at(64, 0.4), None);
         assert_eq!(at(100, 0.34), None);

@@ -1,4 +1,5 @@
-//! The public model of `fhe`: the bundle, and the numbers that a client embeds with. Its owner has declared them public.
+//! The public model of `fhe`: the bundle, and the numbers that a client embeds with, which the operator has made
+//! public.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -9,7 +10,7 @@
 //! | 8 | ε of the first norm, an f64 |
 //! | 4 a number | token vectors, positions, gain and offset of the first norm, f32 |
 //!
-//! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the plan.
+//! The bundle's configuration decides every size after it. The SHA-256 of all bytes is in the manifest.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::path::Path;
@@ -82,7 +83,8 @@ impl PublicModel {
     /// Reads a public model, which must have this hash (in hexadecimal).
     ///
     /// # Errors
-    /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of [`Bundle::from_bytes`].
+    /// [`ServeError::File`]; [`ServeError::Fhe`] for another model, or bytes that cannot be parsed; those of
+    /// [`Bundle::from_bytes`].
     pub fn read(path: &Path, expected: &str) -> Result<Self, ServeError> {
         let bytes = files::read(path, MAX_BYTES)?;
         let hash = Digest(Sha256::digest(&bytes).into());

@@ -1,4 +1,4 @@
-//! What is known of a set of keys beside the keys: a small JSON file in their folder.
+//! The record of a key set: a small JSON file in its folder.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,47 +19,49 @@ pub const VERSION: u32 = 1;
 /// Most bytes of a record: a request's has a number a text.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// In a folder of keys: the record, the secret key, what the server gets, and what is remembered of requests.
+/// In a key folder: the record, the secret key, the server's keys, and records of requests.
 pub(super) const RECORD: &str = "key.json";
 pub(super) const SECRET: &str = "secret.key";
 pub(super) const KEYS: &str = "evaluation.keys";
 pub(super) const REQUESTS: &str = "requests";
-/// Of a client that talks to a server: its plan, its public model, and what waits for an answer.
-pub(super) const PLAN: &str = "plan.json";
+/// For a client of a server: manifest, public model, pending jobs.
+pub(super) const PLAN: &str = "manifest.json";
 pub(super) const PUBLIC: &str = "model.public";
 pub(super) const JOBS: &str = "jobs";
 /// Keys that were retired and replaced, a folder each.
 pub(super) const RETIRED: &str = "retired";
 const LOCK: &str = "key.lock";
 
-/// Of one set of keys.
+/// The record of one key set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyRecord {
-    /// Of the format.
+    /// Version of the format.
     pub version: u32,
     /// Id of the set, in hexadecimal.
     pub id: String,
-    /// Hash of the plan that they were made for, in hexadecimal.
+    /// Hash of the manifest that they were made for, in hexadecimal.
     pub plan: String,
     /// Name of the parameter set.
     pub parameters: String,
     /// When they were made, in seconds since 1970.
     pub created: u64,
-    /// They are not used from then on.
+    /// When they expire.
     pub expires: u64,
     /// Bytes of the evaluation keys.
     pub bytes: u64,
-    /// Ciphertexts that were opened with the secret key; 0 at a server.
+    /// Ciphertexts that were decrypted with the secret key; 0 at a server.
     pub decryptions: u64,
-    /// The replies that were opened, or were about to be, and whose canary was not seen to be right. Keys with any are retired.
+    /// The replies that were decrypted, or were about to be, and whose canary was not seen to be right. Keys with any
+    /// are retired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_right: Vec<NotRight>,
     /// Whose they are, at a server.
     pub owner: Option<String>,
 }
 
-/// A reply whose canary was not seen to be right. Another reply to the same request says nothing of it: a server could send that one later.
+/// A reply whose canary was not seen to be right. Another reply to the same request does not clear it: a server could
+/// send one later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotRight {
@@ -69,7 +71,7 @@ pub struct NotRight {
     pub reply: String,
 }
 
-/// What a client remembers of a request, to open its reply.
+/// A client's record of a request, needed to read its reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestRecord {
@@ -104,7 +106,7 @@ impl KeyRecord {
         self.id.parse::<Digest>().map_or([0; 32], |digest| digest.0)
     }
 
-    /// Whether an answer that was opened with them was not seen to be right: nothing is encrypted for them any more.
+    /// Whether a decrypted answer was not seen to be right: nothing is encrypted for these keys any more.
     #[must_use]
     pub fn is_retired(&self) -> bool {
         !self.not_right.is_empty()
@@ -132,7 +134,7 @@ pub(super) fn check_retired(folder: &Path) -> Result<(), ServeError> {
     if !folder.join(RECORD).is_file() {
         return Ok(());
     }
-    // An opening that is under way comes to its end first.
+    // A decryption in progress ends first.
     let _held = hold(folder)?;
     let record = KeyRecord::read(folder)?;
     match record.is_retired() {

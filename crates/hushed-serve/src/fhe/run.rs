@@ -40,14 +40,14 @@ pub struct RunFiles {
     pub out: PathBuf,
     /// The folder for checkpoints, if there are to be any.
     pub checkpoint: Option<PathBuf>,
-    /// The folder for what a plan puts on disk while it runs; beside the reply if `None`.
+    /// The folder for spilled vectors; beside the reply if `None`.
     pub spill: Option<PathBuf>,
 }
 
-/// Everything that a single run is made of.
+/// The inputs of a single run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// What it has in common with others.
+    /// What it shares with other runs.
     pub context: ContextOptions,
     /// Its files.
     pub files: RunFiles,
@@ -62,23 +62,24 @@ pub struct JobReport {
     pub seconds: f64,
     /// Seconds of all steps by the plan.
     pub planned_seconds: f64,
-    /// What each step took beside what the plan said; none where nothing was computed.
+    /// The time of each step beside the plan's; none where nothing was computed.
     pub steps: Vec<StepTime>,
     /// The reply was there already, whole: nothing was computed.
     pub done_before: bool,
     /// Bytes of the reply.
     pub bytes: u64,
-    /// Bytes that the plan says the run holds at most.
+    /// Peak memory by the plan, in bytes.
     pub planned_memory: u64,
-    /// Bytes that the plan says it has on disk at most, besides keys, checkpoint and reply.
+    /// Peak disk space by the plan, in bytes, besides keys, checkpoint and reply.
     pub planned_disk: u64,
-    /// What it put on disk.
+    /// What it spilled to disk.
     pub spilled: SpillUse,
-    /// What was computed, since a checkpoint if it went on from one.
+    /// Operations, counted from the checkpoint that it continued from, if any.
     pub counts: Counts,
 }
 
-/// Where the secret of replies is kept unless said otherwise: `$XDG_STATE_HOME/hushed/reply.secret`, or under `~/.local/state`.
+/// The default file of the secret of replies: `$XDG_STATE_HOME/hushed/reply.secret`, or under
+/// `~/.local/state`.
 #[must_use]
 pub fn default_secret() -> Option<PathBuf> {
     let set = |name| {
@@ -89,13 +90,14 @@ pub fn default_secret() -> Option<PathBuf> {
     Some(base?.join("hushed").join("reply.secret"))
 }
 
-/// The calibration that lies beside a model's weights unless another is named.
+/// The default calibration: beside a model's weights.
 #[must_use]
 pub fn default_calibration(model: &Path) -> PathBuf {
     model.join("calibration-fhe.json")
 }
 
-/// Loads a context for a single run ([`RunContext::run`]). What is wrong with the request's files is found before the model is read.
+/// Loads a context for a single run ([`RunContext::run`]). What is wrong with the request's files is found before the
+/// model is read.
 pub fn run(
     options: &RunOptions,
     watch: &(dyn Fn(JobEvent) + Sync),
@@ -108,10 +110,11 @@ pub fn run(
 }
 
 impl RunFiles {
-    /// What can be checked of a run without its model. The keys, which are not read yet.
+    /// Checks what needs no model. Returns the keys, which are not read yet.
     fn check(&self, plan: &FhePlan, params: &Params) -> Result<KeyFile, ServeError> {
         if self.out.symlink_metadata().is_err() {
-            // A folder that is not there or cannot be written to is found now, and not when there is an answer. Nothing is left of it.
+            // A folder that is missing or not writable is found now, not when there is an answer. Leaves nothing
+            // behind.
             let draft = AtomicFile::create(&self.out, Access::Usual);
             drop(draft.map_err(FheJobError::from)?);
         }
@@ -129,7 +132,7 @@ impl RunFiles {
         self.out.parent().unwrap_or(Path::new("."))
     }
 
-    /// That the disks have room for a run of this plan. Where it puts vectors on disk while it runs.
+    /// Checks that the disks have room for a run of this manifest. Returns where vectors are spilled.
     fn make_room(
         &self,
         plan: &FhePlan,
@@ -157,8 +160,8 @@ impl RunFiles {
 }
 
 impl RunContext {
-    /// Runs a batch. After a run that was ended in any way, the same call goes on from the last checkpoint, and its reply has the same
-    /// bytes.
+    /// Runs a batch. After a run that ended in any way, the same call continues from the last checkpoint, and its reply
+    /// has the same bytes.
     ///
     /// # Errors
     /// [`ServeError::Fhe`], [`ServeError::File`]: see [`FheJobError`]; whatever was there before is still there.
@@ -339,8 +342,8 @@ impl Drop for Saved {
     }
 }
 
-/// Reads the secret of replies, or makes it. Of several processes that do so at once, all get the one that was there first: two secrets for
-/// one request would be two covers of one computation.
+/// Reads the secret of replies, or makes it. Of several processes that do so at once, all get the one that was there
+/// first: two secrets for one request would mask one computation twice.
 fn read_secret(path: &Path) -> Result<ReplySecret, ServeError> {
     if !path.exists() {
         if let Some(folder) = path.parent() {

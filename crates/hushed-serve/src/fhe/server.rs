@@ -1,4 +1,4 @@
-//! A server of runs under encryption: clients leave keys and requests, one worker runs them, clients fetch the replies.
+//! A server of runs under encryption: clients send keys and requests, one worker runs them, clients fetch the replies.
 
 #[cfg(feature = "arguments")]
 mod arguments;
@@ -29,23 +29,24 @@ use jobs::Jobs;
 use session::Shared;
 use storage::{Limits, Storage};
 
-/// How often a server that ends looks whether its run has come to the end of a layer.
+/// How often a stopping server checks whether its run has finished a layer.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Everything about a server.
 #[derive(Clone, Debug)]
 pub struct FheServerConfig {
-    /// Where it listens, who it is and whom it lets in.
+    /// Address, identity, accepted clients.
     pub entrance: Entrance,
-    /// What it runs: read when it starts, and not again. Every client gets the plan.
+    /// What it runs: read when it starts, and not again. Every client gets the manifest.
     pub context: ContextOptions,
-    /// The public model of the plan, which every client gets: token vectors, positions and the first norm, as numbers.
+    /// The public model of the manifest, which every client gets: token vectors, positions and the first norm, as
+    /// numbers.
     pub public: PathBuf,
     /// The folder for keys, requests, jobs and replies.
     pub store: PathBuf,
     /// Bytes that a client's files may take there.
     pub owner_quota: u64,
-    /// How long a reply is kept, and a request that nobody runs.
+    /// How long a reply is kept, and a request that is not run.
     pub keep: Duration,
 }
 
@@ -56,12 +57,12 @@ pub struct FheServer {
     declared: Declared,
 }
 
-/// What the plan makes known to whom: for an operator to see before anybody else does.
+/// What the manifest reveals to whom, for its operator.
 #[derive(Clone, Debug)]
 pub struct Declared {
     /// Bytes of the public model.
     pub public_bytes: u64,
-    /// What the plan says that who sees.
+    /// The manifest's statement of who sees what.
     pub exposures: Vec<String>,
 }
 
@@ -79,11 +80,11 @@ impl Declared {
 }
 
 impl FheServer {
-    /// Checks that plan, model, calibration and public model belong together, opens the store and listens. Connections wait until
-    /// [`FheServer::run`].
+    /// Checks that manifest, model, calibration and public model belong together, opens the store and listens.
+    /// Connections wait until [`FheServer::run`].
     ///
     /// # Errors
-    /// [`ServeError`]: files that do not fit, a store in use, the certificate, the token file, a port in use.
+    /// [`ServeError`]: files that do not match, a store in use, the certificate, the token file, a port in use.
     pub fn bind(config: &FheServerConfig) -> Result<FheServer, ServeError> {
         // The cheap refusals first.
         let listener = Listener::open(&config.entrance)?;
@@ -129,20 +130,21 @@ impl FheServer {
         &self.shared.listener
     }
 
-    /// Hash of the plan: what clients compare with what its operator says.
+    /// Hash of the manifest: what clients compare with what its operator says.
     #[must_use]
     pub fn plan_hash(&self) -> Digest {
         self.shared.plan_hash
     }
 
-    /// What the plan makes known.
+    /// What the manifest reveals.
     #[must_use]
     pub fn declared(&self) -> &Declared {
         &self.declared
     }
 
-    /// Serves until `stop` is raised. Then sessions come to their end, and the run under way to the end of its layer, both within
-    /// [`crate::Deadlines::drain`]; a run that does not goes on from its last checkpoint at the next start, as after a crash.
+    /// Serves until `stop` is raised. Then sessions finish, and the current run finishes its layer, both within
+    /// [`crate::Deadlines::drain`]; a run that does not continues from its last checkpoint at the next start, as after
+    /// a crash.
     ///
     /// # Errors
     /// [`ServeError::Thread`] if a thread cannot be started.

@@ -1,7 +1,8 @@
-//! Keys in folders, at either side: what there is, and its end.
+//! Keys in folders, on either side: listing and deleting.
 //!
-//! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key set, named by its id.
-//! The store of `hushed serve` has a store of each of its clients in it (`server/storage.rs`), whose keys are found from there as well.
+//! A folder of keys has a `key.json`. A store is such a folder, or has such folders in it: at a server one for each key
+//! set, named by its id. The store of `hushed serve` has a store of each of its clients in it (`server/storage.rs`),
+//! whose keys are found from there as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,11 +38,11 @@ pub struct KeyStore {
 /// One set of them.
 #[derive(Clone, Debug)]
 pub struct StoredKeys {
-    /// What is known of them.
+    /// Their record.
     pub record: KeyRecord,
     /// Their folder.
     pub folder: PathBuf,
-    /// Whether the secret key is there: at its owner.
+    /// Whether the secret key is there, as it is at its owner.
     pub secret: bool,
 }
 
@@ -104,16 +105,16 @@ impl KeyStore {
         }
     }
 
-    /// Deletes keys: what this program has written of them, and the folder if nothing else is in it. The record goes last, so that a
-    /// deletion that was interrupted can be done again.
+    /// Deletes keys: what this program has written of them, and the folder if nothing else is in it. The record goes
+    /// last, so that a deletion that was interrupted can be done again.
     pub fn delete(&self, id: &str) -> Result<StoredKeys, ServeError> {
         let keys = self.find(id)?;
         keys.delete()?;
         Ok(keys)
     }
 
-    /// Takes a client's keys in, for `owner`, who may have at most `quota` bytes of them here. They must be those of the plan, whole and not
-    /// expired; keys that are here already are left as they are.
+    /// Imports a client's keys, for `owner`, who may have at most `quota` bytes of them here. They must be those of
+    /// the manifest, whole and not expired; keys that are here already are left as they are.
     ///
     /// # Errors
     /// [`FheJobError::Quota`], [`FheJobError::Expired`], [`FheJobError::File`], [`FheJobError::Plan`].
@@ -132,7 +133,7 @@ impl KeyStore {
         self.place(&plan, &params, keys, owner, placed)
     }
 
-    /// As [`KeyStore::add`] for a file of this disk that is of no use elsewhere: it is moved. Quota and room are its caller's to see to.
+    /// As [`KeyStore::add`], but moves a file of this disk. The caller checks quota and room.
     pub(super) fn take(
         &self,
         plan: &FhePlan,
@@ -198,14 +199,14 @@ impl KeyStore {
             plan: Digest(plan.hash()).to_string(),
             parameters: plan.parameters.clone(),
             created: times.created,
-            // What a client states is no reason to keep them for longer than keys are ever made for.
+            // A client's own statement does not keep them for longer than keys are ever made for.
             expires: times.expires.min(now().saturating_add(MAX_LIFE)),
             bytes,
             decryptions: 0,
             not_right: Vec::new(),
             owner: Some(owner.to_owned()),
         };
-        // The record first: keys without one would be found by nobody, and never expire.
+        // The record first: keys without one would never be found, and never expire.
         record.write(&folder)?;
         let there = folder.join(KEYS);
         let done = match placed {
@@ -238,7 +239,7 @@ fn inside(folder: &Path) -> Result<Vec<PathBuf>, ServeError> {
     Ok(found)
 }
 
-/// How a file comes into a store.
+/// How a file enters a store.
 enum Placed {
     Copied { taken: u64, quota: u64 },
     Moved,

@@ -1,4 +1,4 @@
-//! What a machine has left, and what a process takes of it.
+//! Free memory and disk space of the machine, and the memory of this process.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::error::ServeError;
 /// Bytes that are left free beside what is written.
 const SPARE: u64 = 64 << 20;
 
-/// [`FileError::NoRoom`] unless the disk of `folder` has room for `bytes` more. A disk that does not say is taken to have it: what is then
-/// refused is refused when it is written.
+/// [`FileError::NoRoom`] unless the disk of `folder` has room for `bytes` more. A disk that does not say is taken to
+/// have it: what is then refused is refused when it is written.
 pub(super) fn check_room(folder: &Path, bytes: u64) -> Result<(), ServeError> {
     let Some(free) = free(folder) else {
         return Ok(());
@@ -40,8 +40,8 @@ fn free(_: &Path) -> Option<u64> {
     None
 }
 
-/// Bytes of memory that this process can have: the machine's, or those of its control group where they are fewer. `None` where the
-/// system does not say.
+/// Bytes of memory that this process can have: the machine's, or those of its control group where they are fewer.
+/// `None` where the system does not say.
 #[must_use]
 pub fn memory() -> Option<u64> {
     granted("MemTotal:")

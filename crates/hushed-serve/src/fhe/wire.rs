@@ -1,8 +1,10 @@
-//! What a client and a server of runs under encryption say to each other once they have greeted ([`crate::session::wire`]).
+//! The messages between a client and a server of runs under encryption, after the handshake
+//! ([`crate::session::wire`]).
 //!
-//! The client sends a [`Request`] and the server a [`Response`], in turn. Bytes of files travel in frames of their own, [`CHUNK`] at most each, in parts of at most
-//! [`PART`], and each part begins at an offset that both name: after any end the next session goes on where the last whole part ended. Every
-//! length is known to both before a frame is read; integers are little-endian; decoding is total.
+//! The client sends a [`Request`] and the server a [`Response`], in turn. Bytes of files travel in frames of their own,
+//! [`CHUNK`] at most each, in parts of at most [`PART`], and each part begins at an offset that both name: after an
+//! interruption the next session continues where the last whole part ended. Every length is known to both before a
+//! frame is read; integers are little-endian; decoding is total.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::Kind;
@@ -31,14 +33,14 @@ pub const MAX_RESPONSE: usize = 64;
 /// The version of these messages and of what they mean.
 const AGREEMENT: &[u8] = b"hushed fhe over a connection 1";
 
-/// What a hello names instead of the plan of `2pc`: that the session is one of these, in this version.
+/// Sent in a hello in place of the agreement hash of `2pc`: marks a session of this kind and version.
 #[must_use]
 pub fn agreement() -> Digest {
     Digest(Sha256::digest(AGREEMENT).into())
 }
 
-/// The id of a job: SHA-256("hushed job 1" ‖ plan ‖ key set ‖ what names the request's content). The same request again is the same job,
-/// and as the request is encrypted, nobody guesses it.
+/// The id of a job: SHA-256("hushed job 1" ‖ manifest ‖ key set ‖ what names the request's content). The same request
+/// again is the same job, and as the request is encrypted, nobody guesses it.
 #[must_use]
 pub fn job_id(plan: &Digest, keys: &Digest, request: &Digest) -> Digest {
     let hash = Sha256::new()
@@ -67,7 +69,7 @@ pub enum Upload {
 /// A file of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Download {
-    /// The public plan.
+    /// The run manifest.
     Plan,
     /// The public model.
     Public,
@@ -75,7 +77,7 @@ pub enum Download {
     Reply(Digest),
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Nothing more.
@@ -117,12 +119,12 @@ pub enum Request {
     },
 }
 
-/// What a server says to it.
+/// A server's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
     /// No; the session is over.
     Refused(Refusal),
-    /// So many bytes of the file are there; all of them if it is there whole and checked.
+    /// This many bytes of the file are there; all of them if it is complete and checked.
     Have {
         /// How many.
         bytes: u64,
@@ -174,14 +176,14 @@ pub enum JobState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Its keys have expired, or are gone.
+    /// Its keys have expired, or were deleted.
     #[error("its keys have expired or were deleted: make new ones with `hushed keygen`")]
     Keys,
-    /// The request is gone, damaged, or of other keys.
+    /// The request is missing, damaged, or for other keys.
     #[error("its request cannot be used: encrypt the texts again")]
     Request,
-    /// The server's model is not what its plan was made for.
-    #[error("the server's files do not fit its plan: tell its operator")]
+    /// The server's model is not what its manifest was made for.
+    #[error("the server's files do not match its manifest: tell its operator")]
     Model,
     /// Too little memory.
     #[error("the server has too little memory for a run: tell its operator")]
@@ -189,8 +191,8 @@ pub enum Failure {
     /// Too little room on disk.
     #[error("the server's disk is full: try again later")]
     Disk,
-    /// The server ended in it several times.
-    #[error("the server ended several times in this run: tell its operator")]
+    /// The server exited during it several times.
+    #[error("the server exited several times during this run: tell its operator")]
     Crashed,
     /// Anything else.
     #[error("the run failed: tell the server's operator")]
@@ -245,7 +247,7 @@ impl Failure {
 }
 
 impl Upload {
-    /// What names the file's content.
+    /// The name of the file's content.
     #[must_use]
     pub fn id(&self) -> &Digest {
         match self {
@@ -335,7 +337,7 @@ impl Request {
         out
     }
 
-    /// What these bytes ask for.
+    /// The request that these bytes stand for.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let request = match reader.array("tag")? {
@@ -402,7 +404,7 @@ impl Response {
         out
     }
 
-    /// What these bytes tell.
+    /// The response that these bytes stand for.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireFault> {
         let mut reader = Reader(bytes);
         let response = match reader.array("tag")? {

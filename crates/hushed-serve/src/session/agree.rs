@@ -1,7 +1,7 @@
-//! The identity of a session: what both ends of this very TLS connection, with this very exchange of greetings, compute alike.
+//! The identity of a session, which both ends compute from this TLS connection and this handshake.
 //!
-//! id = SHA-256("hushed session 1" ‖ TLS exporter (RFC 8446, §7.5) ‖ transcript up to the welcome). Each party shows a tag of its own made
-//! of it. Somebody who relays two TLS connections into one gets two exporters, and the tags differ.
+//! id = SHA-256("hushed session 1" ‖ TLS exporter (RFC 8446, §7.5) ‖ transcript up to the welcome). Each party sends a
+//! tag of its own derived from it. A man in the middle of two TLS connections has two exporters, and the tags differ.
 
 use hushed_net::{Party, Session};
 use sha2::{Digest as _, Sha256};

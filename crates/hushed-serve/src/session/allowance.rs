@@ -1,14 +1,15 @@
-//! How many texts a client may have in a window of time, over all its sessions: what keeps an honest-looking client from asking a model for
-//! as many answers as describe it.
+//! How many texts a client may have in a window of time, over all its sessions. It keeps an honest-looking client from
+//! extracting the model through enough answers.
 //!
-//! A count is on disk before its texts run, so that neither the end of a session nor that of the server gives any back. What cannot be
-//! written down is not served, and a file that cannot be read keeps the server from starting: either would give every client its texts again.
+//! A count is on disk before its texts run, so that neither the end of a session nor that of the server gives any back.
+//! Texts that cannot be recorded are not served, and a file that cannot be read keeps the server from starting:
+//! anything else would give every client its texts again.
 //!
-//! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its *end*: in no window of
-//! time, wherever it begins, has a client more than its number.
+//! Counts are kept by [`GRANULES`] parts of the window, and each part counts until the window has passed after its
+//! *end*: no window of time, wherever it begins, contains more texts of a client than its limit.
 //!
-//! That is by the machine's clock. A clock that is put back and corrected forgets nothing, and one that was ahead and is corrected locks
-//! nobody out for longer than a window; but a clock that is put ahead by a window forgets, as that much time would.
+//! Time is the machine's clock. A clock that is set back and corrected loses no counts, and one that was ahead and is
+//! corrected locks nobody out for longer than a window; but one that is set ahead by a window loses them.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub(crate) mod rate;
@@ -40,11 +41,11 @@ const MOST_CLIENTS: usize = 20_000;
 /// Texts that ran until `end`, the end of a part of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Part {
-    /// Never lowered: of a clock that is behind now and one that was ahead then, nothing tells which it was.
+    /// Never lowered: a clock that is behind now cannot be told from one that was ahead then.
     end: u64,
     texts: u32,
-    /// While `end` is in the future, which is of a clock that was put back since: the end of the part of the window in which that was seen.
-    /// It counts from there.
+    /// While `end` is in the future, which is of a clock that was put back since: the end of the part of the window in
+    /// which that was seen. It counts from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seen: Option<u64>,
 }
@@ -56,7 +57,7 @@ struct Counts {
     clients: BTreeMap<String, Vec<Part>>,
 }
 
-/// Counts as they lie in the file. The digest finds a disk's mistakes; who may write the file may write any counts.
+/// Counts as in the file. The digest finds errors of the disk; anyone who may write the file may write any counts.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sealed {
@@ -64,7 +65,7 @@ struct Sealed {
     counts: Counts,
 }
 
-/// What clients have had.
+/// The clients' counts.
 pub(crate) struct TextCounts {
     rate: TextRate,
     path: PathBuf,
@@ -85,10 +86,10 @@ impl TextCounts {
                 version: VERSION,
                 clients: BTreeMap::new(),
             },
-            // What cannot be looked at cannot be read either, and the reader says why.
+            // A file without metadata cannot be read either, and reading it says why.
             _ => read(&path)?,
         };
-        // A place that cannot be written to is found now, and not by the first client.
+        // A folder that is not writable is found now, not by the first client.
         write(&path, &counts)?;
         Ok(TextCounts {
             rate: limit.rate,
@@ -118,7 +119,8 @@ impl TextCounts {
         // Changed whole or not at all: what could not be written down was not served.
         let mut next = counts.clone();
         if next.expire(self.rate, now) {
-            // Kept also where the texts are refused, or their wait would begin anew each time; a disk without room only makes it longer.
+            // Kept also where the texts are refused, or their wait would begin anew each time; a disk without room only
+            // makes it longer.
             if let Err(error) = write(&self.path, &next) {
                 tracing::error!(%error, "that the clock was put back could not be written down");
             }
@@ -164,7 +166,7 @@ impl TextRate {
         end.saturating_add(self.seconds)
     }
 
-    /// Seconds until so many texts more may run; `None` if they may now.
+    /// Seconds until this many more texts may run; `None` if they may now.
     fn wait(self, parts: &[Part], texts: u32, now: u64) -> Option<u32> {
         let counting = parts
             .iter()
@@ -186,8 +188,8 @@ impl TextRate {
     }
 }
 
-/// Adds texts to the part that ends then. Beyond [`MOST_PARTS`], which takes a clock that went astray more than once, the two last are one:
-/// it counts as the later, and from when it is seen next.
+/// Adds texts to the part that ends then. Beyond [`MOST_PARTS`], which takes a clock that went astray more than once,
+/// the two last are one: it counts as the later, and from when it is seen next.
 fn add(parts: &mut Vec<Part>, end: u64, texts: u32) {
     match parts.iter_mut().find(|part| part.end == end) {
         Some(part) => part.texts = part.texts.saturating_add(texts),
@@ -211,7 +213,7 @@ fn add(parts: &mut Vec<Part>, end: u64, texts: u32) {
 }
 
 impl Counts {
-    /// Forgets what counts no longer, and notes what is in the future. Whether the notes changed.
+    /// Removes counts that have expired, and notes those in the future. Returns whether the notes changed.
     fn expire(&mut self, rate: TextRate, now: u64) -> bool {
         let latest = rate.end(now);
         let mut changed = false;
@@ -366,7 +368,8 @@ mod tests {
         counts.count_at(&owner(1), 1, 4_000_000_000).unwrap();
         let told = counts.count_at(&owner(1), 1, 1_800_000_000);
         assert!(matches!(told, Err(Refusal::Allowance { seconds }) if seconds <= 3600 + 150));
-        // What is said holds, though nothing was served meanwhile that would have been written down, and it is said once.
+        // What is said holds, though nothing was served meanwhile that would have been written down, and it is said
+        // once.
         let again = 1_800_000_000 + 3600 + 150;
         counts.count_at(&owner(1), 1, again).unwrap();
         assert!(counts.count_at(&owner(1), 1, again).is_err());

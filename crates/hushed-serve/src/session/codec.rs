@@ -1,24 +1,24 @@
-//! Bytes to fields, totally: any bytes give a message or a [`WireFault`].
+//! Total decoding: any bytes give a message or a [`WireFault`].
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 /// The version of these messages and of their order.
 pub const VERSION: u16 = 3;
 
-/// Why bytes are not the message that was due.
+/// Why bytes are not the expected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireFault {
     /// They end too early.
     #[error("it ends before its {field}")]
     Short {
-        /// The first part that is not there.
+        /// The first missing field.
         field: &'static str,
     },
-    /// They go on too long.
+    /// They have bytes after their end.
     #[error("it has bytes after its end")]
     Trailing,
-    /// They begin otherwise.
-    #[error("it does not begin as such a message does")]
+    /// They begin differently.
+    #[error("it does not begin like such a message")]
     Magic,
     /// A message of another version.
     #[error("it is of version {got}, and this program speaks {VERSION}")]
@@ -26,8 +26,8 @@ pub enum WireFault {
         /// The version found.
         got: u16,
     },
-    /// A field with a value that has no meaning.
-    #[error("its {field} has no meaning")]
+    /// A field with an undefined value.
+    #[error("its {field} is invalid")]
     Undefined {
         /// The field.
         field: &'static str,

@@ -1,20 +1,20 @@
-//! What an operator decides of any server: where it listens, who it is and whom it lets in.
+//! An operator's choices for any server: address, identity, who may connect.
 
 use std::path::PathBuf;
 
 use super::allowance::rate::ClientTexts;
 use super::deadlines::Deadlines;
 
-/// Where a server listens, who it is and whom it lets in.
+/// A server's address, identity and accepted clients.
 #[derive(Clone, Debug)]
 pub struct Entrance {
     /// `HOST:PORT`; port 0 takes any free one.
     pub listen: String,
-    /// How it proves who it is.
+    /// Its identity.
     pub identity: ServerIdentity,
-    /// Whom it lets in.
+    /// Whom it accepts.
     pub access: ClientAccess,
-    /// Sessions at once; more are refused.
+    /// Most sessions at once; more are refused.
     pub max_sessions: usize,
     /// Most texts of a client in a window of time, over all its sessions.
     pub texts_per_client: Option<ClientTexts>,
@@ -40,7 +40,7 @@ impl Entrance {
     }
 }
 
-/// Whom a server lets in.
+/// Whom a server accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientAccess {
     /// Anyone; only on a loopback address.
@@ -74,7 +74,7 @@ impl ClientAccess {
     }
 }
 
-/// How a server proves who it is.
+/// A server's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerIdentity {
     /// The self-signed certificate in this folder, made there on first use.

@@ -40,9 +40,10 @@ pub struct ClientConfig {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The bearer token, for servers that ask for one.
     pub token: Option<Token>,
-    /// The only model to accept; `None` accepts what the server offers, and [`Client::bundle_hash`](crate::Client::bundle_hash) says what that was.
+    /// The only model to accept; `None` accepts what the server offers, and
+    /// [`Client::bundle_hash`](crate::Client::bundle_hash) says what that was.
     pub bundle: Option<BundlePin>,
-    /// Where bundles are kept from one session to the next; `None` fetches anew each time.
+    /// Where bundles are kept from one session to the next; `None` fetches them each time.
     pub cache_dir: Option<PathBuf>,
     /// How long to wait for what.
     pub deadlines: Deadlines,

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use hushed_net::Limits;
 
-/// The deadlines of one side. Silence is broken by heartbeats; the others hold however lively the peer is.
+/// The deadlines of one side. Heartbeats end silence; the other deadlines hold however active the peer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Connecting, the TLS handshake and the first messages: everything before the peer has shown who it is. 10 s.
+    /// Connecting, the TLS handshake and the first messages: everything before the peer is authenticated. 10 s.
     pub handshake: Duration,
-    /// Longest time without a sign of life of the peer. 60 s.
+    /// Longest silence of the peer. 60 s.
     pub silence: Duration,
     /// The bundle, keys and correlations. 3 min.
     pub setup: Duration,
@@ -17,7 +17,7 @@ pub struct Deadlines {
     pub text: Duration,
     /// How long a server keeps a session in which no text is asked for. 5 min.
     pub idle: Duration,
-    /// How long a server that was told to stop waits for texts under way. 2 min.
+    /// How long a stopping server waits for texts in progress. 2 min.
     pub drain: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! How a session begins at any server: hello, answer, confirmation.
+//! The handshake at any server: hello, answer, confirmation.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::{Expect, Party, Session};
@@ -38,7 +38,8 @@ pub(crate) fn admitted<T>(
     admitted
 }
 
-/// A hello of this version, with a token that may come in. The version comes first: a client of another one can be told so and nothing else.
+/// A hello of this version, with a token that may come in. The version comes first: a client of another one can be told
+/// so and nothing else.
 pub(crate) fn known(listener: &Listener, hello: &[u8]) -> Result<Hello, Stop> {
     let hello = match Hello::decode(hello) {
         Ok(hello) => hello,
@@ -55,7 +56,8 @@ pub(crate) fn known(listener: &Listener, hello: &[u8]) -> Result<Hello, Stop> {
     Ok(hello)
 }
 
-/// Sends a welcome. Both then show that they have seen the same session: the client's confirmation, and what this side's tag follows from.
+/// Sends a welcome. Both then show that they have seen the same session: the client's confirmation, and what this
+/// side's tag follows from.
 pub(crate) fn confirmed(
     session: &mut Session,
     welcome: &Reply,

@@ -1,4 +1,4 @@
-//! What every kind of server has: an address, a certificate, a list of those who may come in, a number of sessions, a way to end.
+//! What every server has: an address, a certificate, a list of accepted clients, a number of sessions, a way to stop.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -24,13 +24,13 @@ use crate::session::token::Token;
 use crate::session::token::list::Accepted;
 use crate::session::wire::Refusal;
 
-/// How often a server that drains looks whether it is done.
+/// How often a draining server checks whether it is done.
 const POLL: Duration = Duration::from_millis(20);
 /// How long to wait when the system has no connection to give.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 /// How long a newcomer waits, and how often, for threads whose connections were closed to make room.
 const ENDING: (Duration, u32) = (Duration::from_millis(2), 50);
-/// Least time between two log lines about connections that lost their places: a flood does not fill the disk.
+/// Least time between two log lines about evicted connections, so that a flood does not fill the disk.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
 /// Accepts connections and gives each a session of its own.
@@ -40,9 +40,9 @@ pub struct Listener {
     fingerprint: [u8; 32],
     tls: TlsServer,
     accepted: Option<Accepted>,
-    /// Whether a client that is let in has shown who it is.
+    /// Whether accepted clients are authenticated.
     authenticates: bool,
-    /// What clients have had, where that is limited.
+    /// The clients' counts, if they are limited.
     counts: Option<TextCounts>,
     pub(crate) max_sessions: usize,
     pub(crate) deadlines: Deadlines,
@@ -122,8 +122,8 @@ impl Listener {
         Digest(self.fingerprint)
     }
 
-    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory. With it SHA-256 of the
-    /// certificate that the client has shown, if it was asked for one.
+    /// The session of an accepted socket: everything before a client has shown who it is is bounded in time and memory.
+    /// With it SHA-256 of the certificate that the client has shown, if it was asked for one.
     pub(crate) fn session(
         &self,
         entry: &Entry<'_>,
@@ -139,7 +139,7 @@ impl Listener {
         Ok((Session::new(Party::Server, Box::new(channel)), certificate))
     }
 
-    /// Whether somebody with this token may come in.
+    /// Whether a client with this token may connect.
     pub(crate) fn check_token(&self, token: Option<&Token>) -> Result<(), Refusal> {
         match (&self.accepted, token) {
             (None, _) => Ok(()),
@@ -149,12 +149,12 @@ impl Listener {
         }
     }
 
-    /// Who has come. A token that nobody asked for names nobody.
+    /// Who the client is. A token that is not required identifies nobody.
     pub(crate) fn owner(&self, token: Option<&Token>, certificate: Option<Digest>) -> Owner {
         Owner::of(token.filter(|_| self.accepted.is_some()), certificate)
     }
 
-    /// Counts texts that are about to run for a client, or says why they do not.
+    /// Counts texts that are about to run for a client, or returns why they may not.
     pub(crate) fn count(&self, owner: &Owner, texts: usize) -> Result<(), Refusal> {
         let counts = self.counts.as_ref();
         counts.map_or(Ok(()), |counts| counts.count(owner, texts))
@@ -175,8 +175,8 @@ impl Listener {
         }
     }
 
-    /// Serves until `stop` is raised, each connection in a thread by `serve`. Then lets those that work come to their
-    /// end (within [`Deadlines::drain`]), and breaks off the rest.
+    /// Serves until `stop` is raised, each connection in a thread by `serve`. Then lets active sessions finish (within
+    /// [`Deadlines::drain`]), and cuts off the rest.
     pub(crate) fn run<F>(&self, stop: &AtomicBool, serve: &F) -> Result<(), ServeError>
     where
         F: Fn(&Entry<'_>, TcpStream, SocketAddr, &mut Outcome) -> Result<(), Stop> + Sync,
@@ -264,7 +264,8 @@ impl Listener {
         }
     }
 
-    /// A place for a newcomer. While too many connections are coming to their end the others wait in the system's queue.
+    /// A place for a newcomer. While too many connections are coming to their end the others wait in the system's
+    /// queue.
     fn enter(&self, socket: &TcpStream, peer: SocketAddr) -> io::Result<Entered<'_>> {
         let (pause, most) = ENDING;
         // A client speaks first, and has usually spoken by now.
@@ -304,7 +305,7 @@ fn speaks(socket: &TcpStream, within: Option<Duration>) -> bool {
     set.is_ok() && matches!(socket.peek(&mut [0]), Ok(1..))
 }
 
-/// Connections that lost their places, for the log.
+/// Evicted connections, for the log.
 #[derive(Default)]
 struct Evictions {
     told: Option<Instant>,

@@ -1,7 +1,7 @@
 //! Counters, and the little HTTP/1.1 responder that shows them: `/healthz`, `/readyz`, `/metrics`.
 //!
-//! The responder takes one request a connection, at most [`MAX_REQUEST`] bytes within [`PATIENCE`], one connection at a time; it never
-//! reads a body. Nothing it says depends on a text but the number of tokens.
+//! The responder takes one request a connection, at most [`MAX_REQUEST`] bytes within [`PATIENCE`], one connection at a
+//! time; it never reads a body. Nothing it says depends on a text but the number of tokens.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait when the system has no connection to give.
 const NO_CONNECTION: Duration = Duration::from_millis(100);
 
-/// What a server has done.
+/// A server's counters.
 #[derive(Default)]
 pub(crate) struct Metrics {
     running: AtomicU64,

@@ -1,6 +1,7 @@
-//! What the sessions of both protocols share: the way in over TLS, greetings, tokens, what a client may have, deadlines, counters.
+//! What the sessions of both protocols share: connections over TLS, the handshake, tokens, limits of a client,
+//! deadlines, counters.
 //!
-//! [`listener`] accepts connections and `greeting` begins their sessions at a server; `connect` is a client's way to it.
+//! At a server [`listener`] accepts connections and `greeting` makes the handshake; a client begins with `connect`.
 
 pub(crate) mod agree;
 pub(crate) mod allowance;

@@ -1,4 +1,4 @@
-//! How a session ended and what it took: counted, logged, and then forgotten.
+//! How a session ended and what it took: counted and logged, not kept.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::net::SocketAddr;
@@ -11,9 +11,9 @@ use super::metrics::Metrics;
 use super::wire::Refusal;
 use crate::error::ServeError;
 
-/// Why a session goes no further.
+/// Why a session ended.
 pub(crate) enum Stop {
-    /// This server refused to go on.
+    /// This server refused.
     Refuse(Refusal),
     Fail(ServeError),
 }
@@ -24,13 +24,13 @@ impl<E: Into<ServeError>> From<E> for Stop {
     }
 }
 
-/// What can be told about a session: nothing in it depends on a text but the number of its tokens, which is public.
+/// The public facts of a session: nothing in it depends on a text but the number of its tokens.
 #[derive(Default)]
 pub(crate) struct Outcome {
     end: End,
     seconds: f64,
     pub(crate) stats: Stats,
-    /// What was embedded; `None` where the session itself embeds nothing, but leaves files and fetches them.
+    /// What was embedded; `None` for a session that only transfers files.
     pub(crate) embedded: Option<Embedded>,
 }
 
@@ -51,8 +51,8 @@ enum End {
 }
 
 impl Outcome {
-    /// Runs a session to its end. One that panics ends alone: its state dies with it, and what it shares with others is atomic, on disk or
-    /// behind locks.
+    /// Runs a session to its end. One that panics ends alone: its state dies with it, and what it shares with others is
+    /// atomic, on disk or behind locks.
     pub(crate) fn of(session: impl FnOnce(&mut Outcome) -> Result<(), Stop>) -> Outcome {
         let began = Instant::now();
         let mut outcome = Outcome::default();

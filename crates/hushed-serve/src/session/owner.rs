@@ -1,16 +1,17 @@
-//! Who a client is, for what is kept and counted of it from one session to the next.
+//! The identity of a client across sessions, for its files and counts.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::Digest;
 use crate::session::token::Token;
 
-/// Whose something is: the name of a folder, and of a count.
+/// An owner of files and counts, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Owner(String);
 
 impl Owner {
-    /// A client by its token; by its certificate where no token is asked for; `anyone` where neither is. The name reveals neither.
+    /// A client by its token; by its certificate where no token is asked for; `anyone` where neither is. The name
+    /// reveals neither.
     pub(crate) fn of(token: Option<&Token>, certificate: Option<Digest>) -> Owner {
         let hash = match (token, certificate) {
             (Some(token), _) => Sha256::new()
@@ -25,7 +26,7 @@ impl Owner {
         Owner(name.chars().take(16).collect())
     }
 
-    /// One whose name was written down.
+    /// An owner by a recorded name.
     pub(crate) fn named(name: &str) -> Owner {
         Owner(name.to_owned())
     }

@@ -1,13 +1,14 @@
-//! Which connections there are and what they are doing: so that strangers do not keep others out, and a stopping server can end those that
-//! only wait.
+//! The open connections and their state, so that strangers cannot keep others out, and a stopping server can close idle
+//! ones.
 //!
-//! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately been that of a client
-//! which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets in even where no place is
-//! free, unless `ENDING` connections that lost theirs have not ended yet. Where its address has its share of places
-//! already, it takes one of those; where the room is full, one of the address with the most: silent connections before
-//! those that have said something, the oldest first. To keep a stranger out an attacker needs as many addresses as
-//! the room has places, and to keep a known client out, that client's address. Refusing newcomers instead would
-//! let the first comers keep everybody out for as long as a deadline lasts, and begin again.
+//! A connection that has not said hello takes a place in a *room*: that of the strangers, or, if its address has lately
+//! been that of a client which showed a token or a certificate, a reserve that strangers cannot fill. A newcomer gets a
+//! place even when none is free, unless `ENDING` evicted connections have not ended yet. If its address already has its
+//! share of places, the newcomer takes one of those; if the room is full, one of the address with the most places.
+//! Silent connections are evicted before those that have sent something, the oldest first. To keep a stranger out an
+//! attacker needs as many addresses as the room has places, and to keep a known client out, that client's address.
+//! Refusing newcomers instead would let the first connections keep everybody out until their deadline, and then start
+//! over.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,13 +18,13 @@ use std::time::{Duration, Instant};
 
 /// Places for strangers that have not said hello.
 const ROOM: usize = 128;
-/// Places for those who come from where a client has shown who it is.
+/// Places for addresses from which a client has authenticated.
 const RESERVE: usize = 32;
 /// Places of one address. A client takes one, for some hundreds of milliseconds.
 const SHARE: usize = 16;
 /// Connections that were closed and whose threads have not noticed yet.
 const ENDING: usize = 128;
-/// How long an address is known after a client has shown who it is, and how many are remembered.
+/// How long an address is known after a client has authenticated, and how many are remembered.
 const KNOWN_FOR: Duration = Duration::from_secs(86_400);
 const MOST_KNOWN: usize = 4096;
 
@@ -50,10 +51,10 @@ pub(crate) struct Registry(Mutex<State>);
 struct State {
     next: u64,
     stopping: bool,
-    /// Those let in: past their hello, and counted against the limit of sessions.
+    /// Sessions: past their hello, and counted against the limit.
     admitted: usize,
     connections: HashMap<u64, Connection>,
-    /// Where clients came from that showed who they are, and when.
+    /// Addresses of authenticated clients, and when they were seen.
     known: HashMap<Origin, Instant>,
 }
 
@@ -76,7 +77,7 @@ enum Place {
         spoke: bool,
     },
     Admitted,
-    /// It lost its place, and its thread is about to find out.
+    /// Evicted; its thread has not noticed yet.
     Evicted,
 }
 
@@ -134,14 +135,14 @@ impl State {
     }
 }
 
-/// What became of a newcomer.
+/// The outcome for a newcomer.
 pub(crate) enum Entered<'a> {
     In {
         entry: Entry<'a>,
-        /// Another connection lost its place to it.
+        /// Another connection was evicted for it.
         evicted: bool,
     },
-    /// Too many connections are coming to their end.
+    /// Too many evicted connections have not ended yet.
     Full,
 }
 
@@ -190,14 +191,14 @@ impl Registry {
         self.lock().connections.len()
     }
 
-    /// From now on nothing new begins, and connections that only wait are ended.
+    /// From now on nothing new begins, and idle connections are closed.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopping = true;
         end(state.connections.values().filter(|c| !c.working));
     }
 
-    /// Ends what is left; gives how many there were.
+    /// Closes the remaining connections; returns their number.
     pub(crate) fn break_off(&self) -> usize {
         let state = self.lock();
         end(state.connections.values());
@@ -239,15 +240,15 @@ impl Entry<'_> {
         }
     }
 
-    /// Whether it lost its place to another before it said hello.
+    /// Whether it was evicted before its hello.
     pub(crate) fn was_evicted(&self) -> bool {
         let state = self.registry.lock();
         let connection = state.connections.get(&self.number);
         connection.is_some_and(|c| c.place == Place::Evicted)
     }
 
-    /// Counts this connection as one of at most `limit` sessions; false if there are as many already. `shown`: the client has shown who it is,
-    /// and its address is known from now on, whether there is room for a session or not.
+    /// Counts this connection as one of at most `limit` sessions; false if there are as many already. `shown`: the
+    /// client has shown who it is, and its address is known from now on, whether there is room for a session or not.
     pub(crate) fn admit(&self, limit: usize, shown: bool) -> bool {
         let mut state = self.registry.lock();
         let Some(connection) = state.connections.get(&self.number) else {
@@ -361,7 +362,8 @@ mod tests {
         let alone = enter(&registry, &socket, address(0));
         alone.spoke();
         let mut flood = Vec::new();
-        // 63 addresses with two each fill the room but for a place, and 60 more of them come: they take the places of each other.
+        // 63 addresses with two each fill the room but for a place, and 60 more of them come: they take the places of
+        // each other.
         for n in (0..126).chain(0..60) {
             flood.push(enter(&registry, &socket, address(1 + n % 63)));
         }

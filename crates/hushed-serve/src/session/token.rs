@@ -1,4 +1,4 @@
-//! Bearer tokens: a secret word at the client, only its SHA-256 at the server.
+//! Bearer tokens: the client has the secret, the server only its SHA-256.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub(crate) mod list;
@@ -27,7 +27,7 @@ impl Token {
         &self.0
     }
 
-    /// What a server keeps of it.
+    /// Its SHA-256, which a server keeps.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest(Sha256::digest(self.as_bytes()).into())

@@ -1,7 +1,8 @@
-//! The control messages: what client and server say outside the protocols. Each travels as one frame of its own kind.
+//! The control messages: messages outside the protocols. Each travels as one frame of its own kind.
 //!
-//! Integers are little-endian. Every message has a greatest length, and decoding is total: any bytes give a message or a
-//! [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can tell each other so.
+//! Integers are little-endian. Every message has a greatest length, and decoding is total: any bytes give a message or
+//! a [`WireFault`]. A hello and a refusal begin alike in every version (magic, version), so that two versions can
+//! recognise each other.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod refusal;
@@ -127,11 +128,11 @@ pub struct Welcome {
 pub struct FheWelcome {
     /// Fresh randomness.
     pub nonce: [u8; 32],
-    /// Hash of the public plan.
+    /// Hash of the run manifest.
     pub plan: Digest,
     /// Bytes of its file.
     pub plan_bytes: u32,
-    /// Hash of the public model, which the plan has as well.
+    /// Hash of the public model, which the manifest has as well.
     pub public: Digest,
     /// Bytes of its file.
     pub public_bytes: u64,
@@ -140,9 +141,9 @@ pub struct FheWelcome {
 /// The server's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The session goes on.
+    /// The session continues.
     Welcome(Welcome),
-    /// The session goes on, and runs are under encryption ([`crate::fhe`]).
+    /// The session continues, and runs are under encryption ([`crate::fhe`]).
     Fhe(FheWelcome),
     /// It does not.
     Refused(Refusal),
@@ -219,12 +220,12 @@ impl Reply {
     }
 }
 
-/// The client's agreement.
+/// The client's confirmation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Confirm {
     /// The client's tag of the session's identity.
     pub tag: [u8; 32],
-    /// Whether the server shall send the bundle.
+    /// Whether the server is to send the bundle.
     pub wants_bundle: bool,
 }
 

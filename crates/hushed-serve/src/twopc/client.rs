@@ -1,8 +1,8 @@
 //! The client: texts in, embeddings out, with a server that sees neither.
 //!
-//! A [`Client`] is one session: keys and correlations are made once, then texts are run, one by one or several in a pass. What leaves this
-//! process about a text is the number of its tokens, rounded up where [`Options::bucket`] asks for it, and messages that are
-//! masked or encrypted.
+//! A [`Client`] is one session: keys and correlations are made once, then texts are run, one by one or several in a
+//! pass. All that leaves this process about a text is the number of its tokens, rounded up where [`Options::bucket`]
+//! asks for it, and messages that are masked or encrypted.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod answer;
@@ -47,10 +47,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, agrees with the server on everything, and makes keys and correlations.
+    /// Connects, makes the handshake, keys and correlations.
     ///
     /// # Errors
-    /// [`ServeError`]; its category tells the network from a refusal from a mismatch.
+    /// [`ServeError`]; its category distinguishes the network, a refusal and a mismatch.
     pub fn connect(config: &ClientConfig) -> Result<Self, ServeError> {
         let began = Instant::now();
         let pinned = pinned(config.bundle.as_ref())?;
@@ -118,8 +118,8 @@ impl Client {
         self.backend.ctx().session.stats()
     }
 
-    /// The embeddings of the texts, in their order. All texts are looked at before the first is run, so that one that is refused costs
-    /// nothing. `options` may be a [`TooLong`] alone.
+    /// The embeddings of the texts, in their order. All texts are checked before the first is run, so a refused one
+    /// costs nothing. `options` may be a [`TooLong`] alone.
     ///
     /// # Errors
     /// [`ServeError::Text`] and its like with the index of the text; after any other the session is over.
@@ -171,7 +171,7 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the session in agreement with the server; gives its counters.
+    /// Ends the session properly; returns its counters.
     ///
     /// # Errors
     /// [`ServeError::Net`]; the answers are not touched by it.

@@ -1,8 +1,8 @@
 //! Runs between two parties: a client and a server that both take part in each text.
 //!
-//! * [`Server`]: holds a model's weights, lets clients in and runs its half of each text.
+//! * [`Server`]: holds a model's weights, accepts clients and runs its half of each text.
 //! * `Client` (feature `client`): turns texts into embeddings with a server that sees neither.
-//! * [`wire`]: what the two say between the greetings and the protocols themselves.
+//! * [`wire`]: messages between the handshake and the protocols themselves.
 
 #[cfg(feature = "client")]
 pub(crate) mod client;

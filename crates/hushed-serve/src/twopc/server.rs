@@ -53,7 +53,7 @@ impl Server {
                 model,
                 layers: Arc::new(layers),
                 bundle,
-                plan: bundle::plan()?,
+                plan: bundle::agreement_hash()?,
                 max_texts: config.max_texts,
                 table,
             },
@@ -78,8 +78,8 @@ impl Server {
         self.shared.max_tokens
     }
 
-    /// Serves until `stop` is raised, then lets texts under way come to their end (within [`crate::Deadlines::drain`]) and breaks off the
-    /// rest. A session that fails, however it fails, ends alone.
+    /// Serves until `stop` is raised, then lets texts in progress finish (within [`crate::Deadlines::drain`]) and cuts
+    /// off the rest. A session that fails, however it fails, ends alone.
     ///
     /// # Errors
     /// [`ServeError::Thread`] if the metrics' thread cannot be started.
@@ -99,7 +99,7 @@ impl Server {
     }
 }
 
-/// Transforms weights in what the sessions leave of `memory`.
+/// Transforms weights in the memory that sessions do not need.
 fn hold_ready(
     layers: &Layers,
     model: &Model,

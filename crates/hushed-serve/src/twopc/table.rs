@@ -1,4 +1,5 @@
-//! A model's table of token vectors, where its operator has made it public: known by its hash, sent in chunks, kept by clients.
+//! A model's table of token vectors, where its operator has made it public: known by its hash, sent in chunks, kept by
+//! clients.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_model::Embedding;

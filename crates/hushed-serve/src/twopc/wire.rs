@@ -35,7 +35,8 @@ pub enum Request {
     Table,
     /// One pass over some texts.
     Embed {
-        /// Rows of each: tokens, the special ones counted, and padding. From 1 to [`MAX_PASS_TEXTS`] numbers, none of them 0; public.
+        /// Rows of each: tokens, the special ones counted, and padding. From 1 to [`MAX_PASS_TEXTS`] numbers, none of
+        /// them 0; public.
         rows: Vec<u32>,
         /// Whether some rows may be padding. The server never learns which.
         padded: bool,

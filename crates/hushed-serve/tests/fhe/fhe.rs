@@ -1,5 +1,5 @@
-//! A whole run under encryption through files, on a tiny model and an insecure ring: keys, request, a run that is killed and goes on, reply,
-//! embeddings beside those of the model in the clear; and what is refused on the way.
+//! A whole run under encryption through files, on a tiny model and an insecure ring: keys, request, a run that is
+//! killed and goes on, reply, embeddings beside those of the model in the clear; and what is refused on the way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -506,7 +506,8 @@ fn keys_are_listed_taken_in_within_a_quota_and_deleted() {
     assert!(!work.join("keys").exists());
 }
 
-/// A classifier through the same files: its logits beside those in the clear, with the names of its classes, and nothing of the width of rows.
+/// A classifier through the same files: its logits beside those in the clear, with the names of its classes, and
+/// nothing of the width of rows.
 #[test]
 fn a_classifier_is_answered_with_logits() {
     let folder = tempfile::tempdir().unwrap();
@@ -533,7 +534,8 @@ fn a_classifier_is_answered_with_logits() {
     }
 }
 
-/// 4,096 keys of the largest ring are 240 GB: the author of a plan decides what its clients make, and nobody has to trust them for it.
+/// 4,096 keys of the largest ring are 240 GB: the author of a plan decides what its clients make, and nobody has to
+/// trust them for it.
 #[test]
 fn c7_a_plan_that_orders_too_much_is_refused_before_a_key_is_made() {
     let offered = Offered::get();

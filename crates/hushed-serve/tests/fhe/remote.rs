@@ -1,5 +1,6 @@
-//! Runs under encryption over a connection, on a tiny model and an insecure ring: sent, interrupted, run, killed, fetched, opened; and what
-//! is refused on the way. What a client that does not follow the protocol meets is tested beside the client's session.
+//! Runs under encryption over a connection, on a tiny model and an insecure ring: sent, interrupted, run, killed,
+//! fetched, opened; and what is refused on the way. What a client that does not follow the protocol meets is tested
+//! beside the client's session.
 
 use crate::fhe_server;
 use std::fs;
@@ -122,7 +123,8 @@ fn texts_go_out_and_answers_come_back() {
     assert_eq!(fs::read_dir(requests).unwrap().count(), 0);
 }
 
-/// Passes bytes on until so many have come from the client, then breaks the connection; the last number holds for all later ones.
+/// Passes bytes on until so many have come from the client, then breaks the connection; the last number holds for all
+/// later ones.
 fn break_after(server: SocketAddr, limits: &'static [usize]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -321,7 +323,8 @@ fn what_is_asked_later_does_not_depend_on_what_was_opened() {
     assert!(!reply.exists());
 }
 
-/// Whether a client comes back after a wrong answer is a bit of the secret key for a server that makes answers wrong on purpose.
+/// Whether a client comes back after a wrong answer is a bit of the secret key for a server that makes answers wrong on
+/// purpose.
 #[test]
 fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     let offered = Offered::get();
@@ -355,7 +358,7 @@ fn c5_after_a_wrong_canary_nothing_is_sent_until_a_person_decides() {
     // Nor is anything encrypted for them through files.
     let encrypted = fhe::encrypt(
         &fhe::EncryptOptions {
-            plan: &keys.join("plan.json"),
+            plan: &keys.join("manifest.json"),
             public: &keys.join("model.public"),
             keys: &keys,
             texts,
@@ -421,7 +424,8 @@ fn c5_an_opening_that_was_interrupted_is_settled_by_the_next() {
     remote.submit(texts, &mut quiet).unwrap();
 }
 
-/// A server that sends a good reply after one whose opening went wrong would have its answer in whether the client goes on.
+/// A server that sends a good reply after one whose opening went wrong would have its answer in whether the client goes
+/// on.
 #[test]
 fn c5_another_reply_does_not_bring_keys_back() {
     let offered = Offered::get();

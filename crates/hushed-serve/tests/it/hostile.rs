@@ -33,7 +33,7 @@ fn raw(server: &Running) -> Session {
 fn hello() -> Vec<u8> {
     let hello = Hello {
         nonce: [1; 32],
-        plan: hushed_serve::bundle::plan().unwrap(),
+        plan: hushed_serve::bundle::agreement_hash().unwrap(),
         pinned: None,
         token: None,
     };
@@ -147,7 +147,7 @@ fn servers_that_are_none() {
         })
         .encode()
     };
-    let plan = hushed_serve::bundle::plan().unwrap();
+    let plan = hushed_serve::bundle::agreement_hash().unwrap();
 
     let error = against(|s| s.send(wire::REPLY, b"what?").unwrap());
     assert!(matches!(error, ServeError::Malformed { .. }), "{error}");
@@ -371,7 +371,8 @@ fn an_idle_client_loses_its_place() {
     assert!(idle.embed(&["hello"], TooLong::Refuse, None).is_err());
 }
 
-/// 500 sockets from one address or from 200, which say nothing and are opened again when they are closed: who says hello gets in all the same.
+/// 500 sockets from one address or from 200, which say nothing and are opened again when they are closed: who says
+/// hello gets in all the same.
 #[cfg(target_os = "linux")]
 #[test]
 fn f4_silent_connections_do_not_keep_a_client_out() {

@@ -1,23 +1,26 @@
-//! Functions that are smooth near zero and straight beyond: GELU, SiLU, ELU, tanh, by quadratics on equal segments.
+//! Functions that are curved near zero and linear beyond: GELU, SiLU, ELU, tanh, by quadratics on equal segments.
 //!
-//! With z = |x| and L the limit beyond which the function is straight,
+//! With z = |x| and L the limit beyond which the function is linear,
 //!
 //! > GELU, SiLU: max(x, 0) + b(z) · ELU: max(x, 0) + \[x < 0\]·b(z) · tanh: sign(x)·b(z),
 //!
-//! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is folded into the linear
-//! layers before and after), so that the bits of |v| say it all: those of weight 1 and more whether z < L, the next 3 or 4 the segment.
-//! They are *added up once*, with the sign, from coarse shares: one carry look-ahead instead of a comparison for the sign and one for each
-//! threshold. Then t = z − (middle of the segment) is short, so its square is: one square of 18 to 20 bits is the only product. Each party
-//! evaluates its share of all segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
+//! where b has one value, the tail, from L on. Everything is in units of L (v = x/L; that factor costs nothing, it is
+//! folded into the linear layers before and after), so that the bits of |v| decide everything: those of weight 1 and
+//! more whether z < L, the next 3 or 4 the segment. They are *added up once*, with the sign, from coarse shares: one
+//! carry look-ahead instead of a comparison for the sign and one for each threshold. Then t = z − (middle of the
+//! segment) is short, so its square is: one square of 18 to 20 bits is the only product. Each party evaluates its share
+//! of all segments' quadratics alone, and a 1-of-N OT each way selects one of them ([`select`]).
 //!
-//! A segment picked wrongly by the coarse bits is a neighbour, at most 1/32 of a segment away, where its quadratic still holds: the tables are
-//! fitted that much wider, and t is computed from the segment that was picked. Likewise a sign that was missed: both sides of zero continue each other.
+//! A segment picked wrongly by the coarse bits is a neighbour, at most 1/32 of a segment away, where its quadratic
+//! still holds: the tables are fitted that much wider, and t is computed from the segment that was picked. Likewise a
+//! sign that was missed: both sides of zero continue each other.
 //!
-//! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic of |x| by two squares
-//! (120 bytes an element, 1.9·10^−3), GELU takes 99 bytes at 10^−4, or 80 at 5·10^−4 with eight segments.
+//! Beside BumbleBee's Seg4GeLU (NDSS 2025, §V-A: degrees 3 and 6, three comparisons, 1.5·10^−2) and beside one quartic
+//! of |x| by two squares (120 bytes an element, 1.9·10^−3), GELU takes 99 bytes at 10^−4, or 80 at 5·10^−4 with eight
+//! segments.
 //!
-//! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the quadratic's, half of one for
-//! its terms, all at random and right on average.
+//! Error: the curve's own, and in units of L·2^−f (f fraction bits) one for the argument's rounding, one for the
+//! quadratic's, half of one for its terms, all random and unbiased.
 
 mod tables;
 
@@ -33,7 +36,7 @@ use crate::gadget::{
 };
 use crate::share::{BitShare, Ring, Share};
 
-/// How b makes the function.
+/// How the function is made of b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// max(x, 0) + b(|x|)
@@ -55,19 +58,20 @@ pub struct Curve {
     frac: u32,
     /// I: |x| < L·2^I, the function's domain.
     integer: u32,
-    /// Bits of the ring of b: 2^(small−1) is more than b's range and two units either side, and four times |b| for an odd function.
+    /// Bits of the ring of b: 2^(small−1) is more than b's range and two units either side, and four times |b| for an
+    /// odd function.
     small: u32,
     /// b beyond the limit, with `frac` fraction bits.
     tail: i32,
-    /// Greatest error of the approximation, in units of x, roundings not counted.
+    /// Largest error of the approximation, in units of x, without roundings.
     error: f64,
     /// γ, β, α of every segment: 8 or 16 rows.
     segments: &'static [[i32; 3]],
 }
 
-/// The widest domain: 32 limits to either side.
+/// The widest domain: 32 limits on either side.
 const WIDEST: u32 = 5;
-/// The narrowest: the limit itself and as much again.
+/// The narrowest domain: twice the limit.
 const NARROWEST: u32 = 1;
 /// Bits of the coarse argument below those that name the segment: it is exact to half of their last.
 const BELOW: u32 = 4;
@@ -75,7 +79,7 @@ const BELOW: u32 = 4;
 const SLOPE_FRAC: u32 = 12;
 /// Fraction bits of α; t² has [`SLOPE_FRAC`] − this many beyond f.
 const BEND_FRAC: u32 = 8;
-/// What b is shifted by, beyond its least value, so that no rounding makes it negative.
+/// Shift of b, beyond its least value, so that no rounding makes it negative.
 const MARGIN: i64 = 8;
 
 impl Curve {
@@ -94,12 +98,13 @@ impl Curve {
         self.limit * ((1 << self.integer) - 1) as f64
     }
 
-    /// The same function for arguments of magnitude `reach` at most, on the narrowest domain that holds them; the widest there is if none
-    /// does. A narrower one is cheaper: the sign and the domain come out of one addition of shares, which is that much shorter.
+    /// The same function for arguments of magnitude `reach` at most, on the narrowest domain that holds them; the
+    /// widest there is if none does. A narrower one is cheaper: the sign and the domain follow from one addition of
+    /// shares, which is shorter by as many bits.
     #[must_use]
     pub fn reaching(&self, reach: f64) -> Curve {
         let with = |integer| Curve { integer, ..*self };
-        // A range that was written to a file and read again may be off in its last digit.
+        // A range that was written to a file and read again may differ in its last digit.
         let holds = |integer: &u32| with(*integer).range() >= reach * (1.0 - 1e-9);
         let integer = (NARROWEST..WIDEST).find(holds).unwrap_or(WIDEST);
         with(integer)
@@ -110,12 +115,12 @@ impl Curve {
         self.error
     }
 
-    /// What one unit of the roundings is worth: L·2^−f.
+    /// The size of one unit of the roundings: L·2^−f.
     pub fn unit(&self) -> f64 {
         self.limit / f64::from(1u32 << self.frac)
     }
 
-    /// What the protocol computes, in the clear and without its roundings.
+    /// The function that the protocol computes, in the clear and without its roundings.
     pub fn approximation(&self, x: f64) -> f64 {
         let z = x.abs() / self.limit;
         let b = if z < 1.0 {
@@ -213,8 +218,8 @@ impl Curve {
     }
 }
 
-/// κ·f(x) of κx (κ = [`Curve::kappa`]): the argument with `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12 bits, |x| at most
-/// [`Curve::range`]; the result in `to`, which has at least 14 fraction bits.
+/// κ·f(x) of κx (κ = [`Curve::kappa`]): the argument with `frac` ≥ 14 fraction bits in a ring of at least `frac` + 12
+/// bits, |x| at most [`Curve::range`]; the result in `to`, which has at least 14 fraction bits.
 pub fn curve_scaled(
     ctx: &mut Ctx,
     curve: &Curve,
@@ -264,7 +269,7 @@ pub fn curve_scaled(
     Ok(Share::new(to.ring, sum.into_words()).shift_left(up))
 }
 
-/// What [`curve_scaled`] of `n` elements sends.
+/// The cost of [`curve_scaled`] for `n` elements.
 pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
     let (small, sum) = (curve.small(), curve.sum());
     let turned = match curve.kind {
@@ -285,7 +290,8 @@ pub fn curve_scaled_cost(n: usize, curve: &Curve, to: Format) -> Cost {
         + truncate_cost(n, sum, 0, ring)
 }
 
-/// The sign, which comes last, and the bits of |x| below it: of −1 − x where x is negative, a unit of the coarse argument less.
+/// The sign, which comes last, and the bits of |x| below it: of −1 − x where x is negative, a unit of the coarse
+/// argument less.
 fn split_sign(bits: &[BitShare]) -> (&BitShare, Vec<BitShare>) {
     let (sign, below) = (&bits[bits.len() - 1], &bits[..bits.len() - 1]);
     (sign, below.iter().map(|b| b.xor(sign)).collect())

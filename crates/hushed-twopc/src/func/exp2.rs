@@ -1,13 +1,15 @@
 //! 2^(OFFSET − y) of a shared y, 1 ≤ y < 16.
 //!
-//! The parties hold y = y_c + y_s mod 16 with [`Y`]'s 12 fraction bits, y_p = k_p + φ_p with k_p in 0..16 and 0 ≤ φ_p < 1. Then
+//! The parties hold y = y_c + y_s mod 16 with [`Y`]'s 12 fraction bits, y_p = k_p + φ_p with k_p in 0..16 and 0 ≤ φ_p
+//! < 1. Then
 //!
 //! > 2^−y = 2^−φ_c · 2^−φ_s · 2^−κ,  κ = (k_c + k_s) mod 16,
 //!
-//! as long as k_c + k_s and φ_c + φ_s do not carry across 16 together, which y ≥ 1 excludes: the integer part of y is κ or κ + 1.
-//! So no wrap is compared. The server knows v = 2^(OFFSET−φ_s) and k_s, and offers the 16 numbers v·2^−((j + k_s) mod 16); the client
-//! takes the one at j = k_c by a 1-of-16 OT, as additive shares; one product with the client's 13-bit u = 2^−φ_c ends it. Beside the
-//! repeated squaring of BumbleBee §V-B (six products of 70 bytes) it is one table of 16·29 bits and one short product: 98 bytes.
+//! as long as k_c + k_s and φ_c + φ_s do not carry across 16 together, which y ≥ 1 excludes: the integer part of y is κ
+//! or κ + 1. So no wrap is compared. The server knows v = 2^(OFFSET−φ_s) and k_s, and offers the 16 numbers v·2^−((j +
+//! k_s) mod 16); the client takes the one at j = k_c by a 1-of-16 OT, as additive shares; one product with the client's
+//! 13-bit u = 2^−φ_c ends it. It takes one table of 16·29 bits and one short product, 98 bytes, where the repeated
+//! squaring of BumbleBee §V-B takes six products of 70 bytes.
 //!
 //! κ = 15 counts as zero: 2^−15 and less is below the precision of what follows.
 //!
@@ -74,7 +76,7 @@ pub fn exp2_negative(ctx: &mut Ctx, y: &Share) -> Result<Share, TwopcError> {
     }
 }
 
-/// What [`exp2_negative`] of `n` elements sends.
+/// The cost of [`exp2_negative`] for `n` elements.
 pub fn exp2_negative_cost(n: usize) -> Cost {
     table_16_cost(n, Party::Client, OUT.ring) + ole_cost(n, Party::Client, U_BITS, OUT.ring)
 }
@@ -101,8 +103,8 @@ fn fraction(word: u64) -> f64 {
     (word & ((1 << Y.frac) - 1)) as f64 / (1u64 << Y.frac) as f64
 }
 
-/// ⌊2^(offset − φ)·2^frac⌉ for 0 ≤ φ < 1, by Taylor's series of e^(−φ·ln 2) about φ = 1/2: neither a table nor a branch, so that the
-/// time does not depend on φ. Twelve terms leave less than 2^−45.
+/// ⌊2^(offset − φ)·2^frac⌉ for 0 ≤ φ < 1, by Taylor's series of e^(−φ·ln 2) about φ = 1/2: neither a table nor a
+/// branch, so that the time does not depend on φ. Twelve terms leave less than 2^−45.
 fn pow2_minus(phi: f64, offset: f64, frac: u32) -> u64 {
     let t = (0.5 - phi) * std::f64::consts::LN_2;
     let mut sum = 1.0;

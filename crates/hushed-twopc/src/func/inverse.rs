@@ -1,9 +1,10 @@
-//! 1/x and 1/√x of positive shared integers, one a row, so that bytes hardly matter and precision does.
+//! 1/x and 1/√x of positive shared integers, one a row: precision matters, bytes hardly.
 //!
-//! The highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A quadratic is the first guess for 1/u or 1/√u
-//! and one Newton step follows: relative error below 1.1·10^−4 and 1.6·10^−5. The result is multiplied by the power of two that belongs
-//! to k (its root, for 1/√x), a public list that the shared one-hot of k picks from. Source of the scheme: the normalisation of Lu et al.
-//! used by BumbleBee's reciprocal and rsqrt; here any weight may stand in the list, so that 1/√x needs no parity case.
+//! The highest set bit k of x < 2^b gives S = 2^(b−1−k) and u = x·S/2^b in [1/2, 1). A quadratic is the first guess for
+//! 1/u or 1/√u and one Newton step follows: relative error below 1.1·10^−4 and 1.6·10^−5. The result is multiplied by
+//! the power of two that belongs to k (its root, for 1/√x), a public list that the shared one-hot of k picks from.
+//! Source of the scheme: the normalisation of Lu et al. used by BumbleBee's reciprocal and rsqrt; here any weight may
+//! stand in the list, so that 1/√x needs no parity case.
 
 use super::{rescale, rescale_cost};
 use crate::cost::Cost;
@@ -28,8 +29,8 @@ const INVERSE: [f64; 3] = [4.242_424_242, -5.818_181_818, 2.585_858_586];
 /// Minimax of relative error on [1/2, 1]: 1/√u, off by 3.2·10^−3.
 const ROOT: [f64; 3] = [2.233_947_03, -2.066_206_53, 0.835_447_15];
 
-/// scale/x for integers 0 < x < 2^bits: `x` in a ring of at least bits + 1; the result has `frac` fraction bits in `to`.
-/// `scale/x` must stay below 2^(to − frac − 2) for every x that occurs. For x = 0 the result is 0.
+/// scale/x for integers 0 < x < 2^bits: `x` in a ring of at least bits + 1; the result has `frac` fraction bits in
+/// `to`. `scale/x` must stay below 2^(to − frac − 2) for every x that occurs. For x = 0 the result is 0.
 pub fn reciprocal(
     ctx: &mut Ctx,
     x: &Share,
@@ -76,13 +77,13 @@ pub fn inverse_root(
     finish(ctx, &y, &hot, weight, frac, to)
 }
 
-/// What [`reciprocal`] of `n` numbers sends.
+/// The cost of [`reciprocal`] for `n` numbers.
 pub fn reciprocal_cost(n: usize, bits: u32, to: Ring) -> Cost {
     let product = mul_cost(n, WIDE) + rescale_cost(n, WIDE, FRAC, WIDE);
     normalise_cost(n, bits) + quadratic_cost(n) + product.repeated(2) + finish_cost(n, bits, to)
 }
 
-/// What [`inverse_root`] of `n` numbers sends.
+/// The cost of [`inverse_root`] for `n` numbers.
 pub fn inverse_root_cost(n: usize, bits: u32, to: Ring) -> Cost {
     let cut = rescale_cost(n, WIDE, FRAC, WIDE);
     let last = rescale_cost(n, WIDE, FRAC + 1, WIDE);
@@ -172,7 +173,8 @@ fn finish(
     frac: u32,
     to: Ring,
 ) -> Result<Share, TwopcError> {
-    // The list keeps GUARD bits more than the result, y is in [1, 2]: the product stays below 2^(to + GUARD + FRAC − 1).
+    // The list keeps GUARD bits more than the result, y is in [1, 2]: the product stays below 2^(to + GUARD + FRAC −
+    // 1).
     let ring = Ring::new((to.bits() + GUARD + FRAC).min(64));
     let limit = 1u64 << (to.bits() + GUARD - 2);
     let weights: Vec<u64> = (0..hot.len() as u32)

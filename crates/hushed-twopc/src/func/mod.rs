@@ -1,9 +1,9 @@
 //! Functions of fixed-point shares: the non-linear parts of a transformer.
 //!
-//! A real number x is the integer ⌊x·2^f⌉ modulo 2^ℓ; every function says in which ring and with how many fraction bits its
-//! argument comes and its result goes. Two rules keep the traffic low, both from BumbleBee (NDSS 2025, §V-C) and taken further:
-//! *going down is free* (a ring with `shift` spare bits is truncated by each party alone, [`narrow`]), and *go up once*, at the
-//! end, with one fused truncation and extension.
+//! A real number x is the integer ⌊x·2^f⌉ modulo 2^ℓ; every function says in which ring and with how many fraction bits
+//! its argument comes and its result goes. Two rules keep the traffic low, both from BumbleBee (NDSS 2025, §V-C) and
+//! taken further: *going down is free* (a ring with `shift` spare bits is truncated by each party alone, [`narrow`]),
+//! and *go up once*, at the end, with one fused truncation and extension.
 //!
 //! | function | does | module |
 //! |---|---|---|
@@ -62,8 +62,9 @@ impl Format {
     }
 }
 
-/// x/2^shift in the smaller ring `to`, by each party alone; needs ℓ ≥ to + shift, for then a wrap of the shares modulo 2^ℓ is a
-/// multiple of 2^to. The error is below one unit either way: the two floors lose one unit on average, which the client adds back.
+/// x/2^shift in the smaller ring `to`, by each party alone; needs ℓ ≥ to + shift, for then a wrap of the shares modulo
+/// 2^ℓ is a multiple of 2^to. The error is below one unit either way: the two floors lose one unit on average, which
+/// the client adds back.
 ///
 /// # Panics
 /// If the ring is too small.
@@ -93,7 +94,7 @@ pub fn rescale(
     truncate(ctx, x, shift, sign, to)
 }
 
-/// What [`rescale`] of `n` elements sends.
+/// The cost of [`rescale`] for `n` elements.
 pub fn rescale_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
     if to.bits() + shift <= from.bits() {
         return Cost::ZERO;
@@ -101,8 +102,8 @@ pub fn rescale_cost(n: usize, from: Ring, shift: u32, to: Ring) -> Cost {
     truncate_cost(n, from, shift, to)
 }
 
-/// The constants of every function here, as text: parties that differ in one of them must not meet. New constants belong in their
-/// module's part of it.
+/// The constants of every function here, as text: parties that differ in one of them must not run together. New
+/// constants belong in their module's part of it.
 pub fn describe() -> String {
     [
         exp2::describe(),

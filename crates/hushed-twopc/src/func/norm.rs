@@ -1,8 +1,10 @@
-//! LayerNorm and RMSNorm of shared rows, without gain and offset: those are linear and belong to the layers that follow.
+//! LayerNorm and RMSNorm of shared rows, without gain and offset: those are linear and belong to the layers that
+//! follow.
 //!
-//! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v are one number a
-//! row; the squares of all elements and the products c·r are the cost ([`crate::he::rows`]). c has [`NORM`]'s 7 fraction bits in the squares (their
-//! rounding adds 2^−17 to a variance) and 11 in the product, whose result is bounded by √d whatever x is.
+//! For a row x of d numbers: c = x − mean (LayerNorm) or x (RMSNorm), v = Σ c², y = c·√d/√(v + d·ε). Only v and 1/√v
+//! are one number a row; the squares of all elements and the products c·r are the cost ([`crate::he::rows`]). c has
+//! [`NORM`]'s 7 fraction bits in the squares (their rounding adds 2^−17 to a variance) and 11 in the product, whose
+//! result is bounded by √d whatever x is.
 
 use super::inverse::{inverse_root, inverse_root_cost};
 use super::{Format, rescale, rescale_cost};
@@ -17,7 +19,7 @@ use crate::he::{
 use crate::share::Share;
 use std::borrow::Borrow;
 
-/// How v and r are computed.
+/// Formats of v and r.
 #[derive(Clone, Copy, Debug)]
 struct Deviation {
     /// c in the squares, in a ring of one bit more than v has.
@@ -49,14 +51,15 @@ const UNIT: Deviation = Deviation {
 const UNIT_CENTRED: Format = Format::new(46, 20);
 /// That product before its factor 1/√d.
 const UNIT_PRODUCT: Format = Format::new(48, 20);
-/// An answer: |y| ≤ 1, with all bits that the constant 1/√d adds. Never opened like this, but by [`open_rounded`](crate::gadget::open_rounded).
+/// An answer: |y| ≤ 1, with all bits that the constant 1/√d adds. Never revealed like this, but by
+/// [`open_rounded`](crate::gadget::open_rounded).
 pub const UNIT_ROW: Format = Format::new(48, UNIT_PRODUCT.frac + UNIT_FACTOR);
 /// Fraction bits of 1/√d.
 const UNIT_FACTOR: u32 = 16;
 /// |c·r| ≤ √d < 2^5.5 with 25 fraction bits, a sign and a spare bit.
 const PRODUCT_BITS: u32 = 33;
 
-/// What a norm does.
+/// The shape and kind of a norm.
 #[derive(Clone, Copy, Debug)]
 pub struct NormShape {
     /// Rows.
@@ -98,7 +101,7 @@ pub fn normalise_rows(
     rescale(ctx, &y, frac - to.frac, Sign::Bounded, to.ring)
 }
 
-/// What [`normalise_rows`] sends.
+/// The cost of [`normalise_rows`].
 ///
 /// # Errors
 /// Those of `layout`, which gives the layout of a product over RLWE.
@@ -121,7 +124,7 @@ pub fn normalise_rows_cost<L: Borrow<Layout>>(
         + scale_rows_cost(rows, width, CENTRED.ring, &layout)?)
 }
 
-/// What [`unit_rows`] sends.
+/// The cost of [`unit_rows`].
 ///
 /// # Errors
 /// As [`normalise_rows_cost`].
@@ -202,9 +205,9 @@ fn inverse_deviation(
 
 /// A row's vector divided by its length, for sentence embeddings. `x` in `from`, result in [`UNIT_ROW`].
 ///
-/// This is what a client gets to see, so it is not enough that it is near: a vector of multiples of r would show r, the length. c keeps
-/// [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few bits that are
-/// opened.
+/// The client sees this, so it is not enough that it is close: a vector of multiples of r would show r, the
+/// length. c keeps [`UNIT_CENTRED`]'s 20 fraction bits, so that the grid of its multiples is far finer than the few
+/// bits that are revealed.
 pub fn unit_rows(
     ctx: &mut Ctx,
     he: &HeContext,
@@ -238,9 +241,9 @@ mod tests {
     const FROM: Format = Format::new(48, 32);
     const TO: Format = Format::new(48, 16);
 
-    /// What the formats allow for a row of `width` with the factor r = √d/‖c‖ and the exact result y: c off by a unit; r by a unit, by
-    /// the Newton step's 2·10^−5, and by the roundings in the squares, which add up like 2·‖c‖·unit/√6 (five times that here); the
-    /// result by two units.
+    /// What the formats allow for a row of `width` with the factor r = √d/‖c‖ and the exact result y: c off by a unit;
+    /// r by a unit, by the Newton step's 2·10^−5, and by the roundings in the squares, which add up like 2·‖c‖·unit/√6
+    /// (five times that here); the result by two units.
     fn bound(how: &Deviation, centred: Format, width: usize, r: f64, y: f64) -> f64 {
         let unit = |f: Format| (-f64::from(f.frac)).exp2();
         let squares = 2.1 * unit(how.squared) * r / (width as f64).sqrt();

@@ -1,7 +1,7 @@
 //! ReLU: max(x, 0) = x − \[x < 0\]·x, one comparison (DReLU) and one multiplexer.
 //!
-//! The sign is taken of x without its last [`SIGN_DROP`] bits. It can be missed where |x| is below half the weight of those, where x and 0
-//! are that near each other: four units of the result at most, one more by the rounding of x.
+//! The sign is taken of x without its last [`SIGN_DROP`] bits. It can be missed where |x| is below half the weight of
+//! those, where x and 0 are that near each other: four units of the result at most, one more by the rounding of x.
 
 use super::{Format, narrow};
 use crate::cost::Cost;
@@ -27,7 +27,7 @@ pub fn relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share,
     truncate(ctx, &y, 0, Sign::Bounded, to.ring)
 }
 
-/// What [`relu`] of `n` elements sends.
+/// The cost of [`relu`] for `n` elements.
 pub fn relu_cost(n: usize, from: Format, to: Format) -> Cost {
     let ring = cut(from, to);
     less_than_public_cost(n, ring, 1, SIGN_DROP, ring.bits())

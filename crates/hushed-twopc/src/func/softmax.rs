@@ -1,12 +1,13 @@
-//! The numerator and the denominator of softmax, row by row; the division waits until after the product with V, where the columns
-//! are fewer (or not: the caller chooses).
+//! The numerator and the denominator of softmax, row by row; the division comes after the product with V, where there
+//! are fewer columns (or before: the caller chooses).
 //!
 //! Scores come in units of log 2 (the factor log₂e is folded into the query weights), so that e^(s−max) = 2^−y with
-//! y = max − s. The maximum is taken of scores rounded to 2^−6: any number close to the maximum serves, because numerator and
-//! denominator shrink alike.
+//! y = max − s. The maximum is taken of scores rounded to 2^−6: any number close to the maximum serves, because
+//! numerator and denominator shrink alike.
 //!
-//! Cost an element: one comparison of 17 bits and one multiplexer (maximum), one comparison of 14 bits and one multiplexer (clipping),
-//! one [`exp2_negative`], one extension. Source of the structure: BumbleBee (NDSS 2025) §V-B; the exponential is our own.
+//! Cost an element: one comparison of 17 bits and one multiplexer (maximum), one comparison of 14 bits and one
+//! multiplexer (clipping), one [`exp2_negative`], one extension. Source of the structure: BumbleBee (NDSS 2025) §V-B;
+//! the exponential is our own.
 
 use super::exp2::{OFFSET, OUT, Y, exp2_negative, exp2_negative_cost};
 use super::{Format, narrow};
@@ -21,7 +22,7 @@ use crate::share::Share;
 
 /// Scores s·log₂e: |s·log₂e| < 2^9, 12 fraction bits, and room for a difference of two.
 pub const SCORES: Format = Format::new(23, Y.frac);
-/// What the maximum is taken of.
+/// The operand of the maximum.
 const COARSE: Format = Format::new(17, 6);
 /// Above this, 2^−y counts as zero.
 const CLIP: f64 = 15.5;
@@ -62,8 +63,8 @@ pub fn exponentials(
     truncate(ctx, &e, OUT.frac - to.frac, Sign::NonNegative, to.ring)
 }
 
-/// What the protocol computes instead of softmax, in the clear and without its roundings: exponentials below 2^−14.4 of the row's
-/// largest count as zero. `row` are scores in natural units.
+/// The function that the protocol computes in place of softmax, in the clear and without its roundings: exponentials
+/// below 2^−14.4 of the row's largest count as zero. `row` are scores in natural units.
 pub fn approximation(row: &mut [f64]) {
     let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for s in row.iter_mut() {
@@ -74,7 +75,7 @@ pub fn approximation(row: &mut [f64]) {
     row.iter_mut().for_each(|e| *e /= sum);
 }
 
-/// What [`exponentials`] send.
+/// The cost of [`exponentials`].
 pub fn exponentials_cost(rows: usize, cols: usize, to: Format) -> Cost {
     let n = rows * cols;
     let keep = SCORES.ring.bits() - CLIP_DROP;

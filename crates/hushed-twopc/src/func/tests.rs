@@ -1,5 +1,5 @@
-//! The functions of a layer over the real source of correlations, against the clear: each within the bound that its own test has over
-//! ideal ones.
+//! The functions of a layer over the real source of correlations, against the clear: each within the bound that its own
+//! test has over ideal ones.
 
 use super::Format;
 use super::curve::{GELU_EIGHT, curve_scaled};
@@ -71,7 +71,7 @@ fn functions_over_ferret() {
         }
     }
     for (x, y) in hidden.iter().zip(reveal(&a.hidden, &b.hidden)) {
-        // The approximation itself is held against the function elsewhere.
+        // The approximation itself is compared with the function elsewhere.
         let error = to.decode(y) / GELU_EIGHT.kappa() - GELU_EIGHT.approximation(*x);
         let bound = 2.6 * GELU_EIGHT.unit();
         assert!(error.abs() < bound, "gelu {x}: {error:e} above {bound:e}");

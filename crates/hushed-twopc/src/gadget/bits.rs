@@ -1,8 +1,8 @@
-//! The bits of a shared value, prefix-OR, and the place of the highest one.
+//! The bits of a shared value, prefix-OR, and the position of its highest one.
 //!
-//! Bits: x_c + x_s as a carry look-ahead adder over (g, p) as in [`msb`](super::msb), with all carries, by Sklansky's prefix tree: ⌈log₂ m⌉
-//! levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a row), so rounds are what counts.
-//! Prefix-OR is the same tree over ANDs of complements.
+//! Bits: x_c + x_s as a carry look-ahead adder over (g, p) as in [`msb`](super::msb), with all carries, by Sklansky's
+//! prefix tree: ⌈log₂ m⌉ levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a row), so
+//! rounds are what counts. Prefix-OR is the same tree over ANDs of complements.
 
 use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
@@ -11,15 +11,15 @@ use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
 use crate::ot::triple;
 use crate::share::{BitShare, SecretWords, Share};
 
-/// One level of a prefix tree: nodes (i, j), in which place i takes in the span of place j; first the `open` ones, whose own span
-/// does not reach place 0 yet.
+/// One level of a prefix tree: nodes (i, j), in which place i takes in the span of place j; first the `open` ones,
+/// whose own span does not reach place 0 yet.
 struct Level {
     nodes: Vec<(usize, usize)>,
     open: usize,
 }
 
-/// Sklansky's tree over `places` places, without the nodes that none of the prefixes from place `first` on needs. At span s the
-/// places with bit s set take in the finished block before theirs.
+/// Sklansky's tree over `places` places, without the nodes that none of the prefixes from place `first` on needs. At
+/// span s the places with bit s set take in the finished block before theirs.
 fn sklansky(places: usize, first: usize) -> Vec<Level> {
     let spans = std::iter::successors(Some(1), |s| Some(2 * s)).take_while(|s| *s < places);
     let mut needed: Vec<bool> = (0..places).map(|i| i >= first).collect();
@@ -146,8 +146,8 @@ pub fn highest_one_cost(n: usize, bits: u32) -> Cost {
     to_bits_cost(n, bits) + prefix_or_cost(n, bits as usize)
 }
 
-/// For each x (as an integer of 0 .. 2^ℓ) the one-hot vector of its highest one: ℓ vectors of n bits, least significant place
-/// first; all zero for x = 0. Exact.
+/// For each x (as an integer of 0 .. 2^ℓ) the one-hot vector of its highest one: ℓ vectors of n bits, least significant
+/// place first; all zero for x = 0. Exact.
 ///
 /// # Errors
 /// If the session fails.

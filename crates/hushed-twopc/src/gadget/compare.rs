@@ -1,14 +1,14 @@
 //! Most significant bit of a shared value, and comparison with public thresholds.
 //!
-//! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and of the carry out of the lower m = ℓ − 1 bits.
-//! With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i (local), the carry is the combination of all
-//! (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of depth ⌈log₂ m⌉ in which neighbours merge; the two ANDs of a
-//! node share the factor p, so a node costs 3 opened bits a party, and 2 where p·p′ is not needed: at the lowest place of each level.
-//! These are 1-bit leaves and GMW gates only (Brent–Kung carry look-ahead; GMW on silent triples as in SecONNds), not a tree over
-//! multi-bit OT leaves.
+//! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and of the carry out of the lower m = ℓ − 1
+//! bits. With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i (local), the carry is the combination
+//! of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of depth ⌈log₂ m⌉ in which neighbours merge;
+//! the two ANDs of a node share the factor p, so a node costs 3 opened bits a party, and 2 where p·p′ is not needed: at
+//! the lowest place of each level. These are 1-bit leaves and GMW gates only (Brent–Kung carry look-ahead; GMW on
+//! silent triples as in SecONNds), not a tree over multi-bit OT leaves.
 //!
-//! Rounds 1 + ⌈log₂ m⌉; bits an element: m each way for the leaves, 3 each way a node less 1 a level: 232 in all at ℓ = 32.
-//! All elements go through together, 64 a word.
+//! Rounds 1 + ⌈log₂ m⌉; bits an element: m each way for the leaves, 3 each way a node less 1 a level: 232 in all at
+//! ℓ = 32. All elements go through together, 64 a word.
 
 use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
@@ -98,8 +98,8 @@ pub fn less_than_public_cost(
 
 /// For each threshold t the bits 1{x < t}, x and t as signed numbers; all thresholds in the same rounds.
 ///
-/// Each party drops the `drop_bits` lowest bits of its share of x − t and keeps the next `keep_bits` (fewer if the ring has
-/// fewer). The caller guarantees that |x − t| + 2^drop_bits < 2^(drop_bits + keep_bits − 1), or that nothing but
+/// Each party drops the `drop_bits` lowest bits of its share of x − t and keeps the next `keep_bits` (fewer if the ring
+/// has fewer). The caller guarantees that |x − t| + 2^drop_bits < 2^(drop_bits + keep_bits − 1), or that nothing but
 /// the lowest bits is dropped. With d = `drop_bits` the answer is right unless |x − t| < 2^(d−1), where it is 1 with a
 /// probability that falls from 1 to 0 over that interval, ½ at x = t; with d = 0 it is exact.
 ///
@@ -127,11 +127,12 @@ pub fn less_than_public(
     Ok((0..thresholds.len()).map(part).collect())
 }
 
-/// Shares of x/2^d − ½ (d = `drop_bits`; x itself for d = 0) in a ring of `keep_bits` bits, rounded up or down at random and right
-/// on average: the sign is that of x unless |x| < 2^(d−1). Local.
+/// Shares of x/2^d − ½ (d = `drop_bits`; x itself for d = 0) in a ring of `keep_bits` bits, rounded up or down at
+/// random and right on average: the sign is that of x unless |x| < 2^(d−1). Local.
 ///
-/// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 ..= 2^(d+1) − 2; putting 2^d − 1 back makes the sum the floor or the
-/// ceiling of the quotient. Taking 2^(d−1) off first moves the interval in which the sign is a matter of chance to the middle.
+/// The two floors lose (f_c + f_s)/2^d with f_c + f_s in 0 ..= 2^(d+1) − 2; putting 2^d − 1 back makes the sum the
+/// floor or the ceiling of the quotient. Taking 2^(d−1) off first moves the interval in which the sign is a matter of
+/// chance to the middle.
 pub(super) fn coarse(
     ctx: &Ctx,
     x: &Share,

@@ -1,11 +1,11 @@
 //! Equality of shared values, exact.
 //!
-//! x = x_c + x_s is zero iff x_c = −x_s: all bits of x_c ⊕ (−x_s) are zero. The bits are local; their complements are ANDed in a
-//! tree of depth ⌈log₂ ℓ⌉. Bits an element: 2(ℓ − 1) each way.
+//! x = x_c + x_s is zero iff x_c = −x_s: all bits of x_c ⊕ (−x_s) are zero. The bits are local; their complements are
+//! ANDed in a tree of depth ⌈log₂ ℓ⌉. Bits an element: 2(ℓ − 1) each way.
 //!
-//! [`one_hot`] tests an id that neither party knows against all numbers below a bound (a vocabulary) at once: its bits, then outer
-//! products of the one-hot vectors of its halves, so that the last level is one AND an entry instead of ℓ − 1. BumbleBee (NDSS 2025, §VI)
-//! runs one equality an entry.
+//! [`one_hot`] tests an id that neither party knows against all numbers below a bound (a vocabulary) at once: its bits,
+//! then outer products of the one-hot vectors of its halves, so that the last level is one AND an entry instead of ℓ
+//! − 1. BumbleBee (NDSS 2025, §VI) runs one equality an entry.
 
 use super::bits::{to_bits, to_bits_cost};
 use super::boolean::{and, and_cost};
@@ -79,8 +79,8 @@ pub fn one_hot_cost(n: usize, bits: u32, count: usize) -> Cost {
     to_bits_cost(n, bits) + outer(n, bits as usize, count)
 }
 
-/// The rows 1{x = 0}, 1{x = 1}, … 1{x = count − 1} of each number x of 0 .. 2^ℓ: n × count bits, row by row; a row is zero if x ≥ count.
-/// Exact. Sends 4 bits an entry and little more.
+/// The rows 1{x = 0}, 1{x = 1}, … 1{x = count − 1} of each number x of 0 .. 2^ℓ: n × count bits, row by row; a row is
+/// zero if x ≥ count. Exact. Sends 4 bits an entry and little more.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless `count` is 1 to 2^ℓ and ℓ at most 32.

@@ -1,9 +1,10 @@
 //! Row maxima by a tournament with approximate comparison.
 //!
-//! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits ([`less_than_public`](super::less_than_public)): a match
-//! can be lost by less than 2^(drop_bits−1), so the winner of ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum,
-//! and is always one of the row's elements. That is all a softmax needs, which only wants its arguments not to be large.
-//! [`argmax_rows`] carries the column along: its multiplexer selects both in one message, so that it costs no further round.
+//! A match of a and b keeps a + 1{a < b}·(b − a). Comparison drops low bits
+//! ([`less_than_public`](super::less_than_public)): a match can be lost by less than 2^(drop_bits−1), so the winner of
+//! ⌈log₂ cols⌉ levels is at most ⌈log₂ cols⌉·2^(drop_bits−1) below the maximum, and is always one of the row's
+//! elements. That is all a softmax needs, which only wants its arguments not to be large. [`argmax_rows`] carries the
+//! column along: its multiplexer selects both in one message, so that it costs no further round.
 
 use super::compare::{coarse, msb, msb_cost};
 use super::select::{mux, mux_cost};
@@ -17,8 +18,8 @@ pub fn max_rows_cost(rows: usize, cols: usize, ring: Ring, drop_bits: u32, keep_
     tournament_cost(rows, cols, ring, drop_bits, keep_bits, 1)
 }
 
-/// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum. Differences
-/// within a row must satisfy |a − b| + 2^drop_bits < 2^(drop_bits + keep_bits − 1).
+/// One element of each row of x (rows × cols, signed), at most ⌈log₂ cols⌉·2^(drop_bits−1) below the row's maximum.
+/// Differences within a row must satisfy |a − b| + 2^drop_bits < 2^(drop_bits + keep_bits − 1).
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] unless x has rows × cols elements, cols ≥ 1, drop_bits < ℓ and keep_bits ≥ 1.
@@ -46,8 +47,8 @@ pub fn argmax_rows_cost(
     tournament_cost(rows, cols, ring, drop_bits, keep_bits, 2)
 }
 
-/// As [`max_rows`], with the column of each winner: (elements, columns), one of each a row, in the ring of x. Of equal elements any
-/// one may win.
+/// As [`max_rows`], with the column of each winner: (elements, columns), one of each a row, in the ring of x. Of equal
+/// elements any one may win.
 ///
 /// # Errors
 /// As [`max_rows`], or if the columns' numbers do not fit the ring.

@@ -1,7 +1,7 @@
-//! Protocols on shares: what is neither an OT nor a function of the model.
+//! Protocols on shares, between OTs and the functions of a model.
 //!
 //! Every function takes the [`Ctx`](crate::ctx::Ctx) first; both parties call it in the same order with the same public
-//! arguments and get their shares of the result. Beside each stands `…_cost`, which declares what it sends.
+//! arguments and get their shares of the result. Each has a `…_cost`, which declares what it sends.
 //! All multiplicative steps are simultaneous exchanges: one latency each.
 //!
 //! | gadget | rounds | bits sent by both, an element of ℓ bits |

@@ -1,9 +1,10 @@
 //! Products of shares by Gilboa's method: one party's value chooses bit by bit, the other's is added in.
 //!
-//! a·b = Σ_j 2^j·a_j·b mod 2^ℓ: bit j needs a message of ℓ − j bits. (Gilboa, CRYPTO 1999; at ℓ ≤ 32 it sends no more than a product
-//! under homomorphic encryption does, and costs far less time.) Squares need the one cross product 2·x_c·x_s, modulo
-//! 2^(ℓ−1); either party chooses for half of the elements. Products of two shares need two cross products, one in each
-//! direction. In [`mul_rows`] the bits of the row's factor choose, so that one OT serves the whole row.
+//! a·b = Σ_j 2^j·a_j·b mod 2^ℓ: bit j needs a message of ℓ − j bits. (Gilboa, CRYPTO 1999; at ℓ ≤ 32 it sends no more
+//! than a product under homomorphic encryption does, and costs far less time.) Squares need the one cross product
+//! 2·x_c·x_s, modulo 2^(ℓ−1); either party chooses for half of the elements. Products of two shares need two cross
+//! products, one in each direction. In [`mul_rows`] the bits of the row's factor choose, so that one OT serves the
+//! whole row.
 //!
 //! One round each; no truncation: the caller's scale doubles.
 
@@ -158,7 +159,8 @@ pub fn ole(ctx: &mut Ctx, mine: Factor<'_>, ring: Ring) -> Result<Share, TwopcEr
     Ok(Share::new(ring, words))
 }
 
-/// Both directions of Gilboa's product: the shape and the values with which this party chooses, and those that it offers.
+/// Both directions of Gilboa's product: the shape and the values with which this party chooses, and those that it
+/// offers.
 fn gilboa(
     ctx: &mut Ctx,
     chosen: Option<(Shape, &[u64])>,

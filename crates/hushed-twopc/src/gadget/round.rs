@@ -1,17 +1,19 @@
-//! Rounding to nearest, exactly: what is done to a value before it is opened.
+//! Rounding to nearest, exactly, before a value is revealed.
 //!
 //! With y = x + 2^(s−1) and the carry c out of the s lowest bits of y's shares, in a ring of k ≤ ℓ − s bits,
 //!
 //! > ⌊y/2^s⌋ = ⌊y_c/2^s⌋ + ⌊y_s/2^s⌋ + c mod 2^k.
 //!
-//! [`truncate`](super::truncate()) and [`narrow`](crate::func::narrow) do without c. They are one off where the shares' low bits happen to
-//! carry, and a party knows its own: whoever sees the result sees whether the carry fell, which is a comparison of the low bits of x with a
-//! number that it knows. Over one value that is a unit's window at a known offset; over fresh sharings of one value, as when a text is
-//! sent again, all of x. Inside a run it is nobody's loss, because nobody sees the result.
+//! [`truncate`](super::truncate()) and [`narrow`](crate::func::narrow) do without c. They are one off where the shares'
+//! low bits happen to carry, and a party knows its own: a party that sees the result learns the carry, which compares
+//! the low bits of x with a number that it knows. One value reveals x to within a unit at a known offset; fresh
+//! sharings of one value, as when a text is sent again, reveal all of x. Inside a run nothing is lost, because nobody
+//! sees the result.
 //!
-//! Here the result is a function of x alone. The carry is that of the comparison ([`msb`] of the low bits, with a zero above them), and
-//! becomes a number by [`bit_to_arith`]; both show a party nothing but uniform bits. So an opening ([`open_rounded`]) sends
-//! y' − y'_own for the exact y', which its receiver could have made itself from y' and what it had.
+//! Here the result is a function of x alone. The carry is that of the comparison ([`msb`] of the low bits, with a zero
+//! above them), and becomes a number by [`bit_to_arith`]; both show a party nothing but uniform bits. So an opening
+//! ([`open_rounded`]) sends y' − y'_own for the exact y', which its receiver could have made itself from y' and what it
+//! had.
 //!
 //! Rounds 2 + ⌈log₂ s⌉; 2s + 6(s−1) − 2⌈log₂ s⌉ + k bits an element.
 

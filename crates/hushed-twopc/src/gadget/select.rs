@@ -3,9 +3,9 @@
 //! With b = b_c ⊕ b_s and x = x_c + x_s, a party's part x_own·b = x_own·b_own + b_other·x_own·(1 − 2·b_own): the other
 //! party's bit chooses, this party's x_own·(1 − 2·b_own) is the value. Both directions in one exchange.
 //!
-//! [`select`] is the same for more than two values: each party offers its shares of all of them, moved by its part of the index, and
-//! the other's part of the index chooses (1-of-N OT in both directions at once). It costs the bits of N − 1 multiplexers, but two
-//! rounds whatever N is and log₂ N OTs instead of N − 1.
+//! [`select`] is the same for more than two values: each party offers its shares of all of them, moved by its part of
+//! the index, and the other's part of the index chooses (1-of-N OT in both directions at once). It costs the bits of N
+//! − 1 multiplexers, but two rounds whatever N is and log₂ N OTs instead of N − 1.
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -70,7 +70,8 @@ pub fn select_cost(n: usize, bits: u32, ring: Ring) -> Cost {
 /// values\[k_i\]\[i\] for the number k_i whose bits are `index`\[j\]\[i\], least significant first. Exact.
 ///
 /// # Errors
-/// [`TwopcError::Misuse`] unless there are 1 to 4 vectors of bits, 2^bits of values, and all have one length and one ring.
+/// [`TwopcError::Misuse`] unless there are 1 to 4 vectors of bits, 2^bits of values, and all have one length and one
+/// ring.
 pub fn select(ctx: &mut Ctx, index: &[BitShare], values: &[Share]) -> Result<Share, TwopcError> {
     let bits = index.len() as u64;
     expect_at_least("select", "bits", bits, 1)?;

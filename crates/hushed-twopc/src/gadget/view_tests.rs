@@ -1,9 +1,10 @@
-//! What a client sees of an opening: a statistical test over fresh sharings of one value.
+//! What a client sees when an answer is revealed: a statistical test over fresh sharings of one value.
 //!
-//! A view is everything that the client has when an answer is opened: its share, every byte that it receives, the opened word. Two values
-//! that round to the same word must give views of one distribution. Each bit of the view is counted against the top four of the share's
-//! bits below the last place (the client's half of the carry, which is what a careless truncation shows), once for either value; a χ² test
-//! per bit compares the two tables. An opening that truncates first is put to the same test, which must reject it.
+//! A view is everything that the client has when an answer is opened: its share, every byte that it receives, the
+//! opened word. Two values that round to the same word must give views of one distribution. Each bit of the view is
+//! counted against the top four of the share's bits below the last place (the client's half of the carry, which is what
+//! a careless truncation shows), once for either value; a χ² test per bit compares the two tables. An opening that
+//! truncates first is put to the same test, which must reject it.
 
 use super::open_rounded;
 use crate::ctx::Ctx;
@@ -70,7 +71,8 @@ fn views(value: u64, seed: u64, open: Open) -> (Table, Vec<u64>) {
     run_heard(seed, client, server)
 }
 
-/// The largest χ² of two tables over the bits of the view, in standard deviations above its mean (Wilson and Hilferty's cube root).
+/// The largest χ² of two tables over the bits of the view, in standard deviations above its mean (Wilson and Hilferty's
+/// cube root).
 fn difference(a: &Table, b: &Table) -> f64 {
     assert_eq!(a.len(), b.len(), "views of one length");
     let deviations = a.iter().zip(b).map(|(a, b)| {

@@ -1,8 +1,8 @@
 //! Keys of a session: what each party has to encrypt under its own key and to answer under the other's.
 //!
-//! Both parties generate a secret key, and send the public key (for the fresh encryptions of zero of whoever answers) and the
-//! Galois keys of the interleaving tree, uniform parts as seeds. One key set serves products of two and of three primes:
-//! the shorter modulus is a prefix of the longer one.
+//! Both parties generate a secret key, and send the public key (for the fresh encryptions of zero of whoever answers)
+//! and the Galois keys of the interleaving tree, uniform parts as seeds. One key set serves products of two and of
+//! three primes: the shorter modulus is a prefix of the longer one.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::layout::{Layout, OltSpec};
@@ -28,8 +28,8 @@ impl HeContext {
     /// Interleaving trees of up to N leaves: enough for every plan.
     pub const ALL_LEVELS: u32 = 13;
 
-    /// Generates this party's keys under the full preset and exchanges them with the peer: one message each way, one round,
-    /// [`HeContext::exchange_bytes`] bytes in either direction.
+    /// Generates this party's keys under the full preset and exchanges them with the peer: one message each way, one
+    /// round, [`HeContext::exchange_bytes`] bytes in either direction.
     ///
     /// # Errors
     /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key set.
@@ -42,8 +42,8 @@ impl HeContext {
         )
     }
 
-    /// As [`HeContext::exchange`] with other parameters and for trees of up to 2^`levels` leaves. Both parties must ask for the
-    /// same.
+    /// As [`HeContext::exchange`] with other parameters and for trees of up to 2^`levels` leaves. Both parties must ask
+    /// for the same.
     ///
     /// # Errors
     /// As there.
@@ -112,8 +112,8 @@ impl HeContext {
     }
 }
 
-/// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are for
-/// these alone, half the bytes of keys for three.
+/// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are
+/// for these alone, half the bytes of keys for three.
 pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
     params.q_len().min(2)
 }

@@ -4,9 +4,9 @@
 //! the printed kw·mw to mw·nw):
 //!   πlhs(A): `A[i,j]` at exponent i·w − j, a negative exponent −j being `−A[0,j]` at N − j (X^N = −1)
 //!   πrhs(B): `B[j,c]` at exponent c·mw + j
-//! so that `(A·B)[i,c]` is the coefficient (i·nw + c)·mw of πlhs(A)·πrhs(B): exponents i·w + c·mw + (j' − j) are multiples
-//! of mw exactly if j' = j, because |j' − j| < mw; they stay below kw·w ≤ N, and those that wrap are −1 … −(mw−1), no
-//! multiples of mw either.
+//! so that `(A·B)[i,c]` is the coefficient (i·nw + c)·mw of πlhs(A)·πrhs(B): exponents i·w + c·mw + (j' − j) are
+//! multiples of mw exactly if j' = j, because |j' − j| < mw; they stay below kw·w ≤ N, and those that wrap are −1 …
+//! −(mw−1), no multiples of mw either.
 //!
 //! Interleaving puts coefficient t·mw of leaf j at t·mw + slot(j). [`wanted`] walks exactly those coefficients.
 
@@ -52,8 +52,8 @@ impl<'a, T: Copy> View<'a, T> {
     }
 }
 
-/// Writes πlhs of block (α, β) of `matrix` into `out`, which is zero there, N coefficients modulo 2^64; entries outside the matrix are zero. The
-/// columns are shifted by `offset` within the window (a folded batch).
+/// Writes πlhs of block (α, β) of `matrix` into `out`, which is zero there, N coefficients modulo 2^64; entries outside
+/// the matrix are zero. The columns are shifted by `offset` within the window (a folded batch).
 pub fn encode_left(
     matrix: View<'_, u64>,
     window: Window,

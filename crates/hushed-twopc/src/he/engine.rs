@@ -1,9 +1,9 @@
 //! The steps of one oblivious linear transformation (BumbleBee, NDSS 2025, Algorithm 1), each run by one party.
 //!
-//! The owner of the encrypted operand sends one frame a ciphertext ([`send_inputs`]) and later opens one frame a response
-//! ([`collect`]). The other party receives and expands the ciphertexts ([`receive_inputs`]), forms the leaves, interleaves
-//! them, and answers with fresh masks ([`respond`]); responses leave as they are ready. Two transformations in opposite
-//! directions run at the same time by calling the steps alternately.
+//! The owner of the encrypted operand sends one frame a ciphertext ([`send_inputs`]) and later opens one frame a
+//! response ([`collect`]). The other party receives and expands the ciphertexts ([`receive_inputs`]), forms the leaves,
+//! interleaves them, and answers with fresh masks ([`respond`]); responses leave as they are ready. Two transformations
+//! in opposite directions run at the same time by calling the steps alternately.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use super::context::HeContext;
@@ -28,7 +28,8 @@ use zeroize::Zeroizing;
 pub(crate) const INPUT: Kind = Kind(0x0401);
 pub(crate) const RESPONSE: Kind = Kind(0x0402);
 
-/// Encrypts and sends `words`, this party's matrices (batch×k×m or batch×m×n as the caller's shape has them) modulo 2^ℓ.
+/// Encrypts and sends `words`, this party's matrices (batch×k×m or batch×m×n as the caller's shape has them) modulo
+/// 2^ℓ.
 #[expect(
     clippy::indexing_slicing,
     reason = "this party's own words, as many as the plan says"
@@ -116,8 +117,8 @@ pub(crate) fn receive_inputs(
         .collect()
 }
 
-/// Multiplies, interleaves, masks and sends; returns this party's share of the products, batch×k×n of the caller's shape,
-/// modulo 2^ℓ.
+/// Multiplies, interleaves, masks and sends; returns this party's share of the products, batch×k×n of the caller's
+/// shape, modulo 2^ℓ.
 pub(crate) fn respond(
     session: &mut Session,
     rng: &mut SecretRng,
@@ -204,8 +205,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose multiple the tree makes
-    /// of all that is in it.
+    /// A leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose multiple the tree
+    /// makes of all that is in it.
     fn lift(&self, leaf: Ciphertext, size: usize) -> Result<Ciphertext, TwopcError> {
         let params = self.he.params();
         let limbs = self.layout.packing_limbs;
@@ -319,7 +320,8 @@ pub(crate) fn expect_words<T>(words: &[T], expected: usize) -> Result<(), HeErro
 }
 
 impl<'a, T: Copy> View<'a, T> {
-    /// The rows×columns operand of a plan out of the caller's matrix, which is its transpose if the right one is encrypted.
+    /// The rows×columns operand of a plan out of the caller's matrix, which is its transpose if the right one is
+    /// encrypted.
     pub(crate) fn oriented(
         words: &'a [T],
         rows: usize,

@@ -7,10 +7,10 @@
 //! operand's even multiples of h and moves the right operand's onto the odd ones, and what it leaves elsewhere is
 //! cancelled by a later step (automorphisms commute). 2^r − 1 automorphisms in all.
 //!
-//! Leaves come in the order in which the tree meets them depth first: leaf i goes to the residue class [`slot`]`(i)`, its bits
-//! reversed. Absent leaves count as zero: a node with an absent right child still needs its automorphism, to clean; one with
-//! two absent children stays absent. In this order L leaves need Σ_k ⌈L/2^k⌉ automorphisms; in the natural one, 3·2^(r−2)
-//! leaves would need a third more.
+//! Leaves come in the order in which the tree meets them depth first: leaf i goes to the residue class [`slot`]`(i)`,
+//! its bits reversed. Absent leaves count as zero: a node with an absent right child still needs its automorphism, to
+//! clean; one with two absent children stays absent. In this order L leaves need Σ_k ⌈L/2^k⌉ automorphisms; in the
+//! natural one, 3·2^(r−2) leaves would need a third more.
 
 /// One node of the tree over some kind of polynomial or ciphertext.
 pub trait Combine: Sync {

@@ -1,13 +1,14 @@
 //! Everything that both parties derive from public figures before a product: plan, moduli, scale, response format.
 //!
-//! The multiplication modulus is the shortest prefix of the primes that carries the noise of the product; leaves are then
-//! brought to the shortest prefix in which they can be interleaved. With 50-bit primes:
+//! The multiplication modulus is the shortest prefix of the primes that carries the noise of the product; leaves are
+//! then brought to the shortest prefix in which they can be interleaved. With 50-bit primes:
 //!   weights of 20 bits, ℓ = 64: two primes throughout (log q = 100);
 //!   64-bit multipliers, ℓ = 64: three primes for the product (log q = 150), two for interleaving and response;
 //!   32-bit multipliers, ℓ = 32: two primes for the product, one afterwards.
 //!
 //! Noise: a fresh error times a multiplier of at most m·nw non-zero coefficients a leaf, the switch of the modulus, the
-//! key switching of the interleaving tree; the response format adds its own and keeps the error of the shares within one.
+//! key switching of the interleaving tree; the response format adds its own and keeps the error of the shares within
+//! one.
 
 use super::context::packing_limbs;
 use super::error::HeError;
@@ -54,8 +55,8 @@ impl Layout {
     /// The layout of `spec` under `params`.
     ///
     /// # Errors
-    /// [`HeError`] for impossible shapes and windows; [`RlweError::NoRoomForResponse`] if the noise does not fit even the
-    /// full modulus; [`RlweError::RingBits`].
+    /// [`HeError`] for impossible shapes and windows; [`RlweError::NoRoomForResponse`] if the noise does not fit even
+    /// the full modulus; [`RlweError::RingBits`].
     pub fn new(params: &Arc<RlweParams>, spec: &OltSpec) -> Result<Self, TwopcError> {
         let mut refused = RlweError::RingBits {
             ell: spec.ring_bits,
@@ -73,9 +74,9 @@ impl Layout {
         Err(refused.into())
     }
 
-    /// Whether inputs are multiplied by the inverse of the largest tree at once, rather than the more numerous leaves. Not
-    /// where the modulus shrinks in between: the rounding of the switch would come after the inverse, and the tree would
-    /// make 2^levels times it.
+    /// Whether inputs are multiplied by the inverse of the largest tree at once, rather than the more numerous leaves.
+    /// Not where the modulus shrinks in between: the rounding of the switch would come after the inverse, and the tree
+    /// would make 2^levels times it.
     pub(super) fn scales_inputs(&self) -> bool {
         self.packing_limbs == self.product_limbs
     }

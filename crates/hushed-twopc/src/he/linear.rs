@@ -1,9 +1,9 @@
 //! A shared matrix times the server's weights: `[X]·W` modulo 2^ℓ.
 //!
-//! The server multiplies its own share alone; the client's share goes through one oblivious linear transformation in which
-//! the client encrypts it and the server multiplies by small integers. Traffic: one frame a ciphertext up, one a response
-//! down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring: far below one
-//! unit of the fixed point, whose fractional bits it has twice.
+//! The server multiplies its own share alone; the client's share goes through one oblivious linear transformation in
+//! which the client encrypts it and the server multiplies by small integers. Traffic: one frame a ciphertext up, one a
+//! response down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring: far
+//! below one unit of the fixed point, whose fractional bits it has twice.
 
 use super::context::HeContext;
 use super::encode::{View, encode_right};
@@ -136,8 +136,9 @@ impl PreparedWeights {
         Ok(mb * nb * layout.product_limbs * params.n() * size_of::<u64>())
     }
 
-    /// Transforms all blocks now, for products with `rows` rows over `ring`, and with other numbers of rows whose blocks of the
-    /// weights are as large; all others still transform on the fly. Takes [`PreparedWeights::ready_bytes`].
+    /// Transforms all blocks now, for products with `rows` rows over `ring`, and with other numbers of rows whose
+    /// blocks of the weights are as large; all others still transform on the fly. Takes
+    /// [`PreparedWeights::ready_bytes`].
     ///
     /// # Errors
     /// As [`Layout::new`].

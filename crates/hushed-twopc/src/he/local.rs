@@ -2,7 +2,8 @@
 //!
 //! Constant time: no branch or index depends on a value.
 
-/// X·W modulo 2^64 for X of k×m words and W of m×n small signed integers, X row-major and W column-major (`w` holds Wᵀ).
+/// X·W modulo 2^64 for X of k×m words and W of m×n small signed integers, X row-major and W column-major (`w` holds
+/// Wᵀ).
 ///
 /// With w' = w + 2^31 ≥ 0 and x = hi·2^32 + lo, x·w = lo·w' + 2^32·(hi·w') − 2^31·x: two 32×32 → 64 bit products a
 /// term, which vector units have where a 64-bit product is several instructions; hi·w' counts modulo 2^32 only.

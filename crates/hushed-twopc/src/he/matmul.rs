@@ -1,10 +1,10 @@
 //! The product of two shared matrices, batch by batch: `[X]·[Y]` modulo 2^ℓ (BumbleBee, NDSS 2025, §III, "Π_matmul").
 //!
-//! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations in opposite directions, run at the same time:
-//! each party encrypts its share of one operand (the one that is cheaper, the same for both), multiplies the other party's
-//! ciphertexts by its share of the other operand, and answers. Two crossing exchanges ([`matmul_cost`]). The leaves of all products
-//! of the batch are interleaved together, so that only the last response may be part empty. The result is off by at most
-//! two units of the ring, one a mixed term.
+//! X_c·Y_c and X_s·Y_s are local. The mixed terms are two oblivious linear transformations in opposite directions, run
+//! at the same time: each party encrypts its share of one operand (the one that is cheaper, the same for both),
+//! multiplies the other party's ciphertexts by its share of the other operand, and answers. Two crossing exchanges
+//! ([`matmul_cost`]). The leaves of all products of the batch are interleaved together, so that only the last response
+//! may be part empty. The result is off by at most two units of the ring, one a mixed term.
 
 use super::context::HeContext;
 use super::encode::{View, encode_right};
@@ -44,8 +44,8 @@ impl MatmulShape {
         }
     }
 
-    /// The layout of both directions, by the cheaper operand to encrypt: the same one for both parties. `layout` gives the layout of
-    /// a transformation.
+    /// The layout of both directions, by the cheaper operand to encrypt: the same one for both parties. `layout` gives
+    /// the layout of a transformation.
     ///
     /// # Errors
     /// Those of `layout`.

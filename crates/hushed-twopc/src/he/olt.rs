@@ -1,6 +1,6 @@
-//! The oblivious linear transformation itself (BumbleBee, NDSS 2025, Algorithm 1): two parties with one private matrix each get
-//! shares of the product. Layers of a model use [`super::linear`] and [`super::matmul`]; this form fixes everything by an
-//! [`OltSpec`], the baselines of the paper's tables included.
+//! The oblivious linear transformation itself (BumbleBee, NDSS 2025, Algorithm 1): two parties with one private matrix
+//! each get shares of the product. Layers of a model use [`super::linear`] and [`super::matmul`]; this form fixes
+//! everything by an [`OltSpec`], the baselines of the paper's tables included.
 
 use super::context::HeContext;
 use super::encode::{View, encode_right};
@@ -12,8 +12,8 @@ use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
 
-/// The owner of the encrypted operand: `words`, modulo 2^ℓ, batch×k×m (or batch×m×n if the right one is encrypted). Returns its
-/// share of the products, batch×k×n.
+/// The owner of the encrypted operand: `words`, modulo 2^ℓ, batch×k×m (or batch×m×n if the right one is encrypted).
+/// Returns its share of the products, batch×k×n.
 ///
 /// # Errors
 /// [`super::HeError::Operand`] if `words` do not fit; else those of the session and of the peer's bytes.

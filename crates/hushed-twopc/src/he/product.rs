@@ -3,9 +3,9 @@
 //! leaf(p, α, γ) = Σ_β ct(p, α, β) · NTT(πrhs(V_p[β, γ])). Multipliers are transformed on the fly from integers unless
 //! they are held ready.
 //!
-//! A product of limbs costs as much as it takes to fetch them, so the work goes strip by strip of the values: πrhs has few
-//! leading coefficients, so a strip of its transform can be computed alone; it is used at once, against the strips of the
-//! ciphertexts that all columns γ meet. The sums are written once a strip ([`RESIDENT`] permitting).
+//! A product of limbs costs as much as it takes to fetch them, so the work goes strip by strip of the values: πrhs has
+//! few leading coefficients, so a strip of its transform can be computed alone; it is used at once, against the strips
+//! of the ciphertexts that all columns γ meet. The sums are written once a strip ([`RESIDENT`] permitting).
 //!
 //! Every block is transformed and multiplied whatever its values are: weights and shares are secrets. Only the
 //! coefficients that the packing leaves empty are skipped.

@@ -1,12 +1,15 @@
-//! Two sums that norms and softmax need of shared rows: Σ_j x_ij² a row, and every x_ij times one factor r_i of its row.
+//! Two sums that norms and softmax need of shared rows: Σ_j x_ij² a row, and every x_ij times one factor r_i of its
+//! row.
 //!
-//! Both are products that Gilboa's method does bit by bit over OT ([`square`], [`mul_rows`]) at 70 and 140 bytes an element of 33 bits.
-//! Over RLWE a row is one polynomial, and the mixed terms become small matrix products: Σ_j x_ij² needs 2·⟨x_c, x_s⟩, a row times a column,
-//! of which only one number a row comes back; r_i·x_ij is a batch of 1×1 by 1×width, whose factors all fit one ciphertext (the
-//! batch is folded) and whose results fill whole responses. For 16 rows of 384 that is 24 and 56 bytes an element. A few short rows are
-//! cheaper over OT; both parties take what [`PRICES`] say.
+//! Both are products that Gilboa's method does bit by bit over OT ([`square`], [`mul_rows`]) at 70 and 140 bytes an
+//! element of 33 bits. Over RLWE a row is one polynomial, and the mixed terms become small matrix products: Σ_j x_ij²
+//! needs 2·⟨x_c, x_s⟩, a row times a column, of which only one number a row comes back; r_i·x_ij is a batch of 1×1 by
+//! 1×width, whose factors all fit one ciphertext (the batch is folded) and whose results fill whole responses. For 16
+//! rows of 384 that is 24 and 56 bytes an element. A few short rows are cheaper over OT; both parties take what
+//! [`PRICES`] say.
 //!
-//! Off by at most two units of the ring over RLWE ([`matmul_shared`]; the squares' one mixed term is doubled), exact over OT.
+//! Off by at most two units of the ring over RLWE ([`matmul_shared`]; the squares' one mixed term is doubled), exact
+//! over OT.
 
 use super::context::HeContext;
 use super::layout::{Layout, OltSpec};
@@ -115,7 +118,8 @@ pub fn row_squares(
     let (Some(spec), true) = (squares_spec(rows, width, ring), how.over_rlwe()) else {
         return Ok(square(ctx, x)?.sum_rows(rows, width));
     };
-    // (x_c + x_s)² = x_c² + x_s² + 2·x_c·x_s: the last modulo 2^(ℓ−1). The server encrypts: most of the bytes then go down.
+    // (x_c + x_s)² = x_c² + x_s² + 2·x_c·x_s: the last modulo 2^(ℓ−1). The server encrypts: most of the bytes then go
+    // down.
     let half = Ring::new(spec.ring_bits);
     let x_half = x.reduce_to(half);
     let mixed = match ctx.party() {

@@ -1,4 +1,5 @@
-//! Products between two parties against products in the clear: values within their stated error, bytes and rounds as declared.
+//! Products between two parties against products in the clear: values within their stated error, bytes and rounds as
+//! declared.
 
 use super::linear::linear_cost;
 use super::matmul::matmul_cost;
@@ -305,9 +306,9 @@ fn operands_that_do_not_fit_are_refused() {
     ));
 }
 
-/// What the opener can see of the answerer's plaintexts beyond its shares is in the a parts. If two responses shared an encryption of
-/// zero (as public code has them do), the difference of their a parts would be a function of the inputs and the weights
-/// alone, and so repeat when the same inputs are answered again.
+/// What the opener can see of the answerer's plaintexts beyond its shares is in the a parts. If two responses shared an
+/// encryption of zero (as public code has them do), the difference of their a parts would be a function of the inputs
+/// and the weights alone, and so repeat when the same inputs are answered again.
 #[test]
 fn every_response_carries_a_zero_of_its_own() {
     let (k, m, n) = (16, 8, 700);

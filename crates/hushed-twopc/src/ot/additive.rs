@@ -1,18 +1,19 @@
-//! Additive correlated OT with chosen choices: shares of x·d for a value x of one party and a value d of the other, bit by bit.
+//! Additive correlated OT with chosen choices: shares of x·d for a value x of one party and a value d of the other, bit
+//! by bit.
 //!
-//! **One bit x.** From a random correlated OT the messenger has two pads p₀, p₁ and the chooser (c, p_c), where a pad is the hash of
-//! the OT's block, cut to the message width w. With ω = p₁ − p₀ they hold shares p_c and −p₀ of c·ω mod 2^w. Beaver's
-//! trick moves this to the parties' own inputs: the chooser sends e = x ⊕ c, the messenger f = d − ω, and
+//! **One bit x.** From a random correlated OT the messenger has two pads p₀, p₁ and the chooser (c, p_c), where a pad
+//! is the hash of the OT's block, cut to the message width w. With ω = p₁ − p₀ they hold shares p_c and −p₀ of c·ω mod
+//! 2^w. Beaver's trick moves this to the parties' own inputs: the chooser sends e = x ⊕ c, the messenger f = d − ω, and
 //!
 //! > x·d = e·d + (1 − 2e)·(c·ω + c·f) mod 2^w,
 //!
-//! of which the chooser holds (1 − 2e)·(p_c + c·f) and the messenger e·d − (1 − 2e)·p₀. The two messages do not depend on
-//! each other, so that **everything in both directions is one exchange**: half the latency of the usual order,
+//! of which the chooser holds (1 − 2e)·(p_c + c·f) and the messenger e·d − (1 − 2e)·p₀. The two messages do not depend
+//! on each other, so that **everything in both directions is one exchange**: half the latency of the usual order,
 //! in which the messenger waits for e. e is uniform because c is; f is uniform to the chooser, who does not
 //! know the other pad (the hash is circular-correlation robust under the tweak of its OT's index).
 //!
-//! **A value of several bits** is Gilboa's sum (CRYPTO 1999): x·d = Σ_j 2^j·x_j·d mod 2^w, where bit j needs messages of w − j bits only. Choices are
-//! laid out by bit position, all elements of a position together.
+//! **A value of several bits** is Gilboa's sum (CRYPTO 1999): x·d = Σ_j 2^j·x_j·d mod 2^w, where bit j needs messages
+//! of w − j bits only. Choices are laid out by bit position, all elements of a position together.
 //!
 //! **One choice for several values**: two fit into a pad. For more the pad is the key of a stream, AES at the counters
 //! 2^16·index + t for t = 0, 1, …, two values a block; with the index in its input no two streams help to find one key.
@@ -144,8 +145,8 @@ pub fn cost(client_chooses: Option<Shape>, server_chooses: Option<Shape>) -> Cos
     .with_cots(cots(server_chooses), cots(client_chooses))
 }
 
-/// Shares of x·d mod 2^width for all choosing and offered values of both directions, in one exchange. One party's `offer` has
-/// the shape of the other's `choice`.
+/// Shares of x·d mod 2^width for all choosing and offered values of both directions, in one exchange. One party's
+/// `offer` has the shape of the other's `choice`.
 ///
 /// # Errors
 /// [`TwopcError::Misuse`] on a shape that does not fit its words.
@@ -210,11 +211,12 @@ pub fn additive(
     Ok(out)
 }
 
-/// Most choices handled at a time, so that what is made and packed stays in the first-level caches, and the pads are under one batch of
-/// keys of the hash wherever they begin.
+/// Most choices handled at a time, so that what is made and packed stays in the first-level caches, and the pads are
+/// under one batch of keys of the hash wherever they begin.
 const CHUNK: usize = 448;
 
-/// Choices of a chunk: a multiple of 64, so that a chunk begins on a word of choices and ends on a byte of packed values.
+/// Choices of a chunk: a multiple of 64, so that a chunk begins on a word of choices and ends on a byte of packed
+/// values.
 fn rows_a_chunk(messages: usize) -> usize {
     (2048 / messages / 64 * 64).clamp(64, CHUNK)
 }

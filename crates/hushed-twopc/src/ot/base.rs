@@ -68,8 +68,8 @@ impl BaseSender {
     }
 }
 
-/// The receiver's whole part: `count` choices in, one after the other so that no list of them stays in memory; (one key a transfer, its message of 32 bytes a transfer)
-/// out.
+/// The receiver's whole part: `count` choices in, one after the other so that no list of them stays in memory; (one key
+/// a transfer, its message of 32 bytes a transfer) out.
 ///
 /// # Errors
 /// [`TwopcError::PeerMisbehaved`] unless `sender_message` is a canonical group element that is not

@@ -1,5 +1,5 @@
-//! The ideal functionality: a dealer's seed shared by both ends. Tests only; a release build has no
-//! way to it (feature `ideal`).
+//! The ideal functionality: a dealer's seed shared by both ends. Tests only; a release build cannot enable it (feature
+//! `ideal`).
 //!
 //! Sender block `i` of direction `d` is AES_seed(d ‖ i) with the lsb cleared, the choice bit that
 //! lsb; nothing is sent.

@@ -109,8 +109,8 @@ impl CotRecv {
     }
 }
 
-/// Bits of security of pads and of tables' pads: a call of the cipher tests one key, which has at most so many targets
-/// (`hushed_math::bits::PadHash`).
+/// Bits of security of pads and of tables' pads: a call of the cipher tests one key, which has at most this many
+/// targets (`hushed_math::bits::PadHash`).
 pub const PAD_BITS: f64 = 128.0 - TARGETS_A_KEY.ilog2() as f64;
 
 /// Bits of security of the trees: one target a key, and one bit less as the lsb of delta is known.

@@ -1,19 +1,21 @@
 //! One-of-N OT, N = 2^b ≤ 16, from b correlated OTs, delivering additive shares.
 //!
-//! The holder of the tables has blocks b₀ … b_{b−1}, the chooser b_k ⊕ c_k·Δ. With X the generator of GF(2^128) they fold them to
-//! B = Σ X^k·b_k and M = Σ X^k·(b_k ⊕ c_k·Δ) = B ⊕ c(X)·Δ, where c(X) = Σ c_k·X^k. The pad of place j is P_j = H(i, B ⊕ j(X)·Δ), of
-//! which the chooser knows P_c = H(i, M) and no other: the other inputs are M ⊕ (c ⊕ j)(X)·Δ, and multiplication by a
-//! non-zero field element maps the uniform Δ one to one. Where entries are public it knows every P_j, 15 targets for Δ:
-//! H has a key for each sixteen places. (Subspace form of OT extension: Kolesnikov–Kumaresan, CRYPTO 2013; Roy,
-//! CRYPTO 2022. XORing four hashed pads instead would leak: the XOR of the pads of places 0, 1, 2, 3 is zero.)
+//! The holder of the tables has blocks b₀ … b_{b−1}, the chooser b_k ⊕ c_k·Δ. With X the generator of GF(2^128) they
+//! fold them to B = Σ X^k·b_k and M = Σ X^k·(b_k ⊕ c_k·Δ) = B ⊕ c(X)·Δ, where c(X) = Σ c_k·X^k. The pad of place j is
+//! P_j = H(i, B ⊕ j(X)·Δ), of which the chooser knows P_c = H(i, M) and no other: the other inputs are M ⊕ (c ⊕
+//! j)(X)·Δ, and multiplication by a non-zero field element maps the uniform Δ one to one. Where entries are public it
+//! knows every P_j, 15 targets for Δ: H has a key for each sixteen places. (Subspace form of OT extension:
+//! Kolesnikov–Kumaresan, CRYPTO 2013; Roy, CRYPTO 2022. XORing four hashed pads instead would leak: the XOR of the pads
+//! of places 0, 1, 2, 3 is zero.)
 //!
-//! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so that place 0 needs no message; for j = 1 … N − 1 it sends
+//! The chooser sends e = x ⊕ c. The holder's share is s = T(e) − P₀, so that place 0 needs no message; for j = 1 … N −
+//! 1 it sends
 //!
 //! > m_j = T(j ⊕ e) − s − P_j mod 2^ℓ,
 //!
-//! and the chooser's share is P_c + m_c (with m₀ = 0), which is T(c ⊕ e) − s = T(x) − s. The chooser reads all messages under
-//! masks, the holder finds T(j ⊕ e) by swaps under masks: e is public, c is not. A holder that has a secret r of its own may offer
-//! the table T(j ⊕ r): it swaps by e ⊕ r.
+//! and the chooser's share is P_c + m_c (with m₀ = 0), which is T(c ⊕ e) − s = T(x) − s. The chooser reads all messages
+//! under masks, the holder finds T(j ⊕ e) by swaps under masks: e is public, c is not. A holder that has a secret r of
+//! its own may offer the table T(j ⊕ r): it swaps by e ⊕ r.
 //!
 //! Bytes: chooser b·⌈n/8⌉, holder ⌈(N − 1)·n·ℓ/8⌉. Two messages in sequence.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -38,7 +40,7 @@ const PLACES: usize = TABLE;
 /// Elements hashed at a time.
 const CHUNK: usize = 64;
 
-/// What both parties know of a batch of transfers.
+/// Public shape of a batch of transfers.
 #[derive(Clone, Copy)]
 pub(crate) struct Batch {
     /// Transfers.

@@ -1,14 +1,14 @@
 //! ANDs of shared bits: GMW over bit triples from random OTs, and the AND of one bit of each party.
 //!
-//! Words of 64 bits throughout. **Triple without communication**: as sender a party has the hashed bits h₀, h₁ of an OT, as
-//! receiver (c, h_c) of one in the other direction. With a := c and b := h₀ ⊕ h₁ of its own roles, both parties hold XOR shares
-//! of random a and b, and the cross products are already shared by the OTs: c·(h₀ ⊕ h₁) = h_c ⊕ h₀. Hence
-//! ab is shared as a·b ⊕ h_c ⊕ h₀ (own words). A second b′ with the same a costs another bit of the same hashes.
+//! Words of 64 bits throughout. **Triple without communication**: as sender a party has the hashed bits h₀, h₁ of an
+//! OT, as receiver (c, h_c) of one in the other direction. With a := c and b := h₀ ⊕ h₁ of its own roles, both parties
+//! hold XOR shares of random a and b, and the cross products are already shared by the OTs: c·(h₀ ⊕ h₁) = h_c ⊕ h₀.
+//! Hence ab is shared as a·b ⊕ h_c ⊕ h₀ (own words). A second b′ with the same a costs another bit of the same hashes.
 //! Opening x ⊕ a and y ⊕ b costs a party 2 bits an AND, 3 for a pair x∧y, x∧y′.
 //!
 //! **AND of a client's bit with a server's bit** needs one OT in one direction and one bit each way: the chooser sends
-//! e = x ⊕ c, the messenger f = y ⊕ (h₀ ⊕ h₁), at once; the shares are h_c ⊕ x·f and h₀ ⊕ e·(h₀ ⊕ h₁). Either party chooses for
-//! half of the words, so that OTs and work are balanced.
+//! e = x ⊕ c, the messenger f = y ⊕ (h₀ ⊕ h₁), at once; the shares are h_c ⊕ x·f and h₀ ⊕ e·(h₀ ⊕ h₁). Either party
+//! chooses for half of the words, so that OTs and work are balanced.
 //!
 //! Goldreich, Micali, Wigderson (STOC 1987); Beaver (CRYPTO 1991). One exchange each.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -29,7 +29,8 @@ const PRIVATE: Kind = Kind(0x0321);
 /// Words of ANDs made from one draw of correlations: 2^19 OTs, 8 MiB of blocks.
 const WORDS_A_DRAW: usize = 1 << 13;
 
-/// Blocks hashed at a time: they stay in the first-level cache, and wherever they begin they are under one batch of keys of the hash.
+/// Blocks hashed at a time: they stay in the first-level cache, and wherever they begin they are under one batch of
+/// keys of the hash.
 const HASHED: usize = 448;
 
 /// Cost of [`and_words`] with `words` words, of which `twice` have a second product.

@@ -1,4 +1,5 @@
-//! What the parties receive, byte by byte: for tests of what a transcript shows, and of transcripts that must not change.
+//! What the parties receive, byte by byte: for tests of what a transcript shows, and of transcripts that must not
+//! change.
 
 use super::end::{End, Events, Payloads};
 use crate::ctx::Ctx;
@@ -32,7 +33,8 @@ pub fn heard_pair() -> ([Session; 2], [Heard; 2]) {
     ([client, server], heard)
 }
 
-/// Runs both parties on connected contexts, all of whose randomness follows from `seed`; the client is given what it hears.
+/// Runs both parties on connected contexts, all of whose randomness follows from `seed`; the client is given what it
+/// hears.
 pub fn run_heard<A: Send>(
     seed: u64,
     client: impl FnOnce(&mut Ctx, &Heard) -> A + Send,

@@ -1,4 +1,5 @@
-//! The functions that choose by secret bits, one by one and ready to run: what `examples/secrets.rs` times and valgrind watches.
+//! The functions that choose by secret bits, one by one and ready to run: what `examples/secrets.rs` times and valgrind
+//! watches.
 
 use crate::gadget::{offered, own_product};
 use crate::ot::ferret::cases as ferret;

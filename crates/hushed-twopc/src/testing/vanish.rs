@@ -5,8 +5,8 @@ use hushed_net::{Party, Session};
 
 use super::end::{End, Events};
 
-/// Two sessions connected in memory, (client, server), of which `victim` sends `frames` frames and no more. What it tries from then on fails;
-/// its peer notices when the victim's session is dropped.
+/// Two sessions connected in memory, (client, server), of which `victim` sends `frames` frames and no more. What it
+/// tries from then on fails; its peer notices when the victim's session is dropped.
 pub fn vanishing_pair(victim: Party, frames: u64) -> (Session, Session) {
     let (near, far) = memory::pair();
     let session = |party, channel| {

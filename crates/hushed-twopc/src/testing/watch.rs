@@ -1,4 +1,4 @@
-//! Who sent and who received, in order, at both ends of a session in memory: what declared rounds are held against.
+//! Who sent and who received, in order, at both ends of a session in memory: declared rounds are compared with it.
 
 use hushed_net::channel::memory;
 use hushed_net::{Party, Session, Stats};
@@ -31,8 +31,9 @@ pub fn watched_pair() -> (Session, Session, Watch) {
 }
 
 impl Watch {
-    /// The rounds of a part of the session, as [`Cost::rounds`](crate::cost::Cost::rounds) defines them, between two snapshots of each end's
-    /// counters; `None` unless what is sent in the part is received in it, as where a party has broken off.
+    /// The rounds of a part of the session, as [`Cost::rounds`](crate::cost::Cost::rounds) defines them, between two
+    /// snapshots of each end's counters; `None` unless what is sent in the part is received in it, as where a party has
+    /// broken off.
     pub fn rounds(&self, client: Range<&Stats>, server: Range<&Stats>) -> Option<u64> {
         turns(&part(&self.client, client), &part(&self.server, server))
     }
@@ -44,7 +45,8 @@ fn part(events: &Events, between: Range<&Stats>) -> Vec<Event> {
     events[at(between.start)..at(between.end)].to_vec()
 }
 
-/// Rounds of two scripts that are walked through side by side: a run of messages one way is one, and so are two runs that cross.
+/// Rounds of two scripts that are walked through side by side: a run of messages one way is one, and so are two runs
+/// that cross.
 fn turns(mut client: &[Event], mut server: &[Event]) -> Option<u64> {
     let mut turns = 0;
     while !(client.is_empty() && server.is_empty()) {

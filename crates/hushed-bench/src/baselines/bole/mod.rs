@@ -1,17 +1,18 @@
-//! Batched oblivious linear evaluation with error (BumbleBee, NDSS 2025, §IV, Algorithm 2): x ⊙ y modulo 2^ℓ from a vector x of one
-//! party and a vector y of the other; [`shares`] has products and squares of shares on it.
+//! Batched oblivious linear evaluation with error (BumbleBee, NDSS 2025, §IV, Algorithm 2): x ⊙ y modulo 2^ℓ from a
+//! vector x of one party and a vector y of the other; [`shares`] has products and squares of shares on it.
 //!
-//! Vectors are carried in the slots of the ring modulo T = t_0·t_1·…, t_i ≡ 1 mod 2N primes of 43 bits: 2^ℓ is *lifted* to T,
-//! Lift(x) = ⌊T/2^ℓ·x⌉, so that Lift(x)·y counts modulo 2^ℓ on top of modulo T, and a uniform mask modulo T needs no
-//! statistical slack. With |y| ≤ 2^(ℓ−1) the rounding of Lift weighs 2^ℓ/T·2^(ℓ−1)/2 ≤ 1/8 if T > 2^(2ℓ+1), the
+//! Vectors are carried in the slots of the ring modulo T = t_0·t_1·…, t_i ≡ 1 mod 2N primes of 43 bits: 2^ℓ is *lifted*
+//! to T, Lift(x) = ⌊T/2^ℓ·x⌉, so that Lift(x)·y counts modulo 2^ℓ on top of modulo T, and a uniform mask modulo T needs
+//! no statistical slack. With |y| ≤ 2^(ℓ−1) the rounding of Lift weighs 2^ℓ/T·2^(ℓ−1)/2 ≤ 1/8 if T > 2^(2ℓ+1), the
 //! roundings of both shares 1/2 each: the result is off by at most one unit.
 //!
 //! A slot must not be off by a unit modulo t, so responses are flooded, not masked over the whole ciphertext modulus
-//! ([`hushed_rlwe::FloodedFormat`]). The preset `ole` has four primes of 41 bits: noise of 2^55 (an error of a fresh ciphertext times N
-//! coefficients of 42 bits), [`HIDING_BITS`] more for the flood, and t fit below 2^164. Three 50-bit primes would lack 14 bits.
+//! ([`hushed_rlwe::FloodedFormat`]). The preset `ole` has four primes of 41 bits: noise of 2^55 (an error of a fresh
+//! ciphertext times N coefficients of 42 bits), [`HIDING_BITS`] more for the flood, and t fit below 2^164. Three 50-bit
+//! primes would lack 14 bits.
 //!
-//! Messages: a frame of seeded ciphertexts, one a t, for every N elements; a frame of responses for each. A ciphertext once sent can be
-//! multiplied again ([`Sent`]): an odd power of a polynomial costs responses only.
+//! Messages: a frame of seeded ciphertexts, one a t, for every N elements; a frame of responses for each. A ciphertext
+//! once sent can be multiplied again ([`Sent`]): an odd power of a polynomial costs responses only.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 pub mod shares;
@@ -31,8 +32,8 @@ use rayon::prelude::*;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Statistical distance of an answered coefficient from one without noise, as −log2, at most: 2^-40 remain for an inference of
-/// 2^24 answered coefficients, 5.5 million products at ℓ = 64. The largest for which the preset has room.
+/// Statistical distance of an answered coefficient from one without noise, as −log2, at most: 2^-40 remain for an
+/// inference of 2^24 answered coefficients, 5.5 million products at ℓ = 64. The largest for which the preset has room.
 pub const HIDING_BITS: u32 = 64;
 
 const KEYS: Kind = Kind(0x0410);
@@ -59,7 +60,8 @@ struct Channel {
 }
 
 impl OleContext {
-    /// Generates this party's key and exchanges public keys: one message each way, [`OleContext::exchange_bytes`] bytes.
+    /// Generates this party's key and exchanges public keys: one message each way, [`OleContext::exchange_bytes`]
+    /// bytes.
     ///
     /// # Errors
     /// Those of the session; [`TwopcError::Rlwe`] if the peer's bytes are not a key.

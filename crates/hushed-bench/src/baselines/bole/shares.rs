@@ -8,11 +8,12 @@ use hushed_net::Party;
 use hushed_twopc::{Cost, Ctx, Ring, Share, TwopcError};
 use std::ops::Range;
 
-/// `[x]·[y]` element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at the same time: two
-/// crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
+/// `[x]·[y]` element by element. Each party encrypts its share of x and multiplies the other's by its share of y, at
+/// the same time: two crossing exchanges ([`product_cost`]). Off by at most two units, one a mixed term.
 ///
 /// # Errors
-/// [`HeError::Operand`](hushed_twopc::he::HeError::Operand) if the lengths differ; those of the session and of the peer's bytes.
+/// [`HeError::Operand`](hushed_twopc::he::HeError::Operand) if the lengths differ; those of the session and of the
+/// peer's bytes.
 ///
 /// # Panics
 /// If the shares are over different rings.
@@ -57,8 +58,8 @@ pub fn product_with_sent(
     Ok(sum)
 }
 
-/// `[x²]` element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half of
-/// the blocks and the server the others ([`square_cost`]). Off by at most two units.
+/// `[x²]` element by element at half the cost: 2·x_c·x_s is one transfer, in which the client encrypts the first half
+/// of the blocks and the server the others ([`square_cost`]). Off by at most two units.
 ///
 /// # Errors
 /// Those of the session and of the peer's bytes.
@@ -94,12 +95,12 @@ fn halves(ole: &OleContext, n: usize) -> (Range<usize>, Range<usize>) {
     (0..middle, middle..n)
 }
 
-/// What [`product`] of `n` elements sends.
+/// The cost of [`product`] for `n` elements.
 pub fn product_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     transfer(ole, n, ring) + product_with_sent_cost(ole, n, ring)
 }
 
-/// What [`product_with_sent`] of `n` elements sends.
+/// The cost of [`product_with_sent`] for `n` elements.
 pub fn product_with_sent_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     let blocks = ole.blocks(n) as u64;
     let bytes = blocks * ole.response_bytes(primes(ring)) as u64;
@@ -120,7 +121,7 @@ fn transfer(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     }
 }
 
-/// What [`square`] of `n` elements sends.
+/// The cost of [`square`] for `n` elements.
 pub fn square_cost(ole: &OleContext, n: usize, ring: Ring) -> Cost {
     let (first, second) = halves(ole, n);
     let (client, server) = (

@@ -16,24 +16,25 @@ use crate::error::CliError;
 use crate::input::{self, Truncate};
 use crate::output::Output;
 
-/// What only this protocol needs.
+/// Options of this protocol only.
 #[derive(clap::Args)]
 // As of `plan`: a group of its own would have the name of the verb's.
 #[group(skip)]
 pub struct Args {
-    /// Rows a text, padding included, that intervals are for (fhe)
+    /// fhe: rows a text, padding included, that the intervals are for
     #[arg(long, value_name = "N", default_value_t = 128, env = "HUSHED_ROWS")]
     rows: usize,
 
-    /// The least cosine to the exact embedding that is asked of every held-out text (fhe)
+    /// fhe: the lowest cosine to the exact embedding that a held-out text may have
     #[arg(long, value_name = "C", default_value_t = 0.9995)]
     cosine: f64,
 
-    /// A file of texts made to leave intervals, one a line: they are measured, and accuracy is judged by the others (fhe)
+    /// fhe: a file of texts made to leave intervals, one a line: they are measured, and accuracy is judged by the
+    /// others
     #[arg(long, value_name = "FILE")]
     hostile: Option<PathBuf>,
 
-    /// A file of other texts, one a line: how far each goes in the intervals that were chosen is reported, and nothing is measured by them (fhe)
+    /// fhe: a file of other texts, one a line: not measured; how far each goes in the chosen intervals is reported
     #[arg(long, value_name = "FILE")]
     unseen: Option<PathBuf>,
 }

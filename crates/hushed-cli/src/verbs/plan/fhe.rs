@@ -1,4 +1,4 @@
-//! `hushed plan --protocol fhe`: the ledger of a batch under encryption, and the file that client and server share.
+//! `hushed plan --protocol fhe`: the ledger of a batch under encryption, and the run manifest.
 
 use std::fs;
 use std::iter;
@@ -33,7 +33,7 @@ const LEAST_COSINE: f64 = 0.999;
 // A verb takes these besides its own: both are called Args, and groups are named after them.
 #[group(skip)]
 pub struct Args {
-    /// fhe: rows of each text, padding included, a power of two; the longest of --tokens rounded up unless given
+    /// fhe: rows of each text, padding included, a power of two [default: the longest of --tokens, rounded up]
     #[arg(
         long,
         value_name = "N",
@@ -42,7 +42,7 @@ pub struct Args {
     )]
     rows: Option<usize>,
 
-    /// fhe: texts of the batch; as many as there is room for unless given
+    /// fhe: texts of the batch [default: as many as fit]
     #[arg(
         long,
         value_name = "N",
@@ -60,7 +60,8 @@ pub struct Args {
     )]
     calibration: Option<PathBuf>,
 
-    /// fhe: memory that the server may take, in GiB: what needs more goes to disk while it runs, and what cannot is refused
+    /// fhe: memory that the server may take, in GiB: a run that needs more spills vectors to disk, and is refused if
+    /// that is not enough
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     max_memory: Option<u32>,
 
@@ -74,11 +75,12 @@ pub struct Args {
     )]
     lengths: Learns,
 
-    /// fhe: threads of the server; as many as there are here unless given
+    /// fhe: threads of the server [default: as many as this machine has]
     #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "With --protocol fhe")]
     threads: Option<u16>,
 
-    /// fhe: measure what operations cost on this machine first, some seconds; a bootstrap among them, half a minute and 6 GiB more
+    /// fhe: first measure what operations cost on this machine: `quick` takes some seconds, `whole` half a minute and 6
+    /// GiB more, for a bootstrap
     #[arg(
         long,
         value_name = "WHAT",
@@ -88,7 +90,7 @@ pub struct Args {
     )]
     measure: Option<Measure>,
 
-    /// fhe: prices of operations out of the JSON of another plan
+    /// fhe: take prices of operations from the JSON of another plan
     #[arg(
         long,
         value_name = "FILE",
@@ -98,22 +100,23 @@ pub struct Args {
     )]
     prices: Option<PathBuf>,
 
-    /// fhe: what the client can send, in Mbit/s: decides at which level columns are uploaded
+    /// fhe: the client's uplink, in Mbit/s: decides at which level columns are uploaded
     #[arg(long, value_name = "MBIT", default_value_t = 100, env = "HUSHED_UPLINK", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     uplink: u32,
 
-    /// fhe: write the plan that client and server share to FILE
+    /// fhe: write the run manifest, which client and server share, to FILE
     #[arg(
-        long,
+        long = "manifest",
+        alias = "public-plan",
         visible_alias = "out",
         value_name = "FILE",
         requires = "calibration",
-        env = "HUSHED_PUBLIC_PLAN",
+        env = "HUSHED_MANIFEST_OUT",
         help_heading = "With --protocol fhe"
     )]
     public_plan: Option<PathBuf>,
 
-    /// fhe: write what a client embeds with to FILE: table of token vectors, positions, first norm
+    /// fhe: write the public model to FILE, by which clients embed: table of token vectors, positions, first norm
     #[arg(
         long,
         value_name = "FILE",
@@ -123,11 +126,11 @@ pub struct Args {
     )]
     public_model: Option<PathBuf>,
 
-    /// fhe: yes, the table of token vectors, the positions and the first norm may be public
+    /// fhe: allow the table of token vectors, the positions and the first norm to be public
     #[arg(long, env = "HUSHED_PUBLIC_EMBEDDING", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
     public_embedding: bool,
 
-    /// fhe: a text whose answer the public plan states, for clients to check a run by
+    /// fhe: a text whose answer the manifest states, so that clients can check a run
     #[arg(
         long,
         value_name = "TEXT",
@@ -302,7 +305,7 @@ impl Args {
         let hash = hex(&plan.hash());
         let object = json!({ "public_plan": path, "sha256": hash, "keys": plan.keys.len() });
         out.result(object, || {
-            format!("written: the public plan {hash}, {}", path.display())
+            format!("written: the run manifest {hash}, {}", path.display())
         })
     }
 

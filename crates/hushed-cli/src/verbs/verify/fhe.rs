@@ -1,4 +1,4 @@
-//! `hushed verify --protocol fhe`: four rungs from the clear to ciphertexts, as a table and a picture.
+//! `hushed verify --protocol fhe`: from the clear to ciphertexts in four stages, as a table and a picture.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,8 @@ pub struct Args {
     )]
     calibration: Option<PathBuf>,
 
-    /// fhe: rows of each text, padding included, a power of two; the longest text rounded up unless given. --truncate cuts to it
+    /// fhe: rows of each text, padding included, a power of two; by default the longest text rounded up. --truncate
+    /// cuts to it
     #[arg(long, value_name = "N", env = "HUSHED_ROWS", value_parser = clap::value_parser!(u16).range(4..), help_heading = "With --protocol fhe")]
     rows: Option<u16>,
 
@@ -43,7 +44,8 @@ pub struct Args {
     #[arg(long, value_name = "K", env = "HUSHED_LAYERS", value_parser = clap::value_parser!(u16).range(1..), help_heading = "With --protocol fhe")]
     layers: Option<u16>,
 
-    /// fhe: what the server of such a run learns of a text's length: padding is masked by numbers or by a ciphertext (`bucket` as `private`)
+    /// fhe: what the server of such a run learns of a text's length: padding is masked by plain numbers (`public`) or
+    /// by a ciphertext (`bucket`, `private`)
     #[arg(
         long,
         value_enum,
@@ -53,7 +55,7 @@ pub struct Args {
     )]
     lengths: Learns,
 
-    /// fhe: what simulated errors follow from
+    /// fhe: the seed of the simulated errors
     #[arg(
         long,
         value_name = "N",
@@ -63,7 +65,7 @@ pub struct Args {
     )]
     seed: u64,
 
-    /// fhe: texts, one a line, that search among the others: rankings in the clear and with errors are compared
+    /// fhe: a file of queries, one a line, to the other texts: rankings in the clear and with errors are compared
     #[arg(
         long,
         value_name = "FILE",
@@ -73,11 +75,11 @@ pub struct Args {
     )]
     queries: Option<PathBuf>,
 
-    /// fhe: show every step of a layer, not its output alone
+    /// fhe: show every step of a layer, not only its output
     #[arg(long, env = "HUSHED_STEPS", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
     steps: bool,
 
-    /// fhe: write a picture of the errors of all steps to FILE
+    /// fhe: plot the errors of all steps to FILE (SVG)
     #[arg(
         long,
         value_name = "FILE.svg",
@@ -86,16 +88,18 @@ pub struct Args {
     )]
     plot: Option<PathBuf>,
 
-    /// fhe: run encrypted too, on a key made here, opening every step: minutes a layer, and more, with the parameters of real runs
+    /// fhe: also run on ciphertexts, with a key made here, decrypting every step: minutes a layer or more with the
+    /// parameters of real runs
     #[arg(long, env = "HUSHED_ENCRYPTED", value_parser = clap::builder::FalseyValueParser::new(), help_heading = "With --protocol fhe")]
     encrypted: bool,
 
-    /// fhe: with --encrypted, memory that all of it may take, in GiB: what needs more goes to disk, and what cannot is refused [default: seven
-    /// eighths of what is free]
+    /// fhe: with --encrypted, memory for everything, in GiB: a run that needs more spills to disk, and is refused if
+    /// that is not enough [default: seven eighths of what is free]
     #[arg(long, value_name = "GIB", env = "HUSHED_MAX_MEMORY", value_parser = clap::value_parser!(u32).range(1..), help_heading = "With --protocol fhe")]
     max_memory: Option<u32>,
 
-    /// fhe: with --encrypted, a folder on a quick disk for what goes there; nothing is left in it [default: that of temporary files]
+    /// fhe: with --encrypted, a folder on a fast disk for spilled vectors; nothing is left in it [default: that of
+    /// temporary files]
     #[arg(
         long,
         value_name = "DIR",
@@ -115,7 +119,7 @@ pub struct Args {
     parameters: String,
 }
 
-/// A rung's answers: its name, and how to find them.
+/// The answers of a stage: its name, and how to find them.
 type Rung = (&'static str, fn(&Answer) -> Option<&[f64]>);
 
 const RUNGS: [Rung; 3] = [
@@ -351,7 +355,8 @@ fn cosines(answer: &Answer) -> Vec<(&'static str, f64)> {
     RUNGS.iter().filter_map(of).collect()
 }
 
-/// Of the pairs whose texts are both left: clear cosines with the labels, a rung's with the labels, and a rung's with the clear ones.
+/// Of the pairs whose texts are both left: clear cosines with the labels, a rung's with the labels, and a rung's with
+/// the clear ones.
 fn correlations(
     answers: &[Answer],
     scores: &[f64],

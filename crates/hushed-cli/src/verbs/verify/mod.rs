@@ -1,4 +1,4 @@
-//! `hushed verify`: where accuracy goes, stage by stage, and what is left of it in the answers.
+//! `hushed verify`: where accuracy goes, stage by stage, and how accurate the answers are.
 
 mod fhe;
 mod labels;
@@ -17,16 +17,16 @@ use crate::output::Output;
 /// Compare the private run with the clear one, stage by stage: all of it on this machine
 #[derive(clap::Args)]
 #[command(
-    after_help = "Everything runs in this process, on keys made for the occasion, and what no party may see is put together or opened: this needs the
-weights and is never done with a server. There is no option for one.
+    after_help = "Everything runs in this process, on temporary keys, and values that no party may see are revealed or decrypted. This needs the weights
+and is never done with a server; there is no option for one.
 
-2pc: a stage's error is relative to the root mean square of its clear values; `approximation` is what the functions behind GELU and softmax
-and the rounding of fixed point cost, `protocol` what the shares cost, which round at random.
+2pc: the error of a stage is relative to the root mean square of its clear values. `approximation` is due to the functions behind GELU and
+softmax and to fixed-point rounding, `protocol` to the shares, which round at random.
 
-fhe: four rungs. In the clear; with the polynomials of a calibration; with simulated errors of rescales and bootstraps; and, with
---encrypted, on ciphertexts, each step of which is opened. Errors are relative to the root mean square of the clear values of the step. A
-text that leaves a calibrated interval is named, and left out from there. --encrypted takes the time of `hushed run`, layer by layer, and two
-simulations besides; it places the circuit as `hushed plan` does, in --max-memory, of which the comparison has up to 2 GiB.
+fhe: the model runs in the clear; with the polynomials of a calibration; with simulated errors of rescales and bootstraps; and, with
+--encrypted, on ciphertexts, each step of which is decrypted. Errors are relative to the root mean square of the clear values of the step.
+A text that leaves a calibrated interval is named, and left out from there. --encrypted takes as long as `hushed run`, layer by layer, and
+two simulations more. It places the circuit as `hushed plan` does, in --max-memory, of which the comparison takes up to 2 GiB.
 
 --labels takes pairs of texts with a number, tab-separated (text, text, score), and reports the rank correlation of the
 cosines with the scores, in the clear and privately, and that of private with clear cosines: their agreement.

@@ -1,4 +1,5 @@
-//! The errors of every step as a picture: boxes as in MOAI's Figures 3 and 6, on a scale of powers of two, in SVG written as text.
+//! The errors of every step as a picture: boxes as in MOAI's Figures 3 and 6, on a scale of powers of two, in SVG
+//! written as text.
 
 use std::fmt::Write as _;
 
@@ -27,8 +28,8 @@ const SERIES: [Series; 3] = [
     }),
 ];
 
-/// The picture. A box holds half of the differences, the line in it their median, the dot is their root mean square, and the line above ends at
-/// the largest.
+/// The picture. A box holds half of the differences, the line in it their median, the dot is their root mean square,
+/// and the line above ends at the largest.
 pub fn svg(stages: &[Stage], title: &str) -> String {
     let shown: Vec<&Series> = SERIES
         .iter()

@@ -16,8 +16,9 @@ use crate::files::FileError;
 use crate::files::atomic::{Access, AtomicFile, refuse_existing};
 use crate::files::chunked::Hash;
 
-/// Makes the keys of a plan, one by one, and the public key, and returns the id of the set. The file must not be there yet. Each sample is
-/// held against the security table, and against those before it, before a byte of its key is written.
+/// Makes the keys of a plan, one by one, and the public key, and returns the id of the set. The file must not be there
+/// yet. Each sample is held against the security table, and against those before it, before a byte of its key is
+/// written.
 ///
 /// # Errors
 /// [`FileError`].
@@ -105,8 +106,8 @@ mod tests {
         expires: u64::MAX,
     };
 
-    /// Two keys with one uniform half: whoever has both files has an equation in the secret without an unknown mask. And keys of a ring that
-    /// no table has. Neither leaves anything behind.
+    /// Two keys with one uniform half: whoever has both files has an equation in the secret without an unknown mask.
+    /// And keys of a ring that no table has. Neither leaves anything behind.
     #[test]
     fn c7_no_key_is_written_that_the_audit_refuses() {
         let (_, params) = insecure_plan(5, 1, 3).unwrap();

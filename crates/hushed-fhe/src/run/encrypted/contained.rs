@@ -1,7 +1,9 @@
-//! What one text's number beyond its interval does to the other texts, encrypted: one slot of full random vectors is put outside, step by step,
-//! and all slots that belong to other texts are compared with what they should be. The table of docs/moai.md is of these.
+//! What one text's number beyond its interval does to the other texts, encrypted: one slot of full random vectors is
+//! put outside, step by step, and all slots that belong to other texts are compared with what they should be. The table
+//! of docs/fhe-circuit.md is of these.
 //!
-//! On this ring less is contained than on one of 2^16: a slot is 2/N of each coefficient, and it is coefficients that wrap around.
+//! On this ring less is contained than on one of 2^16: a slot is 2/N of each coefficient, and it is coefficients that
+//! wrap around.
 
 use std::sync::Arc;
 
@@ -48,7 +50,8 @@ fn layout() -> Interleave {
     Interleave::new(params().slots(), ROWS).unwrap()
 }
 
-/// The largest error of any slot of another text, for each of the changes of `clean` that `hits` makes (the first should be none).
+/// The largest error of any slot of another text, for each of the changes of `clean` that `hits` makes (the first
+/// should be none).
 fn neighbours<const K: usize>(
     step: &impl Step,
     clean: &[Vec<f64>],
@@ -118,8 +121,8 @@ impl Step for Refresh {
     }
 }
 
-/// A bootstrap reduces each slot by itself: its first map makes coefficients of slots. What is far beyond 1 comes back as the sine has it, no more
-/// than 2^10/2π = 163 whatever it was, and other slots see 10^-12 of it.
+/// A bootstrap reduces each slot by itself: its first map makes coefficients of slots. What is far beyond 1 comes back
+/// as the sine has it, no more than 2^10/2π = 163 whatever it was, and other slots see 10^-12 of it.
 #[test]
 fn c2_a_refresh_contains_whatever_is_in_a_slot() {
     let clean = [between(1, -1.0, 1.0)];
@@ -149,7 +152,8 @@ fn c2_a_refresh_contains_whatever_is_in_a_slot() {
     }
 }
 
-/// Of a classifier all after the last norm, cut to the primes of its reply. The arguments of tanh are the columns, times the reach.
+/// Of a classifier all after the last norm, cut to the primes of its reply. The arguments of tanh are the columns,
+/// times the reach.
 struct Head {
     classifier: Classifier,
     choice: ClassifierChoice,
@@ -317,7 +321,8 @@ struct Block {
 /// Of x to arguments.
 const UP: f64 = 16.0;
 
-/// With a long tail below, as hidden columns have: a polynomial that is only fitted to this is off by thousands at 1.1 times the interval.
+/// With a long tail below, as hidden columns have: a polynomial that is only fitted to this is off by thousands at 1.1
+/// times the interval.
 const COLUMN: Column = Column {
     low: -18.0,
     high: 9.0,
@@ -378,8 +383,8 @@ impl Step for Block {
     }
 }
 
-/// An activation's argument beyond its interval spoils its own text alone, up to 1.1 times the interval; what it gives is then within what the
-/// norm after it takes.
+/// An activation's argument beyond its interval spoils its own text alone, up to 1.1 times the interval; what it gives
+/// is then within what the norm after it takes.
 #[test]
 fn c2_an_activation_contains_arguments_beyond_its_interval() {
     let column = COLUMN.interval();
@@ -421,9 +426,9 @@ impl Step for Weigh {
     }
 }
 
-/// A score beyond its interval is its own text's alone as long as its row's first sum stays within what was calibrated, on the lower side up to
-/// half as far again. A sum beyond its end is squared in every step of the inverse that follows, and nothing is left of the vector: to hold
-/// more takes a level, of which attention has none.
+/// A score beyond its interval is its own text's alone as long as its row's first sum stays within what was calibrated,
+/// on the lower side up to half as far again. A sum beyond its end is squared in every step of the inverse that
+/// follows, and nothing is left of the vector: to hold more takes a level, of which attention has none.
 #[test]
 fn c2_a_softmax_contains_what_its_first_sum_holds() {
     let scores = Interval {

@@ -56,8 +56,8 @@ fn close(a: f64, b: f64) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
-    /// Lemma 3.1 (columns times columns are diagonals), lemma 4.1 (their sum is the sum of each row), algorithm 8 (diagonals times
-    /// columns are columns), lemma 5.1 (one rotation rotates every text).
+    /// Lemma 3.1 (columns times columns are diagonals), lemma 4.1 (their sum is the sum of each row), algorithm 8
+    /// (diagonals times columns are columns), lemma 5.1 (one rotation rotates every text).
     #[test]
     fn products_sums_and_rotations_of_every_text(
         log_rows in 1u32..5,

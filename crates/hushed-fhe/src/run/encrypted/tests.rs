@@ -1,5 +1,5 @@
-//! Every step of [`Slots`], encrypted beside the simulation: the same primes, the same scales, the same numbers within the error that
-//! the ciphertext carries.
+//! Every step of [`Slots`], encrypted beside the simulation: the same primes, the same scales, the same numbers within
+//! the error that the ciphertext carries.
 
 use hushed_ckks::keys::KeyUse;
 use hushed_ckks::poly::Arithmetic;

@@ -1,5 +1,5 @@
-//! A whole small BERT, encrypted by its client, run by a server that has evaluation keys only, opened by the client: beside the same run
-//! in the simulator, and beside the model in the clear.
+//! A whole small BERT, encrypted by its client, run by a server that has evaluation keys only, opened by the client:
+//! beside the same run in the simulator, and beside the model in the clear.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -261,7 +261,8 @@ fn an_encrypted_model_is_the_simulated_and_the_clear_one() {
     }
 }
 
-/// A classifier of three classes: its logits, and nothing of the pooled rows. A text's classes do not depend on whether lengths are known.
+/// A classifier of three classes: its logits, and nothing of the pooled rows. A text's classes do not depend on whether
+/// lengths are known.
 #[test]
 fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
     let mut config = tiny_classifier_config(&TINY_LABELS);
@@ -295,8 +296,9 @@ fn an_encrypted_classifier_is_the_simulated_and_the_clear_one() {
     }
 }
 
-/// Replies that must not change, by the hash of their residues: a change of the circuit, of a fit or of an encoding changes them on purpose, and
-/// then the table is replaced by what the failure prints; a change of how the program is written does not.
+/// Replies that must not change, by the hash of their residues: a change of the circuit, of a fit or of an encoding
+/// changes them on purpose, and then the table is replaced by what the failure prints; a change of how the program is
+/// written does not.
 #[test]
 fn seeded_replies_do_not_change() {
     let golden = [
@@ -379,8 +381,8 @@ fn threads_do_not_show_in_a_reply() {
     }
 }
 
-/// What goes to disk changes nothing but memory: the same operations, the same bytes of a reply, and less that is alive at once. What a
-/// simulation says of the disk is what happens.
+/// What goes to disk changes nothing but memory: the same operations, the same bytes of a reply, and less that is alive
+/// at once. What a simulation says of the disk is what happens.
 #[test]
 fn what_is_put_on_disk_changes_no_byte_of_a_reply() {
     let mut subject = Subject::new(2, Lengths::Private);

@@ -93,8 +93,8 @@ pub(super) fn encrypt(rounds: &Rounds, blocks: &mut [Block]) {
 
 /// `out[i]` = the schedule of `keys[i]`, eight in flight.
 ///
-/// SubWord and RotWord by `aesenclast` on four equal columns, where its ShiftRows moves nothing and the round constant is
-/// its round key: `aeskeygenassist` takes a dozen micro-operations.
+/// SubWord and RotWord by `aesenclast` on four equal columns, where its ShiftRows moves nothing and the round constant
+/// is its round key: `aeskeygenassist` takes a dozen micro-operations.
 #[target_feature(enable = "aes,sse2,ssse3")]
 pub(super) fn expand_many(keys: &[Block], out: &mut [Four]) {
     let rotated = _mm_set1_epi32(0x0c0f_0e0d);

@@ -1,5 +1,5 @@
-//! AES-128 on blocks: the cipher, its counter stream and one level of the half-tree, each in three kernels that give the
-//! same bytes. The hash of OT pads, which changes its key all the time, is [`super::PadHash`].
+//! AES-128 on blocks: the cipher, its counter stream and one level of the half-tree, each in three kernels that give
+//! the same bytes. The hash of OT pads, which changes its key all the time, is [`super::PadHash`].
 
 #[cfg(target_arch = "x86_64")]
 mod aesni;
@@ -157,7 +157,8 @@ impl Batch {
         }
     }
 
-    /// `y[o][g][j] = H(t, x[g][j] ⊕ offsets[o])` under key `from + g` with the tweak t of (g, j), for one offset or two.
+    /// `y[o][g][j] = H(t, x[g][j] ⊕ offsets[o])` under key `from + g` with the tweak t of (g, j), for one offset or
+    /// two.
     ///
     /// # Panics
     /// If there are more groups than keys, or not as many of `x` as of each of `y`.

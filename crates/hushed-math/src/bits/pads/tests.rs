@@ -120,9 +120,9 @@ fn f3_indices_of_other_groups_have_other_keys() {
     assert!(tables[0][0] != tables[1][0]);
 }
 
-/// A toy of 40 bits: π a Feistel network under a key, H(x) = π(x) ⊕ x, and T = 2^18 targets H(known ⊕ Δ). Whoever tabulates
-/// the targets and hashes 2^23 points meets one of them if all are under one key (expected 2^23·2^18/2^40 = 2 hits), and
-/// learns Δ. With a key a target the same calls, on any targets, find it with probability 2^-17.
+/// A toy of 40 bits: π a Feistel network under a key, H(x) = π(x) ⊕ x, and T = 2^18 targets H(known ⊕ Δ). Whoever
+/// tabulates the targets and hashes 2^23 points meets one of them if all are under one key (expected 2^23·2^18/2^40 = 2
+/// hits), and learns Δ. With a key a target the same calls, on any targets, find it with probability 2^-17.
 #[test]
 fn f3_targets_under_one_key_give_delta_away() {
     const BITS: u64 = (1 << 40) - 1;

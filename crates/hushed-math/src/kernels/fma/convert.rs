@@ -1,8 +1,8 @@
-//! Change of residue number system, with the constants and the quotients of `kernels/convert.rs`. Between its two steps the terms are numbers
-//! as bits of doubles, not words: every target reads them.
+//! Change of residue number system, with the constants and the quotients of `kernels/convert.rs`. Between its two steps
+//! the terms are numbers as bits of doubles, not words: every target reads them.
 //!
-//! The quotient of a term is exact to the unit, as in all kernels: y·ratio is h + l, and c = ⌊h/2^bits⌉ is too large by one where
-//! (h − c·2^bits) + l is negative.
+//! The quotient of a term is exact to the unit, as in all kernels: y·ratio is h + l, and c = ⌊h/2^bits⌉ is too large by
+//! one where (h − c·2^bits) + l is negative.
 
 use super::lanes::Lanes;
 use super::{Constants, Registers, TOGETHER, centred, kernel};

@@ -1,11 +1,12 @@
 //! Products of matrices with limbs, in two sums of words.
 //!
-//! With C = 2^102, whose last bit is worth 2^50, x·w + C rounds x·w < 2^100 to a multiple of 2^50, and what that leaves, in size at
-//! most 2^49, is x·w − (that multiple) exactly. Both are taken as words of 64 bits and added as integers: less the bits of the constants they
-//! are integers of 50 bits, and a thousand of them fit. Three operations on numbers and two on words a term, no reduction
-//! (Emmart, Zheng and Weems 2018, for integers of many words).
+//! With C = 2^102, whose last bit is worth 2^50, x·w + C rounds x·w < 2^100 to a multiple of 2^50, and what that
+//! leaves, in size at most 2^49, is x·w − (that multiple) exactly. Both are taken as words of 64 bits and added as
+//! integers: less the bits of the constants they are integers of 50 bits, and a thousand of them fit. Three operations
+//! on numbers and two on words a term, no reduction (Emmart, Zheng and Weems 2018, for integers of many words).
 //!
-//! Narrow weights, with l·q ≤ 2^51, have products that are integers of 52 bits with their signs: x·w + 1.5·2^52 is one, and one sum is enough.
+//! Narrow weights, with l·q ≤ 2^51, have products that are integers of 52 bits with their signs: x·w + 1.5·2^52 is one,
+//! and one sum is enough.
 
 use super::lanes::Lanes;
 use super::{Constants, ROUND, Registers, centred, kernel};
@@ -71,8 +72,8 @@ pub(crate) fn tile(
     }
 }
 
-/// The words of `range` as numbers, in registers of all inputs one after another: limbs lie a power of two apart, which leaves few places
-/// of a cache for their words.
+/// The words of `range` as numbers, in registers of all inputs one after another: limbs lie a power of two apart, which
+/// leaves few places of a cache for their words.
 fn gather(numbers: &mut [u64], x: &[&[u64]], range: Range<usize>, lanes: usize) {
     let group = x.len() * lanes;
     for (i, x) in x.iter().enumerate() {

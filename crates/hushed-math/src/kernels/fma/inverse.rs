@@ -1,8 +1,8 @@
 //! The inverse transform: the layers of `ntt.rs` in reverse, (x, y) → (x + y, w·(x − y)).
 //!
-//! Of four that meet in two layers, two leave as products, and the sums of all four, and of two products, are reduced. A product is of a
-//! difference of sums of two: from numbers below B·q it is below (1/2 + 4B/8)·q, so that all that is below q stays below q, and no
-//! multiplicand reaches 4q.
+//! Of four that meet in two layers, two leave as products, and the sums of all four, and of two products, are reduced.
+//! A product is of a difference of sums of two: from numbers below B·q it is below (1/2 + 4B/8)·q, so that all that is
+//! below q stays below q, and no multiplicand reaches 4q.
 
 use super::lanes::Lanes;
 use super::ntt::{CACHED, Tables, load};

@@ -1,4 +1,5 @@
-//! Arithmetic on whole limbs. Words in memory are in [0, q); the end of a slice that fills no register goes the portable way.
+//! Arithmetic on whole limbs. Words in memory are in [0, q); the end of a slice that fills no register goes the
+//! portable way.
 //!
 //! Sums and differences are too short for anything but the compiler's own vectors: they are those of `portable`.
 
@@ -251,7 +252,8 @@ kernel! { fn dot_pair(c: &Constants, out: [&mut [u64]; 2], d: &[&[u64]], keys: [
 kernel! { fn dot_pair_repeated(c: &Constants, out: [&mut [u64]; 2], d: &[&[u64]], log_repeat: u32, keys: [&[&[u64]]; 2]) = dot_pair_repeated_body }
 kernel! { fn tensor(c: &Constants, out: [&mut [u64]; 3], x: [&[u64]; 2], y: [&[u64]; 2]) = tensor_body::<ACCUMULATE> }
 
-/// `out[j]` ← f(registers at j) for each register of `out`, whose length is a multiple of the lanes, as are those of what f reads.
+/// `out[j]` ← f(registers at j) for each register of `out`, whose length is a multiple of the lanes, as are those of
+/// what f reads.
 macro_rules! each {
     ($r:ident, $c:ident, $out:ident, [$($from:ident),*], |$p:ident $(, $x:ident)*| $value:expr) => {{
         $(assert_eq!($from.len(), $out.len(), "limbs of one length");)*
@@ -349,8 +351,8 @@ unsafe fn lift_centred_body<L: Lanes>(c: &Constants, out: &mut [u64], x: &[u64],
 /// Words of an output whose sums are kept together: a page of each input is read at a time, however many there are.
 const BLOCK: usize = 512;
 
-/// Sums of `count` terms for each of the outputs, on top of what they hold or not. `terms` are the remainders of term number i for the
-/// register at word `at`, one an output.
+/// Sums of `count` terms for each of the outputs, on top of what they hold or not. `terms` are the remainders of term
+/// number i for the register at word `at`, one an output.
 macro_rules! sums {
     ($r:ident, $out:expr, $accumulate:expr, $count:expr, |$i:ident, $at:ident| $terms:block) => {{
         let mut out = $out;

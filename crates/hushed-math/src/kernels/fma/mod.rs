@@ -1,22 +1,26 @@
-//! The kernels on floating-point multiply-adds (AVX2 with FMA, or AVX-512 without IFMA): four or eight residues at a time.
+//! The kernels on floating-point multiply-adds (AVX2 with FMA, or AVX-512 without IFMA): four or eight residues at a
+//! time.
 //!
-//! Residues below 2^50 are integers that a double holds exactly, and a fused multiply-add rounds once. So the product of two of them is
-//! exact as h + l, h = RN(x·y), l = x·y − h by one fused multiply-subtract; and with c = ⌊h/q⌉ the remainder
+//! Residues below 2^50 are integers that a double holds exactly, and a fused multiply-add rounds once. So the product
+//! of two of them is exact as h + l, h = RN(x·y), l = x·y − h by one fused multiply-subtract; and with c = ⌊h/q⌉ the
+//! remainder
 //!
 //! ```text
 //! x·y − c·q = (h − c·q) + l
 //! ```
 //!
-//! has no rounding in it at all: h − c·q is a small integer, hence exact (van der Hoeven, Lecerf and Quintin 2016, §3; the number theoretic
-//! transforms of FLINT are built on it). Six operations. The estimate of c is off by one half, for the rounding, and by x·y/q·2^−52,
-//! as 1/q and h are each rounded once: for |x·y| ≤ 2^50·q the remainder is below 3/4·q in size, never q.
+//! has no rounding in it at all: h − c·q is a small integer, hence exact (van der Hoeven, Lecerf and Quintin 2016, §3;
+//! the number theoretic transforms of FLINT are built on it). Six operations. The estimate of c is off by one half, for
+//! the rounding, and by x·y/q·2^−52, as 1/q and h are each rounded once: for |x·y| ≤ 2^50·q the remainder is below
+//! 3/4·q in size, never q.
 //!
-//! Rounding to an integer is an addition of 1.5·2^52 and its subtraction, right for numbers up to 2^51. So a factor by a constant w, taken from
-//! (−q/2, q/2), may be multiplied by anything up to 4q ≤ 2^52; the remainder of |x| ≤ Y·q is below (1/2 + Y/8)·q.
+//! Rounding to an integer is an addition of 1.5·2^52 and its subtraction, right for numbers up to 2^51. So a factor by
+//! a constant w, taken from (−q/2, q/2), may be multiplied by anything up to 4q ≤ 2^52; the remainder of |x| ≤ Y·q is
+//! below (1/2 + Y/8)·q.
 //!
-//! Every result is brought to [0, q) before it is stored as an integer, so that all kernels store the same words. There is no branch and
-//! no index that depends on a residue, and none is denormal, infinite or without a number: the time of these instructions
-//! does not depend on their arguments then.
+//! Every result is brought to [0, q) before it is stored as an integer, so that all kernels store the same words. There
+//! is no branch and no index that depends on a residue, and none is denormal, infinite or without a number: the time of
+//! these instructions does not depend on their arguments then.
 
 mod convert;
 mod gemm;

@@ -1,11 +1,13 @@
 //! The forward transform, and what both directions share.
 //!
-//! Blocks are numbered as a heap: block k of a layer, with the twiddle of entry k, becomes blocks 2k and 2k + 1 of the next. Two layers at a
-//! time go over memory (radix 4), the last 2·log2(lanes) of them, a *tile* of lanes² words, in registers: lanes rows, half of the layers
-//! between rows, then a transposition, and the other half between what were columns.
+//! Blocks are numbered as a heap: block k of a layer, with the twiddle of entry k, becomes blocks 2k and 2k + 1 of the
+//! next. Two layers at a time go over memory (radix 4), the last 2·log2(lanes) of them, a *tile* of lanes² words, in
+//! registers: lanes rows, half of the layers between rows, then a transposition, and the other half between what were
+//! columns.
 //!
-//! Numbers stay between layers in the words' places, as bits of doubles. Of four that meet in two layers three are multiplied, and come out
-//! of it below (1/2 + Y/8)·q; the fourth is reduced. So all stay below 2.2q: 1/2 + 0.775 + (1/2 + 2.975/8) for Y = 2.2.
+//! Numbers stay between layers in the words' places, as bits of doubles. Of four that meet in two layers three are
+//! multiplied, and come out of it below (1/2 + Y/8)·q; the fourth is reduced. So all stay below 2.2q: 1/2 + 0.775 +
+//! (1/2 + 2.975/8) for Y = 2.2.
 
 use super::lanes::Lanes;
 use super::{Constants, Registers, centred, kernel};

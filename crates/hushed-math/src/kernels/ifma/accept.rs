@@ -4,8 +4,9 @@ use super::{load, splat, store};
 use crate::cpu::HaveIfma;
 use std::arch::x86_64::*;
 
-/// Of each word the bits of `mask`, in order, those below q to the front of `out`, as long as both slices have eight words
-/// left; how many words were read and how many residues written. What `out` has behind them is overwritten in part.
+/// Of each word the bits of `mask`, in order, those below q to the front of `out`, as long as both slices have eight
+/// words left; how many words were read and how many residues written. What `out` has behind them is overwritten in
+/// part.
 pub(crate) fn accept(
     _: HaveIfma,
     q: u64,

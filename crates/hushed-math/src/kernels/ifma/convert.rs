@@ -9,8 +9,8 @@
 //! 0 < r ≤ t + Σ f_i·t/2^52 + the number of terms
 //! ```
 //!
-//! which is below 4t, what two conditional subtractions reduce, for 11 terms of 50 bits. More are cut into groups; a later
-//! group begins at t plus the residue of the groups before it.
+//! which is below 4t, what two conditional subtractions reduce, for 11 terms of 50 bits. More are cut into groups; a
+//! later group begins at t plus the residue of the groups before it.
 
 use super::{Factor, Lanes, MASK, csub, load, shoup52, splat, store};
 use crate::cpu::HaveIfma;
@@ -142,8 +142,8 @@ impl Converter {
     /// Row i of `rows`, from word `to` on: the y_i of a strip; the last row: the quotients.
     ///
     /// # Safety
-    /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip, each of `rows` words to .. to +
-    /// strip, to be written, a row for each source and one more, in the
+    /// The processor has AVX-512 F, DQ and IFMA; `src` has words start .. start + strip, each of `rows` words to ..
+    /// to + strip, to be written, a row for each source and one more, in the
     /// place of `src` or apart from it.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
     unsafe fn prepare_strip(
@@ -203,8 +203,8 @@ impl Converter {
                 let out = out.as_mut_ptr().add(to);
                 let mut at = 0;
                 while at + 8 * WIDTH <= strip {
-                    // The next strip, a share of it with each target: rows lie apart, and streams that begin anew on every
-                    // page are found too late by the processor.
+                    // The next strip, a share of it with each target: rows lie apart, and streams that begin anew on
+                    // every page are found too late by the processor.
                     for k in (number..WIDTH).step_by(targets) {
                         for row in rows {
                             let next = row.wrapping_add(start + STRIP + at + 8 * k);

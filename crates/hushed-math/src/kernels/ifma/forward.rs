@@ -7,8 +7,8 @@
 //! * 8: in every other layer, the first of a pass: (6q →) 2q → 4q → 6q;
 //! * 64: never: q + 2·20·q over the at most 20 layers.
 //!
-//! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]), three
-//! more for the second factor in the layers of strides 4, 2 and 1.
+//! Cost of a butterfly: five instructions on the two ports that multiply, seven with a reduction ([`Lanes::forward`]),
+//! three more for the second factor in the layers of strides 4, 2 and 1.
 
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
@@ -17,8 +17,8 @@ use std::arch::x86_64::*;
 /// Transforms `count` blocks, from number `first` on, of the layer with 4^`skipped` blocks.
 ///
 /// # Safety
-/// The processor has AVX-512 F, DQ and IFMA; a block of that layer has at least one group of words, `a` points to those of
-/// all `count` blocks and nothing else uses them; `first` + `count` ≤ 4^`skipped`.
+/// The processor has AVX-512 F, DQ and IFMA; a block of that layer has at least one group of words, `a` points to those
+/// of all `count` blocks and nothing else uses them; `first` + `count` ≤ 4^`skipped`.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 pub(super) unsafe fn transform<const ROOM: u8>(
     tables: &Tables,
@@ -167,8 +167,8 @@ unsafe fn tail32<const ROOM: u8>(
     }
 }
 
-/// The layers of strides 4, 2, 1 of 16·COUNT words, stored in [0, q); the first and the last have parity `ODD`, the other
-/// `EVEN`. All the 16 words go on together, as the steps of one alone wait for each other.
+/// The layers of strides 4, 2, 1 of 16·COUNT words, stored in [0, q); the first and the last have parity `ODD`, the
+/// other `EVEN`. All the 16 words go on together, as the steps of one alone wait for each other.
 ///
 /// # Safety
 /// As [`transform`]; `block` has 16·COUNT words, `constants` COUNT sets.

@@ -61,8 +61,8 @@ impl Limb {
     pub(crate) fn sub_mul_scalar_assign(&self, a: &mut [u64], b: &[u64], s: u64) {
         assert_eq!(a.len(), b.len());
         let to = a.as_mut_ptr();
-        // SAFETY: the token of `new` proves the instruction sets; lengths are equal, and each word of `a` is read before it
-        // is written.
+        // SAFETY: the token of `new` proves the instruction sets; lengths are equal, and each word of `a` is read
+        // before it is written.
         unsafe { sub_mul_scalar::<false>(self, a.len(), to, to, b.as_ptr(), s) }
     }
 
@@ -155,8 +155,8 @@ impl Limb {
         }
     }
 
-    /// As `dot_pair`, plus `added` to the first sum, block k of the results from the block of eight that `moves[k]` is within, in the
-    /// order `orders[moves[k] % 8]`; the operands begin with word `first`.
+    /// As `dot_pair`, plus `added` to the first sum, block k of the results from the block of eight that `moves[k]` is
+    /// within, in the order `orders[moves[k] % 8]`; the operands begin with word `first`.
     pub(crate) fn dot_pair_turned(
         &self,
         out: [&mut [u64]; 2],
@@ -405,8 +405,8 @@ unsafe fn dot_pair<const ACCUMULATE: bool, const REPEAT: bool>(
 /// See [`Limb::dot_pair_turned`]: two blocks at a time.
 ///
 /// # Safety
-/// Besides the instruction sets: equal lengths of all operands, at least 8 words from each block that `moves` names, two blocks in
-/// each step, 8 words a move in `out_b` and `out_a`.
+/// Besides the instruction sets: equal lengths of all operands, at least 8 words from each block that `moves` names,
+/// two blocks in each step, 8 words a move in `out_b` and `out_a`.
 #[expect(clippy::too_many_arguments, reason = "slices of one loop")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 unsafe fn dot_pair_turned(

@@ -1,8 +1,8 @@
 //! The tile of [`crate::kernels::gemm`] in registers: 6 rows by 16 or 32 words, two sums or one, 24 registers of sums.
 //!
-//! Inputs are first copied into groups of 16 (32) words, for a group the words of input 0, then of input 1, and so on, so that
-//! the inner loop reads them and the panel of weights one after the other. A step of it has 24 multiply-adds for 8 (10) loads:
-//! enough independent chains for their latency, and loads never limit it.
+//! Inputs are first copied into groups of 16 (32) words, for a group the words of input 0, then of input 1, and so on,
+//! so that the inner loop reads them and the panel of weights one after the other. A step of it has 24 multiply-adds
+//! for 8 (10) loads: enough independent chains for their latency, and loads never limit it.
 
 use super::limb::Wide;
 use super::{Factor, Limb, csub, load, shoup52, splat, store};
@@ -102,8 +102,8 @@ pub(super) fn ends(length: usize, from: usize) -> __mmask8 {
 }
 
 impl Tile<'_> {
-    /// Asks for what the products of panel `p` of `panels` are summed onto, and for a share of the next tile's inputs: rows lie
-    /// apart, streams too short for the processor to find.
+    /// Asks for what the products of panel `p` of `panels` are summed onto, and for a share of the next tile's inputs:
+    /// rows lie apart, streams too short for the processor to find.
     #[inline]
     fn ask(&self, p: usize, panels: usize, out: &[&mut [u64]]) {
         let line = |words: &[u64], at: usize| {
@@ -246,8 +246,8 @@ unsafe fn narrow(gemm: &Gemm, tile: &Tile, begin: &[u64], out: &mut [&mut [u64]]
 
 /// Sums of the low and of the high halves of the products of one panel and one group.
 ///
-/// Not inlined, and the sums are written once at the end: where code that follows picks rows of an array by a number, the
-/// compiler keeps the array in memory and stores every sum after every multiply-add.
+/// Not inlined, and the sums are written once at the end: where code that follows picks rows of an array by a number,
+/// the compiler keeps the array in memory and stores every sum after every multiply-add.
 ///
 /// # Safety
 /// The processor has AVX-512 IFMA; `w` has ROWS words a term, `x` 8·FULL.

@@ -2,9 +2,10 @@
 //! registers, then two a pass; n^−1 is in the twiddles of the last layer.
 //!
 //! Bounds: products are below 2q whatever goes in. With `ROOM` = 4 a sum of two words below 2q is below 4q and reduced
-//! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. With 64 nothing of the
-//! first registers is reduced before the end, below 64q then; a pass begins below 4q, and of its results only the sum of sums
-//! is reduced, as sums of products are below 4q by themselves. A difference is x − y + (the bound of y).
+//! at once. With 8 it waits one layer: 2q → 4q, then the sum of two of them is below 8q, and reduced. With 64 nothing
+//! of the first registers is reduced before the end, below 64q then; a pass begins below 4q, and of its results only
+//! the sum of sums is reduced, as sums of products are below 4q by themselves. A difference is x − y + (the bound of
+//! y).
 
 use super::tables::{AHEAD, CACHED, CONSTANTS, Tables};
 use super::{Factor, Lanes, load, load_eight, load_factor, load_four, load_pair, pick, store};
@@ -51,8 +52,8 @@ impl Layer {
 /// Transforms the n words at `from` to `a`.
 ///
 /// # Safety
-/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses, `from` to as many, the
-/// same or others.
+/// The processor has AVX-512 F, DQ and IFMA; `a` points to `tables.n` words that nothing else uses, `from` to as many,
+/// the same or others.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 pub(super) unsafe fn transform<const ROOM: u8>(tables: &Tables, from: *const u64, a: *mut u64) {
     let lanes = Lanes::new(&tables.constants);

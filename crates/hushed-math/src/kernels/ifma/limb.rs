@@ -167,8 +167,8 @@ impl Product {
     }
 
     /// x + a·b mod q for residues. With k bits of q: the high half of (a·2^(52−k))·(2b) is ⌊ab/2^(k−1)⌋, without
-    /// shifting across halves. The quotient is at most 2.5 too small (1 from that floor, ½ from μ as the factor is below
-    /// 2^51, 1 from its own floor), so x + the remainder is below 3.5q < 2^52.
+    /// shifting across halves. The quotient is at most 2.5 too small (1 from that floor, ½ from μ as the factor is
+    /// below 2^51, 1 from its own floor), so x + the remainder is below 3.5q < 2^52.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn mul_add(&self, x: __m512i, a: __m512i, b: __m512i) -> __m512i {
@@ -178,8 +178,8 @@ impl Product {
         self.reduce(_mm512_madd52lo_epu64(x, a, b), high)
     }
 
-    /// z mod q, for the low half of z and `high` ≈ z/2^(k−1) < 2^52 of which the quotient is taken, if what is left stays
-    /// below 4q.
+    /// z mod q, for the low half of z and `high` ≈ z/2^(k−1) < 2^52 of which the quotient is taken, if what is left
+    /// stays below 4q.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn reduce(&self, low: __m512i, high: __m512i) -> __m512i {
@@ -269,8 +269,8 @@ impl Wide {
         l.finish(l.shrink(sum))
     }
 
-    /// As `reduce`, for the sums of at most [`SHORT`] products and a residue: then `high` is below 2^52 with its carry, and
-    /// no third digit is left. Both terms are below 2q.
+    /// As `reduce`, for the sums of at most [`SHORT`] products and a residue: then `high` is below 2^52 with its carry,
+    /// and no third digit is left. Both terms are below 2q.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn reduce_short(&self, low: __m512i, high: __m512i) -> __m512i {

@@ -1,9 +1,9 @@
 //! The kernels on 512-bit registers of 52-bit multiply-adds (AVX-512 IFMA): eight residues at a time.
 //!
 //! `madd52lo/hi(c, a, b)` multiplies the *low 52 bits* of a and b and adds the low or high half of the product to c. So
-//! a word is read modulo 2^52, and this kernel never clears the upper twelve bits in between: "x < b" below is about the
-//! value modulo 2^52, which is exact as long as every true value stays in [0, 2^52). Only comparisons need clean words,
-//! and they come last. With 4q < 2^52:
+//! a word is read modulo 2^52, and this kernel never clears the upper twelve bits in between: "x < b" below is about
+//! the value modulo 2^52, which is exact as long as every true value stays in [0, 2^52). Only comparisons need clean
+//! words, and they come last. With 4q < 2^52:
 //!
 //! * product by a constant w with w' = ⌊w·2^52/q⌋ (Shoup; Harvey 2014): `wy − ⌊w'y/2^52⌋·q` < q·(1 + y/2^52) < 2q for
 //!   every y < 2^52; three multiply-adds;

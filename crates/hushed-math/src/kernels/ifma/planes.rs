@@ -1,5 +1,5 @@
-//! Products of matrices on tiles of bytes: AMX multiplies 16 × 64 by 64 × 16 bytes into 16 × 16 sums of 32 bits, sixteen
-//! thousand products in sixteen cycles.
+//! Products of matrices on tiles of bytes: AMX multiplies 16 × 64 by 64 × 16 bytes into 16 × 16 sums of 32 bits,
+//! sixteen thousand products in sixteen cycles.
 //!
 //! A weight is a sum of signed digits, w = Σ_a w_a·256^a with w_a in [−128, 127]; a residue of unsigned ones,
 //! x = Σ_b x_b·256^b. Then
@@ -8,14 +8,15 @@
 //! Σ_i w[o][i]·x[i][c] = Σ_k 256^k·S_k,   S_k = Σ_{a+b=k} Σ_i w_a[o][i]·x_b[i][c]
 //! ```
 //!
-//! and |S_k| ≤ 7·1024·128·255 < 2^28. The sums begin at 2^28, so that they are positive and below 2^29. Three neighbours make
-//! T_j = S_3j + 2^8·S_3j+1 + 2^16·S_3j+2 < 2^46, and the result is Σ_j T_j·(2^24j·f mod q). With weights of three digits and
-//! residues of five a term costs fifteen products of bytes, so that sixteen terms take a quarter of a cycle, where 52-bit
-//! multiply-adds take two cycles.
+//! and |S_k| ≤ 7·1024·128·255 < 2^28. The sums begin at 2^28, so that they are positive and below 2^29. Three
+//! neighbours make T_j = S_3j + 2^8·S_3j+1 + 2^16·S_3j+2 < 2^46, and the result is Σ_j T_j·(2^24j·f mod q). With
+//! weights of three digits and residues of five a term costs fifteen products of bytes, so that sixteen terms take a
+//! quarter of a cycle, where 52-bit multiply-adds take two cycles.
 //!
-//! Blocks: 16 rows, 16 words of a limb, 64 columns of the matrix. A pass multiplies two or three streams of digits of weights by one to
-//! three planes of digits of residues; [`RUN`] steps of its weights stay in the first-level cache while the groups of words
-//! pass by. For single digits two blocks of rows go together, as streams of one digit each, so that enough sums are independent.
+//! Blocks: 16 rows, 16 words of a limb, 64 columns of the matrix. A pass multiplies two or three streams of digits of
+//! weights by one to three planes of digits of residues; [`RUN`] steps of its weights stay in the first-level cache
+//! while the groups of words pass by. For single digits two blocks of rows go together, as streams of one digit each,
+//! so that enough sums are independent.
 
 use super::limb::Wide;
 use super::tiles::Configured;
@@ -69,8 +70,8 @@ impl Planes {
 
     /// The weights as tiles of digits, and the number of these.
     ///
-    /// For each block of rows and each 64 columns there is a tile a stream: for digit a, row o and column i byte 64·o + i.
-    /// Weights beyond q/2 are centred first.
+    /// For each block of rows and each 64 columns there is a tile a stream: for digit a, row o and column i byte 64·o +
+    /// i. Weights beyond q/2 are centred first.
     pub(crate) fn arrange(
         &self,
         weights: &[i64],
@@ -139,9 +140,9 @@ impl Planes {
         let whole = chunk.columns().div_ceil(DEPTH);
         let streams = streams(digits);
         let steps = [streams, self.residue_digits].map(|tiles| 8 * tiles * TILE);
-        // SAFETY: the tokens of `new` prove the instruction sets; the assertions bound every slice; blocks of weights have
-        // `whole` steps of `streams` tiles, groups of planes `depth` steps of `residue_digits` tiles, and sums a tile for each
-        // sum of a stream's and a plane's exponent.
+        // SAFETY: the tokens of `new` prove the instruction sets; the assertions bound every slice; blocks of weights
+        // have `whole` steps of `streams` tiles, groups of planes `depth` steps of `residue_digits` tiles, and sums a
+        // tile for each sum of a stream's and a plane's exponent.
         unsafe {
             self.gather(planes, x, at, length);
             let configured = Configured::new();
@@ -184,8 +185,8 @@ impl Planes {
         }
     }
 
-    /// The digits of the words `at .. at + length` of each input: for each group of 16 words and each 64 inputs one tile a
-    /// plane. Word c of input i is byte 64·(i/4) + 4·c + i%4.
+    /// The digits of the words `at .. at + length` of each input: for each group of 16 words and each 64 inputs one
+    /// tile a plane. Word c of input i is byte 64·(i/4) + 4·c + i%4.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
     unsafe fn gather(&self, planes: &mut [u64], x: &[&[u64]], at: usize, length: usize) {
         let depth = x.len().div_ceil(DEPTH);

@@ -1,7 +1,8 @@
 //! Tiles of bytes: their configuration, and the runs of products that [`super::planes`] is made of.
 //!
-//! The compiler knows nothing of tiles. Each run is one block of instructions that loads what it needs and stores its sums, so
-//! that nothing is in a tile between two of them; only the configuration stays, as long as a [`Configured`] lives.
+//! The compiler knows nothing of tiles. Each run is one block of instructions that loads what it needs and stores its
+//! sums, so that nothing is in a tile between two of them; only the configuration stays, as long as a [`Configured`]
+//! lives.
 
 use std::arch::asm;
 
@@ -35,12 +36,12 @@ impl Configured {
         Configured(())
     }
 
-    /// One run of a pass over `count` steps: adds to its tiles of sums. `shape`: whether streams have sums of their own, at
-    /// `apart` bytes, or share those of equal exponents; streams; planes.
+    /// One run of a pass over `count` steps: adds to its tiles of sums. `shape`: whether streams have sums of their
+    /// own, at `apart` bytes, or share those of equal exponents; streams; planes.
     ///
     /// # Safety
-    /// A `HaveAmx` must exist. `from` are the first tiles of weights and of residues, the streams or planes of a step one after
-    /// the other, steps `steps` bytes apart; `sums` is the tile of the lowest exponent.
+    /// A `HaveAmx` must exist. `from` are the first tiles of weights and of residues, the streams or planes of a step
+    /// one after the other, steps `steps` bytes apart; `sums` is the tile of the lowest exponent.
     pub(super) unsafe fn run(
         &self,
         shape: (bool, usize, usize),

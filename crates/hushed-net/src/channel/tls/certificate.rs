@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 const DEV_IDENTITY: &str = "dev-identity.pem";
 /// Its certificate, for `--ca`.
 const DEV_CERTIFICATE: &str = "dev-certificate.pem";
-/// Years before a development certificate has to be deleted and made anew.
+/// Years before a development certificate has to be deleted and made again.
 const DEV_YEARS: i32 = 5;
 
 /// Why a certificate or a key cannot be used.

@@ -1,7 +1,7 @@
 //! TLS 1.3 by `rustls`: a secure channel whose server is always verified.
 //!
-//! * Key exchange: X25519MLKEM768 and nothing else, so that recorded traffic stays closed to a later quantum computer.
-//!   Both ends are ours, so there is no older peer to meet half-way.
+//! * Key exchange: X25519MLKEM768 and nothing else, so that recorded traffic stays secret from a later quantum
+//!   computer. Both ends are this program, so there is no older peer to support.
 //! * No resumption, no early data: every session is fresh.
 //! * The client trusts a certificate authority or one pinned certificate ([`Trust`]); there is no third way.
 //! * The server may ask for client certificates.
@@ -28,10 +28,10 @@ use super::stream::StreamChannel;
 use crate::NetError;
 use verify::PinVerifier;
 
-/// What both ends must want to speak; a web browser that strays here is refused in the handshake.
+/// The protocol name that both ends require; a web browser is refused in the handshake.
 const PROTOCOL: &[u8] = b"hushed/1";
 
-/// Why a secure channel could not be had.
+/// Why there is no secure channel.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsFault {
@@ -46,10 +46,10 @@ pub enum TlsFault {
     /// The certificate is for another host.
     #[error("the server's certificate is for another host name")]
     WrongName,
-    /// The certificate's time is over (or this machine's clock is wrong).
+    /// The certificate has expired (or this machine's clock is wrong).
     #[error("the certificate has expired, or this machine's clock is wrong")]
     Expired,
-    /// The certificate's time has not come (or this machine's clock is wrong).
+    /// The certificate is not valid yet (or this machine's clock is wrong).
     #[error("the certificate is not valid yet, or this machine's clock is wrong")]
     NotYetValid,
     /// A certificate that is refused for another reason.
@@ -124,7 +124,7 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// A client that trusts as told, and shows `identity` to servers that ask for one.
+    /// A client with this trust, which shows `identity` to servers that ask for one.
     ///
     /// # Errors
     /// [`NetError::Tls`] when an authority or the identity is unusable.

@@ -16,8 +16,8 @@ use subtle::ConstantTimeEq;
 
 use super::fingerprint;
 
-/// Checks the pin, then that the certificate is valid now and fit for a server, then (through the handshake's signature)
-/// that the peer holds its key. The name in it is not looked at: the pin says more than a name.
+/// Checks the pin, then that the certificate is valid now and meant for a server, then (through the handshake's
+/// signature) that the peer holds its key. The name in it is not looked at: the pin says more than a name.
 #[derive(Debug)]
 pub(super) struct PinVerifier {
     pin: [u8; 32],

@@ -1,4 +1,5 @@
-//! Retired keys make room for others: they, and what was encrypted for them, go to a folder of their own, where all of it can still be opened.
+//! Moves retired keys, and what was encrypted for them, to a folder of their own, where all of it can still be
+//! decrypted.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,8 +15,9 @@ use crate::fhe::record::{
 };
 use crate::files::make_folder;
 
-/// Puts the retired keys of a folder, if it has any keys, into `retired/ID` of it, which is returned: a folder of keys with plan and public model, but without the
-/// evaluation keys, which only a server needs. The record goes last: what was interrupted is done again.
+/// Puts the retired keys of a folder, if it has any keys, into `retired/ID` of it, which is returned: a folder of keys
+/// with manifest and public model, but without the evaluation keys, which only a server needs. The record goes last:
+/// what was interrupted is done again.
 pub(super) fn set_aside(folder: &Path) -> Result<Option<PathBuf>, ServeError> {
     if !folder.join(RECORD).is_file() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Makes the keys of a client, as many as a plan orders and no more than its owner allows.
+//! Makes the keys of a client: as many as a manifest asks for, and no more than its user allows.
 
 use std::path::Path;
 
@@ -17,19 +17,19 @@ use crate::files::{make_folder, now};
 pub struct KeygenOptions {
     /// Days until the keys expire.
     pub days: u32,
-    /// Most keys that a plan may order.
+    /// Most keys that a manifest may ask for.
     pub most_keys: usize,
     /// Most bytes of their file.
     pub most_bytes: u64,
 }
 
 impl KeygenOptions {
-    /// Most keys of a plan unless more are allowed: models up to BERT-large take a few hundred.
+    /// Default limit of keys: models up to BERT-large need a few hundred.
     pub const MOST_KEYS: usize = 1024;
-    /// Most bytes of their file unless more are allowed: models up to BERT-large take about 3 GiB.
+    /// Default limit of their bytes: models up to BERT-large need about 3 GiB.
     pub const MOST_BYTES: u64 = 16 << 30;
 
-    /// Keys for so many days, and no more of them than usual.
+    /// Keys for this many days, with the default limits.
     #[must_use]
     pub fn days(days: u32) -> KeygenOptions {
         KeygenOptions {
@@ -40,7 +40,7 @@ impl KeygenOptions {
     }
 }
 
-/// What a plan has its clients make: its operator, whom nobody has to trust for it, decides.
+/// What a manifest asks its clients to make. The operator decides it, and need not be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyOrder {
     /// Evaluation keys.
@@ -50,7 +50,7 @@ pub struct KeyOrder {
 }
 
 impl KeyOrder {
-    /// What the plan in this file orders.
+    /// What the manifest in this file asks for.
     pub fn read(plan: &Path) -> Result<KeyOrder, ServeError> {
         let (plan, params) = read_plan(plan)?;
         Self::of(&plan, &params, Path::new(KEYS))
@@ -79,26 +79,27 @@ impl KeyOrder {
     }
 }
 
-/// Makes keys for a plan in a new folder, each held against the security table before it is written. `progress` is called with keys done and
-/// in all.
+/// Makes keys for a manifest in a new folder, each checked against the security table before it is written. `progress`
+/// is called with keys done and in all.
 ///
 /// # Errors
-/// [`ServeError::Fhe`]: a plan that cannot be used or orders too much, keys that are there already, no room; [`ServeError::File`].
+/// [`ServeError::Fhe`]: a manifest that cannot be used or asks for too much, keys that are there already, no room;
+/// [`ServeError::File`].
 pub fn keygen(
     plan: &Path,
     folder: &Path,
     options: KeygenOptions,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<KeyRecord, ServeError> {
-    // A plan that cannot be used, or asks for too much, leaves nothing behind.
+    // A manifest that cannot be used, or asks for too much, leaves nothing behind.
     KeyOrder::read(plan)?.check(options)?;
     make_folder(folder)?;
-    // Of two processes the second finds the keys of the first.
+    // A second process finds the keys of the first.
     let held = hold(folder)?;
     keygen_held(plan, folder, options, &held, progress)
 }
 
-/// As [`keygen`] for a folder that is there and held.
+/// As [`keygen`] for an existing folder, which is locked.
 pub(super) fn keygen_held(
     plan: &Path,
     folder: &Path,

@@ -35,7 +35,7 @@ pub(super) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// Connects and greets.
+    /// Connects and makes the handshake.
     pub(super) fn open(config: &'a ClientConfig) -> Result<Link<'a>, ServeError> {
         let mut session = open(config)?;
         let hello = Hello {
@@ -51,8 +51,10 @@ impl<'a> Link<'a> {
             Reply::Welcome(_) => {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
-            // A server of before there were two.
-            Reply::Refused(Refusal::OtherPlan { server }) if server == bundle::plan()? => {
+            // A server of a release with one protocol only.
+            Reply::Refused(Refusal::OtherPlan { server })
+                if server == bundle::agreement_hash()? =>
+            {
                 return Err(ServeError::Refused(Refusal::OtherProtocol { fhe: false }));
             }
             Reply::Refused(refusal) => return Err(ServeError::Refused(refusal)),
@@ -94,7 +96,7 @@ impl<'a> Link<'a> {
         self.job(Request::Submit { keys, request })
     }
 
-    /// Sends what the server lacks of a file. `progress`: bytes that it has, and in all.
+    /// Sends the rest of a file. `progress`: bytes that the server has, and in all.
     pub(super) fn send(
         &mut self,
         file: Upload,
@@ -140,7 +142,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Receives what is missing of a file of `bytes`; what is there of it stays, whatever happens.
+    /// Receives the rest of a file of `bytes`; what is already there stays in any case.
     pub(super) fn receive(
         &mut self,
         file: Download,
@@ -219,7 +221,7 @@ fn unexpected() -> ServeError {
 
 pub(super) fn not_as_offered(file: Download) -> ServeError {
     let what = match file {
-        Download::Plan => "plan",
+        Download::Plan => "manifest",
         Download::Public => "public model",
         Download::Reply(_) => "reply",
     };

@@ -1,5 +1,5 @@
-//! What a client keeps of a batch until its answers have been read, in its folder of keys: the encrypted texts, and a record to find them
-//! by, so that the same texts again are the same job.
+//! What a client keeps of a batch in its key folder until the answers have been read: the encrypted texts, and a
+//! record to find them by, so that the same texts again are the same job.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl Outbox {
         make_folder(&self.folder)
     }
 
-    /// Where texts are encrypted to before they are a job.
+    /// The draft of a request, before it is a job.
     pub(super) fn draft(&self) -> PathBuf {
         self.folder.join("next.request")
     }
@@ -105,12 +105,12 @@ impl Outbox {
         write(&self.record(job), record)
     }
 
-    /// The texts of a job are not found any more, and its request is never sent again: its reply is about to be opened.
+    /// Makes the texts of a job unfindable, and its request is never sent again: its reply is about to be decrypted.
     pub(super) fn retire(&self, job: &Digest) -> Result<(), ServeError> {
         renamed(&self.request(job), &self.retired(job))
     }
 
-    /// The texts of a job that was retired are found again: its reply could not be read, and the secret key was not used.
+    /// Makes the texts of a retired job findable again: its reply could not be read, and the secret key was not used.
     pub(super) fn restore(&self, job: &Digest) -> Result<(), ServeError> {
         renamed(&self.retired(job), &self.request(job))
     }
@@ -120,7 +120,7 @@ impl Outbox {
         removed(&self.retired(job))
     }
 
-    /// Forgets a job. The record goes last: what was interrupted can be done again.
+    /// Deletes a job, its record last, so that an interrupted deletion can be repeated.
     pub(super) fn forget(&self, job: &Digest) -> Result<(), ServeError> {
         let all = [
             self.request(job),
@@ -189,7 +189,7 @@ fn removed(path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// What tells one batch from another.
+/// The hash that identifies a batch.
 pub(super) fn name_of(texts: &[String], cut: bool) -> Digest {
     let mut hash = Sha256::new().chain_update(b"hushed texts 1");
     hash.update([u8::from(cut)]);

@@ -1,13 +1,13 @@
 //! Runs under encryption with a server on the other side of a connection.
 //!
 //! ```text
-//! submit    plan and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
+//! submit    manifest and public model (once, kept) → keys, if they are to be made → texts, encrypted and kept
 //!           → the server gets what it lacks of keys and request, and queues the job
-//! collect   waits, fetches the reply, opens it; a wrong canary retires the keys, and from then on submit refuses before it connects
+//! collect   waits, fetches the reply, decrypts it; a wrong canary retires the keys, and submit then refuses before it connects
 //! ```
 //!
-//! Everything is in the folder of keys until the answers have been read. A connection that breaks, or a process that ends, loses at most the
-//! part that was on its way: the same call again goes on. Nothing that follows from an opened reply is ever sent.
+//! Everything is in the key folder until the answers have been read. A broken connection or a process that ends loses
+//! at most the part in transit: the same call again continues. Nothing derived from a decrypted reply is ever sent.
 
 use std::cell::Cell;
 use std::fs;
@@ -35,30 +35,31 @@ use crate::files::make_folder;
 use crate::session::connect::ClientConfig;
 use crate::session::wire::Refusal;
 
-/// How long to wait before a connection that broke is tried again, at first and at most.
+/// First and longest wait before a broken connection is tried again.
 const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 
-/// Bytes by which a file must be further before its server counts as within reach. One that is whole counts with fewer.
+/// Progress in bytes that a file must make for the server to count as reachable. A complete file counts with fewer.
 const LEAST_MOVE: u64 = 1 << 20;
 
 /// How to reach a server, and what a client insists on.
 pub struct RemoteOptions {
-    /// The server. Of the rest, `bundle` and `cache_dir` are of no meaning here.
+    /// The server. `bundle` and `cache_dir` have no meaning here.
     pub connection: ClientConfig,
-    /// The folder of keys, which also keeps the plan, the public model, and what waits for an answer.
+    /// The folder of keys, which also keeps the manifest, the public model, and what waits for an answer.
     pub keys: PathBuf,
-    /// The only plan to accept: a file from the server's operator. Otherwise that of the first session is kept, and no other accepted.
+    /// The only manifest to accept: a file from the server's operator. Otherwise that of the first session is kept, and
+    /// no other accepted.
     pub plan: Option<PathBuf>,
     /// The public model that belongs to it, if it is not to be fetched.
     pub public: Option<PathBuf>,
     /// Makes keys where there are none.
     pub make_keys: Option<KeygenOptions>,
-    /// Puts keys aside that a wrong canary has retired, so that others are made ([`RemoteOptions::make_keys`]): the server will see that, and
-    /// it is for people to decide.
+    /// Moves keys aside that a wrong canary has retired, so that new ones are made ([`RemoteOptions::make_keys`]). The
+    /// server will see that, so a person has to decide it.
     pub replace_retired: bool,
-    /// What becomes of texts that are too long.
+    /// What to do with texts that are too long.
     pub too_long: TooLong,
-    /// What the server may learn of lengths (`public`, `bucket`, `private`); a plan that says otherwise is refused.
+    /// What the server may learn of lengths (`public`, `bucket`, `private`); a manifest that says otherwise is refused.
     pub lengths: Option<&'static str>,
     /// How long a server may be out of reach, once it was reached.
     pub patience: Duration,
@@ -67,7 +68,7 @@ pub struct RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Without any insistence: 10 minutes of patience, a look at a job every 15 seconds at least.
+    /// The defaults: 10 minutes of patience, at most 15 seconds between two looks at a job.
     #[must_use]
     pub fn new(connection: ClientConfig, keys: impl Into<PathBuf>) -> RemoteOptions {
         RemoteOptions {
@@ -85,21 +86,21 @@ impl RemoteOptions {
     }
 }
 
-/// What is told of a call.
+/// Progress of a call.
 #[derive(Clone, Debug)]
 pub enum RemoteEvent {
-    /// The plan in use.
+    /// The manifest in use.
     Plan {
         /// Its hash: what a client compares with what the server's operator says.
         hash: Digest,
         /// What the server learns of lengths.
         lengths: Lengths,
-        /// It has just come, and is kept.
+        /// It has just been fetched, and is kept.
         first: bool,
     },
     /// Retired keys, and what was encrypted for them, are in this folder from now on.
     SetAside(PathBuf),
-    /// Keys are about to be made: what the plan orders.
+    /// Keys are about to be made: what the manifest asks for.
     Ordered(KeyOrder),
     /// Keys made so far, and in all.
     Keys(usize, usize),
@@ -126,14 +127,14 @@ pub enum RemoteEvent {
     Lost(&'static str),
 }
 
-/// Who is told.
+/// The receiver of progress.
 pub type OnEvent<'a> = &'a mut dyn FnMut(RemoteEvent);
 
 /// A client of a server of runs under encryption.
 pub struct Remote {
     options: RemoteOptions,
     outbox: Outbox,
-    /// When something last came of talking to the server.
+    /// When talking to the server last made progress.
     contact: Cell<Option<Instant>>,
 }
 
@@ -148,10 +149,12 @@ impl Remote {
         }
     }
 
-    /// Gets the plan and the public model where they are not here yet, and checks that they are what the server offers.
+    /// Gets the manifest and the public model where they are not here yet, and checks that they are what the server
+    /// offers.
     ///
     /// # Errors
-    /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] and its like.
+    /// [`FheJobError::PlanChanged`], [`FheJobError::OtherPublic`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`]
+    /// and similar.
     pub fn agree(&self, watch: OnEvent<'_>) -> Result<(), ServeError> {
         make_folder(&self.options.keys)?;
         let mut link = Link::open(&self.options.connection)?;
@@ -177,11 +180,12 @@ impl Remote {
         Ok(())
     }
 
-    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is returned. With retired
-    /// keys it does not even connect: whether the client comes back is what the server is not to learn.
+    /// Encrypts texts, or finds them encrypted, sends what the server lacks, and has it queue the job, whose id is
+    /// returned. With retired keys it does not even connect: the server must not learn whether the client comes back.
     ///
     /// # Errors
-    /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`], [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
+    /// As [`Remote::agree`] and [`encrypt`]; [`FheJobError::RetiredKeys`], [`FheJobError::NoKeys`],
+    /// [`FheJobError::KeysOfOtherPlan`]; [`ServeError::Refused`].
     pub fn submit(&self, texts: &[String], watch: OnEvent<'_>) -> Result<Digest, ServeError> {
         if self.options.replace_retired
             && let Some(aside) = set_aside(&self.options.keys)?
@@ -235,12 +239,12 @@ impl Remote {
         self.outbox.named(id, &self.options.keys)
     }
 
-    /// Waits for a job, fetches its reply and opens it. Once it was opened, with whatever outcome, the same texts are another job; this one is
-    /// opened again from what is here, until it is forgotten.
+    /// Waits for a job, fetches its reply and decrypts it. After that, whatever the outcome, the same texts are another
+    /// job; this one is decrypted again from the local copy until it is deleted.
     ///
     /// # Errors
-    /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] once the server has been out
-    /// of reach for [`RemoteOptions::patience`]; those of [`decrypt`].
+    /// [`FheJobError::JobFailed`], [`FheJobError::JobGone`], [`FheJobError::NotAsOffered`]; [`ServeError::Net`] once
+    /// the server has been out of reach for [`RemoteOptions::patience`]; those of [`decrypt`].
     pub fn collect(&self, job: &Digest, watch: OnEvent<'_>) -> Result<Answer, ServeError> {
         let (plan, params) = self.plan()?;
         let path = self.outbox.reply(job);
@@ -256,8 +260,9 @@ impl Remote {
                 })
             })?;
         }
-        // Before the secret key is used: from here on the same texts are another job, whatever the reply turns out to be, and even if this
-        // process ends here. Were the old job asked about again, or not, the server would learn something of what was opened.
+        // Before the secret key is used: from here on the same texts are another job, whatever the reply turns out to
+        // be, and even if this process ends here. Otherwise asking about the old job again, or not, would tell the
+        // server something of the decrypted reply.
         self.outbox.retire(job)?;
         let public = self.public_path();
         let opened = decrypt(&self.plan_path(), &public, &self.options.keys, &path);
@@ -270,7 +275,7 @@ impl Remote {
         if let Err(ServeError::Fhe(error)) = &opened
             && useless.contains(&error.name())
         {
-            // What came is of no use, which is seen before it is opened: the next call fetches it again.
+            // The reply is unusable, which is noticed before it is decrypted: the next call fetches it again.
             let _ = fs::remove_file(&path);
             self.outbox.restore(job)?;
         } else {
@@ -340,7 +345,7 @@ impl Remote {
             return Err(not_as_offered(Download::Public));
         }
         system::check_room(&self.options.keys, bytes)?;
-        // What an earlier session left is the beginning of it, or is found not to be when all is there.
+        // What an earlier session left is its beginning; if not, the check of the whole file finds it.
         let part = part_of(path);
         link.receive(Download::Public, &part, bytes, &mut |_, _| {})?;
         match PublicModel::read(&part, &plan.public_sha256) {
@@ -352,7 +357,7 @@ impl Remote {
         }
     }
 
-    /// The keys of the folder, for its plan.
+    /// The keys of the folder, for its manifest.
     fn keys(&self, watch: OnEvent<'_>) -> Result<KeyRecord, ServeError> {
         let folder = &self.options.keys;
         if !folder.join(RECORD).is_file() {
@@ -390,7 +395,7 @@ impl Remote {
         watch: OnEvent<'_>,
     ) -> Result<(Digest, PendingRecord), ServeError> {
         self.outbox.make()?;
-        // Of two processes with the same texts the second finds what the first has encrypted.
+        // A second process with the same texts finds what the first has encrypted.
         let held = hold(self.outbox.folder())?;
         let name = name_of(texts, self.options.too_long == TooLong::Cut);
         if let Some(found) = self.outbox.find(&name, keys)? {
@@ -451,14 +456,15 @@ impl Remote {
         }
     }
 
-    /// Something came of talking to the server, if a file is further than it ever was in this call.
+    /// There is progress if a file is further than it ever was in this call.
     fn moved(&self, furthest: &mut Option<u64>, done: u64, of: u64) {
         if is_further(furthest, done, of) {
             self.contact.set(Some(Instant::now()));
         }
     }
 
-    /// Does something in a session with the server of this plan, and again in another while connections break and patience lasts.
+    /// Does something in a session with the server of this manifest, and again in another while connections break and
+    /// patience lasts.
     fn with_link<T>(
         &self,
         plan: &FhePlan,
@@ -495,8 +501,8 @@ impl Remote {
     }
 }
 
-/// Whether this is further by enough to count: a server that says again and again that it has nothing, or a byte more, does not make a client
-/// send the same part for ever.
+/// Whether this is further by enough to count: a server that says again and again that it has nothing, or a byte more,
+/// does not make a client send the same part for ever.
 fn is_further(furthest: &mut Option<u64>, done: u64, of: u64) -> bool {
     let further = match *furthest {
         None => true,
@@ -508,7 +514,7 @@ fn is_further(furthest: &mut Option<u64>, done: u64, of: u64) -> bool {
     further
 }
 
-/// Whether the same may go well a little later.
+/// Whether the same call may succeed a little later.
 fn passes(error: &ServeError) -> bool {
     matches!(
         error,

@@ -1,5 +1,5 @@
-//! The owner of a secret key encrypts texts and opens replies. Nothing that follows from an opened reply leaves this module for a
-//! server.
+//! The owner of a secret key encrypts texts and decrypts replies. Nothing derived from a decrypted reply leaves this
+//! module for a server.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,14 +26,14 @@ use crate::files::make_folder;
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve fhe owner here";
 
-/// A text with at least so many tokens that says the same over and over is nothing that a calibration has seen.
+/// A repetitive text of at least this many tokens is unlike anything in a calibration.
 const REPETITIVE: usize = 16;
 
-/// Something about a text that its owner should know before it is sent.
+/// A warning about a text, before it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may leave the
-    /// calibrated ranges, and its answer then means nothing.
+    /// One token makes up more than half of it, or it has four times as many tokens as different ones: such a text may
+    /// leave the calibrated ranges, and its answer then means nothing.
     Repetitive {
         /// Which text, from 0.
         text: usize,
@@ -56,13 +56,13 @@ pub struct Encrypted {
     pub bytes: u64,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
-    /// What the server is told of each place's length.
+    /// The length of each place as declared to the server.
     pub declared: Vec<usize>,
-    /// What to know.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
-/// Whether the canary's answer is the published one. For the client alone.
+/// Whether the canary's answer is the published one. The client alone may know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CanaryOutcome {
     /// The cosine to it; of logits, the nearness.
@@ -72,15 +72,15 @@ pub struct CanaryOutcome {
 }
 
 impl CanaryOutcome {
-    /// Whether the answer is as published: then no fault and no overflow touched the whole batch. It says nothing of a server that cheats on
-    /// single places.
+    /// Whether the answer is as published: then no fault and no overflow affected the whole batch. It says nothing of a
+    /// server that cheats on single places.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.cosine >= self.least
     }
 }
 
-/// An opened reply.
+/// A decrypted reply.
 #[derive(Clone)]
 pub struct Answer {
     /// The embedding of each text, or its logits, in order.
@@ -89,9 +89,9 @@ pub struct Answer {
     pub labels: Option<Vec<String>>,
     /// Tokens of each text.
     pub tokens: Vec<usize>,
-    /// The canary's, if the plan has one.
+    /// The canary's, if the manifest has one.
     pub canary: Option<CanaryOutcome>,
-    /// Ciphertexts opened with this key so far.
+    /// Ciphertexts decrypted with this key so far.
     pub decryptions: u64,
 }
 
@@ -135,7 +135,7 @@ impl Owned {
         })
     }
 
-    /// The tokens of a text, within the plan's rows.
+    /// The tokens of a text, within the manifest's rows.
     fn tokens(&self, index: usize, text: &str, too_long: TooLong) -> Result<TokenIds, ServeError> {
         let public = self.public.public();
         let limit = public.max_tokens.min(self.plan.rows);
@@ -158,10 +158,10 @@ impl Owned {
     }
 }
 
-/// What [`encrypt`] is to encrypt, and where to.
+/// Arguments of [`encrypt`].
 #[derive(Clone, Copy)]
 pub struct EncryptOptions<'a> {
-    /// The plan.
+    /// The manifest.
     pub plan: &'a Path,
     /// Its public model.
     pub public: &'a Path,
@@ -169,9 +169,9 @@ pub struct EncryptOptions<'a> {
     pub keys: &'a Path,
     /// The texts.
     pub texts: &'a [String],
-    /// What becomes of texts that are too long.
+    /// What to do with texts that are too long.
     pub too_long: TooLong,
-    /// What the caller insists that the server may learn of lengths; the plan decides.
+    /// What the server may learn of lengths; a manifest that says otherwise is refused.
     pub lengths: Option<&'static str>,
     /// The file.
     pub out: &'a Path,
@@ -180,8 +180,8 @@ pub struct EncryptOptions<'a> {
 /// Encrypts texts into a file. `progress` is called with ciphertexts done and in all.
 ///
 /// # Errors
-/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`], files of other plans,
-/// expired or retired keys, no room.
+/// [`ServeError::Text`] or [`FheJobError::TextTooLong`] for a text that cannot be sent, [`FheJobError::TooManyTexts`],
+/// files of other manifests, expired or retired keys, no room.
 pub fn encrypt(
     options: &EncryptOptions<'_>,
     progress: &mut dyn FnMut(usize, usize),
@@ -249,7 +249,7 @@ pub fn encrypt(
         canary: canary.map(|ids| ids.ids().len()),
     };
     if let Err(error) = write(&request_path(folder, &id), &record) {
-        // A request whose reply could not be opened is not left behind.
+        // No request is left whose reply could not be decrypted.
         let _ = std::fs::remove_file(out);
         return Err(error);
     }
@@ -263,15 +263,16 @@ pub fn encrypt(
     })
 }
 
-/// Opens a reply. The key's count of decryptions is saved before anything is opened.
+/// Decrypts a reply. The key's count of decryptions is saved before the first.
 ///
-/// A canary whose answer is not the published one retires the keys: nothing is encrypted for them any more. A server that makes answers wrong
-/// depending on the secret key, and learns each time whether the client comes back, would learn the key bit by bit. The keys count as
-/// retired from before the opening until the canary of that very reply is seen to be right, so that no crash and no full disk leaves them in
-/// use, and no better reply that a server sends afterwards brings them back: another reply to such a request is not opened.
+/// A canary whose answer is not the published one retires the keys: nothing is encrypted for them any more. A server
+/// that makes answers wrong depending on the secret key, and learns each time whether the client comes back, would
+/// learn the key bit by bit. The keys count as retired from before the decryption until the canary of that very reply
+/// is seen to be right. So no crash or full disk leaves them in use, and a better reply that a server sends afterwards
+/// does not bring them back: another reply to such a request is not decrypted.
 ///
 /// # Errors
-/// [`FheJobError::File`] for a damaged reply or one of another plan or other keys, [`FheJobError::UnknownRequest`],
+/// [`FheJobError::File`] for a damaged reply or one of another manifest or other keys, [`FheJobError::UnknownRequest`],
 /// [`FheJobError::RetiredKeys`].
 pub fn decrypt(
     plan: &Path,
@@ -281,7 +282,7 @@ pub fn decrypt(
 ) -> Result<Answer, ServeError> {
     let owned = Owned::open(plan, public, folder)?;
     let keys = owned.record.hash();
-    // Read once: what is opened is what was checked.
+    // Read once: what is decrypted is what was checked.
     let hashed = hash_of(reply)?;
     let read_whole = exchange::read_reply(reply, &owned.plan, &owned.params, &keys);
     let (head, ciphertexts) = read_whole.map_err(FheJobError::from)?;

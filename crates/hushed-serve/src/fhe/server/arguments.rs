@@ -12,16 +12,18 @@ use crate::session::config::Entrance;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "With --protocol fhe")]
 pub struct FheServeArguments {
-    /// The public plan, which every client gets
+    /// The run manifest, which every client gets
     #[arg(
-        long,
+        long = "manifest",
+        alias = "plan",
         value_name = "FILE",
         required_if_eq("protocol", "fhe"),
-        env = "HUSHED_PLAN"
+        env = "HUSHED_MANIFEST"
     )]
     pub plan: Option<PathBuf>,
 
-    /// The public model of the plan. Every client gets it, and with it token vectors, positions and the first norm as numbers
+    /// The public model that belongs to the manifest. Every client gets it, including token vectors, positions and the
+    /// first norm
     #[arg(
         long,
         value_name = "FILE",
@@ -30,7 +32,7 @@ pub struct FheServeArguments {
     )]
     pub public: Option<PathBuf>,
 
-    /// The folder for clients' keys and requests, for jobs and replies: a server that is started again with it goes on
+    /// The folder for clients' keys and requests, jobs and replies: a server restarted with it continues
     #[arg(
         long,
         value_name = "DIR",
@@ -39,23 +41,24 @@ pub struct FheServeArguments {
     )]
     pub store: Option<PathBuf>,
 
-    /// The calibration that the plan was made with [default: DIR/calibration-fhe.json]
+    /// The calibration that the manifest was made with [default: DIR/calibration-fhe.json]
     #[arg(long, value_name = "FILE", env = "HUSHED_CALIBRATION")]
     pub calibration: Option<PathBuf>,
 
-    /// What a client's files may take in the store, in GiB; clients are told apart by their tokens
+    /// What a client's files may take in the store, in GiB; a client is its token
     #[arg(long, value_name = "GIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_OWNER_QUOTA")]
     pub owner_quota: u32,
 
-    /// Days that a reply is kept, and a request that nobody runs
+    /// Days that a reply is kept, and a request that is not run
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=3650), env = "HUSHED_KEEP_DAYS")]
     pub keep_days: u32,
 
-    /// The secret that the randomness of replies follows from; it is made on first use [default: ~/.local/state/hushed/reply.secret]
+    /// The secret from which the randomness of replies is derived; made on first use [default:
+    /// ~/.local/state/hushed/reply.secret]
     #[arg(long, value_name = "FILE", env = "HUSHED_REPLY_SECRET")]
     pub secret: Option<PathBuf>,
 
-    /// Threads of a run; as many as the machine has unless given
+    /// Threads of a run [default: as many as the machine has]
     #[arg(long, value_name = "N", env = "HUSHED_THREADS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }

@@ -1,8 +1,8 @@
-//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), owners in turn, and their replies until they
-//! expire.
+//! Jobs: a queue on disk, one worker that runs them one after another (a run takes all cores), owners in turn, and
+//! their replies until they expire.
 //!
-//! A job's record says whether it waits, is done or has failed. That it runs is known in memory alone: whatever ends the server, the job
-//! waits again at the next start, and goes on from its last checkpoint.
+//! A job's record says whether it waits, is done or has failed. That it runs is known in memory only: however the
+//! server ends, the job waits again at the next start, and continues from its last checkpoint.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,16 +32,16 @@ use crate::session::wire::Refusal;
 
 /// Most jobs of an owner that wait or run.
 const MAX_QUEUED: usize = 8;
-/// Ends of the server during a job, without a layer done in between, after which it is not tried again.
+/// Exits of the server during a job, without a layer done in between, after which the job fails.
 const MAX_ATTEMPTS: u32 = 3;
-/// How often what is over is looked for.
+/// How often expired files are looked for.
 const TIDY: Duration = Duration::from_secs(60);
 
 const JOB: &str = "job.json";
 const REPLY: &str = "reply";
 const CHECKPOINTS: &str = "checkpoints";
 
-/// What is kept of a job.
+/// The record of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobRecord {
@@ -52,7 +52,7 @@ struct JobRecord {
     request: String,
     /// Microseconds since 1970, and one more than the last: the order of the queue.
     submitted: u64,
-    /// Begun since the last layer was done.
+    /// How often it was begun since the last layer was done.
     attempts: u32,
     state: State,
     /// When it was done or failed, in seconds since 1970.
@@ -94,8 +94,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// The places of the jobs that wait, in the order in which they would run: owners in turn, the one that was served longest ago first, and
-    /// each owner's jobs as they came. So nobody waits for all that somebody else has queued.
+    /// The places of the jobs that wait, in the order in which they would run: owners in turn, the one that was served
+    /// longest ago first, and each owner's jobs as they came. So no client waits for another's whole queue.
     fn order(&self) -> Vec<u64> {
         let mut ahead: HashMap<&Owner, (usize, u64)> = HashMap::new();
         let mut places: Vec<_> = self
@@ -177,7 +177,8 @@ impl Jobs {
                 let record: JobRecord = match read(&path) {
                     Ok(record) => record,
                     Err(error) => {
-                        // One client's record keeps nobody else waiting. If the job is asked for again, it is written anew.
+                        // One client's record keeps nobody else waiting. If the job is asked for again, it is written
+                        // anew.
                         let (owner, reason) = (owner.name(), error.name());
                         tracing::warn!(owner, reason, "the record of a job cannot be read");
                         continue;
@@ -221,8 +222,8 @@ impl Jobs {
         jobs
     }
 
-    /// Queues a run, unless it is there already. One that failed is begun again. `count` counts what is new, and may refuse it; a run that
-    /// failed was counted, and gave no answers.
+    /// Queues a run, unless it is there already. One that failed is begun again. `count` counts what is new, and may
+    /// refuse it; a run that failed was counted, and gave no answers.
     pub(super) fn submit(
         &self,
         owner: &Owner,
@@ -258,7 +259,7 @@ impl Jobs {
         };
         let folder = self.folder(owner, &id);
         if let JobState::Failed(Failure::Other) = before {
-            // It may be its own files that are damaged: then it begins anew.
+            // Its own files may be damaged: then it starts over.
             let _ = fs::remove_dir_all(folder.join(CHECKPOINTS));
             remove(&folder.join(REPLY));
         }
@@ -295,7 +296,7 @@ impl Jobs {
         }
     }
 
-    /// Runs jobs until the server stops. A run under way then ends after the layer that it is in.
+    /// Runs jobs until the server stops. The current run then ends after its layer.
     pub(super) fn work(&self) {
         while let Some((submitted, job)) = self.next() {
             let outcome = catch_unwind(AssertUnwindSafe(|| self.run(&job)));
@@ -314,7 +315,7 @@ impl Jobs {
         }
     }
 
-    /// Deletes what is over, from time to time, until the server stops.
+    /// Deletes expired files, from time to time, until the server stops.
     pub(super) fn tidy(&self) {
         loop {
             for owner in self.storage.owners() {
@@ -351,7 +352,7 @@ impl Jobs {
         self.changed.notify_all();
     }
 
-    /// The end of the server that comes now is no fault of the job that runs.
+    /// The server stops now: that is not the fault of the running job.
     pub(super) fn forgive(&self) {
         // Held over reading and writing: the job may come to its end at this moment, and that end stays.
         let queue = self.lock();
@@ -427,7 +428,7 @@ impl Jobs {
             if let JobEvent::Layer { .. } = event {
                 let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
                 record.attempts = 0;
-                // Without it the job is given up a little early at worst.
+                // Without it the job fails a little early at worst.
                 let _ = write(&path, &*record);
             }
         };
@@ -449,7 +450,8 @@ impl Jobs {
         }
     }
 
-    /// Writes an end down; false if there was none, or if it could not be written, and then the job waits again at the next start.
+    /// Writes an end down; false if there was none, or if it could not be written, and then the job waits again at the
+    /// next start.
     fn end(&self, job: &Job, outcome: &Outcome) -> bool {
         let state = match outcome {
             Outcome::Stopped => return false,
@@ -623,7 +625,7 @@ fn failed(job: &Job, error: &ServeError) -> Outcome {
     Outcome::Failed(failure(error))
 }
 
-/// What a client is told of an error of its job.
+/// What a client learns of an error of its job.
 fn failure(error: &ServeError) -> Failure {
     let ServeError::Fhe(error) = error else {
         return Failure::Model;

@@ -1,4 +1,5 @@
-//! One session of a client: it leaves files, asks for runs, and fetches replies. It may break at any moment; the next one goes on.
+//! One session of a client: it sends files, asks for runs, and fetches replies. It may break at any moment; the next
+//! one continues.
 //!
 //! Everything before [`admit`] is done for strangers, and bounded in time and memory.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
@@ -59,7 +60,7 @@ pub(super) fn serve(
     closed(session, done)
 }
 
-/// Hello, welcome, confirmation. Who it is that came.
+/// Hello, welcome, confirmation. Returns who the client is.
 fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -89,7 +90,7 @@ fn admit(
     let refuse = |refusal| Err(Stop::Refuse(refusal));
     let listener = &shared.listener;
     let hello = known(listener, hello)?;
-    if hello.plan == bundle::plan()? {
+    if hello.plan == bundle::agreement_hash()? {
         return refuse(Refusal::OtherProtocol { fhe: true });
     }
     if hello.plan != agreement() {
@@ -101,8 +102,9 @@ fn admit(
     Ok(listener.owner(hello.token.as_ref(), certificate))
 }
 
-/// Whether a session may send another request. Sessions are few, and each waits a while for its next request: one that goes on for ever, or asks
-/// again and again without sending or fetching anything, would keep others out. A client that is broken off begins another.
+/// Whether a session may send another request. Sessions are few, and each waits a while for its next request: one that
+/// never ends, or asks again and again without sending or fetching anything, would keep others out. A client that is
+/// cut off starts another session.
 fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
     match began.elapsed() < MAX_SESSION && idle_requests < MAX_IDLE_REQUESTS {
         true => Ok(()),
@@ -110,7 +112,7 @@ fn may_continue(began: Instant, idle_requests: u32) -> Result<(), Stop> {
     }
 }
 
-/// Answers until the client has had enough.
+/// Answers until the client ends the session.
 fn answer(
     shared: &Shared,
     jobs: &Jobs,

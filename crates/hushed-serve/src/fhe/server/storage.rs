@@ -1,4 +1,4 @@
-//! What a server keeps on disk for its clients: keys, requests, jobs, and files that have not arrived whole.
+//! What a server keeps on disk for its clients: keys, requests, jobs, and incomplete uploads.
 //!
 //! ```text
 //! STORE/lock                                    one server at a time
@@ -8,8 +8,8 @@
 //! STORE/owners/OWNER/jobs/ID/                   job.json, reply, checkpoints/
 //! ```
 //!
-//! Every name is the hexadecimal form of a hash that was parsed: nothing that a client writes becomes a path. An owner sees its own folder
-//! and no other.
+//! Every name is the hexadecimal form of a hash that was parsed: nothing that a client writes becomes a path. An owner
+//! sees its own folder and no other.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
@@ -34,7 +34,7 @@ use crate::files::{make_folder, now, open_append};
 use crate::session::owner::Owner;
 use crate::session::wire::Refusal;
 
-/// Most files of an owner that were begun and are not whole.
+/// Most unfinished files of an owner.
 const MAX_UPLOADS: usize = 4;
 /// How long such a file is kept after its last byte.
 const UPLOAD_LIFE: Duration = Duration::from_secs(86_400);
@@ -44,7 +44,7 @@ const UPLOAD_LIFE: Duration = Duration::from_secs(86_400);
 pub(super) struct Limits {
     /// Bytes of an owner, unfinished files counted whole.
     pub(super) quota: u64,
-    /// How long a reply is kept, and a request that nobody runs.
+    /// How long a reply is kept, and a request that is not run.
     pub(super) keep: Duration,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct Storage {
     request_bytes: u64,
     /// Files that a session is writing or checking.
     busy: Mutex<HashSet<(Owner, Upload)>>,
-    /// Held from a look at the limits until the file that they allow is there, so that two sessions do not both get the last place.
+    /// Held from the check of the limits until the file exists, so that two sessions do not both get the last place.
     beginning: Mutex<()>,
     _lock: File,
 }
 
 impl Storage {
-    /// Opens or makes the store for this plan.
+    /// Opens or makes the store for this manifest.
     pub(super) fn open(
         root: &Path,
         plan: FhePlan,
@@ -121,7 +121,7 @@ impl Storage {
         self.folder(owner).join("jobs")
     }
 
-    /// That these keys and this request are here, fit, and may be used.
+    /// Checks that these keys and this request are here, belong together, and may be used.
     pub(super) fn check_pair(
         &self,
         owner: &Owner,
@@ -179,7 +179,8 @@ impl Storage {
         }
         let busy = self.occupy(owner, file)?;
         let path = self.part_path(owner, file);
-        // The parts of a file follow from where they begin: smaller ones would each cost a check of what is kept and a wait for the disk.
+        // The parts of a file follow from where they begin: smaller ones would each cost a check of what is kept and a
+        // wait for the disk.
         let left = self.size(file).saturating_sub(offset);
         let end = offset.saturating_add(bytes.into());
         if length(&path) != offset || left == 0 || u64::from(bytes) != left.min(PART) {
@@ -196,7 +197,7 @@ impl Storage {
         })
     }
 
-    /// Ends what is over: keys that have expired, unfinished files.
+    /// Deletes expired keys and unfinished files.
     pub(super) fn tidy(&self, owner: &Owner) {
         let folder = self.folder(owner);
         let store = KeyStore::new(&folder.join(OWNER_KEYS));
@@ -223,7 +224,7 @@ impl Storage {
         }
     }
 
-    /// Ends requests that nobody runs. `needed`: those of jobs that wait or run.
+    /// Deletes requests that are not run. `needed`: those of jobs that wait or run.
     pub(super) fn tidy_requests(&self, owner: &Owner, needed: &HashSet<Digest>) {
         let needed: HashSet<PathBuf> = needed
             .iter()
@@ -279,7 +280,7 @@ impl Storage {
         }
     }
 
-    /// That what is missing of a file may come: the owner's quota, the number of unfinished files, the disk.
+    /// Checks that the rest of a file may come: the owner's quota, the number of unfinished files, the disk.
     fn check_limits(&self, owner: &Owner, file: Upload, have: u64) -> Result<(), Refusal> {
         let part = self.part_path(owner, file);
         let folder = self.folder(owner);
@@ -311,7 +312,7 @@ impl Storage {
         system::check_room(&self.root, whole.saturating_sub(have)).map_err(|_| Refusal::NoRoom)
     }
 
-    /// Checks a file whose last byte has come, and gives it its name; one that is not what it is called is thrown away.
+    /// Checks a complete file and gives it its name; one that is not what it is called is discarded.
     fn keep(&self, owner: &Owner, file: Upload, part: &Path) -> Result<(), Refusal> {
         let kept = match file {
             Upload::Keys(id) => self.keep_keys(owner, &id, part),
@@ -414,13 +415,14 @@ fn refused(error: &FileError) -> Refusal {
     }
 }
 
-/// Whatever keeps this server from writing: its operator reads why.
+/// An error of writing, for the operator.
 fn no_room(error: &io::Error) -> Refusal {
     tracing::warn!(%error, "a file of a client could not be written");
     Refusal::NoRoom
 }
 
-/// An error for a log. Paths have ids of keys and jobs and names of requests in them, which are shortened to what tells them apart.
+/// An error for a log. Paths have ids of keys and jobs and names of requests in them, which are shortened to what tells
+/// them apart.
 pub(super) fn without_ids(error: &impl std::fmt::Display) -> String {
     shortened(&error.to_string())
 }
@@ -459,7 +461,8 @@ pub(super) fn entries(folder: &Path) -> Vec<PathBuf> {
     all.map(|entry| entry.path()).collect()
 }
 
-/// Bytes of the files in a folder and in folders in it, `depth` levels of them. Checkpoints are deeper, and the server's.
+/// Bytes of the files in a folder and in folders in it, `depth` levels of them. Checkpoints are deeper, and the
+/// server's.
 fn bytes_in(folder: &Path, depth: usize) -> u64 {
     let of = |path: &PathBuf| match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),

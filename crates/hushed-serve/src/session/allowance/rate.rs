@@ -1,4 +1,5 @@
-//! What an operator allows a client: so many texts in a window of time, and the file in which they are counted ([`super::allowance`]).
+//! An operator's limit for each client, a number of texts in a window of time, and the file of the counts
+//! ([`super`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ const UNITS: [(&str, u64); 4] = [
     ("week", 7 * 86_400),
 ];
 
-/// So many texts in a window of time: `100/DAY`.
+/// A number of texts in a window of time: `100/DAY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRate {
     /// Texts.

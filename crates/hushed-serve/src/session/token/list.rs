@@ -37,7 +37,8 @@ pub(crate) struct Accepted(Vec<Digest>);
 
 impl Accepted {
     /// Reads a file of one token a line: `sha256:` and 64 hexadecimal digits, or the token itself (at least
-    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` say nothing. Several tokens allow them to be replaced one at a time.
+    /// [`MIN_TOKEN_BYTES`]); empty lines and those that begin with `#` are ignored. Several tokens allow them to be
+    /// replaced one at a time.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ServeError> {
         let text = Zeroizing::new(files::read(path, MAX_FILE_BYTES)?);
         Self::parse(&text).map_err(|line| ServeError::TokenFile {
@@ -46,7 +47,7 @@ impl Accepted {
         })
     }
 
-    /// The lines of such a file, or the number of one that is not as it should be; 1 if there is no token.
+    /// The lines of such a file, or the number of a malformed one; 1 if there is no token.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, usize> {
         let mut digests = Vec::new();
         for (line, number) in text.split(|b| *b == b'\n').zip(1usize..) {

@@ -4,7 +4,7 @@
 use crate::digest::Digest;
 use crate::session::codec::{Reader, VERSION, WireFault};
 
-/// Why a server will not go on. The client shows it; it says nothing about any text.
+/// Why a server refuses. The client shows it; it says nothing about any text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -17,38 +17,40 @@ pub enum Refusal {
         server: u16,
     },
     /// The ends disagree on formats or cryptographic parameters.
-    #[error("its plan is {server}, not this client's; use the same release on both sides")]
+    #[error(
+        "its agreement hash is {server}, not this client's; use the same release on both sides"
+    )]
     OtherPlan {
         /// The server's.
         server: Digest,
     },
     /// The client insists on another model.
     #[error(
-        "it offers the bundle {server}, not the pinned one; fetch the new bundle from its operator if the change is meant"
+        "it offers the bundle {server}, not the pinned one; fetch the new bundle from its operator if the change is intended"
     )]
     OtherBundle {
         /// The server's.
         server: Digest,
     },
-    /// It lets in nobody without a token.
+    /// It accepts nobody without a token.
     #[error("it asks for a bearer token; give the one that its operator issued")]
     NoToken,
     /// The token is not on its list.
     #[error("it does not know this bearer token; check it with the server's operator")]
     BadToken,
-    /// It serves as many sessions as it may.
-    #[error("it already serves {limit} session(s), its limit; try again later")]
+    /// It has as many sessions as it may.
+    #[error("it already has {limit} session(s), its limit; try again later")]
     TooManySessions {
         /// Its limit.
         limit: u32,
     },
-    /// The text has more tokens than it takes.
+    /// The text has more tokens than it accepts.
     #[error("it takes texts of at most {limit} tokens; shorten the text or split it")]
     TooLong {
         /// Its limit.
         limit: u32,
     },
-    /// The texts of a pass have more tokens together than it takes.
+    /// The texts of a pass have more tokens together than it accepts.
     #[error("it takes passes of at most {limit} tokens; put fewer texts into one")]
     PassTooLarge {
         /// Its limit.
@@ -72,16 +74,16 @@ pub enum Refusal {
         /// Whether it is `fhe` that it speaks.
         fhe: bool,
     },
-    /// A file of another size than its plan says.
-    #[error("by its plan the file has another size; is it for this plan?")]
+    /// A file of another size than its manifest says.
+    #[error("by its manifest the file has another size; is it for this manifest?")]
     WrongSize,
     /// A part that does not begin where the last one ended.
-    #[error("it has another part of this file; try again, it goes on where it was")]
+    #[error("it has another part of this file; try again, and the transfer continues where it was")]
     WrongOffset,
     /// Somebody else sends the same file.
     #[error("the same file is being sent by another session; wait for that one")]
     Busy,
-    /// What this client keeps there would be above its quota.
+    /// The client's files would exceed its quota.
     #[error(
         "the file is above this client's quota, of which {left} MiB are left; wait for answers to expire, or ask its operator"
     )]
@@ -89,7 +91,7 @@ pub enum Refusal {
         /// MiB.
         left: u32,
     },
-    /// Too many files that were begun and not ended.
+    /// Too many unfinished files.
     #[error(
         "it keeps at most {limit} unfinished files of a client; finish one, or wait until they expire"
     )]
@@ -97,10 +99,10 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
-    /// A file that arrived whole and is not what its name says: it was thrown away.
-    #[error("the file arrived damaged, or is not for its plan, and was thrown away; try again")]
+    /// A complete file that is not what its name says: it was discarded.
+    #[error("the file arrived damaged, or is not for its manifest, and was discarded; try again")]
     DamagedUpload,
-    /// Keys whose time is over.
+    /// Expired keys.
     #[error("the keys have expired; make new ones with `hushed keygen`")]
     ExpiredKeys,
     /// Keys or a request that are not there.
@@ -109,7 +111,7 @@ pub enum Refusal {
     /// The disk is full.
     #[error("its disk is full; try again later, or tell its operator")]
     NoRoom,
-    /// As many jobs wait as may.
+    /// The client has as many waiting jobs as it may.
     #[error("{limit} jobs of this client wait already, its limit; try again later")]
     QueueFull {
         /// Its limit.
@@ -121,8 +123,8 @@ pub enum Refusal {
     /// There is no reply to fetch: the job is unknown, not done, or its reply has expired.
     #[error("it has no reply of this job: it is not done, or its reply has expired")]
     NoReply,
-    /// The client has had what it may have for now.
-    #[error("this client has had the texts that it may have for now; come back in {}", spoken(*seconds))]
+    /// The client has used up its texts for now.
+    #[error("this client has used up its texts for now; come back in {}", spoken(*seconds))]
     Allowance {
         /// Seconds until as many as were asked for may run.
         seconds: u32,
@@ -135,9 +137,9 @@ pub enum Refusal {
         /// Its limit.
         limit: u32,
     },
-    /// It cannot write down what clients have had.
+    /// It cannot record clients' counts.
     #[error(
-        "it cannot write down how many texts it has served, and serves none until it can; tell its operator"
+        "it cannot record how many texts it has served, and serves none until it can; tell its operator"
     )]
     Uncounted,
     /// A reason that this release does not know.

@@ -1,4 +1,4 @@
-//! What a session gives: embeddings, what they cost, how far it has come.
+//! Results of a session: embeddings, cost, progress.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use hushed_mpc::StepCost;
 use hushed_net::Stats;
 
-/// What a part of a session cost this side.
+/// What a part of a session cost this party.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Wall time, waiting for the server included.
@@ -42,7 +42,7 @@ pub struct Pass {
     pub sites: Vec<StepCost>,
 }
 
-/// How far a call has come.
+/// Progress of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The first text of the pass under way, from 0.
@@ -53,7 +53,7 @@ pub struct Progress {
     pub texts: usize,
     /// The step that has ended.
     pub step: String,
-    /// Layers of this pass that are behind, between 0 and `layers`.
+    /// Layers of this pass that are done, between 0 and `layers`.
     pub layer: usize,
     /// Layers of the model.
     pub layers: usize,

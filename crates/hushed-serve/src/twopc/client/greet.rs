@@ -1,4 +1,4 @@
-//! From a connection to a session whose two ends agree: greetings, the bundle.
+//! From a connection to an agreed session: the handshake, the bundle.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use hushed_net::{Expect, Party, Session};
@@ -46,7 +46,7 @@ pub(super) fn greet(
     config: &ClientConfig,
     pinned: Pinned,
 ) -> Result<(Welcome, Bundle), ServeError> {
-    let plan = bundle::plan()?;
+    let plan = bundle::agreement_hash()?;
     let hello = Hello {
         nonce: agree::nonce()?,
         plan,

@@ -11,14 +11,14 @@ use crate::twopc::wire::MAX_PASS_TEXTS;
 pub struct Options {
     /// What to do with a text of more tokens than the model takes.
     pub too_long: TooLong,
-    /// Pads every text to a multiple of so many tokens (or to the longest text that the server takes), which is then all that the server
-    /// learns of its length. `None` pads nothing.
+    /// Pads every text to a multiple of this many tokens (or to the longest text that the server takes), which is then
+    /// all that the server learns of its length. `None` pads nothing.
     pub bucket: Option<usize>,
-    /// Most texts that share a pass: one after the other where they are in order, fewer if the server's limit asks for it. Texts of one
-    /// padded length share most.
+    /// Most texts that share a pass: one after the other where they are in order, fewer if the server's limit asks for
+    /// it. Texts of one padded length share most.
     pub batch: usize,
-    /// Fetches the table of token vectors, where the server's operator has made it public, and looks tokens up in it: the lookup then costs
-    /// nothing. The table is kept in [`crate::ClientConfig::cache_dir`].
+    /// Fetches the table of token vectors, where the server's operator has made it public, and looks tokens up in it:
+    /// the lookup then costs nothing. The table is kept in [`crate::ClientConfig::cache_dir`].
     pub public_table: bool,
 }
 

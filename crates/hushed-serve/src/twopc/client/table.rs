@@ -56,7 +56,7 @@ fn path(dir: &Path, hash: Digest) -> PathBuf {
     dir.join(format!("{hash}.table"))
 }
 
-/// The bytes of this hash, if they are there and whole: a damaged file is only one that has to be fetched anew.
+/// The bytes of this hash, if they are there and whole: a damaged file is simply fetched again.
 fn find(path: &Path, e: &Embedding, hash: Digest) -> Option<Vec<u8>> {
     let size = 4 * e.vocabulary as u64 * e.width as u64;
     let bytes = files::read(path, size).ok()?;

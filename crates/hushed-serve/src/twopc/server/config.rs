@@ -8,7 +8,7 @@ use crate::session::config::Entrance;
 /// Everything about a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where it listens, who it is and whom it lets in.
+    /// Address, identity, accepted clients.
     pub entrance: Entrance,
     /// The model folder.
     pub model: PathBuf,
@@ -18,17 +18,19 @@ pub struct ServerConfig {
     pub max_pass_tokens: usize,
     /// Most texts of a session.
     pub max_texts: usize,
-    /// Gives the table of token vectors to clients that ask for it: every client that may connect then has it whole. Their lookups cost nothing.
+    /// Gives the table of token vectors to clients that ask for it: every client that may connect then has it whole.
+    /// Their lookups cost nothing.
     pub public_table: bool,
-    /// Bytes that the process may take: what the sessions may need is kept free, and weights are held transformed in the rest. `None` holds
-    /// none.
+    /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
+    /// weights. `None` holds none.
     pub max_memory: Option<u64>,
     /// The number of tokens for which weights are held transformed.
     pub ready_tokens: usize,
 }
 
 impl ServerConfig {
-    /// A server for this machine alone: any free port of loopback, a development certificate, 4 sessions of 1,000 texts.
+    /// A server for this machine alone: any free port of loopback, a development certificate, 4 sessions of 1,000
+    /// texts.
     #[must_use]
     pub fn local(model: impl Into<PathBuf>, certificates: impl Into<PathBuf>) -> Self {
         Self {

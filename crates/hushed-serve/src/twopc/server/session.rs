@@ -1,7 +1,7 @@
-//! One session, from the accepted socket to its end, and what is said about it afterwards.
+//! One session, from the accepted socket to its end and its log line.
 //!
-//! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and memory, and costs one
-//! handshake.
+//! Everything before [`admit`] is done for strangers: it is bounded in time ([`crate::Deadlines::handshake`]) and
+//! memory, and costs one handshake.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::net::{SocketAddr, TcpStream};
@@ -64,7 +64,7 @@ pub(super) fn serve(
     closed(session, result)
 }
 
-/// Hello, welcome, confirmation, bundle. Who it is that came.
+/// Hello, welcome, confirmation, bundle. Returns who the client is.
 fn greet(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -121,7 +121,7 @@ fn admit(
     Ok(shared.listener.owner(hello.token.as_ref(), certificate))
 }
 
-/// Runs passes until the client has had enough.
+/// Runs passes until the client ends the session.
 fn texts(
     shared: &Shared,
     entry: &Entry<'_>,
@@ -216,7 +216,7 @@ fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats:
     );
 }
 
-/// Whether texts of so many rows may run now.
+/// Whether texts of this many rows may run now.
 fn allow(
     shared: &Shared,
     entry: &Entry<'_>,

@@ -1,7 +1,9 @@
-//! The curves: minimax quadratics on equal segments, each 1/32 of a segment wider at both ends, as `curve.rs` evaluates them.
+//! The curves: minimax quadratics on equal segments, each 1/32 of a segment wider at both ends, as `curve.rs` evaluates
+//! them.
 //!
-//! A row holds γ, β and α of γ + β·t + α·t², t from the middle of the segment, everything in units of the limit: γ with 12 bits more than the
-//! curve's fraction, β with 12 bits and α with 8. A test fits them again and measures their errors.
+//! A row holds γ, β and α of γ + β·t + α·t², t from the middle of the segment, everything in units of the limit: γ with
+//! 12 bits more than the curve's fraction, β with 12 bits and α with 8. A test fits them again and measures their
+//! errors.
 
 use super::{Curve, Kind, WIDEST};
 

@@ -71,8 +71,8 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let source = weights.block_source(&layout.plan);
     let leaves = leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
 
-    // What a leaf holds, noise of the product and all, divided by the dropped prime: what is left to compare is the noise
-    // that switching and packing add.
+    // What a leaf holds, noise of the product and all, divided by the dropped prime: what is left to compare is the
+    // noise that switching and packing add.
     let reference: Vec<RnsPoly<Coeff>> = leaves
         .iter()
         .map(|leaf| {

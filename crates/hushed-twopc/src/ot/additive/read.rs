@@ -1,5 +1,5 @@
-//! The readers of a peer's message alone: for the fuzz target over pads and choices that are no secrets, and for the checks of
-//! secret choices.
+//! The readers of a peer's message alone: for the fuzz target over pads and choices that are no secrets, and for the
+//! checks of secret choices.
 
 use super::{Kept, Offer, Pads, Shape, settle_choice, settle_offer};
 use crate::testing::secrets::Case;

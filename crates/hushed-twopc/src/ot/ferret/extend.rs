@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 /// Trees a step.
 const CHUNK: usize = 128;
 
-/// What both parties hold to extend: the code, and the tree expander.
+/// State of both parties for extensions: the code, and the tree expander.
 pub(super) struct Extender {
     params: FerretParams,
     code: LpnCode,
@@ -31,8 +31,8 @@ pub(super) struct Extender {
 }
 
 impl Extender {
-    /// An extender for one parameter set under two public seeds that both parties agreed on, one for the code and one for
-    /// the keys of trees.
+    /// An extender for one parameter set under two public seeds that both parties agreed on, one for the code and one
+    /// for the keys of trees.
     pub(super) fn new(params: FerretParams, code: [u8; 16], trees: [u8; 16]) -> Self {
         Extender {
             params,

@@ -3,16 +3,15 @@
 //!
 //! Each direction starts at its first use: base OTs and a small extension ([`start`]) give the inputs
 //! of one extension with the smallest set; from then on every extension keeps the inputs of the next
-//! ([`extend`]) and the rest is handed out, step by step. Both parties call with the same counts in the same order, so
-//! both see at the same call that the stock is short. Extensions are one-way, sender to receiver, and
-//! add no round of their own.
+//! ([`extend`]) and the rest is used, step by step. Both parties call with the same counts in the same order, so both
+//! run out at the same call. Extensions are one-way, sender to receiver, and add no round of their own.
 //!
 //! A source that failed stays failed: starting a direction again would run base OTs and extensions under the
 //! same `delta`, session id and indices, and repeat pads that may have been used.
 //!
 //! Security: LPN with regular noise at the sets of [`params`], the half-tree under the hash of
 //! `hushed_math::bits`, base OTs under computational Diffie–Hellman in the random-oracle model. Base
-//! OTs are not post-quantum: who records a session and later owns a quantum computer learns its OTs.
+//! OTs are not post-quantum: a party that records a session and later has a quantum computer learns its OTs.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod extend;
@@ -46,8 +45,8 @@ const TREES: Kind = Kind(0x0344);
 /// Nonce, and the number of the parameter set with the version.
 const HELLO_BYTES: usize = 17;
 
-/// Rises whenever equal messages would give other OTs or pads, and with the table of sets. 3: keys of trees and pads are the
-/// session's, and sets have fewer trees than in emp-ot.
+/// Rises whenever equal messages would give other OTs or pads, and with the table of sets. 3: keys of trees and pads
+/// are the session's, and sets have fewer trees than in emp-ot.
 const VERSION: u8 = 3;
 
 /// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
@@ -217,8 +216,8 @@ impl FerretOt {
         })
     }
 
-    /// That this process made the source: in a fork of it the stock would be handed out a second time, without a step of the
-    /// session that could fail.
+    /// Checks that this process made the source: in a fork of it the stock would be used a second time, without a step
+    /// of the session that could fail.
     fn check_process(&self) -> Result<(), TwopcError> {
         Ok(self.origin.check().map_err(RlweError::from)?)
     }

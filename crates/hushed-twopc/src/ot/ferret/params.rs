@@ -6,13 +6,13 @@
 //! information-set decoding (Liu, Wang, Yang, Yu, ePrint 2022/712), BJMM, the algebraic attack on
 //! regular noise (Briaud, Øygarden, EUROCRYPT 2023, and its improvement ePrint 2025/1476) and the
 //! hybrid of guessing with it. [`FerretParams::attacks`] computes the first and the last, and the last once more for
-//! rows of ten taps, where the quadratic system stays sparse: that one binds. Older sets in public code, made for the
-//! same task before those attacks (k = 124 000, t = 4971 for one), are below 128 bits and not here.
+//! rows of ten taps, where the quadratic system stays sparse: that is the strongest. Older sets in public code, made
+//! for the same task before those attacks (k = 124 000, t = 4971 for one), are below 128 bits and not here.
 //!
-//! t is smaller here than in emp-ot (850, 1170, 1520, 1900), which costs the hybrid 132.3, 131.4, 130.9 and 130.6 bits by
-//! dense elimination, and 122.5, 118.5, 115.3 and 112.5 by the sparse count. Fewer blocks of the same size are harder: whoever
-//! solves t' < t of them solves t by leaving some out. The price is an extension of fewer OTs that consumes almost as
-//! many: two to three percent of the OTs a second.
+//! t is smaller here than in emp-ot (850, 1170, 1520, 1900), which costs the hybrid 132.3, 131.4, 130.9 and 130.6 bits
+//! by dense elimination, and 122.5, 118.5, 115.3 and 112.5 by the sparse count. Fewer blocks of the same size are
+//! harder: a solver for t' < t of them solves t by leaving some out. The price is an extension of fewer OTs that
+//! consumes almost as many: two to three percent of the OTs a second.
 
 use hushed_math::bits::TAPS;
 
@@ -107,7 +107,7 @@ impl FerretParams {
         self.trees * (self.depth - 1) * 16
     }
 
-    /// What the attacks that bind cost, by formula.
+    /// The cost of the strongest attacks, by formula.
     pub fn attacks(&self) -> Attacks {
         Attacks {
             pooled_gauss: self.pooled_gauss(),
@@ -122,11 +122,12 @@ impl FerretParams {
         2.8 * k.log2() - t * (1.0 - k / t / block).log2()
     }
 
-    /// The hybrid of guessing and a linearised quadratic system (Briaud, Øygarden; with ePrint 2025/1476). Guess that the noise of each
-    /// block is none of μ of its rows: right with probability (1 − μ/2^h)^t. Each row so guessed, and the sum of each block, is a
-    /// linear equation, which leaves v = k − t·(μ + 1) unknown bits. In a block two rows cannot both be noisy: t·C(2^h − μ − 1, 2) quadratic
-    /// equations in them. As soon as these are as many as the v·(v + 1)/2 monomials, the system is linear in the monomials, and costs what
-    /// elimination does. The μ of least work; some blocks may have one more than others, so it is a multiple of 1/t.
+    /// The hybrid of guessing and a linearised quadratic system (Briaud, Øygarden; with ePrint 2025/1476). Guess that
+    /// the noise of each block is none of μ of its rows: right with probability (1 − μ/2^h)^t. Each row so guessed, and
+    /// the sum of each block, is a linear equation, which leaves v = k − t·(μ + 1) unknown bits. In a block two rows
+    /// cannot both be noisy: t·C(2^h − μ − 1, 2) quadratic equations in them. As soon as these are as many as the
+    /// v·(v + 1)/2 monomials, the system is linear in the monomials, and costs what elimination does. The μ of least
+    /// work; some blocks may have one more than others, so it is a multiple of 1/t.
     fn hybrid(&self) -> f64 {
         /// Strassen's exponent.
         const OMEGA: f64 = 2.807;
@@ -137,9 +138,10 @@ impl FerretParams {
         works.fold(f64::INFINITY, f64::min)
     }
 
-    /// The hybrid without eliminating the guessed rows: the k²/2 monomials in the secret stay, and a quadratic equation is the
-    /// product of two rows of ten taps and their noise, at most 11² monomials. Wiedemann's method takes three products of such a
-    /// matrix with a vector a monomial. An estimate of ours, not a published one, with every operation on a bit counted.
+    /// The hybrid without eliminating the guessed rows: the k²/2 monomials in the secret stay, and a quadratic equation
+    /// is the product of two rows of ten taps and their noise, at most 11² monomials. Wiedemann's method takes three
+    /// products of such a matrix with a vector a monomial. An estimate of ours, not a published one, with every
+    /// operation on a bit counted.
     fn sparse_hybrid(&self) -> f64 {
         let weight = ((TAPS + 1) * (TAPS + 1)) as f64;
         let monomials = 2.0 * f64::from(self.log_k) - 1.0;
@@ -150,7 +152,8 @@ impl FerretParams {
         })
     }
 
-    /// For each number of guessed rows that leaves a solvable system: bits that the guess costs, and the monomials left.
+    /// For each number of guessed rows that leaves a solvable system: bits that the guess costs, and the monomials
+    /// left.
     fn solvable_guesses(&self) -> impl Iterator<Item = (f64, f64)> {
         let (t, k, block) = self.sizes();
         let unknowns = (1usize << self.log_k) - self.trees;

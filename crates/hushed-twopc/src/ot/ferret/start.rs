@@ -242,8 +242,8 @@ fn tree_hash(id: &SessionId) -> PadHash {
     PadHash::new(seed)
 }
 
-/// Children of a level of digit `d`'s tree: child c of parent p is `H(c, p)`, c numbered within the level; every level has
-/// sixteen indices, and so a key, of its own.
+/// Children of a level of digit `d`'s tree: child c of parent p is `H(c, p)`, c numbered within the level; every level
+/// has sixteen indices, and so a key, of its own.
 fn children(hash: &PadHash, d: usize, level: usize, parents: &[Block]) -> Zeroizing<Vec<Block>> {
     let twice: Zeroizing<Vec<Block>> =
         Zeroizing::new(parents.iter().flat_map(|p| [*p, *p]).collect());
@@ -303,7 +303,8 @@ fn punctured_seeds(
     nodes
 }
 
-/// The readers of the points and of the columns on bytes of a peer, for `n` OTs: whether they have the form. The keys are no secrets.
+/// The readers of the points and of the columns on bytes of a peer, for `n` OTs: whether they have the form. The keys
+/// are no secrets.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read(n: usize, message: &[u8], rng: &mut SecretRng) -> [bool; 2] {
     let sender = StartSender {

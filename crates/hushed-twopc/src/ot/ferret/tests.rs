@@ -254,7 +254,8 @@ fn a_failed_extension_ends_the_source() {
     });
 }
 
-/// Base OTs, seeds, extensions: whichever frame is the first that a killed peer does not send, the other ends with an error that says so.
+/// Base OTs, seeds, extensions: whichever frame is the first that a killed peer does not send, the other ends with an
+/// error that says so.
 #[test]
 fn a_peer_that_vanishes_before_any_frame_is_reported() {
     const COTS: usize = 100_000;

@@ -104,7 +104,7 @@ fn refused<T>(result: Result<T, ServeError>) -> Refusal {
 fn files_that_are_not_what_they_are_called_are_thrown_away() {
     let scene = Scene::new(1 << 30);
     let request = scene.work.path().join("request");
-    // Sizes follow from the plan.
+    // Sizes follow from the manifest.
     for bytes in [0, 1, scene.key_bytes - 1, scene.key_bytes + 1, u64::MAX] {
         let offered = scene.offer(Upload::Keys(scene.keys), bytes);
         assert_eq!(refused(offered), Refusal::WrongSize);
