@@ -52,7 +52,8 @@ pub(super) struct Clear<'a> {
 }
 
 impl Clear<'_> {
-    /// Adds what exact functions are given to what was seen; with the answers, not yet of unit length.
+    /// What exact functions are given by all texts, after what was seen before; with the answers, not yet of unit
+    /// length.
     pub fn measured(
         &self,
         structure: &Structure,
@@ -61,23 +62,53 @@ impl Clear<'_> {
         ordinary: bool,
     ) -> Result<(Seen, Vec<Vec<f64>>), FheError> {
         let mut answers = vec![Vec::new(); texts.len()];
-        let program = self.model.program();
-        let choices = open(&self.model.network, structure, self.rows)?;
         for group in groups(texts, self.rows) {
-            let texts = group.embedded(&program, texts)?;
-            let lengths = texts.iter().map(Matrix::rows).collect();
-            let on = self.simulator(&group)?;
-            let layout = Interleave::new(on.slots(), group.rows)?;
-            let measure = Measure::new(layout, lengths, (seen, ordinary), structure);
-            let on = on.exact(measure.clone());
-            let viewer = Some(measure.viewer());
-            let found = self.run(&on, &program, &choices, &group, &texts, viewer)?;
+            let (all, found) = self.group(structure, &group, texts, vec![seen], ordinary)?;
+            seen = all.into_iter().next().unwrap_or_default();
             for (&i, answer) in group.texts.iter().zip(found) {
                 answers[i] = answer;
             }
-            seen = measure.seen();
         }
         Ok((seen, answers))
+    }
+
+    /// The same text by text.
+    pub fn measured_each(
+        &self,
+        structure: &Structure,
+        texts: &[TokenIds],
+    ) -> Result<Vec<Seen>, FheError> {
+        let mut seen = vec![Seen::default(); texts.len()];
+        for group in groups(texts, self.rows) {
+            let nothing = vec![Seen::nothing(&self.model.network); group.texts.len()];
+            let (found, _) = self.group(structure, &group, texts, nothing, true)?;
+            for (&i, found) in group.texts.iter().zip(found) {
+                seen[i] = found;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// One group of `texts` with exact functions: what they see, of all or of each as `seen` is, and the answers.
+    fn group(
+        &self,
+        structure: &Structure,
+        group: &Group,
+        texts: &[TokenIds],
+        seen: Vec<Seen>,
+        ordinary: bool,
+    ) -> Result<(Vec<Seen>, Vec<Vec<f64>>), FheError> {
+        let program = self.model.program();
+        let choices = open(&self.model.network, structure, self.rows)?;
+        let texts = group.embedded(&program, texts)?;
+        let lengths = texts.iter().map(Matrix::rows).collect();
+        let on = self.simulator(group)?;
+        let layout = Interleave::new(on.slots(), group.rows)?;
+        let measure = Measure::new(layout, lengths, (seen, ordinary), structure);
+        let on = on.exact(measure.clone());
+        let viewer = Some(measure.viewer());
+        let found = self.run(&on, &program, &choices, group, &texts, viewer)?;
+        Ok((measure.seen(), found))
     }
 
     /// The answers of texts by polynomials, not yet of unit length; none of one that leaves an interval. With errors

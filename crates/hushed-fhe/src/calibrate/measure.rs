@@ -284,7 +284,8 @@ pub(super) struct Measure {
 
 #[derive(Default)]
 struct State {
-    seen: Seen,
+    /// Of all texts, or text by text.
+    seen: Vec<Seen>,
     /// Of the heads whose softmax is under way.
     heads: HashMap<(usize, usize), Rows>,
     /// Which norm comes next.
@@ -302,11 +303,11 @@ struct Rows {
 }
 
 impl Measure {
-    /// Adds to what was seen before.
+    /// Adds to what was seen before, of all texts or of each.
     pub fn new(
         layout: Interleave,
         lengths: Vec<usize>,
-        (seen, ordinary): (Seen, bool),
+        (seen, ordinary): (Vec<Seen>, bool),
         structure: &Structure,
     ) -> Arc<Measure> {
         Arc::new(Measure {
@@ -322,7 +323,7 @@ impl Measure {
     }
 
     /// What has been seen.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.state().seen)
     }
 
@@ -363,8 +364,8 @@ impl Measure {
                     let slots = squares.iter_mut().zip(column.values());
                     slots.for_each(|(sum, v)| *sum += v * v);
                 }
-                let norm = &mut state.seen.layers[layer].norms[half];
                 for (text, row, slot) in self.rows() {
+                    let norm = &mut state.of(text).layers[layer].norms[half];
                     let variance = squares[slot] / (scale * scale * columns.len() as f64);
                     match row {
                         _ if !used(text, row) => norm.masked.add(variance),
@@ -376,19 +377,17 @@ impl Measure {
             (Kind::Norm, Look::Columns(x)) => {
                 let bound = (x.width() as f64).sqrt();
                 let hat = |column: &Vector, slot: usize| bound * column.values()[slot];
-                let seen = &mut state.seen.layers[layer];
-                let rows = self.rows().filter(|&(text, row, _)| used(text, row));
-                let slots: Vec<usize> = rows.map(|(_, _, slot)| slot).collect();
-                let all = x.columns.iter();
-                let largest = all.flat_map(|c| slots.iter().map(|&slot| hat(c, slot).abs()));
-                let norm = &mut seen.norms[half];
-                norm.largest = largest.fold(norm.largest, f64::max);
+                for (text, _, slot) in self.rows().filter(|&(text, row, _)| used(text, row)) {
+                    let norm = &mut state.of(text).layers[layer].norms[half];
+                    let all = x.columns.iter().map(|c| hat(c, slot).abs());
+                    norm.largest = all.fold(norm.largest, f64::max);
+                }
                 if half == 1 && self.ordinary {
-                    let row = |text: usize| {
+                    for text in 0..self.lengths.len() {
                         let slot = self.layout.slot(text, 0);
-                        x.columns.iter().map(|c| hat(c, slot)).collect()
-                    };
-                    seen.first_rows.extend((0..self.lengths.len()).map(row));
+                        let row = x.columns.iter().map(|c| hat(c, slot)).collect();
+                        state.of(text).layers[layer].first_rows.push(row);
+                    }
                 }
             }
             _ => (),
@@ -397,39 +396,32 @@ impl Measure {
 
     fn scores(&self, at: (usize, usize), p: &Function, diagonal: usize, arguments: &[f64]) {
         let m = self.layout.rows();
-        let mut span = Span::default();
         let key = |text: usize, row: usize| (row + diagonal) % m < self.lengths[text];
         let real = self.rows().filter(|&(text, row, _)| key(text, row));
-        let real: Vec<(usize, f64)> = real
-            .map(|(_, _, slot)| (slot, p.argument(arguments[slot])))
-            .collect();
-        real.iter().for_each(|&(_, score)| span.add(score));
         let mut state = self.state();
         let nothing = || Rows {
             maxima: vec![f64::NEG_INFINITY; arguments.len()],
             before: Vec::new(),
             sums: Vec::new(),
         };
-        let rows = state.heads.entry(at).or_insert_with(nothing);
-        for (slot, score) in real {
+        let mut rows = state.heads.remove(&at).unwrap_or_else(nothing);
+        for (text, _, slot) in real {
+            let score = p.argument(arguments[slot]);
             rows.maxima[slot] = rows.maxima[slot].max(score);
+            state.head(text, at).scores.add(score);
         }
         if diagonal == m - 1 {
             rows.before = arguments.iter().map(|&t| p.exact(t)).collect();
         }
-        let scores = &mut state.head(at).scores;
-        if span.least <= span.greatest {
-            scores.add(span.least);
-            scores.add(span.greatest);
-        }
+        state.heads.insert(at, rows);
     }
 
     /// The sums of p.
     fn first(&self, at: (usize, usize), scores: Interval, sums: &[f64]) {
         let mut state = self.state();
-        for (_, _, slot) in self.rows() {
+        for (text, _, slot) in self.rows() {
             let ln = sums[slot].ln() + scores.high / 2.0;
-            state.head(at).first.add(ln);
+            state.head(text, at).first.add(ln);
         }
         if let Some(rows) = state.heads.get_mut(&at) {
             rows.sums = sums.to_vec();
@@ -440,8 +432,8 @@ impl Measure {
     fn second(&self, at: (usize, usize), sums: &[f64]) {
         let mut state = self.state();
         let rows = state.heads.remove(&at);
-        let seen = state.head(at);
         for (text, row, slot) in self.rows() {
+            let seen = state.head(text, at);
             seen.second.add(sums[slot]);
             let Some(rows) = rows.as_ref().filter(|_| row < self.lengths[text]) else {
                 continue;
@@ -456,9 +448,15 @@ impl Measure {
 }
 
 impl State {
+    /// Where a text's are.
+    fn of(&mut self, text: usize) -> &mut Seen {
+        let last = self.seen.len() - 1;
+        &mut self.seen[text.min(last)]
+    }
+
     /// Of a head, by layer and number.
-    fn head(&mut self, (layer, head): (usize, usize)) -> &mut HeadSeen {
-        &mut self.seen.layers[layer].heads[head]
+    fn head(&mut self, text: usize, (layer, head): (usize, usize)) -> &mut HeadSeen {
+        &mut self.of(text).layers[layer].heads[head]
     }
 }
 
@@ -472,15 +470,18 @@ impl Watch for Measure {
             Function::FirstInverse { head, scores } => self.first((layer, head), scores, x),
             Function::SecondInverse { head } => self.second((layer, head), x),
             Function::Activation { index, .. } => {
-                let mut seen = std::mem::take(&mut self.state().seen.layers[layer].columns[index]);
-                for (_, _, slot) in self.rows() {
+                let mut state = self.state();
+                for (text, _, slot) in self.rows() {
+                    let seen = &mut state.of(text).layers[layer].columns[index];
                     seen.add(f.argument(x[slot]), self.ordinary);
                 }
-                self.state().seen.layers[layer].columns[index] = seen;
             }
             Function::Head { .. } => {
-                let arguments: Vec<f64> = x.iter().map(|&t| f.argument(t)).collect();
-                self.state().seen.head.see(&arguments);
+                let mut state = self.state();
+                for (slot, &t) in x.iter().enumerate() {
+                    let text = slot % self.layout.texts();
+                    state.of(text).head.see(&[f.argument(t)]);
+                }
             }
             // Seen between steps: here rows that are masked have 1.
             Function::Root => (),

@@ -76,13 +76,10 @@ pub fn reaches(
         params,
         rows: choices.rows,
     };
-    let one = |text: &TokenIds| -> Result<Vec<Reach>, FheError> {
-        let nothing = Seen::nothing(&model.network);
-        let (seen, _) = clear.measured(&structure, std::slice::from_ref(text), nothing, true)?;
-        let width = model.network.embedding.width;
-        Ok(farthest(&seen.layers, choices, width))
-    };
-    texts.iter().map(one).collect()
+    let width = model.network.embedding.width;
+    let seen = clear.measured_each(&structure, texts)?;
+    let far = |seen: &Seen| farthest(&seen.layers, choices, width);
+    Ok(seen.iter().map(far).collect())
 }
 
 /// What a calibration replaces.
