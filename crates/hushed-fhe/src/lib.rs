@@ -56,7 +56,6 @@ pub use choices::{
 pub use error::FheError;
 pub use hushed_lower::{LinearMap, bound_of};
 pub use ops::acts::{Acts, centred};
-pub use ops::attention::attention;
 pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowMasks, RowsKnown, token_rows};

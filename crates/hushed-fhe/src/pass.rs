@@ -31,8 +31,8 @@ use super::error::FheError;
 use super::slots::Slots;
 use crate::ops::activation::{self, Polynomials};
 use crate::ops::acts::{Acts, StoredActs};
-use crate::ops::attention::{attention, attention_stored};
-use crate::ops::feed_forward::{feed_forward, feed_forward_stored};
+use crate::ops::attention::{AttentionLayer, attention, attention_stored};
+use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
 use crate::ops::head::head;
 use crate::ops::mask::{RowMasks, RowsKnown};
 use crate::ops::norm::{Given, NormPlan, above, norm, residual};
@@ -296,18 +296,24 @@ impl<'a, S: Slots> Pass<'a, S> {
         norm: &NormChoice,
         values: &mut Values<Value<S>>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let (on, rows, placement) = (self.on, &self.rows, &self.placement);
-        let choice = &self.choice(step.id)?.attention;
-        if !placement.spill_attention {
+        let layer = AttentionLayer {
+            at: step.id,
+            block: a,
+            choice: &self.choice(step.id)?.attention,
+            norm,
+            rows: &self.rows,
+            placement: &self.placement,
+        };
+        if !self.placement.spill_attention {
             let Value::Columns(x) = values.get(step, 0)? else {
                 return Err(shape(step.id));
             };
-            return attention(on, step.id, x, a, choice, norm, rows, placement);
+            return attention(self.on, x, &layer);
         }
         let Value::Columns(x) = values.take(step, 0)? else {
             return Err(shape(step.id));
         };
-        let (columns, left) = attention_stored(on, step.id, x, a, choice, norm, rows, placement)?;
+        let (columns, left) = attention_stored(self.on, x, &layer)?;
         values.put_back(step, 0, Value::Stored(left))?;
         Ok(columns)
     }
@@ -319,19 +325,24 @@ impl<'a, S: Slots> Pass<'a, S> {
         norm: &NormChoice,
         values: &mut Values<Value<S>>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let (on, block) = (self.on, self.placement.hidden_block);
-        let (choice, polynomials) = (&self.choice(step.id)?.activation, &self.polynomials);
+        let layer = FeedForwardLayer {
+            at: step.id,
+            block: f,
+            choice: &self.choice(step.id)?.activation,
+            norm,
+            hidden_block: self.placement.hidden_block,
+            polynomials: &self.polynomials,
+        };
         if !self.placement.spill_feed_forward {
             let Value::Columns(x) = values.get(step, 0)? else {
                 return Err(shape(step.id));
             };
-            return feed_forward(on, step.id, x, f, choice, norm, block, polynomials);
+            return feed_forward(self.on, x, &layer);
         }
         let Value::Columns(x) = values.take(step, 0)? else {
             return Err(shape(step.id));
         };
-        let (columns, left) =
-            feed_forward_stored(on, step.id, x, f, choice, norm, block, polynomials)?;
+        let (columns, left) = feed_forward_stored(self.on, x, &layer)?;
         values.put_back(step, 0, Value::Stored(left))?;
         Ok(columns)
     }

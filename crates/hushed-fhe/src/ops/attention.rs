@@ -49,80 +49,55 @@ const NARROW_BLOCK: usize = 64;
 /// Rows of the maps of queries and keys that are applied at a time: an even number, as their results go in pairs.
 const PROJECTED: usize = 32;
 
-/// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of what it
-/// has left.
+/// An attention block of a run: the model's layer, what was calibrated for it, and where the plan places it.
+pub struct AttentionLayer<'a, V> {
+    /// The step it runs under.
+    pub at: StepId,
+    /// Weights and shapes of the model.
+    pub block: &'a Attention,
+    /// Intervals and degrees of its heads.
+    pub choice: &'a AttentionChoice,
+    /// Of the norm after it, whose κ is in the output's map.
+    pub norm: &'a NormChoice,
+    /// Rows that hold tokens.
+    pub rows: &'a RowsKnown<V>,
+    /// Baby steps, heads at a time, primes of refreshed sums.
+    pub placement: &'a Placement,
+}
+
+/// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of the level
+/// it ends at.
 ///
 /// # Errors
 /// Another number of heads or columns than the choices or the layer have; too few levels; where values are visible,
-/// [`FheError::Range`] for sums beyond their intervals.
-#[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
+/// [`FheError::Range`] for sums outside their intervals.
 pub fn attention<S: Slots>(
     on: &S,
-    at: StepId,
     x: &Acts<S::Value>,
-    layer: &Attention,
-    choice: &AttentionChoice,
-    norm: &NormChoice,
-    rows: &RowsKnown<S::Value>,
-    placement: &Placement,
+    layer: &AttentionLayer<'_, S::Value>,
 ) -> Result<Vec<S::Value>, FheError> {
-    let Some(first) = x.columns.first() else {
-        return Ok(Vec::new());
-    };
-    let maps = Maps::new(on, at, x, layer, norm.scale)?;
-    let keys = rows_of_keys(on, at, rows)?;
-    let run = Run::new(
-        on,
-        at,
-        on.limbs(first),
-        layer,
-        choice,
-        &maps,
-        &keys,
-        rows,
-        placement,
-    )?;
+    let run = Run::new(on, x, layer)?;
     run.all(Source::Columns(&x.columns), Output::new(&run, false)?)
 }
 
-/// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and put
-/// away, so that the columns can be let go of before the scores; what is left of them for the residual is returned, put
-/// away as well.
+/// As [`attention`], bit for bit, with less in memory: queries, keys and values of all heads are made first and
+/// spilled, so that the columns are dropped before the scores. Returned beside the result: the primes of the columns
+/// that the residual sum reads, spilled as well.
 ///
 /// # Errors
 /// As [`attention`] and [`Slots::store`].
-#[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
 pub fn attention_stored<S: Slots>(
     on: &S,
-    at: StepId,
     x: Acts<S::Value>,
-    layer: &Attention,
-    choice: &AttentionChoice,
-    norm: &NormChoice,
-    rows: &RowsKnown<S::Value>,
-    placement: &Placement,
+    layer: &AttentionLayer<'_, S::Value>,
 ) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
-    let maps = Maps::new(on, at, &x, layer, norm.scale)?;
-    let keys = rows_of_keys(on, at, rows)?;
-    let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
-    let run = Run::new(
-        on, at, columns, layer, choice, &maps, &keys, rows, placement,
-    )?;
+    let run = Run::new(on, &x, layer)?;
     let source = run.stored(&x.columns)?;
     // As much as the residual sum reads.
     let limbs = above(on, below(on, run.limbs.heads, 1)?)?;
     run.site("kept");
     let kept = StoredActs::new(on, x, limbs)?;
     Ok((run.all(source, Output::new(&run, true)?)?, kept))
-}
-
-fn rows_of_keys<'a, S: Slots>(
-    on: &S,
-    at: StepId,
-    rows: &'a RowsKnown<S::Value>,
-) -> Result<KeyMask<'a, S::Value>, FheError> {
-    on.at(at.part("rows"));
-    KeyMask::new(on, rows)
 }
 
 /// Primes of a layer's vectors.
@@ -210,19 +185,16 @@ impl Maps {
 /// One layer over one batch.
 struct Run<'a, S: Slots> {
     on: &'a S,
-    at: StepId,
+    layer: &'a AttentionLayer<'a, S::Value>,
     /// dh.
     width: usize,
-    /// 1/√dh.
-    scale: f64,
     layout: Interleave,
-    maps: &'a Maps,
-    keys: &'a KeyMask<'a, S::Value>,
+    maps: Maps,
+    keys: KeyMask<'a, S::Value>,
     softmaxes: Vec<Option<Softmax>>,
     /// Primes of the columns.
     columns: usize,
     limbs: Limbs,
-    placement: &'a Placement,
 }
 
 /// What the heads are made of.
@@ -238,19 +210,19 @@ enum Source<'a, S: Slots> {
 }
 
 impl<'a, S: Slots> Run<'a, S> {
-    #[expect(clippy::too_many_arguments, reason = "a layer and its choices")]
     fn new(
         on: &'a S,
-        at: StepId,
-        columns: usize,
-        layer: &Attention,
-        choice: &AttentionChoice,
-        maps: &'a Maps,
-        keys: &'a KeyMask<'a, S::Value>,
-        rows: &RowsKnown<S::Value>,
-        placement: &'a Placement,
+        x: &Acts<S::Value>,
+        layer: &'a AttentionLayer<'a, S::Value>,
     ) -> Result<Self, FheError> {
-        let (given, count) = (choice.heads.len(), layer.heads.count);
+        let AttentionLayer {
+            at, block, choice, ..
+        } = *layer;
+        let maps = Maps::new(on, at, x, block, layer.norm.scale)?;
+        on.at(at.part("rows"));
+        let keys = KeyMask::new(on, layer.rows)?;
+        let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
+        let (given, count) = (choice.heads.len(), block.heads.count);
         same(at, "heads of the calibration", given, count)?;
         let mut softmaxes: Vec<Option<Softmax>> = Vec::with_capacity(count);
         for head in &choice.heads {
@@ -264,24 +236,23 @@ impl<'a, S: Slots> Run<'a, S> {
             softmaxes.push(softmax.map(|softmax| softmax.of_head(number)));
         }
         let any = softmaxes.iter().flatten().next();
-        let limbs = Limbs::new(on, columns, any, choice.degree, placement.statistics)?;
+        let statistics = layer.placement.statistics;
+        let limbs = Limbs::new(on, columns, any, choice.degree, statistics)?;
         Ok(Run {
             on,
-            at,
-            width: layer.heads.width,
-            scale: layer.heads.scale,
-            layout: rows.layout(),
+            layer,
+            width: block.heads.width,
+            layout: layer.rows.layout(),
             maps,
             keys,
             softmaxes,
             columns,
             limbs,
-            placement,
         })
     }
 
     fn site(&self, step: &'static str) {
-        self.on.at(self.at.part(step));
+        self.on.at(self.layer.at.part(step));
     }
 
     /// The heads that have a softmax, with it.
@@ -306,7 +277,7 @@ impl<'a, S: Slots> Run<'a, S> {
         mut source: Source<'_, S>,
         mut output: Output<'_, S>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let together = self.placement.heads_together.max(1);
+        let together = self.layer.placement.heads_together.max(1);
         for heads in self.learned().chunks(together) {
             self.learned_heads(heads, &mut source, &mut output)?;
         }
@@ -332,7 +303,7 @@ impl<'a, S: Slots> Run<'a, S> {
                 *place = blocks;
             }
         }
-        let together = self.placement.heads_together.max(1);
+        let together = self.layer.placement.heads_together.max(1);
         let unit = self.on.default_scale();
         let mut put = |heads: &[usize], limbs: usize, target: Scale| -> Result<(), FheError> {
             let made = self.project(heads, x, limbs, target)?;
@@ -366,8 +337,14 @@ impl<'a, S: Slots> Run<'a, S> {
             exponentials.push((softmax, self.exponentials(h, softmax, source)?));
         }
         self.site("weigh");
-        let (on, at) = (self.on, self.at.part("weigh"));
-        let weights = weights(on, at, exponentials, self.keys, self.placement.statistics)?;
+        let (on, at) = (self.on, self.layer.at.part("weigh"));
+        let weights = weights(
+            on,
+            at,
+            exponentials,
+            &self.keys,
+            self.layer.placement.statistics,
+        )?;
         let which: Vec<usize> = heads.iter().map(|&(h, _)| h).collect();
         let target = self.value_scale(heads)?;
         let mut values = self.values(&which, source, self.limbs.values, target)?;
@@ -383,10 +360,12 @@ impl<'a, S: Slots> Run<'a, S> {
         let (on, dh) = (self.on, self.width);
         let (factor, _) = softmax.argument();
         let range = h * dh..(h + 1) * dh;
+        // 1/√dh.
+        let scale = self.layer.block.heads.scale;
         // Half of the factor in each, so that one bound serves both.
-        let half = (factor * self.scale.abs()).sqrt();
+        let half = (factor * scale.abs()).sqrt();
         let query = self.maps.query.rows(range.clone());
-        let query = query.times(half.copysign(self.scale));
+        let query = query.times(half.copysign(scale));
         let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]).bounded();
         let limbs = below(on, self.columns, 1)?;
         // Arguments at twice what their first square is divided by; real parts double the scale themselves.
@@ -422,7 +401,7 @@ impl<'a, S: Slots> Run<'a, S> {
         softmax: &Softmax,
         source: &mut Source<'_, S>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let (on, keys, offset) = (self.on, self.keys, softmax.argument().1);
+        let (on, keys, offset) = (self.on, &self.keys, softmax.argument().1);
         let (mut q, mut k) = (Vec::new(), Vec::new());
         match source {
             Source::Columns(x) => self.queries_and_keys(h, softmax, x, |side, pairs| {
@@ -449,17 +428,23 @@ impl<'a, S: Slots> Run<'a, S> {
             k.push(rows);
         }
         self.site("scores");
-        scores_with(on, &q, k, self.placement.scores_baby, |first, diagonals| {
-            self.site("weigh");
-            let one = |(i, s)| {
-                let t = keys.argument(on, first + i, s, offset)?;
-                softmax.exponential(on, first + i, &t)
-            };
-            let p = diagonals.into_par_iter().enumerate().map(one);
-            let p = p.collect::<Result<Vec<_>, FheError>>();
-            self.site("scores");
-            p
-        })
+        scores_with(
+            on,
+            &q,
+            k,
+            self.layer.placement.scores_baby,
+            |first, diagonals| {
+                self.site("weigh");
+                let one = |(i, s)| {
+                    let t = keys.argument(on, first + i, s, offset)?;
+                    softmax.exponential(on, first + i, &t)
+                };
+                let p = diagonals.into_par_iter().enumerate().map(one);
+                let p = p.collect::<Result<Vec<_>, FheError>>();
+                self.site("scores");
+                p
+            },
+        )
     }
 
     /// P·V and the last factor of P: pairs at half of the default scale, which parting them doubles.
@@ -476,7 +461,7 @@ impl<'a, S: Slots> Run<'a, S> {
         let inverse = on.drop_to(&inverse, limbs)?;
         self.site("attend");
         let p = Diagonals::from_vectors(self.layout, weights.exponentials)?;
-        let o = attend(on, p, v, self.placement.attend_baby)?;
+        let o = attend(on, p, v, self.layer.placement.attend_baby)?;
         let o = on.dot_grid(&[o.into_vectors()], &[vec![inverse]])?;
         let o = o.into_iter().flatten().collect();
         Ok(Pairs::from_vectors(self.layout, o, width))

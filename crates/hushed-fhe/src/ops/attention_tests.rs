@@ -220,11 +220,16 @@ impl Case {
     }
 
     fn run(&self, on: &Simulator, rows: &RowsKnown<Vector>) -> Vec<Vector> {
-        let (layer, norm) = (layer(), norm());
         let placement = Placement::plain(on.top(), self.layout.rows(), DH);
-        let x = self.columns(on);
-        let at = StepId::outside("layer.0.attention");
-        attention(on, at, &x, &layer, &self.choice, &norm, rows, &placement).unwrap()
+        let layer = AttentionLayer {
+            at: StepId::outside("layer.0.attention"),
+            block: &layer(),
+            choice: &self.choice,
+            norm: &norm(),
+            rows: rows,
+            placement: &placement,
+        };
+        attention(on, &self.columns(on), &layer).unwrap()
     }
 
     /// The greatest error over κ, in rows of tokens.
@@ -340,7 +345,7 @@ fn heads_of_a_fixed_pattern_alone() {
 }
 
 #[test]
-fn a_value_beyond_a_sum_says_where() {
+fn a_sum_outside_its_interval_names_its_step() {
     let mut case = Case::new(8, &[8], &[]);
     for head in &mut case.choice.heads {
         if let HeadChoice::Softmax { first, .. } = head {
@@ -349,33 +354,43 @@ fn a_value_beyond_a_sum_says_where() {
         }
     }
     let on = simulator();
-    let (layer, norm) = (layer(), norm());
     let placement = Placement::plain(on.top(), 8, DH);
-    let (x, rows) = (case.columns(&on), case.public());
-    let at = StepId::outside("layer.0.attention");
-    let found = attention(&on, at, &x, &layer, &case.choice, &norm, &rows, &placement);
+    let rows = case.public();
+    let layer = AttentionLayer {
+        at: StepId::outside("layer.0.attention"),
+        block: &layer(),
+        choice: &case.choice,
+        norm: &norm(),
+        rows: &rows,
+        placement: &placement,
+    };
+    let found = attention(&on, &case.columns(&on), &layer);
     assert!(matches!(
         found.err(),
         Some(FheError::Range { site, .. }) if site == "layer.0.attention.weigh.first_sum"
     ));
 }
 
-/// Put away, heads are what they are otherwise, and the columns come back with the primes that a residual sum reads.
+/// Spilled heads give the same bits, and the columns come back with the primes that the residual sum reads.
 #[test]
-fn what_is_put_away_changes_nothing() {
+fn spilling_changes_nothing() {
     for fixed in [&[][..], &[1], &[0, 1, 2]] {
         let case = Case::new(8, &[8, 5, 1], fixed);
         let on = simulator().with_errors(5);
-        let (layer, norm) = (layer(), norm());
         let placement = Placement::plain(on.top(), 8, DH);
-        let at = StepId::outside("layer.0.attention");
         for rows in [case.public(), case.private(&on)] {
             let expected = case.run(&on, &rows);
             let x = case.columns(&on);
             let wide: Vec<Vec<f64>> = x.columns.iter().map(|v| v.values().to_vec()).collect();
-            let (found, kept) =
-                attention_stored(&on, at, x, &layer, &case.choice, &norm, &rows, &placement)
-                    .unwrap();
+            let layer = AttentionLayer {
+                at: StepId::outside("layer.0.attention"),
+                block: &layer(),
+                choice: &case.choice,
+                norm: &norm(),
+                rows: &rows,
+                placement: &placement,
+            };
+            let (found, kept) = attention_stored(&on, x, &layer).unwrap();
             assert_eq!(found.len(), expected.len());
             for (a, b) in found.iter().zip(&expected) {
                 assert_eq!((on.limbs(a), on.scale(a)), (on.limbs(b), on.scale(b)));
@@ -413,7 +428,7 @@ fn budget(b: usize, stored: bool) -> f64 {
         weights: Matrix::new(d, d, vec![0.01; d * d]).map(Arc::new),
         bias: Some(vec![0.0; d].into()),
     };
-    let layer = Attention {
+    let block = Attention {
         query: shape.clone(),
         key: shape.clone(),
         value: shape.clone(),
@@ -454,15 +469,17 @@ fn budget(b: usize, stored: bool) -> f64 {
         heads_together: 2,
         ..Placement::plain(on.top(), m, dh)
     };
-    let at = StepId::outside("layer.0.attention");
-    let norm = norm();
+    let layer = AttentionLayer {
+        at: StepId::outside("layer.0.attention"),
+        block: &block,
+        choice: &choice,
+        norm: &norm(),
+        rows: &rows,
+        placement: &placement,
+    };
     let found = match stored {
-        true => {
-            attention_stored(&on, at, x, &layer, &choice, &norm, &rows, &placement)
-                .unwrap()
-                .0
-        }
-        false => attention(&on, at, &x, &layer, &choice, &norm, &rows, &placement).unwrap(),
+        true => attention_stored(&on, x, &layer).unwrap().0,
+        false => attention(&on, &x, &layer).unwrap(),
     };
     assert_eq!((found.len(), on.limbs(&found[0])), (d, on.floor() + 1));
     let counts = on.tally().counts();

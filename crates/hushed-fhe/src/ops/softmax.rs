@@ -299,7 +299,7 @@ impl<V: Clone + Send + Sync> Weights<V> {
         on.apply(&f, &self.sum, (head.second.levels(), target), compute)
     }
 
-    /// The weights whole: one level and a product a diagonal more than [`crate::ops::attention()`] takes, which
+    /// The weights whole: one level and a product a diagonal more than [`crate::ops::attention::attention`] takes, which
     /// multiplies by V first.
     ///
     /// # Errors
