@@ -3,9 +3,14 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::plain::{self, PlainActs};
-use hushed_model::{Heads, Linear, Mask, Matrix, Rows, Weigh};
+use hushed_model::{Attention, Heads, Linear, Mask, Matrix, Rows, StepId, Weigh};
 
 use super::*;
+use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
+use crate::ops::mask::RowsKnown;
+use crate::ops::norm::centred_scale;
+use crate::packing::Interleave;
+use crate::plan::placement::Placement;
 use crate::simulate::{Op, Simulator, Vector};
 use crate::{Interval, token_rows};
 
