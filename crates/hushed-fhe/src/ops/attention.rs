@@ -1,30 +1,30 @@
-//! The attention of a layer: from refreshed columns to centred columns that the norm after it takes (MOAI, Algorithms
+//! The attention of a layer: from refreshed columns to the centred columns that the next norm reads (MOAI, Algorithms
 //! 2, 3, 9, 4).
 //!
-//! | step | primes of a vector | what is in its factors |
+//! | step | primes of a vector | folded into it |
 //! |---|---|---|
-//! | Q, K of a head: one map of 2·dh rows; in pairs from there on | l − 1 | gain and offset of the norm before; 1/√dh and the argument of the exponential, half of it in each; no bias of K |
+//! | Q, K of a head: one map of 2·dh rows, then packed in pairs | l − 1 | gain and offset of the norm before; 1/√dh and the argument of the exponential, half of it in each; no bias of K |
 //! | Q·Kᵀ, the real parts of m diagonals | l − 2 | padding: [`crate::ops::key_mask`] |
 //! | p, y, e: [`crate::ops::softmax`] | min(l − 6, s − k) − 2 = e | |
 //! | V, projected where it is used, in pairs | e | gain of the norm before; no bias |
 //! | P·V | e − 1 | |
 //! | × 1/Σe, on dh/2 pairs instead of m diagonals | min(e − 1, s − k') − 1 | |
-//! | output, of parted pairs | one fewer | κ and the centring of the norm after; the bias of V, which weights that sum to 1 let through |
+//! | output, of pairs split into columns | one fewer | κ and the centring of the norm after; the bias of V, as weights sum to 1 |
 //!
 //! With l = 14 levels, s = 14, k = 8 or 7 and k' ≤ 10: 14, 13, 12, 8 | 5, 4 | 3, 2, 1 or 6, 5 | 4, 3, 2.
 //!
 //! A head with a fixed pattern ("the row before") is a rotation of V and two masks.
 //!
-//! *Memory.* Heads go in groups whose sums share bootstraps; a group's exponentials wait for them, all else of a head
-//! is gone before the next. What is alive at the worst moment, when the last head of a group makes its scores, at N =
-//! 2^16, 384 columns, 12 heads in pairs, m = 128 and 8 baby steps, besides the keys: 6.8 GiB of columns, 2.1 of rotated
-//! keys, 1.5 of queries, their rotations and decompositions, 3 of exponentials, 2.3 of the output's sums: 15.6 GiB,
-//! which a test counts. 4 baby steps take 14.5 GiB, and half as many rotations more; heads one at a time take 1.5 GiB
-//! less, and twice the bootstraps of sums.
+//! *Memory.* Heads are computed in groups whose sums share bootstraps. A group's exponentials are held until then;
+//! everything else of a head is dropped before the next. The peak is when the last head of a group computes its scores.
+//! At N = 2^16, 384 columns, 12 heads in groups of two, m = 128 and 8 baby steps it is, besides the keys, 6.8 GiB of
+//! columns, 2.1 of rotated keys, 1.5 of queries, their rotations and decompositions, 3 of exponentials, 2.3 of the
+//! output's sums: 15.6 GiB, which a test counts. 4 baby steps take 14.5 GiB and 1.5 times the rotations; one head at a
+//! time takes 1.5 GiB less and twice the bootstraps of sums.
 //!
-//! [`attention_stored`] holds neither columns nor sums of the output beside the heads: queries, keys and values of all
-//! heads are made while nothing else is alive, and wait on disk, as does what each head gives. Of the columns it keeps
-//! what the residual sum reads, on disk too.
+//! [`attention_stored`] holds neither the columns nor the output's sums while it computes heads: queries, keys and
+//! values of all heads are computed first and spilled, and so is the result of each head. Of the columns it spills the
+//! primes that the residual sum reads.
 
 mod heads;
 mod layer;

@@ -52,7 +52,7 @@ fn layer() -> Attention {
     }
 }
 
-/// Text `text`, row `row` of the vectors that a layer takes.
+/// Row `row` of text `text` in the vectors that a layer reads.
 fn entry(text: usize, row: usize, column: usize) -> f64 {
     number(text * 100 + row, column + 300)
 }
@@ -65,7 +65,7 @@ fn offset() -> Vec<f64> {
     (0..D).map(|j| 0.3 * number(j, 8)).collect()
 }
 
-/// The rows of a text as the model has them.
+/// The rows of a text in the model, gain and offset included.
 fn text(text: usize, length: usize) -> Matrix<f64> {
     let (gain, offset) = (gain(), offset());
     let data = (0..length).flat_map(|row| {
@@ -84,7 +84,7 @@ fn apply(w: &Linear, x: &[f64]) -> Vec<f64> {
     (0..w.outputs).map(row).collect()
 }
 
-/// κ·(y − mean) of the clear attention of one text, heads in `fixed` by their pattern.
+/// κ·(y − mean) of the attention of one text in the clear, with the fixed pattern for the heads in `fixed`.
 fn expected(x: &Matrix<f64>, fixed: &[usize]) -> Vec<Vec<f64>> {
     let layer = layer();
     let all = |w: &Linear| {
@@ -123,7 +123,7 @@ fn centre(y: &[f64]) -> Vec<f64> {
     y.iter().map(|y| KAPPA * (y - mean)).collect()
 }
 
-/// Intervals of these texts with margins, padded queries among them.
+/// Intervals of these texts with margins, queries of padding included.
 fn choice(texts: &[Matrix<f64>], fixed: &[usize]) -> AttentionChoice {
     let layer = layer();
     let (gain, offset) = (gain(), offset());
@@ -283,7 +283,7 @@ fn the_oracle_is_the_clear_model() {
 }
 
 #[test]
-fn a_batch_of_padded_texts_is_attended_as_each_alone_in_the_clear() {
+fn a_padded_batch_agrees_with_each_text_in_the_clear() {
     let case = Case::new(8, &[8, 5, 1], &[]);
     let on = simulator();
     let found = case.run(&on, &case.public());
@@ -302,7 +302,7 @@ fn a_batch_of_padded_texts_is_attended_as_each_alone_in_the_clear() {
 }
 
 #[test]
-fn who_knows_the_lengths_makes_no_difference_to_the_answer() {
+fn public_and_private_lengths_agree() {
     let case = Case::new(8, &[8, 5, 1, 2], &[1]);
     let on = simulator();
     let public = case.run(&on, &case.public());
@@ -317,7 +317,7 @@ fn who_knows_the_lengths_makes_no_difference_to_the_answer() {
 }
 
 #[test]
-fn neither_company_nor_padding_changes_a_text() {
+fn neither_the_batch_nor_padding_changes_a_text() {
     let together = Case::new(8, &[3, 8, 1], &[]);
     let mut alone = Case::new(8, &[3], &[]);
     let mut longer = Case::new(16, &[3], &[]);
@@ -411,7 +411,7 @@ fn spilling_changes_nothing() {
     }
 }
 
-/// All of MiniLM's sizes, counted: levels close, and operations and memory are what the modules' tables say.
+/// All of MiniLM's sizes, counted: levels suffice, and operations and memory are as in the tables of the modules.
 #[test]
 fn a_layer_of_a_real_size_is_within_its_budget() {
     let least = budget(4, false);
@@ -422,7 +422,7 @@ fn a_layer_of_a_real_size_is_within_its_budget() {
     assert!(stored < 8.0, "{stored} GiB");
 }
 
-/// Counts a layer with `b` baby steps, and gives the GiB that its vectors take at most.
+/// Counts a layer with `b` baby steps, and returns the peak of its vectors in GiB.
 fn budget(b: usize, stored: bool) -> f64 {
     let (d, count, dh, m, slots) = (384, 12, 32, 128, 1 << 15);
     let params = CkksParams::n16_boot().unwrap();

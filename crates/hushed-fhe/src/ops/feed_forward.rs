@@ -1,17 +1,17 @@
-//! The feed-forward block on columns: hidden columns are made, used and dropped block by block, so that they are never
-//! all alive.
+//! The feed-forward block on columns: hidden columns are computed, used and dropped block by block, so that they are
+//! never all in memory.
 //!
 //! | step | levels |
 //! |---|---|
-//! | up: gains and offsets of the norm before and the map of each column's interval in its weights | 1 |
+//! | up: gains and offsets of the norm before, and the map of each column's interval to [−1, 1], folded into its weights | 1 |
 //! | the activation, a polynomial a column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
-//! | down: κ and the centring of the norm after in its weights; a block's products join a sum that is rescaled once | 1 |
+//! | down: κ and the centring of the norm after folded into its weights; products are summed over all blocks and rescaled once | 1 |
 //!
-//! [`feed_forward_stored`] holds the columns and the sums of the second map one after the other: hidden columns wait on
-//! disk in between.
+//! [`feed_forward_stored`] holds the columns first and the sums of the second map afterwards, never both: hidden
+//! columns are spilled in between.
 //!
-//! It has no rotations. MOAI holds all hidden columns (3072 ciphertexts); at N = 2^16 a block of 64 takes 0.8 GiB at
-//! most.
+//! There are no rotations. MOAI holds all hidden columns (3072 ciphertexts); a block of 64 takes at most 0.8 GiB at N =
+//! 2^16.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ use hushed_lower::LinearMap;
 
 /// A feed-forward block of a run: the model's layer, what was calibrated for it, and how it is cut up.
 pub struct FeedForwardLayer<'a> {
-    /// The step it runs under.
+    /// The step that plans, counters and progress name it by.
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a FeedForward,
@@ -159,7 +159,7 @@ impl<'a, S: Slots> Run<'a, S> {
         activation(on, f, first, t, intervals, choice.degree, polynomials)
     }
 
-    /// What they add to the results.
+    /// Adds the products of a block of hidden columns to the sums of the second map.
     fn down(
         &self,
         y: &[S::Value],

@@ -24,9 +24,9 @@ fn number(i: usize, j: usize) -> f64 {
     2.0 * x - 1.0
 }
 
-/// Blocks of any size are the block of the definition, with the same operations, and hold less.
+/// Blocks of any size give the result of the definition with the same operations, and smaller ones hold less.
 #[test]
-fn hidden_columns_in_blocks_are_all_of_them() {
+fn blocks_of_hidden_columns_agree() {
     let network = random_network(&tiny_config(), Pool::Mean, 3);
     let f = &network.layers[0].feed_forward;
     let (d, hidden) = (f.up.inputs, f.up.outputs);

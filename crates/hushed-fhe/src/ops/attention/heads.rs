@@ -84,7 +84,7 @@ impl<S: Slots> Run<'_, S> {
         })
     }
 
-    /// P·V and the last factor of P: pairs at half of the default scale, which parting them doubles.
+    /// P·V times the last factor of P, in pairs at half of the default scale: splitting them into columns doubles it.
     fn attended(
         &self,
         softmax: &Softmax,
@@ -112,7 +112,7 @@ impl<S: Slots> Run<'_, S> {
         output: &mut Output<'_, S>,
     ) -> Result<(), FheError> {
         let (on, layout, scale) = (self.on, self.layout, self.on.default_scale());
-        // Parting pairs doubles it.
+        // Splitting pairs into columns doubles it.
         let half = scale_of(0.5 * scale.value())?;
         let mut values = source.values(self, heads, above(on, self.limbs.heads)?, scale)?;
         let texts = layout.texts();

@@ -1,4 +1,4 @@
-//! A layer's attention before any head of it: the maps, the primes and the functions of all heads.
+//! What all heads of a layer share: linear maps, levels and the softmax of each.
 
 use hushed_ckks::Scale;
 use hushed_model::{Attention, StepId, same};
@@ -60,8 +60,8 @@ impl<'a, S: Slots> Run<'a, S> {
         on.at(at.part("rows"));
         let keys = KeyMask::new(on, layer.rows)?;
         let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
-        let (given, count) = (choice.heads.len(), block.heads.count);
-        same(at, "heads of the calibration", given, count)?;
+        let (found, count) = (choice.heads.len(), block.heads.count);
+        same(at, "heads of the calibration", found, count)?;
         let mut softmaxes: Vec<Option<Softmax>> = Vec::with_capacity(count);
         for head in &choice.heads {
             let before = softmaxes.iter().flatten().next();
@@ -101,7 +101,7 @@ impl<'a, S: Slots> Run<'a, S> {
             .collect()
     }
 
-    /// The others.
+    /// The heads with a fixed pattern.
     pub fn fixed(&self) -> Vec<usize> {
         let heads = self.softmaxes.iter().enumerate();
         heads
@@ -120,13 +120,13 @@ impl<'a, S: Slots> Run<'a, S> {
         let range = h * dh..(h + 1) * dh;
         // 1/√dh.
         let scale = self.layer.block.heads.scale;
-        // Half of the factor in each, so that one bound serves both.
+        // The square root of the factor in each, so that one bound holds for both.
         let half = (factor * scale.abs()).sqrt();
         let query = self.maps.query.rows(range.clone());
         let query = query.times(half.copysign(scale));
         let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]).bounded();
         let limbs = below(on, self.columns, 1)?;
-        // Arguments at twice what their first square is divided by; real parts double the scale themselves.
+        // Arguments at twice the divisor of their first rescale; taking real parts doubles the scale by itself.
         let wanted = divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
         Ok((map, scale_of(wanted.sqrt())?))
     }
@@ -142,9 +142,9 @@ impl<'a, S: Slots> Run<'a, S> {
 
 /// Primes of a layer's vectors.
 pub struct Limbs {
-    /// P and V where they are multiplied.
+    /// Of P and V where they are multiplied.
     pub values: usize,
-    /// What the output's map takes.
+    /// Of the columns that the output's map reads.
     pub heads: usize,
 }
 
@@ -158,7 +158,7 @@ impl Limbs {
     ) -> Result<Limbs, FheError> {
         let diagonals = below(on, columns, 2)?;
         let Some(softmax) = softmax else {
-            // Only fixed patterns: where exponentials would end.
+            // Only fixed patterns: the level at which exponentials would end.
             let heads = below(on, diagonals, activation::levels(degree))?;
             let values = above(on, heads)?;
             return Ok(Limbs { values, heads });
@@ -173,10 +173,10 @@ impl Limbs {
     }
 }
 
-/// The maps of a layer, gains and offsets in them.
+/// The maps of a layer, with gains and offsets folded in.
 pub struct Maps {
     pub query: LinearMap,
-    /// Without its bias, which no softmax sees.
+    /// Without its bias, which changes no softmax.
     pub key: LinearMap,
     /// Without its bias, which is in the output's.
     pub value: LinearMap,

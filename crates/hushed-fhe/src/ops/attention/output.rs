@@ -1,4 +1,4 @@
-//! The output's map, whose sums take a head at a time.
+//! The output's map: each head adds its part to the sums.
 
 use hushed_ckks::Scale;
 
@@ -8,7 +8,7 @@ use crate::ops::norm::{below, centred_scale};
 use crate::packing::Pairs;
 use crate::slots::Slots;
 
-/// The output's map, head after head.
+/// The output's map, applied head by head.
 pub struct Output<'a, S: Slots> {
     run: &'a Run<'a, S>,
     target: Scale,
@@ -37,7 +37,7 @@ impl<'a, S: Slots> Output<'a, S> {
         Ok(())
     }
 
-    /// The part of head `h`; the first one brings the biases.
+    /// Adds the part of head `h`; the first part includes the biases.
     fn multiply(&mut self, h: usize, pairs: Pairs<S::Value>) -> Result<(), FheError> {
         let run = self.run;
         let columns = pairs.parted(run.on)?;

@@ -12,19 +12,19 @@ use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// Columns that are copied at a time to the lower level at which V is projected.
+/// Columns that are copied at once to the lower level at which V is projected.
 const NARROW_BLOCK: usize = 64;
 
-/// Rows of the maps of queries and keys that are applied at a time: an even number, as their results go in pairs.
+/// Rows of the maps of queries and keys that are applied at once: an even number, as their results are paired.
 const PROJECTED: usize = 32;
 
-/// What the heads are made of.
+/// Where queries, keys and values come from.
 pub enum Source<'a, S: Slots> {
-    /// The columns: a head's queries, keys and values are made when it is their turn.
+    /// The columns: queries, keys and values are projected when their head needs them.
     Columns(&'a [S::Value]),
-    /// Made before, head by head, and spilled in pairs.
+    /// Projected before the heads, and spilled in pairs.
     Stored {
-        /// Queries, then keys, in the blocks in which they were made.
+        /// Queries, then keys, in the blocks in which they were projected.
         query_key: Vec<Vec<S::Stored>>,
         values: Vec<Option<S::Stored>>,
     },
@@ -97,7 +97,7 @@ impl<S: Slots> Source<'_, S> {
         Ok([q, k].map(|x| Pairs::from_vectors(run.layout, x, run.width)))
     }
 
-    /// V of some heads: made from the columns, all at once, or read from disk.
+    /// V of some heads: projected from the columns all at once, or read from disk.
     pub fn values(
         &mut self,
         run: &Run<'_, S>,
@@ -135,7 +135,7 @@ impl<S: Slots> Values<'_, S> {
 }
 
 impl<S: Slots> Run<'_, S> {
-    /// Queries of head `h` in pairs, then its keys in conjugate ones, [`PROJECTED`] columns at a time.
+    /// Queries of head `h` in pairs, then its keys in conjugate pairs, [`PROJECTED`] columns at a time.
     fn queries_and_keys(
         &self,
         h: usize,
@@ -156,7 +156,7 @@ impl<S: Slots> Run<'_, S> {
         Ok(())
     }
 
-    /// V of some heads without biases, with `limbs` primes at `target`.
+    /// V of some heads, without biases, with `limbs` primes at scale `target`.
     fn project(
         &self,
         heads: &[usize],
@@ -186,7 +186,7 @@ impl<S: Slots> Run<'_, S> {
         heads.iter().map(head).collect()
     }
 
-    /// Columns of a head two by two.
+    /// The columns of a head in pairs.
     fn paired(&self, columns: Vec<S::Value>, side: Side) -> Result<Pairs<S::Value>, FheError> {
         let columns = Columns::from_vectors(self.layout, columns);
         match side {
@@ -196,7 +196,7 @@ impl<S: Slots> Run<'_, S> {
     }
 }
 
-/// Which side of a product pairs are for.
+/// The side of a product that pairs are for.
 #[derive(Clone, Copy)]
 enum Side {
     /// The left one, and values.

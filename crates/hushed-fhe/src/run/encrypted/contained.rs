@@ -246,7 +246,7 @@ fn refreshed_norm<S: Slots>(
     let plan = NormPlan {
         rows: &rows,
         statistics: Some(on.top()),
-        given: None,
+        constant: None,
     };
     let at = StepId::outside("layer.0.feed_forward.norm");
     let normed = norm(on, at, centred, &shape(), choice, &plan)?;
