@@ -17,11 +17,12 @@
 //! of its norms mask it, and the second adds the constant. Before a classifier's head the last norm keeps only first
 //! rows.
 
+mod shape;
+
 use std::ops::Range;
 
 use hushed_model::{
-    Attention, Block, FeedForward, Kind, ModelError, Norm, Program, Step, StepId, Values, here,
-    same,
+    Attention, Block, FeedForward, ModelError, Norm, Program, Step, StepId, Values, here, same,
 };
 use rayon::prelude::*;
 
@@ -37,6 +38,8 @@ use crate::ops::mask::{RowMasks, RowsKnown};
 use crate::ops::norm::{ConstantRow, NormPlan, above, norm, residual};
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
+
+use shape::{Half, halves, shape, supported};
 
 /// Levels of a feed-forward without its activation: two maps and the norm.
 const FEED_FORWARD: usize = 3;
@@ -77,13 +80,6 @@ pub struct Pass<'a, S: Slots> {
     viewer: Option<Viewer<'a, S::Value>>,
 }
 
-/// The half of a layer that a step belongs to: a block, the sum after it and its norm.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Half {
-    Attention,
-    FeedForward,
-}
-
 /// A value between steps.
 enum Value<S: Slots> {
     Columns(Acts<S::Value>),
@@ -91,6 +87,22 @@ enum Value<S: Slots> {
     Stored(StoredActs<S>),
     /// κ·(y − mean of y), for a norm.
     Centred(Vec<S::Value>),
+}
+
+impl<S: Slots> Value<S> {
+    fn columns(&self, at: StepId) -> Result<&Acts<S::Value>, FheError> {
+        match self {
+            Value::Columns(x) => Ok(x),
+            Value::Stored(_) | Value::Centred(_) => Err(shape(at)),
+        }
+    }
+
+    fn into_columns(self, at: StepId) -> Result<Acts<S::Value>, FheError> {
+        match self {
+            Value::Columns(x) => Ok(x),
+            Value::Stored(_) | Value::Centred(_) => Err(shape(at)),
+        }
+    }
 }
 
 impl<'a, S: Slots> Pass<'a, S> {
@@ -303,14 +315,9 @@ impl<'a, S: Slots> Pass<'a, S> {
             placement: &self.placement,
         };
         if !self.placement.spill_attention {
-            let Value::Columns(x) = values.get(step, 0)? else {
-                return Err(shape(step.id));
-            };
-            return attention(self.on, x, &layer);
+            return attention(self.on, values.get(step, 0)?.columns(step.id)?, &layer);
         }
-        let Value::Columns(x) = values.take(step, 0)? else {
-            return Err(shape(step.id));
-        };
+        let x = values.take(step, 0)?.into_columns(step.id)?;
         let (columns, left) = attention_stored(self.on, x, &layer)?;
         values.put_back(step, 0, Value::Stored(left))?;
         Ok(columns)
@@ -332,14 +339,9 @@ impl<'a, S: Slots> Pass<'a, S> {
             polynomials: &self.polynomials,
         };
         if !self.placement.spill_feed_forward {
-            let Value::Columns(x) = values.get(step, 0)? else {
-                return Err(shape(step.id));
-            };
-            return feed_forward(self.on, x, &layer);
+            return feed_forward(self.on, values.get(step, 0)?.columns(step.id)?, &layer);
         }
-        let Value::Columns(x) = values.take(step, 0)? else {
-            return Err(shape(step.id));
-        };
+        let x = values.take(step, 0)?.into_columns(step.id)?;
         let (columns, left) = feed_forward_stored(self.on, x, &layer)?;
         values.put_back(step, 0, Value::Stored(left))?;
         Ok(columns)
@@ -443,48 +445,6 @@ impl<'a, S: Slots> Pass<'a, S> {
     }
 }
 
-/// The half of its layer of each step; none for steps outside layers.
-pub(crate) fn halves(program: &Program) -> Vec<Option<Half>> {
-    let mut halves: Vec<Option<Half>> = Vec::new();
-    for step in program.steps() {
-        let of = |operand: usize| {
-            let edge = step.operands.get(operand)?;
-            halves.get(edge.from).copied().flatten()
-        };
-        halves.push(match step.block {
-            Block::Attention(_) => Some(Half::Attention),
-            Block::FeedForward(_) => Some(Half::FeedForward),
-            Block::Add => of(1),
-            Block::Norm(_) => of(0),
-            Block::Embed(_) | Block::Pool(_) | Block::Head(_) => None,
-        });
-    }
-    halves
-}
-
-/// Accepts post-norm encoders: a block shares levels with the sum and the norm after it.
-fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
-    const SHAPE: [Kind; 6] = [
-        Kind::Attention,
-        Kind::Add,
-        Kind::Norm,
-        Kind::FeedForward,
-        Kind::Add,
-        Kind::Norm,
-    ];
-    let start = layer.start;
-    let steps = program.steps().get(layer).unwrap_or_default();
-    let kinds = steps.iter().map(|step| step.id.kind());
-    // Operands are steps of the layer, or the step before it.
-    let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
-    match start > 0 && kinds.eq(SHAPE) && steps.iter().all(near) {
-        true => Ok(()),
-        false => Err(shape(
-            steps.first().map_or(StepId::outside("layer"), |s| s.id),
-        )),
-    }
-}
-
 fn no_layer(layers: usize, asked: usize) -> FheError {
     ModelError::NoSuchLayer { asked, layers }.into()
 }
@@ -512,13 +472,6 @@ fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, Fhe
 fn absent(at: StepId) -> FheError {
     let what = format!("the calibration says nothing of {at}: it was made for another model");
     ChoicesError::Unusable { what }.into()
-}
-
-fn shape(at: StepId) -> FheError {
-    FheError::Unsupported {
-        what: format!("{at}: a program of this shape"),
-        remedy: "encoders with a sum and a norm after each block can be run",
-    }
 }
 
 #[cfg(test)]

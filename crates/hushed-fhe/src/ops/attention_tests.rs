@@ -231,7 +231,7 @@ impl Case {
             block: &layer(),
             choice: &self.choice,
             norm: &norm(),
-            rows: rows,
+            rows,
             placement: &placement,
         };
         attention(on, &self.columns(on), &layer).unwrap()

@@ -97,7 +97,7 @@ impl Batch<'_> {
 /// Those of `run`, except values that a refresh does not take or that wrap around.
 pub(crate) fn those_within<T, R>(
     texts: &[T],
-    run: &mut dyn FnMut(&[T]) -> Result<Vec<R>, FheError>,
+    run: &mut impl FnMut(&[T]) -> Result<Vec<R>, FheError>,
 ) -> Result<Vec<Option<R>>, FheError> {
     if texts.is_empty() {
         return Ok(Vec::new());
