@@ -128,7 +128,7 @@ pub fn root_within(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     InverseSqrt::with_steps(choice.low, 1.0, choice.seed, choice.steps)
 }
 
-/// 1/√x for the variances of a norm: on [low, 1], and on as many of [`REACHES`] above as the steps allow.
+/// 1/√x for the variances of a norm: on [low, 1], and as far above as its steps allow.
 ///
 /// # Errors
 /// [`PolyError`] for a range, degree or steps that are not valid.

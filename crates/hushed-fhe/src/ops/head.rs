@@ -13,9 +13,9 @@
 //! | `classes`: times a row of the weights, summed over rows by log2(m) rotations a class | 1 |
 //! | times a mask that leaves row c mod m of class c in texts, nothing elsewhere | 1 |
 //!
-//! MOAI takes a polynomial and a ciphertext for each column here. One interval for all columns costs little: high
-//! degrees are cheap for few vectors, and tanh is flat where its argument is large. It also hides where the arguments
-//! of each column lie, which would leak something about the weights.
+//! MOAI takes a polynomial and a ciphertext for each column here. One interval for all columns costs nothing here: high
+//! degrees are cheap for few vectors, and tanh is flat where its argument is large. An interval for each column would
+//! also reveal something about the weights.
 //!
 //! *Outside the reach.* A refresh returns 1.5 as 1.5 (its sine is nearly linear up to about a hundred), so such an
 //! argument gets to the polynomial. One of degree 63 on [−1, 1] is 2^22 at 1.1 and 2^38 at 1.2: the ciphertext wraps
@@ -47,8 +47,8 @@ use hushed_lower::bound_of;
 /// Bound on the approximated tanh, for arguments up to [`EXTENDED`] times the reach.
 const LARGEST: f64 = 1.0 + 1.0 / 64.0;
 
-/// Arguments up to this many times the reach stay bounded. An odd number n; the fold is ±T_n(t/n), with − for n = 4k +
-/// 3.
+/// Arguments up to this many times the reach stay bounded. An odd number n; the fold is ±T_n(t/n), and the sign is − if
+/// n mod 4 = 3.
 pub const EXTENDED: usize = 7;
 
 /// Levels of the fold.

@@ -1,4 +1,4 @@
-//! Softmax of diagonals (MOAI, Algorithm 9), made accurate on wide intervals: normalise the root, then square. No
+//! Softmax of diagonals (MOAI, Algorithm 9), repaired for wide ranges of scores: normalise e^{s/2}, then square. No
 //! rotation: the entries of a row are in the same slot of all diagonals, so that a sum over a row is a sum of vectors
 //! (lemma 4.1). Only sums are refreshed.
 //!
