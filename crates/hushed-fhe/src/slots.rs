@@ -24,7 +24,7 @@ pub enum OwnedMask<V> {
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
 /// Pairs can be rotated, added, and multiplied with plaintext vectors and, in [`Slots::dot_grid`], with each other, and
 /// nothing else. A *level* is one rescale; `limbs` counts primes. Operands of a sum have the same scale, so each
-/// operation that rescales is told the scale of its result; none is chosen implicitly.
+/// operation that rescales takes the scale of its result; none is chosen implicitly.
 pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (hoisting: decomposed once).
     type Hoisted<'a>: Send + Sync
@@ -71,7 +71,7 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         compute()
     }
 
-    /// [`Slots::apply`] for one public number `t`.
+    /// [`Slots::apply`] for one number `t` that the server knows in the clear.
     fn value(&self, f: &Function, t: f64, compute: impl FnOnce() -> f64) -> f64 {
         let _ = (f, t);
         compute()

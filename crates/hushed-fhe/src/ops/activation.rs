@@ -17,7 +17,7 @@
 //! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10]
 //! (§4), and with domain extension ([`extended_tanh`], appendix C.2). Both are measured in the clear as baselines. The
 //! first has an error of up to 0.25 on its interval. A least-squares fit of GELU itself, of the same degree and
-//! interval, has 0.22 at two levels fewer, and 6·10^−5 on [−6, 4], as each column may have its own interval.
+//! interval, has 0.22 at two levels fewer, and 6·10^−5 on [−6, 4], which may be the interval of a single column.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -18,7 +18,7 @@ use hushed_lower::LinearMap;
 
 /// An attention block of a run: the model's layer, what was calibrated for it, and where the plan places it.
 pub struct AttentionLayer<'a, V> {
-    /// The step it runs under.
+    /// The step that plans, counters and progress name it by.
     pub at: StepId,
     /// Weights and shapes of the model.
     pub block: &'a Attention,
