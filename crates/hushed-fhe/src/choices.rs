@@ -510,7 +510,10 @@ fn proper(what: &str, x: Interval) -> Result<(), ChoicesError> {
     if x.low.is_finite() && x.high.is_finite() && x.low < x.high {
         return Ok(());
     }
-    unusable(format!("{what}: {} to {} is no interval", x.low, x.high))
+    unusable(format!(
+        "{what}: {} to {} is not an interval",
+        x.low, x.high
+    ))
 }
 
 fn positive(what: &str, x: Interval) -> Result<(), ChoicesError> {

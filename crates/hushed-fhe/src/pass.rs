@@ -470,7 +470,7 @@ fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, Fhe
 }
 
 fn absent(at: StepId) -> FheError {
-    let what = format!("the calibration says nothing of {at}: it was made for another model");
+    let what = format!("the calibration has nothing for {at}: it was made for another model");
     ChoicesError::Unusable { what }.into()
 }
 

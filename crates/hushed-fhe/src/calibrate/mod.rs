@@ -169,7 +169,7 @@ pub fn calibrate(
         }
     }
     let Some(mut degrees) = found else {
-        return refuse(vain(options));
+        return refuse(no_candidate(options));
     };
     progress("measuring all texts");
     let seen = search.measure(&structure, sample.texts)?;
@@ -185,7 +185,7 @@ pub fn calibrate(
             break;
         }
         let Some(next) = next else {
-            return refuse(vain(options));
+            return refuse(no_candidate(options));
         };
         degrees = next;
     }
@@ -201,7 +201,7 @@ pub fn calibrate(
     Ok(choices)
 }
 
-fn vain(options: &Options) -> String {
+fn no_candidate(options: &Options) -> String {
     format!(
         "no degrees bring every held-out text within a cosine of {} of the exact embedding",
         options.wanted

@@ -263,10 +263,10 @@ fn unusable_samples_are_refused() {
     };
     let long = calibrate(&model, &sample(&texts), &short, &mut |_| ());
     assert!(long.is_err_and(|e| e.to_string().contains("more than 4 rows")));
-    let vain = Options {
+    let impossible = Options {
         wanted: 1.0,
         ..options()
     };
-    let none = calibrate(&model, &sample(&texts), &vain, &mut |_| ());
+    let none = calibrate(&model, &sample(&texts), &impossible, &mut |_| ());
     assert!(none.is_err_and(|e| e.to_string().contains("no degrees")));
 }

@@ -230,7 +230,7 @@ pub(crate) fn refreshed<S: Slots>(
     let mut out = on.refresh(at, vec![on.read_as(v, ratio)?], limbs)?;
     let v = out.pop().ok_or_else(|| FheError::Unsupported {
         what: format!("{at}: a refresh that returns nothing"),
-        remedy: "this is a fault of the program",
+        remedy: "this is a bug in the program",
     })?;
     on.read_as(v, 1.0 / ratio)
 }

@@ -82,7 +82,7 @@ impl<V: Send> Pairs<V> {
     ///
     /// # Errors
     /// If there is no key for conjugations.
-    pub fn parted<S: Slots<Value = V>>(self, on: &S) -> Result<Columns<V>, FheError>
+    pub fn into_columns<S: Slots<Value = V>>(self, on: &S) -> Result<Columns<V>, FheError>
     where
         V: Sync,
     {

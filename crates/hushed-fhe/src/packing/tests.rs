@@ -133,7 +133,7 @@ fn key_switches_of_a_real_head() {
         drop(
             attend(&on, diagonals(), pairs, b)
                 .unwrap()
-                .parted(&on)
+                .into_columns(&on)
                 .unwrap(),
         );
     });
@@ -226,7 +226,7 @@ proptest! {
         let in_pairs = (width + 1).div_ceil(2);
         prop_assert_eq!(rotations(&on), count(m - b + in_pairs * (b + g - 2)));
         prop_assert_eq!(on.tally().counts().total(Op::Tensor), count(m * in_pairs));
-        let o = o.parted(&on).unwrap();
+        let o = o.into_columns(&on).unwrap();
         prop_assert_eq!(on.tally().counts().total(Op::Conjugate), count(in_pairs));
         let values = |v: &Vector| Ok::<_, PackingError>(v.values().to_vec());
         let [s, same] = [s, same].map(|s| s.map(values).unwrap().unpack(texts).unwrap());

@@ -39,13 +39,13 @@ pub struct Partial {
 /// Spilled vectors, kept here but counted as on disk.
 #[derive(Debug)]
 pub struct Stored {
-    vectors: Vec<Put>,
+    vectors: Vec<StoredVector>,
     _on_disk: OnDisk,
 }
 
 /// A vector that is not counted as memory.
 #[derive(Debug)]
-struct Put {
+struct StoredVector {
     slots: Vec<f64>,
     imaginary: Imaginary,
     limbs: usize,
@@ -320,7 +320,7 @@ impl Slots for Simulator {
         let on_disk = OnDisk::new(&self.tally, x.iter().map(bytes).sum());
         let put = |x: Vector| {
             self.tally.count(Op::Store, x.limbs, 1);
-            Put {
+            StoredVector {
                 slots: x.slots,
                 imaginary: x.imaginary,
                 limbs: x.limbs,
@@ -335,7 +335,7 @@ impl Slots for Simulator {
     }
 
     fn load(&self, stored: Stored) -> Result<Vec<Vector>, FheError> {
-        let back = |put: Put| {
+        let back = |put: StoredVector| {
             self.tally.count(Op::Load, put.limbs, 1);
             Vector {
                 imaginary: put.imaginary,

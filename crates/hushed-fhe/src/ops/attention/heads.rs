@@ -19,7 +19,7 @@ impl<S: Slots> Run<'_, S> {
         mut source: Source<'_, S>,
         mut output: Output<'_, S>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let together = self.layer.placement.heads_together.max(1);
+        let together = self.together();
         for heads in self.learned().chunks(together) {
             self.learned_heads(heads, &mut source, &mut output)?;
         }

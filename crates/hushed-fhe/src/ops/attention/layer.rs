@@ -93,6 +93,11 @@ impl<'a, S: Slots> Run<'a, S> {
         self.on.at(self.layer.at.part(step));
     }
 
+    /// Heads that are computed at once: their sums share bootstraps.
+    pub fn together(&self) -> usize {
+        self.layer.placement.heads_together.max(1)
+    }
+
     /// The heads that have a softmax, with it.
     pub fn learned(&self) -> Vec<(usize, &Softmax)> {
         let heads = self.softmaxes.iter().enumerate();

@@ -40,7 +40,7 @@ impl<'a, S: Slots> Output<'a, S> {
     /// Adds the part of head `h`; the first part includes the biases.
     fn multiply(&mut self, h: usize, pairs: Pairs<S::Value>) -> Result<(), FheError> {
         let run = self.run;
-        let columns = pairs.parted(run.on)?;
+        let columns = pairs.into_columns(run.on)?;
         let mut map = run.maps.output.columns(h * run.width..(h + 1) * run.width);
         if self.partial.is_none() {
             map.bias.clone_from(&run.maps.output.bias);

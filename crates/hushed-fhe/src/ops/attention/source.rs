@@ -47,7 +47,7 @@ impl<S: Slots> Source<'_, S> {
                 *place = blocks;
             }
         }
-        let together = run.layer.placement.heads_together.max(1);
+        let together = run.together();
         let unit = run.on.default_scale();
         let mut put = |heads: &[usize], limbs: usize, target: Scale| -> Result<(), FheError> {
             let made = run.project(heads, x, limbs, target)?;
