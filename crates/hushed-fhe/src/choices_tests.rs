@@ -43,7 +43,7 @@ fn choices() -> Choices {
 }
 
 #[test]
-fn written_and_read_again() {
+fn choices_round_trip() {
     let choices = choices();
     let bytes = choices.to_json().unwrap();
     assert_eq!(Choices::from_json(&bytes).unwrap(), choices);
@@ -54,7 +54,7 @@ fn written_and_read_again() {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_refused() {
+fn invalid_numbers_are_refused() {
     type Change = fn(&mut Choices);
     let changes: &[(&str, Change)] = &[
         ("rows", |c| c.rows = 0),
@@ -100,7 +100,7 @@ fn numbers_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn strange_bytes_are_refused() {
+fn malformed_bytes_are_refused() {
     let good = String::from_utf8(choices().to_json().unwrap()).unwrap();
     for bad in [
         String::new(),

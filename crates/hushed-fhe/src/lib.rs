@@ -1,11 +1,10 @@
-//! A model under CKKS, without interaction (MOAI): the client encrypts a batch of texts and goes away, the server
+//! A model under CKKS, without interaction (MOAI): the client encrypts a batch of texts and disconnects, and the server
 //! computes alone.
 //!
-//! Every step is written once, over [`Slots`]: what a run needs of vectors of slots. Ciphertexts are one
-//! implementation; numbers in the clear with levels, scales and errors are another, which is what predicts a run, in
-//! accuracy and in operations.
+//! Every step is written once, over [`Slots`], the operations on vectors of slots. Ciphertexts implement it. So do
+//! numbers in the clear with levels, scales and errors, which predict the accuracy and the operations of a run.
 //!
-//! Levels of a layer, from a refresh to the next (`m` rows, `d` columns, one vector a column; a chain of 14 levels):
+//! Levels of a layer, from one refresh to the next (`m` rows, `d` columns, one vector a column; a chain of 14 levels):
 //!
 //! ```text
 //! attention                    level after      feed-forward                    level after
@@ -22,13 +21,13 @@
 //! × inverse root of the variance  ≤ 1
 //! ```
 //!
-//! A number beyond its interval is one text's, in one slot, and stays so until it wraps around a modulus; refreshes
-//! bound it again. How far each step lets one go is measured in `encrypted/contained.rs` and said in
-//! docs/fhe-circuit.md.
+//! A number outside its interval belongs to one text, in one slot, and harms no other unless it wraps around the
+//! modulus; a refresh bounds it again. How far outside a number may be at each step is measured in
+//! `encrypted/contained.rs` and stated in docs/fhe-circuit.md.
 //!
-//! Two wide refreshes a layer, two columns each; sums and variances are refreshed alone. Biases of keys and values are
-//! gone: a softmax does not see the first, and the second goes through it into the output's bias. Gains and offsets of
-//! a norm are in the next linear layers.
+//! A layer refreshes all its columns twice, two columns to a bootstrap; sums and variances are refreshed separately.
+//! Keys and values have no biases: a softmax is unchanged by the first, and the second is folded into the output's
+//! bias, as weights sum to 1. Gains and offsets of a norm are folded into the next linear layers.
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
@@ -56,7 +55,6 @@ pub use choices::{
 pub use error::FheError;
 pub use hushed_lower::{LinearMap, bound_of};
 pub use ops::acts::{Acts, centred};
-pub use ops::attention::attention;
 pub use ops::functions::Function;
 pub use ops::key_mask::KeyMask;
 pub use ops::mask::{RowMasks, RowsKnown, token_rows};

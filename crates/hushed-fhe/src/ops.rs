@@ -1,5 +1,4 @@
-//! The steps of a model over vectors of slots, each written once over [`Slots`](crate::Slots): what a pass puts
-//! together.
+//! The steps of a model, each written once over [`Slots`](crate::Slots). A [`Pass`](crate::Pass) composes them.
 
 pub mod activation;
 pub mod acts;

@@ -1,28 +1,28 @@
-//! A program under encryption: a pass over [`Slots`], layer by layer, so that a run can stop and resume between them.
+//! A program over [`Slots`], layer by layer, so that a run can stop and resume between layers.
 //!
-//! A layer takes refreshed columns and gives refreshed columns. Which norm a block's values come to is read off the
-//! program, and its κ and centring are in the block's last linear layer. What comes before the first layer is the
-//! client's.
+//! A layer takes and returns refreshed columns. The norm that follows a block is found in the program, and its κ and
+//! centring are folded into the block's last linear layer. The client computes everything before the first layer.
 //!
 //! | step | result |
 //! |---|---|
 //! | attention, feed-forward | κ·(y − mean of y) by columns |
 //! | sum | the same with the residual in it |
-//! | norm | x̂/bound by columns, refreshed to what the next half of the layer begins with; not after the last layer |
+//! | norm | x̂/bound by columns, refreshed to the level at which the next block begins; not after the last layer |
 //! | pooling or head | the declared outputs, packed |
 //!
-//! Where the placement puts vectors on disk, a block lets go of the columns that it reads, and leaves to the sum after
-//! it as much of them as that needs.
+//! Where the placement spills vectors, a block drops the columns once it has read them, and leaves on disk the primes
+//! that the residual sum needs.
 //!
-//! Rows of padding are 0 from each norm on. Where a layer's first rows are given (`frozen_row`), both of its norms
-//! leave them out, and the second puts the given ones in. Before a classifier's head the last norm gives first rows
-//! alone.
+//! Each norm sets rows of padding to 0. Where the first row of a layer is replaced by a constant (`frozen_row`), both
+//! of its norms mask it, and the second adds the constant. Before a classifier's head the last norm keeps only first
+//! rows.
+
+mod shape;
 
 use std::ops::Range;
 
 use hushed_model::{
-    Attention, Block, FeedForward, Kind, ModelError, Norm, Program, Step, StepId, Values, here,
-    same,
+    Attention, Block, FeedForward, ModelError, Norm, Program, Step, StepId, Values, here, same,
 };
 use rayon::prelude::*;
 
@@ -31,25 +31,27 @@ use super::error::FheError;
 use super::slots::Slots;
 use crate::ops::activation::{self, Polynomials};
 use crate::ops::acts::{Acts, StoredActs};
-use crate::ops::attention::{attention, attention_stored};
-use crate::ops::feed_forward::{feed_forward, feed_forward_stored};
+use crate::ops::attention::{AttentionLayer, attention, attention_stored};
+use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
 use crate::ops::head::head;
 use crate::ops::mask::{RowMasks, RowsKnown};
-use crate::ops::norm::{Given, NormPlan, above, norm, residual};
+use crate::ops::norm::{ConstantRow, NormPlan, above, norm, residual};
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 
-/// Levels of a feed-forward besides its activation's: two maps and the norm.
+use shape::{Half, halves, shape, supported};
+
+/// Levels of a feed-forward without its activation: two maps and the norm.
 const FEED_FORWARD: usize = 3;
-/// Levels of the pooling.
+/// Levels of pooling.
 const POOLING: usize = 1;
 
-/// What a step of a block gave, for who watches a run.
+/// The result of a step, as a [`Viewer`] sees it.
 #[derive(Clone, Copy)]
 pub enum Look<'a, V> {
-    /// Of a norm, refreshed.
+    /// The refreshed result of a norm.
     Columns(&'a Acts<V>),
-    /// Of what comes before one: κ·(y − mean of y).
+    /// The result of a step before a norm: κ·(y − mean of y).
     Centred {
         /// The columns.
         columns: &'a [V],
@@ -58,49 +60,58 @@ pub enum Look<'a, V> {
     },
 }
 
-/// Who is shown the results of attention, feed-forward, sums and norms; an error of theirs ends the run.
+/// Called with the results of attention, feed-forward, sums and norms; an error it returns ends the run.
 pub type Viewer<'a, V> = Box<dyn FnMut(StepId, Look<'_, V>) -> Result<(), FheError> + 'a>;
 
-/// A pass of a program over vectors of slots.
+/// Runs a program over vectors of slots.
 pub struct Pass<'a, S: Slots> {
     on: &'a S,
     program: &'a Program,
-    /// The steps of each layer, and in which half of it each is.
+    /// The steps of each layer, and the half of its layer of each step.
     layers: Vec<Range<usize>>,
     halves: Vec<Option<Half>>,
     choices: &'a Choices,
     placement: Placement,
     rows: RowsKnown<S::Value>,
     masks: RowMasks<S::Value>,
-    /// Of the client's columns, public.
+    /// Public bound on the client's columns.
     input_bound: f64,
     polynomials: Polynomials,
     viewer: Option<Viewer<'a, S::Value>>,
 }
 
-/// The half of a layer that a step belongs to: a block, the sum after it, and the norm of that.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Half {
-    Attention,
-    FeedForward,
-}
-
 /// A value between steps.
 enum Value<S: Slots> {
     Columns(Acts<S::Value>),
-    /// What is left of columns for a residual sum, put away.
+    /// Spilled columns, for the residual sum.
     Stored(StoredActs<S>),
-    /// On their way to a norm.
+    /// κ·(y − mean of y), for a norm.
     Centred(Vec<S::Value>),
 }
 
+impl<S: Slots> Value<S> {
+    fn columns(&self, at: StepId) -> Result<&Acts<S::Value>, FheError> {
+        match self {
+            Value::Columns(x) => Ok(x),
+            Value::Stored(_) | Value::Centred(_) => Err(shape(at)),
+        }
+    }
+
+    fn into_columns(self, at: StepId) -> Result<Acts<S::Value>, FheError> {
+        match self {
+            Value::Columns(x) => Ok(x),
+            Value::Stored(_) | Value::Centred(_) => Err(shape(at)),
+        }
+    }
+}
+
 impl<'a, S: Slots> Pass<'a, S> {
-    /// A run over texts of these rows. The client divided its columns by `input_bound`.
+    /// A pass over texts with these rows. The client divided its columns by `input_bound`.
     ///
     /// # Errors
-    /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is
-    /// refused by the first step that lacks them ([`FheError::Levels`]): a run that counts ([`super::plan::dry_run`])
-    /// finds it before anything is computed.
+    /// [`FheError::Unsupported`] for a program of another shape. A placement with too few levels for the choices is not
+    /// refused here, but by the first step that lacks them ([`FheError::Levels`]); a counting run
+    /// ([`super::plan::dry_run`]) finds it before anything is computed.
     pub fn new(
         on: &'a S,
         program: &'a Program,
@@ -128,7 +139,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         })
     }
 
-    /// The same, viewed.
+    /// The same, with a viewer of its results.
     #[must_use]
     pub fn viewed_by(self, viewer: Viewer<'a, S::Value>) -> Self {
         Pass {
@@ -137,16 +148,15 @@ impl<'a, S: Slots> Pass<'a, S> {
         }
     }
 
-    /// Layers of the program.
+    /// Number of layers of the program.
     pub fn layers(&self) -> usize {
         self.layers.len()
     }
 
-    /// The columns that the client sent, as the first layer takes them: those with fewer primes than it reads are
-    /// refreshed.
+    /// The client's columns as the first layer reads them: refreshed if they have fewer primes.
     ///
     /// # Errors
-    /// Those of a refresh; another number of columns than the program has.
+    /// Those of a refresh; another number of columns than the program's width.
     pub fn start(&self, columns: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let width = self.program.embedding().width;
         same(StepId::outside("input"), "columns", columns.len(), width)?;
@@ -160,8 +170,8 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(x)
     }
 
-    /// The columns that layer `next` reads, from a checkpoint taken before it: gains and offsets are the model's.
-    /// `next` is the number of layers for columns that are to be pooled.
+    /// The columns that layer `next` reads, from a checkpoint before it; gains and offsets are the model's. After the
+    /// last layer `next` is the number of layers.
     ///
     /// # Errors
     /// A layer that the model or the choices do not have, another number of columns.
@@ -197,7 +207,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         }
     }
 
-    /// The whole way from the client's columns to what leaves.
+    /// From the client's columns to the packed result.
     ///
     /// # Errors
     /// Those of the layers.
@@ -209,7 +219,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         self.finish(&x)
     }
 
-    /// What leaves the server.
+    /// Pooling or head: the packed result, from the columns of the last layer.
     ///
     /// # Errors
     /// Those of [`pool`] and [`head`].
@@ -236,7 +246,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         range.ok_or_else(|| no_layer(self.layers.len(), i))
     }
 
-    /// Columns that come in above what a layer begins with: a client's.
+    /// Drops columns to the level at which a layer begins: a client's may be higher.
     fn cut(&self, mut x: Acts<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let limbs = self.placement.attention;
         let high = |v: &S::Value| self.on.limbs(v) > limbs;
@@ -248,8 +258,8 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(x)
     }
 
-    /// What the feed-forward of a layer begins with. After the last norm there is no refresh, but the pooling, which
-    /// takes a level (and the first map of a classifier's head does).
+    /// Primes at which the feed-forward of a layer begins. The last norm is not refreshed, and the pooling after it (or
+    /// the first map of a classifier's head) takes a level.
     fn feed_forward_limbs(&self, layer: &LayerChoice, last: bool) -> Result<usize, FheError> {
         let limbs = self.placement.feed_forward;
         if !last {
@@ -296,18 +306,19 @@ impl<'a, S: Slots> Pass<'a, S> {
         norm: &NormChoice,
         values: &mut Values<Value<S>>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let (on, rows, placement) = (self.on, &self.rows, &self.placement);
-        let choice = &self.choice(step.id)?.attention;
-        if !placement.spill_attention {
-            let Value::Columns(x) = values.get(step, 0)? else {
-                return Err(shape(step.id));
-            };
-            return attention(on, step.id, x, a, choice, norm, rows, placement);
-        }
-        let Value::Columns(x) = values.take(step, 0)? else {
-            return Err(shape(step.id));
+        let layer = AttentionLayer {
+            at: step.id,
+            block: a,
+            choice: &self.choice(step.id)?.attention,
+            norm,
+            rows: &self.rows,
+            placement: &self.placement,
         };
-        let (columns, left) = attention_stored(on, step.id, x, a, choice, norm, rows, placement)?;
+        if !self.placement.spill_attention {
+            return attention(self.on, values.get(step, 0)?.columns(step.id)?, &layer);
+        }
+        let x = values.take(step, 0)?.into_columns(step.id)?;
+        let (columns, left) = attention_stored(self.on, x, &layer)?;
         values.put_back(step, 0, Value::Stored(left))?;
         Ok(columns)
     }
@@ -319,19 +330,19 @@ impl<'a, S: Slots> Pass<'a, S> {
         norm: &NormChoice,
         values: &mut Values<Value<S>>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let (on, block) = (self.on, self.placement.hidden_block);
-        let (choice, polynomials) = (&self.choice(step.id)?.activation, &self.polynomials);
-        if !self.placement.spill_feed_forward {
-            let Value::Columns(x) = values.get(step, 0)? else {
-                return Err(shape(step.id));
-            };
-            return feed_forward(on, step.id, x, f, choice, norm, block, polynomials);
-        }
-        let Value::Columns(x) = values.take(step, 0)? else {
-            return Err(shape(step.id));
+        let layer = FeedForwardLayer {
+            at: step.id,
+            block: f,
+            choice: &self.choice(step.id)?.activation,
+            norm,
+            hidden_block: self.placement.hidden_block,
+            polynomials: &self.polynomials,
         };
-        let (columns, left) =
-            feed_forward_stored(on, step.id, x, f, choice, norm, block, polynomials)?;
+        if !self.placement.spill_feed_forward {
+            return feed_forward(self.on, values.get(step, 0)?.columns(step.id)?, &layer);
+        }
+        let x = values.take(step, 0)?.into_columns(step.id)?;
+        let (columns, left) = feed_forward_stored(self.on, x, &layer)?;
         values.put_back(step, 0, Value::Stored(left))?;
         Ok(columns)
     }
@@ -355,7 +366,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         residual(on, step.id, &x, block, norm.scale)
     }
 
-    /// Normalises, and refreshes the results to what reads them next.
+    /// Normalises, and refreshes the results to the level of the next block.
     fn normalise(
         &mut self,
         number: usize,
@@ -367,25 +378,25 @@ impl<'a, S: Slots> Pass<'a, S> {
         let (half, choice) = self.norm_of(step, number)?;
         let in_last = step.id.layer().is_some_and(|i| i + 1 == self.layers.len());
         let last = half == Half::FeedForward && in_last;
-        let (refresh, given) = match half {
+        let (refresh, frozen_row) = match half {
             Half::Attention => (Some(self.feed_forward_limbs(layer, in_last)?), None),
             Half::FeedForward => {
                 let next = (!last).then_some(self.placement.attention);
                 (next, layer.frozen_row.as_deref())
             }
         };
-        let given = given
+        let constant = frozen_row
             .map(|row| frozen(step.id, row, n, choice.bound))
             .transpose()?;
         let plan = NormPlan {
             rows: match layer.frozen_row {
-                // A classifier reads first rows: no other is to be in the way when they are packed.
+                // A classifier reads first rows only: the others must be 0 when columns are packed.
                 _ if last && self.choices.classifier.is_some() => &self.masks.first,
                 Some(_) => &self.masks.later,
                 None => &self.masks.tokens,
             },
             statistics: Some(self.placement.statistics),
-            given: given.as_deref().map(|numbers| Given {
+            constant: constant.as_deref().map(|numbers| ConstantRow {
                 numbers,
                 rows: &self.masks.first,
             }),
@@ -400,7 +411,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         Ok(x)
     }
 
-    /// The last norm, of columns on their way to it.
+    /// The last norm, of centred columns.
     #[cfg(test)]
     pub(crate) fn last_norm(&mut self, centred: Vec<S::Value>) -> Result<Acts<S::Value>, FheError> {
         let number = self.range(self.layers.len() - 1)?.end - 1;
@@ -423,7 +434,7 @@ impl<'a, S: Slots> Pass<'a, S> {
         layer.ok_or_else(|| absent(id))
     }
 
-    /// The norm that a step's values come to, or that it is.
+    /// The half of a step, and the norm of that half.
     fn norm_of(&self, step: &Step, number: usize) -> Result<(Half, &'a NormChoice), FheError> {
         let layer = self.choice(step.id)?;
         match self.halves.get(number).copied().flatten() {
@@ -434,66 +445,24 @@ impl<'a, S: Slots> Pass<'a, S> {
     }
 }
 
-/// The half of its layer that each step is in, where it is in one.
-pub(crate) fn halves(program: &Program) -> Vec<Option<Half>> {
-    let mut halves: Vec<Option<Half>> = Vec::new();
-    for step in program.steps() {
-        let of = |operand: usize| {
-            let edge = step.operands.get(operand)?;
-            halves.get(edge.from).copied().flatten()
-        };
-        halves.push(match step.block {
-            Block::Attention(_) => Some(Half::Attention),
-            Block::FeedForward(_) => Some(Half::FeedForward),
-            Block::Add => of(1),
-            Block::Norm(_) => of(0),
-            Block::Embed(_) | Block::Pool(_) | Block::Head(_) => None,
-        });
-    }
-    halves
-}
-
-/// Post-norm encoders: blocks share levels with the sum and the norm after them.
-fn supported(program: &Program, layer: Range<usize>) -> Result<(), FheError> {
-    const SHAPE: [Kind; 6] = [
-        Kind::Attention,
-        Kind::Add,
-        Kind::Norm,
-        Kind::FeedForward,
-        Kind::Add,
-        Kind::Norm,
-    ];
-    let start = layer.start;
-    let steps = program.steps().get(layer).unwrap_or_default();
-    let kinds = steps.iter().map(|step| step.id.kind());
-    // Of the step before, or of the ones within.
-    let near = |step: &Step| step.operands.iter().all(|edge| edge.from + 1 >= start);
-    match start > 0 && kinds.eq(SHAPE) && steps.iter().all(near) {
-        true => Ok(()),
-        false => Err(shape(
-            steps.first().map_or(StepId::outside("layer"), |s| s.id),
-        )),
-    }
-}
-
 fn no_layer(layers: usize, asked: usize) -> FheError {
     ModelError::NoSuchLayer { asked, layers }.into()
 }
 
-/// (row − offset)/(gain·bound): what the given row is in the columns of a norm.
+/// (row − offset)/(gain·bound): the constant row in the units of a norm's columns.
 fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, FheError> {
-    same(at, "columns of the given row", row.len(), n.width)?;
+    same(at, "columns of the constant row", row.len(), n.width)?;
     let (gain, offset) = (here(at, &n.gain)?, here(at, &n.offset)?);
     let numbers = row.iter().zip(gain.iter()).zip(offset.iter());
     let inside = |((x, &g), &o): ((&f64, &f32), &f32)| {
-        // A column without gain is its offset, whatever is in the vector.
+        // A column with gain 0 is its offset, whatever the vector holds.
         let v = (x - f64::from(o)) / (f64::from(g) * bound);
         if v.is_finite() { v } else { 0.0 }
     };
     let row: Vec<f64> = numbers.map(inside).collect();
     match row.iter().find(|v| v.abs() > 1.0) {
         Some(v) => Err(ChoicesError::Unusable {
-            what: format!("at {at}, a given row reaches {v:.3} times its norm's bound"),
+            what: format!("at {at}, the frozen row reaches {v:.3} times its norm's bound"),
         }
         .into()),
         None => Ok(row),
@@ -501,15 +470,8 @@ fn frozen(at: StepId, row: &[f64], n: &Norm, bound: f64) -> Result<Vec<f64>, Fhe
 }
 
 fn absent(at: StepId) -> FheError {
-    let what = format!("the calibration says nothing of {at}: it was made for another model");
+    let what = format!("the calibration has nothing for {at}: it was made for another model");
     ChoicesError::Unusable { what }.into()
-}
-
-fn shape(at: StepId) -> FheError {
-    FheError::Unsupported {
-        what: format!("{at}: a program of this shape"),
-        remedy: "encoders with a sum and a norm after each block can be run",
-    }
 }
 
 #[cfg(test)]

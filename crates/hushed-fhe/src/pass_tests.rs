@@ -32,7 +32,7 @@ fn network(pool: Pool) -> Network {
     random_network(&tiny_config(), pool, 5)
 }
 
-/// Texts of different lengths, all but the last of the places taken.
+/// Texts of different lengths, in all places but the last.
 fn texts() -> Vec<TokenIds> {
     let config = tiny_config();
     let text = |(t, length): (usize, usize)| {
@@ -46,7 +46,7 @@ fn texts() -> Vec<TokenIds> {
         .collect()
 }
 
-/// What a client does: embeds and normalises.
+/// Embeds and normalises, as a client does.
 fn embedded(network: &Network, texts: &[TokenIds]) -> Vec<Matrix<f64>> {
     let start = |text: &TokenIds| {
         clear::start(&network.program(), vec![text.clone()])
@@ -67,7 +67,7 @@ fn run(
     run_bounded(on, network, choices, x, private, largest(x))
 }
 
-/// The same with another bound of the client's numbers.
+/// The same with another bound on the client's numbers.
 fn run_bounded(
     on: &Simulator,
     network: &Network,
@@ -79,7 +79,7 @@ fn run_bounded(
     run_padded(on, network, choices, x, private, bound, |_, _, _| 0.0)
 }
 
-/// The same with something in the rows of padding.
+/// The same with `garbage` in rows of padding.
 fn run_padded(
     on: &Simulator,
     network: &Network,
@@ -106,7 +106,7 @@ fn run_padded(
     let mut x = pass.start(columns)?;
     for i in 0..network.layers.len() {
         x = pass.layer(i, x)?;
-        // A checkpoint keeps the columns and the layer's number; all else is the model's.
+        // A checkpoint has the columns and the number of the layer; the rest is the model's.
         x = pass.resume(i + 1, x.columns)?;
     }
     let pooled = pass.finish(&x)?;
@@ -135,7 +135,7 @@ fn measured(network: &Network, x: &[Matrix<f64>], structure: &Structure) -> Meas
     measure(network, x, structure, M, (15, 15))
 }
 
-/// The model in the clear as the crate of models runs it.
+/// The model in the clear, by `hushed-model`.
 fn plain(network: &Network, texts: &[TokenIds]) -> Vec<Vec<f64>> {
     let one = |text: &TokenIds| {
         let pooled = clear::run(&network.program(), vec![text.clone()], |_, _| ()).unwrap();
@@ -160,7 +160,7 @@ fn every_text_of_a_batch_agrees_with_the_clear_model() {
     }
 }
 
-/// The committed folders, with tokens of their own.
+/// The model folders in the repository, with tokens of their own.
 #[test]
 fn other_architectures_agree_with_the_clear_model() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
@@ -182,7 +182,7 @@ fn other_architectures_agree_with_the_clear_model() {
     }
 }
 
-/// A text alone, elsewhere in the batch, and beside texts that fill all of it: the same answer.
+/// A text alone, in another place, and in a full batch has the same answer.
 #[test]
 fn a_text_alone_is_the_text_in_a_batch() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
@@ -203,7 +203,7 @@ fn a_text_alone_is_the_text_in_a_batch() {
 }
 
 /// A client fills rows of padding with zeros ([`crate::ops::key_mask`] needs it in the first layer). One that does not
-/// spoils its own text: no other of the batch changes, and texts without padding have nothing to be spoiled by.
+/// spoils its own text: no other of the batch changes, and a text without padding is not affected.
 #[test]
 fn hostile_padding_reaches_no_other_text() {
     const HOSTILE: usize = 1;
@@ -228,16 +228,16 @@ fn hostile_padding_reaches_no_other_text() {
         for (text, (clean, hostile)) in clean.iter().zip(&hostile).enumerate() {
             let off = clean.iter().zip(hostile).map(|(a, b)| (a - b).abs());
             let off = off.fold(0.0, f64::max);
-            // The padding did something: it is not that nobody reads it.
+            // The padding has an effect, so it is read at all.
             assert_eq!(off > 1e-3, text == HOSTILE, "{private} {text}: {off:e}");
             assert!(text == HOSTILE || off < 1e-9, "{private} {text}: {off:e}");
         }
     }
 }
 
-/// A head with a fixed pattern, and first rows that are given, in both kinds of lengths.
+/// A head with a fixed pattern and frozen first rows, with public and private lengths.
 #[test]
-fn structure_is_followed() {
+fn replacements_are_followed() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(2);
     let network = network(Pool::Mean);
     let x = embedded(&network, &texts());
@@ -252,7 +252,7 @@ fn structure_is_followed() {
         let found = run(&on, &network, &measured.choices, &x, private).unwrap();
         assert_close(&found, &measured.pooled, 0.999);
     }
-    // It is another model than the one without.
+    // The replacements change the answers.
     let plain = plain(&network, &texts());
     let worst = plain
         .iter()
@@ -261,9 +261,9 @@ fn structure_is_followed() {
     assert!(worst.fold(1.0, f64::min) < 0.999);
 }
 
-/// The operations of a run are those of a run without numbers, whatever the lengths are, and whoever knows them.
+/// A run without numbers has the same operations, for all lengths, public or private.
 #[test]
-fn operations_follow_from_shapes_alone() {
+fn operations_depend_on_shapes_alone() {
     let network = network(Pool::Mean);
     let x = embedded(&network, &texts());
     let choices = measured(&network, &x, &Structure::default()).choices;
@@ -317,10 +317,10 @@ fn a_wider_model_with_higher_degrees() {
     assert_close(&found, &plain(&network, &texts()), 0.9999);
 }
 
-/// Twelve levels for attention and seven for the feed-forward are enough, one more before the pooling; with one fewer
+/// Twelve levels for attention and seven for the feed-forward are enough, plus one before the pooling; with one fewer
 /// the step is named before anything is computed.
 #[test]
-fn the_ledger_is_what_happens() {
+fn a_run_uses_the_levels_of_the_ledger() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
     let network = network(Pool::Mean);
     let x = embedded(&network, &texts());
@@ -353,7 +353,7 @@ fn the_ledger_is_what_happens() {
     let vectors: Vec<Vec<f64>> = pooled.vectors.iter().map(|v| v.values().to_vec()).collect();
     let found = unpack(layout(), &lengths, pooled.width, pooled.factor, &vectors).unwrap();
     assert_close(&found, &plain(&network, &texts()), 0.999);
-    // The step that lacks a level says so, in a run that only counts too.
+    // The step that lacks a level is named, by a counting run too.
     for (attention, feed_forward, named) in [
         (11, 7, "layer.0.attention.norm"),
         (12, 6, "layer.0.feed_forward.norm"),
@@ -373,7 +373,7 @@ fn refusals() {
     let network = network(Pool::Mean);
     let x = embedded(&network, &texts());
     let choices = measured(&network, &x, &Structure::default()).choices;
-    // A chain that is too short says where.
+    // A chain that is too short is refused at a named step.
     let short = Simulator::new(&CkksParams::insecure_test(10, 10).unwrap(), SLOTS).unwrap();
     let refused = run(&short, &network, &choices, &x, false).err().unwrap();
     assert!(matches!(&refused, FheError::Levels { step, .. } if step.layer() == Some(0)));
@@ -385,12 +385,12 @@ fn refusals() {
     let mut narrow = choices.clone();
     narrow.layers[0].activation.columns.pop();
     assert!(run(&on, &network, &narrow, &x, false).is_err());
-    // What a refresh cannot take is found where numbers are visible.
+    // A value that a refresh does not take is found where numbers are visible.
     let mut tight = choices.clone();
     tight.layers[0].attention_norm.scale *= 4.0;
     let refused = run(&on, &network, &tight, &x, false).err().unwrap();
     assert!(matches!(refused, FheError::Range { .. }), "{refused}");
-    // Poolings that 2pc has.
+    // Poolings that only 2pc has.
     let mut last = network.clone();
     last.pool = Pool::Last;
     let refused = run(&on, &last, &choices, &x, false).err().unwrap();

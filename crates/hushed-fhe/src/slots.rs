@@ -1,4 +1,4 @@
-//! What a run needs of vectors of slots, encrypted or not.
+//! The operations of a run on vectors of slots, encrypted or not.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::Arithmetic;
@@ -18,36 +18,36 @@ pub enum OwnedMask<V> {
     Private(V),
 }
 
-/// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and what a transformer needs besides:
+/// Arithmetic on vectors of slots, with levels and scales ([`Arithmetic`]), and the other operations of a transformer:
 /// plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
-/// Slots hold real numbers; in a *pair*, which [`Slots::pair`] makes of two vectors, those of one are the real and
-/// those of the other the imaginary parts. Of pairs there are rotations, sums, products with vectors and with each
-/// other in [`Slots::dot_grid`], and nothing else. A *level* is one rescale; `limbs` are primes. Vectors that are added
-/// have one scale, so whoever makes a vector says at which scale; nothing assigns one.
+/// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
+/// Pairs can be rotated, added, and multiplied with plaintext vectors and, in [`Slots::dot_grid`], with each other, and
+/// nothing else. A *level* is one rescale; `limbs` counts primes. Operands of a sum have the same scale, so each
+/// operation that rescales takes the scale of its result; none is chosen implicitly.
 pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
-    /// A vector prepared for several rotations (decomposed once).
+    /// A vector prepared for several rotations (hoisting: decomposed once).
     type Hoisted<'a>: Send + Sync
     where
         Self: 'a;
-    /// Results of a linear map that have not got all their terms yet.
+    /// Sums of a linear map that do not have all their terms yet.
     type Partial: Send;
-    /// Vectors that are put away: on a disk, not in memory.
+    /// Spilled vectors: on disk, not in memory.
     type Stored: Send;
 
-    /// Says which step of the model the calls after this one belong to (`layer.0.attention.scores`): for plans,
-    /// counters and progress. Nothing is computed.
+    /// Names the step of the model that later calls belong to (`layer.0.attention.scores`), for plans, counters and
+    /// progress. Nothing is computed.
     fn at(&self, id: StepId) {
         let _ = id;
     }
 
-    /// Whether nothing is computed, and only shapes count: then maps come without weights, and every column may have
-    /// the same polynomial. What is done is the same, as operations never follow from numbers.
+    /// Whether only shapes count and nothing is computed: then maps have no weights, and every column may have the same
+    /// polynomial. The operations are the same, as they never depend on numbers.
     fn only_shapes(&self) -> bool {
         false
     }
 
-    /// The numbers of a plaintext vector, one a slot; none where only shapes count.
+    /// The numbers of a plaintext vector, one a slot; empty where only shapes count.
     fn plain(&self, numbers: impl FnOnce() -> Vec<f64>) -> Vec<f64> {
         match self.only_shapes() {
             true => Vec::new(),
@@ -55,8 +55,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         }
     }
 
-    /// `f` of every slot of `x`, at the scale `target`, so many `levels` below: what `compute` makes of it by
-    /// polynomials, unless the interpretation has the function itself.
+    /// `f` of every slot of `x`, at scale `target`, `levels` below x: `compute` approximates it by polynomials; an
+    /// interpretation may use the exact function instead.
     ///
     /// # Errors
     /// Those of `compute`: too few levels.
@@ -71,26 +71,26 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         compute()
     }
 
-    /// What [`Slots::apply`] makes of the number `t`, known to whoever runs the circuit.
+    /// [`Slots::apply`] for one number `t` that the server knows in the clear.
     fn value(&self, f: &Function, t: f64, compute: impl FnOnce() -> f64) -> f64 {
         let _ = (f, t);
         compute()
     }
 
-    /// Slots of a vector.
+    /// Number of slots of a vector.
     fn slots(&self) -> usize;
 
-    /// The scale at which numbers within 1 can be refreshed, and at which they come out.
+    /// The scale at which a refresh takes and returns vectors, of numbers within 1.
     fn default_scale(&self) -> Scale;
 
-    /// Primes that a vector needs at least to be refreshed: level 0 of the ledger.
+    /// The fewest primes with which a vector can be refreshed: level 0.
     fn floor(&self) -> usize;
 
-    /// Primes of a refreshed vector, at most.
+    /// The most primes of a refreshed vector.
     fn top(&self) -> usize;
 
-    /// The same vector, of which only slots will be used where the mask is 1: elsewhere it may be beyond what a refresh
-    /// takes. Where values are visible they are cut to the bound there.
+    /// The same vector, of which only slots where the mask is 1 are used later: others may exceed what a refresh takes.
+    /// Where values are visible, those are clamped to the bound.
     fn used(&self, x: Self::Value, rows: &OwnedMask<Self::Value>) -> Self::Value {
         let _ = rows;
         x
@@ -102,25 +102,25 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// If it has fewer.
     fn drop_to(&self, x: &Self::Value, limbs: usize) -> Result<Self::Value, FheError>;
 
-    /// acc += x, over the primes of the shorter.
+    /// acc += x, over the fewer primes of the two.
     ///
     /// # Errors
     /// If the scales differ.
     fn add_assign(&self, acc: &mut Self::Value, x: &Self::Value) -> Result<(), FheError>;
 
-    /// acc −= x, over the primes of the shorter.
+    /// acc −= x, over the fewer primes of the two.
     ///
     /// # Errors
     /// If the scales differ.
     fn sub_assign(&self, acc: &mut Self::Value, x: &Self::Value) -> Result<(), FheError>;
 
-    /// x + v, one number a slot, encoded at the scale of x.
+    /// x + v, v one number a slot, encoded at the scale of x.
     ///
     /// # Errors
     /// Unless there is a number for every slot.
     fn add_vector(&self, x: Self::Value, v: &[f64]) -> Result<Self::Value, FheError>;
 
-    /// x ⊗ v at the scale `target`, one level below x.
+    /// x ⊗ v (slot by slot) at scale `target`, one level below x.
     ///
     /// # Errors
     /// Unless there is a number for every slot, and a level.
@@ -131,19 +131,19 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         target: Scale,
     ) -> Result<Self::Value, FheError>;
 
-    /// Prepares rotations of `x`.
+    /// Prepares `x` for rotations.
     ///
     /// # Errors
-    /// None but the engine's.
+    /// Only the engine's.
     fn hoist<'a>(&'a self, x: &'a Self::Value) -> Result<Self::Hoisted<'a>, FheError>;
 
-    /// Slot i of the result is slot i + `by`, indices modulo the number of slots.
+    /// Slot i of the result is slot i + `by` of x, modulo the number of slots.
     ///
     /// # Errors
-    /// If there is no key for it.
+    /// If there is no key for this rotation.
     fn rotate_hoisted(&self, x: &Self::Hoisted<'_>, by: usize) -> Result<Self::Value, FheError>;
 
-    /// One rotation.
+    /// [`Slots::hoist`] and one rotation.
     ///
     /// # Errors
     /// As [`Slots::rotate_hoisted`].
@@ -151,7 +151,7 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         self.rotate_hoisted(&self.hoist(x)?, by)
     }
 
-    /// a + i·b, of one scale and as many primes. No key, no level.
+    /// a + i·b, of the same scale and primes. Takes no key and no level.
     ///
     /// # Errors
     /// If scales or primes differ.
@@ -163,7 +163,7 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// As [`Slots::pair`].
     fn pair_conjugate(&self, a: Self::Value, b: Self::Value) -> Result<Self::Value, FheError>;
 
-    /// The real parts, at twice the scale: x + x̄ is twice what they are. One conjugation, which is a key switch.
+    /// The real parts, at twice the scale: x + x̄. One conjugation, which is a key switch.
     ///
     /// # Errors
     /// If there is no key for conjugations.
@@ -176,7 +176,7 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     fn parts(&self, x: &Self::Value) -> Result<[Self::Value; 2], FheError>;
 
     /// `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`: each sum is relinearised once and rescaled once. Operands are
-    /// cut to the fewest primes among them; all of `left` have one scale, and all of `right` another.
+    /// dropped to the fewest primes among them; all of `left` have the same scale, and all of `right`.
     ///
     /// # Errors
     /// If lengths or scales differ within a side, or there is no level.
@@ -186,8 +186,8 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         right: &[Vec<Self::Value>],
     ) -> Result<Vec<Vec<Self::Value>>, FheError>;
 
-    /// `partial` plus the products of a block of columns, to be at the scale `target` once finished. The first block
-    /// brings the biases, if there are any.
+    /// Adds the products of a block of columns to `partial`; the finished results are at scale `target`. The first
+    /// block's map holds the biases, if any.
     ///
     /// # Errors
     /// If blocks differ in rows, primes or scales.
@@ -205,7 +205,7 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// If there is no level.
     fn linear_finish(&self, partial: Self::Partial) -> Result<Vec<Self::Value>, FheError>;
 
-    /// The map of all operands, which share scale and primes: the results at `target`, one level below.
+    /// The whole map at once, of operands with the same scale and primes: results at `target`, one level below.
     ///
     /// # Errors
     /// As [`Slots::linear_add`].
@@ -219,10 +219,10 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     }
 
     /// The same vectors with `limbs` primes, between [`Slots::floor`] and [`Slots::top`], at [`Slots::default_scale`];
-    /// two share a bootstrap. Every slot is within 1: others come out wrong.
+    /// two share a bootstrap. Every slot must be within 1, or comes out wrong.
     ///
     /// # Errors
-    /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for one beyond 1, with `id` in it.
+    /// Below [`Slots::floor`] primes; where values are visible, [`FheError::Range`] for a value above 1, naming `id`.
     fn refresh(
         &self,
         id: StepId,
@@ -230,16 +230,16 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
         limbs: usize,
     ) -> Result<Vec<Self::Value>, FheError>;
 
-    /// Puts vectors away until [`Slots::load`] brings them back; their memory is free after it. Dropped, they are gone
-    /// from where they were.
+    /// Spills vectors to disk until [`Slots::load`] reads them back, and frees their memory. Dropping the handle
+    /// deletes them.
     ///
     /// # Errors
-    /// [`FheError::File`] if there is no room, [`FheError::Unsupported`] if there is no place for them.
+    /// [`FheError::File`] if the disk is full, [`FheError::Unsupported`] if there is no folder for them.
     fn store(&self, x: Vec<Self::Value>) -> Result<Self::Stored, FheError>;
 
     /// The same vectors, to the bit.
     ///
     /// # Errors
-    /// [`FheError::File`] if they are not what was put away.
+    /// [`FheError::File`] if the file is not what was written.
     fn load(&self, stored: Self::Stored) -> Result<Vec<Self::Value>, FheError>;
 }

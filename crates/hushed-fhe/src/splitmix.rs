@@ -1,9 +1,9 @@
-//! SplitMix64 (Steele, Lea, Flood 2014): numbers for simulations and orders, which nothing secret follows from.
+//! SplitMix64 (Steele, Lea, Flood 2014): numbers for simulations and orders, none of them secret.
 
-/// What the generator adds to its state.
+/// The increment of the generator's state.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The number after the state `x`.
+/// The output for state `x`.
 pub(crate) fn split(x: u64) -> u64 {
     let mut z = x.wrapping_add(STEP);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What tests of whole models share: a BERT in the clear with the structure that choices may have (fixed heads, given
+//! For tests of whole models: a BERT in the clear with the replacements that choices may have (fixed heads, frozen
 //! rows), and choices measured on it, with its own texts as the sample.
 
 use hushed_ckks::poly::Inverse;
@@ -11,7 +11,7 @@ use super::choices::{
 };
 use crate::packing::Interleave;
 
-/// What is not as the model has it.
+/// The parts of a model that are replaced.
 #[derive(Clone, Default)]
 pub(crate) struct Structure {
     /// (layer, head): row i attends to row i − 1, and row 0 to itself.
@@ -20,7 +20,7 @@ pub(crate) struct Structure {
     pub frozen_layers: usize,
 }
 
-/// A model's run in the clear: its pooled rows, and the choices that fit what was seen.
+/// A model's run in the clear: its pooled rows, and choices from what was measured.
 pub(crate) struct Measured {
     pub pooled: Vec<Vec<f64>>,
     pub choices: Choices,
@@ -95,7 +95,7 @@ fn linear(w: &Linear, x: &[f64]) -> Vec<f64> {
     (0..w.outputs).map(dot).collect()
 }
 
-/// Extremes of what was seen.
+/// The least and the greatest number so far.
 #[derive(Clone, Copy)]
 struct Seen(f64, f64);
 
@@ -256,7 +256,7 @@ fn measure_layer(
     }
     let (mut first, mut second) = (NormSeen::NOTHING, NormSeen::NOTHING);
     let mut columns = vec![Seen::NOTHING; f.up.outputs];
-    // Rows of padding are the offset, after each norm; so is a frozen first row inside the layer.
+    // After each norm, rows of padding are its offset; so is a frozen first row inside the layer.
     let pad = numbers(&layer.attention_norm.offset);
     linear(&f.up, &pad)
         .iter()
@@ -323,7 +323,7 @@ fn measure_layer(
     (choice, out)
 }
 
-/// The vectors of slots that a client sends, divided by the bound; `garbage` fills rows of padding.
+/// The vectors that a client sends, divided by the bound; `garbage` fills rows of padding.
 pub(crate) fn packed(
     layout: Interleave,
     texts: &[Matrix<f64>],

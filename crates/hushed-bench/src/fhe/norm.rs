@@ -99,7 +99,7 @@ fn plan<V>(rows: &OwnedMask<V>, statistics: usize) -> NormPlan<'_, V> {
     NormPlan {
         rows,
         statistics: Some(statistics),
-        given: None,
+        constant: None,
     }
 }
 

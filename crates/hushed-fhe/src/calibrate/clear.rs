@@ -1,5 +1,5 @@
-//! Texts through the circuit in the clear, in batches of texts of like length: with exact functions, which measures, or
-//! with polynomials.
+//! Runs texts through the circuit in the clear, in batches of similar length: with exact functions, to measure, or with
+//! polynomials.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::plan::public_plan::Lengths;
 use crate::simulate::{Batch, Vector, embedded, those_within};
 use crate::{Choices, FheError, Placement, Simulator, Slots, Viewer};
 
-/// Slots of a batch, at most: their vectors stay in a cache.
+/// Most slots of a batch: its vectors fit a cache.
 const SLOTS: usize = 4096;
 
-/// Texts of one number of rows a text.
+/// Texts with the same number of rows a text.
 struct Group {
     rows: usize,
-    /// Which of all texts.
+    /// Their indices among all texts.
     texts: Vec<usize>,
 }
 
-/// By length: an answer does not depend on how far a text is padded, and every row costs. Two rows of padding are there
-/// where there is room for them: the first may get the last token's row by a rotation, the others are alike.
+/// By length: an answer does not depend on padding, and every row costs time. Where there is room, a text gets two rows
+/// of padding: the first may take the last token's row by a rotation, all others are alike.
 fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let rows_of = |text: &TokenIds| (text.rows().real + 2).min(most).next_power_of_two();
@@ -43,17 +43,16 @@ fn groups(texts: &[TokenIds], most: usize) -> Vec<Group> {
     groups
 }
 
-/// A model in the clear, at the primes and scales of a parameter set.
+/// A model in the clear, with the primes and scales of a parameter set.
 pub(super) struct Clear<'a> {
     pub model: &'a Model,
     pub params: &'a Arc<CkksParams>,
-    /// Rows a text, at most.
+    /// Most rows a text.
     pub rows: usize,
 }
 
 impl Clear<'_> {
-    /// What exact functions are given by all texts, after what was seen before; with the answers, not yet of unit
-    /// length.
+    /// Adds the arguments of exact functions to what was seen, and returns the answers, not yet of unit length.
     pub fn measured(
         &self,
         structure: &Structure,
@@ -72,7 +71,7 @@ impl Clear<'_> {
         Ok((seen, answers))
     }
 
-    /// The same text by text.
+    /// As [`Clear::measured`], each text by itself.
     pub fn measured_each(
         &self,
         structure: &Structure,
@@ -89,7 +88,7 @@ impl Clear<'_> {
         Ok(seen)
     }
 
-    /// One group of `texts` with exact functions: what they see, of all or of each as `seen` is, and the answers.
+    /// Runs one group of `texts` with exact functions: adds to `seen`, of all texts or of each, and returns the answers.
     fn group(
         &self,
         structure: &Structure,
@@ -111,8 +110,8 @@ impl Clear<'_> {
         Ok((measure.seen(), found))
     }
 
-    /// The answers of texts by polynomials, not yet of unit length; none of one that leaves an interval. With errors
-    /// that follow from `seed`, if there is one.
+    /// The answers of texts by polynomials, not yet of unit length; `None` for a text that leaves an interval. With
+    /// simulated errors drawn from `seed`, if there is one.
     pub fn answers(
         &self,
         choices: &Choices,
@@ -143,7 +142,7 @@ impl Clear<'_> {
         Simulator::new(self.params, slots)
     }
 
-    /// What clients read.
+    /// The answers that clients decrypt.
     fn run<'a>(
         &'a self,
         on: &'a Simulator,

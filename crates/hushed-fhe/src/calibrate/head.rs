@@ -1,15 +1,15 @@
-//! The head of a classifier: how far the arguments of its tanh reach, and the degree that follows.
+//! The head of a classifier: the largest arguments of its tanh, and the degree that they need.
 
 use hushed_model::{Matrix, Network, PlainActs, Rows, StepId, here, plain};
 
 use crate::ops::head;
 use crate::{ClassifierChoice, FheError};
 
-/// Beyond what was measured, in parts of it; tanh is flat there, so a wide margin costs little.
+/// Margin as a factor of the largest measured argument; tanh is flat there, so a wide margin costs little.
 const MARGIN: f64 = 1.5;
-/// An error of tanh that no logit sees.
+/// An error of tanh that no logit shows.
 const ENOUGH: f64 = 2.0e-5;
-/// Tried in turn. Depth is cheap where vectors are few: the last is taken if none is enough.
+/// Degrees, tried in turn. Depth is cheap for few vectors: the last is taken if none is enough.
 const DEGREES: [usize; 4] = [7, 15, 31, 63];
 
 /// The arguments of a classifier's tanh over texts.
@@ -33,7 +33,7 @@ pub(super) fn choice(
         return Ok(None);
     };
     let mut seen = *seen;
-    // Places without a text hold what an empty row gives: the offset of the last norm alone.
+    // Places without a text hold an empty row: the offset of the last norm alone.
     seen.see(&empty(network)?);
     let reach = MARGIN * seen.largest + 0.25;
     let mut choice = ClassifierChoice {
@@ -42,9 +42,9 @@ pub(super) fn choice(
     };
     for degree in DEGREES {
         choice.degree = degree;
-        let squash = head::Squash::new(classifier.activation, &choice)?;
+        let tanh = head::HeadActivation::new(classifier.activation, &choice)?;
         let at = |i: u32| f64::from(i) / 1024.0;
-        let error = |t: f64| (squash.eval(t) - (t * choice.reach).tanh()).abs();
+        let error = |t: f64| (tanh.eval(t) - (t * choice.reach).tanh()).abs();
         if (0..=1024).map(at).map(error).fold(0.0, f64::max) < ENOUGH {
             break;
         }
@@ -52,7 +52,7 @@ pub(super) fn choice(
     Ok(Some(choice))
 }
 
-/// The arguments of a row that is nothing but the last norm's offset.
+/// The arguments of an empty row: the last norm's offset alone.
 fn empty(network: &Network) -> Result<Vec<f64>, FheError> {
     let at = StepId::outside("head").part("dense");
     let (Some(classifier), Some(layer)) = (&network.classifier, network.layers.last()) else {

@@ -1,24 +1,25 @@
-//! Choices from what was seen: intervals with margins, rounded, and as many steps as precision asks for.
+//! Choices from what was measured: intervals with margins, rounded, and the steps that the required precision needs.
 //!
 //! | what | margin |
 //! |---|---|
 //! | scores | 2 on each side |
-//! | Σ e^{s/2} | a factor of e below, of e^{3/2} above: a longer text of near scores has larger sums, and an inverse soon diverges there |
-//! | Σe | a factor of e^{1/2}, not below 1/rows (which no exact one is), and the square of the first inverse's error |
+//! | Σ e^{s/2} | a factor of e below, of e^{3/2} above: a longer text of similar scores has larger sums, and an inverse soon diverges there |
+//! | Σe | a factor of e^{1/2}, not below 1/rows (the exact minimum), and the square of the first inverse's error |
 //! | variances of norms | a factor of 2 on each side |
 //! | x̂ | a quarter |
-//! | arguments of activations | 0.75 and 15 % of the width on each side, then half of that again, in which a polynomial is only bounded ([`fits`]); outwards to quarters |
+//! | arguments of activations | 0.75 and 15 % of the width on each side, then half of that again, where a polynomial is only bounded ([`fits`]); rounded outwards to quarters |
 
 use hushed_ckks::poly::{Inverse, InverseSqrt, PolyError};
 use hushed_model::Layer;
 
 use super::measure::{ColumnSeen, HeadSeen, LayerSeen, NormSeen, values};
+use crate::ops::activation;
 use crate::{
     ActivationChoice, AttentionChoice, Column, FheError, HeadChoice, Interval, LayerChoice,
     NormChoice, fits,
 };
 
-/// Degrees that a search varies.
+/// The degrees that a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Degrees {
     pub exponential: usize,
@@ -26,13 +27,13 @@ pub(super) struct Degrees {
 }
 
 impl Degrees {
-    /// Enough for anything.
+    /// The highest degrees, enough for every model.
     pub const AMPLE: Degrees = Degrees {
         exponential: 31,
         activation: 31,
     };
 
-    /// More of one: of that which costs fewer levels, of the activation if both cost as many.
+    /// The next degree of one function: of the one that costs fewer levels, or of the activation if both cost the same.
     pub fn next(self) -> Option<Degrees> {
         let after = |degree: usize| DEGREES.into_iter().find(|&next| next > degree);
         let activation = after(self.activation).map(|activation| Degrees { activation, ..self });
@@ -41,7 +42,7 @@ impl Degrees {
             ..self
         });
         let both = activation.into_iter().chain(exponential);
-        // Of equals the first.
+        // The first of equals.
         both.min_by_key(|degrees| {
             let (attention, feed_forward) = degrees.levels();
             attention + feed_forward
@@ -51,17 +52,14 @@ impl Degrees {
     /// Levels of the two halves of a layer: of attention, query and key, scores, exponential, × 1/Σp, square, P·V, ×
     /// 1/Σe, output, norm; of feed-forward, up, activation, down, norm.
     pub fn levels(self) -> (usize, usize) {
-        let of = |degree: usize| (degree + 1).next_power_of_two().trailing_zeros() as usize;
-        (
-            2 + of(self.exponential) + AFTER_EXPONENTIAL,
-            3 + of(self.activation),
-        )
+        let [exponential, activation] = [self.exponential, self.activation].map(activation::levels);
+        (2 + exponential + AFTER_EXPONENTIAL, 3 + activation)
     }
 }
 
 /// Degrees that are tried: 3, 4, 4, 5, 5, 6 and 6 levels, and 4, 5, 7, 8, 10, 11 and 15 relinearisations
-/// ([`hushed_ckks::poly::Schedule`]). The last few degrees before a power of two cost most: of 12 and 28 those are
-/// spared that 15 and 31 take for little.
+/// ([`hushed_ckks::poly::Schedule`]). The last few degrees before a power of two cost most for what they add: 12 and 28
+/// save what 15 and 31 spend there.
 pub(super) const DEGREES: [usize; 7] = [7, 12, 15, 28, 31, 44, 63];
 /// × 1/Σp, square, P·V, × 1/Σe, output, norm.
 const AFTER_EXPONENTIAL: usize = 6;
@@ -71,26 +69,30 @@ const AFTER_SQUARES: usize = 3;
 /// Nats on each side of the scores.
 const SCORES: f64 = 2.0;
 
-/// A factor on each side of the variances of a norm.
+/// Factor of the margin on each side of the variances of a norm.
 const VARIANCES: f64 = 2.0;
 
-/// The first inverse's error is a factor of a row's quotients, which the second takes out again.
+/// The error of the first inverse multiplies all quotients of a row, and the second inverse cancels it.
 const FIRST_ERROR: f64 = 0.1;
 const SECOND_ERROR: f64 = 1.0 / 4096.0;
 const ROOT_SEED: usize = 15;
 const ROOT_STEPS: usize = 2;
 
-/// A layer's choice. `context`: its fixed heads, and x̂ of the first row where it is given. `sizes`: rows a text, and
-/// levels of a chain after a refresh.
+/// A layer's choice, from its fixed heads and x̂ of its frozen row, if any. `sizes`: rows a text, and levels of a chain
+/// after a refresh.
 pub(super) fn layer(
     layer: &Layer,
     seen: &LayerSeen,
-    (fixed, given): (&[bool], Option<&[f64]>),
+    (fixed, frozen): (&[bool], Option<&[f64]>),
     degrees: Degrees,
     sizes: (usize, usize),
 ) -> Result<LayerChoice, FheError> {
     let [attention_norm, feed_forward_norm] = &seen.norms;
-    let frozen = given.map(|row| values(row, &layer.feed_forward_norm));
+    let frozen_row = frozen.map(|row| values(row, &layer.feed_forward_norm));
+    let largest = frozen
+        .unwrap_or(&[])
+        .iter()
+        .fold(0.0, |m: f64, v| m.max(v.abs()));
     Ok(LayerChoice {
         attention: attention(&seen.heads, fixed, degrees, sizes)?,
         attention_norm: norm(attention_norm, layer.attention_norm.width, 0.0)?,
@@ -98,15 +100,8 @@ pub(super) fn layer(
             degree: degrees.activation,
             columns: seen.columns.iter().map(argument).collect(),
         },
-        feed_forward_norm: norm(
-            feed_forward_norm,
-            layer.feed_forward_norm.width,
-            given
-                .unwrap_or(&[])
-                .iter()
-                .fold(0.0, |m: f64, v| m.max(v.abs())),
-        )?,
-        frozen_row: frozen.transpose()?.map(|row| rounded_row(&row)),
+        feed_forward_norm: norm(feed_forward_norm, layer.feed_forward_norm.width, largest)?,
+        frozen_row: frozen_row.transpose()?.map(|row| rounded_row(&row)),
     })
 }
 
@@ -178,12 +173,12 @@ fn first(head: &HeadSeen) -> (Interval, f64, Interval) {
     (scores, least_maximum, first)
 }
 
-fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheError> {
+/// A norm's choice; `frozen` is the largest |x̂| of its frozen row.
+fn norm(seen: &NormSeen, width: usize, frozen: f64) -> Result<NormChoice, FheError> {
     let d = width as f64;
     let least = seen.later.least.min(seen.first.least) / VARIANCES;
     let greatest = seen.later.greatest.max(seen.first.greatest) * VARIANCES;
-    // What is masked is still refreshed: garbage of its own slot up to some 2^7 times the bound, and with a margin
-    // here.
+    // Masked rows are still refreshed: their slots may hold up to about 2^7 times the bound, with a margin here.
     let greatest = greatest.max(seen.masked.greatest / 32.0);
     let low = down(least / greatest);
     let root = |steps: usize| InverseSqrt::with_steps(low, 1.0, ROOT_SEED, steps);
@@ -191,7 +186,7 @@ fn norm(seen: &NormSeen, width: usize, given: f64) -> Result<NormChoice, FheErro
     while steps < ROOT_STEPS && root(steps)?.report().error > fits::ROOT_ERROR {
         steps += 1;
     }
-    let bound = (1.25 * seen.largest).max(1.02 * given).min(d.sqrt());
+    let bound = (1.25 * seen.largest).max(1.02 * frozen).min(d.sqrt());
     Ok(NormChoice {
         scale: down(1.0 / (d * greatest).sqrt()),
         low,
@@ -228,7 +223,7 @@ fn digits(x: f64, count: i32, round: fn(f64) -> f64) -> f64 {
     if x <= 0.0 || !x.is_finite() {
         return x;
     }
-    // A division by a power of ten, which is exact, gives the nearest number to the decimal one: it is written short.
+    // Dividing by a power of ten, which is exact, gives the number nearest to the decimal one, which prints short.
     let places = count - 1 - x.log10().floor() as i32;
     if places >= 0 {
         round(x * 10f64.powi(places)) / 10f64.powi(places)
@@ -237,7 +232,7 @@ fn digits(x: f64, count: i32, round: fn(f64) -> f64) -> f64 {
     }
 }
 
-/// Numbers of a row of deviation 1, to four places.
+/// Numbers of a row with deviation 1, rounded to four places.
 pub(super) fn rounded_row(row: &[f64]) -> Vec<f64> {
     row.iter().map(|v| (v * 1e4).round() / 1e4).collect()
 }

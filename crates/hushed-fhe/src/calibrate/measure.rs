@@ -1,8 +1,8 @@
-//! What approximations have to hold: intervals of everything that a softmax, an activation or a norm of an encrypted
-//! run is given. Texts go through the circuit itself with exact functions in place of its polynomials
-//! ([`Simulator::exact`]), which sees what these are given; norms are seen between steps.
+//! The intervals that approximations must cover: arguments of every softmax, activation and norm of an encrypted run.
+//! Texts run through the circuit itself with exact functions instead of polynomials ([`Simulator::exact`]), which
+//! records their arguments; norms are observed between steps.
 //!
-//! The circuit needs choices before there are any: [`open`] ones hold everything.
+//! The circuit needs choices before there are any: those of [`open`] cover everything.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,23 +40,23 @@ impl Span {
     }
 }
 
-/// What one head was seen to do.
+/// Measurements of one head.
 #[derive(Clone, Default)]
 pub(super) struct HeadSeen {
-    /// Of all queries, with real keys.
+    /// Scores of all queries with real keys.
     pub scores: Span,
-    /// Of real queries.
+    /// Row maxima of real queries.
     pub maxima: Span,
     /// ln Σ e^{s/2} over real keys, of all queries.
     pub first: Span,
     /// Σ (p/Σp)², of all queries.
     pub second: Span,
-    /// Weights of the row before, from row 1 on, and their number.
+    /// Sum of the weights on the row before, from row 1 on, and their number.
     previous: (f64, usize),
 }
 
 impl HeadSeen {
-    /// How much of its weight a row gives to the one before, on average.
+    /// The mean weight of a row on the one before.
     pub fn previous(&self) -> f64 {
         self.previous.0 / self.previous.1.max(1) as f64
     }
@@ -90,33 +90,34 @@ impl ColumnSeen {
     }
 }
 
-/// What one norm was given.
+/// Measurements of one norm.
 #[derive(Clone, Default)]
 pub(super) struct NormSeen {
     /// Variances of rows whose results are used, row 0 apart.
     pub later: Span,
-    /// Of row 0, where it is used.
+    /// Variances of row 0, where it is used.
     pub first: Span,
-    /// Of all other rows, whose results are masked.
+    /// Variances of all other rows, whose results are masked.
     pub masked: Span,
-    /// Largest |x̂| of rows that are used.
+    /// Largest |x̂| in rows that are used.
     pub largest: f64,
 }
 
-/// What one layer was seen to do.
+/// Measurements of one layer.
 #[derive(Clone, Default)]
 pub(super) struct LayerSeen {
     pub heads: Vec<HeadSeen>,
     /// Arguments of the activation, column by column, in all rows.
     pub columns: Vec<ColumnSeen>,
-    /// After attention, after feed-forward.
+    /// The norms after attention and after feed-forward.
     pub norms: [NormSeen; 2],
     /// x̂ of row 0 after the layer, text by text.
     first_rows: Vec<Vec<f64>>,
 }
 
 impl LayerSeen {
-    /// The mean of row 0 over texts (x̂), and the greatest distance of a text's from it, relative to its length.
+    /// The mean of row 0 over texts (x̂), and the greatest distance of a text's row from it, relative to the mean's
+    /// length.
     pub fn first_row(&self) -> (Vec<f64>, f64) {
         let width = self.first_rows.first().map_or(0, Vec::len);
         let share = 1.0 / self.first_rows.len().max(1) as f64;
@@ -134,12 +135,12 @@ impl LayerSeen {
     }
 }
 
-/// Which parts of a model an encrypted run replaces.
+/// The parts of a model that an encrypted run replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Structure {
-    /// x̂ of row 0 after the first layers, where it is given: as many as there are.
+    /// x̂ of row 0 after each of the first layers, in which it is replaced by these constants.
     pub frozen: Vec<Vec<f64>>,
-    /// Layer by layer and head by head: the fixed pattern.
+    /// For each layer and head, whether it has the fixed pattern.
     pub fixed: Vec<Vec<bool>>,
 }
 
@@ -157,7 +158,7 @@ impl Structure {
     }
 }
 
-/// What a model was seen to do.
+/// Measurements of a model.
 #[derive(Clone, Default)]
 pub(super) struct Seen {
     pub layers: Vec<LayerSeen>,
@@ -178,12 +179,12 @@ impl Seen {
     }
 }
 
-/// Scores of exact functions are mapped to [−1, 1] from ±this: beyond those of any model, and p of padding, e^{−512},
-/// is nothing.
+/// With exact functions, scores are mapped to [−1, 1] from ±512: more than any model's, so that p of padding, e^{−512},
+/// is negligible.
 const SCORES: f64 = 512.0;
 
-/// Choices that hold everything, of the least degrees: where functions are exact, no polynomial of theirs is evaluated.
-/// x̂ is within √d, and κ makes v the variance.
+/// Choices that cover everything, with the least degrees: where functions are exact, no polynomial is evaluated. x̂ is
+/// within √d, and κ makes v the variance.
 pub(super) fn open(
     network: &Network,
     structure: &Structure,
@@ -247,7 +248,7 @@ pub(super) fn open(
     })
 }
 
-/// x̂ of a row of values after a norm. A column with gain 0 has its offset as value, whatever x̂ is.
+/// x̂ of a row of values after a norm. A column with gain 0 has its offset as value for every x̂.
 pub(super) fn hats(row: &[f64], norm: &Norm) -> Result<Vec<f64>, FheError> {
     let (gain, offset) = numbers(norm)?;
     let hat = |((v, &g), &b): ((&f64, &f32), &f32)| match g {
@@ -270,40 +271,40 @@ fn numbers(norm: &Norm) -> Result<(&[f32], &[f32]), FheError> {
     Ok((here(at, &norm.gain)?, here(at, &norm.offset)?))
 }
 
-/// Looks at one batch of texts.
+/// Measures one batch of texts.
 pub(super) struct Measure {
     layout: Interleave,
-    /// Rows of tokens, text by text.
+    /// Number of tokens of each text.
     lengths: Vec<usize>,
-    /// Whether these texts are ordinary: what is usual is counted among such only.
+    /// Whether these texts are ordinary: means and deviations are of ordinary texts only.
     ordinary: bool,
-    /// Layers whose row 0 is given.
+    /// Number of layers whose row 0 is frozen.
     frozen: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Of all texts, or text by text.
+    /// Of all texts, or of each.
     seen: Vec<Seen>,
-    /// Of the heads whose softmax is under way.
+    /// Heads between p and e of their softmax.
     heads: HashMap<(usize, usize), Rows>,
-    /// Which norm comes next.
+    /// The next norm.
     half: usize,
 }
 
-/// Slot by slot, so row by row, of one head.
+/// Per slot, which is per row, of one head.
 struct Rows {
     /// The greatest score.
     maxima: Vec<f64>,
-    /// p with the key before.
+    /// p of the row before.
     before: Vec<f64>,
     /// Σp.
     sums: Vec<f64>,
 }
 
 impl Measure {
-    /// Adds to what was seen before, of all texts or of each.
+    /// Adds to earlier measurements, of all texts or of each.
     pub fn new(
         layout: Interleave,
         lengths: Vec<usize>,
@@ -322,12 +323,12 @@ impl Measure {
         })
     }
 
-    /// What has been seen.
+    /// The measurements so far.
     pub fn seen(&self) -> Vec<Seen> {
         std::mem::take(&mut self.state().seen)
     }
 
-    /// Looks at norms.
+    /// A viewer that measures norms.
     pub fn viewer(self: &Arc<Measure>) -> Viewer<'static, Vector> {
         let measure = Arc::clone(self);
         Box::new(move |at, look| {
@@ -340,7 +341,7 @@ impl Measure {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Text, row and slot of the rows of tokens and of at most two of padding: all others are as the second.
+    /// Text, row and slot of the rows of tokens and of at most two rows of padding: all others equal the second.
     fn rows(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let rows = self.layout.rows();
         let texts = self.lengths.iter().enumerate();
@@ -416,7 +417,7 @@ impl Measure {
         state.heads.insert(at, rows);
     }
 
-    /// The sums of p.
+    /// Records the sums of p.
     fn first(&self, at: (usize, usize), scores: Interval, sums: &[f64]) {
         let mut state = self.state();
         for (text, _, slot) in self.rows() {
@@ -428,7 +429,7 @@ impl Measure {
         }
     }
 
-    /// The sums of e, with which a head's softmax is done.
+    /// Records the sums of e, which end a head's softmax.
     fn second(&self, at: (usize, usize), sums: &[f64]) {
         let mut state = self.state();
         let rows = state.heads.remove(&at);
@@ -448,13 +449,13 @@ impl Measure {
 }
 
 impl State {
-    /// Where a text's are.
+    /// The measurements that a text counts among.
     fn of(&mut self, text: usize) -> &mut Seen {
         let last = self.seen.len() - 1;
         &mut self.seen[text.min(last)]
     }
 
-    /// Of a head, by layer and number.
+    /// A head, by layer and number.
     fn head(&mut self, text: usize, (layer, head): (usize, usize)) -> &mut HeadSeen {
         &mut self.of(text).layers[layer].heads[head]
     }
@@ -483,7 +484,7 @@ impl Watch for Measure {
                     state.of(text).head.see(&[f.argument(t)]);
                 }
             }
-            // Seen between steps: here rows that are masked have 1.
+            // Observed between steps: here masked rows have 1.
             Function::Root => (),
         }
     }

@@ -1,23 +1,23 @@
-//! What a model's approximations under CKKS have to hold, measured in the clear over sample texts, and the cheapest
-//! degrees that hold it.
+//! Calibration: the intervals that a model's approximations under CKKS must cover, measured in the clear over sample
+//! texts, and the cheapest degrees that are accurate enough.
 //!
-//! 1. [`clear`]: texts go through the circuit of an encrypted run in the clear, rows of padding and all.
-//! 2. [`measure`]: intervals, with exact functions. Once as the model is; then with what is replaced (rows that hardly
-//!    depend on the text are given, heads that always look at the row before are fixed), as later layers see other
-//!    numbers then.
+//! 1. [`clear`]: texts run through the circuit of an encrypted run in the clear, rows of padding included.
+//! 2. [`measure`]: intervals, with exact functions. First of the model as it is; then with replacements (rows that
+//!    hardly depend on the text become constants, heads that always attend to the row before become fixed), as these
+//!    change the numbers in later layers.
 //! 3. [`margins`]: choices from intervals, for given degrees.
-//! 4. Here: candidates are compared with the exact model on texts that were not measured, in a simulation of the run
-//!    ([`crate::simulate`]): the least degree of the exponential that is near enough, then that of the activation, with
-//!    simulated errors at last. Intervals are then measured over all texts.
+//! 4. Here: candidates are compared with the exact model on held-out texts, in a simulation of the run
+//!    ([`crate::simulate`]): the least degree of the exponential that is accurate enough, then that of the activation,
+//!    finally with simulated errors. Intervals are then measured over all texts.
 //!
-//! Cost is levels, and relinearisations at a level: of the 128 diagonals of every head in the attention half of a
-//! layer, of the hidden columns in the other. Inverses and inverse roots are of single vectors, so theirs are taken as
-//! precise as there is room for.
+//! The cost of a candidate is its levels, and relinearisations at a level: of the 128 diagonals of every head in the
+//! attention half of a layer, of the hidden columns in the other. Inverses and inverse roots take single vectors, so
+//! they are as precise as levels allow.
 //!
-//! Outside of an interval every approximation is garbage, and the answer to that text too; far outside it grows until
-//! it reaches the other texts of a batch (docs/fhe-circuit.md says of each step how far). Texts made to leave intervals
+//! Outside its interval an approximation is wrong, and so is the answer of that text; far outside it grows until it
+//! harms the other texts of a batch (docs/fhe-circuit.md states how far for each step). Texts made to leave intervals
 //! belong in the sample, and so do all words ([`vocabulary()`]): they widen intervals, and accuracy is judged by the
-//! others. [`reaches`] says how much of the intervals texts use that were not in the sample.
+//! others. [`reaches`] measures how much of the intervals is used by texts outside the sample.
 
 mod clear;
 mod head;
@@ -45,20 +45,20 @@ use measure::{LayerSeen, Seen, Structure};
 pub use reach::{Quantity, Reach, reaches};
 pub use vocabulary::vocabulary;
 
-/// What a calibration is to reach, and over what it searches.
+/// The goal of a calibration, and the limits of its search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Rows a text, padding included.
     pub rows: usize,
-    /// Least cosine to the exact embedding over held-out texts.
+    /// Required cosine to the exact embedding, the least over held-out texts.
     pub wanted: f64,
-    /// Of every so many texts, the last is held out.
+    /// Of every this many texts, the last is held out.
     pub hold_out: usize,
-    /// Layers whose first row may be given, at most.
+    /// Most layers whose first row may be replaced by a constant.
     pub most_frozen: usize,
-    /// The parameter set whose levels and errors a candidate has to stand.
+    /// The parameter set whose levels and errors the candidates are simulated with.
     pub parameters: String,
-    /// What simulated errors follow from.
+    /// Seed of simulated errors.
     pub seed: u64,
 }
 
@@ -75,13 +75,13 @@ impl Default for Options {
     }
 }
 
-/// The texts of a calibration, and the hashes it is known by.
+/// The texts of a calibration, and the hashes that identify it.
 pub struct Sample<'a> {
-    /// Ordinary ones, measured or held out.
+    /// Ordinary texts, measured or held out.
     pub texts: &'a [TokenIds],
-    /// Made to leave intervals: all are measured, none is judged.
+    /// Texts made to leave intervals: all are measured, none is judged.
     pub hostile: &'a [TokenIds],
-    /// Likewise, but only at last: [`vocabulary()`], too many to be measured while structures are compared.
+    /// Likewise, but measured only at the end: [`vocabulary()`], too many to measure while structures are compared.
     pub broad: &'a [TokenIds],
     /// SHA-256 of the file they are from, in hexadecimal.
     pub sha256: &'a str,
@@ -89,33 +89,33 @@ pub struct Sample<'a> {
     pub model_sha256: &'a str,
 }
 
-/// A row before that a head gives this much of its weight to, on average, is all it looks at.
+/// A head whose mean weight on the row before is at least this becomes fixed.
 const ALWAYS: f64 = 0.9;
-/// Nats of ln Σ e^{s/2} within a head beyond which no inverse is worth its steps.
+/// Width of ln Σ e^{s/2} within a head, in nats, above which no inverse is worth its steps.
 const WIDEST: f64 = 8.0;
-/// A first row that never lies farther from its mean than this, relative to the mean's length, is given.
+/// A first row that is never farther from its mean than this, relative to the mean's length, is replaced by the mean.
 const NEARLY_CONSTANT: f64 = 0.12;
-/// Ordinary texts that are measured, and held out, while structures and degrees are compared, at most.
+/// Most ordinary texts that are measured, and held out, while structures and degrees are compared.
 const COMPARED: (usize, usize) = (64, 24);
 
-/// Measures and searches. `told` hears what is being done.
+/// Measures and searches. `progress` is called with a line about each stage.
 ///
 /// # Errors
-/// Texts longer than the rows, or too few; what the model refuses; [`FheError::Choices`] if no candidate reaches what
-/// is wanted.
+/// Texts longer than the rows, or too few; what the model refuses; [`FheError::Choices`] if no candidate reaches the
+/// required cosine.
 pub fn calibrate(
     model: &Model,
     sample: &Sample<'_>,
     options: &Options,
-    told: &mut dyn FnMut(&str),
+    progress: &mut dyn FnMut(&str),
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
-    told("measuring the model as it is");
+    progress("measuring the model as it is");
     let network = &model.network;
     let none = Structure::none(network);
     let seen = search.measure(&none, &search.measured)?;
     let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(network));
-    told(&format!(
+    progress(&format!(
         "{fixed} heads always look at the row before; the first row is nearly constant in {} layers",
         structures[0].frozen.len()
     ));
@@ -125,12 +125,12 @@ pub fn calibrate(
         held_out: search.held_out.len(),
         candidates: Vec::new(),
     };
-    // First what is replaced, at degrees that are enough; then degrees.
+    // First replacements, at ample degrees; then degrees.
     let mut best: Option<(f64, Structure, Seen)> = None;
     for structure in structures {
         let seen = search.measure(&structure, &search.measured)?;
         let candidate = search.try_out(&structure, &seen, Degrees::AMPLE, &exact, false)?;
-        told(&shown(&candidate));
+        progress(&shown(&candidate));
         let least = candidate.cosine_min;
         report.candidates.push(candidate);
         if best.as_ref().is_none_or(|(found, ..)| least > *found) {
@@ -142,7 +142,7 @@ pub fn calibrate(
     };
     let mut tried = |degrees: Degrees, with_errors: bool| -> Result<bool, FheError> {
         let candidate = search.try_out(&structure, &seen, degrees, &exact, with_errors)?;
-        told(&shown(&candidate));
+        progress(&shown(&candidate));
         let enough = candidate.cosine_min >= options.wanted;
         let chosen = candidate.chosen;
         report.candidates.push(candidate);
@@ -154,7 +154,7 @@ pub fn calibrate(
             exponential,
             ..Degrees::AMPLE
         };
-        // Nothing smaller than what is enough beside an ample activation can be chosen.
+        // No smaller degree than one that is enough beside an ample activation can be chosen.
         if found.is_none() && tried(degrees, false)? {
             for activation in DEGREES {
                 let degrees = Degrees {
@@ -169,27 +169,27 @@ pub fn calibrate(
         }
     }
     let Some(mut degrees) = found else {
-        return refuse(vain(options));
+        return refuse(no_candidate(options));
     };
-    told("measuring all texts");
+    progress("measuring all texts");
     let seen = search.measure(&structure, sample.texts)?;
     let seen = search.measure_more(&structure, sample.broad, seen)?;
-    // Wider intervals than those that degrees were chosen by.
+    // These intervals are wider than those that degrees were chosen with.
     loop {
         let mut candidate = search.try_out(&structure, &seen, degrees, &exact, true)?;
         candidate.name = format!("intervals of all texts; {}", candidate.name);
-        told(&shown(&candidate));
+        progress(&shown(&candidate));
         let (enough, next) = (candidate.chosen, degrees.next());
         report.candidates.push(candidate);
         if enough {
             break;
         }
         let Some(next) = next else {
-            return refuse(vain(options));
+            return refuse(no_candidate(options));
         };
         degrees = next;
     }
-    // One was chosen: the last.
+    // The last was chosen.
     let last = report.candidates.len() - 1;
     for candidate in &mut report.candidates[..last] {
         candidate.chosen = false;
@@ -201,16 +201,15 @@ pub fn calibrate(
     Ok(choices)
 }
 
-fn vain(options: &Options) -> String {
+fn no_candidate(options: &Options) -> String {
     format!(
         "no degrees bring every held-out text within a cosine of {} of the exact embedding",
         options.wanted
     )
 }
 
-/// Answers by the approximations of a calibration, in a simulation at the levels of a parameter set; with errors that
-/// follow from `seed`, if there is one. None for a text that leaves an interval by so much that a refresh could not
-/// take it.
+/// Answers by the approximations of a calibration, in a simulation at the levels of a parameter set; with simulated
+/// errors drawn from `seed`, if there is one. `None` for a text that leaves an interval too far for a refresh.
 ///
 /// # Errors
 /// Choices of another model or with too few levels, texts longer than their rows.
@@ -233,10 +232,10 @@ pub fn embed(
     Ok(answers.map(|answer| answer.map(finish)).collect())
 }
 
-/// What a calibration knows a model by: the SHA-256 of its weights file, in hexadecimal.
+/// The SHA-256 of a model's weights file, in hexadecimal, by which a calibration identifies it.
 ///
 /// # Errors
-/// Those of reading it.
+/// Those of reading the file.
 pub fn weights_sha256(folder: &Path) -> io::Result<String> {
     let mut file = File::open(folder.join("model.safetensors"))?;
     let (mut digest, mut block) = (Sha256::new(), vec![0; 1 << 20]);
@@ -254,12 +253,12 @@ impl Options {
     /// The parameter set.
     ///
     /// # Errors
-    /// A name that no set has.
+    /// An unknown name.
     pub fn params(&self) -> Result<Arc<CkksParams>, FheError> {
         Ok(named(&self.parameters).map_err(CkksError::from)?)
     }
 
-    /// A classifier reads the first row of the last layer, so that one is not given.
+    /// A classifier reads the first row of the last layer, so that one is not replaced.
     fn most_frozen(&self, network: &Network) -> usize {
         let readable = network.layers.len() - usize::from(network.classifier.is_some());
         self.most_frozen.min(readable)
@@ -311,14 +310,14 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// These texts, and the hostile ones.
+    /// Measures these texts and those made to leave intervals.
     fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
         let nothing = Seen::nothing(&self.model.network);
         let (seen, _) = self.clear().measured(structure, texts, nothing, true)?;
         self.measure_more(structure, self.sample.hostile, seen)
     }
 
-    /// Texts that are not ordinary, after others.
+    /// Adds texts that are not ordinary.
     fn measure_more(
         &self,
         structure: &Structure,
@@ -370,8 +369,8 @@ impl<'a> Search<'a> {
             .enumerate();
         let levels = self.params.chain().eval_mod.start - self.params.bootstrap_limbs();
         let layers = layers.map(|(i, (layer, seen))| {
-            let given = structure.frozen.get(i).map(Vec::as_slice);
-            let context = (&structure.fixed[i][..], given);
+            let frozen = structure.frozen.get(i).map(Vec::as_slice);
+            let context = (&structure.fixed[i][..], frozen);
             margins::layer(layer, seen, context, degrees, (self.options.rows, levels))
         });
         Ok(Choices {
@@ -386,7 +385,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// One set of degrees on the held-out texts; with errors too, if it is near enough without.
+    /// One set of degrees on the held-out texts; with errors too, if it is accurate enough without.
     fn try_out(
         &self,
         structure: &Structure,
@@ -421,8 +420,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What could be replaced: the fixed heads, with the first row given after as many layers as it is nearly constant, or
-/// one or two fewer.
+/// Possible replacements: the fixed heads, with the first row constant after all layers where it is nearly so, or after
+/// one or two fewer. With them, the number of fixed heads.
 fn structures(none: &Structure, seen: &[LayerSeen], most_frozen: usize) -> (Vec<Structure>, usize) {
     let mut fixed = none.fixed.clone();
     for (layer, fixed) in seen.iter().zip(&mut fixed) {
@@ -455,8 +454,8 @@ fn thin(texts: &mut Vec<TokenIds>, most: usize) {
     }
 }
 
-/// Least and mean cosine; 0 for an answer that is not there. Of logits, the nearness by their size in the mean square:
-/// one logit alone has no angle, and that of logits which are all small says nothing.
+/// Least and mean cosine; 0 for a missing answer. For logits, their nearness relative to the root mean
+/// square instead: a single logit has no angle, and that of small logits means nothing.
 fn compared(exact: &[Vec<f64>], found: &[Option<Vec<f64>>], logits: bool) -> (f64, f64) {
     let squares: f64 = exact.iter().map(|x| length(x).powi(2)).sum();
     let size = (squares / exact.len().max(1) as f64).sqrt();
@@ -504,7 +503,7 @@ fn refuse<T>(what: String) -> Result<T, FheError> {
     Err(ChoicesError::Unusable { what }.into())
 }
 
-/// For whoever tries out a model of few texts: the intervals alone, for stated degrees, with nothing replaced.
+/// The intervals alone, for fixed degrees and without replacements: to try a model on few texts.
 ///
 /// # Errors
 /// As [`calibrate`].

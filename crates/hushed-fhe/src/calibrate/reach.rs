@@ -1,5 +1,5 @@
-//! How far texts go in the intervals of a calibration: what a calibration was made from says nothing of other text
-//! until other text was looked at. Measured with exact functions, text by text.
+//! How much of a calibration's intervals other texts use: the sample says nothing about text outside it. Measured with
+//! exact functions, text by text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::clear::Clear;
 use super::measure::{LayerSeen, Seen, Span, Structure, hats};
 use crate::{Choices, FheError, HeadChoice, LayerChoice};
 
-/// What has an interval.
+/// A quantity with an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -44,21 +44,21 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// The farthest that a text goes in one quantity.
+/// The farthest point of a text in one quantity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Reach {
-    /// In what.
+    /// The quantity.
     pub quantity: Quantity,
     /// Layer.
     pub layer: usize,
     /// Head, hidden column, or which norm of the layer.
     pub index: usize,
-    /// Distance from the middle of the interval, of which 1 is its end; for sums and variances, which have intervals of
-    /// ratios, the factor by which they pass the nearer end, below 1 inside.
+    /// Distance from the middle of the interval over half its width, so that 1 is its end; for sums and variances,
+    /// whose margins are factors, the factor by which they pass the nearer end, below 1 inside.
     pub reach: f64,
 }
 
-/// For each text, the farthest in every [`Quantity`].
+/// For each text, its reach in every [`Quantity`].
 ///
 /// # Errors
 /// Choices of another model, texts longer than their rows.
@@ -82,7 +82,7 @@ pub fn reaches(
     Ok(seen.iter().map(far).collect())
 }
 
-/// What a calibration replaces.
+/// The replacements of a calibration.
 fn structure(model: &Model, choices: &Choices) -> Result<Structure, FheError> {
     let layers = choices.layers.iter().zip(&model.network.layers);
     let frozen = layers.map_while(|(choice, layer)| {
@@ -153,7 +153,7 @@ fn farthest(seen: &[LayerSeen], choices: &Choices, width: usize) -> Vec<Reach> {
         }
         let norms = [&choice.attention_norm, &choice.feed_forward_norm];
         for (n, (seen, norm)) in seen.norms.iter().zip(norms).enumerate() {
-            // v = κ²·d·variance, which a norm has within [low, 1].
+            // v = κ²·d·variance, within [low, 1].
             let v = |variance: f64| norm.scale.powi(2) * width as f64 * variance;
             for span in [seen.first, seen.later] {
                 if span.least <= span.greatest {

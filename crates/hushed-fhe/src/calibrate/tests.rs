@@ -54,7 +54,7 @@ fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Biases of keys and values are elsewhere, rows of padding are there, and the answer is that of the model.
+/// Biases of keys and values are folded elsewhere, rows of padding are included, and the answer is the model's.
 #[test]
 fn the_circuit_with_exact_functions_is_the_model() {
     let (_folder, model, texts) = tiny();
@@ -70,7 +70,7 @@ fn the_circuit_with_exact_functions_is_the_model() {
         let (seen, answers) = clear.measured(&none, &texts, nothing, true).unwrap();
         let answers = answers.into_iter().map(|row| model.public.finish(row));
         assert!(furthest(&answers.collect::<Vec<_>>(), &exact) < 1e-8);
-        // Something was seen everywhere, in rows of padding too.
+        // Every quantity was measured, in rows of padding too.
         for layer in &seen.layers {
             assert!(
                 layer
@@ -85,7 +85,7 @@ fn the_circuit_with_exact_functions_is_the_model() {
 }
 
 #[test]
-fn approximations_come_near_and_say_how_near() {
+fn a_calibration_reports_the_accuracy_it_reaches() {
     let (_folder, model, texts) = tiny();
     let mut heard = 0;
     let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| heard += 1).unwrap();
@@ -109,7 +109,7 @@ fn approximations_come_near_and_say_how_near() {
         assert!(compared(&exact, &found, false).0 > 0.999);
         let all: Vec<Vec<f64>> = found.iter().flatten().cloned().collect();
         assert!(furthest(&all, &exact) > 1e-9, "polynomials are not exact");
-        // Alone or with others, and with the same errors again.
+        // Alone or in a batch, and with the same errors for the same seed.
         let alone: Vec<Vec<f64>> = embed(&texts[..1]).into_iter().flatten().collect();
         assert!(seed.is_some() || furthest(&alone, &all[..1]) < 1e-8);
         assert_eq!(embed(&texts), found);
@@ -136,9 +136,9 @@ fn a_classifier_has_its_head_calibrated() {
     assert_eq!(read, choices);
 }
 
-/// What a text sees of a structure: a row that is given, a head that is fixed.
+/// Replacements take effect: a constant row, a fixed head.
 #[test]
-fn rows_are_given_and_heads_are_fixed() {
+fn rows_are_frozen_and_heads_are_fixed() {
     let (_folder, model, texts) = tiny();
     let network = &model.network;
     let mut structure = Structure::none(network);
@@ -155,12 +155,12 @@ fn rows_are_given_and_heads_are_fixed() {
     assert_eq!(choices.layers[0].attention.heads[1], HeadChoice::Previous);
     assert!(choices.layers[0].frozen_row.is_some() && choices.layers[1].frozen_row.is_none());
     let row = choices.layers[0].frozen_row.as_ref().unwrap();
-    let given = measure::hats(row, &network.layers[0].feed_forward_norm).unwrap();
-    assert!(given.iter().all(|v| (v - 0.5).abs() < 1e-3), "{given:?}");
+    let frozen = measure::hats(row, &network.layers[0].feed_forward_norm).unwrap();
+    assert!(frozen.iter().all(|v| (v - 0.5).abs() < 1e-3), "{frozen:?}");
 }
 
 #[test]
-fn a_vocabulary_is_there_once() {
+fn every_token_of_a_vocabulary_occurs_once() {
     let (_folder, model, _) = tiny();
     let tokenizer = &model.public.tokenizer;
     let texts = vocabulary(tokenizer, 16);
@@ -185,9 +185,9 @@ fn a_vocabulary_is_there_once() {
     );
 }
 
-/// Texts that were measured lie within margins; a calibration of others may be left, and that is seen.
+/// Measured texts lie within the margins; a text outside another sample's intervals is reported.
 #[test]
-fn what_texts_reach_is_seen() {
+fn reach_is_measured_for_each_text() {
     let (_folder, model, texts) = tiny();
     let options = options();
     let choices = intervals(&model, &sample(&texts), &options, 15, 15).unwrap();
@@ -217,12 +217,12 @@ fn what_texts_reach_is_seen() {
     assert_eq!((worst.layer, worst.index), (1, 3));
 }
 
-/// How large an approximation is twice as far from the middle as its interval reaches. No less can be had of a
-/// polynomial that is near on all of an interval: it grows there as the degree's Chebyshev polynomial does. Sizes like
-/// these overflow what texts of a batch share, so intervals have margins, and nothing here keeps a text that leaves
-/// them to itself.
+/// The size of an approximation at twice the half-width of its interval. A polynomial that is accurate on a whole
+/// interval cannot do better: outside, it grows like the Chebyshev polynomial of its degree. Such sizes overflow
+/// ciphertexts that the texts of a batch share, so intervals have margins; nothing here confines a text that leaves
+/// them.
 #[test]
-fn beyond_its_interval_an_approximation_is_as_large_as_documented() {
+fn outside_its_interval_an_approximation_is_as_large_as_documented() {
     for (degree, most) in [(7, 13), (15, 25), (31, 55)] {
         let interval = Interval {
             low: -30.0,
@@ -244,7 +244,7 @@ fn beyond_its_interval_an_approximation_is_as_large_as_documented() {
         let f = hushed_model::Activation::Gelu;
         let activation = fits::activation(f, interval, degree).unwrap();
         for polynomial in [exponential, activation] {
-            // Of the activation a little more than twice its interval.
+            // For the activation, a little more than twice its interval.
             let values = (0..=400).map(|i| polynomial.eval(f64::from(i) / 100.0 - 2.0));
             let largest = values.fold(0.0_f64, |m, v| m.max(v.abs()));
             assert!(largest < 2f64.powi(most), "{degree}: 2^{}", largest.log2());
@@ -253,7 +253,7 @@ fn beyond_its_interval_an_approximation_is_as_large_as_documented() {
 }
 
 #[test]
-fn samples_that_cannot_be_used() {
+fn unusable_samples_are_refused() {
     let (_folder, model, texts) = tiny();
     let few = calibrate(&model, &sample(&texts[..2]), &options(), &mut |_| ());
     assert!(few.is_err_and(|e| e.to_string().contains("too few")));
@@ -263,10 +263,10 @@ fn samples_that_cannot_be_used() {
     };
     let long = calibrate(&model, &sample(&texts), &short, &mut |_| ());
     assert!(long.is_err_and(|e| e.to_string().contains("more than 4 rows")));
-    let vain = Options {
+    let impossible = Options {
         wanted: 1.0,
         ..options()
     };
-    let none = calibrate(&model, &sample(&texts), &vain, &mut |_| ());
+    let none = calibrate(&model, &sample(&texts), &impossible, &mut |_| ());
     assert!(none.is_err_and(|e| e.to_string().contains("no degrees")));
 }

@@ -1,12 +1,12 @@
-//! Texts of a whole vocabulary: every token once, in an order without sense. A sample has some thousands of the tokens,
-//! and columns of an activation answer to single ones: a text with one that no sample had leaves intervals that
-//! hundreds of texts kept.
+//! Texts of a whole vocabulary: every token once, in random order. A sample has some thousands of the tokens, and
+//! columns of an activation respond to single ones: a text with a token that no sample had can leave intervals that
+//! hundreds of texts did not.
 
 use hushed_model::{TokenIds, Tokenizer};
 
 use crate::splitmix::SplitMix;
 
-/// Lengths of the texts, in turn: a token meets few others or many.
+/// Lengths of the texts, in turn: a token is among few others or many.
 const LENGTHS: [usize; 4] = [6, 12, 24, 48];
 
 /// Every ordinary token once, in texts of up to `rows` tokens. The same texts each time.
@@ -27,7 +27,7 @@ pub fn vocabulary(tokenizer: &Tokenizer, rows: usize) -> Vec<TokenIds> {
     texts
 }
 
-/// Fisher and Yates: an order, the same each time.
+/// Fisher-Yates: the same order each time.
 fn shuffle(ids: &mut [u32]) {
     let mut dice = SplitMix(0);
     for i in (1..ids.len()).rev() {

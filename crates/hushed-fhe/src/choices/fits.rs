@@ -1,21 +1,19 @@
-//! The polynomials that choices stand for: one place for those who compute them, in the clear or encrypted, and for the
-//! search that chose them.
+//! The polynomials of choices: the only fits, for encrypted runs, for simulations and for the search.
 //!
 //! | function | argument | fit | error that counts |
 //! |---|---|---|---|
 //! | [`exponential`] | t in [−1, 1], scores mapped to it | weighted minimax (Remez) | relative to the largest of its row, of e^{s/2} |
-//! | [`activation`] | t in [−1, 1], arguments mapped to it ([`domain`]) | least squares under the bell of its mean and deviation, and a little everywhere | mean square over what occurs |
+//! | [`activation`] | t in [−1, 1], arguments mapped to it ([`domain`]) | least squares, weighted by the normal density of its mean and deviation, and a little everywhere | mean square over the arguments that occur |
 //! | [`root`] | v | minimax in relative error, then relaxed Newton | relative |
 //!
 //! (Inverses need only their ranges and steps: `Inverse::with_steps`.)
 //!
-//! Degrees and steps are given, not found from intervals: intervals follow from weights, and what is computed must not.
+//! Degrees and steps are inputs, not derived from intervals: intervals depend on weights, and operations must not.
 //!
-//! *Beyond the intervals* every one of these is garbage, and far beyond it grows until it overflows the ciphertexts
-//! that texts share. What can be had without a level is had here: activations are bounded on a wider interval than
-//! their column's ([`OUTER`], [`BEYOND`]), and a root is made for a wider range than was calibrated, as far as its
-//! steps and the error allow ([`root`]). An inverse has nothing to spare: its steps multiply scales, and a range wider
-//! by more than a little outgrows the primes.
+//! *Outside the intervals* each of these is wrong, and far outside it grows until it overflows the ciphertexts that
+//! texts share. Two measures cost no level: activations are bounded on a wider interval than their column's ([`OUTER`],
+//! [`BEYOND`]), and a root is fitted on a wider range than the calibrated one, as far as its steps and the error allow
+//! ([`root`]). An inverse has no such room: its steps multiply scales, and a much wider range outgrows the primes.
 
 use hushed_ckks::poly::{InverseSqrt, PolyError, Polynomial};
 use hushed_math::fit::{least_squares_points, minimax};
@@ -26,33 +24,33 @@ use crate::choices::{ChoicesError, Column, HeadChoice, Interval, NormChoice};
 use crate::error::FheError;
 
 /// Nats below the least row maximum down to which exponentials keep their relative accuracy. Three nats of score are a
-/// factor of e^{−1.5} in e^{s/2}: an error of the size of the largest one's is damped by that when it is squared.
+/// factor of e^{−1.5} in e^{s/2}: squaring damps an error as large as the largest one's by that.
 const RELATIVE_BELOW: f64 = 3.0;
 
-/// Weight of everything else, so that what is rare stays near.
+/// Weight everywhere else, so that the fit stays close at rare arguments.
 const UNIFORM: f64 = 0.01;
 
-/// A column's interval is so many times as wide as the part of it in which arguments are expected.
+/// Width of a column's interval over the width of the part in which arguments are expected.
 pub const OUTER: f64 = 1.5;
 
-/// Weight of the rest of it, so that a polynomial stays bounded there: with [`UNIFORM`] the expected part would be
-/// twice as far off.
+/// Weight of the rest of the interval, where the polynomial need only be bounded: with [`UNIFORM`] there, the error in
+/// the expected part would double.
 const BOUNDED: f64 = 1e-4;
 
-/// A polynomial is bounded on so many times the column's interval: single numbers that leave it do not grow.
+/// A polynomial is bounded on this many times the column's interval, so that a number a little outside does not grow.
 pub const BEYOND: f64 = 1.1;
 
-/// Weight of what is beyond the interval: those of the shipped calibration stay below 20 there. Ten times as much makes
-/// nothing smaller.
+/// Weight outside the interval: polynomials of the shipped calibration stay below 20 there. Ten times the weight does
+/// not make them smaller.
 const OUTSIDE: f64 = 1e-7;
 
-/// Points of a fit for each of its coefficients.
+/// Points of a fit per coefficient.
 const POINTS: usize = 7;
 
-/// How far beyond the calibrated end, 1, a root may be good, tried from the first.
+/// Upper ends of the range of a root, tried in this order; the calibrated end is 1.
 const REACHES: [f64; 5] = [4.0, 3.0, 2.0, 1.5, 1.2];
 
-/// A relative error of a root that nobody sees: a calibration takes as many steps as reach it.
+/// A relative error of a root that no answer shows: a calibration takes the steps that reach it.
 pub const ROOT_ERROR: f64 = 1.0 / 16384.0;
 
 /// The polynomial in t = (2s − low − high)/(high − low) for e^{(s − high)/2}/`first.high`: its sums over a row are
@@ -79,7 +77,7 @@ pub fn exponential(head: &HeadChoice, degree: usize) -> Result<Polynomial, FheEr
     Ok(Polynomial::from_fit(&fit)?)
 }
 
-/// The interval that a column's arguments are mapped to [−1, 1] from: [`BEYOND`] times its own.
+/// The interval that is mapped to [−1, 1] for a column: [`BEYOND`] times its own.
 #[must_use]
 pub fn domain(column: impl Into<Column>) -> Interval {
     let interval = column.into().interval();
@@ -90,11 +88,11 @@ pub fn domain(column: impl Into<Column>) -> Interval {
     }
 }
 
-/// The polynomial in t for an activation of x, t in [−1, 1] for x in the column's [`domain`]. (An interval is a column
-/// whose mean is in its middle.)
+/// The polynomial in t for an activation of x, t in [−1, 1] for x in the column's [`domain`]. (An interval stands for a
+/// column with its mean in the middle.)
 ///
 /// # Errors
-/// [`PolyError::Fit`] if the column has no deviation.
+/// [`PolyError::Fit`] if the column's deviation is 0.
 pub fn activation(
     f: Activation,
     column: impl Into<Column>,
@@ -105,7 +103,7 @@ pub fn activation(
     let count = POINTS * (degree + 1);
     let points: Vec<(f64, f64, f64)> = (0..=count)
         .map(|i| {
-            // Dense at the ends, where polynomials swing; each point stands for the width around it.
+            // Points are dense at the ends, where polynomials oscillate, and weighted by the width around them.
             let angle = std::f64::consts::PI * i as f64 / count as f64;
             let t = -angle.cos();
             let x = wide.middle() + wide.half() * t;
@@ -122,7 +120,7 @@ pub fn activation(
     Polynomial::from_fit(&least_squares_points(&points, degree)?)
 }
 
-/// 1/√x on [low, 1] alone: of one shape with [`root`].
+/// 1/√x on [low, 1] alone: with the same operations as [`root`].
 ///
 /// # Errors
 /// As [`root`].
@@ -130,10 +128,10 @@ pub fn root_within(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     InverseSqrt::with_steps(choice.low, 1.0, choice.seed, choice.steps)
 }
 
-/// 1/√x on [low, 1] and as far beyond as the steps allow: of the variances of a norm.
+/// 1/√x for the variances of a norm: on [low, 1], and as far above as its steps allow.
 ///
 /// # Errors
-/// [`PolyError`] for numbers that no root has.
+/// [`PolyError`] for a range, degree or steps that are not valid.
 pub fn root(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     let on = |reach: f64| InverseSqrt::with_steps(choice.low, reach, choice.seed, choice.steps);
     let plain = root_within(choice)?;

@@ -37,7 +37,7 @@ fn exponentials_are_relative_to_the_largest_of_a_row() {
 }
 
 #[test]
-fn activations_are_near_where_arguments_are() {
+fn activations_are_accurate_where_arguments_are() {
     let column = Interval {
         low: -6.0,
         high: 3.0,
@@ -57,9 +57,9 @@ fn activations_are_near_where_arguments_are() {
     assert!(activation(Activation::Gelu, empty, 15).is_err());
 }
 
-/// An interval is wider than what is expected in it: there nothing grows, whatever the degree.
+/// An interval is wider than the part in which arguments are expected: a fit of any degree stays bounded in the rest.
 #[test]
-fn activations_stay_bounded_between_what_is_expected_and_their_ends() {
+fn activations_stay_bounded_in_the_margin() {
     for degree in [15, 31, 63] {
         let bell = Column {
             low: -18.0,

@@ -1,22 +1,23 @@
 //! Activations of hidden columns: a polynomial a column, all of one degree.
 //!
-//! In column packing a hidden column is a vector of its own, so each has its own interval and coefficients at no cost;
-//! the map of the interval to [−1, 1] is in the weights of the layer before ([`unit_map`]), and a column loses
-//! ⌈log2(degree + 1)⌉ levels. All columns have one degree, so what is computed does not follow from weights. Fits are
-//! in [`crate::choices::fits`].
+//! In column packing each hidden column is its own vector, so its own interval and coefficients cost nothing. The map
+//! of the interval to [−1, 1] is folded into the weights of the layer before ([`unit_map`]), and a column loses
+//! ⌈log2(degree + 1)⌉ levels. All columns have the same degree, so the operations do not depend on weights. Fits are in
+//! [`crate::choices::fits`].
 //!
-//! Beyond its interval a polynomial is garbage. It is bounded on [`fits::BEYOND`] times the interval, which the norm
-//! after it takes; beyond that one of degree 28 grows like t^28, and the whole batch is lost.
+//! Outside its interval a polynomial is wrong. Up to [`fits::BEYOND`] times the interval it is bounded, within what the
+//! next norm accepts; further out a polynomial of degree 28 grows like t^28, and the whole batch is lost.
 //!
-//! GELU less x/2 is even, and an even polynomial takes fewer products of one degree. But its interval is symmetric: on
-//! every fortieth column of the shipped calibration, fitted in the clear, degree 30 is as near as degree 28 of any
-//! parity in three layers, two to two and a half times as far off in the others, and takes as many relinearisations,
-//! eight; degree 28 takes seven and is up to four times as far off.
+//! GELU(x) − x/2 is even, and an even polynomial takes fewer products for its degree, but needs a symmetric interval.
+//! Measured on every fortieth column of the shipped calibration, fitted in the clear, against degree 28 of any parity
+//! (eight relinearisations): an even polynomial of degree 30 is as accurate in three layers, has two to two and a half
+//! times the error in the others, and also takes eight relinearisations; one of degree 28 takes seven and has up to
+//! four times the error.
 //!
 //! The paper's own form is [`tanh_form`]: x/2·(1 + P(x)), P of degree 23 for the tanh of GELU's cubic on [−20, 10]
-//! (§4), and with domain extension ([`extended_tanh`], appendix C.2). Both are measured in the clear, as baselines: the
-//! first errs by up to 0.25 on its interval; a least-squares fit of GELU itself of that degree and interval by 0.22, at
-//! two levels fewer, and on [−6, 4], where a column may have its own interval, by 6·10^−5.
+//! (§4), and with domain extension ([`extended_tanh`], appendix C.2). Both are measured in the clear as baselines. The
+//! first has an error of up to 0.25 on its interval. A least-squares fit of GELU itself, of the same degree and
+//! interval, has 0.22 at two levels fewer, and 6·10^−5 on [−6, 4], which may be the interval of a single column.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,11 +35,11 @@ use crate::ops::norm::scale_of;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// Polynomials by function, degree and interval: many columns share an interval, and layers do.
+/// A cache of polynomials by function, degree and interval: columns and layers share many intervals.
 #[derive(Default)]
 pub struct Polynomials(Mutex<HashMap<Key, Arc<Polynomial>>>);
 
-/// A function has no order or hash of its own; its name does. Numbers of a column by their bits.
+/// The function's name (it has no order or hash of its own), the degree, and the bits of the column's numbers.
 type Key = (String, usize, [u64; 4]);
 
 impl Polynomials {
@@ -61,7 +62,7 @@ impl Polynomials {
         if let Some(found) = held().get(&key) {
             return Ok(Arc::clone(found));
         }
-        // Not under the lock: others fit meanwhile, at worst the same.
+        // Fitted outside the lock, so that threads fit at once; two may fit the same polynomial.
         let fitted = Arc::new(fits::activation(f, column, degree)?);
         held().insert(key, Arc::clone(&fitted));
         Ok(fitted)
@@ -74,10 +75,10 @@ pub fn levels(degree: usize) -> usize {
     (degree + 1).next_power_of_two().trailing_zeros() as usize
 }
 
-/// The map with results mapped to [−1, 1] from the [`fits::domain`] of their columns, one a row.
+/// The same map with each row's result mapped from the [`fits::domain`] of its column to [−1, 1]; one column a row.
 ///
 /// # Errors
-/// [`PolyError::Range`] for an empty interval, or if there are not as many as rows.
+/// [`PolyError::Range`] for an empty interval, or unless there is one a row.
 pub fn unit_map(mut map: LinearMap, intervals: &[Column]) -> Result<LinearMap, FheError> {
     let sound = |i: &Column| i.low < i.high && (i.high - i.low).is_finite();
     if intervals.len() != map.rows || !intervals.iter().all(sound) {
@@ -97,8 +98,8 @@ pub fn unit_map(mut map: LinearMap, intervals: &[Column]) -> Result<LinearMap, F
     Ok(map)
 }
 
-/// The scale that suits the argument of a Chebyshev polynomial with `limbs` primes: twice what its first rescale
-/// divides by.
+/// The best scale for the argument of a Chebyshev polynomial with `limbs` primes: twice the divisor of its first
+/// rescale.
 ///
 /// # Errors
 /// [`PolyError::LevelsTooFew`] if there is no level.
@@ -106,8 +107,8 @@ pub fn argument_scale<S: Slots>(on: &S, limbs: usize) -> Result<hushed_ckks::Sca
     scale_of(2.0 * Ladder::new(on, limbs, 1)?.divisor(0))
 }
 
-/// f of every column, the first of which is number `first`; `columns` are mapped to [−1, 1] from their domains already.
-/// The results are at [`Slots::default_scale`], [`levels`] below.
+/// f of every column, each already mapped from its domain to [−1, 1]; `first` is the number of the first. The results
+/// are at [`Slots::default_scale`], [`levels`] below.
 ///
 /// # Errors
 /// Too few levels, a fit that is refused, or what the arithmetic refuses.
@@ -120,7 +121,7 @@ pub fn activation<S: Slots>(
     degree: usize,
     polynomials: &Polynomials,
 ) -> Result<Vec<S::Value>, FheError> {
-    // One fit for all where nothing is computed.
+    // Where nothing is computed, one fit stands for all.
     let shape = intervals.first().filter(|_| on.only_shapes());
     let column = |(i, (t, interval)): (usize, (S::Value, &Column))| {
         let column = *shape.unwrap_or(interval);
@@ -136,7 +137,7 @@ pub fn activation<S: Slots>(
 }
 
 /// The paper's GELU: x/2·(1 + P(x)), with P the best polynomial of `degree` on [low, high] for tanh(√(2/π)(x +
-/// 0.044715x³)). Its depth is [`levels`] and two.
+/// 0.044715x³)). Its depth is [`levels`] + 2.
 ///
 /// # Errors
 /// [`PolyError::Fit`].
@@ -146,18 +147,18 @@ pub fn tanh_form(degree: usize, low: f64, high: f64) -> Result<impl Fn(f64) -> f
     Ok(move |x: f64| 0.5 * x * (1.0 + p.eval(x)))
 }
 
-/// GELU's argument of tanh.
+/// The argument of tanh in GELU.
 fn cubic(x: f64) -> f64 {
     (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
 }
 
 /// tanh on [−L^s·B, L^s·B] by domain extension (appendix C.2, after Cheon, Kim and Park): P∘B_0∘…∘B_(s−1), P the best
-/// polynomial of `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The text prints
-/// x/L^r − 4x³/(27B²L^(3r)), without the factor L^r: composed like that, it shrinks what lies near zero by L at each
-/// step.) Three levels more a step, or two with the coefficient in the factors before.
+/// polynomial of `degree` on [−B, B], and B_r(x) = x − 4x³/(27B²L^(2r)), which is L^r·B_0(x/L^r). (The paper prints
+/// x/L^r − 4x³/(27B²L^(3r)), without the factor L^r; composed like that, each step shrinks values near zero by L.) Each
+/// step takes three levels, or two with the coefficient folded into the factors before.
 ///
 /// # Errors
-/// [`PolyError::Fit`]; [`PolyError::Parameter`] unless 1 < L ≤ 1.5·√3, where B_0 stays within [−B, B].
+/// [`PolyError::Fit`]; [`PolyError::Parameter`] unless 1 < L ≤ 1.5·√3, where B_0 maps into [−B, B].
 pub fn extended_tanh(
     degree: usize,
     bound: f64,

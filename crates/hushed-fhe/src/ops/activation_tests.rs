@@ -22,7 +22,7 @@ fn a_polynomial_a_column_and_the_same_operations_for_all() {
         (Activation::Gelu, 15, 0.06),
         (Activation::Gelu, 31, 4e-3),
         (Activation::GeluTanh, 23, 0.02),
-        // Where little is expected a fit is only bounded.
+        // Where few arguments are expected a fit is only bounded.
         (Activation::Relu, 31, 1.0),
     ] {
         let polynomials = Polynomials::default();
@@ -42,7 +42,7 @@ fn a_polynomial_a_column_and_the_same_operations_for_all() {
             for (s, y) in y.values().iter().enumerate() {
                 let domain = fits::domain(*i);
                 let x = domain.middle() + domain.half() * t(s);
-                // Beyond the column's own interval it is only bounded.
+                // Outside the column's own interval it is only bounded.
                 let inside = (i.low..=i.high).contains(&x);
                 let tolerance = if inside { tolerance } else { 50.0 };
                 assert!(
@@ -78,7 +78,7 @@ fn the_map_of_intervals_is_in_the_weights() {
     assert!(unit_map(map, &[interval(-1.0, 3.0), interval(2.0, 2.0)]).is_err());
 }
 
-/// The paper's polynomials and ours, over the interval that the paper states: MOAI, §4 and appendix C.2.
+/// The paper's polynomials and ours on the interval of the paper: MOAI, §4 and appendix C.2.
 #[test]
 fn the_papers_forms_measured() {
     let ours = |degree, low, high| {

@@ -1,5 +1,5 @@
-//! What goes from one step of a model to the next: a vector of slots for every column of a batch, and what its numbers
-//! mean.
+//! The activations between two steps of a model: a vector of slots for each column of a batch, with the gain and offset
+//! of the norm before.
 
 use hushed_model::{Linear, Norm, StepId, here, same};
 
@@ -8,18 +8,17 @@ use crate::error::FheError;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, v the
-/// numbers of vector j. In vectors that were refreshed v is within 1; it is 0 in rows of padding.
+/// The columns of a batch of texts between two steps: column j of a text's matrix is `gain[j]`·v + `offset[j]`, where v
+/// is vector j. Refreshed vectors are within 1, and 0 in rows of padding.
 ///
-/// Gains and offsets are those of the norm before (MOAI folds them as well); they follow from weights, so there is no
-/// `Debug`.
+/// Gains and offsets are those of the norm before (MOAI folds them as well). They are weights, so there is no `Debug`.
 #[derive(Clone)]
 pub struct Acts<V> {
-    /// Column by column, all with one scale and number of primes.
+    /// One vector a column, all with the same scale and number of primes.
     pub columns: Vec<V>,
-    /// What a column is multiplied by.
+    /// Factor of each column.
     pub gain: Vec<f64>,
-    /// What is added then, in rows that are no padding.
+    /// Added to it then, in rows of tokens.
     pub offset: Vec<f64>,
 }
 
@@ -34,8 +33,8 @@ impl<V> Acts<V> {
         }
     }
 
-    /// What [`crate::ops::norm::norm`] leaves, or a checkpoint of it: columns x̂/bound, with the norm's gain and offset
-    /// to be read with them.
+    /// The results of [`crate::ops::norm::norm`], or a checkpoint of them: columns x̂/bound, with the norm's gain and
+    /// offset.
     ///
     /// # Errors
     /// [`hushed_model::ModelError::ShapesOnly`] where the norm has no numbers, [`hushed_model::ModelError::Mismatch`]
@@ -60,8 +59,8 @@ impl<V> Acts<V> {
         self.columns.len()
     }
 
-    /// The layer `w` as a map of the vectors: its weights times the gains, and its bias with what the offsets become.
-    /// Row after row, `outputs × inputs`.
+    /// The layer `w` as a map of the vectors, `outputs × inputs`, by rows: gains multiplied into its weights, offsets
+    /// into its bias.
     ///
     /// # Errors
     /// As [`Acts::from_norm`].
@@ -78,19 +77,18 @@ impl<V> Acts<V> {
     }
 }
 
-/// Columns that are put away with fewer primes than they had: what a residual sum needs of them once a block has read
-/// them.
+/// Spilled columns, dropped to the primes that the residual sum needs once a block has read them.
 pub struct StoredActs<S: Slots> {
     blocks: Vec<S::Stored>,
     gain: Vec<f64>,
     offset: Vec<f64>,
 }
 
-/// Columns that are cut and put away at a time.
+/// Columns that are dropped to fewer primes and spilled at once.
 const STORED_BLOCK: usize = 32;
 
 impl<S: Slots> StoredActs<S> {
-    /// Puts the first `limbs` primes of the columns away; the columns are let go of, block by block.
+    /// Spills the first `limbs` primes of the columns, and drops the columns block by block.
     ///
     /// # Errors
     /// If they have fewer, and as [`Slots::store`].
@@ -124,7 +122,7 @@ impl<S: Slots> StoredActs<S> {
     }
 }
 
-/// A layer whose results a norm reads next: κ·(y − mean of y) instead of y, which is I − 11ᵀ/d times the layer, and κ.
+/// A layer whose results a norm reads next: κ·(y − mean of y) instead of y, which is κ·(I − 11ᵀ/d) times the layer.
 ///
 /// # Errors
 /// [`hushed_model::ModelError::ShapesOnly`] where the layer has no numbers.

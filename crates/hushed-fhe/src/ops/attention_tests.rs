@@ -3,9 +3,14 @@ use std::sync::Arc;
 use hushed_ckks::CkksParams;
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::plain::{self, PlainActs};
-use hushed_model::{Heads, Linear, Mask, Matrix, Rows, Weigh};
+use hushed_model::{Attention, Heads, Linear, Mask, Matrix, Rows, StepId, Weigh};
 
 use super::*;
+use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
+use crate::ops::mask::RowsKnown;
+use crate::ops::norm::centred_scale;
+use crate::packing::Interleave;
+use crate::plan::placement::Placement;
 use crate::simulate::{Op, Simulator, Vector};
 use crate::{Interval, token_rows};
 
@@ -47,7 +52,7 @@ fn layer() -> Attention {
     }
 }
 
-/// Text `text`, row `row` of the vectors that a layer takes.
+/// Row `row` of text `text` in the vectors that a layer reads.
 fn entry(text: usize, row: usize, column: usize) -> f64 {
     number(text * 100 + row, column + 300)
 }
@@ -60,7 +65,7 @@ fn offset() -> Vec<f64> {
     (0..D).map(|j| 0.3 * number(j, 8)).collect()
 }
 
-/// The rows of a text as the model has them.
+/// The rows of a text in the model, gain and offset included.
 fn text(text: usize, length: usize) -> Matrix<f64> {
     let (gain, offset) = (gain(), offset());
     let data = (0..length).flat_map(|row| {
@@ -79,7 +84,7 @@ fn apply(w: &Linear, x: &[f64]) -> Vec<f64> {
     (0..w.outputs).map(row).collect()
 }
 
-/// κ·(y − mean) of the clear attention of one text, heads in `fixed` by their pattern.
+/// κ·(y − mean) of the attention of one text in the clear, with the fixed pattern for the heads in `fixed`.
 fn expected(x: &Matrix<f64>, fixed: &[usize]) -> Vec<Vec<f64>> {
     let layer = layer();
     let all = |w: &Linear| {
@@ -118,7 +123,7 @@ fn centre(y: &[f64]) -> Vec<f64> {
     y.iter().map(|y| KAPPA * (y - mean)).collect()
 }
 
-/// Intervals of these texts with margins, padded queries among them.
+/// Intervals of these texts with margins, queries of padding included.
 fn choice(texts: &[Matrix<f64>], fixed: &[usize]) -> AttentionChoice {
     let layer = layer();
     let (gain, offset) = (gain(), offset());
@@ -220,11 +225,16 @@ impl Case {
     }
 
     fn run(&self, on: &Simulator, rows: &RowsKnown<Vector>) -> Vec<Vector> {
-        let (layer, norm) = (layer(), norm());
         let placement = Placement::plain(on.top(), self.layout.rows(), DH);
-        let x = self.columns(on);
-        let at = StepId::outside("layer.0.attention");
-        attention(on, at, &x, &layer, &self.choice, &norm, rows, &placement).unwrap()
+        let layer = AttentionLayer {
+            at: StepId::outside("layer.0.attention"),
+            block: &layer(),
+            choice: &self.choice,
+            norm: &norm(),
+            rows,
+            placement: &placement,
+        };
+        attention(on, &self.columns(on), &layer).unwrap()
     }
 
     /// The greatest error over κ, in rows of tokens.
@@ -273,7 +283,7 @@ fn the_oracle_is_the_clear_model() {
 }
 
 #[test]
-fn a_batch_of_padded_texts_is_attended_as_each_alone_in_the_clear() {
+fn a_padded_batch_agrees_with_each_text_in_the_clear() {
     let case = Case::new(8, &[8, 5, 1], &[]);
     let on = simulator();
     let found = case.run(&on, &case.public());
@@ -292,7 +302,7 @@ fn a_batch_of_padded_texts_is_attended_as_each_alone_in_the_clear() {
 }
 
 #[test]
-fn who_knows_the_lengths_makes_no_difference_to_the_answer() {
+fn public_and_private_lengths_agree() {
     let case = Case::new(8, &[8, 5, 1, 2], &[1]);
     let on = simulator();
     let public = case.run(&on, &case.public());
@@ -307,7 +317,7 @@ fn who_knows_the_lengths_makes_no_difference_to_the_answer() {
 }
 
 #[test]
-fn neither_company_nor_padding_changes_a_text() {
+fn neither_the_batch_nor_padding_changes_a_text() {
     let together = Case::new(8, &[3, 8, 1], &[]);
     let mut alone = Case::new(8, &[3], &[]);
     let mut longer = Case::new(16, &[3], &[]);
@@ -340,7 +350,7 @@ fn heads_of_a_fixed_pattern_alone() {
 }
 
 #[test]
-fn a_value_beyond_a_sum_says_where() {
+fn a_sum_outside_its_interval_names_its_step() {
     let mut case = Case::new(8, &[8], &[]);
     for head in &mut case.choice.heads {
         if let HeadChoice::Softmax { first, .. } = head {
@@ -349,33 +359,43 @@ fn a_value_beyond_a_sum_says_where() {
         }
     }
     let on = simulator();
-    let (layer, norm) = (layer(), norm());
     let placement = Placement::plain(on.top(), 8, DH);
-    let (x, rows) = (case.columns(&on), case.public());
-    let at = StepId::outside("layer.0.attention");
-    let found = attention(&on, at, &x, &layer, &case.choice, &norm, &rows, &placement);
+    let rows = case.public();
+    let layer = AttentionLayer {
+        at: StepId::outside("layer.0.attention"),
+        block: &layer(),
+        choice: &case.choice,
+        norm: &norm(),
+        rows: &rows,
+        placement: &placement,
+    };
+    let found = attention(&on, &case.columns(&on), &layer);
     assert!(matches!(
         found.err(),
         Some(FheError::Range { site, .. }) if site == "layer.0.attention.weigh.first_sum"
     ));
 }
 
-/// Put away, heads are what they are otherwise, and the columns come back with the primes that a residual sum reads.
+/// Spilled heads give the same bits, and the columns come back with the primes that the residual sum reads.
 #[test]
-fn what_is_put_away_changes_nothing() {
+fn spilling_changes_nothing() {
     for fixed in [&[][..], &[1], &[0, 1, 2]] {
         let case = Case::new(8, &[8, 5, 1], fixed);
         let on = simulator().with_errors(5);
-        let (layer, norm) = (layer(), norm());
         let placement = Placement::plain(on.top(), 8, DH);
-        let at = StepId::outside("layer.0.attention");
         for rows in [case.public(), case.private(&on)] {
             let expected = case.run(&on, &rows);
             let x = case.columns(&on);
             let wide: Vec<Vec<f64>> = x.columns.iter().map(|v| v.values().to_vec()).collect();
-            let (found, kept) =
-                attention_stored(&on, at, x, &layer, &case.choice, &norm, &rows, &placement)
-                    .unwrap();
+            let layer = AttentionLayer {
+                at: StepId::outside("layer.0.attention"),
+                block: &layer(),
+                choice: &case.choice,
+                norm: &norm(),
+                rows: &rows,
+                placement: &placement,
+            };
+            let (found, kept) = attention_stored(&on, x, &layer).unwrap();
             assert_eq!(found.len(), expected.len());
             for (a, b) in found.iter().zip(&expected) {
                 assert_eq!((on.limbs(a), on.scale(a)), (on.limbs(b), on.scale(b)));
@@ -391,7 +411,7 @@ fn what_is_put_away_changes_nothing() {
     }
 }
 
-/// All of MiniLM's sizes, counted: levels close, and operations and memory are what the modules' tables say.
+/// All of MiniLM's sizes, counted: levels suffice, and operations and memory are as in the tables of the modules.
 #[test]
 fn a_layer_of_a_real_size_is_within_its_budget() {
     let least = budget(4, false);
@@ -402,7 +422,7 @@ fn a_layer_of_a_real_size_is_within_its_budget() {
     assert!(stored < 8.0, "{stored} GiB");
 }
 
-/// Counts a layer with `b` baby steps, and gives the GiB that its vectors take at most.
+/// Counts a layer with `b` baby steps, and returns the peak of its vectors in GiB.
 fn budget(b: usize, stored: bool) -> f64 {
     let (d, count, dh, m, slots) = (384, 12, 32, 128, 1 << 15);
     let params = CkksParams::n16_boot().unwrap();
@@ -413,7 +433,7 @@ fn budget(b: usize, stored: bool) -> f64 {
         weights: Matrix::new(d, d, vec![0.01; d * d]).map(Arc::new),
         bias: Some(vec![0.0; d].into()),
     };
-    let layer = Attention {
+    let block = Attention {
         query: shape.clone(),
         key: shape.clone(),
         value: shape.clone(),
@@ -454,15 +474,17 @@ fn budget(b: usize, stored: bool) -> f64 {
         heads_together: 2,
         ..Placement::plain(on.top(), m, dh)
     };
-    let at = StepId::outside("layer.0.attention");
-    let norm = norm();
+    let layer = AttentionLayer {
+        at: StepId::outside("layer.0.attention"),
+        block: &block,
+        choice: &choice,
+        norm: &norm(),
+        rows: &rows,
+        placement: &placement,
+    };
     let found = match stored {
-        true => {
-            attention_stored(&on, at, x, &layer, &choice, &norm, &rows, &placement)
-                .unwrap()
-                .0
-        }
-        false => attention(&on, at, &x, &layer, &choice, &norm, &rows, &placement).unwrap(),
+        true => attention_stored(&on, x, &layer).unwrap().0,
+        false => attention(&on, &x, &layer).unwrap(),
     };
     assert_eq!((found.len(), on.limbs(&found[0])), (d, on.floor() + 1));
     let counts = on.tally().counts();

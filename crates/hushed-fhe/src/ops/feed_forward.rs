@@ -1,17 +1,17 @@
-//! The feed-forward block on columns: hidden columns are made, used and dropped block by block, so that they are never
-//! all alive.
+//! The feed-forward block on columns: hidden columns are computed, used and dropped block by block, so that they are
+//! never all in memory.
 //!
 //! | step | levels |
 //! |---|---|
-//! | up: gains and offsets of the norm before and the map of each column's interval in its weights | 1 |
+//! | up: gains and offsets of the norm before, and the map of each column's interval to [−1, 1], folded into its weights | 1 |
 //! | the activation, a polynomial a column ([`crate::ops::activation`]) | ⌈log2(degree + 1)⌉ |
-//! | down: κ and the centring of the norm after in its weights; a block's products join a sum that is rescaled once | 1 |
+//! | down: κ and the centring of the norm after folded into its weights; products are summed over all blocks and rescaled once | 1 |
 //!
-//! [`feed_forward_stored`] holds the columns and the sums of the second map one after the other: hidden columns wait on
-//! disk in between.
+//! [`feed_forward_stored`] holds the columns first and the sums of the second map afterwards, never both: hidden
+//! columns are spilled in between.
 //!
-//! It has no rotations. MOAI holds all hidden columns (3072 ciphertexts); at N = 2^16 a block of 64 takes 0.8 GiB at
-//! most.
+//! There are no rotations. MOAI holds all hidden columns (3072 ciphertexts); a block of 64 takes at most 0.8 GiB at N =
+//! 2^16.
 
 use std::ops::Range;
 
@@ -26,55 +26,59 @@ use crate::ops::norm::{above, below, centred_scale};
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 
-/// κ·(y − mean of y) by columns for y = down(f(up(x))), `hidden_block` hidden columns at a time. At the scale of
-/// [`centred_scale`].
+/// A feed-forward block of a run: the model's layer, what was calibrated for it, and how it is cut up.
+pub struct FeedForwardLayer<'a> {
+    /// The step that plans, counters and progress name it by.
+    pub at: StepId,
+    /// Weights and shapes of the model.
+    pub block: &'a FeedForward,
+    /// Degree of the activation and the interval of each hidden column.
+    pub choice: &'a ActivationChoice,
+    /// Of the norm after it, whose κ is in the second map.
+    pub norm: &'a NormChoice,
+    /// Hidden columns at a time.
+    pub hidden_block: usize,
+    /// Fits that layers share.
+    pub polynomials: &'a Polynomials,
+}
+
+/// κ·(y − mean of y) by columns for y = down(f(up(x))), [`FeedForwardLayer::hidden_block`] hidden columns at a time. At
+/// the scale of [`centred_scale`].
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels, and what the arithmetic refuses.
-#[allow(clippy::too_many_arguments)]
 pub fn feed_forward<S: Slots>(
     on: &S,
-    at: StepId,
     x: &Acts<S::Value>,
-    f: &FeedForward,
-    choice: &ActivationChoice,
-    norm: &NormChoice,
-    hidden_block: usize,
-    polynomials: &Polynomials,
+    layer: &FeedForwardLayer<'_>,
 ) -> Result<Vec<S::Value>, FheError> {
-    let run = Run::new(on, at, x, f, choice, norm, polynomials)?;
+    let run = Run::new(on, x, layer)?;
     let mut partial = None;
-    for block in blocks(run.hidden, hidden_block) {
+    for block in run.blocks() {
         let y = run.hidden_columns(&x.columns, block.clone())?;
         partial = Some(run.down(&y, block, partial)?);
     }
     run.finish(partial)
 }
 
-/// As [`feed_forward`], bit for bit, with less in memory: hidden columns are put away, so that the columns that they
-/// are made of are let go of before the sums that they go into; what is left of the columns for the residual is
-/// returned, put away as well.
+/// As [`feed_forward`], bit for bit, with less in memory: hidden columns are spilled, so that the columns they are made
+/// of are dropped before the sums of the second map are held. Returned beside the result: the primes of the columns
+/// that the residual sum reads, spilled as well.
 ///
 /// # Errors
 /// As [`feed_forward`] and [`Slots::store`].
-#[allow(clippy::too_many_arguments)]
 pub fn feed_forward_stored<S: Slots>(
     on: &S,
-    at: StepId,
     x: Acts<S::Value>,
-    f: &FeedForward,
-    choice: &ActivationChoice,
-    norm: &NormChoice,
-    hidden_block: usize,
-    polynomials: &Polynomials,
+    layer: &FeedForwardLayer<'_>,
 ) -> Result<(Vec<S::Value>, StoredActs<S>), FheError> {
-    let run = Run::new(on, at, &x, f, choice, norm, polynomials)?;
+    let run = Run::new(on, &x, layer)?;
     let mut waiting = Vec::new();
-    for block in blocks(run.hidden, hidden_block) {
+    for block in run.blocks() {
         let y = run.hidden_columns(&x.columns, block.clone())?;
         waiting.push((block, on.store(y)?));
     }
-    on.at(at.part("kept"));
+    on.at(layer.at.part("kept"));
     let kept = StoredActs::new(on, x, above(on, run.fed)?)?;
     let mut partial = None;
     for (block, y) in waiting {
@@ -85,21 +89,10 @@ pub fn feed_forward_stored<S: Slots>(
     Ok((run.finish(partial)?, kept))
 }
 
-/// Ranges of `block` out of `hidden`.
-fn blocks(hidden: usize, block: usize) -> impl Iterator<Item = Range<usize>> {
-    let block = block.max(1);
-    (0..hidden)
-        .step_by(block)
-        .map(move |from| from..hidden.min(from + block))
-}
-
 /// One layer's maps and scales.
 struct Run<'a, S: Slots> {
     on: &'a S,
-    f: &'a FeedForward,
-    choice: &'a ActivationChoice,
-    polynomials: &'a Polynomials,
-    hidden: usize,
+    layer: &'a FeedForwardLayer<'a>,
     up_at: StepId,
     activation_at: StepId,
     down_at: StepId,
@@ -116,27 +109,23 @@ struct Run<'a, S: Slots> {
 impl<'a, S: Slots> Run<'a, S> {
     fn new(
         on: &'a S,
-        at: StepId,
         x: &Acts<S::Value>,
-        f: &'a FeedForward,
-        choice: &'a ActivationChoice,
-        norm: &NormChoice,
-        polynomials: &'a Polynomials,
+        layer: &'a FeedForwardLayer<'a>,
     ) -> Result<Self, FheError> {
-        let hidden = f.up.outputs;
+        let FeedForwardLayer {
+            at, block, choice, ..
+        } = *layer;
+        let hidden = block.up.outputs;
         same(at, "intervals", choice.columns.len(), hidden)?;
-        same(at, "hidden columns", f.down.inputs, hidden)?;
+        same(at, "hidden columns", block.down.inputs, hidden)?;
         let (up_at, down_at) = (at.part("up"), at.part("down"));
         let start = x.columns.iter().map(|c| on.limbs(c)).min().unwrap_or(0);
         let fed = below(on, start, 2 + levels(choice.degree))?;
         Ok(Run {
             on,
-            f,
-            choice,
-            polynomials,
-            hidden,
-            up: unit_map(x.folded(on, up_at, &f.up)?, &choice.columns)?,
-            down: centred(on, down_at, &f.down, norm.scale)?,
+            layer,
+            up: unit_map(x.folded(on, up_at, &block.up)?, &choice.columns)?,
+            down: centred(on, down_at, &block.down, layer.norm.scale)?,
             up_at,
             activation_at: at.part("activation"),
             down_at,
@@ -146,22 +135,31 @@ impl<'a, S: Slots> Run<'a, S> {
         })
     }
 
+    /// Ranges of hidden columns, a block each.
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<'a, S> {
+        let (hidden, block) = (self.layer.block.up.outputs, self.layer.hidden_block.max(1));
+        (0..hidden)
+            .step_by(block)
+            .map(move |from| from..hidden.min(from + block))
+    }
+
     /// A block of hidden columns.
     fn hidden_columns(
         &self,
         x: &[S::Value],
         block: Range<usize>,
     ) -> Result<Vec<S::Value>, FheError> {
-        let (on, choice) = (self.on, self.choice);
+        let (on, choice) = (self.on, self.layer.choice);
         on.at(self.up_at);
         let t = on.linear(&self.up.rows(block.clone()), x, self.argument)?;
         on.at(self.activation_at);
-        let (f, first) = (self.f.activation, block.start);
+        let (f, first) = (self.layer.block.activation, block.start);
         let intervals = choice.columns.get(block).unwrap_or_default();
-        activation(on, f, first, t, intervals, choice.degree, self.polynomials)
+        let polynomials = self.layer.polynomials;
+        activation(on, f, first, t, intervals, choice.degree, polynomials)
     }
 
-    /// What they add to the results.
+    /// Adds the products of a block of hidden columns to the sums of the second map.
     fn down(
         &self,
         y: &[S::Value],

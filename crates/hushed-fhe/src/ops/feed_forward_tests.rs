@@ -24,9 +24,9 @@ fn number(i: usize, j: usize) -> f64 {
     2.0 * x - 1.0
 }
 
-/// Blocks of any size are the block of the definition, with the same operations, and hold less.
+/// Blocks of any size give the result of the definition with the same operations, and smaller ones hold less.
 #[test]
-fn hidden_columns_in_blocks_are_all_of_them() {
+fn blocks_of_hidden_columns_agree() {
     let network = random_network(&tiny_config(), Pool::Mean, 3);
     let f = &network.layers[0].feed_forward;
     let (d, hidden) = (f.up.inputs, f.up.outputs);
@@ -80,7 +80,15 @@ fn hidden_columns_in_blocks_are_all_of_them() {
     for block in [hidden, 24, 7, 1] {
         on.tally().reset();
         let polynomials = Polynomials::default();
-        let out = feed_forward(&on, at, &x, f, &choice, &norm, block, &polynomials).unwrap();
+        let layer = FeedForwardLayer {
+            at,
+            block: f,
+            choice: &choice,
+            norm: &norm,
+            hidden_block: block,
+            polynomials: &polynomials,
+        };
+        let out = feed_forward(&on, &x, &layer).unwrap();
         for (j, column) in out.iter().enumerate() {
             assert_eq!(on.limbs(column), on.top() - 7);
             let scale = centred_scale(&on, on.limbs(column)).unwrap();
@@ -128,7 +136,15 @@ fn refusals() {
             ],
         };
         let polynomials = Polynomials::default();
-        feed_forward(&on, at, &x, f, &choice, &norm, 8, &polynomials)
+        let layer = FeedForwardLayer {
+            at,
+            block: f,
+            choice: &choice,
+            norm: &norm,
+            hidden_block: 8,
+            polynomials: &polynomials,
+        };
+        feed_forward(&on, &x, &layer)
     };
     let (d, hidden) = (f.up.inputs, f.up.outputs);
     assert!(run(d, on.top(), hidden).is_ok());

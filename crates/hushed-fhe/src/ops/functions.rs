@@ -1,6 +1,5 @@
-//! The functions of a run: what polynomials and iterations stand for. The circuit says with each which it is
-//! ([`Slots::apply`](crate::Slots::apply)), so that an interpretation may compute that instead, and see what it is
-//! given.
+//! The functions that polynomials and iterations of a run approximate. The circuit names the function at each call
+//! ([`Slots::apply`](crate::Slots::apply)), so that an interpretation may compute it exactly and record its arguments.
 
 use hushed_model::Activation;
 use hushed_model::plain::activation;
@@ -8,19 +7,19 @@ use hushed_model::plain::activation;
 use crate::choices::fits;
 use crate::choices::{Column, Interval};
 
-/// A function of each slot of a vector. Arguments and results are as they are in the slots: mapped to [−1, 1], divided
+/// A function of each slot of a vector. Arguments and results are the numbers in the slots: mapped to [−1, 1], divided
 /// by bounds.
 #[derive(Clone, Copy, Debug)]
 pub enum Function {
-    /// e^{(s − high)/2}/`divisor` of t, which is the score s mapped from its interval.
+    /// e^{(s − high)/2}/`divisor`, of t, the score s mapped from its interval to [−1, 1].
     Exponential {
         /// Which head of its layer.
         head: usize,
         /// The interval of its scores.
         scores: Interval,
-        /// The upper end of sums of it.
+        /// Upper end of the sums of exponentials.
         divisor: f64,
-        /// Row i with key i + this, modulo the rows.
+        /// Number j of the diagonal: row i and key i + j, modulo the rows.
         diagonal: usize,
     },
     /// The inverse of a head's Σp.
@@ -35,28 +34,28 @@ pub enum Function {
         /// Which head of its layer.
         head: usize,
     },
-    /// An activation of t, which is the argument mapped from its column's domain.
+    /// An activation, of t, its argument mapped from the column's domain to [−1, 1].
     Activation {
         /// Which function.
         f: Activation,
         /// The hidden column.
         index: usize,
-        /// Where its arguments are.
+        /// Interval of its arguments.
         column: Column,
     },
     /// v^(−1/2) of a norm.
     Root,
-    /// The pooler's function of t, its argument divided by `reach`, in a classifier's head.
+    /// The pooler's activation in a classifier's head, of t, its argument divided by `reach`.
     Head {
         /// Which function.
         f: Activation,
-        /// No argument is larger.
+        /// Greatest size of its argument.
         reach: f64,
     },
 }
 
 impl Function {
-    /// Its value.
+    /// Its value at t.
     pub fn exact(&self, t: f64) -> f64 {
         match *self {
             Function::Exponential {
@@ -70,7 +69,7 @@ impl Function {
         }
     }
 
-    /// The score or the argument that is at t.
+    /// The score or argument that t stands for.
     pub fn argument(&self, t: f64) -> f64 {
         let at = |x: Interval| x.middle() + x.half() * t;
         match *self {

@@ -1,31 +1,30 @@
 //! The head of a classifier: BERT's pooler, which is tanh of a linear map of the first row, and a number a class.
 //!
-//! Only the first rows are of use, a share 1/m of the slots. So the d columns of arguments are packed before anything
-//! deep is done with them, and ⌈d/m⌉ vectors are refreshed instead of d: three bootstraps for BERT-base and texts of
-//! 128 rows, where d columns would take 384.
+//! Only first rows are used, 1/m of the slots. So the d columns of arguments are packed before anything deep, and ⌈d/m⌉
+//! vectors are refreshed instead of d: three bootstraps for BERT-base and texts of 128 rows instead of 384.
 //!
 //! | step | levels |
 //! |---|---|
-//! | the last norm gives zeros in every row but the first (its mask is that of first rows) | 0 |
-//! | `dense`: gains and offsets of that norm and 1/reach in its weights; d columns, valid in row 0 | 1 |
+//! | the last norm, masked to first rows: every other row is 0 | 0 |
+//! | `dense`: gains and offsets of that norm and 1/reach folded into its weights; d columns, valid in row 0 | 1 |
 //! | `pack`: column j to row j mod m of vector j/m, m − 1 rotations a vector, all by one row; then the biases | 0 |
 //! | `refresh` | |
 //! | `activation`: to the scale of polynomials; the fold; one odd polynomial for all of a vector, its argument within ±reach | 4 + ⌈log2(degree + 1)⌉ |
 //! | `classes`: times a row of the weights, summed over rows by log2(m) rotations a class | 1 |
 //! | times a mask that leaves row c mod m of class c in texts, nothing elsewhere | 1 |
 //!
-//! MOAI takes a polynomial and a ciphertext a column here. One interval for all columns costs nothing: degrees are
-//! cheap where vectors are few, tanh is flat where its argument is large, and where arguments lie would say something
-//! of the weights.
+//! MOAI takes a polynomial and a ciphertext for each column here. One interval for all columns costs nothing here: high
+//! degrees are cheap for few vectors, and tanh is flat where its argument is large. An interval for each column would
+//! also reveal something about the weights.
 //!
-//! *Beyond the reach.* A refresh gives 1.5 back as 1.5 (its sine is nearly linear up to some hundred), so the
-//! polynomial does see it, and one of degree 63 on [−1, 1] is 2^22 at 1.1, 2^38 at 1.2: a ciphertext that wraps around,
-//! and all texts of its vector lost. So arguments are *folded* first, by y = −T_7(t/7), t in units of the reach: y is
-//! within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a bijection onto ±0.84, undone by the
-//! polynomial, which is that of tanh(reach·7·sin(asin(y)/7)). (Domain extension as in
+//! *Outside the reach.* A refresh returns 1.5 as 1.5 (its sine is nearly linear up to about a hundred), so such an
+//! argument gets to the polynomial. One of degree 63 on [−1, 1] is 2^22 at 1.1 and 2^38 at 1.2: the ciphertext wraps
+//! around, and all texts of its vector are lost. So arguments are *folded* first, by y = −T_7(t/7), t in units of the
+//! reach: y is within 1 for |t| ≤ [`EXTENDED`] = 7, the slope at 0 is 1, and on [−1, 1] it is a bijection onto ±0.84,
+//! undone by the polynomial, which is that of tanh(reach·7·sin(asin(y)/7)). (Domain extension as in
 //! [`crate::ops::activation::extended_tanh`], in one step of degree 7: three levels where two of degree 3 take four.)
-//! An argument between the reach and seven times the reach gives that text a wrong answer, and no other: nothing is
-//! beyond [`LARGEST`].
+//! An argument between the reach and seven times the reach makes the answer of its own text wrong, and no other: every
+//! result is within [`LARGEST`].
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Parity, PolyError, Polynomial, compose, to_unit_interval};
@@ -45,20 +44,20 @@ use crate::packing::{Interleave, PackingError};
 use crate::slots::{OwnedMask, Slots};
 use hushed_lower::bound_of;
 
-/// Greatest size of the approximated tanh, up to [`EXTENDED`] times the reach.
+/// Bound on the approximated tanh, for arguments up to [`EXTENDED`] times the reach.
 const LARGEST: f64 = 1.0 + 1.0 / 64.0;
 
-/// Arguments of so many times the reach are contained: an odd number n, and the fold is ±T_n(t/n). Of n = 4k + 3 the
-/// sign is −.
+/// Arguments up to this many times the reach stay bounded. An odd number n; the fold is ±T_n(t/n), and the sign is − if
+/// n mod 4 = 3.
 pub const EXTENDED: usize = 7;
 
 /// Levels of the fold.
 const FOLD_LEVELS: usize = (EXTENDED + 1).ilog2() as usize;
 
-/// Points of a fit for each of its coefficients.
+/// Points of a fit per coefficient.
 const POINTS: usize = 8;
 
-/// Weight of what only arguments beyond the reach fold to: the polynomial is to stay bounded there.
+/// Weight of points to which only arguments outside the reach fold: there the polynomial need only be bounded.
 const BOUNDED: f64 = 1e-3;
 
 /// Levels between the refresh and the answer.
@@ -67,33 +66,35 @@ pub fn levels(choice: &ClassifierChoice) -> usize {
     FOLD_LEVELS + activation::levels(choice.degree) + 3
 }
 
-/// Primes that the packed arguments are refreshed to: those that [`levels`] use up.
+/// Primes that the packed arguments are refreshed to: as many as [`levels`] consume.
 ///
 /// # Errors
-/// [`PolyError::LevelsTooFew`] if a refresh does not give as many.
+/// [`PolyError::LevelsTooFew`] if a refresh returns fewer.
 pub fn refreshed_limbs<S: Slots>(on: &S, choice: &ClassifierChoice) -> Result<usize, FheError> {
     (0..levels(choice)).try_fold(on.floor(), |limbs, _| above(on, limbs))
 }
 
-/// An odd function of x by two odd polynomials, one of t = x/reach and one of what that gives.
-pub struct Squash {
-    /// Of t/[`EXTENDED`].
+/// The activation of the classifier head, an odd function of x, by two odd polynomials: the fold, of t = x/reach, and
+/// one of its result.
+pub struct HeadActivation {
+    /// The first takes t/[`EXTENDED`].
     parts: [Polynomial; 2],
     function: Function,
 }
 
-impl Squash {
-    /// The fold, and the least squares on what it makes of [−1, 1], a little everywhere else.
+impl HeadActivation {
+    /// The fold, and a least-squares fit: on the image of [−1, 1] under the fold with weight 1, elsewhere with
+    /// [`BOUNDED`].
     ///
     /// # Errors
     /// [`PolyError`] for a function that is not odd, or a fit that is refused.
-    pub fn new(f: Activation, choice: &ClassifierChoice) -> Result<Squash, PolyError> {
+    pub fn new(f: Activation, choice: &ClassifierChoice) -> Result<HeadActivation, PolyError> {
         let times = EXTENDED as f64;
         let mut fold = vec![0.0; EXTENDED + 1];
         fold[EXTENDED] = -1.0;
         let within = (times * (1.0 / times).asin()).sin();
         let count = POINTS * (choice.degree + 1);
-        // One point in the middle, the others in pairs: what is found of even coefficients are roundings.
+        // One point in the middle, the others in pairs: even coefficients come out as rounding errors.
         let point = |i: usize| {
             let angle = std::f64::consts::PI * (i as f64 / (2 * count) as f64 - 0.5);
             let (y, x) = (angle.sin(), times * (angle / times).sin());
@@ -105,7 +106,7 @@ impl Squash {
         let mut coeffs = least_squares_points(&points, choice.degree)?.chebyshev;
         coeffs.iter_mut().step_by(2).for_each(|c| *c = 0.0);
         let odd = |coeffs| Polynomial::chebyshev(coeffs, -1.0, 1.0)?.with_parity(Parity::Odd);
-        Ok(Squash {
+        Ok(HeadActivation {
             parts: [odd(fold)?, odd(coeffs)?],
             function: Function::Head {
                 f,
@@ -114,17 +115,17 @@ impl Squash {
         })
     }
 
-    /// In f64, of t.
+    /// Its value at t, in f64.
     #[must_use]
     pub fn eval(&self, t: f64) -> f64 {
         let fold = |y: f64, p: &Polynomial| p.eval(y);
         self.parts.iter().fold(t / EXTENDED as f64, fold)
     }
 
-    /// Of a vector of t, at the scale of refreshes.
+    /// Of a vector of t, at [`Slots::default_scale`].
     fn evaluate<S: Slots>(&self, on: &S, t: &S::Value) -> Result<S::Value, FheError> {
         let (times, target) = (EXTENDED as f64, on.default_scale());
-        // One to the scale of polynomials.
+        // One level for the change to the scale of polynomials.
         let levels = 1 + self.parts.iter().map(Polynomial::depth).sum::<usize>();
         let compute = || {
             let u = to_unit_interval(on, t, -times, times)?;
@@ -135,7 +136,7 @@ impl Squash {
     }
 }
 
-/// No logit is larger, as no number of the pooler is beyond [`LARGEST`]: a power of two.
+/// Bound on the logits, a power of two: each number of the pooler is within [`LARGEST`].
 ///
 /// # Errors
 /// [`FheError::Model`] without numbers.
@@ -150,8 +151,8 @@ pub fn magnitude(at: StepId, c: &Classifier) -> Result<f64, FheError> {
     Ok(bound_of(&[most]))
 }
 
-/// The logits of each text from columns that are 0 in all rows but the first, and that have a level: packed as
-/// [`crate::ops::pool::pool`] packs. `first` are the first rows of texts.
+/// The logits of each text, packed as [`crate::ops::pool::pool`] packs. The columns have a level, and are 0 in all rows
+/// but the first; `first` is the mask of first rows.
 ///
 /// # Errors
 /// Shapes that differ, layers without numbers, too few levels, no key for a rotation; [`FheError::Unsupported`] for a
@@ -178,7 +179,7 @@ pub fn head<S: Slots>(
     let arguments = on.refresh(site, arguments, limbs)?;
 
     on.at(at.part("activation"));
-    let tanh = Squash::new(c.activation, choice)?;
+    let tanh = HeadActivation::new(c.activation, choice)?;
     let pooled = arguments.par_iter().map(|t| tanh.evaluate(on, t));
     let pooled: Result<Vec<S::Value>, FheError> = pooled.collect();
     let site = at.part("classes");
@@ -186,7 +187,7 @@ pub fn head<S: Slots>(
     logits(on, site, &pooled?, c, layout, first)
 }
 
-/// The arguments of tanh divided by the reach, packed, at the scale of refreshes.
+/// The arguments of tanh divided by the reach, packed, at [`Slots::default_scale`].
 fn arguments<S: Slots>(
     on: &S,
     at: StepId,
@@ -200,7 +201,7 @@ fn arguments<S: Slots>(
     let mut map = x.folded(on, site, &c.dense)?;
     map.weights.iter_mut().for_each(|w| *w /= choice.reach);
     map.bound = bound_of(&map.weights);
-    // The biases come when only rows of arguments are left.
+    // Biases are added after packing, when only rows of arguments are left.
     let bias = map.bias.take().unwrap_or_default();
     let limbs = above(on, on.floor())?;
     let cut = x.columns.par_iter().map(|v| on.drop_to(v, limbs));
@@ -240,7 +241,7 @@ fn logits<S: Slots>(
     same(at, "columns", c.classes.inputs, c.dense.outputs)?;
     let limbs = above(on, on.floor())?;
     let masks = Masks::new(on, layout, first, limbs, classes.min(m))?;
-    // Such that what leaves has the default scale.
+    // So that the result has the default scale.
     let target = masks.target(on, limbs)?;
     let logit = |class: usize| -> Result<S::Value, FheError> {
         let mut sum: Option<S::Value> = None;
@@ -272,7 +273,7 @@ fn logits<S: Slots>(
     })
 }
 
-/// 1 in row r of texts, for the rows that logits take.
+/// Masks: 1 in row r of each text, for the rows that logits take.
 enum Masks<'a, V> {
     Public(&'a [f64]),
     Private(Vec<V>),
@@ -308,7 +309,7 @@ impl<'a, V> Masks<'a, V> {
         }
     }
 
-    /// Row r of texts, at the default scale.
+    /// Row r of each text, at the default scale.
     fn keep<S: Slots<Value = V>>(
         &self,
         on: &S,

@@ -1,5 +1,4 @@
-//! A whole small classifier in the simulator against the model in the clear; what leaves, what it costs, what is
-//! refused.
+//! A whole small classifier in the simulator against the model in the clear: the reply, its cost, and refusals.
 
 use std::sync::Arc;
 
@@ -58,7 +57,7 @@ fn plain(network: &Network) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// Every slot of what leaves.
+/// Every slot of the reply.
 fn run(
     on: &Simulator,
     network: &Network,
@@ -83,7 +82,7 @@ fn run(
     let mut x = pass.start(columns)?;
     for i in 0..network.layers.len() {
         x = pass.layer(i, x)?;
-        // A checkpoint keeps the columns and the layer's number; all else is the model's.
+        // A checkpoint has the columns and the number of the layer; the rest is the model's.
         x = pass.resume(i + 1, x.columns)?;
     }
     let answer = pass.finish(&x)?;
@@ -116,7 +115,7 @@ fn worst(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 }
 
 #[test]
-fn logits_agree_with_the_clear_model_and_nothing_else_leaves() {
+fn logits_agree_with_the_clear_model_and_nothing_else_is_sent() {
     let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(1);
     let network = network();
     let (choices, expected) = (choices(&network), plain(&network));
@@ -133,7 +132,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_leaves() {
             assert!(nearness(found, expected, size) > 0.999);
             assert!(found.iter().all(|v| v.abs() < bound));
         }
-        // Neither rows without a class nor places without a text hold anything.
+        // Rows without a class and places without a text are 0.
         for (block, v) in vectors.iter().enumerate() {
             for (slot, value) in v.iter().enumerate() {
                 let (row, place) = (slot / layout().texts(), slot % layout().texts());
@@ -144,7 +143,7 @@ fn logits_agree_with_the_clear_model_and_nothing_else_leaves() {
     }
 }
 
-/// The last norm and the head, from columns whose rows but the first are `garbage` times what they may be.
+/// The last norm and the head, from columns whose rows other than the first are `garbage` times their bound.
 fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) -> Vec<Vec<f64>> {
     let network = network();
     let rows = match private {
@@ -158,7 +157,7 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     let program = network.program();
     let mut pass = Pass::new(on, &program, choices, placement, rows, 1.0).unwrap();
     let limbs = on.top() - 2 - activation::levels(choices.layers[0].activation.degree);
-    // Their squares add up to a half over 32 columns, and they to zero.
+    // Over 32 columns their squares sum to a half, and they to zero.
     let number = |t: usize, j: usize| {
         if (j * 7 + t * j + t) % 2 == (j / 16) {
             0.125
@@ -179,8 +178,8 @@ fn from_columns(on: &Simulator, choices: &Choices, private: bool, garbage: f64) 
     answer.vectors.iter().map(|v| v.values().to_vec()).collect()
 }
 
-/// Whatever lies in other rows, padding or tokens, beyond what a norm holds or within it: the same logits, and nothing
-/// of it in any slot.
+/// Contents of other rows, padding or tokens, inside a norm's range or outside, change no logit and reach no slot of
+/// the reply.
 #[test]
 fn other_rows_do_not_leak() {
     let on = Simulator::new(&params(), SLOTS).unwrap();
@@ -195,9 +194,9 @@ fn other_rows_do_not_leak() {
     }
 }
 
-/// Counters of the head's steps: rotations and bootstraps follow from shapes alone.
+/// Counters of the head's steps: rotations and bootstraps depend on shapes alone.
 #[test]
-fn what_it_costs() {
+fn operations_of_the_head() {
     let on = Simulator::new(&params(), SLOTS).unwrap().counting();
     let network = network();
     let choices = choices(&network);
@@ -218,7 +217,7 @@ fn what_it_costs() {
         assert_eq!(of("refresh", Op::Refreshed), blocks);
         assert_eq!(of("refresh", Op::Bootstrap), 1);
         assert_eq!(of("activation", Op::Rotate), 0);
-        // Encrypted masks are moved to the other rows of classes, and multiplied.
+        // Encrypted masks are rotated to the rows of the other classes, and multiplied.
         let masks = if private { M as u64 - 1 } else { 0 };
         assert_eq!(of("classes", Op::Rotate), CLASSES as u64 * log + masks);
         let products = if private { CLASSES as u64 } else { 0 };
@@ -226,39 +225,34 @@ fn what_it_costs() {
     }
 }
 
-/// The function is odd, better with its degree up to the reach, and bounded up to seven times the reach: what a refresh
-/// gives back is as far out as what it took.
+/// The function is odd, more accurate with its degree up to the reach, and bounded up to seven times the reach: a
+/// refresh does not reduce such arguments.
 #[test]
-fn tanh_is_odd_and_bounded_beyond_its_reach() {
+fn tanh_is_odd_and_bounded_outside_its_reach() {
     for reach in [1.25, 9.0] {
         let mut last = 1.0;
         for degree in [7, 15, 31, 63] {
             let choice = ClassifierChoice { degree, reach };
-            let squash = Squash::new(Activation::Tanh, &choice).unwrap();
+            let tanh = HeadActivation::new(Activation::Tanh, &choice).unwrap();
             let points = (0..=4000).map(|i| f64::from(i) / 2000.0 - 1.0);
-            let error = |t: f64| (squash.eval(t) - (reach * t).tanh()).abs();
+            let error = |t: f64| (tanh.eval(t) - (reach * t).tanh()).abs();
             let worst = points.map(error).fold(0.0, f64::max);
             assert!(worst < 0.7 * last, "degree {degree}: {worst:e}");
             last = worst;
             let most = EXTENDED as f64;
             let far = (0..=4000).map(|i| most * (f64::from(i) / 2000.0 - 1.0));
             for t in far {
-                assert_eq!(squash.eval(t), -squash.eval(-t));
+                assert_eq!(tanh.eval(t), -tanh.eval(-t));
                 let bound = if degree == 63 { LARGEST } else { 4.0 };
-                assert!(
-                    squash.eval(t).abs() < bound,
-                    "{degree} {t}: {}",
-                    squash.eval(t)
-                );
+                assert!(tanh.eval(t).abs() < bound, "{degree} {t}: {}", tanh.eval(t));
             }
         }
         assert!(last < 1e-4, "{last:e}");
     }
-    let parts = (EXTENDED + 1).next_power_of_two().trailing_zeros() as usize;
-    assert_eq!(FOLD_LEVELS, parts);
+    assert_eq!(FOLD_LEVELS, activation::levels(EXTENDED));
 }
 
-/// A plan of a classifier says how many logits there are, and has the head's steps last.
+/// A plan of a classifier has the number of logits, and the head's steps last.
 #[test]
 fn a_plan_declares_its_outputs() {
     let (params, network) = (CkksParams::n16_boot().unwrap(), network());
@@ -278,8 +272,8 @@ fn a_plan_declares_its_outputs() {
     let sites: Vec<String> = plan.steps.iter().map(|s| s.site.to_string()).collect();
     let head = ["dense", "pack", "refresh", "activation", "classes"].map(|s| format!("head.{s}"));
     assert_eq!(sites[sites.len() - head.len()..], head);
-    let told = plan.exposures.iter().any(|e| e.sees.contains("19 logits"));
-    assert!(told);
+    let declared = plan.exposures.iter().any(|e| e.sees.contains("19 logits"));
+    assert!(declared);
 }
 
 #[test]
@@ -293,13 +287,13 @@ fn refusals() {
         (other.check(&network).is_err(), other.to_json().is_err())
     };
     assert_eq!(refused(|c| c.classifier = None), (true, false));
-    let given = |c: &mut Choices| c.layers[0].frozen_row = Some(vec![0.0; 32]);
-    assert_eq!(refused(given), (true, false));
+    let frozen = |c: &mut Choices| c.layers[0].frozen_row = Some(vec![0.0; 32]);
+    assert_eq!(refused(frozen), (true, false));
     let even = |c: &mut Choices| c.classifier.as_mut().unwrap().degree = 14;
     assert_eq!(refused(even), (false, true));
     let nowhere = |c: &mut Choices| c.classifier.as_mut().unwrap().reach = 0.0;
     assert_eq!(refused(nowhere), (false, true));
-    // What is beyond the reach is found where numbers are visible.
+    // An argument outside the reach is found where numbers are visible.
     let mut narrow = good.clone();
     narrow.classifier.as_mut().unwrap().reach /= 8.0;
     let error = run(&on, &network, &narrow, false).err().unwrap();
@@ -307,7 +301,7 @@ fn refusals() {
         matches!(&error, FheError::Range { site, .. } if site == "head.refresh"),
         "{error}"
     );
-    // A chain without room for the polynomial says so before anything is computed.
+    // A chain without levels for the polynomial is refused before anything is computed.
     let mut deep = good.clone();
     deep.classifier.as_mut().unwrap().degree = 63;
     let short = CkksParams::insecure_test(10, 8).unwrap();
@@ -317,7 +311,7 @@ fn refusals() {
     other.classifier.as_mut().unwrap().activation = Activation::Relu;
     let error = run(&on, &other, &good, false).err().unwrap();
     assert!(matches!(error, FheError::Unsupported { .. }));
-    // What was written is read, with a head and without one.
+    // Choices with a head and without one are written and read back.
     let read = Choices::from_json(&good.to_json().unwrap()).unwrap();
     assert_eq!(read, good);
 }

@@ -1,9 +1,9 @@
-//! Which keys a softmax sees: padding gets the least exponential there is, and its share is taken off the sums again,
-//! so that it has no weight at all and a text's answer does not depend on how far it is padded.
+//! Masks the keys of padding in a softmax: padding gets the least exponential, and its share is subtracted from the
+//! sums. So it has no weight at all, and a text's answer does not depend on its padding.
 //!
-//! A key of padding is zero (columns are, and keys have no bias), so that its scores are 0 whatever the query is: the
-//! client fills its rows of padding with zeros, or spoils its own text, and norms mask those of every later layer. With
-//! t = s + c the argument of the exponential on [−1, 1] and R_j the rows whose key, j further, is a token:
+//! A key of padding is zero (columns are, and keys have no bias), so its scores are 0 for every query: the client fills
+//! rows of padding with zeros (one that does not spoils its own text), and norms mask those of every later layer. With
+//! t = s + c the argument of the exponential on [−1, 1], and R_j the rows i whose key i + j is a token:
 //!
 //! ```text
 //! diagonal j of t  =  s − 1 + (1 + c)·R_j        −1 for padding
@@ -11,12 +11,12 @@
 //! Σe               =  Σ e − n·p(−1)²·(1/Σp)²     e = (p/Σp)²
 //! ```
 //!
-//! With lengths public, R_j and n are plaintext vectors. With lengths private, R_j is one column more of Q (the
-//! constant 1 + c) and of K (the rows of tokens), so that it costs a head b rotations of a column and no level; n comes
-//! from log2(m) rotations, once a layer.
+//! With public lengths, R_j and n are plaintext vectors. With private lengths, R_j is one more column of Q (the
+//! constant 1 + c) and of K (the rows of tokens), which costs each head b rotations of a column and no level; n takes
+//! log2(m) rotations, once a layer.
 //!
-//! Places without a text: their first sum is put to 1 where lengths are public; elsewhere it is 0, of which inverses
-//! stay bounded, and their values are 0 in any case.
+//! Places without a text: their first sum is set to 1 where lengths are public. With private lengths it is 0, where
+//! inverses stay bounded; their values are 0 in both cases.
 
 use hushed_ckks::Scale;
 
@@ -26,14 +26,14 @@ use crate::ops::norm::{below, divisor, product, scale_of};
 use crate::packing::Interleave;
 use crate::slots::Slots;
 
-/// An inverse is made to no smaller part of its scale: the factors within it would lose it.
+/// An inverse is computed at no smaller part of its scale: its factors would lose too many bits.
 const LEAST_SCALE: f64 = 1.0 / (1 << 16) as f64;
 
-/// p(−1) is taken to be at least this. Inverses are up to some 2^16, so that with n = 128 a share is off by 2^-21 at
+/// p(−1) is taken to be at least this. Inverses are at most about 2^16, so that with n = 128 a share is off by 2^-21 at
 /// most.
 const LEAST_SHARE: f64 = 1.0 / (1 << 30) as f64;
 
-/// What the softmaxes of a layer need to know of rows.
+/// The rows of tokens, as the softmaxes of a layer use them.
 pub enum KeyMask<'a, V> {
     /// With public lengths.
     Public {
@@ -48,13 +48,13 @@ pub enum KeyMask<'a, V> {
         layout: Interleave,
         /// Rows of tokens.
         real: &'a V,
-        /// Tokens of the slot's text, divided by m.
+        /// Number of tokens of the slot's text, divided by m.
         part: V,
     },
 }
 
 impl<'a, V: Clone> KeyMask<'a, V> {
-    /// Made once a layer: with private lengths, log2(m) rotations.
+    /// Computed once a layer: with private lengths, by log2(m) rotations.
     ///
     /// # Errors
     /// If there is no key for a rotation.
@@ -69,8 +69,8 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 let mut part = on.read_as(real.clone(), 1.0 / m as f64)?;
                 let mut by = 1;
                 while by < m {
-                    let turned = on.rotate(&part, layout.rotation(by))?;
-                    on.add_assign(&mut part, &turned)?;
+                    let rotated = on.rotate(&part, layout.rotation(by))?;
+                    on.add_assign(&mut part, &rotated)?;
                     by *= 2;
                 }
                 Ok(Self::Private {
@@ -82,8 +82,8 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// Columns of Q and K that bring (1 + c)·R_j into their products; none with public lengths. `q` and `k` have one
-    /// number of primes, and a scale each.
+    /// Columns of Q and K that add (1 + c)·R_j to their product; none with public lengths. They take the primes of `k`
+    /// and the scales of `q` and `k`.
     ///
     /// # Errors
     /// If the encrypted rows have no level above them.
@@ -103,10 +103,10 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(Some((constant, on.within(rows, 1.0))))
     }
 
-    /// Diagonal `j` of t, of the products of Q and K with [`KeyMask::columns`].
+    /// Diagonal `j` of t, from diagonal `j` of the product of Q and K with [`KeyMask::columns`] appended.
     ///
     /// # Errors
-    /// None but the engine's.
+    /// Only the engine's.
     pub fn argument<S: Slots<Value = V>>(
         &self,
         on: &S,
@@ -136,11 +136,16 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(on.within(t, 1.0))
     }
 
-    /// `sum` − n·`each`: the first sum of a head. Places without a text get 1, as far as is known.
+    /// `sum` − n·`each`: the first sum of a head without padding. Places without a text get 1 where lengths are public.
     ///
     /// # Errors
     /// If `sum` has no level above it.
-    pub fn take_off<S: Slots<Value = V>>(&self, on: &S, sum: V, each: f64) -> Result<V, FheError> {
+    pub fn subtract_padding<S: Slots<Value = V>>(
+        &self,
+        on: &S,
+        sum: V,
+        each: f64,
+    ) -> Result<V, FheError> {
         match self {
             Self::Public { layout, .. } => {
                 let padding = |padded: usize| match padded {
@@ -159,17 +164,17 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         }
     }
 
-    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head, `inverse` the first, which `again` makes to another
-    /// scale. Places without a text stay as they are, as far as is known.
+    /// `sum` − n·(`each`·`inverse`)²: the second sum of a head without padding. `inverse` is that of the first sum,
+    /// which `again` computes at another scale. Places without a text are unchanged where lengths are public.
     ///
-    /// The inverse of a short text's sum is large and `each` is small: it is their product, which is neither, that is
-    /// squared, as an error of n·`each`² would be multiplied by the square of the inverse. With lengths public the root
-    /// of n is in it too. With lengths private it is the inverse at a scale that is smaller by `each`, read as the
-    /// product: a product by a constant would be one level too many.
+    /// The inverse of a short text's sum is large and `each` is small, so their product, which is neither, is squared:
+    /// an error of n·`each`² would be multiplied by the square of the inverse. With public lengths √n is a factor of it
+    /// too. With private lengths the inverse is computed at a scale that is smaller by `each`, and read as the product:
+    /// a product with a constant would take one level too many.
     ///
     /// # Errors
-    /// If the inverse has no two levels to lose.
-    pub fn take_off_squares<S: Slots<Value = V>>(
+    /// If the inverse has fewer than two levels.
+    pub fn subtract_padding_squares<S: Slots<Value = V>>(
         &self,
         on: &S,
         mut sum: V,
@@ -195,7 +200,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
                 let inverse = on.drop_to(&again(scale_of(lower)?)?, on.limbs(inverse))?;
                 let root = on.within(on.read_as(inverse, each.max(LEAST_SHARE))?, 1.0);
                 let square = on.within(product(on, &root, &root)?, 1.0);
-                // m·(1 − part), at the scale that brings the product to that of the sum.
+                // m·(1 − part), at the scale that brings the product to the scale of the sum.
                 let limbs = on.limbs(&square);
                 let wanted =
                     on.scale(&sum).value() * divisor(on, limbs)? / on.scale(&square).value();
@@ -208,7 +213,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
         Ok(sum)
     }
 
-    /// A number a text by its rows of padding, in all rows.
+    /// `f` of each text's number of padding rows, in all rows of the text.
     fn by_text(&self, f: impl Fn(usize) -> f64) -> Vec<f64> {
         let Self::Public { layout, lengths } = self else {
             return Vec::new();
@@ -218,7 +223,7 @@ impl<'a, V: Clone> KeyMask<'a, V> {
     }
 }
 
-/// `factor`·x at `target` with `limbs` primes, whatever more x has.
+/// `factor`·x at scale `target` with `limbs` primes; x may have more.
 fn multiple<S: Slots>(
     on: &S,
     x: &S::Value,

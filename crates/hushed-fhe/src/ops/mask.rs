@@ -1,7 +1,7 @@
-//! Which rows of a batch are tokens, and who knows it.
+//! Which rows of a batch are tokens, and whether the server knows it.
 //!
-//! With lengths public the masks are plaintext vectors. With lengths private the client sends one vector more, its
-//! numbers 1 in rows of tokens and 0 in rows of padding; all other masks are made of it.
+//! With public lengths the masks are plaintext vectors. With private lengths the client sends one more vector, 1 in
+//! rows of tokens and 0 in rows of padding; all other masks are computed from it.
 
 use crate::error::FheError;
 use crate::packing::{Interleave, PackingError};
@@ -10,14 +10,14 @@ use crate::slots::{OwnedMask, Slots};
 /// The rows of the texts of a batch.
 #[derive(Clone)]
 pub enum RowsKnown<V> {
-    /// Who computes knows them.
+    /// The server knows them.
     Public {
         /// The packing.
         layout: Interleave,
-        /// Tokens of each text; places without a text have none.
+        /// Number of tokens of each text; 0 for places without a text.
         lengths: Vec<usize>,
     },
-    /// Who computes knows no more than m.
+    /// The server knows only m.
     Private {
         /// The packing.
         layout: Interleave,
@@ -27,7 +27,7 @@ pub enum RowsKnown<V> {
 }
 
 impl<V> RowsKnown<V> {
-    /// Texts of these numbers of tokens.
+    /// Texts with these numbers of tokens.
     ///
     /// # Errors
     /// [`PackingError`] for too many texts, or one longer than m.
@@ -50,7 +50,7 @@ impl<V> RowsKnown<V> {
         }
     }
 
-    /// Rows of which an encrypted vector tells.
+    /// Rows given by an encrypted vector, 1 in rows of tokens.
     pub fn private(layout: Interleave, real: V) -> Self {
         Self::Private { layout, real }
     }
@@ -63,7 +63,7 @@ impl<V> RowsKnown<V> {
     }
 }
 
-/// The vector of tokens that a client sends with private lengths, in the clear: 1 in rows of tokens, 0 elsewhere.
+/// The vector that a client encrypts with private lengths, in the clear: 1 in rows of tokens, 0 elsewhere.
 pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
     layout.vector(lengths.len().min(layout.texts()), |text, row| {
         f64::from(u8::from(row < lengths[text]))
@@ -75,17 +75,17 @@ pub fn token_rows(layout: Interleave, lengths: &[usize]) -> Vec<f64> {
 pub struct RowMasks<V> {
     /// Rows of tokens.
     pub tokens: OwnedMask<V>,
-    /// The same without the first row of each text, whose results are given in some layers.
+    /// The same without the first row of each text, whose results some layers replace by constants.
     pub later: OwnedMask<V>,
     /// The first row of each text; none of places without a text.
     pub first: OwnedMask<V>,
 }
 
 impl<V> RowMasks<V> {
-    /// Makes them; private ones are two products with plaintext vectors.
+    /// Computes them; with private lengths, by two products with plaintext vectors.
     ///
     /// # Errors
-    /// If the encrypted vector has no level to lose.
+    /// If the encrypted vector has no level.
     pub fn new<S: Slots<Value = V>>(on: &S, rows: &RowsKnown<V>) -> Result<Self, FheError>
     where
         V: Clone,

@@ -1,27 +1,27 @@
-//! LayerNorm of columns with one deep statistic (MOAI, Algorithm 5, and its idea for softmax carried over): mean and
-//! variance are sums over columns, so there is no rotation; only v = Σ c² is refreshed and goes through the inverse
-//! root, and the d columns lose one level.
+//! LayerNorm of columns (MOAI, Algorithm 5, with its idea for softmax: only the statistic goes deep). Mean and variance
+//! are sums over columns, so there is no rotation; only v = Σ c² is refreshed and goes through the inverse root, and
+//! the d columns lose one level.
 //!
 //! With c = κ·(x − mean of x), d columns and v = Σ c² in [low, 1]:
 //!
 //! ```text
-//! x̂/bound = c · (√d/bound)·v^{−1/2}        gain·bound and offset are left to whoever reads the columns
+//! x̂/bound = c · (√d/bound)·v^{−1/2}        gain·bound and offset are folded into the next map
 //! ```
 //!
 //! | step | level of the columns | of the statistic |
 //! |---|---|---|
 //! | c, by the linear layer before; the residual joins it | l | |
 //! | v = Σ c², relinearised and rescaled once; κ²·d·ε | l | l − 1, then refreshed to the statistics' level s |
-//! | v ← 1 + mask·(v − 1): rows of padding, and a row whose result is given, have v = 1 whatever is in them | l | s − 1 |
+//! | v ← 1 + mask·(v − 1): rows of padding, and a row whose result is a constant, get v = 1 | l | s − 1 |
 //! | v^{−1/2}: a polynomial and Newton steps | l | s − 1 − levels of the root |
 //! | × mask·√d/bound | l | s − 2 − levels of the root ≥ l |
-//! | × c, + a given row | l − 1 | |
+//! | × c, + a row of constants | l − 1 | |
 //!
-//! Beyond its range: for v from 0 to `low` the root is at most 3.5/√low, three times and a half what it should be at
-//! the end. Above 1 it is as good as within up to some end that its steps allow ([`crate::choices::fits::root`]: 3 for
-//! `low` 0.05, degree 15 and one step), and then grows like its highest power: 10^5 at 1.1 times that end, 10^15 at
-//! 1.5. From there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one that left
-//! the range. Whoever calibrates leaves a margin; what a refresh finds in rows that are masked does no harm.
+//! Outside the range of v: from 0 to `low` the root is at most 3.5/√low, 3.5 times its value at `low`. Above 1 it is as
+//! accurate as within the range, up to a limit that its steps allow ([`crate::choices::fits::root`]: 3 for `low` 0.05,
+//! degree 15 and one step), and then grows like its highest power: 10^5 at 1.1 times that limit, 10^15 at 1.5. From
+//! there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one outside the range. A
+//! calibration leaves a margin for that. Masked rows do no harm, whatever they hold at the refresh.
 
 use hushed_ckks::poly::{Ladder, PolyError, Weight};
 use hushed_ckks::{CkksError, Scale};
@@ -36,26 +36,26 @@ use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
 use crate::slots::{OwnedMask, Slots};
 
-/// How a norm treats rows and its statistic.
+/// The rows of a norm, and the level of its statistic.
 pub struct NormPlan<'a, V> {
-    /// Rows that get a result; the others get 0.
+    /// Mask of rows that get a result; the others get 0.
     pub rows: &'a OwnedMask<V>,
-    /// Primes of the refreshed variance; `None` for the paper's own form, in which variance and columns come from the
-    /// level that the inverse root needs.
+    /// Primes of the refreshed variance; `None` for the paper's own form without that refresh, where the columns are
+    /// high enough for the inverse root.
     pub statistics: Option<usize>,
-    /// Results that are given, in rows that `rows` leaves out.
-    pub given: Option<Given<'a, V>>,
+    /// Constants instead of results, in rows that `rows` masks.
+    pub constant: Option<ConstantRow<'a, V>>,
 }
 
-/// Results of a norm that do not follow from its columns.
-pub struct Given<'a, V> {
-    /// The number of each column, within 1.
+/// Rows of a norm that are replaced by constants.
+pub struct ConstantRow<'a, V> {
+    /// The constant of each column, within 1.
     pub numbers: &'a [f64],
-    /// The rows that have them.
+    /// The mask of these rows.
     pub rows: &'a OwnedMask<V>,
 }
 
-/// What one rescale from `limbs` primes divides by.
+/// The divisor of one rescale from `limbs` primes.
 pub(crate) fn divisor<S: Slots>(on: &S, limbs: usize) -> Result<f64, FheError> {
     Ok(Ladder::new(on, limbs, 1)?.divisor(0))
 }
@@ -76,13 +76,12 @@ pub(crate) fn above<S: Slots>(on: &S, limbs: usize) -> Result<usize, FheError> {
     Ok(found.ok_or_else(none)?)
 }
 
-/// The primes of a scale.
+/// A scale of this value.
 pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
     Scale::new(value).map_err(|e: CkksError| e.into())
 }
 
-/// The scale for columns of `limbs` primes that are squared and multiplied next: squares come out at
-/// [`Slots::default_scale`].
+/// The scale of centred columns with `limbs` primes: their squares are at [`Slots::default_scale`].
 ///
 /// # Errors
 /// [`PolyError::LevelsTooFew`] if they have no level.
@@ -90,8 +89,8 @@ pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> 
     scale_of((on.default_scale().value() * divisor(on, limbs)?).sqrt())
 }
 
-/// `block` + κ·(x − mean of x) by columns: the residual sum, centred and scaled as the block's output already is. One
-/// level of x at most is used; it comes in at its own and is cut.
+/// `block` + κ·(x − mean of x) by columns: the residual sum, centred and scaled as the block's output already is. x is
+/// dropped to one level above the block, and loses that level.
 ///
 /// # Errors
 /// If x has no level above the block's, or another number of columns.
@@ -109,7 +108,7 @@ pub fn residual<S: Slots>(
     let limbs = above(on, on.limbs(first))?;
     let wide = scale_of(on.scale(first).value() * divisor(on, limbs)?)?;
     let d = x.width() as f64;
-    // −κ·mean, of vectors and of offsets.
+    // −κ·mean of the vectors; the offsets have a mean of their own.
     let mut sum = on.sum(limbs, wide)?;
     for (v, gain) in x.columns.iter().zip(&x.gain) {
         on.add_multiple(&mut sum, v, -kappa * gain / d)?;
@@ -127,12 +126,12 @@ pub fn residual<S: Slots>(
     (0..x.width()).into_par_iter().map(column).collect()
 }
 
-/// The norm of columns that are κ·(x − mean): [`residual`]'s. They come out as the [`Acts`] of this norm at
+/// The norm of columns κ·(x − mean of x), as [`residual`] returns them: the [`Acts`] of this norm at
 /// [`Slots::default_scale`], one level below, not refreshed.
 ///
 /// # Errors
 /// [`FheError::Unsupported`] for a norm without means; too few levels; where values are visible, [`FheError::Range`]
-/// for a variance beyond its range.
+/// for a variance outside its range.
 pub fn norm<S: Slots>(
     on: &S,
     at: StepId,
@@ -148,13 +147,9 @@ pub fn norm<S: Slots>(
         });
     }
     same(at, "columns", centred.len(), norm.width)?;
-    if let Some(given) = &plan.given {
-        same(
-            at,
-            "columns of the given row",
-            given.numbers.len(),
-            norm.width,
-        )?;
+    if let Some(row) = &plan.constant {
+        let found = row.numbers.len();
+        same(at, "columns of the constant row", found, norm.width)?;
     }
     let Some(first) = centred.first() else {
         return Acts::from_norm(at, centred, norm, choice);
@@ -171,19 +166,19 @@ pub fn norm<S: Slots>(
         }
         None => below(on, on.limbs(first), 1 + needed)?,
     };
-    // Columns that are higher are cut.
+    // Columns at a higher level are dropped to it.
     let limbs = arrives.min(on.limbs(first));
     let v = statistic(on, at, &centred, norm, choice, plan)?;
     let factor = (norm.width as f64).sqrt() / choice.bound;
-    // So that the columns come out at the default scale.
+    // So that the columns are at the default scale.
     let target = scale_of(on.default_scale().value() * divisor(on, limbs)? / scale.value())?;
     let inverse = masked_root(on, &v, choice, plan.rows, factor, limbs, target)?;
     let column = |(j, c): (usize, S::Value)| -> Result<S::Value, FheError> {
         let wide = on.scale(&c).times(on.scale(&inverse));
         let mut sum = on.sum(limbs, wide)?;
         on.add_product(&mut sum, &c, &inverse, Weight::ONE)?;
-        let given = plan.given.as_ref();
-        let number = given.and_then(|g| Some((*g.numbers.get(j)?, g.rows)));
+        let row = plan.constant.as_ref();
+        let number = row.and_then(|row| Some((*row.numbers.get(j)?, row.rows)));
         if let Some((number, OwnedMask::Private(rows))) = number {
             on.add_multiple(&mut sum, rows, number)?;
         }
@@ -223,8 +218,8 @@ fn statistic<S: Slots>(
     }
 }
 
-/// One vector refreshed, whatever its scale: it is read as another message at the scale that refreshes take, and as
-/// itself after it.
+/// Refreshes one vector of any scale: it is read as another message at the scale that a refresh takes, and read back
+/// afterwards.
 pub(crate) fn refreshed<S: Slots>(
     on: &S,
     at: StepId,
@@ -235,12 +230,12 @@ pub(crate) fn refreshed<S: Slots>(
     let mut out = on.refresh(at, vec![on.read_as(v, ratio)?], limbs)?;
     let v = out.pop().ok_or_else(|| FheError::Unsupported {
         what: format!("{at}: a refresh that returns nothing"),
-        remedy: "this is a fault of the program",
+        remedy: "this is a bug in the program",
     })?;
     on.read_as(v, 1.0 / ratio)
 }
 
-/// `factor`·mask·v^{−1/2} at the scale `target`, with `limbs` primes or a few more.
+/// `factor`·mask·v^{−1/2} at scale `target`, with `limbs` primes or a few more.
 fn masked_root<S: Slots>(
     on: &S,
     v: &S::Value,
@@ -265,7 +260,7 @@ fn masked_root<S: Slots>(
         let compute = || root.evaluate(on, &v, target);
         on.apply(&Function::Root, &v, (root.levels(), target), compute)
     };
-    // The root needs nothing above the level from which it ends one above the columns.
+    // The result is needed one level above the columns, and no higher.
     let end = above(on, limbs)?;
     match rows {
         OwnedMask::Public(mask) => {
@@ -275,7 +270,7 @@ fn masked_root<S: Slots>(
             on.mul_vector(&y, &scaled, target)
         }
         OwnedMask::Private(mask) => {
-            // (y read as factor·y)·mask is rescaled by D and shall have the scale `target`.
+            // (y read as factor·y)·mask is rescaled by the divisor, and then has the scale `target`.
             let left = below(on, on.limbs(&v), root.levels())?
                 .min(on.limbs(mask))
                 .min(end);
@@ -294,8 +289,9 @@ pub(crate) fn product<S: Slots>(on: &S, a: &S::Value, b: &S::Value) -> Result<S:
     on.finish(sum)
 }
 
-/// Levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the change
-/// of its interval, two a step. Degrees and steps alone say it, so that a search need not fit.
+/// Levels of the statistic between its refresh and the columns: two masks, the root's first polynomial with the map to
+/// its interval, and two a Newton step. They follow from degrees and steps alone, so that a search need not fit
+/// polynomials.
 #[must_use]
 pub fn statistic_levels(choice: &NormChoice) -> usize {
     let seed = activation::levels(choice.seed) + usize::from(choice.seed > 1);

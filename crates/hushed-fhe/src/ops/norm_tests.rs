@@ -48,7 +48,7 @@ fn choice() -> NormChoice {
     }
 }
 
-/// Columns of a block and of what is added to it: gains and offsets, and v within 1, zero in padding.
+/// Columns of a block and of its residual: gains and offsets, and v within 1, zero in padding.
 struct Case {
     x: Acts<Vector>,
     block: Vec<Vector>,
@@ -64,7 +64,7 @@ fn case(on: &Simulator, real: &[f64], limbs: usize, c: &NormChoice) -> Case {
         .collect();
     let gain: Vec<f64> = (0..D).map(|j| 1.0 + number(j, 77)).collect();
     let offset: Vec<f64> = (0..D).map(|j| number(j, 99)).collect();
-    // In padding a block's output is what it is.
+    // In padding a block's output is not masked.
     let outputs: Vec<Vec<f64>> = (0..D)
         .map(|j| (0..SLOTS).map(|s| 1.5 * number(s + 1000, j)).collect())
         .collect();
@@ -131,13 +131,13 @@ fn run(on: &Simulator, limbs: usize, masks: &RowMasks<Vector>, statistics: Optio
     let plan = NormPlan {
         rows: &masks.tokens,
         statistics,
-        given: None,
+        constant: None,
     };
     let out = norm(on, at, centred, &n, &c, &plan).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
     let counts = on.tally().counts();
     assert!(counts.rotations.is_empty(), "a norm rotates");
-    // Columns, the variance, and what the root takes; a masked one twice more.
+    // Relinearisations: one a column, one for the variance, those of the root, and two for an encrypted mask.
     let root = fits::root(&c).unwrap();
     let private = matches!(masks.tokens, OwnedMask::Private(_));
     let expected = D + 1 + root.report().cost.relinearisations + 2 * usize::from(private);
@@ -173,7 +173,7 @@ fn one_statistic_is_refreshed_and_the_columns_lose_one_level() {
     }
 }
 
-/// The paper's columns go through the deep chain themselves: eleven levels instead of one.
+/// In the paper's form the columns come from above the levels of the root: eleven levels instead of one.
 #[test]
 fn the_papers_form_is_the_same_function() {
     let on = simulator();
@@ -182,19 +182,19 @@ fn the_papers_form_is_the_same_function() {
 }
 
 #[test]
-fn given_rows_take_the_place_of_what_was_there() {
+fn constant_rows_replace_results() {
     for private in [false, true] {
-        given_rows(private);
+        constant_rows(private);
     }
 }
 
-fn given_rows(private: bool) {
+fn constant_rows(private: bool) {
     let on = simulator();
     let (n, c) = (layer(), choice());
     let at = StepId::outside("layer.0.feed_forward.norm");
     let mask = token_rows(layout(), &LENGTHS);
     let mut case = case(&on, &mask, on.floor() + 1, &c);
-    // The first rows are far beyond the range.
+    // The first rows are far outside the range.
     for j in 0..D {
         let mut far = vec![0.0; SLOTS];
         far[..layout().texts()].fill(number(j, 3) * 2.0);
@@ -206,7 +206,7 @@ fn given_rows(private: bool) {
     let mut plan = NormPlan {
         rows: &masks.later,
         statistics: Some(on.top()),
-        given: Some(Given {
+        constant: Some(ConstantRow {
             numbers: &numbers,
             rows: &masks.first,
         }),
@@ -224,16 +224,16 @@ fn given_rows(private: bool) {
             }
         }
     }
-    // Where those rows are used, the same is refused.
+    // Where those rows are used, they are refused.
     plan.rows = &masks.tokens;
-    plan.given = None;
+    plan.constant = None;
     let refused = norm(&on, at, centred, &n, &c, &plan).err().unwrap();
     assert!(matches!(refused, FheError::Range { .. }), "{refused}");
 }
 
-/// What the module says of variances beyond the range, and of the levels.
+/// The module's statements about variances outside the range, and about levels.
 #[test]
-fn beyond_its_range_the_root_is_what_is_said() {
+fn outside_its_range_the_root_is_as_documented() {
     for (low, seed, steps) in [
         (0.05, 15, 1),
         (0.01, 15, 2),
@@ -252,7 +252,7 @@ fn beyond_its_range_the_root_is_what_is_said() {
         let most = (0..=1000).map(|i| at(i).abs()).fold(0.0, f64::max);
         assert!(most < 3.5 / low.sqrt(), "{low} {seed} {steps}: {most}");
         assert_eq!(statistic_levels(&choice), root.levels() + 2);
-        // Nothing is given for what is beyond: up to 1 it errs by no more than a calibration asks for, or than it did.
+        // The wider range costs nothing: up to 1 the error is no more than a calibration asks for, or than without it.
         let alone = hushed_ckks::poly::InverseSqrt::with_steps(low, 1.0, seed, steps).unwrap();
         let most = alone.report().error.max(fits::ROOT_ERROR);
         for i in 0..=1000 {
@@ -272,9 +272,9 @@ fn beyond_its_range_the_root_is_what_is_said() {
     assert!(root.eval(4.5).abs() > 1e12, "{}", root.eval(4.5));
 }
 
-/// Columns above the level at which the statistic arrives are cut to it.
+/// Columns above the level of the statistic are dropped to it.
 #[test]
-fn columns_that_are_too_high_are_cut() {
+fn columns_above_the_statistic_are_dropped_to_it() {
     let on = simulator();
     let (n, c) = (layer(), choice());
     let mask = token_rows(layout(), &LENGTHS);
@@ -285,7 +285,7 @@ fn columns_that_are_too_high_are_cut() {
     let plan = NormPlan {
         rows: &masks.tokens,
         statistics: Some(on.top()),
-        given: None,
+        constant: None,
     };
     let out = norm(&on, at, centred, &n, &c, &plan).unwrap();
     check(&out, &exact(&case.sum, &n), &mask, 4e-3);
@@ -301,7 +301,7 @@ fn refusals() {
     let plan = NormPlan {
         rows: &masks.tokens,
         statistics: Some(on.top()),
-        given: None,
+        constant: None,
     };
     let rms = Norm {
         kind: NormKind::RmsNorm,

@@ -1,15 +1,15 @@
-//! One row a text out of the columns of a batch: the mean of its rows or the first, packed tightly for the way back.
+//! Pooling: one row of each text of a batch, the mean of its rows or the first, packed for the reply.
 //!
 //! ```text
 //! mean     s_j = Σ over rows, by log2(m) rotations     column j, times gain_j/m', is kept in row j mod m of vector j/m
 //! first    x_j × e_0·gain_j, moved to row j mod m one row at a time: m − 1 rotations a vector, all by one row
 //! ```
 //!
-//! d columns leave as ⌈d/m⌉ vectors, at one level below, and nothing else of the columns does. Rows of padding are 0.
-//! m' is the number of rows of the text where the server knows it; then what leaves is the answer, offsets of the norm
-//! before added. Where it does not, m takes its place, the offsets come m'/m times by the sum of the encrypted mask,
-//! and the client divides by its own m'/m: a short text among many rows then sees the reply's rounding m/m' times. MOAI
-//! takes the first row only.
+//! d columns become ⌈d/m⌉ vectors, one level below, and nothing else of the columns leaves the server. Rows of padding
+//! are 0. Where the server knows m', the number of rows of the text, the result is the answer, with the offsets of the
+//! norm before added. Where it does not, it divides by m instead, adds the offsets times m'/m (from the sum of the
+//! encrypted mask), and the client divides by m'/m: for a short text that multiplies the reply's rounding error by
+//! m/m'. MOAI takes the first row only.
 
 use hushed_model::{Pool, StepId};
 use rayon::prelude::*;
@@ -27,16 +27,16 @@ pub struct Pooled<V> {
     pub vectors: Vec<V>,
     /// Columns.
     pub width: usize,
-    /// What a client's numbers are to be multiplied by.
+    /// How the client gets the answer from the packed numbers.
     pub factor: Factor,
 }
 
-/// How a packed number follows from the answer.
+/// How a packed number depends on the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Factor {
     /// It is the answer.
     One,
-    /// It is the answer times the text's rows, divided by m: of a mean where the server does not know them.
+    /// It is the answer times m'/m, m' the rows of the text: a mean where the server does not know m'.
     Rows,
 }
 
@@ -55,7 +55,7 @@ pub fn factor(pool: Pool, known: bool) -> Result<Factor, FheError> {
     }
 }
 
-/// Rotations of slots that [`pool`] asks keys for.
+/// Rotations that [`pool`] needs keys for.
 #[must_use]
 pub fn rotations(layout: Interleave, pool: Pool) -> Vec<usize> {
     let m = layout.rows();
@@ -66,8 +66,8 @@ pub fn rotations(layout: Interleave, pool: Pool) -> Vec<usize> {
     }
 }
 
-/// Pools columns that have a level at least; more are cut. `rows` are those of all texts (a row with a given result is
-/// a token's).
+/// Pools columns that have at least one level; higher ones are dropped to it. `rows` is the mask of rows of tokens,
+/// rows that a norm replaced by constants included.
 ///
 /// # Errors
 /// Too few levels, no key for a rotation, and [`factor`]'s.
@@ -102,7 +102,7 @@ pub fn pool<S: Slots>(
     })
 }
 
-/// Rows of a text in each of its slots.
+/// The number of rows of a text, in each of its slots.
 enum Counts<V> {
     Public(Vec<f64>),
     Private(V),
@@ -127,15 +127,15 @@ fn counts<S: Slots>(
     }
 }
 
-/// Σ over the rows of each text, in all of them.
+/// The sum over the rows of each text, in every row of it.
 pub(crate) fn row_sums<S: Slots>(
     on: &S,
     layout: Interleave,
     mut x: S::Value,
 ) -> Result<S::Value, FheError> {
     for k in 0..layout.rows().ilog2() {
-        let turned = on.rotate(&x, layout.rotation(1 << k))?;
-        on.add_assign(&mut x, &turned)?;
+        let rotated = on.rotate(&x, layout.rotation(1 << k))?;
+        on.add_assign(&mut x, &rotated)?;
     }
     Ok(x)
 }
@@ -155,7 +155,7 @@ fn mean_block<S: Slots>(
         let mut kept = on.plain(|| row(layout, r, x.gain[from + r]));
         match count {
             Counts::Public(counts) => {
-                // A place without a text has no rows, and zeros in them.
+                // A place without a text has count 0 and only zeros.
                 let divided = kept.iter_mut().zip(counts);
                 divided.for_each(|(v, c)| *v /= c.max(1.0));
             }
@@ -194,7 +194,7 @@ fn first_block<S: Slots>(
     limbs: usize,
 ) -> Result<S::Value, FheError> {
     let scale = on.default_scale();
-    // Offsets are weights: a place without a text gets none.
+    // Offsets are weights: a place without a text must not show them.
     let there = match rows {
         OwnedMask::Public(_) => None,
         OwnedMask::Private(mask) => Some(on.drop_to(mask, limbs)?),
@@ -227,7 +227,7 @@ pub(crate) fn packed<S: Slots>(
     columns: Vec<S::Value>,
 ) -> Result<S::Value, FheError> {
     let by = layout.rotation(layout.rows() - 1);
-    // The last first: each step moves what there is by one row, and puts a column into row 0.
+    // The last column first: each step rotates the sum by one row, and adds a column in row 0.
     let mut packed: Option<S::Value> = None;
     for v in columns.into_iter().rev() {
         packed = Some(match packed {
@@ -272,8 +272,8 @@ fn fill(v: &mut [f64], layout: Interleave, r: usize, value: f64) {
     v[r * texts..(r + 1) * texts].fill(value);
 }
 
-/// The pooled rows of texts of `lengths` rows out of decrypted vectors: what the client does, in the clear. Not scaled
-/// to unit length.
+/// The pooled rows of texts of `lengths` rows from decrypted vectors, as the client computes them in the clear. Not
+/// scaled to unit length.
 ///
 /// # Errors
 /// [`PackingError`] for another number of vectors or slots, or too many texts.

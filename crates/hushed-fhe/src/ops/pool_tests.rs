@@ -70,7 +70,7 @@ fn pooled_packed_and_unpacked() {
                     assert!((a - b).abs() < 1e-5, "{a} {b}");
                 }
             }
-            // Only declared outputs: a row is a column of this text's answer, or nothing.
+            // Only declared outputs: a row is a column of this text's answer, or 0.
             for (row, v) in vectors[2]
                 .chunks(layout().texts())
                 .enumerate()
@@ -78,7 +78,7 @@ fn pooled_packed_and_unpacked() {
             {
                 assert!(v.iter().all(|v| v.abs() < 1e-9), "row {row}");
             }
-            // A place without a text has nothing at all: not the offsets of the norm, which are weights.
+            // A place without a text is 0: it does not show the offsets of the norm, which are weights.
             let empty = LENGTHS.len();
             for v in &vectors {
                 for r in 0..8 {

@@ -1,28 +1,28 @@
-//! Softmax of diagonals (MOAI, Algorithm 9) and its repair: normalise, then square. No rotation: the entries of a row
-//! lie in one and the same slot of all diagonals, so that a sum over a row is a sum of vectors (lemma 4.1). Only sums
-//! are refreshed.
+//! Softmax of diagonals (MOAI, Algorithm 9), repaired for wide ranges of scores: normalise e^{s/2}, then square. No
+//! rotation: the entries of a row are in the same slot of all diagonals, so that a sum over a row is a sum of vectors
+//! (lemma 4.1). Only sums are refreshed.
 //!
 //! ```text
-//! p = e^{(s − high)/2}/first.high      a polynomial in t = (2s − low − high)/(high − low), weighted so that it is good where it counts
+//! p = e^{(s − high)/2}/first.high      a polynomial in t = (2s − low − high)/(high − low), accurate where weights are large
 //! y = p·(1/Σp)                         Σp within [first.low/first.high, 1], refreshed before it is inverted
 //! e = y²                               never negative
-//! weights = e·(1/Σe)                   Σe within [1/m, 1], refreshed before it is inverted; left to whoever multiplies by V first
+//! weights = e·(1/Σe)                   Σe within [1/m, 1], refreshed before it is inverted; multiplied after P·V
 //! ```
 //!
 //! | step | level of the diagonals | of a sum |
 //! |---|---|---|
-//! | t, by the products before | l | |
+//! | t, by Q·Kᵀ | l | |
 //! | p, degree 15 | l − 4 | l − 4, then refreshed to the statistics' level s |
 //! | 1/Σp by k steps | | s − k |
 //! | y | min(l − 4, s − k) − 1 | |
 //! | e | min(l − 4, s − k) − 2 | the same, then refreshed |
 //! | 1/Σe by k' steps | | s − k' |
 //!
-//! The first inverse sees the root of the range that one inverse of Σ e^s would have to hold; the second sees at most
-//! m. Of m diagonals a head costs 8 relinearisations each (7 for the polynomial, 1 for the product, with the square 9),
-//! 2 refreshed vectors with a conjugation each, and 4k of a sum.
+//! The range of the first inverse is the root of that of an inverse of Σ e^s; the range of the second is at most m. A
+//! head takes 9 relinearisations for each of m diagonals (7 for the polynomial, 1 for the product, 1 for the square), 2
+//! refreshed vectors with a conjugation each, and 4k of a sum.
 //!
-//! [`softmax_by_limit`] is the paper's own: (1 + x/2^r)^(2^r), one inverse.
+//! [`softmax_by_limit`] is the paper's own softmax: (1 + x/2^r)^(2^r), one inverse.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{ExpByLimit, Inverse, Polynomial, evaluate};
@@ -37,20 +37,20 @@ use crate::ops::key_mask::KeyMask;
 use crate::ops::norm::{below, divisor, product, scale_of};
 use crate::slots::Slots;
 
-/// The functions of a head.
+/// The polynomials and inverses of a head's softmax.
 pub struct Softmax {
-    /// Of t.
+    /// A polynomial of t.
     exponential: Polynomial,
     first: Inverse,
     second: Inverse,
     scores: Interval,
-    /// What the exponential is divided by: the upper end of its sums.
+    /// Divisor of the exponential: the upper end of its sums.
     divisor: f64,
     head: usize,
 }
 
 impl Softmax {
-    /// The functions that a head's choice stands for.
+    /// The functions of a head's choice.
     ///
     /// # Errors
     /// [`FheError::Choices`] for a head with a fixed pattern; [`FheError::Poly`] for intervals without a fit.
@@ -58,7 +58,7 @@ impl Softmax {
         Softmax::of(fits::exponential(head, choice.degree)?, head, choice)
     }
 
-    /// The same with another head's exponential: where only shapes count, one will do for all.
+    /// The same with the exponential of another head: where only shapes count, one stands for all.
     pub(crate) fn of(
         exponential: Polynomial,
         head: &HeadChoice,
@@ -84,7 +84,7 @@ impl Softmax {
         })
     }
 
-    /// The same as those of head `head` of their layer.
+    /// The same, reported as head `head` of its layer.
     #[must_use]
     pub fn of_head(self, head: usize) -> Softmax {
         Softmax { head, ..self }
@@ -99,13 +99,13 @@ impl Softmax {
         }
     }
 
-    /// p of padding: at t = −1.
+    /// p of padding, at t = −1.
     fn padding<S: Slots>(&self, on: &S) -> f64 {
         let least = -1.0;
         on.value(&self.function(0), least, || self.exponential.eval(least))
     }
 
-    /// 1/Σp at the scale `target`.
+    /// 1/Σp at scale `target`.
     fn first_inverse<S: Slots>(
         &self,
         on: &S,
@@ -150,7 +150,7 @@ impl Softmax {
         self.second.report().high
     }
 
-    /// p of diagonal `diagonal` of t, at the scale that sums are refreshed at.
+    /// p of diagonal `diagonal` of t, at [`Slots::default_scale`].
     ///
     /// # Errors
     /// Too few levels.
@@ -167,7 +167,7 @@ impl Softmax {
     }
 }
 
-/// A head's weights without their last factor.
+/// A head's attention weights without their last factor, 1/Σe.
 pub struct Weights<V> {
     /// e, diagonal by diagonal.
     pub exponentials: Vec<V>,
@@ -175,11 +175,11 @@ pub struct Weights<V> {
     pub sum: V,
 }
 
-/// From p to e and Σe for some heads of a layer, whose sums share bootstraps. The scale of e is
-/// [`Slots::default_scale`] over the largest upper end of the second intervals, if that is above 1.
+/// From p to e and Σe, for heads of a layer whose sums share bootstraps. The scale of e is [`Slots::default_scale`]
+/// over the largest upper end of the second intervals, if that is above 1.
 ///
 /// # Errors
-/// Too few levels; where values are visible, [`FheError::Range`] for sums beyond 1.
+/// Too few levels; where values are visible, [`FheError::Range`] for sums above 1.
 pub fn weights<S: Slots>(
     on: &S,
     at: StepId,
@@ -189,7 +189,7 @@ pub fn weights<S: Slots>(
 ) -> Result<Vec<Weights<S::Value>>, FheError> {
     let high = highest(heads.iter().map(|(head, _)| *head));
     let sums = heads.iter().map(|(head, p)| {
-        let sum = keys.take_off(on, total(on, p)?, head.padding(on))?;
+        let sum = keys.subtract_padding(on, total(on, p)?, head.padding(on))?;
         Ok(on.within(sum, 1.0))
     });
     let sums = sums.collect::<Result<Vec<_>, FheError>>()?;
@@ -208,9 +208,9 @@ pub fn weights<S: Slots>(
         .collect())
 }
 
-/// Sums refreshed, at twice their scale, without what a refresh adds to their imaginary parts. The error of the real
-/// part of Σp is a factor of a row's weights, which Σe has as well; of an imaginary one Σe is rid by its own refresh,
-/// while in e it would bring the other column of a pair into P·V, most where Σp is least.
+/// Sums refreshed, at twice their scale, with the imaginary part of the refresh's error removed. The error in the real
+/// part of Σp multiplies all weights of a row, and so Σe too, where it cancels. An imaginary part would be removed from
+/// Σe by its own refresh but stay in e, and mix the two columns of a pair in P·V, most where Σp is smallest.
 fn refreshed<S: Slots>(
     on: &S,
     at: StepId,
@@ -221,7 +221,7 @@ fn refreshed<S: Slots>(
     sums.par_iter().map(|sum| on.real(sum)).collect()
 }
 
-/// The scale of e for some heads that [`weights`] takes together, before there is any of it.
+/// The scale of e for heads that [`weights`] takes together, before e is computed.
 ///
 /// # Errors
 /// None for intervals of a calibration.
@@ -250,7 +250,7 @@ fn squares<S: Slots>(
     let arrives = below(on, on.limbs(sum), head.first.levels())?;
     let limbs = from.min(arrives);
     let normalised = below(on, limbs, 1)?;
-    // Backwards from the scale of e.
+    // Scales are derived backwards from that of e.
     let target = on.default_scale().value() / high;
     let y_scale = (target * divisor(on, normalised)?).sqrt();
     let p_scale = p.first().map_or(on.default_scale(), |p| on.scale(p));
@@ -265,7 +265,8 @@ fn squares<S: Slots>(
     let e = p.into_par_iter().map(square);
     let e = e.collect::<Result<Vec<_>, FheError>>()?;
     let again = |scale| head.first_inverse(on, sum, scale);
-    let sum = keys.take_off_squares(on, total(on, &e)?, &inverse, again, head.padding(on))?;
+    let sum =
+        keys.subtract_padding_squares(on, total(on, &e)?, &inverse, again, head.padding(on))?;
     Ok((e, on.within(sum, high)))
 }
 
@@ -284,7 +285,7 @@ fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
 }
 
 impl<V: Clone + Send + Sync> Weights<V> {
-    /// 1/Σe at the scale `target`.
+    /// 1/Σe at scale `target`.
     ///
     /// # Errors
     /// Too few levels.
@@ -299,8 +300,8 @@ impl<V: Clone + Send + Sync> Weights<V> {
         on.apply(&f, &self.sum, (head.second.levels(), target), compute)
     }
 
-    /// The weights whole: one level and a product a diagonal more than [`crate::ops::attention()`] takes, which
-    /// multiplies by V first.
+    /// The attention weights with their last factor: one level and one product a diagonal more than in
+    /// [`crate::ops::attention::attention`], which multiplies by V first.
     ///
     /// # Errors
     /// Too few levels.
@@ -313,21 +314,21 @@ impl<V: Clone + Send + Sync> Weights<V> {
 
 /// The functions of [`softmax_by_limit`].
 pub struct ByLimit {
-    /// Taken off the scores.
+    /// Subtracted from the scores.
     pub top: f64,
     /// (1 + x/2^r)^(2^r).
     pub exponential: ExpByLimit,
-    /// Of the sum of the exponentials over a row.
+    /// Interval of the sum of exponentials over a row.
     pub sums: Interval,
     /// Relative error of its inverse.
     pub error: f64,
 }
 
-/// Softmax as the paper has it: exponentials of s − `top` by (1 + x/2^r)^(2^r), one sum refreshed, one inverse,
-/// multiplied onto every diagonal. For texts without padding.
+/// Softmax as in the paper: exponentials of s − `top` by (1 + x/2^r)^(2^r), one sum refreshed and inverted, multiplied
+/// with every diagonal. For texts without padding.
 ///
 /// # Errors
-/// Too few levels; where values are visible, [`FheError::Range`] for sums beyond theirs.
+/// Too few levels; where values are visible, [`FheError::Range`] for sums outside their interval.
 pub fn softmax_by_limit<S: Slots>(
     on: &S,
     at: StepId,

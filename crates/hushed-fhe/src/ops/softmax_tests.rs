@@ -12,7 +12,7 @@ fn simulator() -> Simulator {
     Simulator::new(&CkksParams::insecure_test(8, 14).unwrap(), SLOTS).unwrap()
 }
 
-/// Scores as a trained head has them: most far below, one of a row between −0.5 and 8.
+/// Scores like those of a trained head: most far below, one of a row between −0.5 and 8.
 fn score(text: usize, row: usize, key: usize) -> f64 {
     let i = ((text * ROWS + row) * ROWS + key) as u64 + 1;
     let x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i << 40);
@@ -61,7 +61,7 @@ fn choice() -> AttentionChoice {
                 high: 8.0,
             },
             least_maximum: -0.5,
-            // e^{−4.3}, and two large ones and many small.
+            // e^{−4.3}; two large ones and many small.
             first: Interval {
                 low: 0.013,
                 high: 2.0,
@@ -97,7 +97,7 @@ fn normalising_before_squaring_is_a_softmax_and_rotates_nothing() {
             let error = error(&found);
             assert!(error < 2e-3, "{error}");
         }
-        // Two sums a head are refreshed, and parted from their imaginary errors.
+        // Two sums a head are refreshed, and their imaginary errors removed.
         let counts = on.tally().counts();
         assert_eq!(counts.total(Op::Rotate), 0);
         assert_eq!(

@@ -27,7 +27,7 @@ impl<V> Columns<V> {
         self.vectors.len()
     }
 
-    /// Column by column.
+    /// One vector a column.
     pub fn vectors(&self) -> &[V] {
         &self.vectors
     }
@@ -43,7 +43,7 @@ impl<V> Columns<V> {
 }
 
 impl Columns<Vec<f64>> {
-    /// Packs one matrix a text. Rows of padding are the caller's: every matrix has the m rows of `layout`.
+    /// Packs one matrix a text. The caller adds rows of padding: every matrix has the m rows of `layout`.
     ///
     /// # Errors
     /// [`PackingError::TooMany`], [`PackingError::RowCount`], [`PackingError::Width`].

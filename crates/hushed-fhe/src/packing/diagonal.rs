@@ -1,8 +1,8 @@
 //! Diagonal packing (MOAI, definitions 3.2 and D.2): vector j holds the upper diagonal j, entries (t, t + j mod m), of
 //! every text's square matrix.
 //!
-//! The entries of one row lie in one and the same slot of all m vectors, so the sum over a row is the sum of the
-//! vectors (lemma 4.1): softmax needs no rotation.
+//! The entries of one row are in the same slot of all m vectors, so the sum over a row is the sum of the vectors (lemma
+//! 4.1): softmax needs no rotation.
 
 use hushed_model::Matrix;
 
@@ -32,7 +32,7 @@ impl<V> Diagonals<V> {
         self.layout
     }
 
-    /// Diagonal by diagonal.
+    /// One vector a diagonal.
     pub fn vectors(&self) -> &[V] {
         &self.vectors
     }

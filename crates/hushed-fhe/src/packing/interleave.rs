@@ -1,7 +1,7 @@
 //! Interleaved batching (MOAI, §5, equation 2): entry t of text r lies in slot t·B + r, B = slots / rows.
 //!
-//! A rotation by j·B then rotates every text's vector by j (lemma 5.1), without the second rotation and the two masks
-//! that vectors lying one after the other would need.
+//! A rotation by j·B then rotates every text's vector by j (lemma 5.1). With texts one after another it would take a
+//! second rotation and two masks.
 
 use super::PackingError;
 
@@ -45,12 +45,12 @@ impl Interleave {
         row * self.texts() + text
     }
 
-    /// The rotation of the slots that rotates every text's vector by `rows` rows, `rows` taken modulo m.
+    /// The rotation of the slots that rotates every text's vector by `rows` rows, modulo m.
     pub fn rotation(&self, rows: usize) -> usize {
         (rows % self.rows) * self.texts()
     }
 
-    /// One vector of slots out of `entry(text, row)`, zero where there is no text.
+    /// The vector of slots of `entry(text, row)`, 0 where there is no text.
     pub fn vector(&self, texts: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<f64> {
         let mut slots = vec![0.0; self.slots];
         for (row, block) in slots.chunks_exact_mut(self.texts()).enumerate() {

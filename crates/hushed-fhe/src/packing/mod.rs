@@ -1,10 +1,10 @@
 //! How the matrices of a batch of texts lie in the slots of ciphertexts (MOAI, §3, §5 and appendix D).
 //!
-//! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row after row and within a row
-//! text after text ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and
-//! nothing is ever packed anew: [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of what does
-//! not go together does not compile. The products ([`products`]) are written over [`crate::Slots`], which a simulation
-//! and ciphertexts both implement.
+//! A vector of slots holds one column, or one diagonal, of *every* matrix of a batch, row by row, and within a row text
+//! by text ([`Interleave`]). Columns times columns give diagonals, diagonals times columns give columns, and nothing is
+//! repacked. [`Columns`], [`Pairs`] of them and [`Diagonals`] are types, so a product of operands packed wrongly does
+//! not compile. The products ([`products`]) are written over [`crate::Slots`], which ciphertexts and a simulation both
+//! implement.
 
 mod column;
 mod diagonal;
@@ -19,7 +19,7 @@ pub use diagonal::Diagonals;
 pub use interleave::Interleave;
 pub use pairs::Pairs;
 
-/// Why matrices cannot be packed together; each message says what its fields are.
+/// Why matrices cannot be packed together; the messages name the fields.
 #[allow(missing_docs)]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PackingError {

@@ -1,22 +1,21 @@
-//! Columns two by two: slots are complex and columns are real, so that one vector has room for two.
+//! Columns in pairs: slots are complex and columns are real, so one vector holds two.
 //!
 //! ```text
 //! (a + i·b)·(c − i·d) = (a·c + b·d) + i·(b·c − a·d)
 //! x·(a + i·b)         = x·a + i·x·b
 //! ```
 //!
-//! The first is why Q·Kᵀ takes half of its rotations and products: sums of products are the real parts of sums over
-//! pairs, and the imaginary parts are not needed. A conjugation removes them, one a diagonal. The second is why P·V
-//! takes half of everything: results are pairs as well, and a conjugation separates two of them. (MOAI and similar
-//! schemes hold one real column a ciphertext.)
+//! The first halves the rotations and products of Q·Kᵀ: sums of products are the real parts of sums over pairs, and one
+//! conjugation a diagonal removes the imaginary parts. The second halves all of P·V: results are pairs as well, and one
+//! conjugation separates the columns of a pair. (MOAI and similar schemes hold one real column a ciphertext.)
 
 use rayon::prelude::*;
 
 use super::{Columns, Interleave};
 use crate::{FheError, Slots};
 
-/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b where they are the right-hand side of a product of
-/// pairs. The last of an odd number is alone, as a + 0·i.
+/// Columns a and b of a batch of matrices as a + i·b, or as a − i·b for the right operand of a product of pairs. The
+/// last of an odd number of columns is alone, as a + 0·i.
 #[derive(Clone, Debug)]
 pub struct Pairs<V> {
     pub(super) layout: Interleave,
@@ -25,7 +24,7 @@ pub struct Pairs<V> {
 }
 
 impl<V: Send> Pairs<V> {
-    /// a + i·b. No level, no key.
+    /// a + i·b. Takes no level and no key.
     ///
     /// # Errors
     /// If scales or primes differ.
@@ -33,7 +32,7 @@ impl<V: Send> Pairs<V> {
         Self::joined(columns, |a, b| on.pair(a, b))
     }
 
-    /// a − i·b: what [`super::products::scores`] multiplies pairs with.
+    /// a − i·b: the right operand of [`super::products::scores`].
     ///
     /// # Errors
     /// As [`Pairs::new`].
@@ -53,7 +52,7 @@ impl<V: Send> Pairs<V> {
         }
     }
 
-    /// One column more, in a vector of its own.
+    /// Appends a column, in a vector of its own.
     pub fn push(&mut self, column: V) {
         self.vectors.push(column);
         self.width += 1;
@@ -69,21 +68,21 @@ impl<V: Send> Pairs<V> {
         self.width
     }
 
-    /// Pair by pair.
+    /// One vector a pair.
     pub fn vectors(&self) -> &[V] {
         &self.vectors
     }
 
-    /// Pair by pair.
+    /// One vector a pair.
     pub fn into_vectors(self) -> Vec<V> {
         self.vectors
     }
 
-    /// The columns of a + i·b, at twice the scale: a conjugation a pair.
+    /// The columns of a + i·b, at twice the scale: one conjugation a pair.
     ///
     /// # Errors
     /// If there is no key for conjugations.
-    pub fn parted<S: Slots<Value = V>>(self, on: &S) -> Result<Columns<V>, FheError>
+    pub fn into_columns<S: Slots<Value = V>>(self, on: &S) -> Result<Columns<V>, FheError>
     where
         V: Sync,
     {

@@ -8,19 +8,19 @@
 //! col_i(P·V)   = Σ_a Rot_{ab}( Σ_r Rot_{−ab}(Diag_{ab+r}(P)) ⊗ Rot_r(v_i) )        (algorithm 8)
 //! ```
 //!
-//! The inner sums are sums of products, relinearised and rescaled once each. Columns come two in a vector ([`Pairs`]).
-//! Key switches besides relinearisations, for d' columns a head in p = d'/2 pairs:
+//! Each inner sum of products is relinearised and rescaled once. Columns are in pairs ([`Pairs`]). Key switches besides
+//! relinearisations, for d' columns a head in p = d'/2 pairs:
 //!
-//! | | hoisted | each for itself | m = 128, d' = 64 |
+//! | | hoisted | not hoisted | m = 128, d' = 64 |
 //! |---|---|---|---|
 //! | [`scores`] | p·(b + g − 2) pairs | m − b diagonals, and m conjugations | 944 at b = 16 |
 //! | [`scores_by_paper`], algorithm 7 | d'·(m − 1) columns | | 8,128 |
-//! | [`scores_naive`], texts one after the other (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
-//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to separate the pairs |
-//! | [`attend_by_paper`], algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once for every column; d'·(g − 1) sums | 8,576 |
+//! | [`scores_naive`], texts one after another (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
+//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once a head; p·(g − 1) sums | 816, and 32 conjugations to separate the pairs |
+//! | [`attend_by_paper`], algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once a column; d'·(g − 1) sums | 8,576 |
 //!
 //! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each
-//! pair of Q; its diagonals go to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 +
+//! pair of Q; it hands diagonals to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 +
 //! 0.6 + 0.6 GiB. [`attend`] holds its diagonals, b rotations of [`PAIRS`] pairs, and their g·[`PAIRS`] sums: at 8
 //! primes and b = 16, 1 + 1 + 0.5 GiB.
 
@@ -29,14 +29,14 @@ use rayon::prelude::*;
 use super::{Columns, Diagonals, Interleave, PackingError, Pairs};
 use crate::{FheError, Slots};
 
-/// Giant steps of Q·Kᵀ that share a reading of the rotated keys.
+/// Giant steps of Q·Kᵀ that share a read of the rotated keys.
 pub const GIANTS: usize = 2;
 
-/// Pairs of columns of V that share a reading of the diagonals.
+/// Pairs of columns of V that share a read of the diagonals.
 pub const PAIRS: usize = 8;
 
-/// The split m = b·g with the fewest rotations of `columns` columns in pairs, b the power of two; the smaller b of two
-/// that are within a fiftieth, which holds fewer rotated pairs.
+/// b of the split m = b·g with the fewest rotations of `columns` columns in pairs, a power of two. Of two within a
+/// fiftieth it is the smaller, which holds fewer rotated pairs.
 pub fn baby_steps(m: usize, columns: usize) -> usize {
     let cost = |b: usize| columns.div_ceil(2) * (b + m / b - 2) + (m - b);
     let powers = (0..=m.trailing_zeros()).map(|k| 1usize << k);
@@ -46,10 +46,10 @@ pub fn baby_steps(m: usize, columns: usize) -> usize {
 }
 
 /// Q·Kᵀ of every text: m × d' by d' × m, in diagonals, `baby` baby steps. One level below the operands; its scale is
-/// twice the product of theirs over what that level divides by.
+/// twice the product of theirs over the divisor of that level.
 ///
 /// # Errors
-/// [`PackingError::Mismatch`], and whatever the arithmetic says.
+/// [`PackingError::Mismatch`], and those of the arithmetic.
 pub fn scores<S: Slots>(
     on: &S,
     q: &Columns<S::Value>,
@@ -61,11 +61,11 @@ pub fn scores<S: Slots>(
     Ok(Diagonals::from_vectors(q.layout(), diagonals)?)
 }
 
-/// As [`scores`], of pairs and of conjugate pairs, with what `each(j, [diagonal j, diagonal j + 1, …])` makes of some
-/// diagonals in their place: the caller's next step on them frees their memory.
+/// As [`scores`], of pairs and conjugate pairs, with the results of `each(j, [diagonal j, diagonal j + 1, …])` instead
+/// of the diagonals: the caller's next step frees their memory early.
 ///
 /// # Errors
-/// As [`scores`], and what `each` says.
+/// As [`scores`], and those of `each`.
 pub fn scores_with<S: Slots, T>(
     on: &S,
     q: &Pairs<S::Value>,
@@ -86,22 +86,22 @@ pub fn scores_with<S: Slots, T>(
             let turn = |&giant: &usize| on.rotate_hoisted(query, layout.rotation(m - giant));
             giants.iter().map(turn).collect()
         };
-        let turned = queries
+        let rotated = queries
             .par_iter()
             .map(back)
             .collect::<Result<Vec<_>, _>>()?;
-        let grid = on.dot_grid(&turned, &keys)?;
-        drop(turned);
+        let grid = on.dot_grid(&rotated, &keys)?;
+        drop(rotated);
         for (row, &giant) in grid.into_iter().zip(giants) {
-            let turned = row.into_par_iter();
-            let turned = turned.map(|sum| on.real(&turned_by(on, layout, sum, giant)?));
-            done.extend(each(giant, turned.collect::<Result<_, FheError>>()?)?);
+            let rotated = row.into_par_iter();
+            let rotated = rotated.map(|sum| on.real(&rotated_by(on, layout, sum, giant)?));
+            done.extend(each(giant, rotated.collect::<Result<_, FheError>>()?)?);
         }
     }
     Ok(done)
 }
 
-/// Q·Kᵀ as the paper has it (algorithm 7): every column of K rotated by every j.
+/// Q·Kᵀ as in the paper (algorithm 7): every column of K rotated by every j.
 ///
 /// # Errors
 /// As [`scores`].
@@ -116,17 +116,17 @@ pub fn scores_by_paper<S: Slots>(
     let queries: Vec<Vec<S::Value>> = q.vectors().iter().map(|q| vec![q.clone()]).collect();
     let diagonal = |j: usize| -> Result<S::Value, FheError> {
         let turn = |key| Ok(vec![on.rotate_hoisted(key, layout.rotation(j))?]);
-        let turned = keys.par_iter().map(turn);
-        let turned = turned.collect::<Result<Vec<_>, FheError>>()?;
-        only(on.dot_grid(&queries, &turned)?)
+        let rotated = keys.par_iter().map(turn);
+        let rotated = rotated.collect::<Result<Vec<_>, FheError>>()?;
+        only(on.dot_grid(&queries, &rotated)?)
     };
     let diagonals = (0..layout.rows()).map(diagonal);
     let diagonals = diagonals.collect::<Result<_, FheError>>()?;
     Ok(Diagonals::from_vectors(layout, diagonals)?)
 }
 
-/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that a rotation of all texts is two of the
-/// slots, and two masks that cost a level. Diagonal by diagonal, in the same batching.
+/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that rotating all texts takes two rotations
+/// of the slots and two masks, which cost a level. One vector a diagonal, in the same batching.
 ///
 /// # Errors
 /// As [`scores`].
@@ -142,9 +142,9 @@ pub fn scores_naive<S: Slots>(
     let queries: Vec<Vec<S::Value>> = q.iter().map(|q| vec![q.clone()]).collect();
     let diagonal = |j: usize| -> Result<S::Value, FheError> {
         let turn = |(key, plain)| Ok(vec![internal_rotation(on, key, plain, m, j)?]);
-        let turned = keys.par_iter().zip(k).map(turn);
-        let turned = turned.collect::<Result<Vec<_>, FheError>>()?;
-        only(on.dot_grid(&queries, &turned)?)
+        let rotated = keys.par_iter().zip(k).map(turn);
+        let rotated = rotated.collect::<Result<Vec<_>, FheError>>()?;
+        only(on.dot_grid(&queries, &rotated)?)
     };
     (0..m).map(diagonal).collect()
 }
@@ -187,14 +187,14 @@ pub fn attend<S: Slots>(
 ) -> Result<Pairs<S::Value>, FheError> {
     let (layout, m) = (p.layout(), p.layout().rows());
     check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
-    // Once for all columns: diagonal ab + r, rotated by −ab.
-    let back = |(j, diagonal)| turned_by(on, layout, diagonal, m - j / baby * baby);
-    let turned = p.vectors.into_par_iter().enumerate().map(back);
-    let turned: Vec<S::Value> = turned.collect::<Result<_, FheError>>()?;
-    // By r, then by a.
+    // Once for all columns: diagonal ab + r rotated by −ab.
+    let back = |(j, diagonal)| rotated_by(on, layout, diagonal, m - j / baby * baby);
+    let rotated = p.vectors.into_par_iter().enumerate().map(back);
+    let rotated: Vec<S::Value> = rotated.collect::<Result<_, FheError>>()?;
+    // Indexed by r, then by a.
     let mut diagonals: Vec<Vec<S::Value>> =
         (0..baby).map(|_| Vec::with_capacity(m / baby)).collect();
-    for (j, diagonal) in turned.into_iter().enumerate() {
+    for (j, diagonal) in rotated.into_iter().enumerate() {
         diagonals[j % baby].push(diagonal);
     }
     let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
@@ -203,13 +203,13 @@ pub fn attend<S: Slots>(
     let mut rest = v.into_vectors().into_iter();
     while rest.len() > 0 {
         let block = rest.by_ref().take(PAIRS).collect();
-        let turned = transposed(rotations(on, block, &babies)?);
-        let grid = on.dot_grid(&diagonals, &turned)?;
+        let rotated = transposed(rotations(on, block, &babies)?);
+        let grid = on.dot_grid(&diagonals, &rotated)?;
         let by_pair = transposed(grid);
         let sum = |giants: Vec<S::Value>| -> Result<S::Value, FheError> {
             let mut sum: Option<S::Value> = None;
             for (a, inner) in giants.into_iter().enumerate() {
-                let inner = turned_by(on, layout, inner, a * baby)?;
+                let inner = rotated_by(on, layout, inner, a * baby)?;
                 match &mut sum {
                     Some(sum) => on.add_assign(sum, &inner)?,
                     None => sum = Some(inner),
@@ -223,7 +223,7 @@ pub fn attend<S: Slots>(
     Ok(Pairs::from_vectors(layout, pairs, width))
 }
 
-/// P·V as the paper has it (algorithm 8): column by column, with the diagonals rotated again for each.
+/// P·V as in the paper (algorithm 8): column by column, with the diagonals rotated again for each.
 ///
 /// # Errors
 /// As [`scores`].
@@ -237,17 +237,17 @@ pub fn attend_by_paper<S: Slots>(
     check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
     let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
     let column = |v: &S::Value| -> Result<S::Value, FheError> {
-        let turned = transposed(rotations(on, vec![v.clone()], &babies)?);
+        let rotated = transposed(rotations(on, vec![v.clone()], &babies)?);
         let mut sum: Option<S::Value> = None;
         for giant in (0..m).step_by(baby) {
             let of_giant = &p.vectors[giant..giant + baby];
             let back = of_giant.iter().map(|diagonal| {
                 let diagonal = diagonal.clone();
-                Ok(vec![turned_by(on, layout, diagonal, m - giant)?])
+                Ok(vec![rotated_by(on, layout, diagonal, m - giant)?])
             });
             let back = back.collect::<Result<Vec<_>, FheError>>()?;
-            let inner = only(on.dot_grid(&back, &turned)?)?;
-            let inner = turned_by(on, layout, inner, giant)?;
+            let inner = only(on.dot_grid(&back, &rotated)?)?;
+            let inner = rotated_by(on, layout, inner, giant)?;
             match &mut sum {
                 Some(sum) => on.add_assign(sum, &inner)?,
                 None => sum = Some(inner),
@@ -260,8 +260,8 @@ pub fn attend_by_paper<S: Slots>(
     Ok(Columns::from_vectors(layout, columns))
 }
 
-/// `x` rotated by `rows` rows; as it is, for a whole turn.
-fn turned_by<S: Slots>(
+/// `x` rotated by `rows` rows; unchanged for a multiple of m.
+fn rotated_by<S: Slots>(
     on: &S,
     layout: Interleave,
     x: S::Value,
@@ -281,15 +281,15 @@ fn rotations<S: Slots>(
 ) -> Result<Vec<Vec<S::Value>>, FheError> {
     let further = by.get(1..).unwrap_or_default();
     let turn = |v: S::Value| -> Result<Vec<S::Value>, FheError> {
-        let mut turned = Vec::with_capacity(by.len());
+        let mut rotated = Vec::with_capacity(by.len());
         if !further.is_empty() {
             let hoisted = on.hoist(&v)?;
             for &by in further {
-                turned.push(on.rotate_hoisted(&hoisted, by)?);
+                rotated.push(on.rotate_hoisted(&hoisted, by)?);
             }
         }
-        turned.insert(0, v);
-        Ok(turned)
+        rotated.insert(0, v);
+        Ok(rotated)
     };
     vectors.into_par_iter().map(turn).collect()
 }

@@ -21,7 +21,7 @@ fn rotations(on: &Simulator) -> u64 {
     on.tally().counts().total(Op::Rotate)
 }
 
-/// Entries that no two places of a batch share, so that a wrong place shows.
+/// Entries that differ at all places of a batch, so that a wrong place shows.
 fn matrices(texts: usize, rows: usize, cols: usize, seed: u64) -> Vec<Matrix<f64>> {
     let entry = |i: usize| ((i as u64 + 1).wrapping_mul(seed | 1) % 10_007) as f64 / 1000.0 - 5.0;
     let one = |t| {
@@ -133,7 +133,7 @@ fn key_switches_of_a_real_head() {
         drop(
             attend(&on, diagonals(), pairs, b)
                 .unwrap()
-                .parted(&on)
+                .into_columns(&on)
                 .unwrap(),
         );
     });
@@ -226,7 +226,7 @@ proptest! {
         let in_pairs = (width + 1).div_ceil(2);
         prop_assert_eq!(rotations(&on), count(m - b + in_pairs * (b + g - 2)));
         prop_assert_eq!(on.tally().counts().total(Op::Tensor), count(m * in_pairs));
-        let o = o.parted(&on).unwrap();
+        let o = o.into_columns(&on).unwrap();
         prop_assert_eq!(on.tally().counts().total(Op::Conjugate), count(in_pairs));
         let values = |v: &Vector| Ok::<_, PackingError>(v.values().to_vec());
         let [s, same] = [s, same].map(|s| s.map(values).unwrap().unpack(texts).unwrap());
@@ -239,7 +239,7 @@ proptest! {
         }
     }
 
-    /// Texts one after the other need twice the rotations of algorithm 7, and a level.
+    /// Texts one after another take twice the rotations of algorithm 7, and a level.
     #[test]
     fn naive_batching_agrees_at_twice_the_rotations(log_rows in 0u32..4, width in 1usize..3, seed in any::<u64>()) {
         let (m, slots) = (1usize << log_rows, 16);
@@ -262,9 +262,9 @@ proptest! {
     }
 }
 
-/// The imaginary parts of Q·Kᵀ are nobody's, and pairs are no vectors of numbers.
+/// The imaginary parts of Q·Kᵀ cannot be read, and pairs are refused where real vectors are expected.
 #[test]
-fn pairs_are_not_taken_for_vectors() {
+fn pairs_are_refused_as_real_vectors() {
     let on = simulator(8);
     let vector = |x: f64| on.vector(vec![x; 8], on.top()).unwrap();
     let pair = |a, b| on.pair(vector(a), vector(b)).unwrap();

@@ -1,4 +1,4 @@
-//! Sums of products and multiples, as polynomials need them.
+//! Sums of products and multiples, which polynomials are evaluated with.
 
 use hushed_ckks::Scale;
 use hushed_ckks::poly::{Arithmetic, PolyError, Weight};
@@ -126,7 +126,7 @@ impl Arithmetic for Simulator {
 }
 
 impl Simulator {
-    /// A vector of `limbs` primes that holds what `x` holds.
+    /// A copy of `x` with `limbs` primes.
     pub(super) fn copy(&self, x: &Vector, limbs: usize) -> Vector {
         Vector {
             imaginary: x.imaginary.clone(),

@@ -1,4 +1,4 @@
-//! A batch of texts in the clear, as a client would pack it: what goes into a simulated pass, and what comes out of it.
+//! A batch of texts in the clear: packed as a client packs it, and run through a simulated pass.
 
 use hushed_ckks::poly::PolyError;
 use hushed_model::{Matrix, ModelError, Program, TokenIds, plain};
@@ -14,7 +14,7 @@ use crate::plan::placement::Placement;
 use crate::plan::public_plan::Lengths;
 use crate::slots::Slots;
 
-/// The rows of a text's tokens, embedded and normalised: what a client computes. Padding of the text is left out.
+/// The rows of a text's tokens, embedded and normalised, as a client computes them. Padding of the text is left out.
 ///
 /// # Errors
 /// Those of the model.
@@ -45,18 +45,18 @@ pub(crate) struct Batch<'a> {
     pub program: &'a Program,
     pub choices: &'a Choices,
     pub placement: &'a Placement,
-    /// Who knows which rows are tokens.
+    /// Whether the server knows which rows are tokens.
     pub lengths: Lengths,
-    /// What a client divides by.
+    /// Bound by which a client divides its columns.
     pub bound: f64,
 }
 
 impl Batch<'_> {
-    /// What leaves for each text as it lies in the slots, and what a client multiplies it by. All slots of `on` are
-    /// used, `rows` a text.
+    /// For each text its answer as it is in the slots, and the factor by which a client multiplies it. All slots of
+    /// `on` are used, `rows` a text.
     ///
     /// # Errors
-    /// Those of the pass; [`crate::packing::PackingError`] for texts that there is no room for.
+    /// Those of the pass; [`crate::packing::PackingError`] for more texts than there is room for.
     pub fn run<'a>(
         &'a self,
         on: &'a Simulator,
@@ -84,19 +84,20 @@ impl Batch<'_> {
         }
         let answer = pass.run(columns)?;
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
-        // In the slots: noise is added to that.
+        // As it is in the slots, where noise is added.
         let rows = unpack(layout, &lengths, answer.width, Factor::One, &vectors)?;
         Ok((rows, answer.factor))
     }
 }
 
-/// What `run` gives of each text, and none of one that leaves an interval: a batch that is refused for one is halved.
+/// The result of `run` for each text, `None` for one that leaves an interval: a batch that is refused is halved to find
+/// the text.
 ///
 /// # Errors
-/// Those of `run` but for values beyond what a refresh takes, and those that wrap around.
+/// Those of `run`, except values that a refresh does not take or that wrap around.
 pub(crate) fn those_within<T, R>(
     texts: &[T],
-    run: &mut dyn FnMut(&[T]) -> Result<Vec<R>, FheError>,
+    run: &mut impl FnMut(&[T]) -> Result<Vec<R>, FheError>,
 ) -> Result<Vec<Option<R>>, FheError> {
     if texts.is_empty() {
         return Ok(Vec::new());

@@ -1,19 +1,19 @@
-//! The errors of a simulation: normal numbers that follow from a seed, the history of a vector and the slot, never from
-//! the order in which threads come. They model a run; nothing about them is secret.
+//! The errors of a simulation: normal numbers drawn from a seed, the history of a vector and the slot, so they do not
+//! depend on the order of threads. They model a run; none of them is secret.
 //!
 //! *Rescale* (as [`hushed_ckks::poly::Clear`], for the real part of a slot): r_b + r_a·s, of deviation √(N/24)·√(1 +
 //! (2N/3)·|κ|²) over the scale, where κ, complex normal of variance 1, is the secret's value in the slot over its
-//! deviation: the same at every rescale, so that some slots err three times as much as the mean.
+//! deviation. It is the same at every rescale, so some slots have three times the mean error.
 //!
-//! *Rotation, conjugation*: the same, at the scale of the vector. The special primes leave as little of the noise of
-//! keys as a rescale leaves of its prime, and rounding as much (measured at N = 2^16, all levels: both deviate by
-//! 2^13.4 over the scale).
+//! *Rotation, conjugation*: the same, at the scale of the vector. Division by the special primes leaves little of the
+//! noise of keys, and rounds as a rescale does (measured at N = 2^16, at all levels: both have deviation 2^13.4 over
+//! the scale).
 //!
-//! *Encoded factors*: rounding alone, √(N/24) over their scale, as if no two slots were alike: factors that repeat err
-//! by less.
+//! *Encoded factors*: rounding alone, √(N/24) over their scale, as for slots that all differ; factors with equal slots
+//! have smaller errors.
 //!
 //! *Refresh*: a normal error of the deviation measured for bootstraps, distributed over the slots as that of a rescale,
-//! and what the sine of the modular reduction bends: v·c·(3/4 − v²), c = (2π/1024)²/6.
+//! and the error of the sine of the modular reduction: v·c·(3/4 − v²), c = (2π/1024)²/6.
 
 use crate::splitmix::split;
 
@@ -24,9 +24,9 @@ pub(super) struct Errors {
     seed: u64,
     /// √(N/24).
     rounding: f64,
-    /// √(1 + (2N/3)·|κ|²), slot by slot.
+    /// √(1 + (2N/3)·|κ|²) of each slot.
     spread: Vec<f64>,
-    /// The root of the mean square of that.
+    /// Root mean square of `spread`.
     mean_spread: f64,
 }
 
@@ -47,12 +47,12 @@ impl Errors {
         }
     }
 
-    /// The error of a rescale to the scale `scale`, or of a key switch at it.
+    /// The error of a rescale to scale `scale`, or of a key switch at it.
     pub(super) fn rescale(&self, slots: &mut [f64], id: u64, scale: f64) {
         self.add(slots, id, self.rounding / scale);
     }
 
-    /// The error of numbers that are encoded at the scale `scale`.
+    /// The error of numbers encoded at scale `scale`.
     pub(super) fn encoding(&self, slots: &mut [f64], id: u64, scale: f64) {
         let stream = mix(self.seed, id);
         for (i, v) in slots.iter_mut().enumerate() {
@@ -77,20 +77,20 @@ impl Errors {
     }
 }
 
-/// One number out of two, by SplitMix64.
+/// Mixes two numbers into one, by SplitMix64.
 pub(super) fn mix(a: u64, b: u64) -> u64 {
     split(a ^ split(b))
 }
 
-/// The name of an input by its contents.
+/// The identity of an input, from its contents.
 pub(super) fn name(values: &[f64]) -> u64 {
     values
         .iter()
         .fold(values.len() as u64, |h, v| mix(h, v.to_bits()))
 }
 
-/// A number that is nearly standard normal: 64 coins and a uniform number between them, of variance 16 + 1/12; its
-/// fourth moment is 1 % below a normal one's, and it is an order of magnitude quicker than logarithms.
+/// A nearly standard normal number: the sum of 64 coin flips and a uniform number, of variance 16 + 1/12. Its fourth
+/// moment is 1 % below the normal one, and it is an order of magnitude faster than with logarithms.
 fn normal(x: u64) -> f64 {
     let (coins, between) = (split(x), split(!x));
     let uniform = (between >> 11) as f64 / (1u64 << 53) as f64 - 0.5;

@@ -1,13 +1,13 @@
-//! The matrix product of a simulated linear map: f64, blocked, parallel over rows.
+//! The matrix product of a simulated linear map in f64, blocked, parallel over rows.
 
 use rayon::prelude::*;
 
-/// Rows that share the reads of operands, and operands that share the reads and writes of rows: their products are 8
-/// numbers that stay in registers.
+/// Register block: rows that share reads of operands, and operands that share reads and writes of rows; 8 products stay
+/// in registers.
 const ROWS: usize = 2;
 const COLUMNS: usize = 4;
 
-/// Slots of which all these stay in the first cache.
+/// Slots per block, so that all of it stays in the first-level cache.
 const BLOCK: usize = 512;
 
 /// `sums[o][s]` += Σ_i `weights[o·columns + i]`·`x[i][s]`.

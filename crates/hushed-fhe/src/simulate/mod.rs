@@ -1,10 +1,8 @@
-//! A run in the clear: numbers with the primes, scales and errors that ciphertexts would have, and a count of all
-//! operations.
+//! A run in the clear, on numbers with the primes, scales and errors of ciphertexts, that counts all operations.
 //!
-//! The same code that runs encrypted runs here ([`Slots`](super::Slots)), so that a simulation predicts accuracy,
-//! levels, operations, rotation keys and memory of a run, and refuses what the engine would refuse: scales that differ,
-//! levels that are missing, messages that wrap around; and it refuses what an encrypted run cannot see, values beyond
-//! what a refresh takes ([`FheError::Range`]).
+//! It runs the code of encrypted runs ([`Slots`](super::Slots)), so it predicts accuracy, levels, operations, rotation
+//! keys and memory. It refuses what the engine refuses: scales that differ, missing levels, messages that wrap around.
+//! It also refuses what an encrypted run cannot see: values that a refresh does not take ([`FheError::Range`]).
 //!
 //! Not simulated: the errors of relinearisations (the rescale that follows divides them by its prime), of encoded
 //! numbers that are added, and of the imaginary parts of vectors of real numbers.
@@ -12,9 +10,8 @@
 //! * [`Simulator::new`]: exact numbers;
 //! * [`Simulator::with_errors`]: with the errors of rescales, rotations, conjugations, encoded factors and bootstraps
 //!   ([`errors`]);
-//! * [`Simulator::exact`]: exact functions too, which a watcher sees, and no bounds: what a calibration measures;
-//! * [`Simulator::counting`]: no numbers at all, vectors are empty and only shapes count: maps may then come without
-//!   weights.
+//! * [`Simulator::exact`]: exact functions too, whose arguments a [`Watch`] sees, and no bounds: for calibration;
+//! * [`Simulator::counting`]: no numbers: vectors are empty, only shapes count, and maps need no weights.
 
 mod arithmetic;
 mod batch;
@@ -45,34 +42,34 @@ use errors::{Errors, mix};
 use pairs::Imaginary;
 use tally::Held;
 
-/// Deviation of a bootstrap's error, besides what the sine bends, for messages within 1 (`n16-boot-14x40`: 20.2 bits in
+/// Deviation of a bootstrap's error, without that of the sine, for messages within 1 (`n16-boot-14x40`: 20.2 bits in
 /// the mean, 16.5 in the worst slot, both together).
 pub const REFRESH_DEVIATION: f64 = 1.174e-6;
 
-/// What a refreshed value may be beyond the bound, as bootstraps allow.
-const SLACK: f64 = 1.01;
+/// Tolerance on the size of a refreshed value, as a factor of the bound, as in bootstraps.
+const TOLERANCE: f64 = 1.01;
 
-/// A factor encoded with fewer bits would lose the message, as in polynomials.
+/// The fewest bits of an encoded factor: with fewer the message would be lost, as in polynomials.
 const LEAST_FACTOR_BITS: f64 = 20.0;
 
-/// Sees what functions are given, slot by slot.
+/// Sees the arguments of functions, slot by slot.
 pub trait Watch: Send + Sync {
-    /// The arguments of one call of [`Slots::apply`](super::Slots::apply), as they are in the slots.
+    /// Called with the arguments of one [`Slots::apply`](super::Slots::apply), as they are in the slots.
     fn see(&self, at: StepId, f: &Function, arguments: &[f64]);
 }
 
-/// Arithmetic on numbers in the clear that follows a parameter set.
+/// Arithmetic on numbers in the clear, by the primes of a parameter set.
 pub struct Simulator {
     params: Arc<CkksParams>,
     slots: usize,
     counting: bool,
     errors: Option<Errors>,
     refresh_deviation: f64,
-    /// Functions are exact, and nothing is bounded.
+    /// Where present, functions are exact and nothing is bounded.
     watch: Option<Arc<dyn Watch>>,
-    /// Residues of a decomposition, by primes.
+    /// Residues of a decomposition, by number of primes.
     decomposed: Vec<usize>,
-    /// log2 of half the product of the first primes, by their number.
+    /// log2 of half the product of the first primes, by number of primes.
     room: Vec<f64>,
     tally: Arc<Tally>,
 }
@@ -84,14 +81,14 @@ pub struct Vector {
     imaginary: Imaginary,
     limbs: usize,
     scale: Scale,
-    /// Follows from the history: what its errors are drawn by.
+    /// Derived from the history of the vector; seeds its errors.
     id: u64,
-    /// Lives as long as the vector, and counts it.
+    /// Counts the vector as long as it lives.
     _held: Held,
 }
 
 impl Vector {
-    /// The numbers, of a pair the real parts; none in a simulation that only counts.
+    /// The numbers (of a pair, the real parts); empty in a simulation that only counts.
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.slots
@@ -135,23 +132,22 @@ impl Simulator {
         })
     }
 
-    /// The same with the errors of rescales, rotations, conjugations and refreshes, which follow from `seed`, the
-    /// computation and the inputs alone: threads may come in any order.
+    /// The same with the errors of rescales, rotations, conjugations and refreshes, drawn from `seed`, the computation
+    /// and the inputs alone, so they do not depend on the order of threads.
     #[must_use]
     pub fn with_errors(mut self, seed: u64) -> Simulator {
         self.errors = Some(Errors::new(seed, self.params.n(), self.slots));
         self
     }
 
-    /// The same with another deviation of a refresh, for messages within 1: [`REFRESH_DEVIATION`] unless told
-    /// otherwise.
+    /// The same with another deviation of a refresh, for messages within 1; the default is [`REFRESH_DEVIATION`].
     #[must_use]
     pub fn with_refresh_deviation(mut self, deviation: f64) -> Simulator {
         self.refresh_deviation = deviation;
         self
     }
 
-    /// The same with exact functions in place of polynomials, each seen by `watch`; numbers may be of any size.
+    /// The same with exact functions instead of polynomials, whose arguments `watch` sees; numbers may be of any size.
     #[must_use]
     pub fn exact(mut self, watch: Arc<dyn Watch>) -> Simulator {
         self.watch = Some(watch);
@@ -166,13 +162,13 @@ impl Simulator {
         self
     }
 
-    /// Whether there are no numbers.
+    /// Whether it only counts, without numbers.
     #[must_use]
     pub fn is_counting(&self) -> bool {
         self.counting
     }
 
-    /// What was done so far.
+    /// The operations so far.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -188,8 +184,8 @@ impl Simulator {
     /// numbers are dropped.
     ///
     /// # Errors
-    /// [`CkksError::LimbCount`], [`CkksError::TooManyValues`] unless there is a number for every slot, or none if only
-    /// shapes count.
+    /// [`CkksError::LimbCount`], [`CkksError::TooManyValues`] unless there is one number a slot, or none if only shapes
+    /// count.
     pub fn vector(&self, values: Vec<f64>, limbs: usize) -> Result<Vector, FheError> {
         if limbs == 0 || limbs > self.params.max_limbs() {
             return Err(CkksError::LimbCount {
@@ -231,7 +227,7 @@ impl Simulator {
         .into())
     }
 
-    /// What the level of a vector of `limbs` primes divides by, and how many primes it has left.
+    /// The divisor of a rescale of a vector with `limbs` primes, and the primes left after it.
     fn level(&self, limbs: usize) -> Result<(f64, usize), FheError> {
         let drop = self.params.level_primes(limbs).max(1);
         if drop >= limbs {
@@ -246,7 +242,7 @@ impl Simulator {
         Ok((divisor.product(), limbs - drop))
     }
 
-    /// Divides a sum of `limbs` primes at scale `wide` by a level.
+    /// Rescales a sum of `limbs` primes at scale `wide` by one level.
     fn rescale(
         &self,
         mut slots: Vec<f64>,
@@ -265,14 +261,14 @@ impl Simulator {
         Ok(self.make(slots, left, scale, id))
     }
 
-    /// What the key switch of a rotation or a conjugation adds to numbers at `scale`.
+    /// Adds the error of the key switch of a rotation or conjugation to numbers at `scale`.
     fn switched(&self, slots: &mut [f64], id: u64, scale: Scale) {
         if let Some(errors) = &self.errors {
             errors.rescale(slots, mix(id, 0x6b73), scale.value());
         }
     }
 
-    /// That no number wraps around at scale `wide`; NaN does.
+    /// Checks that no number wraps around at scale `wide`; a NaN does.
     fn check_room(&self, slots: &[f64], limbs: usize, wide: f64) -> Result<(), FheError> {
         if self.watch.is_some() {
             return Ok(());
@@ -287,7 +283,7 @@ impl Simulator {
         Err(PolyError::Overflow { bits, limbs, room }.into())
     }
 
-    /// The scale of a factor that brings vectors at `from` with `limbs` primes to `target`, a level below.
+    /// The scale of a factor that takes vectors at scale `from` with `limbs` primes to `target`, one level below.
     fn factor_scale(&self, from: Scale, target: Scale, limbs: usize) -> Result<f64, FheError> {
         let (divisor, _) = self.level(limbs)?;
         let factor = target.value() * divisor / from.value();
@@ -318,7 +314,7 @@ fn check_limbs(x: &Vector, limbs: usize) -> Result<(), FheError> {
     .into())
 }
 
-/// A factor as the integer at `scale` that stands for it.
+/// A factor as it is encoded: rounded to an integer over `scale`.
 fn rounded(factor: f64, scale: f64) -> f64 {
     (factor * scale).round() / scale
 }

@@ -1,7 +1,7 @@
 //! Pairs: vectors whose slots have an imaginary part as well.
 //!
-//! The imaginary part of a product of two pairs is of no use to anyone ([`crate::packing::Pairs`]), so that it is not
-//! computed: what holds it says so, and whoever asks for it is refused.
+//! The imaginary part of a product of two pairs is never used ([`crate::packing::Pairs`]), so it is not computed: it is
+//! marked as unknown, and reading it is an error.
 
 use hushed_ckks::{CkksError, Scale};
 
@@ -30,14 +30,14 @@ impl Imaginary {
         }
     }
 
-    /// Changes the numbers that are known, by a function that leaves zeros as they are.
+    /// Applies a function that maps 0 to 0 to the known numbers.
     pub(super) fn each(&mut self, f: impl Fn(&mut [f64])) {
         if let Imaginary::Known(values) = self {
             f(values);
         }
     }
 
-    /// What an addition makes of both.
+    /// The imaginary parts of a sum.
     pub(super) fn join(&mut self, other: &Imaginary, f: impl Fn(&mut f64, f64)) {
         let sum = match (std::mem::take(self), other) {
             (Imaginary::Zero, Imaginary::Zero) => Imaginary::Zero,
@@ -56,7 +56,7 @@ impl Imaginary {
     }
 }
 
-/// That a vector is none of a pair, for all that is done with vectors of real numbers alone.
+/// Checks that a vector is real, for operations on real vectors only.
 pub(super) fn check_real(x: &Vector) -> Result<(), FheError> {
     match x.imaginary {
         Imaginary::Zero => Ok(()),
@@ -64,7 +64,7 @@ pub(super) fn check_real(x: &Vector) -> Result<(), FheError> {
     }
 }
 
-/// That nothing of a vector is unknown.
+/// Checks that no part of a vector is unknown.
 pub(super) fn check_known(x: &Vector) -> Result<(), FheError> {
     match x.imaginary {
         Imaginary::Unknown => Err(misused("products of products of pairs")),
@@ -79,7 +79,7 @@ fn misused(what: &str) -> FheError {
     }
 }
 
-/// Slots that stay in the first cache while a product of a grid is summed.
+/// Slots that stay in the first-level cache while a product of a grid is summed.
 const BLOCK: usize = 2048;
 
 impl Simulator {
@@ -125,7 +125,7 @@ impl Simulator {
         (real, Imaginary::Known(imaginary))
     }
 
-    /// [`Simulator::rescale`] of both parts; their errors have nothing to do with each other.
+    /// [`Simulator::rescale`] of both parts; their errors are independent.
     pub(super) fn rescale_pair(
         &self,
         slots: Vec<f64>,
@@ -166,7 +166,7 @@ impl Simulator {
         Ok(a)
     }
 
-    /// The real parts of x at twice the scale, and what a conjugation costs.
+    /// The real parts of x at twice the scale, counted as a conjugation.
     pub(super) fn doubled(&self, x: &Vector) -> Result<Vector, FheError> {
         self.tally.count(Op::Hoist, x.limbs, 1);
         self.tally.count(Op::Conjugate, x.limbs, 1);
@@ -178,7 +178,7 @@ impl Simulator {
         Ok(sum)
     }
 
-    /// The imaginary parts of `x`, once [`Simulator::doubled`] has counted what they cost.
+    /// The imaginary parts of `x`, after [`Simulator::doubled`] has counted the conjugation.
     pub(super) fn imaginary(&self, x: &Vector) -> Result<Vector, FheError> {
         self.tally.count(Op::Add, x.limbs, 1);
         let slots = match &x.imaginary {

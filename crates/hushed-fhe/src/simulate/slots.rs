@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::errors::mix;
 use super::pairs::{Imaginary, check_known, check_real};
 use super::tally::{Held, OnDisk, Op};
-use super::{SLACK, Simulator, Vector, check_limbs, check_scales, linear, rounded};
+use super::{Simulator, TOLERANCE, Vector, check_limbs, check_scales, linear, rounded};
 use crate::error::FheError;
 use crate::ops::functions::Function;
 use crate::packing::PackingError;
@@ -22,11 +22,11 @@ pub struct Hoisted<'a> {
     _held: Held,
 }
 
-/// A linear map that lacks terms.
+/// Unfinished sums of a linear map.
 #[derive(Debug)]
 pub struct Partial {
     rows: Vec<Vec<f64>>,
-    /// One a row: a row is released when it is finished.
+    /// One a row; a row is released when it is finished.
     held: Vec<Held>,
     limbs: usize,
     from: Scale,
@@ -36,16 +36,16 @@ pub struct Partial {
     id: u64,
 }
 
-/// Vectors on disk, as far as the counters go.
+/// Spilled vectors, kept here but counted as on disk.
 #[derive(Debug)]
 pub struct Stored {
-    vectors: Vec<Put>,
+    vectors: Vec<StoredVector>,
     _on_disk: OnDisk,
 }
 
-/// A vector without what it holds in memory.
+/// A vector that is not counted as memory.
 #[derive(Debug)]
-struct Put {
+struct StoredVector {
     slots: Vec<f64>,
     imaginary: Imaginary,
     limbs: usize,
@@ -165,22 +165,22 @@ impl Slots for Simulator {
 
     fn rotate_hoisted(&self, x: &Hoisted<'_>, by: usize) -> Result<Vector, FheError> {
         let (by, x) = (by % self.slots, x.x);
-        let mut turned = self.copy(x, x.limbs);
+        let mut rotated = self.copy(x, x.limbs);
         if by != 0 {
             self.tally.rotate(by, x.limbs);
-            turned.id = mix(x.id, by as u64);
-            // Nothing to turn where only shapes count.
+            rotated.id = mix(x.id, by as u64);
+            // Nothing to rotate where only shapes count.
             if !self.counting {
-                turned.slots.rotate_left(by);
-                turned.imaginary.each(|part| part.rotate_left(by));
-                self.switched(&mut turned.slots, turned.id, x.scale);
-                let id = mix(turned.id, 0x696d);
-                turned
+                rotated.slots.rotate_left(by);
+                rotated.imaginary.each(|part| part.rotate_left(by));
+                self.switched(&mut rotated.slots, rotated.id, x.scale);
+                let id = mix(rotated.id, 0x696d);
+                rotated
                     .imaginary
                     .each(|part| self.switched(part, id, x.scale));
             }
         }
-        Ok(turned)
+        Ok(rotated)
     }
 
     fn pair(&self, a: Vector, b: Vector) -> Result<Vector, FheError> {
@@ -320,7 +320,7 @@ impl Slots for Simulator {
         let on_disk = OnDisk::new(&self.tally, x.iter().map(bytes).sum());
         let put = |x: Vector| {
             self.tally.count(Op::Store, x.limbs, 1);
-            Put {
+            StoredVector {
                 slots: x.slots,
                 imaginary: x.imaginary,
                 limbs: x.limbs,
@@ -335,7 +335,7 @@ impl Slots for Simulator {
     }
 
     fn load(&self, stored: Stored) -> Result<Vec<Vector>, FheError> {
-        let back = |put: Put| {
+        let back = |put: StoredVector| {
             self.tally.count(Op::Load, put.limbs, 1);
             Vector {
                 imaginary: put.imaginary,
@@ -400,8 +400,8 @@ impl Simulator {
         let scale = self.default_scale();
         let bound = scale.over(x.scale).value();
         let bounded = self.watch.is_none();
-        let beyond = |v: &&f64| bounded && (v.is_nan() || v.abs() > bound * SLACK);
-        if let Some(&value) = x.slots.iter().find(beyond) {
+        let outside = |v: &&f64| bounded && (v.is_nan() || v.abs() > bound * TOLERANCE);
+        if let Some(&value) = x.slots.iter().find(outside) {
             return Err(FheError::Range {
                 site: id.to_string(),
                 value,

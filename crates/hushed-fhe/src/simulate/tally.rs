@@ -1,7 +1,7 @@
-//! What a simulation counts: operations by step of the model and number of primes, rotations by distance, and the
-//! residues that are alive.
+//! The counters of a simulation: operations by step of the model and number of primes, rotations by distance, and
+//! residues in memory.
 //!
-//! A *residue* is one polynomial modulo one prime, N words: 0.5 MiB at N = 2^16. A vector has two a prime.
+//! A *residue* is one polynomial modulo one prime, N words: 0.5 MiB at N = 2^16. A ciphertext has two per prime.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,13 +32,13 @@ pub enum Op {
     MulVector,
     /// A plaintext vector added.
     AddVector,
-    /// A vector added or taken away.
+    /// A vector added or subtracted.
     Add,
     /// A term of a linear map: a weight and a column.
     LinearTerm,
-    /// A vector refreshed, by the primes that it has afterwards.
+    /// A vector refreshed, by the primes of the result.
     Refreshed,
-    /// A bootstrap, of one or two vectors, by the primes that they have afterwards.
+    /// A bootstrap of one or two vectors, by the primes of the result.
     Bootstrap,
     /// A vector written to disk.
     Store,
@@ -49,29 +49,29 @@ pub enum Op {
 /// Operations of one kind in one step at one number of primes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Count {
-    /// The step of the model, as [`crate::Slots::at`] was told.
+    /// The step of the model, from [`crate::Slots::at`].
     pub site: StepId,
-    /// What.
+    /// The operation.
     pub op: Op,
     /// Primes of the operands.
     pub limbs: usize,
-    /// How often.
+    /// Number of them.
     pub times: u64,
 }
 
-/// Rotations by one distance at one number of primes: each distance is a key, made for the most primes that it is used
-/// at.
+/// Rotations by one distance at one number of primes: each distance needs a key, for the most primes at which it is
+/// used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rotations {
-    /// Slots.
+    /// Distance, in slots.
     pub by: usize,
-    /// Primes.
+    /// Primes of the operand.
     pub limbs: usize,
-    /// How often.
+    /// Number of them.
     pub times: u64,
 }
 
-/// The most that was alive during one step.
+/// Peak memory during one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Peak {
     /// The step.
@@ -80,12 +80,12 @@ pub struct Peak {
     pub residues: u64,
 }
 
-/// What was done from one call of [`crate::Slots::at`] to the next: a step has as many of these as it is gone back to.
+/// The operations from one call of [`crate::Slots::at`] to the next. A step has one for each time it is entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// The step.
     pub site: StepId,
-    /// What, the primes of the operands, and how often.
+    /// Operation, primes of the operands, and number.
     pub operations: Vec<(Op, usize, u64)>,
 }
 
@@ -94,52 +94,51 @@ pub struct Visit {
 pub struct Counts {
     /// By step, operation and primes.
     pub operations: Vec<Count>,
-    /// The same in the order in which it was done.
+    /// The same in order of execution.
     #[serde(skip)]
     pub visits: Vec<Visit>,
     /// By distance and primes.
     pub rotations: Vec<Rotations>,
     /// By step.
     pub peaks: Vec<Peak>,
-    /// Bytes on disk at the worst moment.
+    /// Peak of bytes on disk.
     pub disk: u64,
 }
 
 impl Counts {
-    /// How often `op` was done in all.
+    /// How often `op` was done in total.
     #[must_use]
     pub fn total(&self, op: Op) -> u64 {
         self.total_in(op, "")
     }
 
-    /// How often `op` was done in steps whose path begins with `prefix`.
+    /// How often `op` was done in steps whose path starts with `prefix`.
     #[must_use]
     pub fn total_in(&self, op: Op, prefix: &str) -> u64 {
         let those = |c: &&Count| c.op == op && c.site.to_string().starts_with(prefix);
         self.operations.iter().filter(those).map(|c| c.times).sum()
     }
 
-    /// The most residues that were alive at once.
+    /// The peak of residues in memory.
     #[must_use]
     pub fn peak(&self) -> u64 {
         self.peaks.iter().map(|p| p.residues).max().unwrap_or(0)
     }
 }
 
-/// Counters, shared by threads. What each step does is the same in any order, so the counts are; peaks follow from the
-/// order.
+/// Counters, shared by threads. Counts do not depend on the order of threads; peaks do.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<State>);
 
-/// How often, by operation and primes.
+/// Numbers of operations, by operation and primes.
 type Done = BTreeMap<(Op, usize), u64>;
 
 #[derive(Debug, Default)]
 struct State {
     site: StepId,
-    /// The most that was alive since this step began: noted for every vector, so it is not looked up in `peaks`.
+    /// The peak since this step began. It is updated for every vector, so it is kept outside of `peaks`.
     here: Option<u64>,
-    /// Call by call of `at`.
+    /// One entry for each call of `at`.
     visits: Vec<(StepId, Done)>,
     rotations: BTreeMap<(usize, usize), u64>,
     alive: u64,
@@ -150,11 +149,11 @@ struct State {
 
 impl Tally {
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        // Counters are sound at every moment, a panic elsewhere or not.
+        // Counters are consistent at all times, even if another thread panicked.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The step that what follows belongs to.
+    /// Sets the step of the operations that follow.
     pub(super) fn at(&self, id: StepId) {
         self.with(|state| {
             if state.site != id {
@@ -162,12 +161,12 @@ impl Tally {
                 state.site = id;
                 state.note_peak();
             }
-            // Also without a change: a step may tell its parts apart.
+            // Also for the same step: a step may separate its parts so.
             state.begin_visit();
         });
     }
 
-    /// The step that is being done.
+    /// The current step.
     pub(super) fn site(&self) -> StepId {
         self.with(|state| state.site)
     }
@@ -199,13 +198,13 @@ impl Tally {
         })
     }
 
-    /// Residues that are alive now.
+    /// Residues in memory now.
     #[must_use]
     pub fn alive(&self) -> u64 {
         self.with(|state| state.alive)
     }
 
-    /// Begins anew; what is alive stays so.
+    /// Resets the counters, except the residues in memory.
     pub fn reset(&self) {
         self.with(|state| {
             state.visits.clear();
@@ -272,7 +271,7 @@ impl State {
         self.here = Some(self.here.unwrap_or(0).max(self.alive));
     }
 
-    /// The peak of this step so far, kept with those of its other visits.
+    /// Merges the peak of this visit into that of its step.
     fn keep_peak(&mut self) {
         if let Some(here) = self.here.take() {
             let peak = self.peaks.entry(self.site).or_default();
@@ -281,7 +280,7 @@ impl State {
     }
 }
 
-/// Residues that live as long as this does.
+/// Residues that count as memory until this is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     tally: Arc<Tally>,
@@ -314,7 +313,7 @@ impl Drop for Held {
     }
 }
 
-/// Bytes on disk that are there as long as this is.
+/// Bytes that count as on disk until this is dropped.
 #[derive(Debug)]
 pub(super) struct OnDisk {
     tally: Arc<Tally>,

@@ -99,7 +99,7 @@ fn grids_are_sums_of_products() {
 }
 
 #[test]
-fn what_the_engine_refuses_is_refused() {
+fn a_simulation_refuses_what_the_engine_refuses() {
     let on = exact();
     let mut x = ramp(&on, -1.0, 1.0);
     let other = on.read_as(ramp(&on, 0.0, 1.0), 0.5).unwrap();
@@ -133,7 +133,7 @@ fn what_the_engine_refuses_is_refused() {
 }
 
 #[test]
-fn errors_follow_from_the_computation_alone() {
+fn errors_depend_on_the_computation_alone() {
     let run = |seed| {
         let on = Simulator::new(&params(), SLOTS).unwrap().with_errors(seed);
         let x: Vec<Vector> = (1..6)
@@ -168,9 +168,9 @@ fn a_simulation_without_numbers_counts_the_same() {
         on.at(StepId::outside("layer.0.x"));
         let x: Vec<Vector> = (0..4).map(|_| ramp(on, 0.1, 1.0)).collect();
         let y = on.linear(&map(4, 4), &x, on.default_scale()).unwrap();
-        let turned = on.rotate(&y[0], 5).unwrap();
+        let rotated = on.rotate(&y[0], 5).unwrap();
         on.at(StepId::outside("layer.0.y"));
-        on.dot_grid(&[vec![turned]], &[y]).unwrap();
+        on.dot_grid(&[vec![rotated]], &[y]).unwrap();
         on.refresh(StepId::outside("x"), x, on.floor() + 2).unwrap();
         assert_eq!(on.tally().alive(), 0);
         on.tally().counts()

@@ -1,4 +1,4 @@
-//! What the rungs answer, and whether a search with those answers finds the same.
+//! The answers of the rungs, and whether a search with them finds the same documents.
 
 use hushed_model::cosine;
 use hushed_model::folder::Public;
@@ -9,7 +9,7 @@ use super::Which;
 /// The embeddings of one text.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Which text, by its place in the input.
+    /// Index of the text in the input.
     pub text: usize,
     /// In the clear.
     pub clear: Vec<f64>,
@@ -21,7 +21,7 @@ pub struct Answer {
     pub encrypted: Option<Vec<f64>>,
 }
 
-/// Answers of the texts that are left.
+/// The answers of the remaining texts.
 pub(super) fn answers(
     public: &Public,
     clear: &[Vec<f64>],
@@ -46,25 +46,25 @@ pub(super) fn answers(
     .collect()
 }
 
-/// A search with one rung's embeddings beside the same in the clear: matches and mismatches.
+/// A search with one rung's embeddings compared with the same search in the clear.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Retrieval {
     /// Queries.
     pub queries: usize,
-    /// Those whose first answer is the same.
+    /// Queries whose first document is the same.
     pub match_count: usize,
-    /// Those whose first answer is another.
+    /// Queries whose first document differs.
     pub mismatch_count: usize,
-    /// Those with all documents in the same order.
+    /// Queries with all documents in the same order.
     pub same_order: usize,
-    /// Pairs of documents, of all queries.
+    /// Pairs of documents, over all queries.
     pub pairs: usize,
-    /// Pairs in the other order.
+    /// Pairs in the opposite order.
     pub swapped: usize,
 }
 
-/// Ranks documents by their cosine to each query, in the clear and by `found`. A document that is a query itself (of
-/// the same text) is not ranked for it. Answers that `found` does not have are as if they were nothing.
+/// Ranks documents by their cosine to each query, in the clear and by `found`. A document with the same text as a query
+/// is not ranked for it. An answer that `found` lacks counts as an empty vector.
 #[must_use]
 pub fn retrieval(
     queries: &[&Answer],

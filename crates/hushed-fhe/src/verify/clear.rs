@@ -1,4 +1,4 @@
-//! The first rung: the model in the clear, with what each step gives.
+//! The first rung: the model in the clear, with the result of each step.
 
 use hushed_model::{Kind, Matrix, ModelError, PlainActs, Program, TokenIds, plain};
 
@@ -13,7 +13,7 @@ pub(super) struct Clear {
 impl Clear {
     /// Embedded and normalised.
     pub fn new(program: &Program, texts: &[TokenIds]) -> Result<Clear, FheError> {
-        // Padding of a text itself would be rows that no other rung has.
+        // Padding in a text would be rows that no other rung has.
         let bare =
             |t: &TokenIds| TokenIds::new(t.ids().iter().copied().take(t.rows().real).collect());
         let x = plain::start(program, texts.iter().map(bare).collect())?;
@@ -30,8 +30,8 @@ impl Clear {
         blocks.map(text).collect()
     }
 
-    /// Layer `i`, step by step. Before a norm, what is shown has its rows' means taken off: a norm does not see them,
-    /// and no other rung has them.
+    /// Layer `i`, step by step. Before a norm the mean of each row is subtracted: a norm ignores it, and the other
+    /// rungs do not have it.
     pub fn layer(&mut self, program: &Program, i: usize) -> Result<Shown, FheError> {
         let mut shown = Shown::new();
         let layers = program.layers();
@@ -57,8 +57,7 @@ impl Clear {
         Ok(pooled.each_text().map(<[f64]>::to_vec).collect())
     }
 
-    /// Row by row of all texts: none of a text that was left out (`alive` has no rows of it), else its index in the
-    /// text.
+    /// For each row of all texts its index in the text; `None` for a text that was left out (`alive` is 0).
     pub fn compared(&self, alive: &[usize]) -> Vec<Option<usize>> {
         let texts = self.x.rows.blocks().zip(alive);
         let rows = texts.flat_map(|((block, _), &alive)| {

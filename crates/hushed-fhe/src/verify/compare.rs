@@ -1,44 +1,44 @@
-//! Differences of the rungs, step by step.
+//! Differences between the rungs, step by step.
 
 use hushed_model::{Matrix, StepId};
 use serde::Serialize;
 
 use super::rung::Shown;
 
-/// How far two rungs are apart at a step, relative to the root mean square of the clear values there.
+/// The difference of two rungs at a step, relative to the root mean square of the clear values there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Root of the mean square.
+    /// Root mean square.
     pub rms: f64,
     /// −log2 of it.
     pub bits: f64,
     /// The largest.
     pub max: f64,
-    /// A quarter of the differences, a half and three quarters are at most this large.
+    /// The quartiles of the absolute differences.
     pub quartiles: [f64; 3],
 }
 
-/// The differences after one step, over all texts that are in it.
+/// The differences after one step, over all texts that reach it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stage {
-    /// Which step: `layer.0.attention`, `….attention.add`, `….attention.norm`, and the same of `feed_forward`, whose
-    /// norm ends the layer. Before a norm the means of rows are taken off.
+    /// The step: `layer.0.attention`, `….attention.add`, `….attention.norm`, and the same of `feed_forward`, whose norm
+    /// ends the layer. Before a norm the means of rows are subtracted.
     pub site: String,
-    /// Which layer.
+    /// The layer.
     pub layer: usize,
-    /// Whether it is what leaves the layer.
+    /// Whether it is the result of the layer.
     pub output: bool,
     /// Root mean square of the clear values.
     pub clear_rms: f64,
-    /// Clear to polynomial: approximations.
+    /// Clear against polynomial: approximations.
     pub polynomial: Difference,
-    /// Clear to predicted: approximations and simulated errors.
+    /// Clear against predicted: approximations and simulated errors.
     pub predicted: Difference,
-    /// Polynomial to predicted: simulated errors alone.
+    /// Polynomial against predicted: simulated errors alone.
     pub predicted_noise: Difference,
-    /// Clear to encrypted.
+    /// Clear against encrypted.
     pub encrypted: Option<Difference>,
-    /// Polynomial to encrypted: the scheme's errors alone.
+    /// Polynomial against encrypted: the scheme's errors alone.
     pub encrypted_noise: Option<Difference>,
 }
 
@@ -56,15 +56,15 @@ impl Stage {
     }
 }
 
-/// What is compared in a layer.
+/// The rows to compare in a layer.
 pub(super) struct Counted {
-    /// Of each row its index in its text, none of those that are not compared.
+    /// For each row its index in its text; `None` for rows that are not compared.
     pub rows: Vec<Option<usize>>,
-    /// Whether the layer gives its first row, which is no text's between the two norms.
+    /// Whether the layer replaces its first row by a constant: between its two norms that row is not compared.
     pub frozen: bool,
 }
 
-/// One stage for each step, all rungs but the last.
+/// One stage for each step, of all rungs but the last.
 pub(super) fn stages(
     clear: &Shown,
     polynomial: &Shown,
@@ -94,8 +94,7 @@ pub(super) fn stages(
     stages
 }
 
-/// The steps of a layer that wait for the same of the last rung, which gives them one after another: so it is never
-/// held whole.
+/// The stages of a layer, to which the last rung adds its steps one after another, so that it is never held whole.
 pub(super) struct Waiting {
     pub stages: Vec<Stage>,
     pub clear: Shown,
@@ -104,7 +103,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Fills in what the last rung gave at a step.
+    /// Adds the result of the last rung at a step.
     pub fn encrypted(&mut self, at: StepId, found: &Matrix<f64>) {
         let simulated = self.clear.iter().zip(&self.polynomial);
         let stages = self.stages.iter_mut().zip(simulated).enumerate();
@@ -120,9 +119,9 @@ impl Waiting {
 }
 
 impl Counted {
-    /// The rows that mean something at a step.
+    /// The rows to compare at a step.
     fn at(&self, number: usize) -> Vec<usize> {
-        // From the first norm to the sum before the second, a given row means nothing.
+        // From the first norm to the sum before the second, a row that is replaced by constants has no meaning.
         let inner = (2..5).contains(&number);
         let rows = self.rows.iter().enumerate();
         let means = |row: usize| row > 0 || !(self.frozen && inner);

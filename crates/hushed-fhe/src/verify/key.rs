@@ -1,4 +1,4 @@
-//! The last rung: a key made here, for nothing but this, and every step opened with it.
+//! The last rung: runs on a key generated for this comparison alone, and decrypts every step.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(super) struct TestKey {
 }
 
 impl TestKey {
-    /// Keys for all that the run does, as a dry run counts it. Texts that a simulation found out of range are not in
-    /// it.
+    /// Generates keys for all operations of the run, as a dry run counts them. Texts that a simulation found out of
+    /// range are left out.
     pub fn new(
         subject: &Subject<'_>,
         out: &[OutOfRange],
@@ -60,7 +60,7 @@ impl TestKey {
         }
         Ok(TestKey {
             on,
-            // The key is dropped with this: how often it is opened harms nobody.
+            // The key is dropped with this, so the number of decryptions is harmless.
             decryptor: Decryptor::with_limit(&encoder, &key, u64::MAX)?,
             encryptor: Encryptor::new(params, &key)?,
             layout: Interleave::new(params.slots(), subject.rows)?,
@@ -72,7 +72,8 @@ impl TestKey {
         })
     }
 
-    /// Encrypts the texts as a client does, two columns a ciphertext, and parts them. Tells which texts are in it.
+    /// Encrypts the texts as a client does, two columns a ciphertext, and separates the columns. Sets `alive` to the
+    /// rows of each text, 0 for one that is left out.
     pub fn start(
         &mut self,
         subject: &Subject<'_>,
@@ -105,7 +106,7 @@ impl TestKey {
         Ok(())
     }
 
-    /// As a client does.
+    /// Encrypts vectors as a client does.
     fn encrypt(
         &mut self,
         subject: &Subject<'_>,
@@ -116,13 +117,13 @@ impl TestKey {
         Ok(self.encryptor.encrypt(&plain, &mut self.rng)?)
     }
 
-    /// The columns after layer `i`; what its steps give goes to `take`.
+    /// The columns after layer `i`; the results of its steps go to `take`.
     pub fn layer(
         &mut self,
         subject: &Subject<'_>,
         i: usize,
         take: Take<'_>,
-        told: &(dyn Fn(Progress) + Sync),
+        progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<(), FheError> {
         if i == 0 {
             let table = Arc::clone(&subject.timetable);
@@ -130,7 +131,7 @@ impl TestKey {
         }
         self.with(|rung, alive, open| {
             let clock = rung.on.clock();
-            clock.tell(told, || rung.layer(subject, i, alive, open, take))
+            clock.tell(progress, || rung.layer(subject, i, alive, open, take))
         })
     }
 

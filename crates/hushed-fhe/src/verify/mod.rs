@@ -1,26 +1,25 @@
-//! Where accuracy goes under CKKS, step by step: the same texts on four rungs, each with one source of error more than
-//! the one above it.
+//! Where accuracy is lost under CKKS, step by step: the same texts on four rungs, each with one more source of error
+//! than the one above it.
 //!
 //! | rung | what runs | what it adds |
 //! |---|---|---|
 //! | clear | the model, in f64 | nothing: the others are compared with it |
-//! | polynomial | the circuit over [`Simulator::new`] | approximations, given rows, fixed heads |
+//! | polynomial | the circuit over [`Simulator::new`] | approximations, rows replaced by constants, fixed heads |
 //! | predicted | the same over [`Simulator::with_errors`] | simulated errors of rescales and refreshes |
-//! | encrypted | the same over [`super::Encrypted`], on a key made for the occasion, every step decrypted | everything |
+//! | encrypted | the same over [`super::Encrypted`], on a key of its own, every step decrypted | everything |
 //!
-//! MOAI's Figures 3 and 6 show such errors of the outputs of layers, and of the steps of one. Errors are relative to
-//! the root mean square of the clear values of the step. What the encrypted run and the prediction add to the
-//! polynomials is compared by size: noise is drawn anew in each.
+//! MOAI's Figures 3 and 6 show such errors for the outputs of layers and for the steps of one layer. Errors are
+//! relative to the root mean square of the clear values of the step. The errors that the encrypted run and the
+//! prediction add to the polynomials are compared by size only, as each draws its own noise.
 //!
-//! A text that leaves a calibrated interval is garbage, and under encryption may spoil the texts that share its
-//! ciphertexts. The simulation sees it ([`FheError::Range`]): the text is found, named and left out from that layer on,
-//! and is not encrypted.
+//! A text that leaves a calibrated interval gets a wrong answer, and under encryption may spoil the texts that share
+//! its ciphertexts. The simulation detects it ([`FheError::Range`]): the text is found, named and left out from that
+//! layer on, and is not encrypted.
 //!
-//! The circuit is the one that a plan of these texts places, in the memory that there is: what a run of it does, to the
-//! level.
+//! The circuit is placed as by a plan for these texts and this memory, so its levels are those of a run.
 //!
-//! This opens ciphertexts in the middle of a run: a tool for whoever holds model and key, on one machine, and never
-//! part of a session with somebody else.
+//! This decrypts ciphertexts in the middle of a run: a tool for the owner of both model and key, on one machine, and
+//! never part of a session with another party.
 
 mod answers;
 mod clear;
@@ -61,42 +60,41 @@ use key::TestKey;
 use range::settle;
 use rung::Rung;
 
-/// What is compared.
+/// The layers to compare, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rows a text, padding included: a power of two.
     pub rows: usize,
-    /// So many layers of the model, pooled after the last of them; all unless given.
+    /// The first layers of the model, pooled after the last of them; by default all.
     pub layers: Option<usize>,
-    /// Who knows which rows are padding.
+    /// Whether the server knows which rows are padding.
     pub lengths: Lengths,
-    /// What simulated errors follow from.
+    /// Seed of simulated errors.
     pub seed: u64,
-    /// To run encrypted too.
+    /// If present, runs encrypted too.
     pub encrypted: Option<OnKey>,
 }
 
-/// How to run encrypted.
+/// Settings of the encrypted rung.
 #[derive(Clone, Debug, Default)]
 pub struct OnKey {
-    /// Bytes of memory that all of it may take: what the plan needs more goes to disk. As much as it takes unless
-    /// given.
+    /// Bytes of memory for all of it; vectors beyond that are spilled. By default unlimited.
     pub max_memory: Option<u64>,
-    /// A folder for that; the system's for what is temporary unless given.
+    /// The folder for spilled vectors; by default the system's temporary folder.
     pub spill: Option<PathBuf>,
 }
 
-/// What whoever waits is told.
+/// Progress of a comparison.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum Event {
     /// A layer begins on a rung.
     Layer {
-        /// Which, from 0.
+        /// Its number, from 0.
         layer: usize,
-        /// On which.
+        /// The rung.
         rung: Which,
     },
-    /// How far the encrypted run is: every second, and at the end of each of its layers.
+    /// Progress of the encrypted run: every second, and at the end of each layer.
     Step(Progress),
 }
 
@@ -112,36 +110,36 @@ pub enum Which {
     Encrypted,
 }
 
-/// Numbers that were too large for a step: everything that can be said of them.
+/// A value that was too large for a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutOfRange {
-    /// Which text, by its place in the input; none where no text does it alone.
+    /// Index of the text in the input; `None` where no text alone is the cause.
     pub text: Option<usize>,
-    /// The layer in which it happened; the text is left out of its errors and of all that follows.
+    /// The layer in which it happened. The text is left out of the errors of this layer and of later ones.
     pub layer: usize,
-    /// On which rung.
+    /// The rung.
     pub rung: Which,
-    /// The step, with its number and its bound.
+    /// The step, the value and its bound.
     pub message: String,
 }
 
-/// What [`verify`] finds.
+/// The result of [`verify`].
 pub struct Report {
-    /// Step by step; up to the layer at which no text was left, if there is one.
+    /// One for each step, up to the layer at which no text was left, if there is one.
     pub stages: Vec<Stage>,
-    /// Text by text; none where no text was left at the end.
+    /// One for each text that is left at the end.
     pub answers: Vec<Answer>,
     /// Texts that left a calibrated interval.
     pub out_of_range: Vec<OutOfRange>,
 }
 
 impl Report {
-    /// The outputs of the layers.
+    /// The stages after whole layers.
     pub fn layers(&self) -> impl Iterator<Item = &Stage> {
         self.stages.iter().filter(|stage| stage.is_output())
     }
 
-    /// The layer over which an error grew most; `of` says which one.
+    /// The layer over which an error grew most; `of` selects the error.
     pub fn worst_layer(&self, of: impl Fn(&Stage) -> Option<Difference>) -> Option<&Stage> {
         let sizes = || self.layers().map(|s| of(s).map(|d| d.rms));
         let before = std::iter::once(Some(0.0)).chain(sizes());
@@ -153,10 +151,10 @@ impl Report {
     }
 }
 
-/// Steps of a layer that are shown.
+/// Steps of a layer that are compared.
 const STEPS: usize = 6;
 
-/// All that is fixed before a run.
+/// Everything that is fixed before a run.
 struct Subject<'a> {
     model: &'a Model,
     network: Network,
@@ -173,12 +171,12 @@ struct Subject<'a> {
     lengths: Vec<usize>,
 }
 
-/// Compares the rungs over `texts`, which have to fit one batch.
+/// Compares the rungs over `texts`, which must fit one batch.
 ///
 /// # Errors
 /// [`FheError::Packing`] for too many texts or one too long, [`FheError::Choices`] for choices of another model,
-/// [`FheError::Levels`] for parameters that do not hold the circuit, [`FheError::Unsupported`] for too little memory,
-/// [`FheError::File`] for a folder or a disk that does not take what goes there. Values out of range are no error:
+/// [`FheError::Levels`] for parameters with too few levels, [`FheError::Unsupported`] for too little memory,
+/// [`FheError::File`] for a folder or disk that cannot be written. Values out of range are no error: see
 /// [`Report::out_of_range`].
 pub fn verify(
     model: &Model,
@@ -186,13 +184,13 @@ pub fn verify(
     params: &Arc<CkksParams>,
     texts: &[TokenIds],
     options: &Options,
-    told: &(dyn Fn(Told) + Sync),
+    progress: &(dyn Fn(Event) + Sync),
 ) -> Result<Report, FheError> {
     let mut subject = Subject::new(model, choices, params, texts, options)?;
     let bootstrap = bootstrap(params)?;
     let on_key = options.encrypted.as_ref();
     subject.place(&bootstrap.1, on_key.and_then(|on| on.max_memory))?;
-    subject.compare(texts, bootstrap, on_key, told)
+    subject.compare(texts, bootstrap, on_key, progress)
 }
 
 impl<'a> Subject<'a> {
@@ -250,7 +248,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Places the circuit as a plan does. Of `room` bytes the comparison takes its own first.
+    /// Places the circuit as a plan does, with the memory that the comparison leaves of `room` bytes.
     fn place(&mut self, bootstrap: &EvalKeyPlan, room: Option<u64>) -> Result<(), FheError> {
         let options = FheOptions {
             max_memory: room.map(|room| room.saturating_sub(self.held())),
@@ -262,7 +260,7 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
-    /// What a plan of these texts is asked for, by whoever has all of them here.
+    /// The options of a plan for these texts.
     fn options(&self) -> FheOptions {
         FheOptions {
             rows: self.rows,
@@ -276,7 +274,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Bytes that the comparison holds while the encrypted rung runs: the steps of a layer in the clear and by
-    /// polynomials, three tables of differences, what goes from layer to layer of the other rungs, and their model.
+    /// polynomials, three tables of differences, the columns of the other rungs between layers, and their model.
     fn held(&self) -> u64 {
         let (width, texts) = (self.network.embedding.width, self.lengths.len());
         let rows: usize = self.lengths.iter().sum();
@@ -286,12 +284,12 @@ impl<'a> Subject<'a> {
         ((2 * STEPS + 4) * rows * width * 8 + 2 * width * slots * 8 + model) as u64
     }
 
-    /// What a client sends besides columns if the padding is its own to know.
+    /// The mask of tokens that a client encrypts beside its columns with private lengths; otherwise `None`.
     fn mask(&self, layout: Interleave, alive: &[usize]) -> Option<Vec<f64>> {
         self.known.encrypted().then(|| token_rows(layout, alive))
     }
 
-    /// A simulation with room for `texts` texts: fewer slots than the ring has are quicker, and each is what it would
+    /// A simulation with room for `texts` texts: fewer slots than the ring's are faster, and each slot is what it would
     /// be among all.
     fn simulator(&self, texts: usize, errors: bool) -> Result<(Simulator, Interleave), FheError> {
         let slots = self.rows * texts.next_power_of_two();
@@ -308,15 +306,15 @@ impl<'a> Subject<'a> {
         texts: &[TokenIds],
         (bootstrapper, keys): (Arc<Bootstrapper>, EvalKeyPlan),
         on_key: Option<&OnKey>,
-        told: &(dyn Fn(Told) + Sync),
+        progress: &(dyn Fn(Event) + Sync),
     ) -> Result<Report, FheError> {
-        let simulated = self.walk(texts, None, told)?;
+        let simulated = self.walk(texts, None, progress)?;
         let Some(on_key) = on_key else {
             return Ok(simulated);
         };
         let mut out_of_range = simulated.out_of_range;
         let mut key = TestKey::new(self, &out_of_range, bootstrapper, &keys, on_key)?;
-        let mut report = self.walk(texts, Some(&mut key), told)?;
+        let mut report = self.walk(texts, Some(&mut key), progress)?;
         out_of_range.append(&mut report.out_of_range);
         report.out_of_range = out_of_range;
         Ok(report)
@@ -326,7 +324,7 @@ impl<'a> Subject<'a> {
         &self,
         texts: &[TokenIds],
         mut key: Option<&mut TestKey>,
-        told: &(dyn Fn(Told) + Sync),
+        progress: &(dyn Fn(Event) + Sync),
     ) -> Result<Report, FheError> {
         let mut clear = Clear::new(&self.program, texts)?;
         let mut alive = self.lengths.clone();
@@ -343,7 +341,7 @@ impl<'a> Subject<'a> {
             out_of_range: Vec::new(),
         };
         for i in 0..self.network.layers.len() {
-            let layer = |rung| told(Told::Layer { layer: i, rung });
+            let layer = |rung| progress(Event::Layer { layer: i, rung });
             let mut simulated = |which, rung: &mut Rung<'_, Simulator>| {
                 layer(which);
                 settle(self, i, which, rung, &mut alive, &mut report.out_of_range)
@@ -370,7 +368,7 @@ impl<'a> Subject<'a> {
             if let Some(key) = &mut key {
                 layer(Which::Encrypted);
                 let mut take = |at: StepId, found| waiting.encrypted(at, &found);
-                key.layer(self, i, &mut take, &|now| told(Told::Step(now)))?;
+                key.layer(self, i, &mut take, &|now| progress(Event::Step(now)))?;
             }
             report.stages.extend(waiting.stages);
         }

@@ -1,8 +1,8 @@
-//! Values that a step cannot take: which text they are of, and the run without it.
+//! Values that are too large for a step: finds their text, and runs the layer without it.
 //!
-//! A simulation stops at the first value that it cannot refresh, and does not say whose it is. So the layer is run
-//! again on halves of the texts, and on halves of the halves that stop, in as few slots as they need: at worst the
-//! logarithm of the texts times one layer.
+//! A simulation stops at the first value that it cannot refresh, and does not know its text. So the layer is run again
+//! on halves of the texts, and on halves of the halves that stop, in as few slots as they need: this takes at most as
+//! long as one layer times the logarithm of the number of texts.
 
 use super::rung::{Rung, Shown, clear, masked};
 use super::{OutOfRange, Subject, Which};
@@ -11,8 +11,8 @@ use crate::simulate::{Simulator, Vector};
 use hushed_ckks::poly::{Arithmetic, PolyError};
 use hushed_model::StepId;
 
-/// Layer `i` of a simulated rung, without the texts that cannot be in it: those lose their rows in `alive`, and are
-/// told in `found`. None if no text is left, or if it stops and no text is at fault alone.
+/// Layer `i` of a simulated rung, without the texts that leave a range: their `alive` becomes 0, and they are added to
+/// `found`. `None` if no text is left, or if the layer stops and no text alone is the cause.
 pub(super) fn settle(
     subject: &Subject<'_>,
     i: usize,
@@ -43,25 +43,25 @@ pub(super) fn settle(
         };
         let members: Vec<usize> = (0..alive.len()).filter(|&t| alive[t] > 0).collect();
         let guilty = search.guilty(&members)?;
-        let told = |text: Option<usize>, error: &FheError| OutOfRange {
+        let out_of_range = |text: Option<usize>, error: &FheError| OutOfRange {
             text,
             layer: i,
             rung: which,
             message: error.to_string(),
         };
         if guilty.is_empty() {
-            found.push(told(None, &error));
+            found.push(out_of_range(None, &error));
             return Ok(None);
         }
         for (text, error) in guilty {
             alive[text] = 0;
-            found.push(told(Some(text), &error));
+            found.push(out_of_range(Some(text), &error));
         }
         rung.columns = columns;
     }
 }
 
-/// Whether an error is of the numbers, not of the circuit.
+/// Whether an error is due to the numbers, not to the circuit.
 fn is_range(error: &FheError) -> bool {
     matches!(
         error,
@@ -94,7 +94,7 @@ impl Search<'_, '_> {
         Ok(guilty)
     }
 
-    /// The layer on these texts only.
+    /// Runs the layer on these texts only.
     fn alone(&self, members: &[usize]) -> Result<(), FheError> {
         let (on, layout) = self.subject.simulator(members.len(), self.errors)?;
         let all = self.rung.layout;

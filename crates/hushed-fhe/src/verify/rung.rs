@@ -1,4 +1,4 @@
-//! A rung under [`Slots`]: a layer from columns to columns, with the numbers of every step read out of its vectors.
+//! A rung over [`Slots`]: a layer from columns to columns, with the numbers of every step read from its vectors.
 
 use hushed_ckks::poly::Arithmetic;
 use hushed_model::{Matrix, StepId};
@@ -12,13 +12,13 @@ use crate::pass::{Look, Pass};
 use crate::simulate::{Simulator, Vector};
 use crate::slots::Slots;
 
-/// What the steps of a layer gave, each as the rows of all texts, one text after another.
+/// The results of the steps of a layer, each as the rows of all texts, one text after another.
 pub(super) type Shown = Vec<(StepId, Matrix<f64>)>;
 
-/// Who takes what a step gave, the rows of all texts, while the layer waits.
+/// Called with the result of each step, as the rows of all texts.
 pub(super) type Take<'a> = &'a mut dyn FnMut(StepId, Matrix<f64>);
 
-/// How numbers are read out of a vector.
+/// Reads the numbers of a vector: in the clear, or by decryption.
 pub(super) type Open<'a, V> = &'a dyn Fn(&V) -> Result<Vec<f64>, FheError>;
 
 /// A run between two layers.
@@ -26,13 +26,13 @@ pub(super) struct Rung<'a, S: Slots> {
     pub on: &'a S,
     pub layout: Interleave,
     pub columns: Vec<S::Value>,
-    /// Rows that are tokens, unless lengths are public.
+    /// The mask of rows of tokens, unless lengths are public.
     pub mask: Option<S::Value>,
 }
 
 impl<'a, S: Slots> Rung<'a, S> {
-    /// The columns after layer `i`; what its steps give goes to `take`, one after another. `alive`: the rows of each
-    /// text, none of one that is left out.
+    /// The columns after layer `i`; the results of its steps go to `take`, one after another. `alive` is the number of
+    /// rows of each text, 0 for one that is left out.
     pub fn layer(
         &mut self,
         subject: &Subject<'_>,
@@ -54,7 +54,7 @@ impl<'a, S: Slots> Rung<'a, S> {
         self.through(pass, i)
     }
 
-    /// The same, and nobody looks.
+    /// The same, without a viewer.
     pub fn run(
         &mut self,
         subject: &Subject<'_>,
@@ -103,7 +103,7 @@ impl<'a, S: Slots> Rung<'a, S> {
 }
 
 impl<'a> Rung<'a, Simulator> {
-    /// What a client would send of these texts (embedded and normalised), in the clear.
+    /// The vectors that a client would send for these texts (embedded and normalised), in the clear.
     pub fn simulated(
         subject: &Subject<'_>,
         on: &'a Simulator,
@@ -121,7 +121,7 @@ impl<'a> Rung<'a, Simulator> {
         })
     }
 
-    /// Puts nothing in the places of texts that are left out.
+    /// Zeroes the places of texts that are left out.
     pub fn leave_out(&mut self, subject: &Subject<'_>, alive: &[usize]) -> Result<(), FheError> {
         let texts = self.layout.texts();
         let blank = |v: &Vector| {
@@ -147,7 +147,7 @@ impl<'a> Rung<'a, Simulator> {
     }
 }
 
-/// What tells a simulated rung which rows are tokens.
+/// Which rows are tokens, for a simulated rung.
 pub(super) fn masked(
     subject: &Subject<'_>,
     on: &Simulator,

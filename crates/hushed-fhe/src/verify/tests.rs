@@ -52,7 +52,7 @@ impl Tiny {
         }
     }
 
-    /// All that is fixed before a run with these choices, not placed.
+    /// Everything that is fixed before a run with these choices, not placed.
     fn subject(&self, choices: &Choices) -> Subject<'_> {
         let options = Options {
             rows: 16,
@@ -92,7 +92,7 @@ impl Tiny {
     }
 }
 
-/// Each step of each layer, errors that grow with what is added, and an encrypted run whose errors are those predicted.
+/// Every step of every layer is there, errors grow from rung to rung, and those of an encrypted run are as predicted.
 #[test]
 fn an_encrypted_run_errs_as_predicted_step_by_step() {
     for lengths in [Lengths::Public, Lengths::Private] {
@@ -131,8 +131,8 @@ fn errs_as_predicted(lengths: Lengths) {
         );
         assert!(s.polynomial.rms > 0.0 && s.polynomial.rms < 0.05, "{s:?}");
         assert!(predicted.rms > 0.0 && predicted.rms < 0.01, "{s:?}");
-        // Of one size, either way: on this ring errors are 0.35 to 0.5 of those predicted, which are those of a large
-        // one.
+        // Of the same size within a factor: on this ring errors are 0.35 to 0.5 of those predicted, which are those of
+        // a large ring.
         assert!(measured.rms < 2.0 * predicted.rms, "{s:?}");
         assert!(measured.rms > predicted.rms / 4.0, "{s:?}");
         assert!(s.predicted.rms <= s.polynomial.rms + predicted.rms + 1e-12);
@@ -152,9 +152,9 @@ fn errs_as_predicted(lengths: Lengths) {
     }
 }
 
-/// What a plan puts on disk is shown as what stays in memory is, and by whom it waits hears how far the run is.
+/// Spilled vectors are compared as those in memory are, and progress is reported.
 #[test]
-fn what_is_put_on_disk_is_shown_too() {
+fn spilled_steps_are_compared_too() {
     let tiny = Tiny::new();
     let before = tiny.verify(&tiny.choices, None, true);
     let mut subject = tiny.subject(&tiny.choices);
@@ -169,15 +169,15 @@ fn what_is_put_on_disk_is_shown_too() {
         spill: Some(spill),
     };
     let steps = std::sync::Mutex::new(Vec::new());
-    let told = |event| {
-        if let Told::Step(now) = event {
+    let progress = |event| {
+        if let Event::Step(now) = event {
             steps.lock().unwrap().push(now);
         }
     };
     let shared = (Arc::clone(&keys.0), keys.1.clone());
     let here = on(folder.path().to_owned());
     let report = subject
-        .compare(&tiny.texts, shared, Some(&here), &told)
+        .compare(&tiny.texts, shared, Some(&here), &progress)
         .unwrap();
     assert_eq!(report.stages.len(), before.stages.len());
     for (s, before) in report.stages.iter().zip(&before.stages) {
@@ -215,13 +215,13 @@ fn the_first_layers_alone_are_a_model() {
     assert_eq!(again.answers[0].predicted, report.answers[0].predicted);
 }
 
-/// A norm that holds less than it is given: whose text it is comes out, the others' answers do not suffer, and the
-/// table goes on.
+/// A norm whose interval is too small: the text is named, the answers of the others are unchanged, and the table goes
+/// on.
 #[test]
 fn texts_that_leave_their_range_are_named_and_left_out() {
     let tiny = Tiny::new();
     let mut choices = tiny.choices.clone();
-    // Degrees stay what they are, and so does the placement.
+    // Degrees are unchanged, and so is the placement.
     let (_, keys) = bootstrap(&tiny.params).unwrap();
     let mut placed = tiny.subject(&choices);
     placed.place(&keys, None).unwrap();
@@ -247,14 +247,14 @@ fn texts_that_leave_their_range_are_named_and_left_out() {
         assert!(!gone.contains(&a.text));
         assert!(cosine(&a.clear, &a.predicted) > 0.99, "text {}", a.text);
     }
-    // Encrypted without them, nobody else is spoiled.
+    // Encrypted without them, no other text is spoiled.
     let encrypted = tiny.verify(&choices, None, true);
     assert_eq!(encrypted.out_of_range, report.out_of_range);
     assert_eq!(encrypted.answers.len(), report.answers.len());
     for a in &encrypted.answers {
         assert!(cosine(&a.clear, a.encrypted.as_ref().unwrap()) > 0.99);
     }
-    // Where nobody is left, what was seen until then is told.
+    // Where no text is left, the report has the layers until then.
     choices.layers[1].attention_norm.scale *= 100.0;
     let report = tiny.verify(&choices, None, false);
     assert_eq!((report.layers().count(), report.answers.len()), (1, 0));
@@ -327,10 +327,10 @@ fn rankings_are_compared_pair_by_pair() {
     );
 }
 
-/// Rows of texts that are left out do not count, nor does a first row that a layer gives while it is nobody's.
+/// Rows of texts that are left out are not compared, nor is a first row between the norms of a layer that replaces it.
 #[test]
-fn only_rows_that_mean_something_are_compared() {
-    // The results of a layer, in order.
+fn only_meaningful_rows_are_compared() {
+    // The steps of a layer, in order.
     const STEPS: [&str; 6] = [
         "attention",
         "attention.add",

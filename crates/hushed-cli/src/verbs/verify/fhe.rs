@@ -7,7 +7,7 @@ use hushed_fhe::FheError;
 use hushed_fhe::calibrate::weights_sha256;
 use hushed_fhe::plan::public_plan::{Lengths, named};
 use hushed_fhe::verify::{
-    Answer, Difference, OnKey, Options, OutOfRange, Report, Stage, Told, Which, retrieval, verify,
+    Answer, Difference, Event, OnKey, Options, OutOfRange, Report, Stage, Which, retrieval, verify,
 };
 use hushed_model::{Model, cosine};
 use serde_json::{Map, Value, json};
@@ -191,13 +191,13 @@ impl Args {
             .map_or(choices.layers.len(), |k| k.min(choices.layers.len()));
         let report = if self.encrypted {
             let bar = Running::new(out, "placing");
-            let told = |told| match told {
-                Told::Step(now) => bar.told(&now.into()),
-                Told::Layer { layer, rung } => {
+            let progress = |event| match event {
+                Event::Step(now) => bar.told(&now.into()),
+                Event::Layer { layer, rung } => {
                     bar.meanwhile(format!("layer {} with {}", layer + 1, words(rung)))
                 }
             };
-            let report = verify(&model, &choices, &params, &tokens, &options, &told)?;
+            let report = verify(&model, &choices, &params, &tokens, &options, &progress)?;
             bar.end();
             report
         } else {

@@ -16,7 +16,7 @@ use crate::choices::{
     ActivationChoice, AttentionChoice, ClassifierChoice, Column, HeadChoice, Interval, NormChoice,
 };
 use crate::ops::activation::Polynomials;
-use crate::ops::feed_forward::feed_forward;
+use crate::ops::feed_forward::{FeedForwardLayer, feed_forward};
 use crate::ops::head::head;
 use crate::ops::norm::{NormPlan, centred_scale, norm, residual};
 use crate::ops::softmax::{Softmax, weights};
@@ -246,7 +246,7 @@ fn refreshed_norm<S: Slots>(
     let plan = NormPlan {
         rows: &rows,
         statistics: Some(on.top()),
-        given: None,
+        constant: None,
     };
     let at = StepId::outside("layer.0.feed_forward.norm");
     let normed = norm(on, at, centred, &shape(), choice, &plan)?;
@@ -377,7 +377,15 @@ impl Step for Block {
     fn run<S: Slots>(&self, on: &S, x: Vec<S::Value>) -> Result<Vec<S::Value>, FheError> {
         let at = StepId::outside("layer.0.feed_forward");
         let (x, p) = (Acts::from_client(x, 1.0), Polynomials::default());
-        let y = feed_forward(on, at, &x, &self.f, &self.columns, &self.norm, 8, &p)?;
+        let layer = FeedForwardLayer {
+            at,
+            block: &self.f,
+            choice: &self.columns,
+            norm: &self.norm,
+            hidden_block: 8,
+            polynomials: &p,
+        };
+        let y = feed_forward(on, &x, &layer)?;
         let centred = residual(on, at, &x, &y, self.norm.scale)?;
         refreshed_norm(on, centred, &self.norm)
     }

@@ -39,7 +39,7 @@ fn compute<S: Slots>(
     }
     let turned = on.rotate(&v.vectors()[0], q.layout().rotation(by))?;
     let pairs = Pairs::new(on, v.clone())?;
-    let product = attend(on, scores.clone(), pairs, baby)?.parted(on)?;
+    let product = attend(on, scores.clone(), pairs, baby)?.into_columns(on)?;
     Ok(Results {
         scores,
         sums,

@@ -1,0 +1,260 @@
+//! Choices as bytes: reads them, writes them, and checks their numbers and that they are for a model.
+
+use hushed_model::Network;
+use serde::Deserialize;
+
+use super::{
+    AttentionChoice, Choices, ChoicesError, ClassifierChoice, HeadChoice, Interval, LayerChoice,
+    MAX_BYTES, MAX_ROWS, NormChoice, VERSION,
+};
+
+/// Highest degree for which a chain has levels.
+const MAX_DEGREE: usize = 63;
+/// Most steps for which a chain has levels.
+const MAX_STEPS: usize = 20;
+
+impl Choices {
+    /// Reads `calibration-fhe.json`. Every number is finite, no interval is empty, and a chain could have levels for
+    /// the degrees and steps. [`Choices::check`] checks it against a model.
+    ///
+    /// # Errors
+    /// [`ChoicesError`].
+    pub fn from_json(bytes: &[u8]) -> Result<Choices, ChoicesError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        if bytes.len() > MAX_BYTES {
+            return unusable(format!(
+                "the calibration has {} bytes; at most {MAX_BYTES} are read",
+                bytes.len()
+            ));
+        }
+        // The version is read first: another version may have other fields.
+        let Versioned { version } = serde_json::from_slice(bytes)?;
+        if version != VERSION {
+            return unusable(format!(
+                "the calibration has version {version}, and this program reads version {VERSION}"
+            ));
+        }
+        let choices: Choices = serde_json::from_slice(bytes)?;
+        choices.validate()?;
+        Ok(choices)
+    }
+
+    /// As the bytes of `calibration-fhe.json`.
+    ///
+    /// # Errors
+    /// As [`Choices::from_json`]: what it would refuse is not written.
+    pub fn to_json(&self) -> Result<Vec<u8>, ChoicesError> {
+        self.validate()?;
+        let mut bytes = serde_json::to_vec(self)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    /// Checks that these choices have the dimensions of a model.
+    ///
+    /// # Errors
+    /// [`ChoicesError::Unusable`] with the first difference.
+    pub fn check(&self, model: &Network) -> Result<(), ChoicesError> {
+        same("layers", self.layers.len(), model.layers.len())?;
+        for (i, (choice, layer)) in self.layers.iter().zip(&model.layers).enumerate() {
+            let at = |what: &str| format!("{what} of layer {i}");
+            let heads = choice.attention.heads.len();
+            same(&at("heads"), heads, layer.attention.heads.count)?;
+            let columns = choice.activation.columns.len();
+            same(
+                &at("hidden columns"),
+                columns,
+                layer.feed_forward.up.outputs,
+            )?;
+            if let Some(row) = &choice.frozen_row {
+                same(&at("columns"), row.len(), layer.feed_forward_norm.width)?;
+            }
+        }
+        let heads = |has: bool| match has {
+            true => "a classifier's head",
+            false => "no classifier's head",
+        };
+        let (ours, theirs) = (self.classifier.is_some(), model.classifier.is_some());
+        if ours != theirs {
+            let (ours, theirs) = (heads(ours), heads(theirs));
+            return unusable(format!(
+                "the calibration has {ours}, and the model {theirs}"
+            ));
+        }
+        let last = self.layers.last();
+        if ours && last.is_some_and(|layer| layer.frozen_row.is_some()) {
+            return unusable("the first row, which the classifier reads, is frozen".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Checks that they were made for the weights with this SHA-256.
+    ///
+    /// # Errors
+    /// [`ChoicesError::Unusable`].
+    pub fn check_model(&self, sha256: &str) -> Result<(), ChoicesError> {
+        if self.model_sha256 == sha256 {
+            return Ok(());
+        }
+        unusable(format!(
+            "the calibration is for weights with SHA-256 {}, and these have {sha256}",
+            self.model_sha256
+        ))
+    }
+
+    fn validate(&self) -> Result<(), ChoicesError> {
+        within("rows", self.rows, 1, MAX_ROWS)?;
+        for (i, layer) in self.layers.iter().enumerate() {
+            let named = |error| match error {
+                ChoicesError::Unusable { what } => ChoicesError::Unusable {
+                    what: format!("layer {i}: {what}"),
+                },
+                other => other,
+            };
+            layer.validate().map_err(named)?;
+        }
+        match &self.classifier {
+            Some(classifier) => classifier.validate(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ClassifierChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        within(
+            "degree of the classifier's tanh",
+            self.degree,
+            3,
+            MAX_DEGREE,
+        )?;
+        let sound = self.reach.is_finite() && self.reach > 0.0;
+        if self.degree.is_multiple_of(2) || !sound {
+            let (degree, reach) = (self.degree, self.reach);
+            return unusable(format!(
+                "the classifier's tanh: degree {degree}, which must be odd, up to {reach}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl LayerChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        self.attention.validate()?;
+        self.attention_norm.validate("norm after attention")?;
+        self.feed_forward_norm.validate("norm after feed-forward")?;
+        within(
+            "degree of the activation",
+            self.activation.degree,
+            1,
+            MAX_DEGREE,
+        )?;
+        for (j, column) in self.activation.columns.iter().enumerate() {
+            let what = format!("arguments of hidden column {j}");
+            proper(&what, column.interval())?;
+            let sound = column.deviation.is_finite() && column.deviation > 0.0;
+            if !(column.mean.is_finite() && sound) {
+                let (mean, deviation) = (column.mean, column.deviation);
+                return unusable(format!("{what}: mean {mean}, deviation {deviation}"));
+            }
+        }
+        let frozen = self.frozen_row.iter().flatten();
+        if frozen.clone().any(|v| !v.is_finite()) {
+            return unusable("a number of the frozen row is not finite".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl AttentionChoice {
+    fn validate(&self) -> Result<(), ChoicesError> {
+        within("degree of the exponential", self.degree, 1, MAX_DEGREE)?;
+        within("steps of the first inverse", self.first_steps, 1, MAX_STEPS)?;
+        within(
+            "steps of the second inverse",
+            self.second_steps,
+            1,
+            MAX_STEPS,
+        )?;
+        for (j, head) in self.heads.iter().enumerate() {
+            let HeadChoice::Softmax {
+                scores,
+                least_maximum,
+                first,
+                second,
+            } = *head
+            else {
+                continue;
+            };
+            proper(&format!("scores of head {j}"), scores)?;
+            positive(&format!("first sums of head {j}"), first)?;
+            positive(&format!("second sums of head {j}"), second)?;
+            if !(scores.low..=scores.high).contains(&least_maximum) {
+                return unusable(format!(
+                    "head {j}: the least row maximum {least_maximum} is not a score"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NormChoice {
+    fn validate(&self, what: &str) -> Result<(), ChoicesError> {
+        let sound = |x: f64| x.is_finite() && x > 0.0;
+        if !(sound(self.scale) && sound(self.bound) && sound(self.low) && self.low < 1.0) {
+            return unusable(format!(
+                "{what}: scale {}, least variance {} and bound {} are not all positive, the second below 1",
+                self.scale, self.low, self.bound
+            ));
+        }
+        // The inverse root takes these degrees for its first polynomial.
+        within(&format!("{what}: first degree"), self.seed, 1, 15)?;
+        within(&format!("{what}: steps"), self.steps, 0, MAX_STEPS)
+    }
+}
+
+fn unusable<T>(what: String) -> Result<T, ChoicesError> {
+    Err(ChoicesError::Unusable { what })
+}
+
+fn same(what: &str, found: usize, expected: usize) -> Result<(), ChoicesError> {
+    if found == expected {
+        return Ok(());
+    }
+    unusable(format!(
+        "the calibration has {found} {what}, and the model {expected}"
+    ))
+}
+
+fn within(what: &str, value: usize, least: usize, most: usize) -> Result<(), ChoicesError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    unusable(format!(
+        "{what}: {value}, and {least} to {most} are possible"
+    ))
+}
+
+fn proper(what: &str, x: Interval) -> Result<(), ChoicesError> {
+    // Not `>=`: this refuses a NaN too.
+    if x.low.is_finite() && x.high.is_finite() && x.low < x.high {
+        return Ok(());
+    }
+    unusable(format!(
+        "{what}: {} to {} is not an interval",
+        x.low, x.high
+    ))
+}
+
+fn positive(what: &str, x: Interval) -> Result<(), ChoicesError> {
+    proper(what, x)?;
+    if x.low > 0.0 {
+        return Ok(());
+    }
+    unusable(format!("{what}: {} is not positive", x.low))
+}

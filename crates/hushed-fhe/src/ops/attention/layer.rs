@@ -1,0 +1,224 @@
+//! What all heads of a layer share: linear maps, levels and the softmax of each.
+
+use hushed_ckks::Scale;
+use hushed_model::{Attention, StepId, same};
+
+use crate::choices::{AttentionChoice, HeadChoice, NormChoice};
+use crate::error::FheError;
+use crate::ops::activation;
+use crate::ops::acts::{Acts, centred};
+use crate::ops::key_mask::KeyMask;
+use crate::ops::mask::RowsKnown;
+use crate::ops::norm::{above, below, divisor, scale_of};
+use crate::ops::softmax::{Softmax, weight_scale};
+use crate::packing::Interleave;
+use crate::plan::placement::Placement;
+use crate::slots::Slots;
+use hushed_lower::LinearMap;
+
+/// An attention block of a run: the model's layer, what was calibrated for it, and where the plan places it.
+pub struct AttentionLayer<'a, V> {
+    /// The step that plans, counters and progress name it by.
+    pub at: StepId,
+    /// Weights and shapes of the model.
+    pub block: &'a Attention,
+    /// Intervals and degrees of its heads.
+    pub choice: &'a AttentionChoice,
+    /// Of the norm after it, whose κ is in the output's map.
+    pub norm: &'a NormChoice,
+    /// Rows that hold tokens.
+    pub rows: &'a RowsKnown<V>,
+    /// Baby steps, heads at a time, primes of refreshed sums.
+    pub placement: &'a Placement,
+}
+
+/// One layer over one batch.
+pub struct Run<'a, S: Slots> {
+    pub on: &'a S,
+    pub layer: &'a AttentionLayer<'a, S::Value>,
+    /// dh.
+    pub width: usize,
+    pub layout: Interleave,
+    pub maps: Maps,
+    pub keys: KeyMask<'a, S::Value>,
+    pub softmaxes: Vec<Option<Softmax>>,
+    /// Primes of the columns.
+    pub columns: usize,
+    pub limbs: Limbs,
+}
+
+impl<'a, S: Slots> Run<'a, S> {
+    pub fn new(
+        on: &'a S,
+        x: &Acts<S::Value>,
+        layer: &'a AttentionLayer<'a, S::Value>,
+    ) -> Result<Self, FheError> {
+        let AttentionLayer {
+            at, block, choice, ..
+        } = *layer;
+        let maps = Maps::new(on, at, x, block, layer.norm.scale)?;
+        on.at(at.part("rows"));
+        let keys = KeyMask::new(on, layer.rows)?;
+        let columns = x.columns.first().map_or(on.top(), |v| on.limbs(v));
+        let (found, count) = (choice.heads.len(), block.heads.count);
+        same(at, "heads of the calibration", found, count)?;
+        let mut softmaxes: Vec<Option<Softmax>> = Vec::with_capacity(count);
+        for head in &choice.heads {
+            let before = softmaxes.iter().flatten().next();
+            let softmax = match (head, before.filter(|_| on.only_shapes())) {
+                (HeadChoice::Previous, _) => None,
+                (_, Some(like)) => Some(Softmax::of(like.polynomial().clone(), head, choice)?),
+                (_, None) => Some(Softmax::new(head, choice)?),
+            };
+            let number = softmaxes.len();
+            softmaxes.push(softmax.map(|softmax| softmax.of_head(number)));
+        }
+        let any = softmaxes.iter().flatten().next();
+        let statistics = layer.placement.statistics;
+        let limbs = Limbs::new(on, columns, any, choice.degree, statistics)?;
+        Ok(Run {
+            on,
+            layer,
+            width: block.heads.width,
+            layout: layer.rows.layout(),
+            maps,
+            keys,
+            softmaxes,
+            columns,
+            limbs,
+        })
+    }
+
+    pub fn site(&self, step: &'static str) {
+        self.on.at(self.layer.at.part(step));
+    }
+
+    /// Heads that are computed at once: their sums share bootstraps.
+    pub fn together(&self) -> usize {
+        self.layer.placement.heads_together.max(1)
+    }
+
+    /// The heads that have a softmax, with it.
+    pub fn learned(&self) -> Vec<(usize, &Softmax)> {
+        let heads = self.softmaxes.iter().enumerate();
+        heads
+            .filter_map(|(h, softmax)| Some((h, softmax.as_ref()?)))
+            .collect()
+    }
+
+    /// The heads with a fixed pattern.
+    pub fn fixed(&self) -> Vec<usize> {
+        let heads = self.softmaxes.iter().enumerate();
+        heads
+            .filter_map(|(h, softmax)| softmax.is_none().then_some(h))
+            .collect()
+    }
+
+    /// The map of the queries and keys of head `h`, and the scale of its results.
+    pub fn query_key_map(
+        &self,
+        h: usize,
+        softmax: &Softmax,
+    ) -> Result<(LinearMap, Scale), FheError> {
+        let (on, dh) = (self.on, self.width);
+        let (factor, _) = softmax.argument();
+        let range = h * dh..(h + 1) * dh;
+        // 1/√dh.
+        let scale = self.layer.block.heads.scale;
+        // The square root of the factor in each, so that one bound holds for both.
+        let half = (factor * scale.abs()).sqrt();
+        let query = self.maps.query.rows(range.clone());
+        let query = query.times(half.copysign(scale));
+        let map = LinearMap::stacked(vec![query, self.maps.key.rows(range).times(half)]).bounded();
+        let limbs = below(on, self.columns, 1)?;
+        // Arguments at twice the divisor of their first rescale; taking real parts doubles the scale by itself.
+        let wanted = divisor(on, below(on, limbs, 1)?)? * divisor(on, limbs)?;
+        Ok((map, scale_of(wanted.sqrt())?))
+    }
+
+    /// The scale of V that brings P·V to the default scale.
+    pub fn value_scale(&self, heads: &[(usize, &Softmax)]) -> Result<Scale, FheError> {
+        let on = self.on;
+        let wanted = on.default_scale().value() * divisor(on, self.limbs.values)?;
+        let softmaxes = heads.iter().map(|&(_, softmax)| softmax);
+        scale_of(wanted / weight_scale(on, softmaxes)?.value())
+    }
+}
+
+/// Primes of a layer's vectors.
+pub struct Limbs {
+    /// Of P and V where they are multiplied.
+    pub values: usize,
+    /// Of the columns that the output's map reads.
+    pub heads: usize,
+}
+
+impl Limbs {
+    fn new<S: Slots>(
+        on: &S,
+        columns: usize,
+        softmax: Option<&Softmax>,
+        degree: usize,
+        statistics: usize,
+    ) -> Result<Limbs, FheError> {
+        let diagonals = below(on, columns, 2)?;
+        let Some(softmax) = softmax else {
+            // Only fixed patterns: the level at which exponentials would end.
+            let heads = below(on, diagonals, activation::levels(degree))?;
+            let values = above(on, heads)?;
+            return Ok(Limbs { values, heads });
+        };
+        let p = below(on, diagonals, softmax.exponential_levels())?;
+        let inverse = below(on, statistics, softmax.first().levels())?;
+        let values = below(on, p.min(inverse), 2)?;
+        let attended = below(on, values, 1)?;
+        let inverse = below(on, statistics, softmax.second().levels())?;
+        let heads = below(on, attended.min(inverse), 1)?;
+        Ok(Limbs { values, heads })
+    }
+}
+
+/// The maps of a layer, with gains and offsets folded in.
+pub struct Maps {
+    pub query: LinearMap,
+    /// Without its bias, which changes no softmax.
+    pub key: LinearMap,
+    /// Without its bias, which is in the output's.
+    pub value: LinearMap,
+    pub output: LinearMap,
+}
+
+impl Maps {
+    fn new<S: Slots>(
+        on: &S,
+        at: StepId,
+        x: &Acts<S::Value>,
+        layer: &Attention,
+        kappa: f64,
+    ) -> Result<Maps, FheError> {
+        let inner = layer.heads.count * layer.heads.width;
+        let query = x.folded(on, at.part("query"), &layer.query)?;
+        let mut key = x.folded(on, at.part("key"), &layer.key)?;
+        let mut value = x.folded(on, at.part("value"), &layer.value)?;
+        let at = at.part("output");
+        for map in [&query, &key, &value] {
+            same(at, "columns of all heads", map.rows, inner)?;
+        }
+        same(at, "columns of all heads", layer.output.inputs, inner)?;
+        let mut output = centred(on, at, &layer.output, kappa)?;
+        key.bias = None;
+        let through = value.bias.take().unwrap_or_default();
+        let rows = output.weights.chunks_exact(inner.max(1));
+        if let Some(bias) = &mut output.bias {
+            for (bias, row) in bias.iter_mut().zip(rows) {
+                *bias += row.iter().zip(&through).map(|(w, b)| w * b).sum::<f64>();
+            }
+        }
+        Ok(Maps {
+            query,
+            key,
+            value,
+            output,
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! Queries, keys and values of the heads: projected from the columns when a head needs them, or all at once and
+//! spilled.
+
+use hushed_ckks::Scale;
+use rayon::prelude::*;
+
+use super::layer::Run;
+use crate::error::FheError;
+use crate::ops::norm::above;
+use crate::ops::softmax::Softmax;
+use crate::packing::{Columns, PackingError, Pairs};
+use crate::slots::Slots;
+use hushed_lower::LinearMap;
+
+/// Columns that are copied at once to the lower level at which V is projected.
+const NARROW_BLOCK: usize = 64;
+
+/// Rows of the maps of queries and keys that are applied at once: an even number, as their results are paired.
+const PROJECTED: usize = 32;
+
+/// Where queries, keys and values come from.
+pub enum Source<'a, S: Slots> {
+    /// The columns: queries, keys and values are projected when their head needs them.
+    Columns(&'a [S::Value]),
+    /// Projected before the heads, and spilled in pairs.
+    Stored {
+        /// Queries, then keys, in the blocks in which they were projected.
+        query_key: Vec<Vec<S::Stored>>,
+        values: Vec<Option<S::Stored>>,
+    },
+}
+
+impl<S: Slots> Source<'_, S> {
+    /// Queries, keys and values of all heads, in the order and groups in which [`Run::all`] takes them, spilled.
+    pub fn stored(run: &Run<'_, S>, x: &[S::Value]) -> Result<Self, FheError> {
+        let count = run.softmaxes.len();
+        let mut query_key: Vec<Vec<S::Stored>> = (0..count).map(|_| Vec::new()).collect();
+        let mut values: Vec<Option<S::Stored>> = (0..count).map(|_| None).collect();
+        let learned = run.learned();
+        for &(h, softmax) in &learned {
+            let mut blocks = Vec::new();
+            run.queries_and_keys(h, softmax, x, |_, pairs| {
+                blocks.push(run.on.store(pairs)?);
+                Ok(())
+            })?;
+            if let Some(place) = query_key.get_mut(h) {
+                *place = blocks;
+            }
+        }
+        let together = run.together();
+        let unit = run.on.default_scale();
+        let mut put = |heads: &[usize], limbs: usize, target: Scale| -> Result<(), FheError> {
+            let made = run.project(heads, x, limbs, target)?;
+            for (&h, made) in heads.iter().zip(made) {
+                if let Some(value) = values.get_mut(h) {
+                    *value = Some(run.on.store(made.into_vectors())?);
+                }
+            }
+            Ok(())
+        };
+        for heads in learned.chunks(together) {
+            let target = run.value_scale(heads)?;
+            let heads: Vec<usize> = heads.iter().map(|&(h, _)| h).collect();
+            put(&heads, run.limbs.values, target)?;
+        }
+        for heads in run.fixed().chunks(together) {
+            put(heads, above(run.on, run.limbs.heads)?, unit)?;
+        }
+        Ok(Source::Stored { query_key, values })
+    }
+
+    /// Q and K of head `h`, in pairs.
+    pub fn query_key(
+        &mut self,
+        run: &Run<'_, S>,
+        h: usize,
+        softmax: &Softmax,
+    ) -> Result<[Pairs<S::Value>; 2], FheError> {
+        let (mut q, mut k) = (Vec::new(), Vec::new());
+        match self {
+            Source::Columns(x) => run.queries_and_keys(h, softmax, x, |side, pairs| {
+                match side {
+                    Side::Queries => q.extend(pairs),
+                    Side::Keys => k.extend(pairs),
+                }
+                Ok(())
+            })?,
+            Source::Stored { query_key, .. } => {
+                run.site("query_key");
+                let blocks = query_key.get_mut(h).map(std::mem::take).unwrap_or_default();
+                for block in blocks {
+                    q.extend(run.on.load(block)?);
+                }
+                k = q.split_off(q.len() / 2);
+            }
+        }
+        Ok([q, k].map(|x| Pairs::from_vectors(run.layout, x, run.width)))
+    }
+
+    /// V of some heads: projected from the columns all at once, or read from disk.
+    pub fn values(
+        &mut self,
+        run: &Run<'_, S>,
+        heads: &[usize],
+        limbs: usize,
+        target: Scale,
+    ) -> Result<Values<'_, S>, FheError> {
+        Ok(match self {
+            Source::Columns(x) => Values::Made(run.project(heads, x, limbs, target)?.into_iter()),
+            Source::Stored { values, .. } => Values::Stored(values),
+        })
+    }
+}
+
+/// V of a group of heads.
+pub enum Values<'a, S: Slots> {
+    Made(std::vec::IntoIter<Pairs<S::Value>>),
+    Stored(&'a mut [Option<S::Stored>]),
+}
+
+impl<S: Slots> Values<'_, S> {
+    /// Of head `h`, the next of its group.
+    pub fn next(&mut self, run: &Run<'_, S>, h: usize) -> Result<Pairs<S::Value>, FheError> {
+        let found = match self {
+            Values::Made(values) => values.next(),
+            Values::Stored(values) => {
+                run.site("value");
+                let stored = values.get_mut(h).and_then(Option::take);
+                let pairs = stored.map(|v| run.on.load(v)).transpose()?;
+                pairs.map(|v| Pairs::from_vectors(run.layout, v, run.width))
+            }
+        };
+        Ok(found.ok_or(PackingError::Mismatch)?)
+    }
+}
+
+impl<S: Slots> Run<'_, S> {
+    /// Queries of head `h` in pairs, then its keys in conjugate pairs, [`PROJECTED`] columns at a time.
+    fn queries_and_keys(
+        &self,
+        h: usize,
+        softmax: &Softmax,
+        x: &[S::Value],
+        mut put: impl FnMut(Side, Vec<S::Value>) -> Result<(), FheError>,
+    ) -> Result<(), FheError> {
+        let (map, scale) = self.query_key_map(h, softmax)?;
+        let (queries, keys) = (0..self.width, self.width..map.rows);
+        for (range, side) in [(queries, Side::Queries), (keys, Side::Keys)] {
+            for from in range.clone().step_by(PROJECTED) {
+                let to = range.end.min(from + PROJECTED);
+                self.site("query_key");
+                let made = self.on.linear(&map.rows(from..to), x, scale)?;
+                put(side, self.paired(made, side)?.into_vectors())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// V of some heads, without biases, with `limbs` primes at scale `target`.
+    fn project(
+        &self,
+        heads: &[usize],
+        x: &[S::Value],
+        limbs: usize,
+        target: Scale,
+    ) -> Result<Vec<Pairs<S::Value>>, FheError> {
+        let (on, dh) = (self.on, self.width);
+        self.site("value");
+        let maps: Vec<LinearMap> = heads
+            .iter()
+            .map(|&h| self.maps.value.rows(h * dh..(h + 1) * dh))
+            .collect();
+        let map = LinearMap::stacked(maps).bounded();
+        let from = above(on, limbs)?;
+        let mut partial = None;
+        for (number, block) in x.chunks(NARROW_BLOCK).enumerate() {
+            let low = block.par_iter().map(|v| on.drop_to(v, from));
+            let low = low.collect::<Result<Vec<_>, FheError>>()?;
+            let start = number * NARROW_BLOCK;
+            let part = map.columns(start..start + low.len());
+            partial = Some(on.linear_add(&part, &low, target, partial)?);
+        }
+        let all = on.linear_finish(partial.ok_or(PackingError::Mismatch)?)?;
+        let mut all = all.into_iter();
+        let head = |_| self.paired(all.by_ref().take(dh).collect(), Side::Queries);
+        heads.iter().map(head).collect()
+    }
+
+    /// The columns of a head in pairs.
+    fn paired(&self, columns: Vec<S::Value>, side: Side) -> Result<Pairs<S::Value>, FheError> {
+        let columns = Columns::from_vectors(self.layout, columns);
+        match side {
+            Side::Queries => Pairs::new(self.on, columns),
+            Side::Keys => Pairs::conjugate(self.on, columns),
+        }
+    }
+}
+
+/// The side of a product that pairs are for.
+#[derive(Clone, Copy)]
+enum Side {
+    /// The left one, and values.
+    Queries,
+    /// The right one.
+    Keys,
+}
