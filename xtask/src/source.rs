@@ -30,6 +30,17 @@ const TEXT: [&str; 9] = ["rs", "toml", "md", "py", "sh", "txt", "tsv", "yml", "j
 const LARGEST_TEXT: u64 = 4 << 20;
 
 impl Tree {
+    #[cfg(test)]
+    pub fn of(files: &[(&str, &str)]) -> Tree {
+        let file = |&(path, text): &(&str, &str)| File {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        Tree {
+            files: files.iter().map(file).collect(),
+        }
+    }
+
     pub fn read(root: &Path) -> io::Result<Tree> {
         let mut files = Vec::new();
         let mut folders = vec![root.to_path_buf()];

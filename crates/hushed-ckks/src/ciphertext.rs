@@ -91,12 +91,6 @@ impl Ciphertext {
         &self.a
     }
 
-    /// Both parts, (b, a), to be changed in place. Clears the bound on the error, which held for the old contents.
-    pub fn parts_mut(&mut self) -> (&mut RnsPoly<Eval>, &mut RnsPoly<Eval>) {
-        self.noise = self.noise.with_norm(f64::INFINITY);
-        (&mut self.b, &mut self.a)
-    }
-
     /// Both parts; (b, a).
     pub fn into_parts(self) -> (RnsPoly<Eval>, RnsPoly<Eval>) {
         (self.b, self.a)

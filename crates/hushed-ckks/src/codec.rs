@@ -196,7 +196,7 @@ fn check_room(params: &CkksParams, limbs: usize, scale: Scale) -> Result<(), Ckk
     let modulus_bits = params.rlwe().log2_q(limbs);
     if scale.log2() >= modulus_bits {
         return Err(CkksError::ScaleTooLarge {
-            scale,
+            scale: scale.log2(),
             limbs,
             modulus_bits,
         });

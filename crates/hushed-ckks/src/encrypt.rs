@@ -235,9 +235,6 @@ impl Decryptor {
     }
 
     /// As [`Decryptor::new`], at most `limit` times.
-    ///
-    /// # Errors
-    /// As there.
     pub fn with_limit(
         encoder: &Arc<Encoder>,
         key: &Arc<SecretKey>,
@@ -324,12 +321,9 @@ impl Decryptor {
         })
     }
 
-    /// The coefficients of the message, including the error, as [`Decryptor::decrypt_raw`]: for messages encoded as
-    /// coefficients, and for tests.
-    ///
-    /// # Errors
-    /// As [`Decryptor::decrypt`].
-    pub fn decrypt_coefficients_raw(&self, ct: &Ciphertext) -> Result<Vec<f64>, CkksError> {
+    /// The coefficients of the message, error and all, as [`Decryptor::decrypt_raw`].
+    #[cfg(test)]
+    pub(crate) fn decrypt_coefficients_raw(&self, ct: &Ciphertext) -> Result<Vec<f64>, CkksError> {
         let phase = self.phase(ct, self.limit)?;
         Ok(self.encoder.decode_coefficients(phase.expose(), ct.scale))
     }

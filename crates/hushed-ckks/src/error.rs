@@ -6,7 +6,6 @@ use thiserror::Error;
 
 use crate::lintrans::LinTransError;
 use crate::poly::PolyError;
-use crate::scale::Scale;
 
 /// Why a parameter literal was refused.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -78,15 +77,15 @@ pub enum CkksError {
     },
     /// Operands whose scales differ by more than 2^-40 of their size.
     #[error(
-        "{operation}: scales {left} and {right} do not match; multiply one side by 1 at the scale that makes up the difference, then rescale"
+        "{operation}: scales 2^{left:.6} and 2^{right:.6} do not match; multiply one side by 1 at the scale that makes up the difference, then rescale"
     )]
     ScaleMismatch {
         /// The operation.
         operation: &'static str,
-        /// Scale of the left operand.
-        left: Scale,
-        /// Scale of the right operand.
-        right: Scale,
+        /// log2 of the left operand's scale.
+        left: f64,
+        /// log2 of the right operand's scale.
+        right: f64,
     },
     /// Too few primes left.
     #[error(
@@ -112,11 +111,11 @@ pub enum CkksError {
     },
     /// The message at this scale would not fit the modulus.
     #[error(
-        "a scale of {scale} and {limbs} primes of {modulus_bits:.1} bits in all: no room for a message; lower the scale or take more primes"
+        "a scale of 2^{scale:.6} and {limbs} primes of {modulus_bits:.1} bits in all: no room for a message; lower the scale or take more primes"
     )]
     ScaleTooLarge {
-        /// The scale.
-        scale: Scale,
+        /// log2 of the scale.
+        scale: f64,
         /// Primes.
         limbs: usize,
         /// log2 of their product.
@@ -145,10 +144,10 @@ pub enum CkksError {
         slots: usize,
     },
     /// A value that is not finite, or too large for the scale.
-    #[error("a value is not finite, or 2^120 or more at the scale {scale}")]
+    #[error("a value is not finite, or 2^120 or more at the scale 2^{scale:.6}")]
     ValueOutOfRange {
-        /// The scale.
-        scale: Scale,
+        /// log2 of the scale.
+        scale: f64,
     },
     /// An operation that needs evaluation keys, on an evaluator without.
     #[error("{operation} needs evaluation keys; make the evaluator with them")]
@@ -241,15 +240,15 @@ pub enum CkksError {
     },
     /// A message beyond what a bootstrap can carry at this scale.
     #[error(
-        "a message of up to {magnitude:.3} at the scale {scale}: a bootstrap carries real and imaginary parts up to {limit:.3} there; lower the scale, divide the message, or state its true range"
+        "a message of up to {magnitude:.3} at the scale 2^{scale:.6}: a bootstrap carries real and imaginary parts up to {limit:.3} there; lower the scale, divide the message, or state its true range"
     )]
     BootstrapRange {
         /// Bound on the modulus of the slots.
         magnitude: f64,
         /// Largest part that fits.
         limit: f64,
-        /// Scale of the message.
-        scale: Scale,
+        /// log2 of the message's scale.
+        scale: f64,
     },
     /// A linear map refused its matrix or its input.
     #[error(transparent)]

@@ -42,12 +42,6 @@ impl Plaintext {
     pub fn noise(&self) -> Noise {
         self.noise
     }
-
-    /// The polynomial alone.
-    pub fn into_poly(mut self) -> RnsPoly<Eval> {
-        let rest = RnsPoly::scratch(self.poly.basis(), &self.poly.ids()[..1]);
-        std::mem::replace(&mut self.poly, rest)
-    }
 }
 
 impl Drop for Plaintext {

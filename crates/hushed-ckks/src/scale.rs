@@ -84,8 +84,8 @@ impl Scale {
         }
         Err(CkksError::ScaleMismatch {
             operation,
-            left: self,
-            right: other,
+            left: self.log2(),
+            right: other.log2(),
         })
     }
 }

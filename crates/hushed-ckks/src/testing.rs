@@ -69,11 +69,19 @@ pub(crate) fn norm_bits(f: &Fixture, ct: &Ciphertext, expected: &[Complex64]) ->
     (norm.log2(), bound.log2())
 }
 
+/// Uniform values in the square [-1, 1]².
 pub(crate) fn random(rng: &mut SecretRng, count: usize) -> Vec<Complex64> {
     let mut uniform = || (rng.next_u64() >> 11) as f64 / 4_503_599_627_370_496.0 - 1.0;
     (0..count)
         .map(|_| Complex64::new(uniform(), uniform()))
         .collect()
+}
+
+/// The largest |a_k − b_k|.
+pub(crate) fn distance(a: &[Complex64], b: &[Complex64]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let apart = a.iter().zip(b).map(|(x, y)| (x - y).norm());
+    apart.fold(0.0, f64::max)
 }
 
 /// Least and mean of −log2|error| over real and imaginary parts.

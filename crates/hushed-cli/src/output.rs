@@ -18,6 +18,11 @@ pub fn counters(counts: &Counts) -> Value {
         .into()
 }
 
+/// Bytes in GiB.
+pub fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
 /// How results and progress are shown.
 pub struct Output {
     json: bool,

@@ -9,6 +9,7 @@ mod assumed;
 pub mod declared;
 mod exposure;
 pub mod keys;
+mod measure;
 mod memory;
 pub mod offer;
 pub mod placement;
@@ -32,8 +33,9 @@ use serde::Serialize;
 
 pub use assumed::assumed_choices;
 pub use exposure::FheExposure;
+pub use measure::measure_prices;
 pub use memory::FheMemory;
-pub use prices::{Point, Prices, measure_prices};
+pub use prices::{Point, Prices};
 pub use search::Alternative;
 pub use steps::{Step, Work};
 pub use table::reference;

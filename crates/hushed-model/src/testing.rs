@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::blocks::Pool;
 use crate::folder::config::NetworkConfig;
 use crate::layers::{self, Source};
-use crate::model::network_shapes;
+use crate::model::{Model, network_shapes};
 use crate::synthetic::Random;
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,
@@ -44,6 +44,22 @@ pub fn tiny_folder(folder: &Path) -> io::Result<()> {
     )?;
     let weights = safetensors_of(&tiny_config())?;
     fs::write(folder.join("model.safetensors"), weights)
+}
+
+/// The model of [`tiny_folder`], after `change` of its files.
+///
+/// # Panics
+/// If the disk is full, or the changed folder is no model.
+pub fn tiny_model_with(change: impl FnOnce(&Path)) -> Model {
+    let folder = tempfile::tempdir().expect("a folder");
+    tiny_folder(folder.path()).expect("a model's files");
+    change(folder.path());
+    Model::load(folder.path()).expect("a model")
+}
+
+/// The model of [`tiny_folder`].
+pub fn tiny_model() -> Model {
+    tiny_model_with(|_| ())
 }
 
 /// Names for three classes.

@@ -130,16 +130,14 @@ fn least_cosine(model: &Model, texts: &[TokenIds], clear: &[Vec<f64>]) -> Result
 
 #[cfg(test)]
 mod tests {
-    use hushed_model::testing::tiny_folder;
-    use hushed_model::{Activation, Model, Range, Ranges, TooLong, calibrate};
+    use hushed_model::testing::tiny_model;
+    use hushed_model::{Activation, Range, Ranges, TooLong, calibrate};
 
     use super::*;
 
     #[test]
     fn the_narrowest_domain_and_the_fewest_segments_that_do() {
-        let folder = tempfile::tempdir().unwrap();
-        tiny_folder(folder.path()).unwrap();
-        let mut model = Model::load(folder.path()).unwrap();
+        let mut model = tiny_model();
         let texts = ["hello private world", "a"].map(|t| model.tokens(t, TooLong::Refuse).unwrap());
         let mut calibration = calibrate(&model, &texts, "").unwrap();
         let trials = choose(&model, &texts, &calibration).unwrap();

@@ -6,12 +6,18 @@ use std::sync::Arc;
 use hushed_math::rng::SecretRng;
 use hushed_net::{Party, Session};
 use hushed_rlwe::{RlweError, RlweParams};
+use hushed_twopc::func::Format;
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::Correlations;
-use hushed_twopc::ot::ferret::FerretOt;
+use hushed_twopc::ot::ferret::{FerretOt, FerretParams};
 use hushed_twopc::{Ctx, TwopcError};
 
-use super::{Protocol, RunError, formats};
+use super::{Protocol, RunError};
+use crate::circuit::function;
+use crate::formats::{
+    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MASKED, MAXIMUM, PORTION, QUERY,
+    QUOTIENT, RAW_ANSWER, SUM_BITS, TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+};
 use crate::weights::held::Layers;
 
 /// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
@@ -28,9 +34,41 @@ pub fn agreement() -> Result<String, RunError> {
     let version = env!("CARGO_PKG_VERSION");
     Ok(format!(
         "hushed {version} 2pc {PROTOCOL_VERSION}; {}; rlwe {hash} levels={}",
-        formats::describe(),
+        numbers(),
         HeContext::ALL_LEVELS,
     ))
+}
+
+/// The formats and the protocols' own constants.
+fn numbers() -> String {
+    let show = |name: &str, f: Format| format!("{name}={}.{}", f.ring.bits(), f.frac);
+    [
+        show("activation", ACTIVATION),
+        show("linear", LINEAR),
+        show("embedding", EMBEDDING),
+        show("query", QUERY),
+        show("weighed", WEIGHED),
+        show("value", VALUE),
+        show("attended", ATTENDED),
+        show("portion", PORTION),
+        format!("quotient={}", QUOTIENT.bits()),
+        show("inverse", INVERSE),
+        show("maximum", MAXIMUM),
+        // What is opened is rounded by the carry; a peer that truncates must not meet it.
+        show("answer rounded", ANSWER),
+        show("raw rounded", RAW_ANSWER),
+        format!(
+            "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED}"
+        ),
+        hushed_twopc::func::describe(),
+        function::describe(),
+        format!(
+            "{:?} {:?}",
+            hushed_twopc::he::window::PRICES,
+            FerretParams::K17
+        ),
+    ]
+    .join(" ")
 }
 
 impl Protocol {

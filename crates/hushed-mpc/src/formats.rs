@@ -7,12 +7,9 @@
 //! in a residual or linear result; the largest that MiniLM shows is 223.
 
 use hushed_twopc::func::Format;
-use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::share::Ring;
 
-use crate::circuit::function;
-
-/// Activations between layers: the operand of a linear layer.
+/// Activations between layers: what a linear layer reads.
 pub const ACTIVATION: Format = Format::new(48, 16);
 /// Fraction bits of weights as integers.
 pub const WEIGHT_FRAC: u32 = 16;
@@ -64,38 +61,6 @@ pub const RAW_ANSWER: Format = Format::new(28, 12);
 
 /// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
 pub const MAX_TOKENS: usize = 256;
-
-/// Everything that both parties must agree on, as text for the agreement hash.
-pub fn describe() -> String {
-    let show = |name: &str, f: Format| format!("{name}={}.{}", f.ring.bits(), f.frac);
-    [
-        show("activation", ACTIVATION),
-        show("linear", LINEAR),
-        show("embedding", EMBEDDING),
-        show("query", QUERY),
-        show("weighed", WEIGHED),
-        show("value", VALUE),
-        show("attended", ATTENDED),
-        show("portion", PORTION),
-        format!("quotient={}", QUOTIENT.bits()),
-        show("inverse", INVERSE),
-        show("maximum", MAXIMUM),
-        // Revealed values are rounded with the carry; a peer that truncates must not run with it.
-        show("answer rounded", ANSWER),
-        show("raw rounded", RAW_ANSWER),
-        format!(
-            "weights={WEIGHT_FRAC},{WEIGHT_BITS} table={TABLE_BITS} sum={SUM_BITS} masked={MASKED}"
-        ),
-        hushed_twopc::func::describe(),
-        function::describe(),
-        format!(
-            "{:?} {:?}",
-            hushed_twopc::he::window::PRICES,
-            FerretParams::K17
-        ),
-    ]
-    .join(" ")
-}
 
 /// The main ring.
 pub const MAIN: Ring = ACTIVATION.ring;

@@ -58,7 +58,8 @@ pub trait Local: Clone + Sized {
     fn sum_rows(&self, rows: usize, columns: usize) -> Self;
 }
 
-/// The gadgets of a run. Formats and shapes are public, and the order of calls is the order of messages.
+/// The gadgets of a run. Formats and shapes are public, and the order of calls is the order of messages. Each fails as
+/// the session does.
 pub trait Shares {
     /// A shared vector.
     type Share: Local;
@@ -109,9 +110,6 @@ pub trait Shares {
     ) -> Result<Self::Share, RunError>;
 
     /// Products of shared matrices, both in one ring.
-    ///
-    /// # Errors
-    /// Those of the session.
     fn matmul(
         &mut self,
         x: &Self::Share,
@@ -121,9 +119,6 @@ pub trait Shares {
 
     /// A row of coefficients that the client knows times a matrix, for each of `texts` matrices of `width` columns over
     /// [`MAIN`](super::formats::MAIN).
-    ///
-    /// # Errors
-    /// Those of the session.
     fn known_times(
         &mut self,
         coefficients: &Known,
@@ -139,16 +134,10 @@ pub trait Shares {
     fn narrow(&self, x: &Self::Share, shift: u32, to: Ring) -> Self::Share;
 
     /// x/2^shift in the ring `to`, for |x| of two bits less than its ring: off by less than a unit.
-    ///
-    /// # Errors
-    /// Those of the session.
     fn rescale(&mut self, x: &Self::Share, shift: u32, to: Ring) -> Result<Self::Share, RunError>;
 
     /// 2^(x − the row's maximum) of each element of `rows` rows in the format of scores, in
     /// [`WEIGHED`](super::formats::WEIGHED): softmax without its division.
-    ///
-    /// # Errors
-    /// Those of the session.
     fn exponentials(
         &mut self,
         x: &Self::Share,
@@ -157,9 +146,6 @@ pub trait Shares {
     ) -> Result<Self::Share, RunError>;
 
     /// scale/x with `frac` fraction bits in `to`, for integers 0 < x < 2^bits.
-    ///
-    /// # Errors
-    /// Those of the session.
     fn reciprocal(
         &mut self,
         x: &Self::Share,
@@ -169,9 +155,6 @@ pub trait Shares {
     ) -> Result<Self::Share, RunError>;
 
     /// Each row of x times its factor, in their ring.
-    ///
-    /// # Errors
-    /// Those of the session.
     fn scale_rows(
         &mut self,
         x: &Self::Share,
@@ -181,9 +164,6 @@ pub trait Shares {
     ) -> Result<Self::Share, RunError>;
 
     /// The largest of each row.
-    ///
-    /// # Errors
-    /// Those of the session.
     fn maxima(
         &mut self,
         x: &Self::Share,
@@ -193,15 +173,9 @@ pub trait Shares {
 
     /// An activation, from [`LINEAR`](super::formats::LINEAR) to [`ACTIVATION`](super::formats::ACTIVATION), with its
     /// scale in both.
-    ///
-    /// # Errors
-    /// Those of the session.
     fn apply(&mut self, f: &Function, x: &Self::Share) -> Result<Self::Share, RunError>;
 
     /// Normalised rows without gain and offset, in [`ACTIVATION`](super::formats::ACTIVATION).
-    ///
-    /// # Errors
-    /// Those of the session.
     fn normalise(
         &mut self,
         x: &Self::Share,
@@ -210,9 +184,6 @@ pub trait Shares {
     ) -> Result<Self::Share, RunError>;
 
     /// Rows of length one, in [`UNIT_ROW`](hushed_twopc::func::norm::UNIT_ROW).
-    ///
-    /// # Errors
-    /// Those of the session.
     fn unit_rows(
         &mut self,
         x: &Self::Share,
@@ -221,10 +192,7 @@ pub trait Shares {
         width: usize,
     ) -> Result<Self::Share, RunError>;
 
-    /// x/2^shift in `to`, rounded exactly and revealed: the words at the client, and in the clear.
-    ///
-    /// # Errors
-    /// Those of the session.
+    /// x/2^shift in `to`, rounded exactly and opened: the words at the client, and where all is in the clear.
     fn open(&mut self, x: &Self::Share, shift: u32, to: Ring)
     -> Result<Option<Vec<u64>>, RunError>;
 }

@@ -107,9 +107,6 @@ impl Session {
     }
 
     /// [`Session::send`] without a copy.
-    ///
-    /// # Errors
-    /// As [`Session::send`].
     pub fn send_vec(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), NetError> {
         self.guard(|this| this.send_step(kind, payload))
     }
@@ -133,20 +130,6 @@ impl Session {
         expect: Expect,
     ) -> Result<Vec<u8>, NetError> {
         self.send(kind, payload)?;
-        self.recv(kind, expect)
-    }
-
-    /// [`Session::exchange`] without a copy.
-    ///
-    /// # Errors
-    /// As [`Session::exchange`].
-    pub fn exchange_vec(
-        &mut self,
-        kind: Kind,
-        payload: Vec<u8>,
-        expect: Expect,
-    ) -> Result<Vec<u8>, NetError> {
-        self.send_vec(kind, payload)?;
         self.recv(kind, expect)
     }
 

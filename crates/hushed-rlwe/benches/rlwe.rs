@@ -4,11 +4,12 @@
 //! Prints the minimum of many rounds: the time when nothing else runs. A report, not a test: it asserts
 //! nothing about time.
 
+use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::{
     FloodedFormat, KeySet, Positions, PrimeScale, ResponseFormat, RingScale, RlweParams, SecretKey,
-    SeededCiphertext, add_automorphism, modulus_switch, plain_signed,
+    SeededCiphertext, add_automorphism, modulus_switch,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -58,9 +59,9 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     let list = SeededCiphertext::list_to_bytes(params, limbs, std::slice::from_ref(&seeded));
     let list = list.expect(ok);
     let ct = seeded.clone().expand();
-    let plain = plain_signed(params, limbs, &vec![3; params.n()])
-        .expect(ok)
-        .into_eval();
+    let threes = vec![3; params.n()];
+    let plain = RnsPoly::from_signed(params.basis(), &params.ciphertext_ids(limbs), &threes);
+    let plain = plain.into_eval();
     let mut sum = ct.clone();
 
     report("scale up", || drop(black_box(scale.scale_up(&x))));

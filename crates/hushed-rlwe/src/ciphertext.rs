@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hushed_math::rng::{PublicSeed, PublicStream};
-use hushed_math::{Eval, RnsBasis, RnsPoly};
+use hushed_math::{Coeff, Eval, RnsBasis, RnsPoly};
 
 use crate::error::RlweError;
 use crate::message::check_limbs;
@@ -131,4 +131,17 @@ pub(crate) fn uniform(
     ids: &[usize],
 ) -> RnsPoly<Eval> {
     RnsPoly::uniform(basis, ids, &mut PublicStream::new(seed, domain.word()))
+}
+
+/// Secret or noise coefficients under the primes `ids`: integers far smaller than any prime, so that adding the prime
+/// to the negative ones, by mask, is all the reduction there is.
+pub(crate) fn small(basis: &Arc<RnsBasis>, ids: &[usize], coefficients: &[i64]) -> RnsPoly<Coeff> {
+    let mut poly = RnsPoly::zero(basis, ids);
+    for (j, &id) in ids.iter().enumerate() {
+        let q = basis.modulus(id).value();
+        for (residue, &c) in poly.limb_mut(j).iter_mut().zip(coefficients) {
+            *residue = (c as u64).wrapping_add(q & (c >> 63) as u64);
+        }
+    }
+    poly
 }

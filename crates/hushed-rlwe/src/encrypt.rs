@@ -1,11 +1,9 @@
 //! Encryption and decryption. Messages arrive already scaled into Z_Q (see [`crate::message`]).
 
-use std::sync::Arc;
-
 use hushed_math::rng::SecretRng;
-use hushed_math::{Coeff, Eval, RnsBasis, RnsPoly, SecretPoly, sample};
+use hushed_math::{Coeff, Eval, RnsPoly, SecretPoly, sample};
 
-use crate::ciphertext::{Ciphertext, SeededCiphertext, StreamDomain, uniform};
+use crate::ciphertext::{Ciphertext, SeededCiphertext, StreamDomain, small, uniform};
 use crate::error::RlweError;
 use crate::keys::{PublicKey, SecretKey};
 use crate::message::check_limbs;
@@ -28,9 +26,6 @@ impl SecretKey {
     }
 
     /// As [`SecretKey::encrypt_seeded`] for a message in evaluation form.
-    ///
-    /// # Errors
-    /// As there.
     pub fn encrypt_seeded_eval(
         &self,
         message: &RnsPoly<Eval>,
@@ -144,17 +139,4 @@ impl PublicKey {
         let a = part(ct.a, &self.a);
         Ok((b, a))
     }
-}
-
-/// Secret or noise coefficients under the primes `ids`: integers far smaller than any prime, so that adding the prime
-/// to the negative ones, by mask, is all the reduction there is.
-pub(crate) fn small(basis: &Arc<RnsBasis>, ids: &[usize], coefficients: &[i64]) -> RnsPoly<Coeff> {
-    let mut poly = RnsPoly::zero(basis, ids);
-    for (j, &id) in ids.iter().enumerate() {
-        let q = basis.modulus(id).value();
-        for (residue, &c) in poly.limb_mut(j).iter_mut().zip(coefficients) {
-            *residue = (c as u64).wrapping_add(q & (c >> 63) as u64);
-        }
-    }
-    poly
 }

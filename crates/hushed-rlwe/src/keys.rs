@@ -21,11 +21,10 @@ use hushed_math::process::Origin;
 use hushed_math::rng::{PublicSeed, SecretRng};
 use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 
-use crate::ciphertext::{StreamDomain, uniform};
+use crate::ciphertext::{StreamDomain, small, uniform};
 use crate::codec::{Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
-use crate::encrypt::small;
 use crate::error::{CodecError, RlweError};
-use crate::evaluator::Workspace;
+use crate::galois::{GaloisKey, KeyDigit, Workspace};
 use crate::params::RlweParams;
 
 /// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are only for its
@@ -160,19 +159,6 @@ impl PublicKey {
             a,
         })
     }
-}
-
-/// One digit of a Galois key, over the primes that the key is for, then P.
-pub(crate) struct KeyDigit {
-    pub(crate) b: RnsPoly<Eval>,
-    pub(crate) a: RnsPoly<Eval>,
-}
-
-/// The key of one automorphism: one digit for every ciphertext prime that it is for.
-pub(crate) struct GaloisKey {
-    /// Value k of m(X^g) is value `permutation[k]` of m(X).
-    pub(crate) permutation: Vec<u32>,
-    pub(crate) digits: Vec<KeyDigit>,
 }
 
 /// Galois keys by element, expanded.

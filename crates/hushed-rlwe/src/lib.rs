@@ -18,6 +18,7 @@ pub mod evaluator;
 pub mod flooded;
 #[cfg(any(test, feature = "insecure-test-parameters"))]
 pub mod fuzz;
+mod galois;
 pub mod hybrid;
 pub mod keys;
 pub mod message;
@@ -28,10 +29,10 @@ pub mod truncate;
 
 pub use ciphertext::{Ciphertext, SeededCiphertext};
 pub use error::{CodecError, ParamsError, RlweError};
-pub use evaluator::{add_automorphism, automorphism, modulus_switch, mul_plain};
+pub use evaluator::{add_automorphism, automorphism, modulus_switch};
 pub use flooded::FloodedFormat;
 pub use keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
-pub use message::{PrimeScale, RingScale, plain_signed, signed_share};
+pub use message::{PrimeScale, RingScale};
 pub use noise::NoiseBound;
 pub use params::{RlweLiteral, RlweParams};
 pub use response::{Positions, ResponseFormat};

@@ -129,9 +129,6 @@ impl RlweParams {
     ///
     /// Its primes are the first of [`RlweParams::olt_full`], so that one key set of the full
     /// parameters also serves ciphertexts of two primes.
-    ///
-    /// # Errors
-    /// None in practice: a test builds every preset.
     pub fn olt_small() -> Result<Arc<Self>, ParamsError> {
         let [q0, q1, _, p] = PRIMES_50;
         Self::new(RlweLiteral {
@@ -142,9 +139,6 @@ impl RlweParams {
     }
 
     /// Products with full 64-bit plaintexts (share by share): N = 2^13, Q ≈ 2^150, P ≈ 2^50.
-    ///
-    /// # Errors
-    /// None in practice: a test builds every preset.
     pub fn olt_full() -> Result<Arc<Self>, ParamsError> {
         let [q0, q1, q2, p] = PRIMES_50;
         Self::new(RlweLiteral {
@@ -158,9 +152,6 @@ impl RlweParams {
     ///
     /// Three primes below 2^50 would leave 10 to 14 bits too few for flooding to 2^-40 after the
     /// union over an inference.
-    ///
-    /// # Errors
-    /// None in practice: a test builds every preset.
     pub fn ole() -> Result<Arc<Self>, ParamsError> {
         Self::new(RlweLiteral {
             log_n: 13,

@@ -94,7 +94,8 @@ fn evaluation_keys_are_within_the_table() {
         .galois(5, 1, 1)
         .encapsulation(4, 2)
         // A bootstrap's way back: rotations of raised polynomials, of one digit.
-        .encapsulation_raised([1, 5], 4, 1);
+        .insert(KeyUse::Raised(1), 4, 1)
+        .insert(KeyUse::Raised(5), 4, 1);
     let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
     let samples: Vec<_> = keys.published().collect();
     audit(&samples).unwrap();

@@ -1,4 +1,5 @@
-//! Shares modulo a power of two and the two-party protocols over them.
+//! Shares modulo a power of two and the two-party protocols over them. A protocol fails as its session does; what is
+//! said of errors comes on top.
 
 #![forbid(unsafe_code)]
 

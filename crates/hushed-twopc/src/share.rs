@@ -170,14 +170,6 @@ impl Share {
         self.map(|w| w.wrapping_mul(c as u64))
     }
 
-    /// c_i·x_i for public constants.
-    pub fn mul_public_each(&self, c: &[i64]) -> Share {
-        assert_eq!(self.len(), c.len(), "one constant an element");
-        let words = self.words.iter().zip(c);
-        let words = words.map(|(w, &c)| w.wrapping_mul(c as u64)).collect();
-        Share::new(self.ring, words)
-    }
-
     /// 2^k·x, for k < 64.
     pub fn shift_left(&self, k: u32) -> Share {
         self.map(|w| w << k)

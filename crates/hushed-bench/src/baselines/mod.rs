@@ -3,3 +3,4 @@
 pub mod bole;
 pub mod lintrans;
 pub mod naive;
+pub mod packing;

@@ -8,6 +8,7 @@ use hushed_fhe::simulate::Simulator;
 use serde_json::{Value, json};
 
 use super::{Bed, Normal, ROWS, counted, layout, rotations};
+use crate::baselines::packing;
 use crate::ckks::with_threads;
 use crate::{BenchError, How};
 
@@ -42,11 +43,11 @@ fn one(about: &Value, threads: usize) -> Result<Value, BenchError> {
         products::scores(on, &columns(on)?, &columns(on)?, BABY).map(drop)
     })?;
     let by_paper = counted(&params, |on| {
-        products::scores_by_paper(on, &columns(on)?, &columns(on)?).map(drop)
+        packing::scores_by_paper(on, &columns(on)?, &columns(on)?).map(drop)
     })?;
     let naive = counted(&params, |on| {
         let (q, k) = (columns(on)?, columns(on)?);
-        products::scores_naive(on, q.vectors(), k.vectors(), ROWS).map(drop)
+        packing::scores_naive(on, q.vectors(), k.vectors(), ROWS).map(drop)
     })?;
     let mut bed = Bed::new(&params, &counts)?;
     let (slots, scale) = (params.slots(), params.default_scale());

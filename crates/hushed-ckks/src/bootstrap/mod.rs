@@ -105,11 +105,7 @@ impl Bootstrapper {
         Self::of_any_range(params, literal)
     }
 
-    /// As [`Bootstrapper::new`], but without a limit on the failure probability. **Wrong results**, for tests that
-    /// count them.
-    ///
-    /// # Errors
-    /// As there.
+    /// As [`Bootstrapper::new`], however often overflows leave the range. **Wrong results**, for tests that count them.
     #[cfg(any(test, feature = "insecure-test-parameters"))]
     pub fn insecure_for_tests(
         params: &Arc<CkksParams>,
@@ -249,9 +245,6 @@ impl Bootstrapper {
     }
 
     /// As [`Bootstrapper::bootstrap`] for several: keys and matrices are read once for all.
-    ///
-    /// # Errors
-    /// As [`Bootstrapper::bootstrap`].
     pub fn bootstrap_many(
         &self,
         evaluator: &Evaluator,
@@ -316,9 +309,6 @@ impl Bootstrapper {
     }
 
     /// As [`Bootstrapper::bootstrap_pair`] for several pairs at once.
-    ///
-    /// # Errors
-    /// As [`Bootstrapper::bootstrap_pair`].
     pub fn bootstrap_pairs(
         &self,
         evaluator: &Evaluator,

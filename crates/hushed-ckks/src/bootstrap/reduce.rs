@@ -90,7 +90,7 @@ impl Bootstrapper {
         Err(CkksError::BootstrapRange {
             magnitude,
             limit,
-            scale: ct.scale(),
+            scale: ct.scale().log2(),
         })
     }
 }

@@ -40,7 +40,7 @@ impl Bootstrapper {
             return Err(CkksError::BootstrapRange {
                 magnitude,
                 limit: MARGIN * limit,
-                scale: ct.scale(),
+                scale: ct.scale().log2(),
             });
         }
         let mut difference = self.bootstrapped_at(evaluator, &first, low.scale())?;

@@ -40,7 +40,9 @@ impl Constant {
             if scaled.abs() < LIMIT {
                 Ok(scaled as i128)
             } else {
-                Err(CkksError::ValueOutOfRange { scale })
+                Err(CkksError::ValueOutOfRange {
+                    scale: scale.log2(),
+                })
             }
         };
         Ok(Self {

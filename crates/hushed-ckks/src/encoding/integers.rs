@@ -31,7 +31,9 @@ impl Integers {
         let finite = values.iter().fold(true, |all, x| all & x.is_finite());
         let max = values.iter().fold(0.0, |max: f64, x| max.max(x.abs()));
         if !finite || max >= LIMIT {
-            return Err(CkksError::ValueOutOfRange { scale });
+            return Err(CkksError::ValueOutOfRange {
+                scale: scale.log2(),
+            });
         }
         let gap = n / values.len();
         let (low, high) = if max < WORD {

@@ -70,9 +70,6 @@ impl Encoder {
     }
 
     /// As [`Encoder::encode`] for real values.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
     pub fn encode_real(
         &self,
         values: &[f64],
@@ -95,51 +92,6 @@ impl Encoder {
     ) -> Result<Plaintext, CkksError> {
         let integers = self.periodic_integers(values, scale)?;
         self.plaintext(&integers, limbs, scale, magnitude(values))
-    }
-
-    /// As [`Encoder::encode`] under any moduli of the basis, special primes among them.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
-    ///
-    /// # Panics
-    /// If `ids` is empty, repeats a modulus or names one that the basis has not.
-    pub fn encode_over(
-        &self,
-        values: &[Complex64],
-        ids: &[usize],
-        scale: Scale,
-    ) -> Result<RnsPoly<Eval>, CkksError> {
-        let integers = self.integers(values, scale)?;
-        self.check_room(&integers, ids, scale)?;
-        Ok(self.residues(&integers, ids))
-    }
-
-    /// Up to N real numbers as the coefficients themselves, constant term first.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
-    pub fn encode_coefficients(
-        &self,
-        values: &[f64],
-        limbs: usize,
-        scale: Scale,
-    ) -> Result<Plaintext, CkksError> {
-        let n = self.params.n();
-        if values.len() > n {
-            return Err(CkksError::TooManyValues {
-                given: values.len(),
-                slots: n,
-            });
-        }
-        let mut coefficients = Zeroizing::new(vec![0.0; n]);
-        for (c, value) in coefficients.iter_mut().zip(values) {
-            *c = value * scale.value();
-        }
-        let integers = Integers::round(&coefficients, n, scale)?;
-        // |Σ c_k·ζ^k| ≤ Σ |c_k|.
-        let bound = values.iter().map(|x| x.abs()).sum();
-        self.plaintext(&integers, limbs, scale, bound)
     }
 
     /// The integers of up to n values, zeros after them: for encodings of another shape.
@@ -180,7 +132,7 @@ impl Encoder {
     /// These integers under the moduli `ids`; limbs in parallel.
     ///
     /// # Panics
-    /// As [`Encoder::encode_over`].
+    /// If `ids` is empty, repeats a modulus or names one that the basis has not.
     pub fn residues(&self, integers: &Integers, ids: &[usize]) -> RnsPoly<Eval> {
         let basis = self.params.rlwe().basis();
         let mut poly = RnsPoly::<Coeff>::zero(basis, ids);
@@ -234,7 +186,7 @@ impl Encoder {
             return Ok(());
         }
         Err(CkksError::ScaleTooLarge {
-            scale,
+            scale: scale.log2(),
             limbs: ids.len(),
             modulus_bits,
         })
@@ -282,25 +234,6 @@ impl Encoder {
             .collect();
         self.transform.forward(&mut values);
         values
-    }
-
-    /// Slots of real coefficients, as [`Encoder::decode`] would give them: for errors that are known in the clear.
-    ///
-    /// # Errors
-    /// [`CkksError::TooManyValues`] unless there are N of them.
-    pub fn slots_of(&self, coefficients: &[f64]) -> Result<Vec<Complex64>, CkksError> {
-        let n = self.params.n();
-        if coefficients.len() != n {
-            return Err(CkksError::TooManyValues {
-                given: coefficients.len(),
-                slots: n,
-            });
-        }
-        let (real, imaginary) = coefficients.split_at(n / 2);
-        let pairs = real.iter().zip(imaginary);
-        let mut values: Vec<Complex64> = pairs.map(|(&re, &im)| Complex64::new(re, im)).collect();
-        self.transform.forward(&mut values);
-        Ok(values)
     }
 }
 

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::limbs::Part;
 use super::{Evaluator, Tensor};
 use crate::ciphertext::Ciphertext;
-use crate::gemm::GemmError;
+use crate::gemm::{GemmError, check_count};
 use crate::noise::Noise;
 use crate::scale::Scale;
 
@@ -197,17 +197,6 @@ fn strip(
         limbs.map(|limb| &limb[words.clone()]).collect()
     };
     [of(Part::B), of(Part::A)]
-}
-
-fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), GemmError> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(GemmError::Count {
-        what,
-        expected,
-        found,
-    })
 }
 
 #[cfg(test)]

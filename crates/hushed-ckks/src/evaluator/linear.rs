@@ -78,16 +78,6 @@ impl Evaluator {
         Ok(())
     }
 
-    /// −ct.
-    ///
-    /// # Errors
-    /// [`CkksError::OtherParameters`].
-    pub fn neg(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        let mut out = ct.clone();
-        self.neg_assign(&mut out)?;
-        Ok(out)
-    }
-
     /// ct ← −ct.
     ///
     /// # Errors
@@ -98,58 +88,22 @@ impl Evaluator {
         Ok(())
     }
 
-    /// ct + plain.
-    ///
-    /// # Errors
-    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`].
-    pub fn add_plain(&self, ct: &Ciphertext, plain: &Plaintext) -> Result<Ciphertext, CkksError> {
-        let mut out = ct.clone();
-        self.add_plain_assign(&mut out, plain)?;
-        Ok(out)
-    }
-
     /// ct ← ct + plain.
     ///
     /// # Errors
-    /// As [`Evaluator::add_plain`].
+    /// [`CkksError::ScaleMismatch`], [`CkksError::OtherParameters`].
     pub fn add_plain_assign(
         &self,
         ct: &mut Ciphertext,
         plain: &Plaintext,
     ) -> Result<(), CkksError> {
-        self.meet_plain(ct, plain, "add_plain")?;
+        self.check(ct, "add_plain")?;
+        self.check_plain(plain, "add_plain")?;
+        truncate(ct, ct.limbs().min(plain.limbs()));
         ct.scale.check(plain.scale, "add_plain")?;
         ct.noise = sum(ct, plain.noise, plain.scale);
         each(&mut ct.b, |j, plan, limb| {
             plan.pointwise().add_assign(limb, plain.poly.limb(j));
-        });
-        Ok(())
-    }
-
-    /// ct − plain.
-    ///
-    /// # Errors
-    /// As [`Evaluator::add_plain`].
-    pub fn sub_plain(&self, ct: &Ciphertext, plain: &Plaintext) -> Result<Ciphertext, CkksError> {
-        let mut out = ct.clone();
-        self.sub_plain_assign(&mut out, plain)?;
-        Ok(out)
-    }
-
-    /// ct ← ct − plain.
-    ///
-    /// # Errors
-    /// As [`Evaluator::add_plain`].
-    pub fn sub_plain_assign(
-        &self,
-        ct: &mut Ciphertext,
-        plain: &Plaintext,
-    ) -> Result<(), CkksError> {
-        self.meet_plain(ct, plain, "sub_plain")?;
-        ct.scale.check(plain.scale, "sub_plain")?;
-        ct.noise = sum(ct, plain.noise, plain.scale);
-        each(&mut ct.b, |j, plan, limb| {
-            plan.pointwise().sub_assign(limb, plain.poly.limb(j));
         });
         Ok(())
     }
@@ -170,25 +124,6 @@ impl Evaluator {
                 .mul(out, part.of(ct).limb(j), plain.poly.limb(j));
         });
         Ok(out)
-    }
-
-    /// ct ← ct·plain, not rescaled.
-    ///
-    /// # Errors
-    /// As [`Evaluator::mul_plain`].
-    pub fn mul_plain_assign(
-        &self,
-        ct: &mut Ciphertext,
-        plain: &Plaintext,
-    ) -> Result<(), CkksError> {
-        self.meet_plain(ct, plain, "mul_plain")?;
-        self.counters.pt_mul.one();
-        ct.scale = ct.scale.times(plain.scale);
-        ct.noise = ct.noise.product(plain.noise, self.params.n());
-        each_part(ct, |_, j, plan, limb| {
-            plan.pointwise().mul_assign(limb, plain.poly.limb(j));
-        });
-        Ok(())
     }
 
     /// acc ← acc + ct·plain; the scale of `acc` must be that of the product.
@@ -217,20 +152,10 @@ impl Evaluator {
         Ok(())
     }
 
-    /// ct + value in every slot.
-    ///
-    /// # Errors
-    /// [`CkksError::ValueOutOfRange`], [`CkksError::OtherParameters`].
-    pub fn add_scalar(&self, ct: &Ciphertext, value: Complex64) -> Result<Ciphertext, CkksError> {
-        let mut out = ct.clone();
-        self.add_scalar_assign(&mut out, value)?;
-        Ok(out)
-    }
-
     /// ct ← ct + value in every slot.
     ///
     /// # Errors
-    /// As [`Evaluator::add_scalar`].
+    /// [`CkksError::ValueOutOfRange`], [`CkksError::OtherParameters`].
     pub fn add_scalar_assign(
         &self,
         ct: &mut Ciphertext,
@@ -261,7 +186,9 @@ impl Evaluator {
         self.check(ct, "mul_scalar")?;
         let constant = Constant::new(value, scale)?;
         let mut out = blank(ct, ct.limbs());
-        self.scaled(&mut out, ct, value, scale);
+        self.counters.scalar_mul.one();
+        out.scale = ct.scale.times(scale);
+        out.noise = ct.noise.times_rounded(value.norm(), scale);
         each_part(&mut out, |part, j, plan, out| {
             let residue = constant.residue(&self.params, j);
             let half = out.len() / 2;
@@ -272,25 +199,6 @@ impl Evaluator {
             pointwise.mul_scalar(second, &from[half..], residue.second);
         });
         Ok(out)
-    }
-
-    /// ct ← ct·value with the constant at `scale`, not rescaled.
-    ///
-    /// # Errors
-    /// As [`Evaluator::mul_scalar`].
-    pub fn mul_scalar_assign(
-        &self,
-        ct: &mut Ciphertext,
-        value: Complex64,
-        scale: Scale,
-    ) -> Result<(), CkksError> {
-        self.check(ct, "mul_scalar")?;
-        let constant = Constant::new(value, scale)?;
-        let from = ct.noise;
-        ct.noise = from.times_rounded(value.norm(), scale);
-        ct.scale = ct.scale.times(scale);
-        self.mul_constant(ct, constant);
-        Ok(())
     }
 
     /// acc ← acc + ct·value with the constant at `scale`; the scale of `acc` must be that of the product.
@@ -321,20 +229,10 @@ impl Evaluator {
         Ok(())
     }
 
-    /// ct times an integer: the scale stays, and so do all levels.
+    /// ct ← ct times an integer: the scale stays, and so do all levels.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`].
-    pub fn mul_int(&self, ct: &Ciphertext, value: i64) -> Result<Ciphertext, CkksError> {
-        let mut out = ct.clone();
-        self.mul_int_assign(&mut out, value)?;
-        Ok(out)
-    }
-
-    /// ct ← ct times an integer.
-    ///
-    /// # Errors
-    /// As [`Evaluator::mul_int`].
     pub fn mul_int_assign(&self, ct: &mut Ciphertext, value: i64) -> Result<(), CkksError> {
         self.check(ct, "mul_int")?;
         ct.noise = ct.noise.times(value.unsigned_abs() as f64);
@@ -342,20 +240,10 @@ impl Evaluator {
         Ok(())
     }
 
-    /// i·ct: X^(N/2) is i in every slot, so neither scale nor level nor error change.
+    /// ct ← i·ct: X^(N/2) is i in every slot, so neither scale nor level nor error change.
     ///
     /// # Errors
     /// [`CkksError::OtherParameters`].
-    pub fn mul_i(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        let mut out = ct.clone();
-        self.mul_i_assign(&mut out)?;
-        Ok(out)
-    }
-
-    /// ct ← i·ct.
-    ///
-    /// # Errors
-    /// As [`Evaluator::mul_i`].
     pub fn mul_i_assign(&self, ct: &mut Ciphertext) -> Result<(), CkksError> {
         self.check(ct, "mul_i")?;
         self.mul_constant(ct, Constant::imaginary_unit());
@@ -373,32 +261,11 @@ impl Evaluator {
         });
     }
 
-    /// Scale and error of `out` = `ct`·value.
-    fn scaled(&self, out: &mut Ciphertext, ct: &Ciphertext, value: Complex64, scale: Scale) {
-        self.counters.scalar_mul.one();
-        out.scale = ct.scale.times(scale);
-        out.noise = ct.noise.times_rounded(value.norm(), scale);
-    }
-
     fn check_plain(&self, plain: &Plaintext, operation: &'static str) -> Result<(), CkksError> {
         if self.params.same_ring(plain.poly.basis()) {
             return Ok(());
         }
         Err(CkksError::OtherParameters { operation })
-    }
-
-    /// Checks both and drops the primes of `ct` that `plain` has not.
-    fn meet_plain(
-        &self,
-        ct: &mut Ciphertext,
-        plain: &Plaintext,
-        operation: &'static str,
-    ) -> Result<(), CkksError> {
-        self.check(ct, operation)?;
-        self.check_plain(plain, operation)?;
-        let limbs = ct.limbs().min(plain.limbs());
-        truncate(ct, limbs);
-        Ok(())
     }
 
     /// Whether an operand of `limbs` primes reaches all of `acc`.

@@ -61,11 +61,6 @@ impl Tensor {
             ..self
         })
     }
-
-    /// Whether there is a product in the sum, which [`Evaluator::relinearize`] is needed for.
-    pub fn is_quadratic(&self) -> bool {
-        self.quadratic
-    }
 }
 
 impl Evaluator {
@@ -159,22 +154,6 @@ impl Evaluator {
                 .tensor_add_assign(d, parts(left, j), parts(right, j));
         });
         Ok(())
-    }
-
-    /// acc ← acc + integer·left·right: a factor at no level and no scale.
-    ///
-    /// # Errors
-    /// As [`Evaluator::tensor_add_assign`].
-    pub fn tensor_add_times(
-        &self,
-        acc: &mut Tensor,
-        left: &Ciphertext,
-        right: &Ciphertext,
-        integer: i64,
-    ) -> Result<(), CkksError> {
-        let mut short = self.drop_to(left, left.limbs().min(acc.limbs()))?;
-        self.mul_int_assign(&mut short, integer)?;
-        self.tensor_add_assign(acc, &short, right)
     }
 
     /// acc ← acc + value·ct, the constant encoded at the scale that `ct` lacks.
@@ -299,22 +278,6 @@ impl Evaluator {
         right: &Ciphertext,
     ) -> Result<Ciphertext, CkksError> {
         self.relinearize_rescale(&self.tensor(left, right)?)
-    }
-
-    /// ct², relinearised and not rescaled.
-    ///
-    /// # Errors
-    /// As [`Evaluator::relinearize`].
-    pub fn square(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        self.mul(ct, ct)
-    }
-
-    /// ct², relinearised and rescaled.
-    ///
-    /// # Errors
-    /// As [`Evaluator::relinearize_rescale`].
-    pub fn square_rescale(&self, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
-        self.mul_rescale(ct, ct)
     }
 
     fn relin_key(

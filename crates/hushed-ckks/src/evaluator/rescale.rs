@@ -4,7 +4,7 @@ use hushed_math::{Eval, NttPlan, RnsPoly};
 use rayon::prelude::*;
 
 use super::Evaluator;
-use super::limbs::{blank, each_part, truncate};
+use super::limbs::{blank, each_part};
 use crate::ciphertext::Ciphertext;
 use crate::error::CkksError;
 
@@ -48,15 +48,6 @@ impl Evaluator {
         Ok(out)
     }
 
-    /// ct ← ct rescaled.
-    ///
-    /// # Errors
-    /// As [`Evaluator::rescale`].
-    pub fn rescale_assign(&self, ct: &mut Ciphertext) -> Result<(), CkksError> {
-        *ct = self.rescale(ct)?;
-        Ok(())
-    }
-
     /// The same message under the first `limbs` primes only.
     ///
     /// # Errors
@@ -68,16 +59,6 @@ impl Evaluator {
             out.copy_from_slice(part.of(ct).limb(j));
         });
         Ok(out)
-    }
-
-    /// As [`Evaluator::drop_to`], in place: nothing is copied.
-    ///
-    /// # Errors
-    /// As [`Evaluator::drop_to`].
-    pub fn drop_to_assign(&self, ct: &mut Ciphertext, limbs: usize) -> Result<(), CkksError> {
-        self.check_drop(ct, limbs)?;
-        truncate(ct, limbs);
-        Ok(())
     }
 
     fn check_drop(&self, ct: &Ciphertext, limbs: usize) -> Result<(), CkksError> {

@@ -81,24 +81,31 @@ impl Evaluator {
     }
 
     /// As [`Evaluator::rotate`], without a decomposition of its own.
-    ///
-    /// # Errors
-    /// As [`Evaluator::rotate`].
     pub fn rotate_hoisted(&self, hoisted: &Hoisted, steps: i64) -> Result<Ciphertext, CkksError> {
-        self.turn_hoisted(
-            hoisted,
-            Turn::rotation(&self.params, steps),
-            "rotate_hoisted",
+        let operation = "rotate_hoisted";
+        let turn = Turn::rotation(&self.params, steps);
+        let ct = hoisted.ct;
+        self.check(ct, operation)?;
+        if turn.element == 1 {
+            return Ok(ct.clone());
+        }
+        let limbs = ct.limbs();
+        let key = self.turn_key(turn, limbs, operation)?;
+        let digits = self.digits(hoisted, key.gadget())?;
+        let (mut b, a) = inner_product(&digits, key)?.mod_down(self.params.rlwe())?;
+        each(&mut b, |j, plan, limb| {
+            plan.pointwise().add_assign(limb, ct.b.limb(j));
+        });
+        self.counters.key_switch.one();
+        self.counters.rotation.one();
+        self.counters.mod_down.many(2);
+        self.counters.ntt.many(2 * (limbs + key.gadget().special()));
+        self.turned(
+            ct,
+            b.automorphism(turn.element),
+            a.automorphism(turn.element),
+            key,
         )
-    }
-
-    /// As [`Evaluator::conjugate`], without a decomposition of its own.
-    ///
-    /// # Errors
-    /// As [`Evaluator::rotate`].
-    pub fn conjugate_hoisted(&self, hoisted: &Hoisted) -> Result<Ciphertext, CkksError> {
-        let turn = Turn::conjugation(&self.params);
-        self.turn_hoisted(hoisted, turn, "conjugate_hoisted")
     }
 
     /// Rotations by each of `steps`, from one decomposition and in one pass over the primes: the fastest form where the
@@ -172,36 +179,6 @@ impl Evaluator {
         self.count_switch(key, ct.limbs());
         self.counters.rotation.one();
         self.turned(ct, b, a, key)
-    }
-
-    fn turn_hoisted(
-        &self,
-        hoisted: &Hoisted,
-        turn: Turn,
-        operation: &'static str,
-    ) -> Result<Ciphertext, CkksError> {
-        let ct = hoisted.ct;
-        self.check(ct, operation)?;
-        if turn.element == 1 {
-            return Ok(ct.clone());
-        }
-        let limbs = ct.limbs();
-        let key = self.turn_key(turn, limbs, operation)?;
-        let digits = self.digits(hoisted, key.gadget())?;
-        let (mut b, a) = inner_product(&digits, key)?.mod_down(self.params.rlwe())?;
-        each(&mut b, |j, plan, limb| {
-            plan.pointwise().add_assign(limb, ct.b.limb(j));
-        });
-        self.counters.key_switch.one();
-        self.counters.rotation.one();
-        self.counters.mod_down.many(2);
-        self.counters.ntt.many(2 * (limbs + key.gadget().special()));
-        self.turned(
-            ct,
-            b.automorphism(turn.element),
-            a.automorphism(turn.element),
-            key,
-        )
     }
 
     /// The digits of a hoisted ciphertext for keys of this shape. No lock is held while they are computed: a thread

@@ -56,7 +56,7 @@ pub enum GemmError {
         found: usize,
     },
     /// A part of a matrix that it does not have.
-    #[error("rows or columns {start}..{end} of {available}")]
+    #[error("rows {start}..{end} of {available}")]
     Block {
         /// First.
         start: usize,
@@ -65,20 +65,23 @@ pub enum GemmError {
         /// How many there are.
         available: usize,
     },
-    /// A stored residue is not below its prime.
-    #[error(
-        "a residue of limb {limb} of stored ciphertext {index} is not below its prime: damaged, or of other parameters"
-    )]
-    Residue {
-        /// The ciphertext.
-        index: usize,
-        /// Its limb.
-        limb: usize,
-    },
-    /// The store could not be read or written.
-    #[error("stored ciphertexts: {0}")]
-    Store(#[from] std::io::Error),
     /// Ciphertexts, scales or constants refused.
     #[error(transparent)]
     Ckks(#[from] CkksError),
+}
+
+/// [`GemmError::Count`] unless there are as many as the matrix needs.
+pub(crate) fn check_count(
+    what: &'static str,
+    expected: usize,
+    found: usize,
+) -> Result<(), GemmError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(GemmError::Count {
+        what,
+        expected,
+        found,
+    })
 }

@@ -13,7 +13,6 @@
 mod error;
 pub mod outer;
 mod product;
-mod store;
 mod stream;
 mod weights;
 
@@ -21,7 +20,7 @@ mod weights;
 mod tests;
 
 pub use error::GemmError;
+pub(crate) use error::check_count;
 pub use product::ModularGemm;
-pub use store::CiphertextStore;
-pub use stream::{MemorySink, MemorySource, Part, Shape, Sink, Source, Strip};
+pub use stream::{MemorySource, Part, Shape, Sink, Source, Strip};
 pub use weights::GemmWeights;

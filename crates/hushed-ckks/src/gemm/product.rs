@@ -7,7 +7,7 @@ use hushed_math::{GemmScratch, LimbGemm, PackedWeights};
 use num_complex::Complex64;
 use rayon::prelude::*;
 
-use super::error::GemmError;
+use super::error::{GemmError, check_count};
 use super::stream::{MemorySource, Part, Shape, Sink, Source, Strip, common};
 use super::weights::GemmWeights;
 use crate::ciphertext::Ciphertext;
@@ -103,7 +103,7 @@ impl ModularGemm {
     }
 
     /// out_o ← out_o + Σ_i `w[o][i]`·ct_i: for inputs that come in blocks, with the columns of the weights that they
-    /// meet ([`GemmWeights::column_block`]).
+    /// meet.
     ///
     /// # Errors
     /// As [`ModularGemm::multiply_all`]; [`GemmError::Ckks`] if the outputs are at another scale than the product.
@@ -308,15 +308,4 @@ struct Buffers {
     inputs: Vec<u64>,
     outputs: Vec<u64>,
     scratch: GemmScratch,
-}
-
-fn check_count(what: &'static str, expected: usize, found: usize) -> Result<(), GemmError> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(GemmError::Count {
-        what,
-        expected,
-        found,
-    })
 }

@@ -1,7 +1,6 @@
 //! Where the inputs of a product come from and its outputs go, a strip of one limb at a time.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use hushed_math::{Eval, RnsPoly};
 
@@ -66,7 +65,7 @@ pub trait Source: Sync {
     /// the next call.
     ///
     /// # Errors
-    /// [`GemmError::Store`] or [`GemmError::Residue`], from sources outside memory.
+    /// Of reading it, from sources outside memory.
     fn strip<'a>(
         &'a self,
         strip: &Strip,
@@ -122,59 +121,7 @@ impl Source for MemorySource<'_> {
     }
 }
 
-/// Outputs in memory.
-pub struct MemorySink<'a> {
-    params: &'a CkksParams,
-    ciphertexts: Mutex<Vec<Ciphertext>>,
-}
-
-impl<'a> MemorySink<'a> {
-    /// No outputs yet.
-    pub fn new(params: &'a CkksParams) -> Self {
-        Self {
-            params,
-            ciphertexts: Mutex::default(),
-        }
-    }
-
-    /// The outputs, after the product.
-    pub fn into_ciphertexts(self) -> Vec<Ciphertext> {
-        self.ciphertexts
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Sink for MemorySink<'_> {
-    fn begin(&self, shape: Shape) -> Result<(), GemmError> {
-        let zero = || {
-            let zero = Ciphertext::zero(self.params, shape.limbs, shape.scale)?;
-            Ok(zero.with_noise(shape.noise))
-        };
-        let zeros: Result<_, GemmError> = (0..shape.count).map(|_| zero()).collect();
-        *self
-            .ciphertexts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = zeros?;
-        Ok(())
-    }
-
-    fn put(&self, strip: &Strip, words: &[&[u64]]) -> Result<(), GemmError> {
-        // Only whole words are copied under the lock: a panic elsewhere leaves nothing half done.
-        let mut ciphertexts = self
-            .ciphertexts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        for (ct, words) in ciphertexts.iter_mut().zip(words) {
-            let (b, a) = (&mut ct.b, &mut ct.a);
-            let part = if strip.part == Part::B { b } else { a };
-            part.limb_mut(strip.limb)[strip.words.clone()].copy_from_slice(words);
-        }
-        Ok(())
-    }
-}
-
-/// Common properties of `ciphertexts`.
+/// What `ciphertexts` have in common.
 pub(super) fn common(params: &CkksParams, ciphertexts: &[Ciphertext]) -> Result<Shape, GemmError> {
     let Some(first) = ciphertexts.first() else {
         return Err(GemmError::Count {

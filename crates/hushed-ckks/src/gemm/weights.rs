@@ -179,37 +179,19 @@ impl GemmWeights {
     /// # Errors
     /// [`GemmError::Block`].
     pub fn row_block(&self, range: Range<usize>) -> Result<Self, GemmError> {
-        let block = check_block(&range, self.rows)?;
-        Ok(self.block(block.len(), self.columns, |o, i| (block.start + o, i)))
-    }
-
-    /// The weights of some columns: inputs that come a few at a time, each block added to the same outputs.
-    ///
-    /// # Errors
-    /// [`GemmError::Block`].
-    pub fn column_block(&self, range: Range<usize>) -> Result<Self, GemmError> {
-        let block = check_block(&range, self.columns)?;
-        Ok(self.block(self.rows, block.len(), |o, i| (o, block.start + i)))
-    }
-
-    fn block(
-        &self,
-        rows: usize,
-        columns: usize,
-        place: impl Fn(usize, usize) -> (usize, usize),
-    ) -> Self {
-        let mut values = Vec::with_capacity(rows * columns);
-        for o in 0..rows {
-            let (row, first) = place(o, 0);
-            let start = row * self.columns + first;
-            values.extend_from_slice(&self.values[start..start + columns]);
+        if range.is_empty() || range.end > self.rows {
+            return Err(GemmError::Block {
+                start: range.start,
+                end: range.end,
+                available: self.rows,
+            });
         }
-        Self {
-            rows,
-            columns,
-            values,
+        let values = &self.values[range.start * self.columns..range.end * self.columns];
+        Ok(Self {
+            rows: range.len(),
+            values: values.to_vec(),
             ..*self
-        }
+        })
     }
 
     pub(super) fn values(&self) -> &[i64] {
@@ -239,16 +221,5 @@ fn check_shape(rows: usize, columns: usize, found: usize) -> Result<(), GemmErro
         rows,
         columns,
         found,
-    })
-}
-
-fn check_block(range: &Range<usize>, available: usize) -> Result<Range<usize>, GemmError> {
-    if range.start < range.end && range.end <= available {
-        return Ok(range.clone());
-    }
-    Err(GemmError::Block {
-        start: range.start,
-        end: range.end,
-        available,
     })
 }

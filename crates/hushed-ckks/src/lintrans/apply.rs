@@ -72,9 +72,6 @@ impl LinearTransform {
     }
 
     /// As [`LinearTransform::apply_many`] for one.
-    ///
-    /// # Errors
-    /// As there.
     pub fn apply(&self, evaluator: &Evaluator, ct: &Ciphertext) -> Result<Ciphertext, CkksError> {
         let mut products = self.apply_many(evaluator, &[ct])?;
         products

@@ -32,7 +32,6 @@ pub enum Direction {
 /// The factors in the order in which they are applied: in the clear, before encoding.
 #[derive(Clone, Debug)]
 pub struct DftFactors {
-    direction: Direction,
     factors: Vec<Diagonals>,
 }
 
@@ -80,7 +79,7 @@ impl DftFactors {
                 factors.push(factor);
             }
         }
-        Ok(Self { direction, factors })
+        Ok(Self { factors })
     }
 
     /// log2(`slots`) layers in `count` nearly equal groups; the group with the wrapped, hence fewer, diagonals (the one
@@ -98,19 +97,9 @@ impl DftFactors {
         layers
     }
 
-    /// The direction of the map.
-    pub fn direction(&self) -> Direction {
-        self.direction
-    }
-
     /// The matrices, first applied first.
     pub fn factors(&self) -> &[Diagonals] {
         &self.factors
-    }
-
-    /// The matrices, first applied first.
-    pub fn into_factors(self) -> Vec<Diagonals> {
-        self.factors
     }
 
     /// The whole map in the clear.
@@ -169,6 +158,8 @@ fn layer(direction: Direction, slots: usize, m: usize) -> Result<Diagonals, LinT
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{distance, random};
+    use hushed_math::rng::SecretRng;
     use proptest::prelude::*;
 
     fn reversed(x: &[Complex64]) -> Vec<Complex64> {
@@ -198,18 +189,8 @@ mod tests {
             .collect()
     }
 
-    fn distance(a: &[Complex64], b: &[Complex64]) -> f64 {
-        assert_eq!(a.len(), b.len());
-        a.iter()
-            .zip(b)
-            .map(|(x, y)| (x - y).norm())
-            .fold(0.0, f64::max)
-    }
-
     fn vector(slots: usize, seed: u64) -> Vec<Complex64> {
-        let mut rng = hushed_math::rng::SecretRng::insecure_from_seed(seed);
-        let mut real = || rng.next_u64() as f64 / (1_u64 << 63) as f64 - 1.0;
-        (0..slots).map(|_| Complex64::new(real(), real())).collect()
+        random(&mut SecretRng::insecure_from_seed(seed), slots)
     }
 
     proptest! {

@@ -182,17 +182,16 @@ impl Diagonals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{distance, random};
+    use hushed_math::rng::SecretRng;
 
     fn random_rows(dim: usize, seed: u64) -> Vec<Vec<Complex64>> {
-        let mut rng = hushed_math::rng::SecretRng::insecure_from_seed(seed);
-        let mut real = || rng.next_u64() as f64 / u64::MAX as f64 - 0.5;
-        (0..dim)
-            .map(|_| (0..dim).map(|_| Complex64::new(real(), real())).collect())
-            .collect()
+        let mut rng = SecretRng::insecure_from_seed(seed);
+        (0..dim).map(|_| random(&mut rng, dim)).collect()
     }
 
     fn near(a: &[Complex64], b: &[Complex64]) -> bool {
-        a.len() == b.len() && a.iter().zip(b).all(|(x, y)| (x - y).norm() < 1e-12)
+        distance(a, b) < 1e-12
     }
 
     #[test]

@@ -1,8 +1,24 @@
-//! Working memory of a pass over one prime: pairs of limbs, recycled by the arithmetic layer.
+//! Working memory of a pass over one prime: pairs of limbs, recycled by the arithmetic layer, and how much of a limb is
+//! worked on at a time.
 
 use std::sync::Arc;
 
 use hushed_math::{Eval, RnsBasis, RnsPoly};
+
+/// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
+/// cache holds.
+const STRIP: usize = 1 << 10;
+
+/// How many values go through babies, and then through giants, at a time, if the longest orbit of a baby is `orbit`:
+/// rotations of closed runs are made and used run by run, others need all values and are used strip by strip.
+pub(super) fn values_at_a_time(n: usize, orbit: usize) -> (usize, usize) {
+    if orbit <= n / 8 {
+        let run = orbit.max(STRIP).min(n);
+        (run, run)
+    } else {
+        (n, STRIP.min(n))
+    }
+}
 
 /// Two limbs of words of any content. They are residues under whichever prime is being worked on: the ids of the
 /// polynomial that holds them say nothing.

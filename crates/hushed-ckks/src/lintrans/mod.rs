@@ -8,6 +8,7 @@ mod error;
 mod memory;
 mod pass;
 mod split;
+mod store;
 mod stored;
 mod transform;
 

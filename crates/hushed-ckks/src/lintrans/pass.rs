@@ -10,27 +10,14 @@ use hushed_math::cache::prefetch;
 use hushed_math::{Automorphism, Eval, Pointwise, RnsPoly};
 use hushed_rlwe::hybrid::{KeyStrips, SwitchKey};
 
-use crate::lintrans::stored::Block;
+use crate::lintrans::memory::values_at_a_time;
+use crate::lintrans::store::Block;
 use crate::lintrans::transform::EncodedGiant;
 use crate::lintrans::{LinTransError, LinearTransform};
 
-/// Words of a limb that are worked on at a time: with the sixteen or so rotations that a sum has, what the second-level
-/// cache holds.
-const STRIP: usize = 1 << 10;
-
-/// The same for products with keys: a strip of the digits stays in the cache while all keys go over it.
+/// Words of a limb that products with keys take at a time: a strip of the digits stays in the cache while all keys go
+/// over it.
 const KEY_STRIP: usize = 1 << 11;
-
-/// How many values go through babies, and then through giants, at a time, if the longest orbit of a baby is `orbit`:
-/// rotations of closed runs are made and used run by run, others need all values and are used strip by strip.
-pub(super) fn values_at_a_time(n: usize, orbit: usize) -> (usize, usize) {
-    if orbit <= n / 8 {
-        let run = orbit.max(STRIP).min(n);
-        (run, run)
-    } else {
-        (n, STRIP.min(n))
-    }
-}
 
 /// A rotation of the input: its key, and how the product is permuted.
 pub(super) type Baby<'a> = (&'a SwitchKey, Arc<Automorphism>);

@@ -18,170 +18,24 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use hushed_math::bits::{pack_bits, packed_len, unpack_bits};
+use hushed_math::bits::pack_bits;
 use hushed_rlwe::codec::{HEADER_BYTES, Kind, Reader, read_header, write_header};
 use hushed_rlwe::error::CodecError;
 use hushed_rlwe::hybrid::Gadget;
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
+use crate::lintrans::store::{Bytes, DIGEST, Layout, Store, block_digest};
 use crate::lintrans::transform::{EncodedGiant, Shape};
 use crate::lintrans::{LinTransError, LinearTransform};
 use crate::params::CkksParams;
 use crate::scale::Scale;
 
-const DIGEST: usize = 32;
 const WORD: usize = 8;
 /// Numbers of the shape before the lists of rotations.
 const FIXED: usize = 13;
-
-/// A source of diagonals.
-pub(super) trait Bytes: Read + Seek + Send {}
-impl<F: Read + Seek + Send> Bytes for F {}
-
-/// The blocks of a file.
-pub(super) struct Store {
-    file: Mutex<Box<dyn Bytes>>,
-    layout: Layout,
-    digest: [u8; DIGEST],
-}
-
-/// One block in memory, and the bytes that it came from.
-#[derive(Default)]
-pub(super) struct Block {
-    bytes: Zeroizing<Vec<u8>>,
-    words: Zeroizing<Vec<u64>>,
-    /// Number of the block in `words`.
-    number: Option<usize>,
-}
-
-/// Where blocks lie.
-struct Layout {
-    /// Modulus and its bits, of each prime of the diagonals.
-    primes: Vec<(u64, u32)>,
-    /// Words of a diagonal in a block, and the bytes that they take under each prime.
-    words: usize,
-    packed: Vec<usize>,
-    /// Strips of a limb.
-    strips: usize,
-    /// Of each giant: its diagonals, and where its first block is.
-    giants: Vec<(usize, u64)>,
-    end: u64,
-}
-
-impl Layout {
-    fn new(map: &LinearTransform, lists: u64) -> Option<Self> {
-        let (n, strip) = (map.params.n(), map.strip_values());
-        let words = strip.div_ceil(map.repeat);
-        let rlwe = map.params.rlwe();
-        let ids = rlwe.extended_ids_with(map.limbs(), map.gadget.special());
-        let modulus = |&id: &usize| rlwe.basis().modulus(id);
-        let primes: Vec<_> = ids.iter().map(modulus).collect();
-        let primes: Vec<_> = primes.iter().map(|m| (m.value(), m.bits())).collect();
-        let packed = primes.iter().map(|&(_, bits)| packed_len(words, bits));
-        let packed: Vec<_> = packed.collect::<Option<_>>()?;
-        let strips = n / strip;
-        let (mut giants, mut end) = (Vec::with_capacity(map.giants.len()), lists);
-        for giant in &map.giants {
-            let terms = giant.babies.len();
-            giants.push((terms, end));
-            for &packed in &packed {
-                let block = terms.checked_mul(packed)?.checked_add(DIGEST)?;
-                end = end.checked_add(block.checked_mul(strips)? as u64)?;
-            }
-        }
-        Some(Self {
-            primes,
-            words,
-            packed,
-            strips,
-            giants,
-            end,
-        })
-    }
-
-    /// Number, place and bytes (the digest apart) of a block.
-    fn find(&self, giant: usize, limb: usize, strip: usize) -> Option<(usize, u64, usize)> {
-        let &(terms, first) = self.giants.get(giant)?;
-        let size = |packed: &usize| terms * packed + DIGEST;
-        let before: usize = self.packed.get(..limb)?.iter().map(size).sum();
-        let here = size(self.packed.get(limb)?);
-        let number = (giant * self.primes.len() + limb) * self.strips + strip;
-        let at = first + (before * self.strips + strip * here) as u64;
-        Some((number, at, here - DIGEST))
-    }
-
-    fn block_words(&self) -> usize {
-        let terms = self.giants.iter().map(|&(terms, _)| terms);
-        terms.max().unwrap_or(0) * self.words
-    }
-}
-
-fn block_digest(file: &[u8; DIGEST], number: usize, bytes: &[u8]) -> [u8; DIGEST] {
-    let mut digest = Sha256::new();
-    digest.update(file);
-    digest.update((number as u64).to_le_bytes());
-    digest.update(bytes);
-    digest.finalize().into()
-}
-
-impl Store {
-    /// The words of the diagonals of one giant, for one strip of values under one prime.
-    pub(super) fn read<'b>(
-        &self,
-        (giant, limb, strip): (usize, usize, usize),
-        block: &'b mut Block,
-    ) -> Result<Vec<&'b [u64]>, LinTransError> {
-        let absent = CodecError::Keys;
-        let (number, at, length) = self.layout.find(giant, limb, strip).ok_or(absent)?;
-        if block.number != Some(number) {
-            self.load((number, at, length), limb, block)?;
-        }
-        Ok(block.words.chunks_exact(self.layout.words.max(1)).collect())
-    }
-
-    fn load(
-        &self,
-        (number, at, length): (usize, u64, usize),
-        limb: usize,
-        block: &mut Block,
-    ) -> Result<(), LinTransError> {
-        block.number = None;
-        block.words.clear();
-        block.bytes.resize(length + DIGEST, 0);
-        {
-            // Each read seeks first: a panic in between leaves no position that matters.
-            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-            file.seek(SeekFrom::Start(at))?;
-            file.read_exact(&mut block.bytes)?;
-        }
-        let damaged = CodecError::Damaged { chunk: number };
-        let (bytes, digest) = block
-            .bytes
-            .split_at_checked(length)
-            .ok_or(damaged.clone())?;
-        if block_digest(&self.digest, number, bytes) != digest {
-            return Err(damaged.into());
-        }
-        let (Some(&(q, bits)), Some(&packed)) =
-            (self.layout.primes.get(limb), self.layout.packed.get(limb))
-        else {
-            return Err(damaged.into());
-        };
-        for bytes in bytes.chunks_exact(packed) {
-            let words = unpack_bits(bytes, bits, self.layout.words).ok_or(CodecError::Padding)?;
-            let words = Zeroizing::new(words);
-            if words.iter().any(|&word| word >= q) {
-                return Err(CodecError::Residue { limb }.into());
-            }
-            block.words.extend_from_slice(&words);
-        }
-        block.number = Some(number);
-        Ok(())
-    }
-}
 
 impl LinearTransform {
     /// Writes the map with its encoded diagonals, for [`LinearTransform::open`]. The diagonals are in memory for as
@@ -196,9 +50,9 @@ impl LinearTransform {
         }
         let numbers = self.shape_numbers();
         let lists = HEADER_BYTES + WORD * numbers.len() + DIGEST;
-        let layout = Layout::new(self, lists as u64).ok_or(LinTransError::Stored)?;
+        let layout = self.layout(lists as u64).ok_or(LinTransError::Stored)?;
         let mut head = Vec::with_capacity(lists);
-        let payload = layout.end as usize - HEADER_BYTES;
+        let payload = layout.end() as usize - HEADER_BYTES;
         write_header(
             &mut head,
             Kind::LinearTransform,
@@ -212,7 +66,7 @@ impl LinearTransform {
         let strip = self.strip_values();
         let (mut number, mut bytes) = (0, Zeroizing::new(Vec::new()));
         for giant in &self.giants {
-            for (limb, &(_, bits)) in layout.primes.iter().enumerate() {
+            for (limb, &(_, bits)) in layout.primes().iter().enumerate() {
                 for start in (0..self.params.n()).step_by(strip) {
                     bytes.clear();
                     for plain in &giant.plains {
@@ -268,13 +122,10 @@ impl LinearTransform {
             return Err(CodecError::Damaged { chunk: 0 }.into());
         }
         let mut map = Self::from_shape(params, shape)?;
-        let layout = Layout::new(&map, read + DIGEST as u64);
-        let layout = layout.filter(|layout| layout.end == length);
-        map.store = Some(Arc::new(Store {
-            layout: layout.ok_or(LinTransError::Stored)?,
-            file: Mutex::new(file),
-            digest,
-        }));
+        let layout = map.layout(read + DIGEST as u64);
+        let layout = layout.filter(|layout| layout.end() == length);
+        let layout = layout.ok_or(LinTransError::Stored)?;
+        map.store = Some(Arc::new(Store::new(file, layout, digest)));
         Ok(map)
     }
 
@@ -283,8 +134,19 @@ impl LinearTransform {
     pub fn block_bytes(&self) -> usize {
         match &self.store {
             None => self.plaintext_bytes(),
-            Some(store) => WORD * store.layout.block_words(),
+            Some(store) => WORD * store.block_words(),
         }
+    }
+
+    /// Where its blocks lie behind `lists` bytes.
+    fn layout(&self, lists: u64) -> Option<Layout> {
+        let (rlwe, strip) = (self.params.rlwe(), self.strip_values());
+        let ids = rlwe.extended_ids_with(self.limbs(), self.gadget.special());
+        let moduli = ids.iter().map(|&id| rlwe.basis().modulus(id));
+        let primes = moduli.map(|m| (m.value(), m.bits())).collect();
+        let terms = self.giants.iter().map(|giant| giant.babies.len());
+        let (words, strips) = (strip.div_ceil(self.repeat), self.params.n() / strip);
+        Layout::new(primes, words, strips, terms, lists)
     }
 
     fn shape_numbers(&self) -> Vec<u64> {

@@ -1,7 +1,8 @@
 //! Encrypted products against those in the clear, on a small insecure ring.
 
 use super::*;
-use crate::params::{CkksLiteral, CkksParams, PrimeGroup};
+use crate::params::CkksParams;
+use crate::testing::{distance, random};
 use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, RnsPoly};
 use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys};
@@ -21,30 +22,9 @@ pub(super) struct Room {
 
 pub(super) fn room(seed: u64) -> Room {
     let mut rng = SecretRng::insecure_from_seed(seed);
-    let params = CkksParams::insecure_for_tests(CkksLiteral {
-        name: "insecure-lintrans",
-        log_n: 8,
-        q0_bits: 50,
-        stc: PrimeGroup::NONE,
-        levels: PrimeGroup::new(5, 40),
-        eval_mod: PrimeGroup::NONE,
-        wide_square: false,
-        cts: PrimeGroup::NONE,
-        special: PrimeGroup::new(3, 50),
-        p0_bits: None,
-        log_scale: 40,
-        certified_bits: 10,
-    })
-    .unwrap();
+    let params = CkksParams::insecure_shallow(8, 5).unwrap();
     let sk = SecretKey::generate(params.rlwe(), &mut rng);
     Room { params, sk, rng }
-}
-
-pub(super) fn vector(length: usize, rng: &mut SecretRng) -> Vec<Complex64> {
-    let mut real = || rng.next_u64() as f64 / (1_u64 << 63) as f64 - 1.0;
-    (0..length)
-        .map(|_| Complex64::new(real(), real()))
-        .collect()
 }
 
 impl Room {
@@ -96,18 +76,13 @@ impl Room {
 }
 
 pub(super) fn bits(found: &[Complex64], expected: &[Complex64]) -> f64 {
-    let worst = found
-        .iter()
-        .zip(expected)
-        .map(|(a, b)| (a - b).norm())
-        .fold(0.0, f64::max);
-    -worst.log2()
+    -distance(found, expected).log2()
 }
 
 fn matrix(dim: usize, offsets: &[i64], period: usize, rng: &mut SecretRng) -> Diagonals {
     let mut m = Diagonals::new(dim).unwrap();
     for &k in offsets {
-        m.set(k, vector(period, rng)).unwrap();
+        m.set(k, random(rng, period)).unwrap();
     }
     m
 }
@@ -136,7 +111,7 @@ fn encrypted_products_are_the_clear_ones_for_every_method_and_level() {
             let mut keys = room.keys(&[&map]);
             let inputs: Vec<Vec<_>> = (0..2)
                 .map(|_| {
-                    let once = vector(dim, &mut room.rng);
+                    let once = random(&mut room.rng, dim);
                     once.iter().copied().cycle().take(SLOTS).collect()
                 })
                 .collect();
@@ -177,7 +152,7 @@ fn factored_transforms_cancel_under_encryption() {
         .map(|(limbs, m)| LinearTransform::new(&room.params, m, limbs, Options::default()).unwrap())
         .collect();
     let keys = room.keys(&maps.iter().collect::<Vec<_>>());
-    let x = vector(SLOTS, &mut room.rng);
+    let x = random(&mut room.rng, SLOTS);
     let ct = room.encrypt(&x, 6);
     let mut parts = (ct.b, ct.a);
     for map in &maps {
@@ -209,7 +184,7 @@ fn missing_keys_and_wrong_lengths_are_named() {
     let map = LinearTransform::new(&room.params, &m, 3, Options::default()).unwrap();
     let other = LinearTransform::new(&room.params, &m, 4, Options::default()).unwrap();
     let keys = room.keys(&[&other]);
-    let x = vector(SLOTS, &mut room.rng);
+    let x = random(&mut room.rng, SLOTS);
     let short = room.encrypt(&x, 3);
     let long = room.encrypt(&x, 4);
     assert!(matches!(

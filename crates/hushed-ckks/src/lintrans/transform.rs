@@ -12,8 +12,8 @@ use hushed_rlwe::RlweError;
 use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
 
 use crate::lintrans::compact::LEAST_PERIOD;
-use crate::lintrans::pass::values_at_a_time;
-use crate::lintrans::stored::Store;
+use crate::lintrans::memory::values_at_a_time;
+use crate::lintrans::store::Store;
 use crate::lintrans::{CompactEncoder, CompactPlain, CostModel, Diagonals, LinTransError, Split};
 use crate::noise::{Noise, worst};
 use crate::params::CkksParams;

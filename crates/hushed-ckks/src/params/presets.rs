@@ -1,6 +1,6 @@
 //! Named parameter sets. A name says the ring degree, what the set is for, and its usable levels.
 //!
-//! log2(QP), group by group:
+//! A test builds every preset, so that none of them is refused. log2(QP), group by group:
 //!
 //! | name | q0 | stc | levels | eval_mod | cts | p | sum | limit |
 //! |---|---|---|---|---|---|---|---|---|
@@ -48,6 +48,43 @@ pub(super) fn measured_bits(name: &str) -> Option<[f64; 2]> {
     row.map(|&(_, bits)| bits)
 }
 
+const N16_BOOT: CkksLiteral = CkksLiteral {
+    name: "n16-boot-14x40",
+    log_n: 16,
+    q0_bits: 50,
+    stc: PrimeGroup::new(3, 40),
+    levels: PrimeGroup::new(14, 40),
+    eval_mod: PrimeGroup::new(8, 50),
+    wide_square: false,
+    cts: PrimeGroup::new(3, 50),
+    special: PrimeGroup::new(8, 50),
+    p0_bits: None,
+    log_scale: 40,
+    certified_bits: 14,
+};
+
+const N16_PRECISE: CkksLiteral = CkksLiteral {
+    name: "n16-boot-14x40-precise",
+    wide_square: true,
+    special: PrimeGroup::new(7, 50),
+    ..N16_BOOT
+};
+
+const N15_SHALLOW: CkksLiteral = CkksLiteral {
+    name: "n15-shallow-16x40",
+    log_n: 15,
+    q0_bits: 50,
+    stc: PrimeGroup::NONE,
+    levels: PrimeGroup::new(16, 40),
+    eval_mod: PrimeGroup::NONE,
+    wide_square: false,
+    cts: PrimeGroup::NONE,
+    special: PrimeGroup::new(3, 50),
+    p0_bits: None,
+    log_scale: 40,
+    certified_bits: 18,
+};
+
 impl CkksParams {
     /// The preset of this name, one of [`PRESETS`].
     ///
@@ -64,51 +101,16 @@ impl CkksParams {
     }
 
     /// Inference: N = 2^16, 14 levels of 40 bits after a bootstrap.
-    ///
-    /// # Errors
-    /// None in practice: a test builds every preset.
     pub fn n16_boot() -> Result<Arc<Self>, CkksParamsError> {
-        Self::new(CkksLiteral {
-            name: "n16-boot-14x40",
-            log_n: 16,
-            q0_bits: 50,
-            stc: PrimeGroup::new(3, 40),
-            levels: PrimeGroup::new(14, 40),
-            eval_mod: PrimeGroup::new(8, 50),
-            wide_square: false,
-            cts: PrimeGroup::new(3, 50),
-            special: PrimeGroup::new(8, 50),
-            p0_bits: None,
-            log_scale: 40,
-            certified_bits: 14,
-        })
+        Self::new(N16_BOOT)
     }
 
     /// As [`CkksParams::n16_boot`], with a more precise bootstrap.
-    ///
-    /// # Errors
-    /// None in practice: a test builds every preset.
     pub fn n16_boot_precise() -> Result<Arc<Self>, CkksParamsError> {
-        Self::new(CkksLiteral {
-            name: "n16-boot-14x40-precise",
-            log_n: 16,
-            q0_bits: 50,
-            stc: PrimeGroup::new(3, 40),
-            levels: PrimeGroup::new(14, 40),
-            eval_mod: PrimeGroup::new(8, 50),
-            wide_square: true,
-            cts: PrimeGroup::new(3, 50),
-            special: PrimeGroup::new(7, 50),
-            p0_bits: None,
-            log_scale: 40,
-            certified_bits: 14,
-        })
+        Self::new(N16_PRECISE)
     }
 
     /// The whole path at real security and half the ring: N = 2^15, 3 levels after a bootstrap.
-    ///
-    /// # Errors
-    /// None in practice: a test builds every preset.
     pub fn n15_boot() -> Result<Arc<Self>, CkksParamsError> {
         Self::new(CkksLiteral {
             name: "n15-boot-3x40",
@@ -127,24 +129,8 @@ impl CkksParams {
     }
 
     /// Shallow circuits without bootstrapping: N = 2^15, 16 levels.
-    ///
-    /// # Errors
-    /// None in practice: a test builds every preset.
     pub fn n15_shallow() -> Result<Arc<Self>, CkksParamsError> {
-        Self::new(CkksLiteral {
-            name: "n15-shallow-16x40",
-            log_n: 15,
-            q0_bits: 50,
-            stc: PrimeGroup::NONE,
-            levels: PrimeGroup::new(16, 40),
-            eval_mod: PrimeGroup::NONE,
-            wide_square: false,
-            cts: PrimeGroup::NONE,
-            special: PrimeGroup::new(3, 50),
-            p0_bits: None,
-            log_scale: 40,
-            certified_bits: 18,
-        })
+        Self::new(N15_SHALLOW)
     }
 
     /// The chain of [`CkksParams::n16_boot`] with `levels` levels and a special prime less over a ring of degree
@@ -157,16 +143,9 @@ impl CkksParams {
         Self::insecure_for_tests(CkksLiteral {
             name: "insecure-test",
             log_n,
-            q0_bits: 50,
-            stc: PrimeGroup::new(3, 40),
             levels: PrimeGroup::new(levels, 40),
-            eval_mod: PrimeGroup::new(8, 50),
-            wide_square: false,
-            cts: PrimeGroup::new(3, 50),
             special: PrimeGroup::new(7, 50),
-            p0_bits: None,
-            log_scale: 40,
-            certified_bits: 14,
+            ..N16_BOOT
         })
     }
 
@@ -180,16 +159,8 @@ impl CkksParams {
         Self::insecure_for_tests(CkksLiteral {
             name: "insecure-precise",
             log_n,
-            q0_bits: 50,
-            stc: PrimeGroup::new(3, 40),
             levels: PrimeGroup::new(levels, 40),
-            eval_mod: PrimeGroup::new(8, 50),
-            wide_square: true,
-            cts: PrimeGroup::new(3, 50),
-            special: PrimeGroup::new(7, 50),
-            p0_bits: None,
-            log_scale: 40,
-            certified_bits: 14,
+            ..N16_PRECISE
         })
     }
 
@@ -202,16 +173,8 @@ impl CkksParams {
         Self::insecure_for_tests(CkksLiteral {
             name: "insecure-shallow",
             log_n,
-            q0_bits: 50,
-            stc: PrimeGroup::NONE,
             levels: PrimeGroup::new(levels, 40),
-            eval_mod: PrimeGroup::NONE,
-            wide_square: false,
-            cts: PrimeGroup::NONE,
-            special: PrimeGroup::new(3, 50),
-            p0_bits: None,
-            log_scale: 40,
-            certified_bits: 18,
+            ..N15_SHALLOW
         })
     }
 }

@@ -42,8 +42,8 @@
 //! The last three rows rescale by two primes at once on some levels ([`Arithmetic::level_primes`]): no prime has 55
 //! bits, but the scale of the first square, 2^56, need not be that of a prime.
 //!
-//! *Output.* The message m/scale, at the scale asked for ([`EvalMod::output_scaling`] is its ratio to the sine, applied
-//! by reading the same integers at another scale): the target scales of the doublings are worked out backwards.
+//! *Output.* The message m/scale, at the scale asked for (its ratio to the sine, about ρ/2π, is applied by
+//! reading the same integers at another scale): the target scales of the doublings are worked out backwards.
 
 use std::f64::consts::PI;
 
@@ -114,7 +114,7 @@ pub struct EvalMod {
     literal: EvalModLiteral,
     /// In t = (x − 1/4)/K', even.
     cosine: Polynomial,
-    /// In the sine, odd; it returns the message divided by `output_scaling`.
+    /// In the sine, odd; it returns the message divided by `output`.
     arcsine: Option<Polynomial>,
     /// K'.
     reach: f64,
@@ -166,11 +166,6 @@ impl EvalMod {
     /// What CoeffsToSlots must multiply x = u/q0 by: 1/K'.
     pub fn input_scaling(&self) -> f64 {
         1.0 / self.reach
-    }
-
-    /// The message over what the last product returns: about ρ/2π for the sine. [`EvalMod::evaluate`] applies it.
-    pub fn output_scaling(&self) -> f64 {
-        self.output
     }
 
     /// Levels that it uses.

@@ -45,12 +45,7 @@ impl ExpByLimit {
         self.squarings + 1
     }
 
-    /// Levels of [`ExpByLimit::evaluate_folded`]: r.
-    pub fn levels_folded(&self) -> usize {
-        self.squarings
-    }
-
-    /// Range, error, cost (of the form that is not folded). The error is absolute: where exp is small, it is.
+    /// Range, error, cost. The error is absolute: where exp is small, it is.
     pub fn report(&self) -> Approximation {
         Approximation {
             name: "exp(x) = (1 + x/2^r)^(2^r)",
@@ -95,41 +90,6 @@ impl ExpByLimit {
     fn bound(&self) -> f64 {
         let power = (1u64 << self.squarings) as f64;
         (1.0 + self.low / power).abs().max(1.0 + self.high / power)
-    }
-
-    /// The scale at which [`ExpByLimit::evaluate_folded`] takes x/2^r over `limbs` primes.
-    ///
-    /// # Errors
-    /// [`PolyError::LevelsTooFew`].
-    pub fn folded_scale<A: Arithmetic>(
-        &self,
-        ar: &A,
-        limbs: usize,
-        target: Scale,
-    ) -> Result<Scale, PolyError> {
-        let ladder = Ladder::new(ar, limbs, self.squarings)?;
-        before_squarings(&ladder, 0, self.squarings, target)
-    }
-
-    /// exp(x) at the scale `target` from x/2^r, where the step that produced x has folded in the factor: one level
-    /// fewer.
-    ///
-    /// # Errors
-    /// As [`ExpByLimit::evaluate`]; [`PolyError::ScaleMismatch`] unless the input has the scale
-    /// [`ExpByLimit::folded_scale`].
-    pub fn evaluate_folded<A: Arithmetic>(
-        &self,
-        ar: &A,
-        x: &A::Value,
-        target: Scale,
-    ) -> Result<A::Value, A::Error> {
-        let left = self.folded_scale(ar, ar.limbs(x), target)?;
-        let right = ar.scale(x);
-        if !left.matches(right) {
-            return Err(PolyError::ScaleMismatch { left, right }.into());
-        }
-        let y = ar.add_constant(x.clone(), 1.0)?;
-        squarings(ar, y, self.squarings, self.bound())
     }
 }
 

@@ -91,11 +91,6 @@ impl Schedule {
         &self.powers
     }
 
-    /// Degrees below it are linear combinations, where the depth allows.
-    pub fn baby(&self) -> usize {
-        self.baby
-    }
-
     /// What it costs, without a change of interval.
     pub fn cost(&self) -> Cost {
         self.cost

@@ -36,10 +36,8 @@ fn encodings_have_the_same_coefficients() {
     let params = CkksParams::insecure_shallow(10, 1).unwrap();
     let encoder = Encoder::new(&params);
     let values = inputs(params.slots());
-    let poly = encoder
-        .encode_over(&values, &[0], Scale::from_bits(40))
-        .unwrap();
-    let found = encoder.decode_coefficients(&poly.into_coeff(), Scale::ONE);
+    let plain = encoder.encode(&values, 1, Scale::from_bits(40)).unwrap();
+    let found = encoder.decode_coefficients(&plain.poly().clone().into_coeff(), Scale::ONE);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         // Both round a transform in double precision.

@@ -12,9 +12,8 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::machine::Machine;
-use crate::output::Output;
+use crate::output::{Output, gib};
 
-const GIB: f64 = (1u64 << 30) as f64;
 /// A server of the reference model needs about this much.
 const ENOUGH_MEMORY: u64 = 2 << 30;
 
@@ -100,11 +99,7 @@ fn memory() -> Finding {
     } else {
         ": a server wants 2 GiB free"
     };
-    let detail = format!(
-        "{:.1} GiB, {:.1} GiB free{remedy}",
-        all as f64 / GIB,
-        free as f64 / GIB
-    );
+    let detail = format!("{:.1} GiB, {:.1} GiB free{remedy}", gib(all), gib(free));
     Finding {
         name: "memory",
         good,

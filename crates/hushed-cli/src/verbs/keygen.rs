@@ -7,7 +7,7 @@ use hushed_serve::fhe::{self, KeyOrder, KeygenOptions};
 use serde_json::json;
 
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, gib};
 
 /// Make keys for runs under encryption
 #[derive(clap::Args)]
@@ -69,7 +69,7 @@ pub fn told(order: KeyOrder) -> String {
     format!(
         "the manifest asks for {} keys, {:.2} GiB",
         order.keys,
-        order.bytes as f64 / f64::from(1 << 30)
+        gib(order.bytes)
     )
 }
 
@@ -103,7 +103,7 @@ impl Args {
                 "keys {} in {} ({:.2} GiB for the server; secret.key stays here)\nfor the manifest {}: the server learns {learns}",
                 record.id,
                 self.out.display(),
-                record.bytes as f64 / f64::from(1 << 30),
+                gib(record.bytes),
                 record.plan
             )
         })

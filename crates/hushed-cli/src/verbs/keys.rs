@@ -7,7 +7,7 @@ use hushed_serve::fhe::{KeyStore, StoredKeys, now};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, gib};
 
 /// List, import or delete keys of runs under encryption, on either side
 #[derive(clap::Args)]
@@ -120,7 +120,7 @@ fn line(keys: &StoredKeys) -> String {
         "{}  {}  {:.2} GiB, {:.1} days old, {left}, {whose}",
         record.id,
         record.parameters,
-        record.bytes as f64 / f64::from(1 << 30),
+        gib(record.bytes),
         days(now.saturating_sub(record.created)),
     )
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::error::CliError;
 use crate::machine::peak_memory;
-use crate::output::{Output, counters};
+use crate::output::{Output, counters, gib};
 use crate::running::Running;
 
 /// Run a model on encrypted texts; needs no secret of the client
@@ -60,7 +60,7 @@ impl Args {
             return format!("the reply to {} was there already", report.request);
         }
         let memory = peak_memory().map_or_else(String::new, |bytes| {
-            format!("; {:.1} GiB of memory", bytes as f64 / 2f64.powi(30))
+            format!("; {:.1} GiB of memory", gib(bytes))
         });
         format!(
             "reply to {} in {} after {:.1} s, {:.1} s by the plan ({:.1} KiB){memory}; {}",

@@ -88,7 +88,8 @@ impl Clear<'_> {
         Ok(seen)
     }
 
-    /// Runs one group of `texts` with exact functions: adds to `seen`, of all texts or of each, and returns the answers.
+    /// Runs one group of `texts` with exact functions: adds to `seen`, of all texts or of each, and returns the
+    /// answers.
     fn group(
         &self,
         structure: &Structure,

@@ -120,10 +120,7 @@ pub fn activation(
     Polynomial::from_fit(&least_squares_points(&points, degree)?)
 }
 
-/// 1/√x on [low, 1] alone: with the same operations as [`root`].
-///
-/// # Errors
-/// As [`root`].
+/// 1/√x on [low, 1] alone: of one shape with [`root`].
 pub fn root_within(choice: &NormChoice) -> Result<InverseSqrt, PolyError> {
     InverseSqrt::with_steps(choice.low, 1.0, choice.seed, choice.steps)
 }

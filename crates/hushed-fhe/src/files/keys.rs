@@ -151,9 +151,6 @@ impl KeyFile {
     }
 
     /// Checks the keys as [`KeyFile::read`] does and keeps none: it takes the memory of one.
-    ///
-    /// # Errors
-    /// As there.
     pub fn check(mut self, progress: KeyProgress<'_>) -> Result<(), FileError> {
         let reader = EvalKeysReader::checking(&self.params, &self.plan);
         let reader = reader.map_err(|error| FileError::content(&self.path, error))?;

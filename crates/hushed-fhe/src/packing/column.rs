@@ -1,8 +1,6 @@
 //! Column packing (MOAI, definitions 3.1 and D.1): vector i holds column i of every text's matrix.
 
-use hushed_model::Matrix;
-
-use super::{Interleave, PackingError};
+use super::Interleave;
 
 /// The columns of a batch of matrices, m × d each: d vectors of slots.
 #[derive(Clone, Debug)]
@@ -40,59 +38,4 @@ impl<V> Columns<V> {
             vectors,
         })
     }
-}
-
-impl Columns<Vec<f64>> {
-    /// Packs one matrix a text. The caller adds rows of padding: every matrix has the m rows of `layout`.
-    ///
-    /// # Errors
-    /// [`PackingError::TooMany`], [`PackingError::RowCount`], [`PackingError::Width`].
-    pub fn pack(layout: Interleave, texts: &[Matrix<f64>]) -> Result<Self, PackingError> {
-        let width = check(&layout, texts)?;
-        let column = |c| layout.vector(texts.len(), |text, row| texts[text].row(row)[c]);
-        Ok(Columns {
-            layout,
-            vectors: (0..width).map(column).collect(),
-        })
-    }
-
-    /// The matrices of the first `texts` texts.
-    ///
-    /// # Errors
-    /// [`PackingError::TooMany`].
-    pub fn unpack(&self, texts: usize) -> Result<Vec<Matrix<f64>>, PackingError> {
-        self.layout.check(texts)?;
-        let rows = self.layout.rows();
-        let entry = |text, row, c: usize| self.vectors[c][self.layout.slot(text, row)];
-        let matrix = |text| {
-            let data = (0..rows)
-                .flat_map(|row| (0..self.width()).map(move |c| entry(text, row, c)))
-                .collect();
-            Matrix::new(rows, self.width(), data).ok_or(PackingError::Mismatch)
-        };
-        (0..texts).map(matrix).collect()
-    }
-}
-
-/// The common width of `texts`.
-pub(super) fn check(layout: &Interleave, texts: &[Matrix<f64>]) -> Result<usize, PackingError> {
-    layout.check(texts.len())?;
-    let expected = texts.first().map_or(0, Matrix::cols);
-    for (text, matrix) in texts.iter().enumerate() {
-        if matrix.rows() != layout.rows() {
-            return Err(PackingError::RowCount {
-                text,
-                found: matrix.rows(),
-                rows: layout.rows(),
-            });
-        }
-        if matrix.cols() != expected {
-            return Err(PackingError::Width {
-                text,
-                found: matrix.cols(),
-                expected,
-            });
-        }
-    }
-    Ok(expected)
 }

@@ -4,9 +4,7 @@
 //! The entries of one row are in the same slot of all m vectors, so the sum over a row is the sum of the vectors (lemma
 //! 4.1): softmax needs no rotation.
 
-use hushed_model::Matrix;
-
-use super::{Interleave, PackingError, column};
+use super::{Interleave, PackingError};
 
 /// The diagonals of a batch of m × m matrices: m vectors of slots.
 #[derive(Clone, Debug)]
@@ -44,46 +42,5 @@ impl<V> Diagonals<V> {
             layout: self.layout,
             vectors,
         })
-    }
-}
-
-impl Diagonals<Vec<f64>> {
-    /// Packs one square matrix a text.
-    ///
-    /// # Errors
-    /// [`PackingError::TooMany`], [`PackingError::RowCount`], [`PackingError::Width`].
-    pub fn pack(layout: Interleave, texts: &[Matrix<f64>]) -> Result<Self, PackingError> {
-        let (width, m) = (column::check(&layout, texts)?, layout.rows());
-        if !texts.is_empty() && width != m {
-            return Err(PackingError::Width {
-                text: 0,
-                found: width,
-                expected: m,
-            });
-        }
-        let diagonal =
-            |j| layout.vector(texts.len(), |text, row| texts[text].row(row)[(row + j) % m]);
-        Ok(Diagonals {
-            layout,
-            vectors: (0..m).map(diagonal).collect(),
-        })
-    }
-
-    /// The matrices of the first `texts` texts.
-    ///
-    /// # Errors
-    /// [`PackingError::TooMany`].
-    pub fn unpack(&self, texts: usize) -> Result<Vec<Matrix<f64>>, PackingError> {
-        self.layout.check(texts)?;
-        let m = self.layout.rows();
-        let entry =
-            |text, row, c: usize| self.vectors[(c + m - row) % m][self.layout.slot(text, row)];
-        let matrix = |text| {
-            let data = (0..m)
-                .flat_map(|row| (0..m).map(move |c| entry(text, row, c)))
-                .collect();
-            Matrix::new(m, m, data).ok_or(PackingError::Mismatch)
-        };
-        (0..texts).map(matrix).collect()
     }
 }

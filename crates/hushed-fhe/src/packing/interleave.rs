@@ -60,18 +60,4 @@ impl Interleave {
         }
         slots
     }
-
-    /// Checks that `texts` texts fit.
-    pub(super) fn check(&self, texts: usize) -> Result<(), PackingError> {
-        let room = self.texts();
-        if texts <= room {
-            return Ok(());
-        }
-        Err(PackingError::TooMany {
-            texts,
-            room,
-            slots: self.slots,
-            rows: self.rows,
-        })
-    }
 }

@@ -6,6 +6,8 @@
 //! not compile. The products ([`products`]) are written over [`crate::Slots`], which ciphertexts and a simulation both
 //! implement.
 
+#[cfg(test)]
+mod clear;
 mod column;
 mod diagonal;
 mod interleave;
@@ -37,12 +39,6 @@ pub enum PackingError {
         text: usize,
         found: usize,
         rows: usize,
-    },
-    #[error("text {text} is {found} wide, and the first {expected}")]
-    Width {
-        text: usize,
-        found: usize,
-        expected: usize,
     },
     #[error("the operands of a product are packed differently")]
     Mismatch,

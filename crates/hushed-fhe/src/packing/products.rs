@@ -14,10 +14,10 @@
 //! | | hoisted | not hoisted | m = 128, d' = 64 |
 //! |---|---|---|---|
 //! | [`scores`] | p·(b + g − 2) pairs | m − b diagonals, and m conjugations | 944 at b = 16 |
-//! | [`scores_by_paper`], algorithm 7 | d'·(m − 1) columns | | 8,128 |
-//! | [`scores_naive`], texts one after another (D.1) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
-//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once a head; p·(g − 1) sums | 816, and 32 conjugations to separate the pairs |
-//! | [`attend_by_paper`], algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once a column; d'·(g − 1) sums | 8,576 |
+//! | the paper's algorithm 7 (`hushed-bench/src/baselines/packing.rs`) | d'·(m − 1) columns | | 8,128 |
+//! | texts one after the other (D.1; there too) | 2·d'·(m − 1) columns, and as many plaintext products | | 16,256 |
+//! | [`attend`] | p·(b − 1) pairs | m − b diagonals, once for a head; p·(g − 1) sums | 816, and 32 conjugations to part the pairs |
+//! | the paper's algorithm 8 | d'·(b − 1) columns | d'·(m − b) diagonals, once for every column; d'·(g − 1) sums | 8,576 |
 //!
 //! *Memory.* [`scores`] holds b rotations of each pair of K, the decompositions of Q, and [`GIANTS`] rotations of each
 //! pair of Q; it hands diagonals to the caller b at a time. At m = 128, d' = 32, b = 8 and 17 primes of N = 2^16: 2.1 +
@@ -101,80 +101,6 @@ pub fn scores_with<S: Slots, T>(
     Ok(done)
 }
 
-/// Q·Kᵀ as in the paper (algorithm 7): every column of K rotated by every j.
-///
-/// # Errors
-/// As [`scores`].
-pub fn scores_by_paper<S: Slots>(
-    on: &S,
-    q: &Columns<S::Value>,
-    k: &Columns<S::Value>,
-) -> Result<Diagonals<S::Value>, FheError> {
-    let layout = q.layout();
-    check(layout == k.layout() && q.width() == k.width() && q.width() > 0)?;
-    let keys: Vec<S::Hoisted<'_>> = hoisted(on, k.vectors())?;
-    let queries: Vec<Vec<S::Value>> = q.vectors().iter().map(|q| vec![q.clone()]).collect();
-    let diagonal = |j: usize| -> Result<S::Value, FheError> {
-        let turn = |key| Ok(vec![on.rotate_hoisted(key, layout.rotation(j))?]);
-        let rotated = keys.par_iter().map(turn);
-        let rotated = rotated.collect::<Result<Vec<_>, FheError>>()?;
-        only(on.dot_grid(&queries, &rotated)?)
-    };
-    let diagonals = (0..layout.rows()).map(diagonal);
-    let diagonals = diagonals.collect::<Result<_, FheError>>()?;
-    Ok(Diagonals::from_vectors(layout, diagonals)?)
-}
-
-/// Q·Kᵀ in naive batching (D.1): entry t of text r lies in slot r·m + t, so that rotating all texts takes two rotations
-/// of the slots and two masks, which cost a level. One vector a diagonal, in the same batching.
-///
-/// # Errors
-/// As [`scores`].
-pub fn scores_naive<S: Slots>(
-    on: &S,
-    q: &[S::Value],
-    k: &[S::Value],
-    m: usize,
-) -> Result<Vec<S::Value>, FheError> {
-    check(!q.is_empty() && q.len() == k.len())?;
-    check(m > 0 && on.slots().is_multiple_of(m))?;
-    let keys: Vec<S::Hoisted<'_>> = hoisted(on, k)?;
-    let queries: Vec<Vec<S::Value>> = q.iter().map(|q| vec![q.clone()]).collect();
-    let diagonal = |j: usize| -> Result<S::Value, FheError> {
-        let turn = |(key, plain)| Ok(vec![internal_rotation(on, key, plain, m, j)?]);
-        let rotated = keys.par_iter().zip(k).map(turn);
-        let rotated = rotated.collect::<Result<Vec<_>, FheError>>()?;
-        only(on.dot_grid(&queries, &rotated)?)
-    };
-    (0..m).map(diagonal).collect()
-}
-
-/// Every text of `plain`, m slots each, rotated by `j` within itself: Rot_j ⊗ (t < m − j) + Rot_{j−m} ⊗ (t ≥ m − j).
-fn internal_rotation<S: Slots>(
-    on: &S,
-    hoisted: &S::Hoisted<'_>,
-    plain: &S::Value,
-    m: usize,
-    j: usize,
-) -> Result<S::Value, FheError> {
-    let scale = on.scale(plain);
-    if j == 0 {
-        let limbs = on.limbs(plain);
-        let less = limbs.saturating_sub(on.level_primes(limbs).max(1));
-        return on.drop_to(plain, less);
-    }
-    let mask = |inside: &dyn Fn(usize) -> bool| -> Vec<f64> {
-        let slot = |i: usize| f64::from(u8::from(inside(i % m)));
-        (0..on.slots()).map(slot).collect()
-    };
-    let ahead = on.rotate_hoisted(hoisted, j)?;
-    let mut sum = on.mul_vector(&ahead, &mask(&|t| t < m - j), scale)?;
-    let behind = on.rotate_hoisted(hoisted, (on.slots() + j - m) % on.slots())?;
-    let behind = on.mul_vector(&behind, &mask(&|t| t >= m - j), scale)?;
-    on.add_assign(&mut sum, &behind)?;
-    Ok(sum)
-}
-
 /// P·V of every text: m × m by m × d', in pairs of columns, `baby` baby steps. One level below the operands.
 ///
 /// # Errors
@@ -223,44 +149,7 @@ pub fn attend<S: Slots>(
     Ok(Pairs::from_vectors(layout, pairs, width))
 }
 
-/// P·V as in the paper (algorithm 8): column by column, with the diagonals rotated again for each.
-///
-/// # Errors
-/// As [`scores`].
-pub fn attend_by_paper<S: Slots>(
-    on: &S,
-    p: &Diagonals<S::Value>,
-    v: &Columns<S::Value>,
-    baby: usize,
-) -> Result<Columns<S::Value>, FheError> {
-    let (layout, m) = (p.layout(), p.layout().rows());
-    check(layout == v.layout() && baby > 0 && m.is_multiple_of(baby))?;
-    let babies: Vec<usize> = (0..baby).map(|r| layout.rotation(r)).collect();
-    let column = |v: &S::Value| -> Result<S::Value, FheError> {
-        let rotated = transposed(rotations(on, vec![v.clone()], &babies)?);
-        let mut sum: Option<S::Value> = None;
-        for giant in (0..m).step_by(baby) {
-            let of_giant = &p.vectors[giant..giant + baby];
-            let back = of_giant.iter().map(|diagonal| {
-                let diagonal = diagonal.clone();
-                Ok(vec![rotated_by(on, layout, diagonal, m - giant)?])
-            });
-            let back = back.collect::<Result<Vec<_>, FheError>>()?;
-            let inner = only(on.dot_grid(&back, &rotated)?)?;
-            let inner = rotated_by(on, layout, inner, giant)?;
-            match &mut sum {
-                Some(sum) => on.add_assign(sum, &inner)?,
-                None => sum = Some(inner),
-            }
-        }
-        sum.ok_or_else(|| PackingError::Mismatch.into())
-    };
-    let columns = v.vectors().par_iter().map(column);
-    let columns = columns.collect::<Result<Vec<_>, FheError>>()?;
-    Ok(Columns::from_vectors(layout, columns))
-}
-
-/// `x` rotated by `rows` rows; unchanged for a multiple of m.
+/// `x` rotated by `rows` rows; as it is, for a whole turn.
 fn rotated_by<S: Slots>(
     on: &S,
     layout: Interleave,
@@ -310,11 +199,6 @@ fn transposed<T>(rows: Vec<Vec<T>>) -> Vec<Vec<T>> {
         }
     }
     columns
-}
-
-fn only<T>(grid: Vec<Vec<T>>) -> Result<T, FheError> {
-    let first = grid.into_iter().flatten().next();
-    first.ok_or_else(|| PackingError::Mismatch.into())
 }
 
 fn check(fits: bool) -> Result<(), PackingError> {

@@ -146,8 +146,8 @@ pub fn seal_reply(
         if !ct.scale().matches(scale) {
             return Err(CkksError::ScaleMismatch {
                 operation: "reply",
-                left: scale,
-                right: ct.scale(),
+                left: scale.log2(),
+                right: ct.scale().log2(),
             }
             .into());
         }

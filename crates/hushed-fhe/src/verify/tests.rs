@@ -1,4 +1,4 @@
-use hushed_model::testing::tiny_folder;
+use hushed_model::testing::tiny_model;
 use hushed_model::{TooLong, cosine};
 
 use super::*;
@@ -18,7 +18,6 @@ const TEXTS: [&str; 8] = [
 
 /// The tiny model, its calibration on the texts, and the insecure ring of tests.
 struct Tiny {
-    _folder: tempfile::TempDir,
     model: Model,
     texts: Vec<TokenIds>,
     choices: Choices,
@@ -27,9 +26,7 @@ struct Tiny {
 
 impl Tiny {
     fn new() -> Tiny {
-        let folder = tempfile::tempdir().unwrap();
-        tiny_folder(folder.path()).unwrap();
-        let model = Model::load(folder.path()).unwrap();
+        let model = tiny_model();
         let texts = TEXTS.map(|t| model.tokens(t, TooLong::Refuse).unwrap());
         let sample = Sample {
             texts: &texts,
@@ -44,7 +41,6 @@ impl Tiny {
         };
         let choices = intervals(&model, &sample, &search, 15, 15).unwrap();
         Tiny {
-            _folder: folder,
             params: named("insecure-test/9/14").unwrap(),
             texts: texts.to_vec(),
             model,

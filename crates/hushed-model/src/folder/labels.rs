@@ -4,9 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::Problem;
-use crate::folder::config::CONFIG;
-use crate::folder::json::{Fields, shown};
+use crate::folder::json::Fields;
 
 /// Most classes: far above published classifiers.
 const MAX_CLASSES: usize = 1 << 12;
@@ -33,12 +31,7 @@ pub(crate) fn parse(f: &mut Fields<'_>, classifiers: &[&str]) -> Option<Vec<Stri
         Some(Value::Object(names)) => {
             let found = in_order(names);
             if found.is_none() {
-                f.problem(Problem::UnsupportedValue {
-                    file: CONFIG.to_owned(),
-                    field: "id2label",
-                    value: shown(&Value::Object(names.clone())),
-                    supported: NAMES,
-                });
+                f.unsupported("id2label", NAMES);
             }
             found
         }
@@ -69,6 +62,7 @@ fn in_order(names: &Map<String, Value>) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::config::CONFIG;
     use crate::folder::json;
 
     /// The names, and how many problems there are.

@@ -1,14 +1,11 @@
 //! Ranges measured on the tiny model, and the file that keeps them.
 
 use hushed_model::calibrate::{MAX_BYTES, VERSION};
-use hushed_model::testing::{mutations, tiny_folder};
-use hushed_model::{Calibration, CalibrationError, Model, Ranges, TooLong, calibrate, fuzz};
-use tempfile::TempDir;
+use hushed_model::testing::{mutations, tiny_model};
+use hushed_model::{Calibration, CalibrationError, Ranges, TooLong, calibrate, fuzz};
 
 fn measured(texts: &[&str]) -> Calibration {
-    let dir = TempDir::new().unwrap();
-    tiny_folder(dir.path()).unwrap();
-    let model = Model::load(dir.path()).unwrap();
+    let model = tiny_model();
     // Padding must not count: it is in the batch, and its rows are not measured.
     let ids: Vec<_> = texts
         .iter()

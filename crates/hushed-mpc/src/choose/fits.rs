@@ -93,16 +93,14 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
 
 #[cfg(test)]
 mod tests {
-    use hushed_model::testing::tiny_folder;
-    use hushed_model::{Model, Range, Ranges, TooLong, calibrate};
+    use hushed_model::testing::tiny_model;
+    use hushed_model::{Range, Ranges, TooLong, calibrate};
 
     use super::fits;
 
     #[test]
     fn the_tiny_model_fits_and_an_absurd_one_does_not() {
-        let folder = tempfile::tempdir().unwrap();
-        tiny_folder(folder.path()).unwrap();
-        let model = Model::load(folder.path()).unwrap();
+        let model = tiny_model();
         let text = model
             .tokens("hello private world", TooLong::Refuse)
             .unwrap();

@@ -54,7 +54,7 @@ fn each_product(
 mod tests {
     use std::sync::Arc;
 
-    use hushed_model::testing::tiny_folder;
+    use hushed_model::testing::tiny_model;
     use hushed_model::{Model, TokenIds, TooLong, cosine};
 
     use crate::testing::run_pair_with;
@@ -63,9 +63,7 @@ mod tests {
     /// Whatever memory is granted, the answers are the same.
     #[test]
     fn weights_are_held_ready_as_far_as_memory_goes() {
-        let folder = tempfile::tempdir().unwrap();
-        tiny_folder(folder.path()).unwrap();
-        let model = Model::load(folder.path()).unwrap();
+        let model = tiny_model();
         let prepared = |budget| {
             let layers = Layers::default();
             layers.prepare(&model).unwrap();
@@ -92,9 +90,7 @@ mod tests {
 
     #[test]
     fn a_run_asks_for_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        tiny_folder(folder.path()).unwrap();
-        let model = Model::load(folder.path()).unwrap();
+        let model = tiny_model();
         let ids = model.tokens("hello", TooLong::Refuse).unwrap();
         let layers = Arc::<Layers>::default();
         layers.prepare(&model).unwrap();

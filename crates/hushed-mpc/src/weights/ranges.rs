@@ -75,17 +75,11 @@ const _: () = assert!(MAIN.bits() == LINEAR.ring.bits() && LINEAR.ring.bits() - 
 mod tests {
     use std::sync::Arc;
 
-    use hushed_model::testing::tiny_folder;
+    use hushed_model::testing::tiny_model;
     use hushed_model::{Linear, Model};
 
     use super::*;
     use crate::{Layers, RunError, out_of_range};
-
-    fn tiny() -> Model {
-        let folder = tempfile::tempdir().unwrap();
-        tiny_folder(folder.path()).unwrap();
-        Model::load(folder.path()).unwrap()
-    }
 
     fn bias(layer: &mut Linear, at: usize, value: f32) {
         let mut bias = layer.bias.take().unwrap().to_vec();
@@ -101,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_good_model_has_none_and_shapes_have_no_answer() {
-        let model = tiny();
+        let model = tiny_model();
         assert_eq!(out_of_range(&model).unwrap(), []);
         let shapes = Model::shapes_only(&model.public);
         assert!(matches!(out_of_range(&shapes), Err(RunError::Model(_))));
@@ -109,7 +103,7 @@ mod tests {
 
     #[test]
     fn every_number_that_does_not_fit_is_found_at_once() {
-        let mut model = tiny();
+        let mut model = tiny_model();
         bias(&mut model.network.layers[0].attention.value, 3, 4097.0);
         bias(&mut model.network.layers[1].feed_forward.down, 0, -1e30);
         weight(&mut model.network.layers[1].feed_forward.up.weights, 500.0);
@@ -135,13 +129,13 @@ mod tests {
             |m| weight(&mut m.network.embedding.offsets, f32::MIN),
         ];
         for change in change {
-            let mut model = tiny();
+            let mut model = tiny_model();
             change(&mut model);
             let error = Layers::default().prepare(&model).err().unwrap();
             assert!(matches!(error, RunError::OutOfRange(_)), "{error}");
             assert!(!error.to_string().contains("300"), "no number is shown");
         }
-        let mut model = tiny();
+        let mut model = tiny_model();
         bias(&mut model.network.layers[0].attention.output, 1, -4096.0);
         Layers::default().prepare(&model).unwrap();
     }

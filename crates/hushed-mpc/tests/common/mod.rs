@@ -1,10 +1,11 @@
-//! The tiny model, and a party that is ready for a pass over it.
+//! The tiny model with another activation, and a party that is ready for a pass over it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hushed_math::rng::SecretRng;
 use hushed_model::Model;
-use hushed_model::testing::tiny_folder;
+use hushed_model::testing::tiny_model_with;
 use hushed_mpc::{Layers, Protocol};
 use hushed_net::Session;
 use hushed_twopc::he::HeContext;
@@ -21,8 +22,13 @@ pub fn backend(
     Ok(Protocol::new(Ctx::new(session, rng, ot), he, layers))
 }
 
-pub fn tiny_model() -> Model {
-    let folder = tempfile::tempdir().unwrap();
-    tiny_folder(folder.path()).unwrap();
-    Model::load(folder.path()).unwrap()
+/// The tiny model with another activation, after `change` of its folder.
+pub fn tiny_of(activation: &str, change: impl FnOnce(&Path)) -> Model {
+    tiny_model_with(|folder| {
+        let path = folder.join("config.json");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let other = config.replace("\"gelu\"", &format!("\"{activation}\""));
+        std::fs::write(&path, other).unwrap();
+        change(folder);
+    })
 }

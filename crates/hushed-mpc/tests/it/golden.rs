@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::common::tiny_of;
 use hushed_math::rng::SecretRng;
-use hushed_model::testing::tiny_folder;
 use hushed_model::tokens::TokenIds;
 use hushed_model::{Embedding, Model, Pool};
 use hushed_mpc::{Input, Protocol, PublicTable, Terms, embeddings};
@@ -76,13 +76,7 @@ const CASES: [Case; 5] = [
 #[test]
 fn transcripts_of_whole_runs_do_not_change() {
     let found = CASES.map(|(activation, pool, terms, rows, _)| {
-        let folder = tempfile::tempdir().unwrap();
-        tiny_folder(folder.path()).unwrap();
-        let path = folder.path().join("config.json");
-        let config = std::fs::read_to_string(&path).unwrap();
-        let config = config.replace("\"gelu\"", &format!("\"{activation}\""));
-        std::fs::write(&path, config).unwrap();
-        let mut model = Model::load(folder.path()).unwrap();
+        let mut model = tiny_of(activation, |_| ());
         model.public.pool = pool;
         model.network.pool = pool;
         transcript(&model, terms, rows)

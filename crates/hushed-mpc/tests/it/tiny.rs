@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::common::{backend, tiny_model};
+use crate::common::{backend, tiny_of};
 use hushed_math::rng::SecretRng;
-use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_folder};
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder, tiny_model};
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
 use hushed_mpc::plan::Plan;
@@ -28,18 +28,12 @@ const TEXTS: [&str; 5] = [
 
 /// The tiny model with another activation, and what its owner declares of it, read from its folder.
 fn tiny_with(hidden_act: &str, tolerance: Option<Tolerance>) -> Model {
-    let folder = tempfile::tempdir().unwrap();
-    tiny_folder(folder.path()).unwrap();
-    let path = folder.path().join("config.json");
-    let config = std::fs::read_to_string(&path).unwrap();
-    let other = config.replace("\"gelu\"", &format!("\"{hidden_act}\""));
-    std::fs::write(&path, other).unwrap();
-    if let Some(tolerance) = tolerance {
-        std::fs::write(folder.path().join(FUNCTIONS), tolerance.to_json()).unwrap();
-    }
-    let report = check(folder.path());
-    assert!(report.supported(), "{hidden_act}");
-    let model = Model::load(folder.path()).unwrap();
+    let model = tiny_of(hidden_act, |folder| {
+        if let Some(tolerance) = tolerance {
+            std::fs::write(folder.join(FUNCTIONS), tolerance.to_json()).unwrap();
+        }
+        assert!(check(folder).supported(), "{hidden_act}");
+    });
     assert_eq!(out_of_range(&model).unwrap(), []);
     model
 }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::common::{backend, tiny_model};
+use crate::common::backend;
 use hushed_model::Model;
+use hushed_model::testing::tiny_model;
 use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_mpc::{Input, Protocol, RunError, Terms, embeddings};
 use hushed_net::{NetError, Party, Session};

@@ -1,15 +1,12 @@
 //! The three-way comparison on the tiny model: its stages, its order of errors, its answers.
 
-use hushed_model::Model;
-use hushed_model::testing::tiny_folder;
+use hushed_model::testing::tiny_model;
 use hushed_model::tokens::TooLong;
 use hushed_mpc::verify::verify;
 
 #[test]
 fn stages_and_answers_of_the_tiny_model() {
-    let folder = tempfile::tempdir().unwrap();
-    tiny_folder(folder.path()).unwrap();
-    let model = Model::load(folder.path()).unwrap();
+    let model = tiny_model();
     let texts: Vec<_> = ["fox", "a lazy dog, 7 times"]
         .iter()
         .map(|t| model.tokens(t, TooLong::Refuse).unwrap())

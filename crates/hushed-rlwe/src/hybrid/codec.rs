@@ -274,11 +274,8 @@ impl EvalKeysReader {
         })
     }
 
-    /// A reader that checks like [`EvalKeysReader::new`] but keeps no keys: it takes the memory of one, and returns
-    /// none.
-    ///
-    /// # Errors
-    /// As there.
+    /// A reader that checks as [`EvalKeysReader::new`] does and keeps no key: it takes the memory of one, and has none
+    /// to give at its end.
     pub fn checking(params: &Arc<RlweParams>, plan: &EvalKeyPlan) -> Result<Self, RlweError> {
         let mut reader = Self::new(params, plan)?;
         reader.forgets = true;

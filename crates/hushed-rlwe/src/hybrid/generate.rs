@@ -7,7 +7,7 @@ use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
 use super::gadget::Gadget;
 use super::key::SwitchKey;
 use super::plan::{EvalKeyPlan, KeySpec, KeyUse};
-use crate::encrypt::small;
+use crate::ciphertext::small;
 use crate::error::RlweError;
 use crate::keys::SecretKey;
 use crate::params::RlweParams;

@@ -61,22 +61,7 @@ impl EvalKeyPlan {
         self.insert(KeyUse::FromSparse, limbs, special)
     }
 
-    /// Adds the key to the sparse secret, modulo q_0·p_0, and keys from it for X → X^g of raised polynomials, g in
-    /// `elements`.
-    pub fn encapsulation_raised(
-        &mut self,
-        elements: impl IntoIterator<Item = usize>,
-        limbs: usize,
-        special: usize,
-    ) -> &mut Self {
-        self.insert(KeyUse::ToSparse, 1, 1);
-        for element in elements {
-            self.insert(KeyUse::Raised(element), limbs, special);
-        }
-        self
-    }
-
-    /// Adds a key, unless it is already there.
+    /// Adds a key; once is enough.
     pub fn insert(&mut self, key: KeyUse, limbs: usize, special: usize) -> &mut Self {
         self.keys.insert(KeySpec {
             key,

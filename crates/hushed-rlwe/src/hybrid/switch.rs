@@ -57,20 +57,6 @@ impl Extended {
             mod_down(params, self.a, self.special)?,
         ))
     }
-
-    /// Divides both parts by P and the last ciphertext prime, with rounding.
-    ///
-    /// # Errors
-    /// As [`mod_down_rescale`].
-    pub fn mod_down_rescale(
-        self,
-        params: &RlweParams,
-    ) -> Result<(RnsPoly<Eval>, RnsPoly<Eval>), RlweError> {
-        Ok((
-            mod_down_rescale(params, self.b, self.special)?,
-            mod_down_rescale(params, self.a, self.special)?,
-        ))
-    }
 }
 
 /// Σ_i d_i·(b_i, a_i) for the digits of one polynomial, over its primes and the special ones of the gadget.

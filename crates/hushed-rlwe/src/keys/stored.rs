@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{PublicKey, SecretKey};
+use crate::ciphertext::small;
 use crate::codec::{HEADER_BYTES, Kind, Reader, open_artefact, write_header};
-use crate::encrypt::small;
 use crate::error::{CodecError, RlweError};
 use crate::params::RlweParams;
 

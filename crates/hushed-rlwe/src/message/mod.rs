@@ -17,7 +17,6 @@ mod prime;
 
 use std::sync::Arc;
 
-use hushed_math::bits::pack_bits;
 use hushed_math::poly::Domain;
 use hushed_math::{Coeff, RnsPoly};
 use zeroize::Zeroizing;
@@ -142,20 +141,6 @@ impl RingScale {
         Ok(self.scale_down_unchecked(c, positions.iter().copied()))
     }
 
-    /// As [`RingScale::scale_down`], appending the shares to `out` at ℓ bits each, densely packed.
-    ///
-    /// # Errors
-    /// [`RlweError::Limbs`] as there.
-    pub fn scale_down_packed(
-        &self,
-        c: &RnsPoly<Coeff>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), RlweError> {
-        let shares = Zeroizing::new(self.scale_down(c)?);
-        pack_bits(&shares, self.ell, out);
-        Ok(())
-    }
-
     fn scale_down_unchecked(
         &self,
         c: &RnsPoly<Coeff>,
@@ -173,41 +158,6 @@ impl RingScale {
         });
         out
     }
-}
-
-/// Integers as a polynomial over the first `limbs` primes, unscaled: by which a ciphertext is multiplied. For a share
-/// modulo 2^ℓ use its signed representative ([`signed_share`]): it is half as large.
-///
-/// # Errors
-/// [`RlweError::Count`] unless there are N of them, [`RlweError::LimbCount`].
-pub fn plain_signed(
-    params: &RlweParams,
-    limbs: usize,
-    values: &[i64],
-) -> Result<RnsPoly<Coeff>, RlweError> {
-    if limbs == 0 || limbs > params.q_len() {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: params.q_len(),
-        });
-    }
-    if values.len() != params.n() {
-        return Err(RlweError::Count {
-            given: values.len(),
-            expected: params.n(),
-        });
-    }
-    Ok(RnsPoly::from_signed(
-        params.basis(),
-        &params.ciphertext_ids(limbs),
-        values,
-    ))
-}
-
-/// The representative of a share in [-2^(ℓ-1), 2^(ℓ-1)), constant time.
-pub fn signed_share(x: u64, ell: u32) -> i64 {
-    let shift = 64 - ell;
-    ((x << shift) as i64) >> shift
 }
 
 /// Whether `c` carries exactly the first `limbs` primes of `params`.

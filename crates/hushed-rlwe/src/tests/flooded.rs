@@ -4,7 +4,7 @@ use super::*;
 use crate::error::RlweError;
 use crate::flooded::FloodedFormat;
 use crate::keys::{PublicKey, SecretKey};
-use crate::message::{PrimeScale, plain_signed};
+use crate::message::PrimeScale;
 use crate::noise::{NoiseBound, power_of_two};
 use crate::response::Positions;
 
@@ -39,7 +39,7 @@ fn shares_add_up_exactly() {
             .unwrap()
             .expand();
         let mut product = ct.clone();
-        product.mul_plain_assign(&plain_signed(&params, 4, &w).unwrap().into_eval());
+        product.mul_plain_assign(&plain_signed(&params, 4, &w));
         let mut sent = Vec::new();
         let mine = format.answer(&product, &key, &mut rng, &mut sent).unwrap();
         assert_eq!(sent.len(), format.bytes());

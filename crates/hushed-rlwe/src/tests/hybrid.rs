@@ -8,7 +8,7 @@ use num_bigint::{BigInt, Sign};
 use super::*;
 use crate::error::RlweError;
 use crate::hybrid::{
-    EvalKeyPlan, EvalKeys, Gadget, KeyUse, automorphism, automorphisms, decompose,
+    EvalKeyPlan, EvalKeys, Extended, Gadget, KeyUse, automorphism, automorphisms, decompose,
     decompose_raised, inner_product, inner_product_many, mod_down, mod_down_rescale, switch,
     switch_add, switch_add_rescale,
 };
@@ -157,7 +157,9 @@ fn raised_polynomials_come_back_rotated_with_one_digit() {
     let mut rng = rng(3);
     let sk = SecretKey::generate(&params, &mut rng);
     let mut plan = EvalKeyPlan::new();
-    plan.encapsulation_raised([1, 5], 6, 1);
+    plan.insert(KeyUse::ToSparse, 1, 1);
+    plan.insert(KeyUse::Raised(1), 6, 1);
+    plan.insert(KeyUse::Raised(5), 6, 1);
     let keys = EvalKeys::generate(&sk, &plan, &mut rng).unwrap();
     let to = keys.get(KeyUse::ToSparse, 1).unwrap();
     let (b, a) = (random(&params, &[0], 1), random(&params, &[0], 2));
@@ -217,6 +219,10 @@ fn forms_agree_and_threads_do_not_matter() {
             assert!(many[1].b == one.b && many[1].a == one.a);
             let down = one.clone().mod_down(&params).unwrap();
             assert!(down == switch(&a, relin).unwrap());
+            let rescaled = |both: Extended| {
+                let part = |part| mod_down_rescale(&params, part, both.special).unwrap();
+                (part(both.b), part(both.a))
+            };
             // The fused forms: the same bytes as their parts.
             let mut sum = down.clone();
             sum.0.add_assign(&b);
@@ -232,8 +238,7 @@ fn forms_agree_and_threads_do_not_matter() {
                     pointwise.mul_scalar_add_assign(limb, added.limb(id), p);
                 }
             }
-            let rescaled = lifted.mod_down_rescale(&params).unwrap();
-            assert!(rescaled == switch_add_rescale([&b, &a], &a, relin).unwrap());
+            assert!(rescaled(lifted) == switch_add_rescale([&b, &a], &a, relin).unwrap());
             let galois = [5, 25].map(|g| keys.galois(g, 5).unwrap());
             let hoisted = automorphisms(&b, &a, &galois).unwrap();
             for (one, key) in hoisted.iter().zip(galois) {
@@ -243,7 +248,7 @@ fn forms_agree_and_threads_do_not_matter() {
             keys.keep_uniform(true);
             let kept = inner_product(&first, keys.relin(5).unwrap()).unwrap();
             assert!(kept.b == one.b && kept.a == one.a);
-            let rescaled = one.mod_down_rescale(&params).unwrap();
+            let rescaled = rescaled(one);
             let polys = [turned.0, turned.1, down.0, down.1, rescaled.0, rescaled.1];
             (polys.map(|p| p.data()), artefact)
         })

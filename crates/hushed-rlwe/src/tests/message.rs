@@ -4,7 +4,7 @@ use num_bigint::BigUint;
 
 use super::*;
 use crate::error::RlweError;
-use crate::message::{PrimeScale, RingScale, plain_signed, signed_share};
+use crate::message::{PrimeScale, RingScale};
 
 fn modulus(params: &RlweParams, limbs: usize) -> BigUint {
     params.q()[..limbs]
@@ -147,7 +147,7 @@ fn scaling_by_a_prime_is_the_rounded_quotient() {
 }
 
 #[test]
-fn down_inverts_up_and_packs() {
+fn down_inverts_up() {
     let mut rng = rng(3);
     let params = tiny();
     for (limbs, ell) in [(1, 1), (1, 32), (1, 48), (2, 64), (3, 64), (2, 37)] {
@@ -155,20 +155,7 @@ fn down_inverts_up_and_packs() {
         let scale = RingScale::new(&params, limbs, ell).unwrap();
         let up = scale.scale_up(&x).unwrap();
         assert_eq!(scale.scale_down(&up).unwrap(), x);
-        let mut packed = vec![9];
-        scale.scale_down_packed(&up, &mut packed).unwrap();
-        let unpacked = hushed_math::bits::unpack_bits(&packed[1..], ell, params.n());
-        assert_eq!(unpacked.unwrap(), x);
     }
-}
-
-#[test]
-fn signed_representatives() {
-    assert_eq!(signed_share(u64::MAX, 64), -1);
-    assert_eq!(signed_share(1 << 63, 64), i64::MIN);
-    assert_eq!(signed_share(0b100, 3), -4);
-    assert_eq!(signed_share(0b011, 3), 3);
-    assert_eq!(signed_share(1, 1), -1);
 }
 
 #[test]
@@ -185,7 +172,6 @@ fn misuse_is_refused() {
             RingScale::new(&params, limbs, 8),
             Err(RlweError::LimbCount { .. })
         ));
-        assert!(plain_signed(&params, limbs, &[0; 256]).is_err());
     }
     let scale = RingScale::new(&params, 2, 8).unwrap();
     assert!(matches!(
@@ -207,5 +193,4 @@ fn misuse_is_refused() {
         scale.scale_down_at(&two, &[256]),
         Err(RlweError::Positions { n: 256 })
     ));
-    assert!(plain_signed(&params, 1, &[0; 255]).is_err());
 }

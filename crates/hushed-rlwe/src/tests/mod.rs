@@ -15,7 +15,7 @@ mod stored;
 use std::sync::Arc;
 
 use hushed_math::rng::SecretRng;
-use hushed_math::{Coeff, RnsPoly};
+use hushed_math::{Coeff, Eval, RnsPoly};
 
 use crate::params::{RlweLiteral, RlweParams};
 
@@ -52,6 +52,11 @@ fn small(rng: &mut SecretRng, n: usize, bits: u32) -> Vec<i64> {
     (0..n)
         .map(|_| (rng.next_u64() as i64) >> (64 - bits))
         .collect()
+}
+
+/// Integers as a polynomial over the first `limbs` primes, unscaled: what multiplies a ciphertext.
+fn plain_signed(params: &RlweParams, limbs: usize, values: &[i64]) -> RnsPoly<Eval> {
+    RnsPoly::from_signed(params.basis(), &params.ciphertext_ids(limbs), values).into_eval()
 }
 
 /// x·w modulo X^N + 1 and 2^ell, schoolbook.

@@ -16,9 +16,6 @@ use crate::share::{Ring, Share};
 const SIGN_DROP: u32 = 3;
 
 /// max(x, 0) in `to`: `x` in `from`, which has at least `to`'s fraction bits, and |x| < 2^(from.ring − from.frac − 2).
-///
-/// # Errors
-/// If the session fails.
 pub fn relu(ctx: &mut Ctx, x: &Share, from: Format, to: Format) -> Result<Share, TwopcError> {
     let ring = cut(from, to);
     let x = narrow(ctx.party(), x, from.frac - to.frac, ring);

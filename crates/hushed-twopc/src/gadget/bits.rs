@@ -59,9 +59,6 @@ fn first_carry(bits: u32, count: u32) -> usize {
 }
 
 /// The bits of x mod 2^ℓ, least significant first: ℓ vectors of n bits. Exact.
-///
-/// # Errors
-/// If the session fails.
 pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
     top_bits(ctx, x, x.ring().bits())
 }
@@ -148,9 +145,6 @@ pub fn highest_one_cost(n: usize, bits: u32) -> Cost {
 
 /// For each x (as an integer of 0 .. 2^ℓ) the one-hot vector of its highest one: ℓ vectors of n bits, least significant
 /// place first; all zero for x = 0. Exact.
-///
-/// # Errors
-/// If the session fails.
 pub fn highest_one(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
     let bits = to_bits(ctx, x)?;
     let reached = prefix_or(ctx, &bits)?;

@@ -31,9 +31,6 @@ pub fn msb_cost(n: usize, bits: u32) -> Cost {
 }
 
 /// The most significant bit of x mod 2^ℓ, exact: 1 if x is negative as a signed number.
-///
-/// # Errors
-/// If the session fails.
 pub fn msb(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
     let words = x.len().div_ceil(64);
     let own = bit_planes(x.words(), x.ring().bits());

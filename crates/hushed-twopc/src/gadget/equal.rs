@@ -29,9 +29,6 @@ pub fn is_zero_cost(n: usize, bits: u32) -> Cost {
 }
 
 /// 1{x = 0} for each element. Subtract first to compare two values.
-///
-/// # Errors
-/// If the session fails.
 pub fn is_zero(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
     let (n, words, bits) = (x.len(), x.len().div_ceil(64), x.ring().bits());
     let mut same = match ctx.party() {

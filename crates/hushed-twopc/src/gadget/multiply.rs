@@ -47,9 +47,6 @@ pub fn square_cost(n: usize, ring: Ring) -> Cost {
 }
 
 /// x² mod 2^ℓ.
-///
-/// # Errors
-/// If the session fails.
 pub fn square(ctx: &mut Ctx, x: &Share) -> Result<Share, TwopcError> {
     let (n, ring) = (x.len(), x.ring());
     let own = x.words().iter().map(|w| w.wrapping_mul(*w));

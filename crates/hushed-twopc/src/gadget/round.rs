@@ -62,9 +62,6 @@ pub fn open_rounded_cost(n: usize, shift: u32, to: Ring) -> Cost {
 }
 
 /// Opens [`round`] of x to `who` alone, which learns that and nothing of what lies below its last place.
-///
-/// # Errors
-/// As [`round`].
 pub fn open_rounded(
     ctx: &mut Ctx,
     who: Party,

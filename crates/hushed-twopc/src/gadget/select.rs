@@ -133,9 +133,6 @@ pub fn bit_to_arith_cost(n: usize, ring: Ring) -> Cost {
 }
 
 /// The bits as numbers 0 and 1 of `ring`: b_c + b_s − 2·b_c·b_s, with the product modulo 2^(ℓ−1). Exact.
-///
-/// # Errors
-/// If the session fails.
 pub fn bit_to_arith(ctx: &mut Ctx, b: &BitShare, ring: Ring) -> Result<Share, TwopcError> {
     let own = (0..b.len()).map(|i| b.bit(i)).collect();
     let own = Share::new(ring, own);

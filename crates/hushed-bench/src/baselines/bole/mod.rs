@@ -24,7 +24,7 @@ use hushed_math::{Coeff, RnsPoly, SecretPoly};
 use hushed_net::{Expect, Kind, Session};
 use hushed_rlwe::{
     Ciphertext, FloodedFormat, KeySet, NoiseBound, PrimeScale, RingScale, RlweError, RlweLiteral,
-    RlweParams, SecretKey, SeededCiphertext, plain_signed, signed_share,
+    RlweParams, SecretKey, SeededCiphertext,
 };
 use hushed_twopc::he::HeError;
 use hushed_twopc::{Ctx, Ring, Share, TwopcError};
@@ -166,9 +166,6 @@ fn expect_words(words: &[u64], expected: usize) -> Result<(), HeError> {
 }
 
 /// Sends the encryption of this party's `x`.
-///
-/// # Errors
-/// Those of the session.
 pub fn send_encrypted(
     ctx: &mut Ctx,
     ole: &OleContext,
@@ -255,7 +252,7 @@ pub fn answer_products(
         let mut slots = ole.zero_slots(sent.ring);
         for (i, (ct, channel)) in cts.iter().zip(&ole.channels).enumerate() {
             let mut product = ct.clone();
-            product.mul_plain_assign(ole.multiplier(i, sent.ring, y)?.expose());
+            product.mul_plain_assign(ole.multiplier(i, sent.ring, y).expose());
             let share = channel
                 .format
                 .answer(&product, &ole.peer.public, &mut rng, &mut frame)?;
@@ -329,12 +326,7 @@ impl OleContext {
     }
 
     /// y, signed, in the slots of the polynomial that multiplies the ciphertext modulo t_i.
-    fn multiplier(
-        &self,
-        i: usize,
-        ring: Ring,
-        y: &[u64],
-    ) -> Result<SecretPoly<hushed_math::Eval>, RlweError> {
+    fn multiplier(&self, i: usize, ring: Ring, y: &[u64]) -> SecretPoly<hushed_math::Eval> {
         let plan = self.plain.basis().plan(i);
         let mut signed: Zeroizing<Vec<i64>> =
             Zeroizing::new(y.iter().map(|&w| signed_share(w, ring.bits())).collect());
@@ -345,8 +337,9 @@ impl OleContext {
         for (s, &v) in signed.iter_mut().zip(values.iter()) {
             *s = plan.modulus().centre(v);
         }
-        let plain = plain_signed(&self.params, self.params.q_len(), &signed)?;
-        Ok(SecretPoly::new(plain.into_eval()))
+        let ids = self.params.ciphertext_ids(self.params.q_len());
+        let plain = RnsPoly::from_signed(self.params.basis(), &ids, &signed);
+        SecretPoly::new(plain.into_eval())
     }
 
     /// Coefficients of a share modulo every t to `count` words modulo 2^ℓ.
@@ -366,4 +359,10 @@ impl OleContext {
         words.truncate(count);
         Ok(words)
     }
+}
+
+/// The representative of a share in [-2^(ℓ-1), 2^(ℓ-1)), constant time.
+fn signed_share(x: u64, ell: u32) -> i64 {
+    let shift = 64 - ell;
+    ((x << shift) as i64) >> shift
 }

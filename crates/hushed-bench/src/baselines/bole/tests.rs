@@ -139,3 +139,12 @@ fn the_bytes_of_the_papers_table() {
     );
     assert!(bytes <= 105_930_000, "{bytes}");
 }
+
+#[test]
+fn signed_representatives() {
+    assert_eq!(signed_share(u64::MAX, 64), -1);
+    assert_eq!(signed_share(1 << 63, 64), i64::MIN);
+    assert_eq!(signed_share(0b100, 3), -4);
+    assert_eq!(signed_share(0b011, 3), 3);
+    assert_eq!(signed_share(1, 1), -1);
+}

@@ -23,7 +23,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::error::CliError;
-use crate::output::Output;
+use crate::output::{Output, gib};
 
 /// The least cosine of a canary's answer to the one in the clear.
 const LEAST_COSINE: f64 = 0.999;
@@ -171,6 +171,15 @@ enum Measure {
     Whole,
 }
 
+/// What a plan was made of.
+struct Made<'a> {
+    choices: &'a Choices,
+    params: &'a Arc<CkksParams>,
+    bootstrap: &'a EvalKeyPlan,
+    options: &'a FheOptions,
+    report: &'a FhePlanReport,
+}
+
 /// What both protocols' plans ask for.
 pub struct Request<'a> {
     pub dir: &'a Path,
@@ -241,29 +250,22 @@ impl Args {
             fields.remove("steps");
         }
         out.result(json!({ "plan": object }), || summary(&plan))?;
-        self.publish(
-            request.dir,
-            &model,
-            used,
-            &params,
-            &bootstrap,
-            &options,
-            &plan,
-            out,
-        )
+        let made = Made {
+            choices: used,
+            params: &params,
+            bootstrap: &bootstrap,
+            options: &options,
+            report: &plan,
+        };
+        self.publish(request.dir, &model, &made, out)
     }
 
     /// Writes what clients need.
-    #[expect(clippy::too_many_arguments, reason = "what a plan was made of")]
     fn publish(
         &self,
         dir: &Path,
         model: &Model,
-        choices: &Choices,
-        params: &Arc<CkksParams>,
-        bootstrap: &EvalKeyPlan,
-        options: &FheOptions,
-        report: &FhePlanReport,
+        made: &Made<'_>,
         out: &Output,
     ) -> Result<(), CliError> {
         if self.public_plan.is_none() && self.public_model.is_none() {
@@ -280,22 +282,22 @@ impl Args {
         let (Some(path), Some(calibration)) = (&self.public_plan, &self.calibration) else {
             return Ok(());
         };
-        let exposures = report.exposures.iter();
+        let exposures = made.report.exposures.iter();
         let known = self.canary.as_deref();
         let known = known.map(|text| model.tokens(text, TooLong::Refuse));
         let known = known.transpose()?;
         let offer = Offer {
             network: &model.network,
-            choices,
+            choices: made.choices,
             parameters: &self.parameters,
-            params,
-            bootstrap,
-            options,
-            placement: &report.placement,
+            params: made.params,
+            bootstrap: made.bootstrap,
+            options: made.options,
+            placement: &made.report.placement,
             public_sha256: public.hash().0,
             calibration_sha256: Sha256::digest(read(calibration)?).into(),
-            texts: &declared::texts(&model.public.tokenizer, options.rows, known),
-            canary: self.canary(model, options.rows)?,
+            texts: &declared::texts(&model.public.tokenizer, made.options.rows, known),
+            canary: self.canary(model, made.options.rows)?,
             exposures: exposures
                 .map(|e| format!("{}: {}", e.who, e.sees))
                 .collect(),
@@ -407,7 +409,6 @@ fn describe(step: &Step) -> String {
 const PRICED: &str = "avx512-ifma";
 
 fn summary(plan: &FhePlanReport) -> String {
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let w = &plan.work;
     let assumed = match plan.assumed {
         true => "\ndegrees and steps are assumed: calibrate the model, and give --calibration",

@@ -352,8 +352,7 @@ fn hash_of(reply: &[Ciphertext]) -> String {
             }
         }
     }
-    let hash = hash.finalize();
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::plan::public_plan::hex(&hash.finalize())
 }
 
 /// Whatever the threads, the same bytes leave: a retry looks like the first answer.

@@ -91,9 +91,6 @@ impl FerretOt {
     }
 
     /// As [`FerretOt::new`] for the given set, which must be the peer's too.
-    ///
-    /// # Errors
-    /// As [`FerretOt::new`].
     pub fn with_params(
         session: &mut Session,
         rng: &mut SecretRng,

@@ -71,12 +71,6 @@ impl FerretParams {
     /// k = 2^19: 0.2 bits of traffic an OT, slower still.
     pub const K19: FerretParams = SETS[3];
 
-    /// The set for about `ots` OTs a direction, by total time on one core and a 1 Gbit/s link: small
-    /// sessions gain from short extensions, large ones from little traffic and a cached secret.
-    pub fn for_volume(ots: u64) -> FerretParams {
-        if ots < 1 << 22 { Self::K16 } else { Self::K17 }
-    }
-
     /// t: trees, noise positions.
     pub fn trees(&self) -> usize {
         self.trees
@@ -244,6 +238,5 @@ mod tests {
         assert_eq!(s.message_bytes(), 120_000);
         let bits = s.message_bytes() as f64 * 8.0 / (s.outputs() - s.inputs()) as f64;
         assert!(bits < 0.69);
-        assert_eq!(FerretParams::for_volume(1 << 30), s);
     }
 }
