@@ -5,10 +5,10 @@
 //! and name the block the image of block K comes from; l only turns within a block. So blocks of eight values move
 //! whole, in one of eight orders, and no kernel gathers single words.
 
-use crate::cpu::Cpu;
 use crate::kernels::Pointwise;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::ifma;
+use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::ntt::reverse_bits;
 
@@ -25,7 +25,7 @@ pub struct Automorphism {
     /// For each order, the position in the source block of each value.
     orders: [[u64; 8]; 8],
     #[cfg(target_arch = "x86_64")]
-    ifma: Option<crate::cpu::HaveIfma>,
+    ifma: Option<crate::machine::cpu::HaveIfma>,
 }
 
 impl Automorphism {

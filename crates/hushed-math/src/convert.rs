@@ -3,11 +3,11 @@
 //! What key switching raises digits and lowers products with. Bases are named by indices of one [`RnsBasis`]; the
 //! coefficients are given as slices, so that a caller cuts them into strips for its threads.
 
-use crate::cpu::Cpu;
 use crate::error::MathError;
 use crate::kernels::convert::{Plan, combine, portable, prepare};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::{fma, ifma};
+use crate::machine::cpu::Cpu;
 use crate::rns::RnsBasis;
 
 /// A conversion from the primes `from` to the primes `to`, prepared once.

@@ -6,17 +6,16 @@
 
 mod automorphism;
 pub mod bits;
-pub mod cache;
+mod blocks;
 mod convert;
-pub mod cpu;
 mod error;
 pub mod fit;
 mod kernels;
+pub mod machine;
 pub mod modulus;
 pub mod ntt;
 pub mod poly;
 pub mod primes;
-pub mod process;
 pub mod reference;
 pub mod rng;
 pub mod rns;
@@ -25,9 +24,14 @@ pub mod taint;
 mod words;
 
 pub use automorphism::Automorphism;
+pub use blocks::BlockPlan;
 pub use convert::BaseConverter;
 pub use error::MathError;
-pub use kernels::{GemmMethod, GemmScratch, LimbGemm, PackedWeights, Pointwise, digits_limit};
+pub use kernels::{
+    GemmMethod, GemmScratch, LimbGemm, PackedWeights, PointGemm, PointMatrix, Pointwise,
+    digits_limit, product_small,
+};
+pub use machine::{cache, cpu, process};
 pub use modulus::Modulus;
 pub use ntt::NttPlan;
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};

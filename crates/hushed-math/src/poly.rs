@@ -250,6 +250,26 @@ impl<D: Domain> RnsPoly<D> {
         self.each_with(other, |plan, a, b| plan.pointwise().sub_assign(a, b));
     }
 
+    /// (self, other) ← (self + other, self − other), in one pass.
+    ///
+    /// # Panics
+    /// If basis or moduli differ.
+    pub fn sum_and_difference(&mut self, other: &mut RnsPoly<D>) {
+        const STRIP: usize = 512;
+        self.check_shape(other);
+        let mut differences = [0; STRIP];
+        let limbs = self.data.iter_mut().zip(&mut other.data);
+        for (&id, (a, b)) in self.ids.iter().zip(limbs) {
+            let pointwise = self.basis.plan(id).pointwise();
+            for (a, b) in a.chunks_mut(STRIP).zip(b.chunks_mut(STRIP)) {
+                let differences = &mut differences[..a.len()];
+                pointwise.sub(differences, a, b);
+                pointwise.add_assign(a, b);
+                b.copy_from_slice(differences);
+            }
+        }
+    }
+
     /// self ← −self.
     pub fn neg_assign(&mut self) {
         self.each(|plan, a| plan.pointwise().neg_assign(a));

@@ -10,12 +10,12 @@
 //! The two never share a seed: a [`PublicSeed`] can be drawn from a `SecretRng` but not the other way round.
 
 use crate::MathError;
-use crate::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels;
 use crate::kernels::aes_ctr::AesCtr;
+use crate::machine::cpu::Cpu;
+use crate::machine::process::Origin;
 use crate::modulus::Modulus;
-use crate::process::Origin;
 use crate::taint;
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
@@ -180,7 +180,7 @@ pub struct PublicSeed(pub [u8; 16]);
 /// depend on how the calls are cut.
 pub struct PublicStream {
     #[cfg(target_arch = "x86_64")]
-    ifma: Option<crate::cpu::HaveIfma>,
+    ifma: Option<crate::machine::cpu::HaveIfma>,
     cipher: AesCtr,
     domain: u64,
     /// Index of the next AES block.

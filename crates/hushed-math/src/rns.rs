@@ -1,6 +1,7 @@
 //! A residue number system: one ring degree, several coprime moduli, and what is prepared for them.
 
 use crate::automorphism::Automorphism;
+use crate::blocks::BlockPlan;
 use crate::error::MathError;
 use crate::modulus::Modulus;
 use crate::ntt::NttPlan;
@@ -13,10 +14,14 @@ pub struct RnsBasis {
     n: usize,
     plans: Vec<Arc<NttPlan>>,
     automorphisms: Arc<Automorphisms>,
+    blocks: Arc<BlockPlans>,
 }
 
 /// Per Galois element, filled on first use.
 type Automorphisms = RwLock<HashMap<usize, Arc<Automorphism>>>;
+
+/// Per modulus, coefficients of the short factor, length of the blocks and step, filled on first use.
+type BlockPlans = RwLock<HashMap<(u64, [usize; 3]), Arc<BlockPlan>>>;
 
 impl RnsBasis {
     /// Largest number of moduli.
@@ -45,6 +50,7 @@ impl RnsBasis {
             n,
             plans,
             automorphisms: Arc::default(),
+            blocks: Arc::default(),
         }))
     }
 
@@ -65,6 +71,7 @@ impl RnsBasis {
             n: self.n,
             plans: plans.collect::<Option<_>>().ok_or(invalid)?,
             automorphisms: Arc::clone(&self.automorphisms),
+            blocks: Arc::clone(&self.blocks),
         }))
     }
 
@@ -119,5 +126,21 @@ impl RnsBasis {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(g).or_insert(permutation))
+    }
+
+    /// [`BlockPlan::new`] for modulus `i`; made on first use and kept.
+    ///
+    /// # Panics
+    /// If there is no such modulus, or as [`BlockPlan::new`].
+    pub fn blocks(&self, i: usize, prefix: usize, length: usize, step: usize) -> Arc<BlockPlan> {
+        let key = (self.modulus(i).value(), [prefix, length, step]);
+        let all = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = all.get(&key) {
+            return Arc::clone(plan);
+        }
+        drop(all);
+        let plan = Arc::new(BlockPlan::new(self.plan(i), prefix, length, step));
+        let mut all = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(key).or_insert(plan))
     }
 }

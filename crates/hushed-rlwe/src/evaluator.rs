@@ -1,6 +1,8 @@
 //! What a party without the secret does to ciphertexts: automorphisms ([`crate::galois`]) and modulus switching.
 //! Everything here is public to whoever computes it; nothing is erased.
 
+use hushed_math::{Eval, RnsPoly};
+
 use crate::ciphertext::Ciphertext;
 use crate::error::RlweError;
 use crate::keys::GaloisKeys;
@@ -28,17 +30,33 @@ pub fn add_automorphism(
     g: usize,
     keys: &GaloisKeys,
 ) -> Result<(), RlweError> {
-    let key = keys.get(g)?;
     ct.check(keys.params())?;
-    if ct.limbs() > keys.limbs() {
+    add_automorphism_of(acc, Some(&ct.b), &ct.a, g, keys)
+}
+
+/// As [`add_automorphism`], of the ciphertext (`b`, `a`), whose b is zero if it is none.
+///
+/// # Errors
+/// As there.
+pub fn add_automorphism_of(
+    acc: &mut Ciphertext,
+    b: Option<&RnsPoly<Eval>>,
+    a: &RnsPoly<Eval>,
+    g: usize,
+    keys: &GaloisKeys,
+) -> Result<(), RlweError> {
+    let key = keys.get(g)?;
+    let limbs = a.ids().len();
+    if limbs > keys.limbs() {
         return Err(RlweError::LimbCount {
-            given: ct.limbs(),
+            given: limbs,
             available: keys.limbs(),
         });
     }
-    check_limbs(keys.params(), &acc.b, ct.limbs())?;
-    check_limbs(keys.params(), &acc.a, ct.limbs())?;
-    keys.with_workspace(|workspace| workspace.add_automorphism(acc, ct, key))
+    for poly in b.into_iter().chain([a, &acc.b, &acc.a]) {
+        check_limbs(keys.params(), poly, limbs)?;
+    }
+    keys.with_workspace(|workspace| workspace.add_automorphism(acc, b, a, key))
 }
 
 /// Drops primes from the end until `limbs` are left, rounding: the phase is divided by the dropped primes.

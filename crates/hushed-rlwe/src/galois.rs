@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use hushed_math::{Coeff, Eval, RnsPoly};
+use hushed_math::{Automorphism, Eval, RnsPoly};
 
 use crate::ciphertext::Ciphertext;
 use crate::error::RlweError;
@@ -27,8 +27,8 @@ pub(crate) struct KeyDigit {
 
 /// The key of one automorphism: one digit for every ciphertext prime that it is for.
 pub(crate) struct GaloisKey {
-    /// Value k of m(X^g) is value `permutation[k]` of m(X).
-    pub(crate) permutation: Vec<u32>,
+    /// m(X) → m(X^g) on values.
+    pub(crate) permutation: Arc<Automorphism>,
     pub(crate) digits: Vec<KeyDigit>,
 }
 
@@ -38,14 +38,12 @@ pub(crate) struct Workspace {
     params: Arc<RlweParams>,
     /// P^-1 modulo every ciphertext prime.
     inverses: Vec<u64>,
-    /// Coefficients of a(X^g), a limb a ciphertext prime.
-    coefficients: RnsPoly<Coeff>,
     /// Digit i under all primes; limb `id` is prime `id`.
     digits: Vec<RnsPoly<Eval>>,
-    /// The inner product with one part of the key, under all primes.
-    sum: RnsPoly<Eval>,
-    /// One limb.
-    limb: RnsPoly<Eval>,
+    /// The inner products with both parts of the key, under all primes.
+    sums: [RnsPoly<Eval>; 2],
+    /// Two limbs.
+    limbs: [RnsPoly<Eval>; 2],
 }
 
 impl Workspace {
@@ -64,10 +62,9 @@ impl Workspace {
         Ok(Self {
             params: params.clone(),
             inverses: (0..q_len).map(inverse).collect::<Result<_, _>>()?,
-            coefficients: RnsPoly::zero(basis, &params.ciphertext_ids(q_len)),
             digits: (0..q_len).map(|_| RnsPoly::zero(basis, &all)).collect(),
-            sum: RnsPoly::zero(basis, &all),
-            limb: RnsPoly::zero(basis, &[0]),
+            sums: [(); 2].map(|()| RnsPoly::zero(basis, &all)),
+            limbs: [(); 2].map(|()| RnsPoly::zero(basis, &[0])),
         })
     }
 
@@ -75,30 +72,39 @@ impl Workspace {
     pub(crate) fn add_automorphism(
         &mut self,
         acc: &mut Ciphertext,
-        ct: &Ciphertext,
+        b: Option<&RnsPoly<Eval>>,
+        a: &RnsPoly<Eval>,
         key: &GaloisKey,
     ) {
-        for j in 0..ct.limbs() {
-            let turned = self.limb.limb_mut(0);
-            permute(&key.permutation, ct.b.limb(j), turned);
+        for (j, limb) in b.into_iter().flat_map(RnsPoly::limbs) {
+            let turned = self.limbs[0].limb_mut(0);
+            key.permutation.apply(limb, turned);
             let plan = self.params.basis().plan(j);
             plan.pointwise().add_assign(acc.b.limb_mut(j), turned);
         }
-        self.split(&ct.a, &key.permutation);
-        self.add_switched(&mut acc.b, key, |digit| &digit.b);
-        self.add_switched(&mut acc.a, key, |digit| &digit.a);
+        self.split(a, key);
+        self.switch(a.ids().len(), key);
+        let Self {
+            params,
+            sums: [sum_b, sum_a],
+            inverses,
+            limbs: [lifted, _],
+            ..
+        } = self;
+        for (acc, sum) in [(&mut acc.b, sum_b), (&mut acc.a, sum_a)] {
+            add_divided(params, inverses, acc, sum, lifted.limb_mut(0));
+        }
     }
 
     /// The digits of a(X^g) under the primes of `a` and P.
-    fn split(&mut self, a: &RnsPoly<Eval>, permutation: &[u32]) {
+    fn split(&mut self, a: &RnsPoly<Eval>, key: &GaloisKey) {
         let limbs = a.ids().len();
         let basis = self.params.basis();
         for (i, digit) in self.digits.iter_mut().enumerate().take(limbs) {
             let own = digit.limb_mut(i);
-            permute(permutation, a.limb(i), own);
-            let coefficients = self.coefficients.limb_mut(i);
-            coefficients.copy_from_slice(own);
-            basis.plan(i).inverse(coefficients);
+            key.permutation.apply(a.limb(i), own);
+            let coefficients = self.limbs[1].limb_mut(0);
+            basis.plan(i).inverse_from(own, coefficients);
             for id in self.params.extended_ids(limbs) {
                 if id != i {
                     let out = digit.limb_mut(id);
@@ -112,45 +118,42 @@ impl Workspace {
         }
     }
 
-    /// acc += ⌊P^-1·Σ_i d_i·k_i⌉ for one part k of the key.
-    fn add_switched(
-        &mut self,
-        acc: &mut RnsPoly<Eval>,
-        key: &GaloisKey,
-        part: impl Fn(&KeyDigit) -> &RnsPoly<Eval>,
-    ) {
-        let limbs = acc.ids().len();
-        let basis = self.params.basis();
+    /// The sums ← Σ_i d_i·k_i for both parts k of the key.
+    fn switch(&mut self, limbs: usize, key: &GaloisKey) {
+        let [sum_b, sum_a] = &mut self.sums;
         for id in self.params.extended_ids(limbs) {
             let factors: Vec<&[u64]> = self.digits.iter().take(limbs).map(|d| d.limb(id)).collect();
             // A key for k primes has those and then P.
             let place = id.min(key.digits.len());
-            let digits = key.digits.iter().take(limbs);
-            let keys: Vec<&[u64]> = digits.map(|d| part(d).limb(place)).collect();
-            let sum = self.sum.limb_mut(id);
-            sum.fill(0);
-            basis.plan(id).pointwise().dot_assign(sum, &factors, &keys);
-        }
-        let special = self.params.q_len();
-        let p = *basis.modulus(special);
-        basis.plan(special).inverse(self.sum.limb_mut(special));
-        for (j, &inverse) in self.inverses.iter().enumerate().take(limbs) {
-            let plan = basis.plan(j);
-            let lifted = self.limb.limb_mut(0);
-            plan.pointwise()
-                .lift_centred(lifted, self.sum.limb(special), &p);
-            plan.forward(lifted);
-            let sum = self.sum.limb_mut(j);
-            plan.pointwise().sub_assign(sum, lifted);
-            plan.pointwise().mul_scalar_assign(sum, inverse);
-            plan.pointwise().add_assign(acc.limb_mut(j), sum);
+            let digits = || key.digits.iter().take(limbs);
+            let keys_b: Vec<&[u64]> = digits().map(|d| d.b.limb(place)).collect();
+            let keys_a: Vec<&[u64]> = digits().map(|d| d.a.limb(place)).collect();
+            self.params.basis().plan(id).pointwise().dot_pair(
+                [sum_b.limb_mut(id), sum_a.limb_mut(id)],
+                &factors,
+                [&keys_b, &keys_a],
+            );
         }
     }
 }
 
-/// `out[k] = source[table[k]]`.
-fn permute(table: &[u32], source: &[u64], out: &mut [u64]) {
-    for (out, &from) in out.iter_mut().zip(table) {
-        *out = source[from as usize];
+/// acc += ⌊P^-1·sum⌉; the last limb of `sum`, that of P, becomes coefficients. `lifted` is a limb of any content.
+fn add_divided(
+    params: &RlweParams,
+    inverses: &[u64],
+    acc: &mut RnsPoly<Eval>,
+    sum: &mut RnsPoly<Eval>,
+    lifted: &mut [u64],
+) {
+    let (basis, special) = (params.basis(), params.q_len());
+    let p = *basis.modulus(special);
+    basis.plan(special).inverse(sum.limb_mut(special));
+    let limbs = acc.ids().len();
+    for (j, &inverse) in inverses.iter().enumerate().take(limbs) {
+        let plan = basis.plan(j);
+        plan.pointwise().lift_centred(lifted, sum.limb(special), &p);
+        plan.forward(lifted);
+        let pointwise = plan.pointwise();
+        pointwise.mod_down_finish_add_assign(acc.limb_mut(j), sum.limb(j), lifted, inverse);
     }
 }

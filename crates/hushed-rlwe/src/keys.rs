@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hushed_math::ntt::reverse_bits;
 use hushed_math::process::Origin;
 use hushed_math::rng::{PublicSeed, SecretRng};
 use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
@@ -224,7 +223,7 @@ impl GaloisKeys {
             keys.insert(
                 g,
                 GaloisKey {
-                    permutation: permutation(&params, g),
+                    permutation: params.basis().automorphism(g),
                     digits,
                 },
             );
@@ -308,7 +307,7 @@ impl GaloisKeys {
             keys.insert(
                 g,
                 GaloisKey {
-                    permutation: permutation(params, g),
+                    permutation: params.basis().automorphism(g),
                     digits,
                 },
             );
@@ -430,16 +429,6 @@ impl KeySet {
         reader.finish()?;
         Ok(Self { public, galois })
     }
-}
-
-/// The values of m are m(ψ^(2·rev(k) + 1)) for k = 0, 1, … (see [`hushed_math::ntt`]); X → X^g multiplies the exponents
-/// by g, so it permutes them alike under every prime.
-fn permutation(params: &RlweParams, g: usize) -> Vec<u32> {
-    let (n, log_n) = (params.n(), params.log_n());
-    (0..n)
-        .map(|k| (2 * reverse_bits(k, log_n) + 1) * g % (2 * n))
-        .map(|exponent| reverse_bits(exponent / 2, log_n) as u32)
-        .collect()
 }
 
 fn digit_uniform(

@@ -29,7 +29,7 @@ pub mod truncate;
 
 pub use ciphertext::{Ciphertext, SeededCiphertext};
 pub use error::{CodecError, ParamsError, RlweError};
-pub use evaluator::{add_automorphism, automorphism, modulus_switch};
+pub use evaluator::{add_automorphism, add_automorphism_of, automorphism, modulus_switch};
 pub use flooded::FloodedFormat;
 pub use keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
 pub use message::{PrimeScale, RingScale};

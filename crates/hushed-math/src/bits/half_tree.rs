@@ -18,7 +18,7 @@
 
 use super::aes::{AesKey, Batch, KEYS, LevelSums};
 use super::{Block, Mask};
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 
 /// Leaves handled by one table of [`patch_leaves`].
 const GROUP: usize = 32;

@@ -22,7 +22,7 @@
 
 use super::Block;
 use super::aes::{AesKey, Batch, GROUP, KEYS, Tweaks};
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 use std::sync::Arc;
 
 /// The most targets that a key of a pad has.

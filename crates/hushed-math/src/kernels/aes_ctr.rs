@@ -3,9 +3,9 @@
 //! Kernels: four blocks a register by VAES; else the `aes` crate, which uses AES-NI where the processor has it and a
 //! bitsliced, table-free program elsewhere. The same bytes from each.
 
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
-use crate::cpu::HaveVaes;
+use crate::machine::cpu::HaveVaes;
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
@@ -77,7 +77,7 @@ fn blocks(cipher: &Aes128, domain: u64, first: u64, out: &mut [u64]) {
 
 #[cfg(target_arch = "x86_64")]
 mod vaes {
-    use crate::cpu::HaveVaes;
+    use crate::machine::cpu::HaveVaes;
     use std::arch::x86_64::*;
 
     /// FIPS 197 key expansion by the processor's own instruction.

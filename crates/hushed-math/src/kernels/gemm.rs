@@ -24,9 +24,9 @@ mod tests;
 
 #[cfg(target_arch = "x86_64")]
 use super::{fma, ifma};
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 #[cfg(target_arch = "x86_64")]
-use crate::cpu::HaveFma;
+use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use crate::words::Words;
 use zeroize::Zeroize;

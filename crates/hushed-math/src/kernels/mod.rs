@@ -10,11 +10,16 @@ pub(crate) mod fma;
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod ifma;
+mod points;
 mod pointwise;
 pub(crate) mod portable;
+mod ring;
 
 pub use gemm::{GemmScratch, LimbGemm, Method as GemmMethod, PackedWeights, digits_limit};
+pub(crate) use points::{LEFT, RIGHT};
+pub use points::{PointGemm, PointMatrix};
 pub use pointwise::Pointwise;
+pub use ring::product_small;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{fma, ifma};
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 
 /// Word-by-word operations modulo one q, with the kernel chosen at construction.

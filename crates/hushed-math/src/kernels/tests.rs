@@ -3,7 +3,7 @@
 mod fused;
 
 use super::Pointwise;
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::rng::SecretRng;
 

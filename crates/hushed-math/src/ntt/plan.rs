@@ -1,13 +1,13 @@
 //! A transform prepared for one degree and one modulus, with its kernel chosen once.
 
 use super::reverse_bits;
-use crate::cpu::Cpu;
-#[cfg(target_arch = "x86_64")]
-use crate::cpu::HaveIfma;
 use crate::error::MathError;
 use crate::kernels::{Pointwise, portable};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::{fma, ifma};
+use crate::machine::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use crate::primes::is_prime;
 
@@ -21,6 +21,7 @@ const LEAST_BLOCK: usize = 64;
 pub struct NttPlan {
     n: usize,
     psi: u64,
+    cpu: Cpu,
     pointwise: Pointwise,
     tables: Tables,
 }
@@ -48,13 +49,28 @@ impl NttPlan {
             return Err(MathError::InvalidDegree { n });
         }
         let psi = root_of_unity(n, &modulus)?;
+        Ok(NttPlan::with_root(n, modulus, psi, cpu))
+    }
+
+    fn with_root(n: usize, modulus: Modulus, psi: u64, cpu: Cpu) -> NttPlan {
         let twiddles = Twiddles::new(n, &modulus, psi);
-        Ok(NttPlan {
+        NttPlan {
             n,
             psi,
+            cpu,
             pointwise: Pointwise::with_cpu(modulus, cpu),
             tables: Tables::new(&modulus, &twiddles, cpu),
-        })
+        }
+    }
+
+    /// The plan for degree `n`, a divisor of this one's, under the same modulus and with the same kernels.
+    ///
+    /// # Panics
+    /// If `n` is no power of two or larger.
+    pub fn shorter(&self, n: usize) -> NttPlan {
+        assert!(n.is_power_of_two() && n <= self.n, "a divisor");
+        let psi = self.modulus().pow(self.psi, (self.n / n) as u64);
+        NttPlan::with_root(n, *self.modulus(), psi, self.cpu)
     }
 
     /// The degree n.
@@ -70,6 +86,11 @@ impl NttPlan {
     /// The primitive 2n-th root of unity ψ.
     pub fn psi(&self) -> u64 {
         self.psi
+    }
+
+    /// What the kernels were chosen by.
+    pub(crate) fn cpu(&self) -> Cpu {
+        self.cpu
     }
 
     /// Arithmetic on whole limbs of this modulus.

@@ -1,8 +1,8 @@
 //! Reference ← portable ← vector kernels, exact.
 
 use super::*;
-use crate::cpu::Cpu;
 use crate::error::MathError;
+use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::primes::ntt_primes;
 use crate::reference;

@@ -59,6 +59,10 @@ fn arithmetic_is_that_of_the_ring() {
     let mut negative = a.clone();
     negative.neg_assign();
     negative.add_assign(&a);
+    let (mut both, mut difference) = (a.clone(), b.clone());
+    both.sum_and_difference(&mut difference);
+    difference.add_assign(&b);
+    assert!(both == sum && difference == a);
     assert_eq!(negative, RnsPoly::zero(&basis, &ids));
     let (eval_a, eval_b) = (a.clone().into_eval(), b.clone().into_eval());
     let mut product = eval_a.clone();

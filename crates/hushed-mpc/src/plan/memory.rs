@@ -58,9 +58,9 @@ fn weights(program: &Program) -> u64 {
 /// Memory by a plan's steps and sizes.
 ///
 /// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
-/// operand, and the sums that make one response ([`Entry::held`]); the lookup has most. At the client, its one-hot
-/// rows, or the public table as bytes and as numbers. At both, the correlated OTs of the largest step, of which a part
-/// is alive at a time.
+/// operand, the sums that make one response, and what multiplies them ([`Entry::held`]); the lookup has most. At the
+/// client, its one-hot rows, or the public table as bytes and as numbers. At both, the correlated OTs of the largest
+/// step, of which a part is alive at a time.
 pub(crate) fn estimate(
     program: &Program,
     rows: usize,

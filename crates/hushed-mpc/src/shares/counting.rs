@@ -174,10 +174,8 @@ impl<'a> Counting<'a> {
 impl Work {
     fn of(layout: &Layout, opened: usize) -> Work {
         let cost = layout.plan.cost();
-        let ciphertexts = layout.plan.inputs() + layout.plan.response_leaves(0).len();
-        let words = 2 * layout.product_limbs * layout.plan.degree();
         Work {
-            held: (ciphertexts * words * size_of::<u64>()) as u64,
+            held: layout.held_bytes() as u64,
             automorphisms: cost.automorphisms,
             products: cost.products,
             opened: opened as u64,

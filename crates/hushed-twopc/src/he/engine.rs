@@ -11,7 +11,8 @@ use super::encode::{View, Wanted, encode_left, wanted};
 use super::error::HeError;
 use super::interleave::{Combine, interleave, slot};
 use super::layout::{Layout, input_bytes};
-use super::product::{Multiplier, leaves};
+use super::leaf::{Leaf, Multiplier};
+use super::product::Inputs;
 use super::window::{Encrypted, Packing};
 use crate::error::TwopcError;
 use crate::share::SecretWords;
@@ -19,10 +20,11 @@ use hushed_math::rng::SecretRng;
 use hushed_math::{Coeff, Eval, RnsPoly};
 use hushed_net::{Expect, Kind, Session};
 use hushed_rlwe::{
-    Ciphertext, Positions, RlweError, RlweParams, SeededCiphertext, add_automorphism,
+    Ciphertext, Positions, RlweError, RlweParams, SeededCiphertext, add_automorphism_of,
     modulus_switch,
 };
 use rayon::prelude::*;
+use std::collections::VecDeque;
 use zeroize::Zeroizing;
 
 pub(crate) const INPUT: Kind = Kind(0x0401);
@@ -92,29 +94,29 @@ pub(crate) fn receive_inputs(
     session: &mut Session,
     he: &HeContext,
     layout: &Layout,
-) -> Result<Vec<Ciphertext>, TwopcError> {
+) -> Result<Inputs, TwopcError> {
     let plan = &layout.plan;
     let limbs = layout.product_limbs;
     let length = Expect::Exactly(input_bytes(he.params(), limbs));
     let inverse = layout
         .scales_inputs()
         .then(|| inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2()));
-    (0..plan.inputs())
-        .map(|_| {
-            let bytes = session.recv(INPUT, length)?;
-            let list = SeededCiphertext::list_from_bytes(he.params(), limbs, 1, &bytes)?;
-            let first = list.into_iter().next();
-            let mut ct = first
-                .ok_or(TwopcError::PeerMisbehaved {
-                    what: "list of ciphertexts",
-                })?
-                .expand();
-            if let Some(inverse) = &inverse {
-                scale(&mut ct, inverse);
-            }
-            Ok(ct)
-        })
-        .collect()
+    let mut inputs = Inputs::new(he.params(), layout);
+    for _ in 0..plan.inputs() {
+        let bytes = session.recv(INPUT, length)?;
+        let list = SeededCiphertext::list_from_bytes(he.params(), limbs, 1, &bytes)?;
+        let first = list.into_iter().next();
+        let mut ct = first
+            .ok_or(TwopcError::PeerMisbehaved {
+                what: "list of ciphertexts",
+            })?
+            .expand();
+        if let Some(inverse) = &inverse {
+            scale(&mut ct, inverse);
+        }
+        inputs.push(plan, ct);
+    }
+    Ok(inputs)
 }
 
 /// Multiplies, interleaves, masks and sends; returns this party's share of the products, batch×k×n of the caller's
@@ -124,23 +126,24 @@ pub(crate) fn respond(
     rng: &mut SecretRng,
     he: &HeContext,
     layout: &Layout,
-    inputs: &[Ciphertext],
+    inputs: &Inputs,
     multiplier: &impl Multiplier,
 ) -> Result<Vec<u64>, TwopcError> {
     let plan = &layout.plan;
     let inner = plan.inner_shape();
     let mut share = SecretWords::from(vec![0u64; plan.batch() * inner.k * inner.n]);
     let tree = Tree::new(he, layout, plan.largest_tree());
+    let mut made = VecDeque::new();
     for index in 0..plan.responses() {
         let range = plan.response_leaves(index);
-        let sums = leaves(
-            he.params(),
-            plan,
-            layout.product_limbs,
-            inputs,
-            multiplier,
-            range,
-        );
+        if made.is_empty() {
+            let ahead = inputs.leaves_together(range.len()) / range.len().max(1);
+            let last = plan.responses().min(index + ahead.max(1)) - 1;
+            let range = range.start..plan.response_leaves(last).end;
+            let limbs = layout.product_limbs;
+            made.extend(inputs.leaves(he.params(), plan, limbs, multiplier, range));
+        }
+        let sums = made.drain(..range.len()).collect();
         let cells = wanted(plan, index);
         let packed = tree.pack(index, sums, &cells)?;
         let used = Positions::new(he.params(), cells.iter().map(|c| c.position).collect())?;
@@ -207,20 +210,56 @@ impl<'a> Tree<'a> {
 
     /// A leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose multiple the tree
     /// makes of all that is in it.
-    fn lift(&self, leaf: Ciphertext, size: usize) -> Result<Ciphertext, TwopcError> {
+    fn lift(&self, leaf: Leaf, size: usize) -> Result<Node, TwopcError> {
         let params = self.he.params();
         let limbs = self.layout.packing_limbs;
-        let mut leaf = modulus_switch(params, leaf, limbs)?;
+        let mut node = match leaf {
+            Leaf::Values(ct) => modulus_switch(params, ct, limbs)?.into(),
+            Leaf::Coefficients { a, .. } => Node {
+                // What is wanted of b goes past the tree.
+                b: None,
+                a: shorten(a, limbs).into_eval(),
+            },
+        };
         if self.layout.scales_inputs() {
             // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
             let excess = (self.layout.plan.largest_tree() / size) as u64;
             if excess > 1 {
-                scale(&mut leaf, &vec![excess; limbs]);
+                node.scale(&vec![excess; limbs]);
             }
         } else {
-            scale(&mut leaf, &inverse_of_two_to(params, limbs, size.ilog2()));
+            node.scale(&inverse_of_two_to(params, limbs, size.ilog2()));
         }
-        Ok(leaf)
+        Ok(node)
+    }
+
+    /// What the tree would make of the wanted coefficients of b: each at its place, without the inverse of the size
+    /// that leaves are multiplied by. An automorphism acts on b without a key, so that nothing of b need go through the
+    /// tree.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "cells name leaves of the plan and coefficients of them"
+    )]
+    fn place(&self, leaves: &[Leaf], cells: &[Wanted]) -> Option<RnsPoly<Eval>> {
+        let (params, plan) = (self.he.params(), &self.layout.plan);
+        let limbs = self.layout.product_limbs;
+        let mut placed = RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
+        let mw = plan.window().mw;
+        for limb in 0..limbs {
+            let out = placed.limb_mut(limb);
+            for cell in cells {
+                let Leaf::Coefficients { b, .. } = &leaves[cell.leaf] else {
+                    return None;
+                };
+                out[cell.position] = b[limb][cell.coefficient / mw];
+            }
+        }
+        let mut placed = shorten(placed, self.layout.packing_limbs);
+        if self.layout.scales_inputs() {
+            let largest = plan.largest_tree() as u64;
+            placed.mul_scalar_assign(&vec![largest; self.layout.packing_limbs]);
+        }
+        Some(placed.into_eval())
     }
 
     /// The leaves of response `index` as one ciphertext over the packing primes.
@@ -228,12 +267,13 @@ impl<'a> Tree<'a> {
     fn pack(
         &self,
         index: usize,
-        leaves: Vec<Ciphertext>,
+        leaves: Vec<Leaf>,
         cells: &[Wanted],
     ) -> Result<Ciphertext, TwopcError> {
         let (params, plan) = (self.he.params(), &self.layout.plan);
         let limbs = self.layout.packing_limbs;
         let size = plan.tree_size(index);
+        let placed = self.place(&leaves, cells);
         let lift = |leaf| self.lift(leaf, size);
         let packed = match plan.packing() {
             Packing::InterLeave | Packing::Krdy => interleave(self, leaves, size, &lift)?,
@@ -244,7 +284,8 @@ impl<'a> Tree<'a> {
                     .collect::<Result<Vec<_>, _>>()?;
                 let alone = |w: &Wanted| {
                     let mut leaf = leaves[w.leaf].clone();
-                    leaf.mul_monomial_assign(-(w.coefficient as i64));
+                    let parts = leaf.b.iter_mut().chain([&mut leaf.a]);
+                    parts.for_each(|part| part.mul_monomial_assign(-(w.coefficient as i64)));
                     Ok(leaf)
                 };
                 let mut order: Vec<&Wanted> = cells.iter().collect();
@@ -252,36 +293,80 @@ impl<'a> Tree<'a> {
                 interleave(self, order, size, &alone)?
             }
         };
-        Ok(packed.unwrap_or_else(|| Ciphertext::zero(params, limbs)))
+        let zero = || Ciphertext::zero(params, limbs);
+        let mut packed = packed.map_or_else(zero, |node| node.into_ciphertext(params));
+        if let Some(placed) = placed {
+            packed.b.add_assign(&placed);
+        }
+        Ok(packed)
+    }
+}
+
+/// The first `limbs` primes of a polynomial, divided by the others with rounding, one after another from the last.
+fn shorten(mut poly: RnsPoly<Coeff>, limbs: usize) -> RnsPoly<Coeff> {
+    while poly.ids().len() > limbs {
+        poly = poly.divide_by_last_and_round();
+    }
+    poly
+}
+
+/// What the tree is made of: a ciphertext, whose b is zero if it is none.
+#[derive(Clone)]
+struct Node {
+    b: Option<RnsPoly<Eval>>,
+    a: RnsPoly<Eval>,
+}
+
+impl From<Ciphertext> for Node {
+    fn from(ct: Ciphertext) -> Node {
+        Node {
+            b: Some(ct.b),
+            a: ct.a,
+        }
+    }
+}
+
+impl Node {
+    fn scale(&mut self, factors: &[u64]) {
+        let parts = self.b.iter_mut().chain([&mut self.a]);
+        parts.for_each(|part| part.mul_scalar_assign(factors));
+    }
+
+    fn into_ciphertext(self, params: &RlweParams) -> Ciphertext {
+        let zero = || RnsPoly::zero(params.basis(), self.a.ids());
+        Ciphertext {
+            b: self.b.unwrap_or_else(zero),
+            a: self.a,
+        }
     }
 }
 
 impl Combine for Tree<'_> {
-    type Item = Ciphertext;
+    type Item = Node;
     type Error = TwopcError;
 
-    fn combine(
-        &self,
-        mut even: Ciphertext,
-        odd: Option<Ciphertext>,
-        h: usize,
-    ) -> Result<Ciphertext, TwopcError> {
+    fn combine(&self, mut even: Node, odd: Option<Node>, h: usize) -> Result<Node, TwopcError> {
         let element = self.layout.plan.degree() / h + 1;
         let keys = &self.he.peer().galois;
         let difference = match odd {
             None => even.clone(),
             Some(mut odd) => {
-                if let Some(monomial) = self.monomials.get(h.ilog2() as usize) {
-                    odd.mul_plain_assign(monomial);
+                // Nodes of one level have their b or have it not.
+                let a = (&mut even.a, &mut odd.a);
+                let parts = even.b.as_mut().zip(odd.b.as_mut()).into_iter().chain([a]);
+                for (even, odd) in parts {
+                    if let Some(monomial) = self.monomials.get(h.ilog2() as usize) {
+                        odd.mul_assign(monomial);
+                    }
+                    even.sum_and_difference(odd);
                 }
-                let mut difference = even.clone();
-                difference.sub_assign(&odd);
-                even.add_assign(&odd);
-                difference
+                odd
             }
         };
-        add_automorphism(&mut even, &difference, element, keys)?;
-        Ok(even)
+        let mut sum = even.into_ciphertext(self.he.params());
+        let (b, a) = (difference.b.as_ref(), &difference.a);
+        add_automorphism_of(&mut sum, b, a, element, keys)?;
+        Ok(sum.into())
     }
 }
 

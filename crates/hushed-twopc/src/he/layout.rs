@@ -12,10 +12,18 @@
 
 use super::context::packing_limbs;
 use super::error::HeError;
+use super::price::block_points;
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, Wire};
 use crate::error::TwopcError;
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededCiphertext};
 use std::sync::Arc;
+
+/// Leaves that are made at once by blocks, if a response takes fewer: the blocks of all ciphertexts pass by once for
+/// all of them.
+pub(super) const LEAVES_TOGETHER: usize = 64;
+
+/// Words of the multipliers of one prime that are made at once by blocks, 8 MiB; at least those of one panel.
+pub(super) const MULTIPLIER_WORDS: usize = 1 << 20;
 
 /// A batch of products as both parties know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,6 +87,29 @@ impl Layout {
     /// would make 2^levels times it.
     pub(super) fn scales_inputs(&self) -> bool {
         self.packing_limbs == self.product_limbs
+    }
+
+    /// Points of the blocks in which products are made, or none where they are made by values of the whole degree:
+    /// whichever is less work. It decides nothing that the other party sees.
+    pub fn block_points(&self) -> Option<usize> {
+        block_points(&self.plan, self.product_limbs, self.packing_limbs)
+    }
+
+    /// Bytes that the party that multiplies holds at most: the ciphertexts of the operand, the leaves of a response,
+    /// and the multipliers of a few columns.
+    pub fn held_bytes(&self) -> usize {
+        let (plan, limbs) = (&self.plan, self.product_limbs);
+        let (degree, Window { mw, nw, .. }) = (plan.degree(), plan.window());
+        let leaves = plan.response_leaves(0).len();
+        let words = match self.block_points() {
+            None => 2 * (plan.inputs() + leaves) * degree,
+            Some(points) => {
+                let ciphertext = 2 * degree.div_ceil(points - mw * nw) * points;
+                let leaves = leaves.max(LEAVES_TOGETHER).min(plan.leaves());
+                plan.inputs() * ciphertext + leaves * (degree + degree / mw) + MULTIPLIER_WORDS
+            }
+        };
+        words * limbs * size_of::<u64>()
     }
 
     fn with_limbs(

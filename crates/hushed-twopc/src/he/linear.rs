@@ -5,22 +5,24 @@
 //! response down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring: far
 //! below one unit of the fixed point, whose fractional bits it has twice.
 
+use super::blocks::{block_plans, factors};
 use super::context::HeContext;
-use super::encode::{View, encode_right};
+use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
 use super::error::HeError;
 use super::layout::{Layout, OltSpec};
+use super::leaf::Multiplier;
 use super::local::product_small;
-use super::product::Multiplier;
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
 use crate::error::TwopcError;
 use crate::share::{Ring, Share};
+use hushed_math::{BlockPlan, PointMatrix};
 use hushed_net::Party;
 use hushed_rlwe::RlweParams;
 use std::sync::Arc;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// What both parties know of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,13 +66,23 @@ fn expect_count(m: usize, n: usize, found: usize) -> Result<(), HeError> {
     Err(HeError::Operand { expected, found })
 }
 
-/// Transforms of all blocks for one window: limb `i` of block (β, γ) at ((β·n' + γ)·limbs + i)·N.
+/// Transforms of all blocks for one window.
 struct Ready {
     window: Window,
-    columns: usize,
-    limbs: usize,
-    degree: usize,
-    words: Vec<u64>,
+    points: Option<usize>,
+    values: ReadyValues,
+}
+
+enum ReadyValues {
+    /// By values of the whole degree: limb `i` of block (β, γ) at ((β·n' + γ)·limbs + i)·N.
+    Whole {
+        columns: usize,
+        limbs: usize,
+        degree: usize,
+        words: Zeroizing<Vec<u64>>,
+    },
+    /// For blocks of ciphertexts: γ by β, for each limb.
+    Points(Vec<PointMatrix>),
 }
 
 impl PreparedWeights {
@@ -133,7 +145,11 @@ impl PreparedWeights {
     ) -> Result<usize, TwopcError> {
         let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
         let (_, mb, nb) = layout.plan.blocks();
-        Ok(mb * nb * layout.product_limbs * params.n() * size_of::<u64>())
+        let (columns, points) = match layout.block_points() {
+            Some(points) => (nb.next_multiple_of(BlockPlan::PANEL), points),
+            None => (nb, params.n()),
+        };
+        Ok(mb * columns * layout.product_limbs * points * size_of::<u64>())
     }
 
     /// Transforms all blocks now, for products with `rows` rows over `ring`, and with other numbers of rows whose
@@ -150,54 +166,70 @@ impl PreparedWeights {
     ) -> Result<(), TwopcError> {
         self.ready = None;
         let layout = Layout::new(params, &self.shape(rows).spec(ring))?;
-        let (_, mb, nb) = layout.plan.blocks();
-        let (window, limbs, degree) = (layout.plan.window(), layout.product_limbs, params.n());
-        let mut integers = vec![0i64; super::encode::right_prefix(window)];
-        let mut words = vec![0u64; mb * nb * limbs * degree];
-        let source = self.block_source(&layout.plan);
-        for (block, limb_words) in words.chunks_exact_mut(limbs * degree).enumerate() {
-            source.block(0, block / nb, block % nb, &mut integers);
-            for (limb, out) in limb_words.chunks_exact_mut(degree).enumerate() {
-                super::product::transform(params.basis(), limb, &integers, out);
+        let (plan, limbs) = (&layout.plan, layout.product_limbs);
+        let source = self.block_source(&layout);
+        let points = layout.block_points();
+        let values = match points {
+            Some(points) => {
+                let plans = block_plans(params, plan, limbs, points);
+                let (_, _, nb) = plan.blocks();
+                ReadyValues::Points(factors(params, plan, &plans, &source, 0, 0..nb))
             }
-        }
-        integers.zeroize();
+            None => whole(params, plan, limbs, &source),
+        };
         self.ready = Some(Ready {
-            window,
-            columns: nb,
-            limbs,
-            degree,
-            words,
+            window: plan.window(),
+            points,
+            values,
         });
         Ok(())
     }
 
-    pub(crate) fn block_source<'a>(&'a self, plan: &OltPlan) -> Blocks<'a> {
-        let window = plan.window();
+    pub(crate) fn block_source<'a>(&'a self, layout: &Layout) -> Blocks<'a> {
+        let window = layout.plan.window();
         // A multiplier's polynomial does not depend on the rows of the encrypted blocks.
-        let same = |r: &&Ready| (r.window.mw, r.window.nw) == (window.mw, window.nw);
+        let same = |r: &&Ready| {
+            (r.window.mw, r.window.nw) == (window.mw, window.nw)
+                && r.points == layout.block_points()
+        };
         let ready = self.ready.as_ref().filter(same);
         Blocks {
             view: View::new(&self.weights, self.n, self.m).transposed(),
             window,
-            ready,
+            ready: ready.map(|ready| &ready.values),
         }
+    }
+}
+
+/// The transforms of all blocks, of the whole degree.
+fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>) -> ReadyValues {
+    let ((_, mb, nb), degree) = (plan.blocks(), params.n());
+    let mut integers = Zeroizing::new(vec![0i64; right_prefix(plan.window())]);
+    let mut words = Zeroizing::new(vec![0u64; mb * nb * limbs * degree]);
+    for (block, limb_words) in words.chunks_exact_mut(limbs * degree).enumerate() {
+        source.block(0, block / nb, block % nb, &mut integers);
+        for (limb, out) in limb_words.chunks_exact_mut(degree).enumerate() {
+            super::values::transform(params.basis(), limb, &integers, out);
+        }
+    }
+    ReadyValues::Whole {
+        columns: nb,
+        limbs,
+        degree,
+        words,
     }
 }
 
 impl Drop for PreparedWeights {
     fn drop(&mut self) {
         self.weights.zeroize();
-        if let Some(ready) = &mut self.ready {
-            ready.words.zeroize();
-        }
     }
 }
 
 pub(crate) struct Blocks<'a> {
     view: View<'a, i32>,
     window: Window,
-    ready: Option<&'a Ready>,
+    ready: Option<&'a ReadyValues>,
 }
 
 impl Multiplier for Blocks<'_> {
@@ -205,10 +237,25 @@ impl Multiplier for Blocks<'_> {
         encode_right(self.view, self.window, 0, beta, gamma, out, i64::from);
     }
 
-    fn ready(&self, _p: usize, beta: usize, gamma: usize, limb: usize) -> Option<&[u64]> {
-        let ready = self.ready.filter(|r| limb < r.limbs)?;
-        let at = ((beta * ready.columns + gamma) * ready.limbs + limb) * ready.degree;
-        ready.words.get(at..at + ready.degree)
+    fn values(&self, _p: usize, beta: usize, gamma: usize, limb: usize) -> Option<&[u64]> {
+        let Some(ReadyValues::Whole {
+            columns,
+            limbs,
+            degree,
+            words,
+        }) = self.ready
+        else {
+            return None;
+        };
+        let at = ((beta * columns + gamma) * limbs + limb) * degree;
+        (limb < *limbs).then(|| words.get(at..at + degree))?
+    }
+
+    fn points(&self, limb: usize) -> Option<&PointMatrix> {
+        match self.ready {
+            Some(ReadyValues::Points(limbs)) => limbs.get(limb),
+            _ => None,
+        }
     }
 }
 
@@ -242,7 +289,7 @@ pub fn linear_server_alone(
 ) -> Result<Share, TwopcError> {
     let layout = he.layout(&weights.shape(rows).spec(ring))?;
     let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
-    let source = weights.block_source(&layout.plan);
+    let source = weights.block_source(&layout);
     let words = respond(
         &mut ctx.session,
         &mut ctx.rng,

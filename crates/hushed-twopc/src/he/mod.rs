@@ -6,17 +6,20 @@
 //! | matrices as polynomials and back | `encode` |
 //! | moduli, noise, formats | `layout` |
 //! | keys of a session | `context` |
-//! | sums of products, interleaving, the messages | `product`, `interleave`, `engine` |
+//! | sums of products: by blocks, by values | `leaf`, `product`, `blocks`, `values` |
+//! | interleaving, the messages | `interleave`, `engine` |
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
 //! | squares and scales of rows, over RLWE or OT by price | `rows` |
 //! | what one party multiplies alone | `local` |
 
+mod blocks;
 pub mod context;
 pub mod encode;
 mod engine;
 mod error;
 pub mod interleave;
 pub mod layout;
+mod leaf;
 pub mod linear;
 pub mod local;
 pub mod matmul;
@@ -24,6 +27,7 @@ pub mod olt;
 pub mod price;
 mod product;
 pub mod rows;
+mod values;
 pub mod window;
 
 pub use context::HeContext;

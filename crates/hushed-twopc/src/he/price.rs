@@ -51,6 +51,93 @@ pub const PRICES: Prices = Prices {
     cot_ns: 45,
 };
 
+/// Picoseconds of the two ways of making leaves, measured on one core with the IFMA kernels
+/// (`cargo bench -p hushed-math --bench blocks`). Each party may have its own: they steer nothing that the other sees.
+struct Work {
+    /// By values, for each prime: a coefficient of one layer of a multiplier's transform, and of its products with both
+    /// parts.
+    layer: u128,
+    product: u128,
+    /// By blocks, for each prime: a point of a multiplier's transform, of its product with one block, of a block of a
+    /// ciphertext that is transformed, and of a block of a leaf that is transformed back.
+    factor: u128,
+    block_product: u128,
+    block: u128,
+    leaf: u128,
+    /// A coefficient of a whole transform.
+    transform: u128,
+    /// A coefficient of a transform in a modulus switch of values, with the passes over memory between them.
+    switch: u128,
+}
+
+const WORK: Work = Work {
+    layer: 130,
+    product: 750,
+    factor: 2_600,
+    block_product: 120,
+    block: 2_600,
+    leaf: 2_000,
+    transform: 1_600,
+    switch: 3_000,
+};
+
+/// Least points of a block: the least degree of the transforms' vector kernels.
+const LEAST_POINTS: usize = 128;
+
+/// Points of the blocks in which the products of `plan` are made, of `product` primes of which leaves keep `packing`;
+/// none where they are made by values of the whole degree: whichever is less work.
+pub(super) fn block_points(plan: &OltPlan, product: usize, packing: usize) -> Option<usize> {
+    // Coefficients that are packed alone are taken from whole leaves.
+    if plan.packing() == Packing::PackLwes {
+        return None;
+    }
+    let least = (2 * multiplier_coefficients(plan)).next_power_of_two();
+    let lengths = (0..3).map(|more| least.max(LEAST_POINTS) << more);
+    let costs = lengths
+        .filter(|length| 2 * length <= plan.degree())
+        .map(|length| (WORK.by_blocks(plan, length, product, packing), length));
+    let (cost, length) = costs.min()?;
+    (cost < WORK.by_values(plan, product, packing)).then_some(length)
+}
+
+impl Work {
+    /// Leaves by values of the whole degree; of both parts, each prime that is dropped takes a transform and one for
+    /// each that stays.
+    fn by_values(&self, plan: &OltPlan, product: usize, packing: usize) -> u128 {
+        let (products, multipliers) = counts(plan);
+        let layers = u128::from(multiplier_coefficients(plan).next_power_of_two().ilog2()).max(5);
+        let dropped: usize = (packing..product).map(|stay| 2 * (1 + stay)).sum();
+        let sums = product as u128 * (multipliers * layers * self.layer + products * self.product);
+        let switches = plan.leaves() as u128 * dropped as u128 * self.switch;
+        plan.degree() as u128 * (sums + switches)
+    }
+
+    /// Leaves by blocks of `length` points, of which the tree takes one part as values.
+    fn by_blocks(&self, plan: &OltPlan, length: usize, product: usize, packing: usize) -> u128 {
+        let (products, multipliers) = counts(plan);
+        let kept = length - multiplier_coefficients(plan);
+        // Both parts.
+        let points = 2 * (plan.degree().div_ceil(kept) * length) as u128;
+        let (inputs, leaves) = (plan.inputs() as u128, plan.leaves() as u128);
+        let each = multipliers * length as u128 * self.factor
+            + products * points * self.block_product
+            + inputs * points * self.block
+            + leaves * points * self.leaf;
+        product as u128 * each + packing as u128 * leaves * plan.degree() as u128 * self.transform
+    }
+}
+
+/// Products and multipliers.
+fn counts(plan: &OltPlan) -> (u128, u128) {
+    let (_, mb, nb) = plan.blocks();
+    let multipliers = plan.batch() as u128 * mb as u128 * nb as u128;
+    (plan.leaves() as u128 * mb as u128, multipliers)
+}
+
+fn multiplier_coefficients(plan: &OltPlan) -> usize {
+    plan.window().mw * plan.window().nw
+}
+
 /// Work and traffic of a plan, exact except for time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanCost {

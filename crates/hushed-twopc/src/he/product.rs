@@ -1,174 +1,68 @@
-//! Leaves: sums over β of encrypted blocks times multiplier blocks, in evaluation form.
+//! Leaves: sums over β of encrypted blocks times multiplier blocks.
 //!
-//! leaf(p, α, γ) = Σ_β ct(p, α, β) · NTT(πrhs(V_p[β, γ])). Multipliers are transformed on the fly from integers unless
-//! they are held ready.
-//!
-//! A product of limbs costs as much as it takes to fetch them, so the work goes strip by strip of the values: πrhs has
-//! few leading coefficients, so a strip of its transform can be computed alone; it is used at once, against the strips
-//! of the ciphertexts that all columns γ meet. The sums are written once a strip ([`RESIDENT`] permitting).
+//! leaf(p, α, γ) = Σ_β ct(p, α, β) · πrhs(V_p[β, γ]), by blocks of the ciphertexts (`blocks`) where multipliers are
+//! short enough to gain by it, else by values of the whole degree (`values`). Both give the same residues; which it is,
+//! is of no concern to the other party. Multipliers are transformed as they are needed, from integers, unless they are
+//! held ready.
 //!
 //! Every block is transformed and multiplied whatever its values are: weights and shares are secrets. Only the
 //! coefficients that the packing leaves empty are skipped.
 
-use super::encode::right_prefix;
+use super::blocks::{self, BlockInputs};
+use super::layout::{LEAVES_TOGETHER, Layout};
+use super::leaf::{Leaf, Multiplier};
+use super::values;
 use super::window::OltPlan;
-use hushed_math::RnsBasis;
 use hushed_rlwe::{Ciphertext, RlweParams};
-use rayon::prelude::*;
 use std::ops::Range;
-use zeroize::Zeroizing;
 
-/// Words of a strip, if the multipliers allow it: that of a sum and those of a few factors stay in a first-level cache.
-const STRIP: usize = 512;
-
-/// Words of multiplier and ciphertext strips that are handled together: 1 MiB, half of a second-level cache.
-const RESIDENT: usize = 1 << 17;
-
-/// Words of residues of multipliers that are held at a time, 8 MiB; at least those of one column.
-const RESIDUES: usize = 1 << 20;
-
-/// The matrix in the clear, cut into blocks.
-pub(crate) trait Multiplier: Sync {
-    /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`right_prefix`] ones.
-    fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
-
-    /// The block's transform modulo prime `limb`, where it is held ready.
-    fn ready(&self, _p: usize, _beta: usize, _gamma: usize, _limb: usize) -> Option<&[u64]> {
-        None
-    }
+/// The ciphertexts of the encrypted operand, as the products want them.
+pub(crate) enum Inputs {
+    Values(Vec<Ciphertext>),
+    Blocks(BlockInputs),
 }
 
-/// The leaves of `range`, in order, over the first `limbs` primes. `inputs[plan.inputs_of(p, α)]` are ct(p, α, β).
-pub(crate) fn leaves(
-    params: &RlweParams,
-    plan: &OltPlan,
-    limbs: usize,
-    inputs: &[Ciphertext],
-    multiplier: &impl Multiplier,
-    range: Range<usize>,
-) -> Vec<Ciphertext> {
-    let mut columns: Vec<Column> = Vec::new();
-    for leaf in range {
-        let (p, alpha, gamma) = plan.leaf(leaf);
-        let sum = (alpha, Ciphertext::zero(params, limbs));
-        match columns.last_mut() {
-            Some(c) if (c.p, c.gamma) == (p, gamma) => c.sums.push(sum),
-            _ => columns.push(Column {
-                p,
-                gamma,
-                sums: vec![sum],
-            }),
+impl Inputs {
+    /// No ciphertexts yet.
+    pub(crate) fn new(params: &RlweParams, layout: &Layout) -> Self {
+        let (plan, limbs) = (&layout.plan, layout.product_limbs);
+        match layout.block_points() {
+            Some(points) => Self::Blocks(BlockInputs::new(params, plan, limbs, points)),
+            None => Self::Values(Vec::with_capacity(plan.inputs())),
         }
     }
-    let (_, mb, _) = plan.blocks();
-    let most = (RESIDUES / (mb * right_prefix(plan.window()))).max(1);
-    let share = columns
-        .len()
-        .div_ceil(rayon::current_num_threads())
-        .clamp(1, most);
-    columns.par_chunks_mut(share).for_each(|columns| {
-        for limb in 0..limbs {
-            accumulate(params.basis(), plan, limb, inputs, multiplier, columns);
+
+    /// Takes the next ciphertext.
+    pub(crate) fn push(&mut self, plan: &OltPlan, ct: Ciphertext) {
+        match self {
+            Self::Values(all) => all.push(ct),
+            Self::Blocks(all) => all.push(plan, ct),
         }
-    });
-    columns
-        .into_iter()
-        .flat_map(|c| c.sums)
-        .map(|(_, ct)| ct)
-        .collect()
-}
+    }
 
-/// The leaves that share the multipliers of one column γ of product p.
-struct Column {
-    p: usize,
-    gamma: usize,
-    sums: Vec<(usize, Ciphertext)>,
-}
+    /// How many leaves are best made at once, where a response takes `response`.
+    pub(crate) fn leaves_together(&self, response: usize) -> usize {
+        match self {
+            Self::Values(_) => response,
+            Self::Blocks(_) => LEAVES_TOGETHER,
+        }
+    }
 
-/// Adds Σ_β to one limb of the sums of `columns`.
-fn accumulate(
-    basis: &RnsBasis,
-    plan: &OltPlan,
-    limb: usize,
-    inputs: &[Ciphertext],
-    multiplier: &impl Multiplier,
-    columns: &mut [Column],
-) {
-    let (kb, mb, _) = plan.blocks();
-    let (ntt, degree, prefix) = (basis.plan(limb), plan.degree(), right_prefix(plan.window()));
-    let residues = residues(basis, limb, mb, prefix, multiplier, columns);
-    let strip = ntt.strip_unit(prefix).max(STRIP.min(degree));
-    // Of each β: one multiplier strip, and both parts of k' ciphertexts.
-    let together = (RESIDENT / strip / (2 * kb + 1)).clamp(1, mb);
-    let mut buffer = Zeroizing::new(vec![0u64; together * strip]);
-    for start in (0..degree).step_by(strip) {
-        let words = start..start + strip;
-        for first in (0..mb).step_by(together) {
-            let betas = first..(first + together).min(mb);
-            for (column, residues) in columns.iter_mut().zip(residues.chunks_exact(mb * prefix)) {
-                let (p, gamma) = (column.p, column.gamma);
-                let blocks = residues.chunks_exact(prefix).skip(first);
-                for ((beta, slot), prefix) in betas
-                    .clone()
-                    .zip(buffer.chunks_exact_mut(strip))
-                    .zip(blocks)
-                {
-                    if multiplier.ready(p, beta, gamma, limb).is_none() {
-                        ntt.forward_strip(prefix, start, slot);
-                    }
-                }
-                let ready = |beta| multiplier.ready(p, beta, gamma, limb);
-                let factors: Vec<&[u64]> = betas
-                    .clone()
-                    .zip(buffer.chunks_exact(strip))
-                    .map(|(beta, slot)| ready(beta).map_or(slot, |r| &r[words.clone()]))
-                    .collect();
-                for (alpha, sum) in &mut column.sums {
-                    let cts = &inputs[plan.inputs_of(p, *alpha)][betas.clone()];
-                    let b: Vec<&[u64]> =
-                        cts.iter().map(|c| &c.b.limb(limb)[words.clone()]).collect();
-                    let a: Vec<&[u64]> =
-                        cts.iter().map(|c| &c.a.limb(limb)[words.clone()]).collect();
-                    let pointwise = ntt.pointwise();
-                    pointwise.dot_assign(&mut sum.b.limb_mut(limb)[words.clone()], &b, &factors);
-                    pointwise.dot_assign(&mut sum.a.limb_mut(limb)[words.clone()], &a, &factors);
-                }
+    /// The leaves of `range`, in order.
+    pub(crate) fn leaves(
+        &self,
+        params: &RlweParams,
+        plan: &OltPlan,
+        limbs: usize,
+        multiplier: &impl Multiplier,
+        range: Range<usize>,
+    ) -> Vec<Leaf> {
+        match self {
+            Self::Values(all) => {
+                let sums = values::leaves(params, plan, limbs, all, multiplier, range);
+                sums.into_iter().map(Leaf::Values).collect()
             }
+            Self::Blocks(all) => blocks::leaves(params, plan, all, multiplier, range),
         }
     }
-}
-
-/// The coefficients of all blocks of `columns` modulo prime `limb`, `prefix` words each; zeros where a block is ready.
-fn residues(
-    basis: &RnsBasis,
-    limb: usize,
-    mb: usize,
-    prefix: usize,
-    multiplier: &impl Multiplier,
-    columns: &[Column],
-) -> Zeroizing<Vec<u64>> {
-    let mut out = Zeroizing::new(vec![0u64; columns.len() * mb * prefix]);
-    let mut integers = Zeroizing::new(vec![0i64; prefix]);
-    for (column, out) in columns.iter().zip(out.chunks_exact_mut(mb * prefix)) {
-        for (beta, out) in out.chunks_exact_mut(prefix).enumerate() {
-            if multiplier
-                .ready(column.p, beta, column.gamma, limb)
-                .is_none()
-            {
-                multiplier.block(column.p, beta, column.gamma, &mut integers);
-                basis.plan(limb).pointwise().reduce_signed(out, &integers);
-            }
-        }
-    }
-    out
-}
-
-/// The transform modulo prime `limb` of a polynomial whose first coefficients are `integers` and whose others are zero.
-pub(crate) fn transform(basis: &RnsBasis, limb: usize, integers: &[i64], out: &mut [u64]) {
-    let mut residues = Zeroizing::new(vec![0u64; integers.len()]);
-    basis
-        .plan(limb)
-        .pointwise()
-        .reduce_signed(&mut residues, integers);
-    basis.plan(limb).forward_strip(&residues, 0, out);
 }

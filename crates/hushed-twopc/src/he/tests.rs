@@ -338,7 +338,7 @@ fn every_response_carries_a_zero_of_its_own() {
             // The same ciphertexts answered twice.
             let layout = he.layout(&spec).unwrap();
             let inputs = engine::receive_inputs(&mut ctx.session, he, &layout).unwrap();
-            let source = weights.block_source(&layout.plan);
+            let source = weights.block_source(&layout);
             for _ in 0..2 {
                 let Ctx { session, rng, .. } = ctx;
                 engine::respond(session, rng, he, &layout, &inputs, &source).unwrap();

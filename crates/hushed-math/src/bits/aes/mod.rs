@@ -8,7 +8,7 @@ mod portable;
 mod vaes;
 
 use super::Block;
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// Inputs of a [`Batch`] under one key.

@@ -6,8 +6,8 @@
 
 use super::lanes::Lanes;
 use super::{Constants, Registers, TOGETHER, centred, kernel};
-use crate::cpu::HaveFma;
 use crate::kernels::convert::{POINT, Plan};
+use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use zeroize::Zeroizing;
 

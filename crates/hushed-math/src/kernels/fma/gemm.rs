@@ -10,8 +10,8 @@
 
 use super::lanes::Lanes;
 use super::{Constants, ROUND, Registers, centred, kernel};
-use crate::cpu::HaveFma;
 use crate::kernels::gemm::{Chunk, GemmScratch, Method, ROWS, TERMS};
+use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use std::ops::Range;
 
@@ -42,14 +42,10 @@ pub(crate) fn tile(
     scratch: &mut GemmScratch,
 ) {
     assert!(x.len() <= TERMS, "sums of words");
-    let power = |bits: u32| centred(modulus, modulus.reduce(1_u64 << bits));
-    let square = modulus.mul(modulus.reduce(1 << 50), modulus.reduce(1 << 26));
     let constants = Finish {
-        modulus: Constants::new(modulus),
-        powers: [power(26), power(50), centred(modulus, square)],
-        offset: modulus.reduce(1 << OFFSET) as f64,
         factor: centred(modulus, chunk.factor()),
         narrow: chunk.method() == Method::Narrow,
+        ..Finish::full(modulus)
     };
     let lanes = have.lanes();
     let numbers = scratch.words(x.len() * length.next_multiple_of(lanes));
@@ -91,7 +87,7 @@ fn gather(numbers: &mut [u64], x: &[&[u64]], range: Range<usize>, lanes: usize) 
 }
 
 /// What turns two sums into a residue.
-struct Finish {
+pub(super) struct Finish {
     modulus: Constants,
     /// 2^26, 2^50 and 2^76 modulo q.
     powers: [f64; 3],
@@ -100,6 +96,113 @@ struct Finish {
     /// What narrow weights are multiplied by.
     factor: f64,
     narrow: bool,
+}
+
+impl Finish {
+    /// For products of residues.
+    pub(super) fn full(modulus: &Modulus) -> Finish {
+        let power = |bits: u32| centred(modulus, modulus.reduce(1_u64 << bits));
+        let square = modulus.mul(modulus.reduce(1 << 50), modulus.reduce(1 << 26));
+        Finish {
+            modulus: Constants::new(modulus),
+            powers: [power(26), power(50), centred(modulus, square)],
+            offset: modulus.reduce(1 << OFFSET) as f64,
+            factor: 1.0,
+            narrow: false,
+        }
+    }
+}
+
+/// The constants of sums of products in registers.
+pub(super) struct Sums<L: Lanes> {
+    pub(super) r: Registers<L>,
+    high: L::F,
+    /// High parts are subtracted from this: a multiple of 2^51, exact.
+    both: L::F,
+    mask: L::I,
+    powers: [[L::F; 2]; 3],
+    offset: L::F,
+}
+
+impl<L: Lanes> Sums<L> {
+    /// # Safety
+    /// The instruction set of `L`, as for all that follows.
+    #[inline(always)]
+    pub(super) unsafe fn new(c: &Finish) -> Self {
+        // SAFETY: the caller's.
+        unsafe {
+            let r = Registers::<L>::new(&c.modulus);
+            let [p26, p50, p76] = c.powers;
+            Sums {
+                high: L::splat(HIGH),
+                both: L::splat(HIGH + ROUND),
+                mask: L::splat_word((1 << 26) - 1),
+                powers: [
+                    r.factor(L::splat(p26)),
+                    r.factor(L::splat(p50)),
+                    r.factor(L::splat(p76)),
+                ],
+                offset: L::splat(c.offset),
+                r,
+            }
+        }
+    }
+
+    /// Adds x·w to the sums of high and of low parts.
+    #[inline(always)]
+    pub(super) unsafe fn add(&self, sums: &mut [L::I; 2], x: L::F, w: L::F) {
+        // SAFETY: the caller's.
+        unsafe {
+            let top = L::mul_add(x, w, self.high);
+            let rest = L::mul_add(x, w, L::sub(self.both, top));
+            sums[0] = L::add_words(sums[0], L::as_words(top));
+            sums[1] = L::add_words(sums[1], L::as_words(rest));
+        }
+    }
+
+    /// The high parts of so many terms modulo q, not reduced.
+    #[inline(always)]
+    pub(super) unsafe fn high(&self, sum: L::I, terms: usize) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let minus = (terms as u64).wrapping_mul(HIGH.to_bits());
+            let sum = L::sub_words(sum, L::splat_word(minus));
+            let high = self
+                .r
+                .times(self.r.number(L::shift_26(sum)), self.powers[2]);
+            let middle = self
+                .r
+                .times(self.r.number(L::and(sum, self.mask)), self.powers[1]);
+            L::add(high, middle)
+        }
+    }
+
+    /// The low parts of so many terms modulo q, not reduced.
+    #[inline(always)]
+    pub(super) unsafe fn low(&self, sum: L::I, terms: usize) -> L::F {
+        // SAFETY: the caller's.
+        unsafe {
+            let minus = (terms as u64).wrapping_mul(ROUND.to_bits());
+            let minus = minus.wrapping_sub(1 << OFFSET);
+            // Parts below 2^36 and 2^26.
+            let sum = L::sub_words(sum, L::splat_word(minus));
+            let low = self
+                .r
+                .times(self.r.number(L::shift_26(sum)), self.powers[0]);
+            let last = L::sub(self.r.number(L::and(sum, self.mask)), self.offset);
+            L::add(low, last)
+        }
+    }
+
+    /// Adds both sums of so many terms to the residues at `p`.
+    #[inline(always)]
+    pub(super) unsafe fn finish(&self, [high, low]: [L::I; 2], terms: usize, p: *mut u64) {
+        // SAFETY: the caller's.
+        unsafe {
+            let sum = L::add(self.low(low, terms), self.high(high, terms));
+            L::store(p, self.r.reduced_word(L::add(sum, self.r.load(p))));
+        }
+    }
 }
 
 kernel! {
@@ -136,53 +239,30 @@ unsafe fn rows<L: Lanes, const R: usize, const NARROW: bool>(
     let terms = x.len() / L::LANES;
     // SAFETY: the caller's.
     unsafe {
-        let r = &Registers::<L>::new(&c.modulus);
-        let high = L::splat(HIGH);
-        // High parts are subtracted from this: a multiple of 2^51, exact.
-        let both = L::splat(HIGH + ROUND);
+        let all = &Sums::<L>::new(c);
+        let r = &all.r;
         let mut sums = [[L::splat_word(0); 2]; R];
         for i in 0..terms {
             let x = L::as_numbers(L::load(x.as_ptr().add(i * L::LANES)));
             let w = weights.as_ptr().add(i * ROWS + first);
-            for (o, [sum_high, sum_low]) in sums.iter_mut().enumerate() {
+            for (o, sums) in sums.iter_mut().enumerate() {
                 let w = L::splat(f64::from_bits(*w.add(o)));
                 if NARROW {
-                    *sum_low = L::add_words(*sum_low, L::as_words(L::mul_add(x, w, r.round)));
-                    continue;
+                    sums[1] = L::add_words(sums[1], L::as_words(L::mul_add(x, w, r.round)));
+                } else {
+                    all.add(sums, x, w);
                 }
-                let top = L::mul_add(x, w, high);
-                let rest = L::mul_add(x, w, L::sub(both, top));
-                *sum_high = L::add_words(*sum_high, L::as_words(top));
-                *sum_low = L::add_words(*sum_low, L::as_words(rest));
             }
         }
-        let terms = terms as u64;
-        let minus_high = L::splat_word(terms.wrapping_mul(HIGH.to_bits()));
-        let minus_low = terms.wrapping_mul(ROUND.to_bits());
-        let minus_low = L::splat_word(minus_low.wrapping_sub(1 << OFFSET));
-        let mask = L::splat_word((1 << 26) - 1);
-        let [p26, p50, p76] = c.powers;
-        let powers = [
-            r.factor(L::splat(p26)),
-            r.factor(L::splat(p50)),
-            r.factor(L::splat(p76)),
-        ];
-        for (&[sum_high, sum_low], out) in sums.iter().zip(out.iter_mut().skip(first)) {
-            // Parts below 2^36 and 2^26.
-            let sum_low = L::sub_words(sum_low, minus_low);
-            let low = r.times(r.number(L::shift_26(sum_low)), powers[0]);
-            let last = L::sub(r.number(L::and(sum_low, mask)), L::splat(c.offset));
-            let mut sum = L::add(low, last);
-            if NARROW {
-                sum = r.times(r.reduce(sum), r.factor(L::splat(c.factor)));
-            } else {
-                let sum_high = L::sub_words(sum_high, minus_high);
-                let high = r.times(r.number(L::shift_26(sum_high)), powers[2]);
-                let middle = r.times(r.number(L::and(sum_high, mask)), powers[1]);
-                sum = L::add(sum, L::add(high, middle));
-            }
+        for (&sums, out) in sums.iter().zip(out.iter_mut().skip(first)) {
             let p = out.as_mut_ptr();
-            L::store(p, r.reduced_word(L::add(sum, r.load(p))));
+            if NARROW {
+                let sum = r.reduce(all.low(sums[1], terms));
+                let sum = r.times(sum, r.factor(L::splat(c.factor)));
+                L::store(p, r.reduced_word(L::add(sum, r.load(p))));
+            } else {
+                all.finish(sums, terms, p);
+            }
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use super::lanes::Lanes;
 use super::{Constants, Registers, TOGETHER, centred, kernel};
-use crate::cpu::HaveFma;
 use crate::kernels::portable;
+use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 
 /// Constants of one modulus.

@@ -28,12 +28,14 @@ mod inverse;
 mod lanes;
 mod limb;
 mod ntt;
+mod points;
 
 pub(crate) use convert::Converter;
 pub(crate) use gemm::{number, tile};
 pub(crate) use inverse::inverse;
 pub(crate) use limb::Limb;
 pub(crate) use ntt::{MIN_N, Tables, forward};
+pub(crate) use points::points;
 
 use crate::modulus::Modulus;
 use lanes::Lanes;
@@ -204,7 +206,7 @@ macro_rules! kernel {
     ($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) = $body:ident $(::<$flag:ident>)?) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments, reason = "what the body takes")]
-        fn $name $(<const $flag: bool>)? (have: crate::cpu::HaveFma, $($argument: $type),*) {
+        fn $name $(<const $flag: bool>)? (have: crate::machine::cpu::HaveFma, $($argument: $type),*) {
             #[target_feature(enable = "avx2,fma")]
             #[allow(clippy::too_many_arguments, reason = "what the body takes")]
             fn four $(<const $flag: bool>)? ($($argument: $type),*) {

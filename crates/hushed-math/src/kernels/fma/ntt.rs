@@ -11,7 +11,7 @@
 
 use super::lanes::Lanes;
 use super::{Constants, Registers, centred, kernel};
-use crate::cpu::HaveFma;
+use crate::machine::cpu::HaveFma;
 use crate::modulus::Modulus;
 use crate::ntt::Twiddles;
 

@@ -1,7 +1,7 @@
 //! Products of matrices: 128-bit sums ← portable ← vector kernels, exact, for shapes around every block.
 
 use super::{GemmScratch, LimbGemm, Method, TERMS, digits_limit};
-use crate::cpu::Cpu;
+use crate::machine::cpu::Cpu;
 use crate::modulus::Modulus;
 use crate::rng::SecretRng;
 

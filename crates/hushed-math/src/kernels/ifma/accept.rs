@@ -1,7 +1,7 @@
 //! Rejection sampling from uniform words, eight at a time.
 
 use super::{load, splat, store};
-use crate::cpu::HaveIfma;
+use crate::machine::cpu::HaveIfma;
 use std::arch::x86_64::*;
 
 /// Of each word the bits of `mask`, in order, those below q to the front of `out`, as long as both slices have eight

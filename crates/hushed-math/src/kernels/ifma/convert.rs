@@ -13,8 +13,8 @@
 //! later group begins at t plus the residue of the groups before it.
 
 use super::{Factor, Lanes, MASK, csub, load, shoup52, splat, store};
-use crate::cpu::HaveIfma;
 use crate::kernels::convert::{POINT, Plan};
+use crate::machine::cpu::HaveIfma;
 use crate::words::Words;
 use std::arch::x86_64::*;
 use std::ops::Range;

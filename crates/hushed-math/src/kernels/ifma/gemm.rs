@@ -6,8 +6,8 @@
 
 use super::limb::Wide;
 use super::{Factor, Limb, csub, load, shoup52, splat, store};
-use crate::cpu::HaveIfma;
 use crate::kernels::gemm::{Chunk, GROUP, GemmScratch, Method, ROWS, TERMS};
+use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 

@@ -1,7 +1,7 @@
 //! Arithmetic on whole limbs. Words in memory are clean and in [0, q); a slice of any length, its end under a mask.
 
 use super::{Constants, Factor, Lanes, MASK, csub, shoup52, splat};
-use crate::cpu::HaveIfma;
+use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 

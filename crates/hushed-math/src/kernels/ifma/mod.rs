@@ -20,6 +20,7 @@ mod inverse;
 mod limb;
 mod permute;
 mod planes;
+mod points;
 mod tables;
 mod tiles;
 
@@ -29,9 +30,10 @@ pub(crate) use gemm::Gemm;
 pub(crate) use limb::Limb;
 pub(crate) use permute::{permute, permute_add};
 pub(crate) use planes::Planes;
+pub(crate) use points::Points;
 pub(crate) use tables::{MIN_N, Tables};
 
-use crate::cpu::HaveIfma;
+use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 

@@ -1,7 +1,7 @@
 //! Blocks of eight words to new places, each in one of eight orders.
 
 use super::{csub, load, splat, store};
-use crate::cpu::HaveIfma;
+use crate::machine::cpu::HaveIfma;
 use crate::modulus::Modulus;
 use std::arch::x86_64::*;
 

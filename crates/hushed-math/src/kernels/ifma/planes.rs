@@ -21,8 +21,8 @@
 use super::limb::Wide;
 use super::tiles::Configured;
 use super::{Factor, Limb, shoup52, splat, store};
-use crate::cpu::{HaveAmx, HaveIfma};
 use crate::kernels::gemm::{Chunk, DEPTH, GemmScratch, Method, TERMS, digits_limit};
+use crate::machine::cpu::{HaveAmx, HaveIfma};
 use crate::modulus::Modulus;
 use crate::words::Words;
 use std::arch::x86_64::*;

@@ -1,8 +1,8 @@
 //! Fused kernels against wide integers, for every length of the last register and for bounds at their tightest.
 
 use super::{moduli, words};
-use crate::cpu::Cpu;
 use crate::kernels::Pointwise;
+use crate::machine::cpu::Cpu;
 use crate::rng::SecretRng;
 
 fn lengths() -> impl Iterator<Item = usize> {

@@ -68,8 +68,8 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let weights = PreparedWeights::new(n, LEAVES, 30, weights).unwrap();
     let ct = owner.own().encrypt_seeded(message, &mut rng).unwrap();
     let inputs = [ct.expand()];
-    let source = weights.block_source(&layout.plan);
-    let leaves = leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
+    let source = weights.block_source(&layout);
+    let leaves = crate::he::values::leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
 
     // What a leaf holds, noise of the product and all, divided by the dropped prime: what is left to compare is the
     // noise that switching and packing add.
@@ -91,15 +91,16 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     // A tree of all levels: every leaf counts 2^13 times.
     let tree = Tree::new(&answerer, &layout, n);
     let size: Vec<u64> = vec![n as u64; 2];
-    let mut lifted = tree.lift(leaves[0].clone(), n).unwrap();
-    scale(&mut lifted, &size);
+    let mut lifted = tree.lift(Leaf::Values(leaves[0].clone()), n).unwrap();
+    lifted.scale(&size);
+    let lifted = lifted.into_ciphertext(params);
     let mut off = owner.own().decrypt_phase(&lifted).unwrap();
     off.sub_assign(&reference[0]);
     let off = largest(small(&off).into_iter());
     assert!(off <= switch.value(), "{off} of {}", switch.value());
 
-    let packed = interleave(&tree, leaves, n, &|leaf| tree.lift(leaf, n));
-    let packed = packed.unwrap().unwrap();
+    let packed = interleave(&tree, leaves, n, &|leaf| tree.lift(Leaf::Values(leaf), n));
+    let packed = packed.unwrap().unwrap().into_ciphertext(params);
     let mut expected = RnsPoly::<Coeff>::zero(params.basis(), reference[0].ids());
     for (i, leaf) in reference.iter().enumerate() {
         for limb in 0..2 {

@@ -1,0 +1,238 @@
+//! A product of two matrices at each of many points: `out[l][r](t)` = Σ_i `left[l][i](t)`·`right[i][r](t)` mod q.
+//!
+//! The entries are polynomials by their values at the points t of a transform, so that this is a matrix of products of
+//! polynomials. It is not a matrix of one modulus times vectors ([`super::gemm`]): every point has matrices of its own.
+//! Eight points make a register, of which both sides of a product are loaded whole; nothing is broadcast and nothing
+//! transposed.
+//!
+//! Both operands are packed by their owner ([`PointMatrix`]): group of eight points, panel of [`LEFT`] or [`RIGHT`]
+//! lines, term, line, point. What one step of the inner loop reads lies together, and the sums of LEFT·RIGHT products
+//! are in registers until the terms are through.
+//!
+//! Weights are secrets: each takes part in the same way, whatever its value.
+
+mod portable;
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_arch = "x86_64")]
+use super::{fma, ifma};
+use crate::machine::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::machine::cpu::HaveFma;
+use crate::modulus::Modulus;
+use crate::words::Words;
+use std::ops::Range;
+use zeroize::Zeroize;
+
+/// Points of a group.
+pub(crate) const GROUP: usize = 8;
+
+/// Lines of a left panel.
+pub(crate) const LEFT: usize = 4;
+
+/// Lines of a right panel.
+pub(crate) const RIGHT: usize = 3;
+
+/// Terms of a sum between reductions: low halves of 52 bits and a residue stay below 2^63.
+pub(crate) const TERMS: usize = 1024;
+
+/// Groups that are multiplied one after another, so that what is written of one product lies together.
+const ROW: usize = 4;
+
+/// The sums of one group: line l of the left with line r of the right at l·RIGHT + r.
+pub(crate) type Sums = [[u64; GROUP]; LEFT * RIGHT];
+
+/// Products modulo q, with the kernel chosen at construction.
+pub struct PointGemm {
+    modulus: Modulus,
+    #[cfg(target_arch = "x86_64")]
+    ifma: Option<ifma::Points>,
+    #[cfg(target_arch = "x86_64")]
+    fma: Option<HaveFma>,
+}
+
+/// One operand, in the kernel's order; zeros where nothing was put. Erased when dropped.
+pub struct PointMatrix {
+    words: Words,
+    points: usize,
+    lines: usize,
+    terms: usize,
+    /// Lines of a panel.
+    panel: usize,
+}
+
+impl PointMatrix {
+    /// A left operand of `lines` lines.
+    ///
+    /// # Panics
+    /// If `points` is no multiple of 8.
+    pub fn left(points: usize, lines: usize, terms: usize) -> PointMatrix {
+        PointMatrix::new(points, lines, terms, LEFT)
+    }
+
+    /// A right operand of `lines` lines.
+    ///
+    /// # Panics
+    /// If `points` is no multiple of 8.
+    pub fn right(points: usize, lines: usize, terms: usize) -> PointMatrix {
+        PointMatrix::new(points, lines, terms, RIGHT)
+    }
+
+    fn new(points: usize, lines: usize, terms: usize, panel: usize) -> PointMatrix {
+        assert!(points.is_multiple_of(GROUP), "whole groups of points");
+        let empty = PointMatrix {
+            words: Words::zero(0),
+            points,
+            lines,
+            terms,
+            panel,
+        };
+        PointMatrix {
+            words: Words::zero(points / GROUP * empty.stride()),
+            ..empty
+        }
+    }
+
+    /// Lines.
+    pub fn lines(&self) -> usize {
+        self.lines
+    }
+
+    /// Lines that are put together: 4 of a left operand, 3 of a right one.
+    pub fn panel_lines(&self) -> usize {
+        self.panel
+    }
+
+    /// Terms.
+    pub fn terms(&self) -> usize {
+        self.terms
+    }
+
+    /// Words from a group of points to the next: its panels, and a line of the cache, as groups that lie a power of two
+    /// apart would meet in few places of a cache.
+    fn stride(&self) -> usize {
+        (self.lines.div_ceil(self.panel) * self.panel * self.terms + 1) * GROUP
+    }
+
+    /// Panel `panel` at the points of `group`, some of its terms.
+    fn panel(&self, group: usize, panel: usize, terms: Range<usize>) -> &[u64] {
+        let size = self.panel * GROUP;
+        let first = group * self.stride() + panel * self.terms * size;
+        &self.words[first + terms.start * size..first + terms.end * size]
+    }
+}
+
+impl Drop for PointMatrix {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
+}
+
+impl PointGemm {
+    /// Products modulo q by the best kernel of `cpu`.
+    pub fn with_cpu(modulus: Modulus, cpu: Cpu) -> PointGemm {
+        let _ = cpu;
+        PointGemm {
+            #[cfg(target_arch = "x86_64")]
+            ifma: cpu.ifma().map(|token| ifma::Points::new(token, &modulus)),
+            #[cfg(target_arch = "x86_64")]
+            fma: cpu.fma(),
+            modulus,
+        }
+    }
+
+    /// Puts the values of panel `panel` in the terms from `first` on, residues in [0, q): term by term, line by line of
+    /// the panel ([`PointMatrix::panel_lines`]), point by point. Of the last panel, lines beyond the matrix may have
+    /// any values.
+    ///
+    /// # Panics
+    /// If there is no such panel, or not as many terms, or the values are no whole number of terms.
+    pub fn put(&self, matrix: &mut PointMatrix, panel: usize, first: usize, values: &[u64]) {
+        let (points, size) = (matrix.points, matrix.panel * GROUP);
+        let lines = values.len() / points;
+        assert_eq!(values.len(), lines * points, "a value a point");
+        assert!(lines.is_multiple_of(matrix.panel), "whole panels");
+        let terms = first + lines / matrix.panel;
+        let panels = matrix.lines.div_ceil(matrix.panel);
+        assert!(panel < panels && terms <= matrix.terms, "a panel");
+        let stride = matrix.stride();
+        let at = (panel * matrix.terms + first) * size;
+        for (group, to) in matrix.words.chunks_exact_mut(stride).enumerate() {
+            let to = to[at..].chunks_exact_mut(GROUP);
+            for (to, from) in to.zip(values.chunks_exact(points)) {
+                self.pack(to, &from[group * GROUP..][..GROUP]);
+            }
+        }
+    }
+
+    /// Residues as the kernel reads them.
+    fn pack(&self, to: &mut [u64], from: &[u64]) {
+        #[cfg(target_arch = "x86_64")]
+        if self.fma.is_some() {
+            for (to, &from) in to.iter_mut().zip(from) {
+                *to = fma::number(from as i64);
+            }
+            return;
+        }
+        to.copy_from_slice(from);
+    }
+
+    /// Writes the products of the left lines of `panels`, those that there are, with all right lines:
+    /// the values of left line l, from the first of `panels` on, and right line r at (l·R + r)·points, R right lines.
+    ///
+    /// # Panics
+    /// If the operands differ in points or terms or are not a left and a right one, or `out` has not the length that
+    /// the lines make.
+    pub fn multiply(
+        &self,
+        left: &PointMatrix,
+        panels: Range<usize>,
+        right: &PointMatrix,
+        out: &mut [u64],
+    ) {
+        let (points, terms) = (left.points, left.terms);
+        assert!(left.panel == LEFT && right.panel == RIGHT, "left and right");
+        let same = points == right.points && terms == right.terms;
+        assert!(same, "as many points and terms");
+        let lines = left.lines.min(panels.end * LEFT) - panels.start * LEFT;
+        assert_eq!(out.len(), lines * right.lines * points, "room for all");
+        for groups in (0..points / GROUP).step_by(ROW) {
+            let groups = groups..(points / GROUP).min(groups + ROW);
+            for right_panel in 0..right.lines.div_ceil(RIGHT) {
+                for left_panel in panels.clone() {
+                    let first = (left_panel - panels.start) * LEFT;
+                    for group in groups.clone() {
+                        let mut sums: Sums = [[0; GROUP]; LEFT * RIGHT];
+                        for start in (0..terms).step_by(TERMS) {
+                            let terms = start..terms.min(start + TERMS);
+                            let l = left.panel(group, left_panel, terms.clone());
+                            let r = right.panel(group, right_panel, terms);
+                            self.tile(l, r, &mut sums);
+                        }
+                        for (l, sums) in (first..lines).zip(sums.chunks_exact(RIGHT)) {
+                            let rights = right_panel * RIGHT..right.lines;
+                            for (r, sum) in rights.zip(sums) {
+                                let at = (l * right.lines + r) * points + group * GROUP;
+                                out[at..at + GROUP].copy_from_slice(sum);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the products of two panels, at most [`TERMS`] terms, to `sums`.
+    fn tile(&self, left: &[u64], right: &[u64], sums: &mut Sums) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(points) = &self.ifma {
+            return points.tile(left, right, sums);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(have) = self.fma {
+            return fma::points(have, &self.modulus, left, right, sums);
+        }
+        portable::tile(&self.modulus, left, right, sums);
+    }
+}

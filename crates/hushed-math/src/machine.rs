@@ -1,0 +1,5 @@
+//! What a program has to know of the machine and the process it runs in.
+
+pub mod cache;
+pub mod cpu;
+pub mod process;
