@@ -7,6 +7,7 @@ pub mod feed_forward;
 pub mod functions;
 pub mod head;
 pub mod key_mask;
+pub(crate) mod levels;
 pub mod mask;
 pub mod norm;
 pub mod pool;

@@ -34,8 +34,9 @@ use crate::ops::acts::{Acts, StoredActs};
 use crate::ops::attention::{AttentionLayer, attention, attention_stored};
 use crate::ops::feed_forward::{FeedForwardLayer, feed_forward, feed_forward_stored};
 use crate::ops::head::head;
+use crate::ops::levels::above;
 use crate::ops::mask::{RowMasks, RowsKnown};
-use crate::ops::norm::{ConstantRow, NormPlan, above, norm, residual};
+use crate::ops::norm::{ConstantRow, NormPlan, norm, residual};
 use crate::ops::pool::{Pooled, pool};
 use crate::plan::placement::Placement;
 

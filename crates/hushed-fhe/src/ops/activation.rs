@@ -31,7 +31,7 @@ use crate::choices::Column;
 use crate::choices::fits;
 use crate::error::FheError;
 use crate::ops::functions::Function;
-use crate::ops::norm::scale_of;
+use crate::ops::levels::scale_of;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 

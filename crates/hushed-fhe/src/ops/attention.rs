@@ -33,7 +33,7 @@ mod source;
 
 use crate::error::FheError;
 use crate::ops::acts::{Acts, StoredActs};
-use crate::ops::norm::{above, below};
+use crate::ops::levels::{above, below};
 use crate::slots::Slots;
 
 pub use layer::AttentionLayer;

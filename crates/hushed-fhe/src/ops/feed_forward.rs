@@ -22,7 +22,8 @@ use crate::choices::{ActivationChoice, NormChoice};
 use crate::error::FheError;
 use crate::ops::activation::{Polynomials, activation, argument_scale, levels, unit_map};
 use crate::ops::acts::{Acts, StoredActs, centred};
-use crate::ops::norm::{above, below, centred_scale};
+use crate::ops::levels::{above, below};
+use crate::ops::norm::centred_scale;
 use crate::slots::Slots;
 use hushed_lower::LinearMap;
 

@@ -21,8 +21,9 @@
 use hushed_ckks::Scale;
 
 use crate::error::FheError;
+use crate::ops::levels::{below, divisor, scale_of};
 use crate::ops::mask::RowsKnown;
-use crate::ops::norm::{below, divisor, product, scale_of};
+use crate::ops::norm::product;
 use crate::packing::Interleave;
 use crate::slots::Slots;
 
@@ -231,7 +232,7 @@ fn multiple<S: Slots>(
     factor: f64,
     target: Scale,
 ) -> Result<S::Value, FheError> {
-    let from = crate::ops::norm::above(on, limbs)?;
+    let from = crate::ops::levels::above(on, limbs)?;
     let wide = scale_of(target.value() * divisor(on, from)?)?;
     let mut sum = on.sum(from, wide)?;
     on.add_multiple(&mut sum, x, factor)?;
@@ -240,6 +241,6 @@ fn multiple<S: Slots>(
 
 /// Zeros with `limbs` primes at `scale`.
 fn zero<S: Slots>(on: &S, limbs: usize, scale: Scale) -> Result<S::Value, FheError> {
-    let from = crate::ops::norm::above(on, limbs)?;
+    let from = crate::ops::levels::above(on, limbs)?;
     on.finish(on.sum(from, scale_of(scale.value() * divisor(on, from)?)?)?)
 }

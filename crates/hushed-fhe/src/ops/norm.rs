@@ -23,8 +23,8 @@
 //! there on it wraps around the modulus, and *all* texts of the batch are lost, not only the one outside the range. A
 //! calibration leaves a margin for that. Masked rows do no harm, whatever they hold at the refresh.
 
-use hushed_ckks::poly::{Ladder, PolyError, Weight};
-use hushed_ckks::{CkksError, Scale};
+use hushed_ckks::Scale;
+use hushed_ckks::poly::Weight;
 use hushed_model::{Norm, NormKind, StepId, same};
 use rayon::prelude::*;
 
@@ -34,6 +34,7 @@ use crate::error::FheError;
 use crate::ops::activation;
 use crate::ops::acts::Acts;
 use crate::ops::functions::Function;
+use crate::ops::levels::{above, below, divisor, scale_of};
 use crate::slots::{OwnedMask, Slots};
 
 /// The rows of a norm, and the level of its statistic.
@@ -53,32 +54,6 @@ pub struct ConstantRow<'a, V> {
     pub numbers: &'a [f64],
     /// The mask of these rows.
     pub rows: &'a OwnedMask<V>,
-}
-
-/// The divisor of one rescale from `limbs` primes.
-pub(crate) fn divisor<S: Slots>(on: &S, limbs: usize) -> Result<f64, FheError> {
-    Ok(Ladder::new(on, limbs, 1)?.divisor(0))
-}
-
-/// Primes after `levels` rescales.
-pub(crate) fn below<S: Slots>(on: &S, limbs: usize, levels: usize) -> Result<usize, FheError> {
-    Ok(Ladder::new(on, limbs, levels)?.limbs(levels))
-}
-
-/// The fewest primes from which one rescale leads to `limbs`.
-pub(crate) fn above<S: Slots>(on: &S, limbs: usize) -> Result<usize, FheError> {
-    let found = (limbs + 1..=on.top()).find(|&l| l - on.level_primes(l) == limbs);
-    let none = || PolyError::LevelsTooFew {
-        needed: 1,
-        available: 0,
-        limbs: on.top(),
-    };
-    Ok(found.ok_or_else(none)?)
-}
-
-/// A scale of this value.
-pub(crate) fn scale_of(value: f64) -> Result<Scale, FheError> {
-    Scale::new(value).map_err(|e: CkksError| e.into())
 }
 
 /// The scale of centred columns with `limbs` primes: their squares are at [`Slots::default_scale`].

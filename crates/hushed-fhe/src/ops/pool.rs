@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use crate::error::FheError;
 use crate::ops::acts::Acts;
-use crate::ops::norm::{above, below};
+use crate::ops::levels::{above, below};
 use crate::packing::{Interleave, PackingError};
 use crate::slots::{OwnedMask, Slots};
 

@@ -34,7 +34,8 @@ use crate::choices::{AttentionChoice, ChoicesError, HeadChoice, Interval};
 use crate::error::FheError;
 use crate::ops::functions::Function;
 use crate::ops::key_mask::KeyMask;
-use crate::ops::norm::{below, divisor, product, scale_of};
+use crate::ops::levels::{below, divisor, scale_of};
+use crate::ops::norm::product;
 use crate::slots::Slots;
 
 /// The polynomials and inverses of a head's softmax.

@@ -6,7 +6,7 @@ use super::layer::Run;
 use super::output::Output;
 use super::source::Source;
 use crate::error::FheError;
-use crate::ops::norm::{above, divisor, scale_of};
+use crate::ops::levels::{above, divisor, scale_of};
 use crate::ops::softmax::{Softmax, Weights, weights};
 use crate::packing::products::{attend, scores_with};
 use crate::packing::{Diagonals, Pairs};

@@ -4,7 +4,8 @@ use hushed_ckks::Scale;
 
 use super::layer::Run;
 use crate::error::FheError;
-use crate::ops::norm::{below, centred_scale};
+use crate::ops::levels::below;
+use crate::ops::norm::centred_scale;
 use crate::packing::Pairs;
 use crate::slots::Slots;
 

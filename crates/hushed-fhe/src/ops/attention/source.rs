@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::layer::Run;
 use crate::error::FheError;
-use crate::ops::norm::above;
+use crate::ops::levels::above;
 use crate::ops::softmax::Softmax;
 use crate::packing::{Columns, PackingError, Pairs};
 use crate::slots::Slots;
