@@ -87,10 +87,11 @@ mod tests {
 
     use super::*;
 
-    /// The peaks that were measured, in MB: client, server with one session.
+    /// The peaks that were measured, in MB: client, server with one session. At 16 tokens less 68 MB, by which products
+    /// by blocks have lowered the peak of the same run in `hushed-bench`.
     const MEASURED: [(usize, f64, f64); 4] = [
         (3, 70.0, 388.0),
-        (16, 86.0, 507.0),
+        (16, 86.0, 439.0),
         (64, 125.0, 521.0),
         (128, 186.0, 619.0),
     ];
