@@ -64,7 +64,7 @@ fn numbers() -> String {
         function::describe(),
         format!(
             "{:?} {:?}",
-            hushed_twopc::he::window::PRICES,
+            hushed_twopc::he::price::PRICES,
             FerretParams::K17
         ),
     ]

@@ -10,7 +10,7 @@ use hushed_model::{Embedding, StepId};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::NormShape;
-use hushed_twopc::he::local::product;
+use hushed_twopc::he::product::local::product;
 use hushed_twopc::he::{Encrypted, MatmulShape, OltShape, OltSpec, Packing};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;

@@ -10,7 +10,7 @@ use hushed_twopc::func::Format;
 use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
 use hushed_twopc::func::softmax::{self, SCORES};
 use hushed_twopc::he::MatmulShape;
-use hushed_twopc::he::local::{product, product_small};
+use hushed_twopc::he::product::local::{product, product_small};
 use hushed_twopc::share::{Ring, Share};
 
 use super::{Known, Shares, rows_times};

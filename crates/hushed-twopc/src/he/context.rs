@@ -5,7 +5,7 @@
 //! three primes: the shorter modulus is a prefix of the longer one.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use super::layout::{Layout, OltSpec};
+use super::layout::{Layout, OltSpec, packing_limbs};
 use crate::error::TwopcError;
 use hushed_math::rng::SecretRng;
 use hushed_net::{Expect, Kind, Session};
@@ -110,12 +110,6 @@ impl HeContext {
     pub(crate) fn peer(&self) -> &KeySet {
         &self.peer
     }
-}
-
-/// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are
-/// for these alone, half the bytes of keys for three.
-pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
-    params.q_len().min(2)
 }
 
 #[cfg(test)]

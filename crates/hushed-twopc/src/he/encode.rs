@@ -158,7 +158,8 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::window::{OltShape, Wire};
+    use super::super::window::OltShape;
+    use super::super::wire::Wire;
     use super::*;
 
     const DEGREE: usize = 32;

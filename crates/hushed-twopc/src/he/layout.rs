@@ -10,10 +10,10 @@
 //! key switching of the interleaving tree; the response format adds its own and keeps the error of the shares within
 //! one.
 
-use super::context::packing_limbs;
 use super::error::HeError;
 use super::price::block_points;
-use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, Wire};
+use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
+use super::wire::Wire;
 use crate::error::TwopcError;
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededCiphertext};
 use std::sync::Arc;
@@ -193,4 +193,10 @@ fn wire(
 /// Bytes of one input frame.
 pub(crate) fn input_bytes(params: &RlweParams, limbs: usize) -> usize {
     SeededCiphertext::list_bytes(params, limbs, 1)
+}
+
+/// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are
+/// for these alone, half the bytes of keys for three.
+pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
+    params.q_len().min(2)
 }

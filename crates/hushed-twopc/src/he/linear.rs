@@ -5,14 +5,14 @@
 //! response down, two messages in sequence ([`linear_cost`]). The result is off by at most one unit of the ring: far
 //! below one unit of the fixed point, whose fractional bits it has twice.
 
-use super::blocks::{block_plans, factors};
 use super::context::HeContext;
 use super::encode::{View, encode_right, right_prefix};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
 use super::error::HeError;
 use super::layout::{Layout, OltSpec};
-use super::leaf::Multiplier;
-use super::local::product_small;
+use super::product::Multiplier;
+use super::product::blocks::{block_plans, factors};
+use super::product::local::product_small;
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -209,7 +209,7 @@ fn whole(params: &RlweParams, plan: &OltPlan, limbs: usize, source: &Blocks<'_>)
     for (block, limb_words) in words.chunks_exact_mut(limbs * degree).enumerate() {
         source.block(0, block / nb, block % nb, &mut integers);
         for (limb, out) in limb_words.chunks_exact_mut(degree).enumerate() {
-            super::values::transform(params.basis(), limb, &integers, out);
+            super::product::values::transform(params.basis(), limb, &integers, out);
         }
     }
     ReadyValues::Whole {

@@ -2,33 +2,30 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | windows and counts from shapes, and their cost | `window`, `price` |
+//! | windows and counts from shapes, and their cost | `window`, `price`, `wire` |
 //! | matrices as polynomials and back | `encode` |
 //! | moduli, noise, formats | `layout` |
 //! | keys of a session | `context` |
-//! | sums of products: by blocks, by values | `leaf`, `product`, `blocks`, `values` |
+//! | sums of products: by blocks, by values | `product` |
 //! | interleaving, the messages | `interleave`, `engine` |
 //! | matrix × matrix, share × weights, share × share | `olt`, `linear`, `matmul` |
 //! | squares and scales of rows, over RLWE or OT by price | `rows` |
-//! | what one party multiplies alone | `local` |
+//! | what one party multiplies alone | `product/local` |
 
-mod blocks;
 pub mod context;
 pub mod encode;
 mod engine;
 mod error;
 pub mod interleave;
 pub mod layout;
-mod leaf;
 pub mod linear;
-pub mod local;
 pub mod matmul;
 pub mod olt;
 pub mod price;
-mod product;
+pub mod product;
 pub mod rows;
-mod values;
 pub mod window;
+pub mod wire;
 
 pub use context::HeContext;
 pub use error::HeError;

@@ -6,7 +6,7 @@ use super::context::HeContext;
 use super::encode::{View, encode_right};
 use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
 use super::layout::OltSpec;
-use super::leaf::Multiplier;
+use super::product::Multiplier;
 use super::window::{OltPlan, OltShape};
 use crate::ctx::Ctx;
 use crate::error::TwopcError;

@@ -1,27 +1,9 @@
 //! What a plan costs: work and traffic, and the prices that steer the choice of windows.
 
+use super::error::HeError;
 use super::interleave::automorphisms;
-use super::window::{OltPlan, OltShape, Packing, Window};
-use crate::cost::Cost;
-use hushed_net::Party;
-use std::ops::Add;
-
-/// What a ciphertext costs on the wire and which work a leaf means; fixed by the parameter preset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
-    /// Ring degree N.
-    pub degree: usize,
-    /// Bytes of one seeded input ciphertext.
-    pub input_bytes: u64,
-    /// Bytes of a response without its b coefficients.
-    pub response_bytes: u64,
-    /// Bits of one b coefficient in a response.
-    pub response_bits: u64,
-    /// Primes of the multiplication modulus.
-    pub product_limbs: u64,
-    /// Primes of the modulus in which leaves are interleaved.
-    pub packing_limbs: u64,
-}
+use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, check};
+use super::wire::{PlanCost, Wire};
 
 /// Prices in nanoseconds, measured on one core with the IFMA kernels. They only steer the choice of windows; both
 /// parties must use the same ones, so they belong to the protocol's version.
@@ -138,73 +120,103 @@ fn multiplier_coefficients(plan: &OltPlan) -> usize {
     plan.window().mw * plan.window().nw
 }
 
-/// Work and traffic of a plan, exact except for time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PlanCost {
-    /// Ciphertexts sent by the owner of the encrypted operand.
-    pub inputs: u64,
-    /// Multiplier polynomials transformed.
-    pub transforms: u64,
-    /// Ciphertext × plaintext products.
-    pub products: u64,
-    /// Automorphisms with key switching.
-    pub automorphisms: u64,
-    /// Ciphertexts sent back.
-    pub responses: u64,
-    /// Bytes of all inputs.
-    pub bytes_in: u64,
-    /// Bytes of all responses.
-    pub bytes_out: u64,
-    /// Estimated time at [`PRICES`], nanoseconds.
-    pub nanoseconds: u64,
-}
-
-impl PlanCost {
-    /// What a product sends whose encrypted operand is `encrypts`'s.
-    pub fn one_way(&self, encrypts: Party) -> Cost {
-        let cost = match encrypts {
-            Party::Client => Cost {
-                bytes_client: self.bytes_in,
-                bytes_server: self.bytes_out,
-                frames_client: self.inputs,
-                frames_server: self.responses,
-                ..Cost::ZERO
-            },
-            Party::Server => Cost {
-                bytes_client: self.bytes_out,
-                bytes_server: self.bytes_in,
-                frames_client: self.responses,
-                frames_server: self.inputs,
-                ..Cost::ZERO
-            },
+impl OltPlan {
+    /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling, at [`PRICES`].
+    ///
+    /// # Errors
+    /// [`HeError::Shape`] if a dimension is zero or the product's counts overflow.
+    pub fn choose(
+        shape: OltShape,
+        batch: usize,
+        encrypted: Encrypted,
+        packing: Packing,
+        wire: &Wire,
+    ) -> Result<Self, HeError> {
+        check(shape, batch)?;
+        let inner = match encrypted {
+            Encrypted::Left => shape,
+            Encrypted::Right => shape.transposed(),
         };
-        Cost { rounds: 2, ..cost }
+        let mut best: Option<(u64, Window)> = None;
+        let mut mw = 1;
+        while mw <= wire.degree {
+            let mut previous_kw = 0;
+            for blocks in 1..=inner.k {
+                let kw = inner.k.div_ceil(blocks);
+                if kw == previous_kw || kw * mw > wire.degree {
+                    continue;
+                }
+                previous_kw = kw;
+                // The widest nw gives the fewest leaves and transforms; then spread the columns evenly.
+                let widest = (wire.degree / (kw * mw)).min(inner.n);
+                let nw = inner.n.div_ceil(inner.n.div_ceil(widest));
+                let window = Window { kw, mw, nw };
+                let plan = Self::bare(inner, batch, encrypted, packing, window, wire);
+                let nanoseconds = price(&plan, wire).nanoseconds;
+                if best.is_none_or(|(least, _)| nanoseconds < least) {
+                    best = Some((nanoseconds, window));
+                }
+            }
+            if mw >= inner.m * batch {
+                break;
+            }
+            mw *= 2;
+        }
+        let (_, window) = best.ok_or(HeError::Shape {
+            k: shape.k,
+            m: shape.m,
+            n: shape.n,
+            batch,
+        })?;
+        Self::with_window(shape, batch, encrypted, packing, window, wire)
     }
 
-    /// What two of them send that cross, each party's operand encrypted in one.
-    pub fn both_ways(&self) -> Cost {
-        Cost {
-            rounds: 2,
-            ..self.one_way(Party::Client) + self.one_way(Party::Server)
-        }
+    /// The cheaper of both sides travelling encrypted.
+    ///
+    /// # Errors
+    /// As [`OltPlan::choose`].
+    pub fn choose_side(shape: OltShape, batch: usize, wire: &Wire) -> Result<Self, HeError> {
+        let left = Self::choose(shape, batch, Encrypted::Left, Packing::InterLeave, wire)?;
+        let right = Self::choose(shape, batch, Encrypted::Right, Packing::InterLeave, wire)?;
+        Ok(if right.cost.nanoseconds < left.cost.nanoseconds {
+            right
+        } else {
+            left
+        })
     }
-}
 
-impl Add for PlanCost {
-    type Output = PlanCost;
-
-    /// One after the other.
-    fn add(self, b: PlanCost) -> PlanCost {
-        PlanCost {
-            inputs: self.inputs + b.inputs,
-            transforms: self.transforms + b.transforms,
-            products: self.products + b.products,
-            automorphisms: self.automorphisms + b.automorphisms,
-            responses: self.responses + b.responses,
-            bytes_in: self.bytes_in + b.bytes_in,
-            bytes_out: self.bytes_out + b.bytes_out,
-            nanoseconds: self.nanoseconds + b.nanoseconds,
+    /// A plan with given windows (benchmarks and tests fix them).
+    ///
+    /// # Errors
+    /// [`HeError::Window`] if mw is no power of two, a window is zero or kw·mw·nw > N; [`HeError::Shape`] as in
+    /// [`OltPlan::choose`].
+    pub fn with_window(
+        shape: OltShape,
+        batch: usize,
+        encrypted: Encrypted,
+        packing: Packing,
+        window: Window,
+        wire: &Wire,
+    ) -> Result<Self, HeError> {
+        check(shape, batch)?;
+        let Window { kw, mw, nw } = window;
+        let volume = kw.checked_mul(mw).and_then(|v| v.checked_mul(nw));
+        if kw == 0 || nw == 0 || !mw.is_power_of_two() || volume.is_none_or(|v| v > wire.degree) {
+            return Err(HeError::Window {
+                kw,
+                mw,
+                nw,
+                degree: wire.degree,
+            });
         }
+        let inner = match encrypted {
+            Encrypted::Left => shape,
+            Encrypted::Right => shape.transposed(),
+        };
+        let mut plan = Self::bare(inner, batch, encrypted, packing, window, wire);
+        plan.cost = price(&plan, wire);
+        plan.cost.bytes_out = bytes_out(&plan, wire);
+        Ok(plan)
     }
 }
 

@@ -8,12 +8,16 @@
 //! Every block is transformed and multiplied whatever its values are: weights and shares are secrets. Only the
 //! coefficients that the packing leaves empty are skipped.
 
-use super::blocks::{self, BlockInputs};
+pub(super) mod blocks;
+mod leaf;
+pub mod local;
+pub(super) mod values;
+
 use super::layout::{LEAVES_TOGETHER, Layout};
-use super::leaf::{Leaf, Multiplier};
-use super::values;
 use super::window::OltPlan;
+use blocks::BlockInputs;
 use hushed_rlwe::{Ciphertext, RlweParams};
+pub(super) use leaf::{Leaf, Multiplier};
 use std::ops::Range;
 
 /// The ciphertexts of the encrypted operand, as the products want them.

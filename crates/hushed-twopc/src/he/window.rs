@@ -4,9 +4,9 @@
 //! kw×mw and mw×nw with kw·mw·nw ≤ N (BumbleBee, NDSS 2025, §III-A). Block products ("leaves") carry kw·nw wanted
 //! coefficients each, at multiples of mw; up to mw leaves are interleaved into one response (§III-C, Figure 6).
 //! Both parties derive the same plan from public shapes alone, so everything here is integer arithmetic. Windows are
-//! chosen by time and traffic ([`PRICES`]). Memory decides nothing: what a window takes most of, transformed
-//! multipliers, is made ahead only as far as the server's budget reaches and otherwise while the product runs, so that
-//! any window fits; and a budget is no public shape.
+//! chosen by time and traffic ([`PRICES`](super::price::PRICES)). Memory decides nothing: what a window takes most of,
+//! transformed multipliers, is made ahead only as far as the server's budget reaches and otherwise while the product
+//! runs, so that any window fits; and a budget is no public shape.
 //!
 //! In a batch of narrow products (attention heads) an encrypted block with mw ≥ 2m carries the rows of ⌊mw/m⌋ products
 //! side by side ("folded"): the multiplier of one of them is zero against the others. That costs nothing but input
@@ -20,8 +20,7 @@
 //!   automorphisms         Σ over responses of the tree's inner nodes (full trees: mw − 1)
 
 use super::error::HeError;
-pub use super::price::{PRICES, Wire};
-use super::price::{PlanCost, bytes_out, price};
+use super::wire::{PlanCost, Wire};
 
 /// Shape of a product Q·V: Q is k×m, V is m×n, all row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,109 +85,12 @@ pub struct OltPlan {
     batch: usize,
     degree: usize,
     window: Window,
-    cost: PlanCost,
+    pub(super) cost: PlanCost,
 }
 
 impl OltPlan {
-    /// The cheapest windows for `batch` products of `shape` with `encrypted` travelling, at [`PRICES`].
-    ///
-    /// # Errors
-    /// [`HeError::Shape`] if a dimension is zero or the product's counts overflow.
-    pub fn choose(
-        shape: OltShape,
-        batch: usize,
-        encrypted: Encrypted,
-        packing: Packing,
-        wire: &Wire,
-    ) -> Result<Self, HeError> {
-        check(shape, batch)?;
-        let inner = match encrypted {
-            Encrypted::Left => shape,
-            Encrypted::Right => shape.transposed(),
-        };
-        let mut best: Option<(u64, Window)> = None;
-        let mut mw = 1;
-        while mw <= wire.degree {
-            let mut previous_kw = 0;
-            for blocks in 1..=inner.k {
-                let kw = inner.k.div_ceil(blocks);
-                if kw == previous_kw || kw * mw > wire.degree {
-                    continue;
-                }
-                previous_kw = kw;
-                // The widest nw gives the fewest leaves and transforms; then spread the columns evenly.
-                let widest = (wire.degree / (kw * mw)).min(inner.n);
-                let nw = inner.n.div_ceil(inner.n.div_ceil(widest));
-                let window = Window { kw, mw, nw };
-                let plan = Self::bare(inner, batch, encrypted, packing, window, wire);
-                let nanoseconds = price(&plan, wire).nanoseconds;
-                if best.is_none_or(|(least, _)| nanoseconds < least) {
-                    best = Some((nanoseconds, window));
-                }
-            }
-            if mw >= inner.m * batch {
-                break;
-            }
-            mw *= 2;
-        }
-        let (_, window) = best.ok_or(HeError::Shape {
-            k: shape.k,
-            m: shape.m,
-            n: shape.n,
-            batch,
-        })?;
-        Self::with_window(shape, batch, encrypted, packing, window, wire)
-    }
-
-    /// The cheaper of both sides travelling encrypted.
-    ///
-    /// # Errors
-    /// As [`OltPlan::choose`].
-    pub fn choose_side(shape: OltShape, batch: usize, wire: &Wire) -> Result<Self, HeError> {
-        let left = Self::choose(shape, batch, Encrypted::Left, Packing::InterLeave, wire)?;
-        let right = Self::choose(shape, batch, Encrypted::Right, Packing::InterLeave, wire)?;
-        Ok(if right.cost.nanoseconds < left.cost.nanoseconds {
-            right
-        } else {
-            left
-        })
-    }
-
-    /// A plan with given windows (benchmarks and tests fix them).
-    ///
-    /// # Errors
-    /// [`HeError::Window`] if mw is no power of two, a window is zero or kw·mw·nw > N; [`HeError::Shape`] as in
-    /// [`OltPlan::choose`].
-    pub fn with_window(
-        shape: OltShape,
-        batch: usize,
-        encrypted: Encrypted,
-        packing: Packing,
-        window: Window,
-        wire: &Wire,
-    ) -> Result<Self, HeError> {
-        check(shape, batch)?;
-        let Window { kw, mw, nw } = window;
-        let volume = kw.checked_mul(mw).and_then(|v| v.checked_mul(nw));
-        if kw == 0 || nw == 0 || !mw.is_power_of_two() || volume.is_none_or(|v| v > wire.degree) {
-            return Err(HeError::Window {
-                kw,
-                mw,
-                nw,
-                degree: wire.degree,
-            });
-        }
-        let inner = match encrypted {
-            Encrypted::Left => shape,
-            Encrypted::Right => shape.transposed(),
-        };
-        let mut plan = Self::bare(inner, batch, encrypted, packing, window, wire);
-        plan.cost = price(&plan, wire);
-        plan.cost.bytes_out = bytes_out(&plan, wire);
-        Ok(plan)
-    }
-
-    fn bare(
+    /// A plan with these windows, its cost not counted.
+    pub(super) fn bare(
         shape: OltShape,
         batch: usize,
         encrypted: Encrypted,
@@ -349,7 +251,7 @@ impl OltPlan {
     }
 }
 
-fn check(shape: OltShape, batch: usize) -> Result<(), HeError> {
+pub(super) fn check(shape: OltShape, batch: usize) -> Result<(), HeError> {
     let OltShape { k, m, n } = shape;
     // Dimensions below 2^21 keep every product of three of them, and the byte counts, inside u64.
     let limit = 1 << 21;

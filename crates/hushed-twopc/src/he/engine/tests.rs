@@ -69,7 +69,8 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let ct = owner.own().encrypt_seeded(message, &mut rng).unwrap();
     let inputs = [ct.expand()];
     let source = weights.block_source(&layout);
-    let leaves = crate::he::values::leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
+    let leaves =
+        crate::he::product::values::leaves(params, &layout.plan, 3, &inputs, &source, 0..LEAVES);
 
     // What a leaf holds, noise of the product and all, divided by the dropped prime: what is left to compare is the
     // noise that switching and packing add.

@@ -1,8 +1,9 @@
 //! Leaves by blocks against those by values of the whole degree: the same residues.
 
 use super::*;
-use crate::he::values;
-use crate::he::window::{Encrypted, OltShape, Packing, Window, Wire};
+use crate::he::product::values;
+use crate::he::window::{Encrypted, OltShape, Packing, Window};
+use crate::he::wire::Wire;
 use hushed_math::rng::{PublicSeed, PublicStream};
 
 const LIMBS: usize = 2;

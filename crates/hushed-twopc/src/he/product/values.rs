@@ -5,9 +5,9 @@
 //! computed alone; it is used at once, against the strips of the ciphertexts that all columns γ meet. The sums are
 //! written once a strip ([`RESIDENT`] permitting).
 
-use super::encode::right_prefix;
 use super::leaf::Multiplier;
-use super::window::OltPlan;
+use crate::he::encode::right_prefix;
+use crate::he::window::OltPlan;
 use hushed_math::RnsBasis;
 use hushed_rlwe::{Ciphertext, RlweParams};
 use rayon::prelude::*;

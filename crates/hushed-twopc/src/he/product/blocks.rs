@@ -8,10 +8,10 @@
 //! a time, all of whose leaves are made at once. Leaves are left as coefficients, which is what their way into a
 //! response begins with.
 
-use super::encode::right_prefix;
-use super::layout::MULTIPLIER_WORDS;
 use super::leaf::{Leaf, Multiplier};
-use super::window::OltPlan;
+use crate::he::encode::right_prefix;
+use crate::he::layout::MULTIPLIER_WORDS;
+use crate::he::window::OltPlan;
 use hushed_math::{BlockPlan, PointMatrix, RnsPoly};
 use hushed_rlwe::{Ciphertext, RlweParams};
 use rayon::prelude::*;

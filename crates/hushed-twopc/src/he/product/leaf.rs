@@ -5,7 +5,8 @@ use hushed_rlwe::Ciphertext;
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
-    /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`super::encode::right_prefix`] ones.
+    /// Writes the coefficients of πrhs of block (β, γ) of product `p`: the first [`crate::he::encode::right_prefix`]
+    /// ones.
     fn block(&self, p: usize, beta: usize, gamma: usize, out: &mut [i64]);
 
     /// The block's transform modulo prime `limb`, where it is held ready.

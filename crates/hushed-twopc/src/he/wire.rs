@@ -1,0 +1,92 @@
+//! What ciphertexts take on the wire, and what a plan comes to.
+
+use crate::cost::Cost;
+use hushed_net::Party;
+use std::ops::Add;
+
+/// What a ciphertext costs on the wire and which work a leaf means; fixed by the parameter preset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Ring degree N.
+    pub degree: usize,
+    /// Bytes of one seeded input ciphertext.
+    pub input_bytes: u64,
+    /// Bytes of a response without its b coefficients.
+    pub response_bytes: u64,
+    /// Bits of one b coefficient in a response.
+    pub response_bits: u64,
+    /// Primes of the multiplication modulus.
+    pub product_limbs: u64,
+    /// Primes of the modulus in which leaves are interleaved.
+    pub packing_limbs: u64,
+}
+
+/// Work and traffic of a plan, exact except for time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanCost {
+    /// Ciphertexts sent by the owner of the encrypted operand.
+    pub inputs: u64,
+    /// Multiplier polynomials transformed.
+    pub transforms: u64,
+    /// Ciphertext × plaintext products.
+    pub products: u64,
+    /// Automorphisms with key switching.
+    pub automorphisms: u64,
+    /// Ciphertexts sent back.
+    pub responses: u64,
+    /// Bytes of all inputs.
+    pub bytes_in: u64,
+    /// Bytes of all responses.
+    pub bytes_out: u64,
+    /// Estimated time at [`PRICES`](super::price::PRICES), nanoseconds.
+    pub nanoseconds: u64,
+}
+
+impl PlanCost {
+    /// What a product sends whose encrypted operand is `encrypts`'s.
+    pub fn one_way(&self, encrypts: Party) -> Cost {
+        let cost = match encrypts {
+            Party::Client => Cost {
+                bytes_client: self.bytes_in,
+                bytes_server: self.bytes_out,
+                frames_client: self.inputs,
+                frames_server: self.responses,
+                ..Cost::ZERO
+            },
+            Party::Server => Cost {
+                bytes_client: self.bytes_out,
+                bytes_server: self.bytes_in,
+                frames_client: self.responses,
+                frames_server: self.inputs,
+                ..Cost::ZERO
+            },
+        };
+        Cost { rounds: 2, ..cost }
+    }
+
+    /// What two of them send that cross, each party's operand encrypted in one.
+    pub fn both_ways(&self) -> Cost {
+        Cost {
+            rounds: 2,
+            ..self.one_way(Party::Client) + self.one_way(Party::Server)
+        }
+    }
+}
+
+impl Add for PlanCost {
+    type Output = PlanCost;
+
+    /// One after the other.
+    fn add(self, b: PlanCost) -> PlanCost {
+        PlanCost {
+            inputs: self.inputs + b.inputs,
+            transforms: self.transforms + b.transforms,
+            products: self.products + b.products,
+            automorphisms: self.automorphisms + b.automorphisms,
+            responses: self.responses + b.responses,
+            bytes_in: self.bytes_in + b.bytes_in,
+            bytes_out: self.bytes_out + b.bytes_out,
+            nanoseconds: self.nanoseconds + b.nanoseconds,
+        }
+    }
+}
