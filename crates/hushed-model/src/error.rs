@@ -26,7 +26,7 @@ pub enum ModelError {
     /// Only the shapes of the model are known here, and a step needs its numbers.
     #[error("{site}: the weights are not here, only their shapes; load the model from its folder")]
     ShapesOnly {
-        /// The step, as [`crate::Site`] prints it.
+        /// The step, as [`crate::StepId`] prints it.
         site: String,
     },
     /// Two things that belong together do not fit.

@@ -1,6 +1,6 @@
 //! The intervals that approximations must cover: arguments of every softmax, activation and norm of an encrypted run.
-//! Texts run through the circuit itself with exact functions instead of polynomials ([`Simulator::exact`]), which
-//! records their arguments; norms are observed between steps.
+//! Texts run through the circuit itself with exact functions instead of polynomials
+//! ([`exact`](crate::Simulator::exact)), which records their arguments; norms are observed between steps.
 //!
 //! The circuit needs choices before there are any: those of [`open`] cover everything.
 

@@ -42,8 +42,8 @@ use layer::Run;
 use output::Output;
 use source::Source;
 
-/// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale [`centred_scale`] of the level
-/// it ends at.
+/// κ·(y − mean of y) by columns, y the attention's output with its biases, at the scale
+/// [`centred_scale`](super::norm::centred_scale) of the level it ends at.
 ///
 /// # Errors
 /// Another number of heads or columns than the choices or the layer have; too few levels; where values are visible,

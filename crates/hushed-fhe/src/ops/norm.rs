@@ -59,7 +59,7 @@ pub struct ConstantRow<'a, V> {
 /// The scale of centred columns with `limbs` primes: their squares are at [`Slots::default_scale`].
 ///
 /// # Errors
-/// [`PolyError::LevelsTooFew`] if they have no level.
+/// [`FheError::Poly`] if they have no level.
 pub fn centred_scale<S: Slots>(on: &S, limbs: usize) -> Result<Scale, FheError> {
     scale_of((on.default_scale().value() * divisor(on, limbs)?).sqrt())
 }

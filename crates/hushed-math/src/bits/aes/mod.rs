@@ -52,7 +52,7 @@ pub(crate) struct Tweaks {
     pub input: u64,
 }
 
-/// Sums of one half-tree level, see [`AesKey::half_tree_level`].
+/// Sums of one half-tree level, see `AesKey::half_tree_level`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LevelSums {
     /// XOR of all left children.
