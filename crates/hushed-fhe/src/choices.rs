@@ -34,6 +34,26 @@ pub struct Choices {
     pub report: Report,
 }
 
+impl Choices {
+    /// Choices that no calibration of a file has made.
+    pub(crate) fn unnamed(
+        rows: usize,
+        layers: Vec<LayerChoice>,
+        classifier: Option<ClassifierChoice>,
+    ) -> Choices {
+        Choices {
+            version: VERSION,
+            sample_sha256: String::new(),
+            model_sha256: String::new(),
+            texts: 0,
+            rows,
+            layers,
+            classifier,
+            report: Report::default(),
+        }
+    }
+}
+
 /// A closed interval; in JSON two numbers in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f64; 2]", into = "[f64; 2]")]

@@ -14,8 +14,8 @@ use super::*;
 use crate::ops::pool::unpack;
 use crate::packing::Interleave;
 use crate::simulate::{Op, Vector};
-use crate::testing::{Measured, Structure, largest, measure, packed};
-use crate::{HeadChoice, Simulator, token_rows};
+use crate::testing::{Measured, Structure, largest, measure, packed, resumed};
+use crate::{HeadChoice, Simulator};
 
 const M: usize = 16;
 const SLOTS: usize = 128;
@@ -90,26 +90,7 @@ fn run_padded(
     padding: impl Fn(usize, usize, usize) -> f64,
 ) -> Result<Vec<Vec<f64>>, FheError> {
     let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
-    let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
-    let rows = if private {
-        RowsKnown::private(layout(), vector(token_rows(layout(), &lengths)))
-    } else {
-        RowsKnown::public(layout(), lengths.clone())?
-    };
-    let placement = Placement::plain(on.top(), M, network.layers[0].attention.heads.width);
-    let program = network.program();
-    let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
-    let columns: Vec<Vector> = packed(layout(), x, bound, padding)
-        .into_iter()
-        .map(vector)
-        .collect();
-    let mut x = pass.start(columns)?;
-    for i in 0..network.layers.len() {
-        x = pass.layer(i, x)?;
-        // A checkpoint has the columns and the number of the layer; the rest is the model's.
-        x = pass.resume(i + 1, x.columns)?;
-    }
-    let pooled = pass.finish(&x)?;
+    let pooled = resumed(on, network, choices, x, private, bound, padding)?;
     if on.is_counting() {
         return Ok(Vec::new());
     }

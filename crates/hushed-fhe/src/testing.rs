@@ -7,9 +7,12 @@ use hushed_model::{Attention, Layer, Linear, Matrix, Network, Norm, Pool};
 
 use super::choices::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
-    LayerChoice, NormChoice, VERSION,
+    LayerChoice, NormChoice,
 };
+use crate::ops::pool::Pooled;
 use crate::packing::Interleave;
+use crate::simulate::Vector;
+use crate::{FheError, Pass, Placement, RowsKnown, Simulator, Slots, token_rows};
 
 /// The parts of a model that are replaced.
 #[derive(Clone, Default)]
@@ -65,16 +68,7 @@ pub(crate) fn measure(
     });
     Measured {
         pooled: pooled.collect(),
-        choices: Choices {
-            version: VERSION,
-            sample_sha256: String::new(),
-            model_sha256: String::new(),
-            texts: texts.len(),
-            rows,
-            layers,
-            classifier,
-            report: Default::default(),
-        },
+        choices: Choices::unnamed(rows, layers, classifier),
     }
 }
 
@@ -348,4 +342,36 @@ pub(crate) fn packed(
 pub(crate) fn largest(texts: &[Matrix<f64>]) -> f64 {
     let all = texts.iter().flat_map(|x| x.data());
     all.fold(0.0, |m, v| m.max(v.abs()))
+}
+
+/// A pass over all layers, resumed after each from what a checkpoint has; `padding` fills rows of padding.
+pub(crate) fn resumed(
+    on: &Simulator,
+    network: &Network,
+    choices: &Choices,
+    x: &[Matrix<f64>],
+    private: bool,
+    bound: f64,
+    padding: impl Fn(usize, usize, usize) -> f64,
+) -> Result<Pooled<Vector>, FheError> {
+    let layout = Interleave::new(on.slots(), choices.rows)?;
+    let lengths: Vec<usize> = x.iter().map(Matrix::rows).collect();
+    let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
+    let rows = if private {
+        RowsKnown::private(layout, vector(token_rows(layout, &lengths)))
+    } else {
+        RowsKnown::public(layout, lengths)?
+    };
+    let width = network.layers[0].attention.heads.width;
+    let placement = Placement::plain(on.top(), choices.rows, width);
+    let program = network.program();
+    let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
+    let columns = packed(layout, x, bound, padding).into_iter().map(vector);
+    let mut x = pass.start(columns.collect())?;
+    for i in 0..network.layers.len() {
+        x = pass.layer(i, x)?;
+        // A checkpoint has the columns and the number of the layer; the rest is the model's.
+        x = pass.resume(i + 1, x.columns)?;
+    }
+    pass.finish(&x)
 }

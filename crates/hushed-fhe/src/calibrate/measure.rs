@@ -14,7 +14,7 @@ use crate::packing::Interleave;
 use crate::simulate::{Vector, Watch};
 use crate::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, FheError, Function, HeadChoice,
-    Interval, LayerChoice, Look, NormChoice, Report, VERSION, Viewer,
+    Interval, LayerChoice, Look, NormChoice, Viewer,
 };
 
 /// The least and the greatest of some numbers.
@@ -233,19 +233,12 @@ pub(super) fn open(
             frozen_row: frozen.transpose()?,
         })
     });
-    Ok(Choices {
-        version: VERSION,
-        sample_sha256: String::new(),
-        model_sha256: String::new(),
-        texts: 0,
-        rows,
-        layers: layers.collect::<Result<_, FheError>>()?,
-        classifier: network.classifier.as_ref().map(|_| ClassifierChoice {
-            degree: 3,
-            reach: 1.0,
-        }),
-        report: Report::default(),
-    })
+    let classifier = network.classifier.as_ref().map(|_| ClassifierChoice {
+        degree: 3,
+        reach: 1.0,
+    });
+    let layers = layers.collect::<Result<_, FheError>>()?;
+    Ok(Choices::unnamed(rows, layers, classifier))
 }
 
 /// x̂ of a row of values after a norm. A column with gain 0 has its offset as value for every x̂.

@@ -37,7 +37,7 @@ use hushed_ckks::{CkksError, CkksParams};
 use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
 use sha2::{Digest, Sha256};
 
-use crate::plan::public_plan::named;
+use crate::plan::public_plan::{hex, named};
 use crate::{Candidate, Choices, ChoicesError, FheError, LayerChoice, MAX_ROWS, Report, VERSION};
 use clear::Clear;
 use margins::{DEGREES, Degrees};
@@ -245,8 +245,7 @@ pub fn weights_sha256(folder: &Path) -> io::Result<String> {
             n => digest.update(block.get(..n).unwrap_or_default()),
         }
     }
-    let bytes = digest.finalize();
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&digest.finalize()))
 }
 
 impl Options {

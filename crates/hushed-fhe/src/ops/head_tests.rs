@@ -13,7 +13,7 @@ use crate::ops::pool::unpack;
 use crate::plan::public_plan::Lengths;
 use crate::plan::{FheOptions, FhePlanReport, reference};
 use crate::simulate::{Op, Vector};
-use crate::testing::{Structure, largest, measure, packed};
+use crate::testing::{Structure, largest, measure, resumed};
 use crate::{Choices, Pass, Placement, RowsKnown, Simulator, token_rows};
 
 const M: usize = 16;
@@ -66,26 +66,7 @@ fn run(
 ) -> Result<Vec<Vec<f64>>, FheError> {
     let x = embedded(network);
     let bound = largest(&x);
-    let vector = |v: Vec<f64>| on.vector(v, on.top()).unwrap();
-    let rows = if private {
-        RowsKnown::private(layout(), vector(token_rows(layout(), &LENGTHS)))
-    } else {
-        RowsKnown::public(layout(), LENGTHS.to_vec())?
-    };
-    let placement = Placement::plain(on.top(), M, network.layers[0].attention.heads.width);
-    let program = network.program();
-    let mut pass = Pass::new(on, &program, choices, placement, rows, bound)?;
-    let columns: Vec<Vector> = packed(layout(), &x, bound, |_, _, _| 0.0)
-        .into_iter()
-        .map(vector)
-        .collect();
-    let mut x = pass.start(columns)?;
-    for i in 0..network.layers.len() {
-        x = pass.layer(i, x)?;
-        // A checkpoint has the columns and the number of the layer; the rest is the model's.
-        x = pass.resume(i + 1, x.columns)?;
-    }
-    let answer = pass.finish(&x)?;
+    let answer = resumed(on, network, choices, &x, private, bound, |_, _, _| 0.0)?;
     assert_eq!((answer.width, answer.vectors.len()), (CLASSES, 2));
     for v in &answer.vectors {
         assert_eq!(on.limbs(v), on.floor());

@@ -5,7 +5,7 @@ use hushed_model::Network;
 
 use crate::{
     ActivationChoice, AttentionChoice, Choices, ClassifierChoice, HeadChoice, Interval,
-    LayerChoice, NormChoice, VERSION,
+    LayerChoice, NormChoice,
 };
 
 /// Degree 12 for exponentials and 28 for activations, seven and six steps for the two inverses of a softmax, a seed of
@@ -57,17 +57,9 @@ pub fn assumed_choices(network: &Network, rows: usize) -> Choices {
         feed_forward_norm: norm(layer.feed_forward_norm.width, 0.005),
         frozen_row: None,
     });
-    Choices {
-        version: VERSION,
-        sample_sha256: String::new(),
-        model_sha256: String::new(),
-        texts: 0,
-        rows,
-        layers: layers.collect(),
-        classifier: network.classifier.as_ref().map(|_| ClassifierChoice {
-            degree: 63,
-            reach: 16.0,
-        }),
-        report: Default::default(),
-    }
+    let classifier = network.classifier.as_ref().map(|_| ClassifierChoice {
+        degree: 63,
+        reach: 16.0,
+    });
+    Choices::unnamed(rows, layers.collect(), classifier)
 }

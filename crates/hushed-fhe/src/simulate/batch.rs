@@ -52,8 +52,8 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// For each text its answer as it is in the slots, and the factor by which a client multiplies it. All slots of
-    /// `on` are used, `rows` a text.
+    /// For each text its answer as it is in the slots: with public lengths what clients read. All slots of `on` are
+    /// used, `rows` a text.
     ///
     /// # Errors
     /// Those of the pass; [`crate::packing::PackingError`] for more texts than there is room for.
@@ -63,7 +63,7 @@ impl Batch<'_> {
         rows: usize,
         texts: &[Matrix<f64>],
         viewer: Option<Viewer<'a, Vector>>,
-    ) -> Result<(Vec<Vec<f64>>, Factor), FheError> {
+    ) -> Result<Vec<Vec<f64>>, FheError> {
         let layout = Interleave::new(on.slots(), rows)?;
         let lengths: Vec<usize> = texts.iter().map(Matrix::rows).collect();
         let upload = self.placement.upload;
@@ -85,8 +85,13 @@ impl Batch<'_> {
         let answer = pass.run(columns)?;
         let vectors: Vec<Vec<f64>> = answer.vectors.iter().map(|v| v.values().to_vec()).collect();
         // As it is in the slots, where noise is added.
-        let rows = unpack(layout, &lengths, answer.width, Factor::One, &vectors)?;
-        Ok((rows, answer.factor))
+        Ok(unpack(
+            layout,
+            &lengths,
+            answer.width,
+            Factor::One,
+            &vectors,
+        )?)
     }
 }
 
