@@ -23,7 +23,7 @@
 //!
 //! A number outside its interval belongs to one text, in one slot, and harms no other unless it wraps around the
 //! modulus; a refresh bounds it again. How far outside a number may be at each step is measured in
-//! `encrypted/contained.rs` and stated in docs/fhe-circuit.md.
+//! `run/encrypted/contained.rs` and stated in docs/fhe-circuit.md.
 //!
 //! A layer refreshes all its columns twice, two columns to a bootstrap; sums and variances are refreshed separately.
 //! Keys and values have no biases: a softmax is unchanged by the first, and the second is folded into the output's
