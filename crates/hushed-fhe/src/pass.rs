@@ -290,7 +290,9 @@ impl<'a, S: Slots> Pass<'a, S> {
                 self.show(step.id, Look::Columns(&x))?;
                 return Ok(Value::Columns(x));
             }
-            Block::Embed(_) | Block::Pool(_) | Block::Head(_) => return Err(shape(step.id)),
+            Block::Embed(_) | Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) => {
+                return Err(shape(step.id));
+            }
         };
         let look = Look::Centred {
             columns: &columns,

@@ -152,12 +152,12 @@ fn other_architectures_agree_with_the_clear_model() {
         let texts: Vec<TokenIds> = ids
             .map(|ids| TokenIds::new(ids.ids().iter().copied().take(M).collect()))
             .collect();
-        let x = embedded(&model.network, &texts);
-        let expected = plain(&model.network, &texts);
-        let choices = measured(&model.network, &x, &Structure::default()).choices;
-        choices.check(&model.network).unwrap();
+        let x = embedded(model.encoder().unwrap(), &texts);
+        let expected = plain(model.encoder().unwrap(), &texts);
+        let choices = measured(model.encoder().unwrap(), &x, &Structure::default()).choices;
+        choices.check(model.encoder().unwrap()).unwrap();
         for private in [false, true] {
-            let found = run(&on, &model.network, &choices, &x, private).unwrap();
+            let found = run(&on, model.encoder().unwrap(), &choices, &x, private).unwrap();
             assert_close(&found, &expected, 0.999);
         }
     }

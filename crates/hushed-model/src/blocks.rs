@@ -102,6 +102,8 @@ pub enum Weigh {
 pub enum Mask {
     /// All of its text.
     Full,
+    /// Row i of a text sees its rows 0 to i.
+    Causal,
 }
 
 /// One feed-forward block.

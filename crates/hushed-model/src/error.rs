@@ -47,6 +47,14 @@ pub enum ModelError {
         /// The step.
         site: String,
     },
+    /// What runs encoders alone was given another model.
+    #[error(
+        "the model is a {architecture}, which generates text; protocol fhe, embedding and classifying need an encoder"
+    )]
+    NotAnEncoder {
+        /// As `config.json` names it.
+        architecture: &'static str,
+    },
     /// An id that is not in the token table.
     #[error(
         "a token id is outside the model's vocabulary of {vocabulary}: the tokenizer belongs to another model"

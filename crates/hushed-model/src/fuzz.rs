@@ -1,6 +1,7 @@
 //! Bodies of the fuzz targets, plain functions of bytes (feature `testing`): none may panic, hang or allocate without
 //! bound, whatever the bytes are; a parser fails exactly if it says why.
 
+use crate::arch::Task;
 use crate::calibrate::Calibration;
 use crate::folder::config::NetworkConfig;
 use crate::folder::weights::Weights;
@@ -38,9 +39,13 @@ pub fn safetensors_header(bytes: &[u8]) {
 /// `tokenizer.json`, and a text through what it describes.
 pub fn tokenizer(bytes: &[u8]) {
     // The tiny BERT's, and one that holds all bytes.
-    for vocabulary in [200, 700] {
+    for (vocabulary, task) in [
+        (200, Task::Embed),
+        (700, Task::Embed),
+        (700, Task::Generate),
+    ] {
         let mut problems = Vec::new();
-        let tokenizer = Tokenizer::parse(bytes, vocabulary, Some(0), &mut problems);
+        let tokenizer = Tokenizer::parse(bytes, vocabulary, Some(0), task, &mut problems);
         assert_eq!(tokenizer.is_none(), !problems.is_empty());
         if let Some(tokenizer) = tokenizer
             && let Ok(ids) = tokenizer.encode("Hello, [SEP] wörld! 漢字 \u{0} 42", 12, TooLong::Cut)

@@ -7,11 +7,13 @@
 
 pub mod arch;
 pub mod blocks;
+pub mod body;
 pub mod calibrate;
 pub mod error;
 pub mod folder;
 #[cfg(feature = "testing")]
 pub mod fuzz;
+pub mod gpt2;
 mod layers;
 pub mod matrix;
 pub mod model;
@@ -19,22 +21,23 @@ pub mod network;
 pub mod plain;
 pub mod program;
 pub mod rows;
-mod synthetic;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tokens;
 pub mod vectors;
 
-pub use arch::Architecture;
+pub use arch::{Architecture, Task};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
     Pool, QUICK_GELU, Tolerance, Weigh,
 };
+pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use error::{FolderError, ModelError, Problem, TextError};
 pub use folder::{FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check};
+pub use gpt2::Gpt2;
 pub use matrix::Matrix;
-pub use model::{Model, network_shapes, random_network};
+pub use model::{Model, gpt2_shapes, network_shapes, random_gpt2, random_network};
 pub use network::{Layer, Network};
 pub use plain::{PlainActs, PlainScores};
 pub use program::{Block, Edge, Kind, Program, Step, StepId, Values, here, same};

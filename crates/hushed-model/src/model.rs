@@ -2,46 +2,46 @@
 
 use std::path::Path;
 
-use crate::blocks::{Pool, Tolerance};
+use crate::blocks::{Embedding, Pool, Tolerance};
+use crate::body::Body;
 use crate::error::{FolderError, ModelError};
 use crate::folder::config::NetworkConfig;
 use crate::folder::public::Public;
 use crate::folder::report;
-use crate::layers::{self, ShapesOnly};
+use crate::gpt2::Gpt2;
+use crate::layers::{self, Random, ShapesOnly};
 use crate::network::Network;
 use crate::plain;
 use crate::program::Program;
-use crate::synthetic::Random;
 use crate::tokens::{TokenIds, TooLong};
 
-/// A sentence encoder, with its weights or as shapes only.
+/// An encoder or a generator of text, with its weights or as shapes only.
 #[derive(Clone)]
 pub struct Model {
     /// The public part.
     pub public: Public,
     /// The layers.
-    pub network: Network,
+    pub body: Body,
 }
 
 impl Model {
     /// Reads a folder with its weights. If anything in it is unsupported, the error lists all of it.
     pub fn load(folder: &Path) -> Result<Model, ModelError> {
         let (public, weights) = report::open(folder)?;
-        let network =
-            layers::network(&public.config, public.pool, &mut &weights).map_err(|problem| {
-                FolderError {
-                    folder: folder.to_owned(),
-                    problems: vec![problem],
-                }
-            })?;
-        Ok(Model { public, network })
+        let body = layers::body(&public.config, public.pool, &mut &weights);
+        let body = body.map_err(|problem| FolderError {
+            folder: folder.to_owned(),
+            problems: vec![problem],
+        })?;
+        Ok(Model { public, body })
     }
 
     /// The same layers without numbers: what a client runs, which has only the public part.
     pub fn shapes_only(public: &Public) -> Model {
+        let Ok(body) = layers::body(&public.config, public.pool, &mut ShapesOnly);
         Model {
             public: public.clone(),
-            network: network_shapes(&public.config, public.pool),
+            body,
         }
     }
 
@@ -49,9 +49,7 @@ impl Model {
     #[must_use]
     pub fn declaring(mut self, tolerance: Tolerance) -> Model {
         self.public.config.tolerance = Some(tolerance);
-        for layer in &mut self.network.layers {
-            layer.feed_forward.tolerance = Some(tolerance);
-        }
+        self.body.declare(tolerance);
         self
     }
 
@@ -60,7 +58,8 @@ impl Model {
         self.public.tokens(text, too_long)
     }
 
-    /// The embeddings of a batch of texts, in the clear and in f64.
+    /// The answers to a batch of texts, in the clear and in f64: embeddings, a number a class, or the logits of the
+    /// next token.
     pub fn embed(&self, texts: Vec<TokenIds>) -> Result<Vec<Vec<f64>>, ModelError> {
         let pooled = plain::run(&self.program(), texts, |_, _| ())?;
         Ok(pooled
@@ -71,19 +70,62 @@ impl Model {
 
     /// Its steps.
     pub fn program(&self) -> Program {
-        self.network.program()
+        self.body.program()
+    }
+
+    /// Token vectors and positions.
+    pub fn embedding(&self) -> &Embedding {
+        self.body.embedding()
+    }
+
+    /// The encoder's layers, for what runs nothing else.
+    ///
+    /// # Errors
+    /// [`ModelError::NotAnEncoder`].
+    pub fn encoder(&self) -> Result<&Network, ModelError> {
+        match &self.body {
+            Body::Encoder(network) => Ok(network),
+            Body::Gpt2(_) => Err(ModelError::NotAnEncoder {
+                architecture: "gpt2",
+            }),
+        }
+    }
+
+    /// The encoder's layers, to be changed.
+    ///
+    /// # Errors
+    /// As [`Model::encoder`].
+    pub fn encoder_mut(&mut self) -> Result<&mut Network, ModelError> {
+        match &mut self.body {
+            Body::Encoder(network) => Ok(network),
+            Body::Gpt2(_) => Err(ModelError::NotAnEncoder {
+                architecture: "gpt2",
+            }),
+        }
     }
 }
 
-/// The layers of a configuration without numbers, for plans and for clients.
+/// The layers of an encoder's configuration without numbers, for plans and for clients.
 pub fn network_shapes(config: &NetworkConfig, pool: Pool) -> Network {
-    let Ok(network) = layers::network(config, pool, &mut ShapesOnly);
+    let Ok(network) = layers::encoder(config, pool, &mut ShapesOnly);
     network
 }
 
-/// The layers of a configuration with random numbers of realistic ranges, for benchmarks: the same seed gives the same
-/// layers.
+/// The layers of an encoder's configuration with random numbers of realistic ranges, for benchmarks: the same seed gives
+/// the same layers.
 pub fn random_network(config: &NetworkConfig, pool: Pool, seed: u64) -> Network {
-    let Ok(network) = layers::network(config, pool, &mut Random::new(seed));
+    let Ok(network) = layers::encoder(config, pool, &mut Random::new(seed));
     network
+}
+
+/// The layers of a configuration of GPT-2 without numbers.
+pub fn gpt2_shapes(config: &NetworkConfig) -> Gpt2 {
+    let Ok(gpt2) = layers::gpt2(config, &mut ShapesOnly);
+    gpt2
+}
+
+/// The layers of a configuration of GPT-2 with random numbers of realistic ranges, as [`random_network`].
+pub fn random_gpt2(config: &NetworkConfig, seed: u64) -> Gpt2 {
+    let Ok(gpt2) = layers::gpt2(config, &mut Random::new(seed));
+    gpt2
 }

@@ -47,6 +47,9 @@ pub enum Block {
     Pool(Pool),
     /// The numbers of a classifier, from the first row of each text of its operand.
     Head(Classifier),
+    /// The head of a language model, without bias: a number a token of the vocabulary, before any softmax, for every
+    /// row of its operand.
+    Vocabulary(Linear),
 }
 
 /// Which block a step is; steps of protocols, which no model has, are none.
@@ -62,7 +65,7 @@ pub enum Kind {
     FeedForward,
     /// [`Block::Add`].
     Add,
-    /// [`Block::Pool`] and [`Block::Head`].
+    /// [`Block::Pool`], [`Block::Head`] and [`Block::Vocabulary`].
     Answer,
     /// A step of a protocol.
     Outside,
@@ -96,7 +99,7 @@ impl Block {
             Block::Attention(_) => Kind::Attention,
             Block::FeedForward(_) => Kind::FeedForward,
             Block::Add => Kind::Add,
-            Block::Pool(_) | Block::Head(_) => Kind::Answer,
+            Block::Pool(_) | Block::Head(_) | Block::Vocabulary(_) => Kind::Answer,
         }
     }
 }
@@ -240,6 +243,7 @@ impl Program {
             Block::Attention(a) => vec![&a.query, &a.key, &a.value, &a.output],
             Block::FeedForward(f) => vec![&f.up, &f.down],
             Block::Head(c) => vec![&c.dense, &c.classes],
+            Block::Vocabulary(w) => vec![w],
             Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => Vec::new(),
         })
     }

@@ -1,6 +1,8 @@
 //! What tests need: a tiny model folder with random weights, the real model's folder, mutations of a corpus (feature
 //! `testing`).
 
+mod gpt2;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs;
@@ -13,9 +15,10 @@ use serde_json::json;
 
 use crate::blocks::Pool;
 use crate::folder::config::NetworkConfig;
-use crate::layers::{self, Source};
+use crate::layers::{self, Random, Source};
 use crate::model::{Model, network_shapes};
-use crate::synthetic::Random;
+
+pub use gpt2::{tiny_generator, tiny_generator_config, tiny_generator_folder};
 
 /// A Hugging Face folder of a BERT encoder with random weights: 2 layers, 32 columns, 4 heads, 64 hidden columns,
 /// inputs of up to 48 tokens, mean pooling to unit length. Its vocabulary has single characters and a few words. Always
@@ -167,7 +170,7 @@ pub fn safetensors_of(config: &NetworkConfig) -> io::Result<Vec<u8>> {
         random: Random::new(7),
         tensors: Vec::new(),
     };
-    let Ok(_) = layers::network(config, Pool::Mean, &mut kept);
+    let Ok(_) = layers::body(config, Pool::Mean, &mut kept);
     for (name, ..) in &mut kept.tensors {
         if config.labels.is_some() && !name.starts_with("classifier.") {
             name.insert_str(0, "bert.");

@@ -17,8 +17,8 @@ pub(crate) mod pool;
 pub(crate) mod product;
 
 use hushed_model::{
-    Attention, Block, Embedding, FeedForward, Norm, NormKind, Pool, Program, Rows, Step, StepId,
-    Values, here,
+    Attention, Block, Embedding, FeedForward, Mask, Norm, NormKind, Pool, Program, Rows, Step,
+    StepId, Values, here,
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
@@ -117,9 +117,8 @@ pub fn run<S: Shares>(
     if !on.takes(input) || input.breaks_its_terms() {
         return Err(RunError::WrongInput);
     }
-    let is_head = |step: &&Step| matches!(step.block, Block::Head(_));
-    if let Some(head) = program.steps().iter().find(is_head) {
-        return Err(no_head(head.id));
+    if let Some(error) = program.steps().iter().find_map(no_protocol) {
+        return Err(error);
     }
     let mut pass = Pass {
         on,
@@ -132,11 +131,16 @@ pub fn run<S: Shares>(
     })
 }
 
-fn no_head(id: StepId) -> RunError {
-    RunError::Unsupported {
-        site: id.to_string(),
-        what: "classifiers; protocol fhe does",
-    }
+/// What has no protocol.
+fn no_protocol(step: &Step) -> Option<RunError> {
+    let what = match &step.block {
+        Block::Head(_) => "classifiers; protocol fhe does",
+        Block::Vocabulary(_) => "the heads of language models",
+        Block::Attention(a) if a.mask != Mask::Full => "causal attention",
+        _ => return None,
+    };
+    let site = step.id.to_string();
+    Some(RunError::Unsupported { site, what })
 }
 
 /// The answer of a pass, rounded to its last place and revealed to the client: one row a text, with the format of its
@@ -199,7 +203,10 @@ impl<S: Shares> Pass<'_, S> {
             Block::FeedForward(f) => self.feed_forward(step, values, f),
             Block::Add => self.add(step, values),
             Block::Pool(p) => self.pool(step, values, *p),
-            Block::Head(_) => Err(no_head(step.id)),
+            Block::Head(_) | Block::Vocabulary(_) => Err(RunError::Unsupported {
+                site: step.id.to_string(),
+                what: "this head",
+            }),
         }
     }
 

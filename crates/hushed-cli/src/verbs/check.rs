@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use hushed_model::{Model, folder};
+use hushed_model::{Model, Task, folder};
 use hushed_mpc::out_of_range;
 use serde_json::json;
 
@@ -39,11 +39,11 @@ impl Args {
             });
         };
         // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run,
-        // which a classifier does not have.
+        // which a classifier or a generator does not have.
         let model = Model::load(&self.dir)?;
-        let beyond = match s.labels {
-            Some(_) => Vec::new(),
-            None => out_of_range(&model)?,
+        let beyond = match model.public.task() {
+            Task::Embed => out_of_range(&model)?,
+            Task::Classify | Task::Generate => Vec::new(),
         };
         for problem in &beyond {
             let text = problem.to_string();
@@ -54,10 +54,11 @@ impl Args {
                 problems: beyond.len(),
             });
         }
-        let protocols: &[&str] = match (&s.labels, s.pooling) {
-            (Some(_), _) => &["fhe"],
-            (None, "mean" | "first") => &["2pc", "fhe"],
-            (None, _) => &["2pc"],
+        let protocols: &[&str] = match (model.public.task(), s.pooling) {
+            (Task::Generate, _) => &[],
+            (Task::Classify, _) => &["fhe"],
+            (Task::Embed, "mean" | "first") => &["2pc", "fhe"],
+            (Task::Embed, _) => &["2pc"],
         };
         let object = json!({ "supported": true, "model": s, "protocols": protocols });
         out.result(object, || {

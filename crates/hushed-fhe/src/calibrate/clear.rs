@@ -77,7 +77,7 @@ impl Clear<'_> {
     ) -> Result<Vec<Seen>, FheError> {
         let mut seen = vec![Seen::default(); texts.len()];
         for group in groups(texts, self.rows) {
-            let nothing = vec![Seen::nothing(&self.model.network); group.texts.len()];
+            let nothing = vec![Seen::nothing(self.model.encoder()?); group.texts.len()];
             let (found, _) = self.group(structure, &group, texts, nothing, true)?;
             for (&i, found) in group.texts.iter().zip(found) {
                 seen[i] = found;
@@ -97,7 +97,7 @@ impl Clear<'_> {
         ordinary: bool,
     ) -> Result<(Vec<Seen>, Vec<Vec<f64>>), FheError> {
         let program = self.model.program();
-        let choices = open(&self.model.network, structure, self.rows)?;
+        let choices = open(self.model.encoder()?, structure, self.rows)?;
         let texts = group.embedded(&program, texts)?;
         let lengths = texts.iter().map(Matrix::rows).collect();
         let on = self.simulator(group)?;
@@ -151,7 +151,7 @@ impl Clear<'_> {
         texts: &[Matrix<f64>],
         viewer: Option<Viewer<'a, Vector>>,
     ) -> Result<Vec<Vec<f64>>, FheError> {
-        let head = self.model.network.layers.first();
+        let head = self.model.encoder()?.layers.first();
         let width = head.map_or(1, |layer| layer.attention.heads.width);
         let all = texts.iter().flat_map(|x| x.data());
         let batch = Batch {

@@ -111,7 +111,7 @@ pub fn calibrate(
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
     progress("measuring the model as it is");
-    let network = &model.network;
+    let network = model.encoder()?;
     let none = Structure::none(network);
     let seen = search.measure(&none, &search.measured)?;
     let (structures, fixed) = structures(&none, &seen.layers, options.most_frozen(network));
@@ -220,7 +220,7 @@ pub fn embed(
     params: &Arc<CkksParams>,
     seed: Option<u64>,
 ) -> Result<Vec<Option<Vec<f64>>>, FheError> {
-    choices.check(&model.network)?;
+    choices.check(model.encoder()?)?;
     check_rows(texts, choices.rows)?;
     let clear = Clear {
         model,
@@ -311,7 +311,7 @@ impl<'a> Search<'a> {
 
     /// Measures these texts and those made to leave intervals.
     fn measure(&self, structure: &Structure, texts: &[TokenIds]) -> Result<Seen, FheError> {
-        let nothing = Seen::nothing(&self.model.network);
+        let nothing = Seen::nothing(self.model.encoder()?);
         let (seen, _) = self.clear().measured(structure, texts, nothing, true)?;
         self.measure_more(structure, self.sample.hostile, seen)
     }
@@ -349,7 +349,7 @@ impl<'a> Search<'a> {
             Err(FheError::Levels { .. }) => return Ok((0.0, 0.0)),
             found => found?,
         };
-        let classifies = self.model.network.classifier.is_some();
+        let classifies = self.model.encoder()?.classifier.is_some();
         Ok(compared(exact, &found, classifies))
     }
 
@@ -361,7 +361,7 @@ impl<'a> Search<'a> {
     ) -> Result<Choices, FheError> {
         let layers = self
             .model
-            .network
+            .encoder()?
             .layers
             .iter()
             .zip(&seen.layers)
@@ -379,7 +379,7 @@ impl<'a> Search<'a> {
             texts: self.measured.len(),
             rows: self.options.rows,
             layers: layers.collect::<Result<Vec<LayerChoice>, _>>()?,
-            classifier: head::choice(&self.model.network, &seen.head)?,
+            classifier: head::choice(self.model.encoder()?, &seen.head)?,
             report: Report::default(),
         })
     }
@@ -514,7 +514,7 @@ pub fn intervals(
     activation: usize,
 ) -> Result<Choices, FheError> {
     let search = Search::new(model, sample, options)?;
-    let none = Structure::none(&model.network);
+    let none = Structure::none(model.encoder()?);
     let seen = search.measure(&none, sample.texts)?;
     let degrees = Degrees {
         exponential,

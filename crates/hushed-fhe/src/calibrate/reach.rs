@@ -68,7 +68,7 @@ pub fn reaches(
     texts: &[TokenIds],
     params: &Arc<CkksParams>,
 ) -> Result<Vec<Vec<Reach>>, FheError> {
-    choices.check(&model.network)?;
+    choices.check(model.encoder()?)?;
     super::check_rows(texts, choices.rows)?;
     let structure = structure(model, choices)?;
     let clear = Clear {
@@ -76,7 +76,7 @@ pub fn reaches(
         params,
         rows: choices.rows,
     };
-    let width = model.network.embedding.width;
+    let width = model.encoder()?.embedding.width;
     let seen = clear.measured_each(&structure, texts)?;
     let far = |seen: &Seen| farthest(&seen.layers, choices, width);
     Ok(seen.iter().map(far).collect())
@@ -84,7 +84,7 @@ pub fn reaches(
 
 /// The replacements of a calibration.
 fn structure(model: &Model, choices: &Choices) -> Result<Structure, FheError> {
-    let layers = choices.layers.iter().zip(&model.network.layers);
+    let layers = choices.layers.iter().zip(&model.encoder()?.layers);
     let frozen = layers.map_while(|(choice, layer)| {
         let row = choice.frozen_row.as_ref()?;
         Some(hats(row, &layer.feed_forward_norm))

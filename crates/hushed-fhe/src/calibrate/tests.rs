@@ -59,14 +59,14 @@ fn furthest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 fn the_circuit_with_exact_functions_is_the_model() {
     let (_folder, model, texts) = tiny();
     let exact = model.embed(texts.clone()).unwrap();
-    let (none, params) = (Structure::none(&model.network), params());
+    let (none, params) = (Structure::none(model.encoder().unwrap()), params());
     for rows in [16, 9] {
         let clear = Clear {
             model: &model,
             params: &params,
             rows,
         };
-        let nothing = Seen::nothing(&model.network);
+        let nothing = Seen::nothing(model.encoder().unwrap());
         let (seen, answers) = clear.measured(&none, &texts, nothing, true).unwrap();
         let answers = answers.into_iter().map(|row| model.public.finish(row));
         assert!(furthest(&answers.collect::<Vec<_>>(), &exact) < 1e-8);
@@ -100,7 +100,7 @@ fn a_calibration_reports_the_accuracy_it_reaches() {
     assert!(chosen[0].cosine_min >= 0.999 && chosen[0].cosine_min_with_errors.unwrap() >= 0.999);
     let read = Choices::from_json(&choices.to_json().unwrap()).unwrap();
     assert_eq!(read, choices);
-    read.check(&model.network).unwrap();
+    read.check(model.encoder().unwrap()).unwrap();
 
     let exact = model.embed(texts.clone()).unwrap();
     for seed in [None, Some(1)] {
@@ -124,7 +124,7 @@ fn a_classifier_has_its_head_calibrated() {
     let model = Model::load(folder.path()).unwrap();
     let (_folder, _, texts) = tiny();
     let choices = calibrate(&model, &sample(&texts), &options(), &mut |_| ()).unwrap();
-    choices.check(&model.network).unwrap();
+    choices.check(model.encoder().unwrap()).unwrap();
     let head = choices.classifier.as_ref().unwrap();
     assert!(head.degree >= 15 && head.reach > 0.5, "{head:?}");
     let exact = model.embed(texts.clone()).unwrap();
@@ -140,7 +140,7 @@ fn a_classifier_has_its_head_calibrated() {
 #[test]
 fn rows_are_frozen_and_heads_are_fixed() {
     let (_folder, model, texts) = tiny();
-    let network = &model.network;
+    let network = model.encoder().unwrap();
     let mut structure = Structure::none(network);
     let width = network.layers[0].feed_forward_norm.width;
     structure.frozen = vec![vec![0.5; width]];

@@ -206,7 +206,7 @@ impl<'a> Subject<'a> {
         texts: &[TokenIds],
         options: &Options,
     ) -> Result<Subject<'a>, FheError> {
-        choices.check(&model.network)?;
+        choices.check(model.encoder()?)?;
         let rows = options.rows;
         let room = Interleave::new(params.slots(), rows)?.texts();
         if texts.len() > room {
@@ -223,7 +223,7 @@ impl<'a> Subject<'a> {
         if let Some((text, &found)) = lengths.iter().enumerate().find(|(_, l)| **l > rows) {
             return Err(PackingError::RowCount { text, found, rows }.into());
         }
-        let (mut network, mut choices) = (model.network.clone(), choices.clone());
+        let (mut network, mut choices) = (model.encoder()?.clone(), choices.clone());
         let layers = options.layers.unwrap_or(usize::MAX).max(1);
         network.layers.truncate(layers);
         choices.layers.truncate(layers);

@@ -1,9 +1,9 @@
-//! What tells the architectures apart: names of fields and tensors, where positions begin, the head. What they compute
-//! is the same post-norm encoder, [`Network`](crate::Network), so that a new one of this kind is a table in a file of
-//! its own.
+//! What tells the architectures apart: names of fields and tensors, where positions begin, the head. What the encoders
+//! compute is the same, [`Network`](crate::Network), so that a new one of this kind is a table in a file of its own.
 
 mod bert;
 mod distilbert;
+mod gpt2;
 mod roberta;
 
 use crate::blocks::Activation;
@@ -17,16 +17,35 @@ pub enum Architecture {
     Roberta,
     /// `distilbert`.
     DistilBert,
+    /// `gpt2`.
+    Gpt2,
+}
+
+/// What a model is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A vector a text.
+    Embed,
+    /// A number a class.
+    Classify,
+    /// The text that follows, token by token.
+    Generate,
 }
 
 /// The names of an architecture's parts.
 pub(crate) struct Names {
     pub fields: Fields,
-    pub tensors: Tensors,
-    pub head: Head,
+    /// `None`: a decoder.
+    pub encoder: Option<Encoder>,
     /// Positions count from the row after that of the padding id, which is this one unless `config.json` says
     /// otherwise.
     pub positions_after_padding: Option<u32>,
+}
+
+/// What only encoders have names for.
+pub(crate) struct Encoder {
+    pub tensors: Tensors,
+    pub head: Head,
 }
 
 /// Fields of `config.json`.
@@ -36,6 +55,7 @@ pub(crate) struct Fields {
     pub heads: &'static str,
     pub hidden: &'static str,
     pub activation: &'static str,
+    pub positions: &'static str,
     /// `None`: there is no table of token types.
     pub token_types: Option<&'static str>,
     /// `None`: ε is always the default.
@@ -65,15 +85,16 @@ pub(crate) struct Head {
     pub classes: &'static str,
 }
 
-/// Where a folder has a head beside the encoder, the encoder's tensors are under one of these.
-pub(crate) const PREFIXES: [&str; 4] = ["bert.", "roberta.", "distilbert.", ""];
+/// Where a folder has a head beside the layers, their tensors are under one of these.
+pub(crate) const PREFIXES: [&str; 5] = ["bert.", "roberta.", "distilbert.", "transformer.", ""];
 
 /// By `model_type`.
-pub(crate) const MODEL_TYPES: [(&str, Architecture); 4] = [
+pub(crate) const MODEL_TYPES: [(&str, Architecture); 5] = [
     ("bert", Architecture::Bert),
     ("roberta", Architecture::Roberta),
     ("xlm-roberta", Architecture::Roberta),
     ("distilbert", Architecture::DistilBert),
+    ("gpt2", Architecture::Gpt2),
 ];
 
 impl Architecture {
@@ -82,6 +103,12 @@ impl Architecture {
             Architecture::Bert => &bert::NAMES,
             Architecture::Roberta => &roberta::NAMES,
             Architecture::DistilBert => &distilbert::NAMES,
+            Architecture::Gpt2 => &gpt2::NAMES,
         }
+    }
+
+    /// The names of an encoder's parts; BERT's for a decoder, which are as good where no folder is read.
+    pub(crate) fn encoder(self) -> &'static Encoder {
+        self.names().encoder.as_ref().unwrap_or(&bert::ENCODER)
     }
 }

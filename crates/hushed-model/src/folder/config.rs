@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::arch::{self, Architecture};
+use crate::arch::{self, Architecture, Task};
 use crate::blocks::{Activation, Heads, Tolerance};
 use crate::error::Problem;
 use crate::folder::json::{self, Fields};
@@ -43,6 +43,10 @@ pub struct NetworkConfig {
     pub padding_id: Option<u32>,
     /// Names of the classes, where the model is a classifier.
     pub labels: Option<Vec<String>>,
+    /// Whether a language model's head has the token table as its weights.
+    pub tied: bool,
+    /// Id of the token that ends a generated text, if config.json gives it.
+    pub end_token: Option<u32>,
 }
 
 /// Bounds that keep a hostile folder from asking for absurd memory; far above every published BERT.
@@ -53,8 +57,11 @@ const MAX_VOCABULARY: usize = 1 << 20;
 const MAX_POSITIONS: usize = 1 << 16;
 /// ε where a configuration does not say.
 const EPSILON: f64 = 1e-12;
+const GPT2_EPSILON: f64 = 1e-5;
 
-const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert";
+const MODEL_TYPES: &str = "bert, roberta, xlm-roberta, distilbert, gpt2";
+/// Whose tensors are those of the language model.
+const GPT2_MODELS: &[&str] = &["GPT2LMHeadModel", "GPT2Model"];
 /// Its attention adds a bias by the distance of two tokens.
 const RELATIVE: &str = "mpnet";
 const ACTIVATIONS: &[(&str, Activation)] = &[
@@ -80,47 +87,64 @@ impl NetworkConfig {
         let architecture = architecture(&mut f);
         // What else is wrong with a folder of another architecture is said in BERT's names.
         let names = architecture.unwrap_or(Architecture::Bert).names();
-        f.choice(
-            "position_embedding_type",
-            &[("absolute", ())],
-            Some(()),
-            "\"absolute\"",
+        match architecture {
+            Some(Architecture::Gpt2) => gpt2_only(&mut f),
+            _ => encoder_only(&mut f),
+        }
+        f.must_be_off(
+            "add_cross_attention",
+            "one model, without another's output (false)",
         );
-        f.must_be_off("is_decoder", "an encoder (false)");
-        f.must_be_off("add_cross_attention", "an encoder (false)");
         f.must_be_off("quantization_config", "weights that are not quantised");
+        let decodes = architecture == Some(Architecture::Gpt2);
         let activation = f.choice(
             names.fields.activation,
             ACTIVATIONS,
-            None,
+            decodes.then_some(Activation::GeluTanh),
             "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, silu, swish, tanh, elu",
         );
         let layers = f.size(names.fields.layers, 1, MAX_LAYERS);
         let width = f.size(names.fields.width, 1, MAX_WIDTH);
         let heads = f.size(names.fields.heads, 1, MAX_WIDTH);
-        let hidden = f.size(names.fields.hidden, 1, MAX_HIDDEN);
+        let hidden = match (width, f.get(names.fields.hidden)) {
+            (Some(width), None) if decodes => Some(4 * width),
+            _ => f.size(names.fields.hidden, 1, MAX_HIDDEN),
+        };
         let vocabulary = f.size("vocab_size", 1, MAX_VOCABULARY);
-        let padding_id = f
-            .optional_size("pad_token_id", 0, MAX_VOCABULARY)
-            .and_then(|id| u32::try_from(id).ok());
-        let padding_id = padding_id.or(names.positions_after_padding);
+        let padding_id = token(&mut f, "pad_token_id").or(names.positions_after_padding);
         let first_position = match names.positions_after_padding {
             Some(default) => padding_id.unwrap_or(default) as usize + 1,
             None => 0,
         };
-        let rows = f.size("max_position_embeddings", first_position + 3, MAX_POSITIONS);
+        // Older configurations of GPT-2 have another name for it.
+        let rows = match f.get(names.fields.positions) {
+            None if decodes => "n_ctx",
+            _ => names.fields.positions,
+        };
+        let rows = f.size(rows, first_position + 3, MAX_POSITIONS);
         let positions = rows.map(|rows| rows - first_position);
         let token_types = match names.fields.token_types {
             None => Some(0),
             Some(field) if f.get(field).is_some() => f.size(field, 1, 1024),
             Some(_) => Some(2),
         };
+        let default = if decodes { GPT2_EPSILON } else { EPSILON };
         let epsilon = match names.fields.epsilon {
-            Some(field) => f.real_or(field, EPSILON, 0.0, 1.0),
-            None => EPSILON,
+            Some(field) => f.real_or(field, default, 0.0, 1.0),
+            None => default,
         };
+        let tied = decodes && f.flag_or("tie_word_embeddings", true);
+        let end_token = decodes.then(|| token(&mut f, "eos_token_id")).flatten();
+        if let (Some(id), Some(vocabulary)) = (end_token, vocabulary)
+            && id as usize >= vocabulary
+        {
+            f.unsupported("eos_token_id", "an id below vocab_size");
+        }
 
-        let labels = labels::parse(&mut f, names.head.architectures);
+        let labels = match &names.encoder {
+            Some(encoder) => labels::parse(&mut f, encoder.head.architectures),
+            None => None,
+        };
         if let (Some(width), Some(heads)) = (width, heads)
             && !width.is_multiple_of(heads)
         {
@@ -144,6 +168,8 @@ impl NetworkConfig {
             epsilon,
             padding_id,
             labels,
+            tied,
+            end_token,
         })
     }
 
@@ -175,6 +201,33 @@ impl NetworkConfig {
             epsilon: EPSILON,
             padding_id: Some(0),
             labels: None,
+            tied: false,
+            end_token: None,
+        }
+    }
+
+    /// GPT-2 of 124 million parameters (Radford et al. 2019): 12 layers of 768 columns.
+    pub fn gpt2() -> NetworkConfig {
+        NetworkConfig {
+            architecture: Architecture::Gpt2,
+            vocabulary: 50257,
+            positions: 1024,
+            token_types: 0,
+            activation: Activation::GeluTanh,
+            epsilon: GPT2_EPSILON,
+            padding_id: None,
+            tied: true,
+            end_token: Some(50256),
+            ..NetworkConfig::base()
+        }
+    }
+
+    /// What the model is asked for.
+    pub fn task(&self) -> Task {
+        match (self.architecture, &self.labels) {
+            (Architecture::Gpt2, _) => Task::Generate,
+            (_, Some(_)) => Task::Classify,
+            (_, None) => Task::Embed,
         }
     }
 
@@ -193,12 +246,52 @@ impl NetworkConfig {
         let (d, hidden) = (self.width, self.hidden);
         let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
         let classes = self.labels.as_ref().map(Vec::len);
-        let head = classes.map_or(0, |k| d * d + d + k * d + k);
+        let mut head = classes.map_or(0, |k| d * d + d + k * d + k);
+        if self.task() == Task::Generate && !self.tied {
+            head += self.vocabulary * d;
+        }
         (self.vocabulary + self.first_position + self.positions + self.token_types) * d
             + 2 * d
             + self.layers * layer
             + head
     }
+}
+
+/// What an encoder's configuration may not ask for.
+fn encoder_only(f: &mut Fields<'_>) {
+    f.choice(
+        "position_embedding_type",
+        &[("absolute", ())],
+        Some(()),
+        "\"absolute\"",
+    );
+    f.must_be_off("is_decoder", "an encoder (false)");
+}
+
+/// What a configuration of GPT-2 may not ask for: scores that are divided by another number, and heads that are not
+/// its own.
+fn gpt2_only(f: &mut Fields<'_>) {
+    if !f.flag_or("scale_attn_weights", true) {
+        f.unsupported("scale_attn_weights", "scores divided by √dh (true)");
+    }
+    f.must_be_off(
+        "scale_attn_by_inverse_layer_idx",
+        "the same scale in every layer (false)",
+    );
+    f.must_be_off("reorder_and_upcast_attn", "attention as published (false)");
+    let names = match f.get("architectures") {
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if !names.iter().all(|name| GPT2_MODELS.contains(name)) {
+        f.unsupported("architectures", "GPT2LMHeadModel");
+    }
+}
+
+/// The id of a token, if the field is there.
+fn token(f: &mut Fields<'_>, field: &'static str) -> Option<u32> {
+    let id = f.optional_size(field, 0, MAX_VOCABULARY)?;
+    u32::try_from(id).ok()
 }
 
 fn architecture(f: &mut Fields<'_>) -> Option<Architecture> {
@@ -239,7 +332,7 @@ mod tests {
     #[test]
     fn all_problems_at_once() {
         let (_, problems) = parse(
-            r#"{"model_type":"gpt2","hidden_act":"mish","num_hidden_layers":0,"hidden_size":100,"num_attention_heads":7,
+            r#"{"model_type":"gpt3","hidden_act":"mish","num_hidden_layers":0,"hidden_size":100,"num_attention_heads":7,
             "intermediate_size":"many","vocab_size":99999999999,"position_embedding_type":"relative_key","is_decoder":true}"#,
         );
         assert_eq!(problems.len(), 9, "{problems:#?}");

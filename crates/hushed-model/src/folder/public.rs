@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
 use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{CONFIG, NetworkConfig};
@@ -43,7 +44,7 @@ pub struct PublicFiles {
 /// The parsed and checked public files.
 #[derive(Clone)]
 pub struct Public {
-    /// Sizes of the encoder.
+    /// Sizes of the layers.
     pub config: NetworkConfig,
     /// Text to token ids.
     pub tokenizer: Tokenizer,
@@ -51,8 +52,10 @@ pub struct Public {
     pub pool: Pool,
     /// Whether the answer is scaled to unit length.
     pub normalise: bool,
-    /// Longest input in tokens, the two special ones counted.
+    /// Longest input in tokens, the two special ones counted; of a generator, of its text and what follows.
     pub max_tokens: usize,
+    /// The token that ends a generated text, if the model has one.
+    pub end_token: Option<u32>,
 }
 
 impl PublicFiles {
@@ -158,8 +161,9 @@ impl PublicFiles {
         // Without a configuration the tokenizer is still checked, against any vocabulary.
         let vocabulary = config.as_ref().map_or(usize::MAX, |c| c.vocabulary);
         let padding_id = config.as_ref().and_then(|c| c.padding_id);
-        let tokenizer =
-            bytes(TOKENIZER).and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, problems));
+        let task = config.as_ref().map_or(Task::Embed, NetworkConfig::task);
+        let tokenizer = bytes(TOKENIZER)
+            .and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, task, problems));
         if let (Some(config), Some(tokenizer)) = (&config, &tokenizer) {
             positions_fit(config, tokenizer, problems);
         }
@@ -167,9 +171,17 @@ impl PublicFiles {
         if let (Some(config), Some(_)) = (&mut config, bytes(MODULES)) {
             // A sentence encoder, whatever it was cut from.
             config.labels = None;
+            if task == Task::Generate {
+                problems.push(Problem::UnsupportedValue {
+                    file: CONFIG.to_owned(),
+                    field: "model_type",
+                    value: "gpt2".to_owned(),
+                    supported: "an encoder, beside modules.json",
+                });
+            }
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());
-        let head = config.as_ref().map(|c| &c.architecture.names().head);
+        let head = config.as_ref().map(|c| &c.architecture.encoder().head);
         if let (true, Some(head)) = (classifies, head)
             && head.activation != Activation::Tanh
         {
@@ -177,9 +189,10 @@ impl PublicFiles {
                 architecture: head.architectures.first().copied().unwrap_or_default(),
             });
         }
-        let mut pool = match classifies {
-            true => Pool::First,
-            false => Pool::Mean, // what sentence-transformers does with a folder that does not say
+        let mut pool = match (classifies, task) {
+            (true, _) => Pool::First,
+            (_, Task::Generate) => Pool::Last,
+            _ => Pool::Mean, // what sentence-transformers does with a folder that does not say
         };
         if modules.is_some_and(|m| m.pooled) {
             match bytes(POOLING) {
@@ -216,6 +229,7 @@ impl PublicFiles {
             .unwrap_or(config.positions)
             .min(config.positions);
         Some(Public {
+            end_token: config.end_token,
             config,
             tokenizer,
             pool,
@@ -226,7 +240,12 @@ impl PublicFiles {
 }
 
 impl Public {
-    /// The token ids of a text, within the model's limit.
+    /// What the model is asked for.
+    pub fn task(&self) -> Task {
+        self.config.task()
+    }
+
+    /// The token ids of a text, within the model's limit; between special tokens unless it is to be continued.
     pub fn tokens(&self, text: &str, too_long: TooLong) -> Result<TokenIds, ModelError> {
         Ok(self.tokenizer.encode(text, self.max_tokens, too_long)?)
     }

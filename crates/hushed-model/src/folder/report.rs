@@ -106,7 +106,7 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
             problems: &mut problems,
         };
         // What it makes has no numbers and is not needed: the problems are in the list.
-        let Ok(_) = layers::network(&public.config, public.pool, &mut checking);
+        let Ok(_) = layers::body(&public.config, public.pool, &mut checking);
     }
     (public, weights, problems)
 }

@@ -19,15 +19,15 @@ pub fn activation(f: Activation, x: f64) -> f64 {
     }
 }
 
-/// Softmax over the first `real` of a row of scores; the others, which belong to padding, become 0.
-pub fn softmax(row: &mut [f64], real: usize) {
-    let (row, padding) = row.split_at_mut(real.min(row.len()));
+/// Softmax over the first `seen` of a row of scores; the others, which are masked, become 0.
+pub fn softmax(row: &mut [f64], seen: usize) {
+    let (row, masked) = row.split_at_mut(seen.min(row.len()));
     // The maximum cancels; subtracting it keeps the exponentials within (0, 1].
     let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     row.iter_mut().for_each(|v| *v = (*v - max).exp());
     let sum = row.iter().sum::<f64>();
     row.iter_mut().for_each(|v| *v /= sum);
-    padding.fill(0.0);
+    masked.fill(0.0);
 }
 
 #[cfg(test)]

@@ -225,13 +225,17 @@ pub fn scores(
 
 /// Turns scores into weights, row by row, over the keys that `mask` and the padding leave.
 pub fn weigh(mut s: PlainScores, w: Weigh, mask: &Mask) -> PlainScores {
-    let (Weigh::Softmax, Mask::Full) = (w, mask);
+    let Weigh::Softmax = w;
     for (heads, rows) in s.texts.iter_mut().zip(s.rows.texts()) {
         for scores in heads {
-            scores
-                .data_mut()
-                .chunks_exact_mut(rows.total)
-                .for_each(|row| functions::softmax(row, rows.real));
+            let each = scores.data_mut().chunks_exact_mut(rows.total);
+            each.enumerate().for_each(|(i, row)| {
+                let seen = match mask {
+                    Mask::Full => rows.real,
+                    Mask::Causal => rows.real.min(i + 1),
+                };
+                functions::softmax(row, seen);
+            });
         }
     }
     s

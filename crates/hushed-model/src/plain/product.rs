@@ -78,7 +78,7 @@ pub fn transposed(a: &Matrix<f64>) -> Matrix<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::Random;
+    use crate::layers::Random;
 
     #[test]
     fn every_shape_equals_the_definition() {

@@ -146,6 +146,7 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
             }
             Block::Pool(p) => Ok(self.given(id, pool(values.get(step, 0)?, p))),
             Block::Head(c) => self.head(id, values.get(step, 0)?, c),
+            Block::Vocabulary(w) => Ok(self.given(id, linear(id, values.get(step, 0)?, w)?)),
         }
     }
 

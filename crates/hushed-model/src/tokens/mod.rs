@@ -14,11 +14,15 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tokenizers::Tokenizer as Library;
 
+use crate::arch::Task;
 use crate::error::{Problem, TextError};
 use crate::folder::json;
 use crate::rows::TextRows;
 
 use pipeline::{Kind, Vocabulary};
+
+#[cfg(feature = "testing")]
+pub(crate) use pipeline::character_of;
 
 /// Texts above this many bytes are refused before they are tokenised: the work of tokenising is bounded by it.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -84,8 +88,8 @@ pub enum TooLong {
 pub struct Tokenizer {
     library: Library,
     kind: Kind,
-    first: u32,
-    last: u32,
+    /// The special tokens before and after a text; none around one that is to be continued.
+    around: Option<(u32, u32)>,
     padding: u32,
     never_inside: BTreeSet<u32>,
     special: BTreeSet<u32>,
@@ -93,27 +97,37 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Parses `tokenizer.json` for a token table of `vocabulary` rows; `None` exactly if a problem was added.
+    /// Parses `tokenizer.json` for a token table of `vocabulary` rows and a model of this task; `None` exactly if a
+    /// problem was added.
     pub fn parse(
         bytes: &[u8],
         vocabulary: usize,
         padding_id: Option<u32>,
+        task: Task,
         problems: &mut Vec<Problem>,
     ) -> Option<Tokenizer> {
         let before = problems.len();
         let mut object = json::object(TOKENIZER, bytes, problems)?;
         let kind = pipeline::kind(&object, problems);
-        let around = pipeline::special_around(&object, problems);
+        let around = match task {
+            Task::Embed | Task::Classify => pipeline::special_around(&object, problems).map(Some),
+            Task::Generate => pipeline::nothing_around(&object, problems).then_some(None),
+        };
         let table = Vocabulary::parse(kind?, &object, vocabulary, problems);
         if problems.len() > before {
             return None;
         }
-        let (kind, table, (first, last)) = (kind?, table?, around?);
-        let first = table.id(&first, problems);
-        let last = table.id(&last, problems);
+        let (kind, table, around) = (kind?, table?, around?);
+        let around = match around {
+            Some((first, last)) => {
+                let (first, last) = (table.id(&first, problems), table.id(&last, problems));
+                first.zip(last).map(Some)
+            }
+            None => Some(None),
+        };
         let mask = table.find(kind.mask());
         let special = pipeline::specials(&object);
-        let special = special.into_iter().filter_map(|s| table.find(s)).collect();
+        let special: BTreeSet<u32> = special.into_iter().filter_map(|s| table.find(s)).collect();
         let lower_case = pipeline::lower_case(kind, &object);
         let padding = table.find(kind.padding());
         // Multilingual sentence encoders of BERT's kind have SentencePiece's tokens and a configuration with BERT's
@@ -156,17 +170,19 @@ impl Tokenizer {
         if problems.len() > before {
             return None;
         }
-        let (first, last) = (first?, last?);
+        let around = around?;
         let mask = mask.or_else(|| library.token_to_id(kind.mask()));
-        let never_inside = [Some(first), Some(last), Some(padding), mask]
-            .into_iter()
-            .flatten()
-            .collect();
+        let never_inside = match around {
+            Some((first, last)) => [Some(first), Some(last), Some(padding), mask]
+                .into_iter()
+                .flatten()
+                .collect(),
+            None => special.clone(),
+        };
         Some(Tokenizer {
             library,
             kind,
-            first,
-            last,
+            around,
             padding,
             never_inside,
             special,
@@ -174,7 +190,7 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of a text of at most `limit` tokens, the two special ones counted.
+    /// The ids of a text of at most `limit` tokens, the special ones counted.
     pub fn encode(
         &self,
         text: &str,
@@ -198,11 +214,12 @@ impl Tokenizer {
         if inside.iter().any(|id| self.never_inside.contains(id)) {
             return Err(TextError::SpecialInside);
         }
-        let tokens = inside.len() + 2;
+        let around = self.around.map_or(0, |_| 2);
+        let tokens = inside.len() + around;
         if tokens > limit && too_long == TooLong::Refuse {
             return Err(TextError::TooLong { tokens, limit });
         }
-        let kept = inside.iter().copied().take(limit.saturating_sub(2));
+        let kept = inside.iter().copied().take(limit.saturating_sub(around));
         Ok(self.surrounded(kept))
     }
 
@@ -222,15 +239,11 @@ impl Tokenizer {
         ids
     }
 
-    /// A text of these tokens, between the two special ones.
+    /// A text of these tokens, between the two special ones if it has them.
     pub fn surrounded(&self, inside: impl IntoIterator<Item = u32>) -> TokenIds {
-        TokenIds::new(
-            [self.first]
-                .into_iter()
-                .chain(inside)
-                .chain([self.last])
-                .collect(),
-        )
+        let (first, last) = self.around.unzip();
+        let inside = first.into_iter().chain(inside);
+        TokenIds::new(inside.chain(last).collect())
     }
 
     /// The id that padding uses.

@@ -4,7 +4,7 @@
 //! | model | of | normaliser | splitter |
 //! |---|---|---|---|
 //! | WordPiece | BERT, DistilBERT | `BertNormalizer` | `BertPreTokenizer` |
-//! | BPE over bytes | RoBERTa | none, or [`NORMALISERS`] | `ByteLevel` |
+//! | BPE over bytes | RoBERTa, GPT-2 | none, or [`NORMALISERS`] | `ByteLevel` |
 //! | Unigram (SentencePiece) | XLM-RoBERTa | none, or [`NORMALISERS`] | `Metaspace`, perhaps after `WhitespaceSplit` |
 //!
 //! Nothing in it is a regular expression or a program that the file could supply, and the work for a text is bounded. A
@@ -283,7 +283,7 @@ fn pieces(listed: Option<&Value>) -> Option<HashMap<&str, u64>> {
 
 /// The character by which GPT-2's vocabulary stands for a byte: itself where it is printable, else one after U+0100, in
 /// order.
-fn character_of(byte: u8) -> char {
+pub(crate) fn character_of(byte: u8) -> char {
     let printable = |b: u8| matches!(b, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if printable(byte) {
         return char::from(byte);
@@ -351,4 +351,25 @@ pub(super) fn special_around(
         );
     }
     found
+}
+
+/// Whether nothing is put around a text, as a generator needs it; adds a problem if something is.
+pub(super) fn nothing_around(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> bool {
+    let post = object.get("post_processor").filter(|p| !p.is_null());
+    let only_the_text = |p: &Value| match p.get("single").and_then(Value::as_array) {
+        Some(pieces) => matches!(pieces.as_slice(), [only] if only.get("Sequence").is_some()),
+        None => false,
+    };
+    let nothing = match (post, part_type(post)) {
+        (None, _) | (_, Some("ByteLevel")) => true,
+        (Some(p), Some("TemplateProcessing")) => only_the_text(p),
+        _ => false,
+    };
+    if !nothing {
+        Fields::new(TOKENIZER, object, problems).unsupported_part(
+            "post_processor",
+            "null, ByteLevel, or a template of the text alone, for a generator",
+        );
+    }
+    nothing
 }

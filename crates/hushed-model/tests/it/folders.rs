@@ -132,7 +132,7 @@ fn things_that_are_not_files() {
 fn every_reason_at_once() {
     let found = problems(|d| {
         edit(d, "config.json", |c| {
-            c["model_type"] = json!("gpt2");
+            c["model_type"] = json!("gpt3");
             c["hidden_act"] = json!("mish");
         });
         edit(d, "modules.json", |m| {
@@ -354,7 +354,7 @@ fn the_public_part_is_enough_for_shapes_but_not_for_numbers() {
         .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
     let public = PublicFiles::from_files(carried).unwrap().parse().unwrap();
     let model = Model::shapes_only(&public);
-    let layer = &model.network.layers[1];
+    let layer = &model.encoder().unwrap().layers[1];
     assert_eq!(
         (layer.feed_forward.up.inputs, layer.feed_forward.up.outputs),
         (32, 64)
@@ -473,7 +473,7 @@ fn a_classifier_is_one_by_its_configuration() {
     // The client's shapes have the same head.
     let model = Model::load(dir.path()).unwrap();
     let shapes = Model::shapes_only(&model.public);
-    for network in [&model.network, &shapes.network] {
+    for network in [model.encoder().unwrap(), shapes.encoder().unwrap()] {
         assert_eq!(network.outputs(), 3);
         let head = network.classifier.as_ref().unwrap();
         assert_eq!((head.dense.outputs, head.classes.inputs), (32, 32));
@@ -533,7 +533,13 @@ fn declared_functions() {
         .map(|(name, bytes)| (name.to_owned(), bytes.to_vec()));
     let public = PublicFiles::from_files(copied).unwrap().parse().unwrap();
     let shapes = Model::shapes_only(&public);
-    for layer in model.network.layers.iter().chain(&shapes.network.layers) {
+    for layer in model
+        .encoder()
+        .unwrap()
+        .layers
+        .iter()
+        .chain(&shapes.encoder().unwrap().layers)
+    {
         assert_eq!(layer.feed_forward.tolerance, Some(tolerance));
     }
     let bad = problems(|d| {

@@ -4,3 +4,4 @@ mod architectures;
 mod calibration;
 mod folders;
 mod golden;
+mod gpt2;

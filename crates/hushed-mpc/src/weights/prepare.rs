@@ -95,7 +95,7 @@ mod tests {
         let layers = Arc::<Layers>::default();
         layers.prepare(&model).unwrap();
         let before = layers.len();
-        assert_eq!(before, 4 * model.network.layers.len() + 1);
+        assert_eq!(before, 4 * model.encoder().unwrap().layers.len() + 1);
         run(&model, ids, &layers);
         assert_eq!(layers.len(), before);
         let shapes = Model::shapes_only(&model.public);

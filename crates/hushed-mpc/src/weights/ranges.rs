@@ -104,11 +104,25 @@ mod tests {
     #[test]
     fn every_number_that_does_not_fit_is_found_at_once() {
         let mut model = tiny_model();
-        bias(&mut model.network.layers[0].attention.value, 3, 4097.0);
-        bias(&mut model.network.layers[1].feed_forward.down, 0, -1e30);
-        weight(&mut model.network.layers[1].feed_forward.up.weights, 500.0);
-        weight(&mut model.network.embedding.tokens, -17.0);
-        weight(&mut model.network.embedding.offsets, 16.5);
+        bias(
+            &mut model.encoder_mut().unwrap().layers[0].attention.value,
+            3,
+            4097.0,
+        );
+        bias(
+            &mut model.encoder_mut().unwrap().layers[1].feed_forward.down,
+            0,
+            -1e30,
+        );
+        weight(
+            &mut model.encoder_mut().unwrap().layers[1]
+                .feed_forward
+                .up
+                .weights,
+            500.0,
+        );
+        weight(&mut model.body.embedding_mut().tokens, -17.0);
+        weight(&mut model.body.embedding_mut().offsets, 16.5);
         let found = out_of_range(&model).unwrap();
         let found: Vec<(&str, &str)> = found.iter().map(|o| (o.site.as_str(), o.what)).collect();
         let expected = [
@@ -124,9 +138,20 @@ mod tests {
     #[test]
     fn a_server_does_not_start_with_one() {
         let change: [fn(&mut Model); 3] = [
-            |m| bias(&mut m.network.layers[0].attention.output, 1, f32::MAX),
-            |m| weight(&mut m.network.layers[0].attention.query.weights, -300.0),
-            |m| weight(&mut m.network.embedding.offsets, f32::MIN),
+            |m| {
+                bias(
+                    &mut m.encoder_mut().unwrap().layers[0].attention.output,
+                    1,
+                    f32::MAX,
+                )
+            },
+            |m| {
+                weight(
+                    &mut m.encoder_mut().unwrap().layers[0].attention.query.weights,
+                    -300.0,
+                )
+            },
+            |m| weight(&mut m.body.embedding_mut().offsets, f32::MIN),
         ];
         for change in change {
             let mut model = tiny_model();
@@ -136,7 +161,11 @@ mod tests {
             assert!(!error.to_string().contains("300"), "no number is shown");
         }
         let mut model = tiny_model();
-        bias(&mut model.network.layers[0].attention.output, 1, -4096.0);
+        bias(
+            &mut model.encoder_mut().unwrap().layers[0].attention.output,
+            1,
+            -4096.0,
+        );
         Layers::default().prepare(&model).unwrap();
     }
 }

@@ -78,7 +78,7 @@ fn transcripts_of_whole_runs_do_not_change() {
     let found = CASES.map(|(activation, pool, terms, rows, _)| {
         let mut model = tiny_of(activation, |_| ());
         model.public.pool = pool;
-        model.network.pool = pool;
+        model.encoder_mut().unwrap().pool = pool;
         transcript(&model, terms, rows)
     });
     let found: Vec<&str> = found.iter().map(String::as_str).collect();
@@ -99,7 +99,7 @@ fn transcript(model: &Model, terms: Terms, rows: &[usize]) -> String {
         });
         let mut client = party(near, Box::new(near_ot), 1);
         if terms.public_table {
-            client.set_table(table(&model.network.embedding));
+            client.set_table(table(model.embedding()));
         }
         let input = Input::Texts(texts, terms);
         embeddings(&mut client, &shapes, &input).unwrap().unwrap()

@@ -181,7 +181,7 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
         let client = lookup(client_session, Box::new(client_ot), &shapes, input);
         (client, server.join().unwrap())
     });
-    let e = &model.network.embedding;
+    let e = model.embedding();
     let (table, offsets) = (e.tokens.as_deref().unwrap(), e.offsets.as_deref().unwrap());
     let unit = |v: &f32| (f64::from(*v) * f64::from(1u32 << 24)).round() as i64;
     let exact = texts.iter().flat_map(|text| {
@@ -250,7 +250,7 @@ fn padding_leaves_no_trace_in_the_answer() {
     ];
     for pool in [Pool::Mean, Pool::Last, Pool::First, Pool::Max] {
         model.public.pool = pool;
-        model.network.pool = pool;
+        model.encoder_mut().unwrap().pool = pool;
         let clear = model.embed(tokens(&model)).unwrap();
         for padding in hostile {
             let padded = |text: &Vec<u32>| {
@@ -288,7 +288,7 @@ fn padding_that_was_not_agreed_on_is_refused() {
 }
 
 fn public_table(model: &Model) -> PublicTable {
-    let e = &model.network.embedding;
+    let e = model.embedding();
     let bytes = PublicTable::chunks(e)
         .unwrap()
         .flatten()
@@ -308,7 +308,7 @@ fn every_pooling_without_padding_and_with_a_public_table() {
     };
     for pool in [Pool::Mean, Pool::Last, Pool::First, Pool::Max] {
         model.public.pool = pool;
-        model.network.pool = pool;
+        model.encoder_mut().unwrap().pool = pool;
         let clear = model.embed(texts.clone()).unwrap();
         let (private, steps) = run(&model, &texts, terms);
         assert_eq!(steps[0].stats.bytes_sent + steps[0].stats.bytes_received, 0);

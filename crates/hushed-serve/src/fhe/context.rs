@@ -124,7 +124,7 @@ impl RunContext {
             placement: Some(plan.placement.clone()),
         };
         self.check_needed(&bootstrap, &options)?;
-        let (network, choices) = (&self.model.network, &self.choices);
+        let (network, choices) = (self.model.encoder()?, &self.choices);
         let report = FhePlanReport::new(network, choices, false, params, &bootstrap, &options);
         Ok(Predicted {
             report: report.map_err(FheJobError::from)?,
@@ -142,7 +142,7 @@ impl RunContext {
         let known = known.map(|canary| model.tokens(&canary.text, TooLong::Refuse));
         let texts = declared::texts(&model.public.tokenizer, plan.rows, known.transpose()?);
         let circuit = Circuit {
-            network: &model.network,
+            network: model.encoder()?,
             choices: &self.choices,
             params: &self.params,
             placement: &plan.placement,
@@ -159,7 +159,7 @@ impl RunContext {
     fn check_needed(&self, bootstrap: &EvalKeyPlan, asked: &FheOptions) -> Result<(), ServeError> {
         let plan = &self.plan;
         let found = needed(
-            &self.model.network,
+            self.model.encoder()?,
             &self.choices,
             &self.params,
             bootstrap,
@@ -214,7 +214,7 @@ fn fitting(
         Some(logits) => format!("{layers} layers of {width} columns, {logits} logits"),
         None => format!("{layers} layers of {width} columns"),
     };
-    let network = &model.network;
+    let network = model.encoder()?;
     let logits = network.classifier.as_ref().map(|c| c.classes.outputs);
     let found = (network.layers.len(), network.embedding.width, logits);
     let planned = (plan.layers, plan.width, plan.logits);
@@ -233,7 +233,7 @@ fn fitting(
         return Err(other("calibration", planned, found).into());
     }
     let choices = Choices::from_json(&bytes).map_err(FheJobError::from)?;
-    choices.check(&model.network).map_err(FheJobError::from)?;
+    choices.check(model.encoder()?).map_err(FheJobError::from)?;
     let weights = weights_sha256(folder).map_err(|source| ServeError::File {
         operation: "read",
         path: folder.to_owned(),

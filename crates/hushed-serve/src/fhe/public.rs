@@ -49,7 +49,7 @@ impl PublicModel {
     /// # Errors
     /// As [`Bundle::from_folder`]; [`ServeError::Model`] for a model without numbers.
     pub fn from_folder(folder: &Path, model: &Model) -> Result<Self, ServeError> {
-        Self::new(&Bundle::from_folder(folder)?, &model.network)
+        Self::new(&Bundle::from_folder(folder)?, model.encoder()?)
     }
 
     fn new(bundle: &Bundle, network: &Network) -> Result<Self, ServeError> {

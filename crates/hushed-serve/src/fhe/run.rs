@@ -281,7 +281,8 @@ impl RunContext {
             covers(&plan.reply, error)?;
             let engine = engine.erring_by(error);
             let path = saved.as_ref().map(|saved| saved.path.as_path());
-            let answer = engine.run(&model.network, choices, batch, path, &told)?;
+            let network = model.encoder().map_err(hushed_fhe::FheError::from)?;
+            let answer = engine.run(network, choices, batch, path, &told)?;
             engine.reply(&files.out, &head, &name, &answer, &secret)?;
             let steps = ledger(predicted, &engine.on().clock().seconds());
             let counts = engine.on().evaluator().counters().snapshot();

@@ -42,7 +42,7 @@ impl Server {
             hold_ready(&layers, &model, config, max_tokens, memory)?;
         }
         let table = match config.public_table {
-            true => Some(table::hash(&model.network.embedding)?),
+            true => Some(table::hash(model.embedding())?),
             false => None,
         };
         Ok(Self {
@@ -149,7 +149,7 @@ mod tests {
         let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
         let mut server = Server::bind(&config).unwrap();
         let wrong = Arc::new(Matrix::zero(1, 32));
-        server.shared.model.network.embedding.offsets = Some(wrong);
+        server.shared.model.body.embedding_mut().offsets = Some(wrong);
         let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
         let client = ClientConfig::new(server.listener().local_addr().to_string(), pin);
         let stop = AtomicBool::new(false);

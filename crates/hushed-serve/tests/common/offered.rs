@@ -122,7 +122,7 @@ impl Offered {
                 placement: None,
             };
             let report = FhePlanReport::new(
-                &model.network,
+                model.encoder().unwrap(),
                 &choices,
                 false,
                 &params,
@@ -135,7 +135,7 @@ impl Offered {
             placement.spill_attention = true;
             placement.spill_feed_forward = !lengths.encrypted();
             let plan = Offer {
-                network: &model.network,
+                network: model.encoder().unwrap(),
                 choices: &choices,
                 parameters: PARAMETERS,
                 params: &params,

@@ -17,7 +17,7 @@ use hushed_fhe::plan::{
 use hushed_fhe::run::job::bootstrap;
 use hushed_fhe::{Choices, FheError, MAX_BYTES};
 use hushed_math::cpu::Cpu;
-use hushed_model::{Model, PublicFiles, TooLong, random_network};
+use hushed_model::{Body, Model, PublicFiles, TooLong, random_network};
 use hushed_serve::fhe::{PublicModel, write_plan};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -203,9 +203,10 @@ impl Args {
             name: self.parameters.clone(),
             source,
         })?;
+        Model::shapes_only(&public).encoder()?;
         // Counts do not follow from weights; where the folder has none, random ones take their place.
         let shapes = |_| Model {
-            network: random_network(&public.config, public.pool, 1),
+            body: Body::Encoder(random_network(&public.config, public.pool, 1)),
             public: public.clone(),
         };
         let model = match self.public_plan.is_some() || self.public_model.is_some() {
@@ -215,7 +216,7 @@ impl Args {
         let choices = match &self.calibration {
             Some(path) => {
                 let choices = read_choices(path)?;
-                choices.check(&model.network).map_err(FheError::from)?;
+                choices.check(model.encoder()?).map_err(FheError::from)?;
                 Some(choices)
             }
             None => None,
@@ -233,12 +234,18 @@ impl Args {
             prices: self.prices(&params, threads)?,
             placement: None,
         };
-        let plain = assumed_choices(&model.network, rows);
+        let plain = assumed_choices(model.encoder()?, rows);
         let used = choices.as_ref().unwrap_or(&plain);
         let (_, bootstrap) = bootstrap(&params)?;
         let assumed = choices.is_none();
-        let plan =
-            FhePlanReport::new(&model.network, used, assumed, &params, &bootstrap, &options)?;
+        let plan = FhePlanReport::new(
+            model.encoder()?,
+            used,
+            assumed,
+            &params,
+            &bootstrap,
+            &options,
+        )?;
 
         if request.steps {
             for step in &plan.steps {
@@ -287,7 +294,7 @@ impl Args {
         let known = known.map(|text| model.tokens(text, TooLong::Refuse));
         let known = known.transpose()?;
         let offer = Offer {
-            network: &model.network,
+            network: model.encoder()?,
             choices: made.choices,
             parameters: &self.parameters,
             params: made.params,

@@ -152,7 +152,7 @@ impl Args {
             path: dir.join("model.safetensors"),
             source,
         })?;
-        let made_for = choices.check(&model.network);
+        let made_for = choices.check(model.encoder()?);
         made_for
             .and_then(|()| choices.check_model(&weights))
             .map_err(FheError::from)?;

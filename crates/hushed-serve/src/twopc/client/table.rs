@@ -22,7 +22,7 @@ impl Client {
         }
         let refused = ServeError::Refused(Refusal::PrivateTable);
         let hash = self.welcome.table.ok_or(refused)?;
-        let e = &self.model.network.embedding;
+        let e = self.model.embedding();
         let kept = self.cache_dir.as_deref().map(|dir| path(dir, hash));
         let known = kept.as_deref().and_then(|path| find(path, e, hash));
         let bytes = match known {

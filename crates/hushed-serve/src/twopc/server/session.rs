@@ -200,7 +200,7 @@ fn send_table(shared: &Shared, session: &mut Session) -> Result<(), Stop> {
             .within(shared.listener.deadlines.text),
     );
     session.send_vec(ANSWER, Answer::Go.encode())?;
-    Ok(table::send(session, &shared.model.network.embedding)?)
+    Ok(table::send(session, shared.model.embedding())?)
 }
 
 fn debug(entry: &Entry<'_>, texts: usize, tokens: usize, spent: Duration, stats: &Stats) {

@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 
-use crate::layers::Source;
+use super::Source;
 
 /// A source of tensors with random numbers.
 pub(crate) struct Random {
@@ -34,11 +34,19 @@ impl Random {
 
     /// The numbers of the tensor `name`.
     pub(crate) fn numbers(&mut self, name: &str, shape: &[usize]) -> Vec<f32> {
+        const GAINS: [&str; 5] = [
+            "LayerNorm.weight",
+            "layer_norm.weight",
+            "ln_1.weight",
+            "ln_2.weight",
+            "ln_f.weight",
+        ];
         let (mean, deviation) = match (name, shape) {
-            (n, _) if n.ends_with("LayerNorm.weight") || n.ends_with("layer_norm.weight") => {
-                (0.9, 0.1)
-            }
+            (n, _) if GAINS.iter().any(|gain| n.ends_with(gain)) => (0.9, 0.1),
             (n, _) if n.starts_with("embeddings.") => (0.0, 0.04),
+            ("wte.weight" | "wpe.weight" | "lm_head.weight", _) => (0.0, 0.04),
+            // GPT-2's are stored transposed.
+            (n, &[inputs, _]) if n.starts_with("h.") => (0.0, 0.8 / (inputs as f32).sqrt()),
             (_, &[_, inputs]) => (0.0, 0.8 / (inputs as f32).sqrt()),
             _ => (0.0, 0.1),
         };

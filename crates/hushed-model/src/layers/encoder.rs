@@ -1,58 +1,15 @@
-//! The names and shapes of an encoder's tensors, for every source of numbers.
+//! The encoder's tensors, in the names of its architecture.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::blocks::{
-    Attention, Classifier, Embedding, FeedForward, Linear, Mask, Norm, NormKind, Pool, Weigh,
-};
-use crate::error::Problem;
+use super::{From, Source};
+use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Mask, Pool, Weigh};
 use crate::folder::config::NetworkConfig;
-use crate::folder::weights::{ReadAt, Weights};
 use crate::matrix::Matrix;
 use crate::network::{Layer, Network};
 
-/// Supplies tensors by name; `None` where only shapes are wanted.
-pub(crate) trait Source {
-    type Error;
-    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Self::Error>;
-}
-
-/// No numbers at all.
-pub(crate) struct ShapesOnly;
-
-impl Source for ShapesOnly {
-    type Error = Infallible;
-    fn tensor(&mut self, _: &str, _: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
-        Ok(None)
-    }
-}
-
-/// Checks names, shapes and types, collecting what is wrong.
-pub(crate) struct Checking<'a, R> {
-    pub weights: &'a Weights<R>,
-    pub problems: &'a mut Vec<Problem>,
-}
-
-impl<R: ReadAt> Source for Checking<'_, R> {
-    type Error = Infallible;
-    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Infallible> {
-        if let Err(problem) = self.weights.check(name, shape) {
-            self.problems.push(problem);
-        }
-        Ok(None)
-    }
-}
-
-impl<R: ReadAt> Source for &Weights<R> {
-    type Error = Problem;
-    fn tensor(&mut self, name: &str, shape: &[usize]) -> Result<Option<Vec<f32>>, Problem> {
-        self.read(name, shape).map(Some)
-    }
-}
-
 /// The encoder of this configuration, with numbers from the source.
-pub(crate) fn network<S: Source>(
+pub(crate) fn encoder<S: Source>(
     config: &NetworkConfig,
     pool: Pool,
     source: &mut S,
@@ -69,15 +26,10 @@ pub(crate) fn network<S: Source>(
     })
 }
 
-struct From<'a, S> {
-    config: &'a NetworkConfig,
-    source: &'a mut S,
-}
-
 impl<S: Source> From<'_, S> {
     fn layer(&mut self, i: usize) -> Result<Layer, S::Error> {
         let (d, hidden) = (self.config.width, self.config.hidden);
-        let t = &self.config.architecture.names().tensors;
+        let t = &self.config.architecture.encoder().tensors;
         let name = |part: &str| format!("{}.{i}.{part}", t.layers);
         Ok(Layer {
             attention: Attention {
@@ -105,7 +57,7 @@ impl<S: Source> From<'_, S> {
             return Ok(None);
         };
         let (d, classes) = (self.config.width, labels.len());
-        let head = &self.config.architecture.names().head;
+        let head = &self.config.architecture.encoder().head;
         Ok(Some(Classifier {
             dense: self.linear(head.dense, d, d)?,
             activation: head.activation,
@@ -148,41 +100,5 @@ impl<S: Source> From<'_, S> {
             tokens: tokens.map(Arc::new),
             offsets: offsets.map(Arc::new),
         })
-    }
-
-    fn norm(&mut self, name: &str) -> Result<Norm, S::Error> {
-        let width = self.config.width;
-        Ok(Norm {
-            kind: NormKind::LayerNorm,
-            width,
-            epsilon: self.config.epsilon,
-            gain: self.vector(&format!("{name}.weight"), width)?,
-            offset: self.vector(&format!("{name}.bias"), width)?,
-        })
-    }
-
-    fn linear(&mut self, name: &str, inputs: usize, outputs: usize) -> Result<Linear, S::Error> {
-        Ok(Linear {
-            inputs,
-            outputs,
-            weights: self
-                .matrix(&format!("{name}.weight"), outputs, inputs)?
-                .map(Arc::new),
-            bias: self.vector(&format!("{name}.bias"), outputs)?,
-        })
-    }
-
-    fn matrix(
-        &mut self,
-        name: &str,
-        rows: usize,
-        cols: usize,
-    ) -> Result<Option<Matrix<f32>>, S::Error> {
-        let data = self.source.tensor(name, &[rows, cols])?;
-        Ok(data.and_then(|data| Matrix::new(rows, cols, data)))
-    }
-
-    fn vector(&mut self, name: &str, length: usize) -> Result<Option<Arc<[f32]>>, S::Error> {
-        Ok(self.source.tensor(name, &[length])?.map(Arc::from))
     }
 }

@@ -1,0 +1,130 @@
+//! GPT-2's tensors. Its linear layers are stored as `inputs × outputs` (`Conv1D`), and those of Q, K and V side by side
+//! in one.
+
+use std::sync::Arc;
+
+use super::{From, Source};
+use crate::blocks::{Attention, Embedding, FeedForward, Linear, Mask, Weigh};
+use crate::folder::config::NetworkConfig;
+use crate::gpt2::{Gpt2, Layer};
+use crate::matrix::Matrix;
+
+/// The decoder of this configuration, with numbers from the source.
+pub(crate) fn gpt2<S: Source>(config: &NetworkConfig, source: &mut S) -> Result<Gpt2, S::Error> {
+    let mut from = From { config, source };
+    let embedding = from.tables()?;
+    Ok(Gpt2 {
+        layers: (0..config.layers)
+            .map(|i| from.decoder_layer(i))
+            .collect::<Result<_, _>>()?,
+        norm: from.norm("ln_f")?,
+        head: from.head(&embedding)?,
+        embedding,
+    })
+}
+
+impl<S: Source> From<'_, S> {
+    fn tables(&mut self) -> Result<Embedding, S::Error> {
+        let c = self.config;
+        Ok(Embedding {
+            vocabulary: c.vocabulary,
+            positions: c.positions,
+            width: c.width,
+            tokens: self
+                .matrix("wte.weight", c.vocabulary, c.width)?
+                .map(Arc::new),
+            offsets: self
+                .matrix("wpe.weight", c.positions, c.width)?
+                .map(Arc::new),
+        })
+    }
+
+    fn decoder_layer(&mut self, i: usize) -> Result<Layer, S::Error> {
+        let (d, hidden) = (self.config.width, self.config.hidden);
+        let name = |part: &str| format!("h.{i}.{part}");
+        let attention_norm = self.norm(&name("ln_1"))?;
+        let [query, key, value] = self.side_by_side(&name("attn.c_attn"), d, d)?;
+        Ok(Layer {
+            attention_norm,
+            attention: Attention {
+                query,
+                key,
+                value,
+                output: self.stored_transposed(&name("attn.c_proj"), d, d)?,
+                heads: self.config.split(),
+                weigh: Weigh::Softmax,
+                mask: Mask::Causal,
+            },
+            feed_forward_norm: self.norm(&name("ln_2"))?,
+            feed_forward: FeedForward {
+                up: self.stored_transposed(&name("mlp.c_fc"), d, hidden)?,
+                activation: self.config.activation,
+                tolerance: self.config.tolerance,
+                down: self.stored_transposed(&name("mlp.c_proj"), hidden, d)?,
+            },
+        })
+    }
+
+    /// A linear layer whose matrix is stored as `inputs × outputs`.
+    fn stored_transposed(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Linear, S::Error> {
+        let [linear] = self.side_by_side(name, inputs, outputs)?;
+        Ok(linear)
+    }
+
+    /// `N` linear layers of one operand, stored as one of `inputs × N·outputs`.
+    fn side_by_side<const N: usize>(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<[Linear; N], S::Error> {
+        let stored = self.matrix(&format!("{name}.weight"), inputs, N * outputs)?;
+        let bias = self.vector(&format!("{name}.bias"), N * outputs)?;
+        Ok(std::array::from_fn(|n| Linear {
+            inputs,
+            outputs,
+            weights: stored
+                .as_ref()
+                .map(|stored| Arc::new(transposed(stored, n * outputs, outputs))),
+            bias: bias
+                .as_ref()
+                .map(|bias| bias[n * outputs..][..outputs].into()),
+        }))
+    }
+
+    /// The head, without bias.
+    fn head(&mut self, embedding: &Embedding) -> Result<Linear, S::Error> {
+        let (inputs, outputs) = (embedding.width, embedding.vocabulary);
+        let weights = match self.config.tied {
+            true => embedding.tokens.clone(),
+            false => self
+                .matrix("lm_head.weight", outputs, inputs)?
+                .map(Arc::new),
+        };
+        let bias = weights.as_ref().map(|_| vec![0.0; outputs].into());
+        Ok(Linear {
+            inputs,
+            outputs,
+            weights,
+            bias,
+        })
+    }
+}
+
+/// Columns `first .. first + count` as rows.
+fn transposed(stored: &Matrix<f32>, first: usize, count: usize) -> Matrix<f32> {
+    let mut rows = Matrix::zero(count, stored.rows());
+    for i in 0..stored.rows() {
+        let numbers = &stored.row(i)[first..first + count];
+        numbers
+            .iter()
+            .enumerate()
+            .for_each(|(j, &v)| rows.row_mut(j)[i] = v);
+    }
+    rows
+}

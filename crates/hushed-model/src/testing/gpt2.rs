@@ -1,0 +1,83 @@
+//! A tiny GPT-2 with random weights.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::folder::config::NetworkConfig;
+use crate::model::Model;
+use crate::tokens::character_of;
+
+/// Pairs that the tokenizer of [`tiny_generator_folder`] merges, in order.
+const MERGES: [(&str, &str); 6] = [
+    ("h", "e"),
+    ("t", "he"),
+    ("Ġ", "the"),
+    ("Ġ", "a"),
+    ("i", "n"),
+    ("in", "g"),
+];
+
+/// A Hugging Face folder of a GPT-2 with random weights: 2 layers, 32 columns, 4 heads, 128 hidden columns, texts of up
+/// to 64 tokens, a tied head. Its vocabulary has all bytes, a few merges and the token that ends a text. Always the
+/// same bytes.
+pub fn tiny_generator_folder(folder: &Path) -> io::Result<()> {
+    let c = tiny_generator_config();
+    fs::create_dir_all(folder)?;
+    let config = json!({
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new",
+        "n_layer": c.layers, "n_embd": c.width, "n_head": c.heads, "n_inner": null, "n_positions": c.positions,
+        "vocab_size": c.vocabulary, "layer_norm_epsilon": c.epsilon, "eos_token_id": c.end_token,
+    });
+    fs::write(folder.join("config.json"), config.to_string())?;
+    fs::write(folder.join("tokenizer.json"), tokenizer_json().to_string())?;
+    fs::write(folder.join("model.safetensors"), super::safetensors_of(&c)?)
+}
+
+/// The sizes of [`tiny_generator_folder`].
+pub fn tiny_generator_config() -> NetworkConfig {
+    NetworkConfig {
+        layers: 2,
+        width: 32,
+        heads: 4,
+        hidden: 128,
+        vocabulary: 256 + MERGES.len() + 1,
+        positions: 64,
+        end_token: Some(256 + MERGES.len() as u32),
+        ..NetworkConfig::gpt2()
+    }
+}
+
+/// The model of [`tiny_generator_folder`].
+///
+/// # Panics
+/// If the disk is full.
+pub fn tiny_generator() -> Model {
+    let folder = tempfile::tempdir().expect("a folder");
+    tiny_generator_folder(folder.path()).expect("a model's files");
+    Model::load(folder.path()).expect("a model")
+}
+
+fn tokenizer_json() -> Value {
+    let bytes = (0..=255).map(|b| character_of(b).to_string());
+    let merged = MERGES.iter().map(|(a, b)| format!("{a}{b}"));
+    let end = "<|endoftext|>".to_owned();
+    let tokens = bytes.chain(merged).chain([end.clone()]);
+    let vocab: serde_json::Map<_, _> = tokens
+        .enumerate()
+        .map(|(id, token)| (token, json!(id)))
+        .collect();
+    let special = json!({"id": vocab[&end], "content": end, "special": true, "single_word": false, "lstrip": false,
+        "rstrip": false, "normalized": true});
+    let merges: Vec<String> = MERGES.iter().map(|(a, b)| format!("{a} {b}")).collect();
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [special], "normalizer": null,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "post_processor": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": false, "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "",
+            "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": merges},
+    })
+}
