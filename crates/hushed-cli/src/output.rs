@@ -56,6 +56,18 @@ impl Output {
             .map_err(CliError::Write)
     }
 
+    /// A piece of a generated text for people, at once; nothing under `--json`. Control characters are escaped: a model
+    /// could write to the terminal by them.
+    pub fn piece(&self, text: &str) -> Result<(), CliError> {
+        if self.json || text.is_empty() {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(escaped(text).as_bytes())
+            .and_then(|()| out.flush())
+            .map_err(CliError::Write)
+    }
+
     /// The closing line of a run: an object under `--json`, a remark for people otherwise.
     pub fn summary(&self, object: Value, text: &str) -> Result<(), CliError> {
         if self.json {
@@ -159,6 +171,19 @@ pub fn answer_text(
     )
 }
 
+/// A text with its control characters escaped, except line feeds and tabs.
+fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            c if c.is_control() => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// A single number has no largest.
 fn largest(numbers: &[f64]) -> Option<usize> {
     let classes = numbers.iter().enumerate();
@@ -175,4 +200,15 @@ pub fn preview(vector: &[f64]) -> String {
         ""
     };
     format!("[{}{more}] ({} numbers)", shown.join(", "), vector.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(escaped("a\tb\nc\u{e9}"), "a\tb\ncé");
+        assert_eq!(escaped("\u{1b}[2J\r\u{9b}"), "\\u{1b}[2J\\u{d}\\u{9b}");
+    }
 }

@@ -106,6 +106,16 @@ pub enum Mask {
     Causal,
 }
 
+impl Mask {
+    /// How many keys row i sees, of a text of `real` tokens: the first ones.
+    pub fn keys(self, i: usize, real: usize) -> usize {
+        match self {
+            Mask::Full => real,
+            Mask::Causal => real.min(i + 1),
+        }
+    }
+}
+
 /// One feed-forward block.
 #[derive(Clone)]
 pub struct FeedForward {

@@ -2,7 +2,7 @@
 //!
 //! Only rows of real tokens count. What is measured: scores after the row maximum is subtracted (the argument of exp,
 //! at most 0) and the sums of their exponentials (the denominators); arguments of activations; variances of norms, with
-//! row 0 apart because the first token of a BERT encoder has variances of its own; and all results of linear layers and
+//! row 0 apart because the first token of a model has variances of its own; and all results of linear layers and
 //! sums, which bound the fixed-point ring. The ranges are derived from weights and sample: they stay at the server.
 
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::blocks::Mask;
 use crate::error::ModelError;
 use crate::matrix::Matrix;
 use crate::model::Model;
@@ -290,7 +291,7 @@ fn measure(what: What, moment: Moment, value: Seen<'_>) -> Option<Ranges> {
         (Seen::Acts(x), Moment::Output, What::Values) => Some(Ranges::Values {
             output: real_values(x),
         }),
-        (Seen::Scores(s), Moment::Input, What::Weigh) => Some(softmax(s)),
+        (Seen::Scores(s), Moment::Input, What::Weigh(mask)) => Some(softmax(s, mask)),
         _ => None,
     }
 }
@@ -310,15 +311,18 @@ fn real_values(x: &PlainActs) -> Range {
 fn variances(x: &PlainActs) -> Ranges {
     let (mut first_variance, mut variance, mut centred) =
         (Range::NOTHING, Range::NOTHING, Range::NOTHING);
+    let pooled = x.rows.texts().iter().all(|text| text.real == 1);
     for (i, row) in real_rows(x) {
         let mean = row.iter().sum::<f64>() / row.len() as f64;
         let v = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / row.len() as f64;
+        let v = Range { min: v, max: v };
+        // The one row that pooling leaves is any row of its text.
         if i == 0 {
-            &mut first_variance
-        } else {
-            &mut variance
+            first_variance.merge(v);
         }
-        .merge(Range { min: v, max: v });
+        if i > 0 || pooled {
+            variance.merge(v);
+        }
         centred.merge(Range::of(row.iter().map(|v| v - mean)));
     }
     Ranges::Norm {
@@ -328,11 +332,11 @@ fn variances(x: &PlainActs) -> Ranges {
     }
 }
 
-fn softmax(s: &PlainScores) -> Ranges {
+fn softmax(s: &PlainScores, mask: Mask) -> Ranges {
     let (mut shifted, mut denominator) = (Range::NOTHING, Range::NOTHING);
     let mut measure = |scores: &Matrix<f64>, real: usize| {
         for i in 0..real {
-            let row = &scores.row(i)[..real];
+            let row = &scores.row(i)[..mask.keys(i, real)];
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             shifted.merge(Range::of(row.iter().map(|v| v - max)));
             let sum = row.iter().map(|v| (v - max).exp()).sum();

@@ -55,6 +55,9 @@ pub enum ModelError {
         /// As `config.json` names it.
         architecture: &'static str,
     },
+    /// A text was to be continued by a model that answers otherwise.
+    #[error("the model does not generate text; embed or classify with it")]
+    NotAGenerator,
     /// An id that is not in the token table.
     #[error(
         "a token id is outside the model's vocabulary of {vocabulary}: the tokenizer belongs to another model"
@@ -80,6 +83,16 @@ pub enum TextError {
     )]
     TooLong {
         /// Tokens, counting the first and last special ones.
+        tokens: usize,
+        /// The model's limit.
+        limit: usize,
+    },
+    /// No position is left for a token after the text.
+    #[error(
+        "the text has {tokens} tokens and the model takes {limit} with what follows: shorten it"
+    )]
+    NoRoom {
+        /// Tokens of the text.
         tokens: usize,
         /// The model's limit.
         limit: usize,
@@ -232,16 +245,20 @@ pub enum Problem {
         architecture: &'static str,
     },
     /// The head of the weights file is not valid: overlapping, overflowing or missing pieces, not UTF-8, not JSON.
-    #[error("model.safetensors: its header is invalid ({source}); fetch the file again")]
+    #[error("{file}: its header is invalid ({source}); fetch the file again")]
     Header {
+        /// Path inside the folder.
+        file: String,
         /// As the safetensors crate says it.
         source: safetensors::SafeTensorError,
     },
     /// The weights file is shorter than its first 8 bytes, or than these say the header is.
     #[error(
-        "model.safetensors: {bytes} bytes are too few for its header ({needed} needed); the file is truncated, fetch it again"
+        "{file}: {bytes} bytes are too few for its header ({needed} needed); the file is truncated, fetch it again"
     )]
     TruncatedHeader {
+        /// Path inside the folder.
+        file: String,
         /// Size of the file.
         bytes: u64,
         /// Size that the header needs.
@@ -249,9 +266,11 @@ pub enum Problem {
     },
     /// The tensors and the file do not end together.
     #[error(
-        "model.safetensors: the tensors take {declared} bytes and the file has {found}; it is truncated or not of this format, fetch it again"
+        "{file}: the tensors take {declared} bytes and the file has {found}; it is truncated or not of this format, fetch it again"
     )]
     DataLength {
+        /// Path inside the folder.
+        file: String,
         /// By the header.
         declared: u64,
         /// In the file.
@@ -259,16 +278,14 @@ pub enum Problem {
     },
     /// A tensor that the architecture needs is not there.
     #[error(
-        "model.safetensors: the tensor {name} is missing; is this the encoder that config.json describes?"
+        "the weights: the tensor {name} is missing; is this the model that config.json describes?"
     )]
     MissingTensor {
         /// As it is usually called.
         name: String,
     },
     /// A tensor has another shape than config.json implies.
-    #[error(
-        "model.safetensors: {name} has the shape {found:?}, and config.json implies {expected:?}"
-    )]
+    #[error("the weights: {name} has the shape {found:?}, and config.json implies {expected:?}")]
     WrongShape {
         /// Its name.
         name: String,
@@ -278,7 +295,7 @@ pub enum Problem {
         expected: Vec<usize>,
     },
     /// A tensor's numbers are of a type that is not read.
-    #[error("model.safetensors: {name} is stored as {found}; supported: F32, F16, BF16")]
+    #[error("the weights: {name} is stored as {found}; supported: F32, F16, BF16")]
     WrongNumbers {
         /// Its name.
         name: String,
@@ -286,7 +303,7 @@ pub enum Problem {
         found: String,
     },
     /// A weight is not a number.
-    #[error("model.safetensors: {name} contains an infinity or NaN; fetch the file again")]
+    #[error("the weights: {name} contains an infinity or NaN; fetch the file again")]
     NotFinite {
         /// Its name.
         name: String,

@@ -4,19 +4,23 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hushed_model::Model;
+use hushed_model::{Ending, Model, ModelError, Task, greedy};
 use serde_json::json;
 
 use crate::error::CliError;
 use crate::input::{Texts, Truncate};
 use crate::output::{Output, answer, answer_text};
 
-/// Embed or classify texts in the clear, with the weights of a model folder
+/// Tokens that a generator is asked for by default.
+const MAX_TOKENS: usize = 64;
+
+/// Embed, classify or continue texts in the clear, with the weights of a model folder
 #[derive(clap::Args)]
 #[command(override_usage = "hushed clear [OPTIONS] <DIR> <TEXT|--input <FILE>>")]
 #[command(after_help = "Examples:
   hushed clear models/all-MiniLM-L6-v2 \"a small test\"
-  hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json")]
+  hushed clear models/all-MiniLM-L6-v2 --input texts.txt --json
+  hushed clear models/gpt2 --max-tokens 32 \"Once upon a time\"")]
 pub struct Args {
     /// The model folder (config.json, model.safetensors, tokenizer.json, …)
     #[arg(value_name = "DIR")]
@@ -27,6 +31,10 @@ pub struct Args {
 
     #[command(flatten)]
     too_long: Truncate,
+
+    /// With a model that generates text: most tokens to add, the likeliest each time (64 if not given)
+    #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: Option<u32>,
 }
 
 impl Args {
@@ -35,6 +43,12 @@ impl Args {
         let start = Instant::now();
         let model = Model::load(&self.dir)?;
         let load_seconds = start.elapsed().as_secs_f64();
+        if model.public.task() == Task::Generate {
+            return self.generate(out, &model, &texts, load_seconds);
+        }
+        if self.max_tokens.is_some() {
+            return Err(ModelError::NotAGenerator.into());
+        }
 
         let labels = model.public.labels();
         let tokens = self.too_long.tokens(&model.public, &texts)?;
@@ -64,5 +78,59 @@ impl Args {
                 texts.len()
             ),
         )
+    }
+
+    /// Continues each text greedily, showing it as it comes.
+    fn generate(
+        &self,
+        out: &Output,
+        model: &Model,
+        texts: &[String],
+        load_seconds: f64,
+    ) -> Result<(), CliError> {
+        let start = Instant::now();
+        let most = self.max_tokens.map_or(MAX_TOKENS, |n| n as usize);
+        // One position at least is for what follows.
+        let limit = model.public.max_tokens.saturating_sub(1);
+        let prompts = self.too_long.tokens_within(&model.public, texts, limit)?;
+        let mut made = 0;
+        for (index, prompt) in prompts.iter().enumerate() {
+            let mut decoder = model.public.tokenizer.decoder();
+            let decoder = decoder.as_mut().ok_or(ModelError::NotAGenerator)?;
+            let (mut ids, mut text, mut written) = (Vec::new(), String::new(), Ok(()));
+            let ending = greedy(model, prompt, most, |id| {
+                let more = decoder.push(id);
+                if written.is_ok() {
+                    written = out.piece(&more);
+                }
+                text.push_str(&more);
+                ids.push(id);
+            });
+            written?;
+            let ending = ending.map_err(|source| CliError::Text { index, source })?;
+            let rest = decoder.clone().finish();
+            text.push_str(rest);
+            made += ids.len();
+            let tokens = prompt.rows().real;
+            let object = json!({
+                "text_index": index, "tokens": tokens, "generated": text, "ids": ids, "ending": name(ending),
+            });
+            // The text itself has been shown.
+            out.result(object, || rest.to_owned())?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let end = json!({
+            "texts": texts.len(), "generated_tokens": made, "seconds": seconds, "load_seconds": load_seconds,
+        });
+        let note = format!("{made} token(s) in {seconds:.2} s, model read in {load_seconds:.2} s");
+        out.summary(end, &note)
+    }
+}
+
+fn name(ending: Ending) -> &'static str {
+    match ending {
+        Ending::EndToken => "end-token",
+        Ending::Most => "max-tokens",
+        Ending::Positions => "positions",
     }
 }

@@ -34,6 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hushed_ckks::{CkksError, CkksParams};
+use hushed_model::folder::weight_files;
 use hushed_model::{Model, Network, TokenIds, cosine, length, nearness};
 use sha2::{Digest, Sha256};
 
@@ -232,17 +233,19 @@ pub fn embed(
     Ok(answers.map(|answer| answer.map(finish)).collect())
 }
 
-/// The SHA-256 of a model's weights file, in hexadecimal, by which a calibration identifies it.
+/// The SHA-256 of a model's weights files in the order of their names, in hexadecimal, by which a calibration identifies it.
 ///
 /// # Errors
 /// Those of reading the file.
 pub fn weights_sha256(folder: &Path) -> io::Result<String> {
-    let mut file = File::open(folder.join("model.safetensors"))?;
     let (mut digest, mut block) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        match file.read(&mut block)? {
-            0 => break,
-            n => digest.update(block.get(..n).unwrap_or_default()),
+    for path in weight_files(folder).map_err(io::Error::other)? {
+        let mut file = File::open(path)?;
+        loop {
+            match file.read(&mut block)? {
+                0 => break,
+                n => digest.update(block.get(..n).unwrap_or_default()),
+            }
         }
     }
     Ok(hex(&digest.finalize()))

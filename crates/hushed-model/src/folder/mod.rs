@@ -7,9 +7,11 @@ pub(crate) mod labels;
 pub(crate) mod pooling;
 pub mod public;
 pub mod report;
+pub(crate) mod shards;
 pub(crate) mod weights;
 
 pub use config::NetworkConfig;
 pub use declared::FUNCTIONS;
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};
+pub use weights::weight_files;

@@ -298,7 +298,7 @@ fn mentions(problem: &Problem, name: &str) -> bool {
 }
 
 /// A whole file of bounded size; `Ok(None)` if there is none.
-fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Problem> {
+pub(crate) fn read_small(path: &Path, name: &str, limit: u64) -> Result<Option<Vec<u8>>, Problem> {
     let unreadable = |source| Problem::Unreadable {
         file: name.to_owned(),
         source,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::blocks::Pool;
 use crate::error::{FolderError, Problem};
 use crate::folder::public::{Public, PublicFiles};
-use crate::folder::weights::{WEIGHTS, Weights};
+use crate::folder::weights::Weights;
 use crate::layers::{self, Checking};
 
 /// The report of `hushed check`.
@@ -88,18 +88,7 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
     }
     let files = PublicFiles::read_into(folder, &mut problems);
     let public = files.parse_into(&mut problems);
-    let path = folder.join(WEIGHTS);
-    let weights = if path.is_file() {
-        Weights::open(&path)
-            .map_err(|problem| problems.push(problem))
-            .ok()
-    } else {
-        problems.push(Problem::MissingFile {
-            file: WEIGHTS.to_owned(),
-            hint: weights_hint(folder),
-        });
-        None
-    };
+    let weights = Weights::open(folder, &mut problems);
     if let (Some(public), Some(weights)) = (&public, &weights) {
         let mut checking = Checking {
             weights,
@@ -109,16 +98,6 @@ fn inspect(folder: &Path) -> (Option<Public>, Option<Weights<std::fs::File>>, Ve
         let Ok(_) = layers::body(&public.config, public.pool, &mut checking);
     }
     (public, weights, problems)
-}
-
-fn weights_hint(folder: &Path) -> &'static str {
-    if folder.join("model.safetensors.index.json").is_file() {
-        "the weights are split over several files; save them in one (`max_shard_size`)"
-    } else if folder.join("pytorch_model.bin").is_file() {
-        "only safetensors are read, never pickles; save the model with `safe_serialization=True`"
-    } else {
-        "the weights have to be one safetensors file"
-    }
 }
 
 fn summary(public: &Public) -> Summary {

@@ -1,4 +1,4 @@
-//! `model.safetensors`, read one tensor at a time.
+//! `model.safetensors`, or the files that an index lists, read one tensor at a time.
 //!
 //! Format: u64 little-endian n, n bytes of JSON `{name: {dtype, shape, data_offsets: [a, b]}}`, then the numbers,
 //! little-endian and row-major, at `8 + n + a .. 8 + n + b`. The header goes through the `safetensors` crate, which
@@ -9,13 +9,15 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use crate::arch::PREFIXES;
-use crate::error::Problem;
+use crate::error::{FolderError, Problem};
+use crate::folder::public::read_small;
+use crate::folder::shards::{INDEX, Index, MAX_INDEX};
 
 pub(crate) const WEIGHTS: &str = "model.safetensors";
 /// Headers of published models are below 1 MiB; the format's own limit is 100 MB.
@@ -54,39 +56,116 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// A weights file whose header is checked.
+/// A model's tensors, in one file or in several.
 pub(crate) struct Weights<R> {
+    files: Vec<Checked<R>>,
+    /// Which tensor is in which of the files, if there are several.
+    index: Option<Index>,
+}
+
+/// A weights file whose header is checked.
+struct Checked<R> {
+    name: String,
     file: R,
     data_start: u64,
     header: Metadata,
 }
 
+/// The weights files of a folder, in the order of their names: those that its index lists, or the only one.
+///
+/// # Errors
+/// [`FolderError`] if there are none, or the index is not sound.
+pub fn weight_files(folder: &Path) -> Result<Vec<PathBuf>, FolderError> {
+    let mut problems = Vec::new();
+    match files(folder, &mut problems) {
+        Some((names, _)) => Ok(names.into_iter().map(|name| folder.join(name)).collect()),
+        None => Err(FolderError {
+            folder: folder.to_owned(),
+            problems,
+        }),
+    }
+}
+
+/// Their names, and the index if there is one; `None` exactly if a problem was added.
+fn files(folder: &Path, problems: &mut Vec<Problem>) -> Option<(Vec<String>, Option<Index>)> {
+    if folder.join(WEIGHTS).is_file() {
+        return Some((vec![WEIGHTS.to_owned()], None));
+    }
+    match read_small(&folder.join(INDEX), INDEX, MAX_INDEX) {
+        Ok(Some(bytes)) => {
+            let index = Index::parse(&bytes, problems)?;
+            let names = index.files().into_iter().map(str::to_owned).collect();
+            Some((names, Some(index)))
+        }
+        Ok(None) => {
+            let hint = if folder.join("pytorch_model.bin").is_file() {
+                "only safetensors are read, never pickles; save the model with `safe_serialization=True`"
+            } else {
+                "the weights have to be safetensors, in one file or in those that model.safetensors.index.json lists"
+            };
+            problems.push(Problem::MissingFile {
+                file: WEIGHTS.to_owned(),
+                hint,
+            });
+            None
+        }
+        Err(problem) => {
+            problems.push(problem);
+            None
+        }
+    }
+}
+
 impl Weights<File> {
-    pub(crate) fn open(path: &Path) -> Result<Weights<File>, Problem> {
-        Weights::new(File::open(path).map_err(unreadable)?)
+    /// Opens the weights of a folder; `None` exactly if a problem was added.
+    pub(crate) fn open(folder: &Path, problems: &mut Vec<Problem>) -> Option<Weights<File>> {
+        let before = problems.len();
+        let (names, index) = files(folder, problems)?;
+        let mut files = Vec::with_capacity(names.len());
+        for name in names {
+            let path = folder.join(&name);
+            // A named pipe would block for ever.
+            let opened = match path.is_file() {
+                true => File::open(path).map_err(|source| unreadable(&name, source)),
+                false => Err(Problem::MissingFile {
+                    file: name.clone(),
+                    hint: "model.safetensors.index.json names it; fetch all files of the model",
+                }),
+            };
+            match opened.and_then(|file| Checked::new(file, name)) {
+                Ok(file) => files.push(file),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        (problems.len() == before).then_some(Weights { files, index })
     }
 }
 
-fn unreadable(source: io::Error) -> Problem {
-    Problem::Unreadable {
-        file: WEIGHTS.to_owned(),
-        source,
-    }
+fn unreadable(file: &str, source: io::Error) -> Problem {
+    let file = file.to_owned();
+    Problem::Unreadable { file, source }
 }
 
-impl<R: ReadAt> Weights<R> {
+impl<R: ReadAt> Checked<R> {
     /// Reads and checks the header; every tensor then lies inside the file.
-    pub(crate) fn new(file: R) -> Result<Weights<R>, Problem> {
+    fn new(file: R, name: String) -> Result<Checked<R>, Problem> {
+        let unreadable = |source| unreadable(&name, source);
         let bytes = file.len().map_err(unreadable)?;
         let mut length = [0; 8];
         if bytes < 8 {
-            return Err(Problem::TruncatedHeader { bytes, needed: 8 });
+            let file = name;
+            let needed = 8;
+            return Err(Problem::TruncatedHeader {
+                file,
+                bytes,
+                needed,
+            });
         }
         file.read_exact_at(&mut length, 0).map_err(unreadable)?;
         let length = u64::from_le_bytes(length);
         if length > MAX_HEADER {
             return Err(Problem::TooLarge {
-                file: format!("{WEIGHTS} (its header)"),
+                file: format!("{name} (its header)"),
                 bytes: length,
                 limit: MAX_HEADER,
             });
@@ -94,6 +173,7 @@ impl<R: ReadAt> Weights<R> {
         let data_start = length + 8;
         if bytes < data_start {
             return Err(Problem::TruncatedHeader {
+                file: name,
                 bytes,
                 needed: data_start,
             });
@@ -101,21 +181,50 @@ impl<R: ReadAt> Weights<R> {
         let mut text = vec![0; length as usize];
         file.read_exact_at(&mut text, 8).map_err(unreadable)?;
         let header: Metadata = serde_json::from_slice(&text).map_err(|e| Problem::Header {
+            file: name.clone(),
             source: safetensors::SafeTensorError::InvalidHeaderDeserialization(e),
         })?;
         let (declared, found) = (header.data_len() as u64, bytes - data_start);
         if declared != found {
-            return Err(Problem::DataLength { declared, found });
+            return Err(Problem::DataLength {
+                file: name,
+                declared,
+                found,
+            });
         }
-        Ok(Weights {
+        Ok(Checked {
+            name,
             file,
             data_start,
             header,
         })
     }
+}
+
+impl<R: ReadAt> Weights<R> {
+    /// One file, with all tensors.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn new(file: R) -> Result<Weights<R>, Problem> {
+        Ok(Weights {
+            files: vec![Checked::new(file, WEIGHTS.to_owned())?],
+            index: None,
+        })
+    }
+
+    /// The file that has the tensor of exactly this name, and where.
+    fn info(&self, name: &str) -> Option<(&Checked<R>, &TensorInfo)> {
+        let file = match &self.index {
+            None => self.files.first()?,
+            Some(index) => {
+                let file = index.of(name)?;
+                self.files.iter().find(|checked| checked.name == file)?
+            }
+        };
+        Some((file, file.header.info(name)?))
+    }
 
     /// The tensor called `name`, under one of the names that folders use for it.
-    fn find(&self, name: &str) -> Option<&TensorInfo> {
+    fn find(&self, name: &str) -> Option<(&Checked<R>, &TensorInfo)> {
         // Older exports call a norm's gain and offset gamma and beta, and heads put the encoder under `bert.` or its
         // like.
         let old = name
@@ -128,16 +237,16 @@ impl<R: ReadAt> Weights<R> {
         let names = [Some(name.to_owned()), old].into_iter().flatten();
         names
             .flat_map(|n| PREFIXES.map(|prefix| format!("{prefix}{n}")))
-            .find_map(|n| self.header.info(&n))
+            .find_map(|n| self.info(&n))
     }
 
     /// Whether a tensor is there with this shape and a type that can be read.
-    pub(crate) fn check(
-        &self,
-        name: &str,
-        shape: &[usize],
-    ) -> Result<(&TensorInfo, Numbers), Problem> {
-        let info = self.find(name).ok_or_else(|| Problem::MissingTensor {
+    pub(crate) fn check(&self, name: &str, shape: &[usize]) -> Result<(), Problem> {
+        self.place(name, shape).map(|_| ())
+    }
+
+    fn place(&self, name: &str, shape: &[usize]) -> Result<Place<'_, R>, Problem> {
+        let (file, info) = self.find(name).ok_or_else(|| Problem::MissingTensor {
             name: name.to_owned(),
         })?;
         if info.shape != shape {
@@ -158,20 +267,20 @@ impl<R: ReadAt> Weights<R> {
                 });
             }
         };
-        Ok((info, numbers))
+        Ok((file, info, numbers))
     }
 
     /// The numbers of a tensor of this shape, as f32.
     pub(crate) fn read(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Problem> {
-        let (info, numbers) = self.check(name, shape)?;
+        let (file, info, numbers) = self.place(name, shape)?;
         let (start, end) = info.data_offsets;
         let mut values = Vec::with_capacity((end - start) / numbers.bytes());
         let mut buffer = vec![0; CHUNK.min(end - start)];
         for at in (start..end).step_by(CHUNK) {
             let part = buffer.get_mut(..CHUNK.min(end - at)).unwrap_or_default();
-            self.file
-                .read_exact_at(part, self.data_start + at as u64)
-                .map_err(unreadable)?;
+            file.file
+                .read_exact_at(part, file.data_start + at as u64)
+                .map_err(|source| unreadable(&file.name, source))?;
             numbers.extend(&mut values, part);
         }
         if !values.iter().all(|v: &f32| v.is_finite()) {
@@ -182,6 +291,9 @@ impl<R: ReadAt> Weights<R> {
         Ok(values)
     }
 }
+
+/// A tensor's file, its place there, and how its numbers are stored.
+type Place<'a, R> = (&'a Checked<R>, &'a TensorInfo, Numbers);
 
 /// How numbers are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -331,21 +443,24 @@ mod tests {
             open(&file(&truncated, &[0; 7])),
             Err(Problem::DataLength {
                 declared: 8,
-                found: 7
+                found: 7,
+                ..
             })
         ));
         assert!(matches!(
             open(&file(&truncated, &[0; 9])),
             Err(Problem::DataLength {
                 declared: 8,
-                found: 9
+                found: 9,
+                ..
             })
         ));
         assert!(matches!(
             open(&[0; 7]),
             Err(Problem::TruncatedHeader {
                 bytes: 7,
-                needed: 8
+                needed: 8,
+                ..
             })
         ));
         assert!(matches!(
@@ -387,7 +502,7 @@ mod tests {
             &[0; 8],
         );
         let mut weights = open(&bytes).ok().unwrap();
-        weights.file = &bytes[..bytes.len() - 1];
+        weights.files[0].file = &bytes[..bytes.len() - 1];
         assert!(matches!(
             weights.read("a", &[2]),
             Err(Problem::Unreadable { .. })

@@ -230,11 +230,7 @@ pub fn weigh(mut s: PlainScores, w: Weigh, mask: &Mask) -> PlainScores {
         for scores in heads {
             let each = scores.data_mut().chunks_exact_mut(rows.total);
             each.enumerate().for_each(|(i, row)| {
-                let seen = match mask {
-                    Mask::Full => rows.real,
-                    Mask::Causal => rows.real.min(i + 1),
-                };
-                functions::softmax(row, seen);
+                functions::softmax(row, mask.keys(i, rows.real));
             });
         }
     }

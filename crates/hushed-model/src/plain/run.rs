@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     PlainActs, PlainScores, activate, add, attend, embed, linear, norm, pool, scores, weigh,
 };
-use crate::blocks::{Attention, Classifier, FeedForward, Pool};
+use crate::blocks::{Attention, Classifier, FeedForward, Mask, Pool};
 use crate::error::ModelError;
 use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
@@ -17,8 +17,8 @@ pub enum What {
     Values,
     /// A norm.
     Norm,
-    /// A softmax.
-    Weigh,
+    /// A softmax over the keys that the mask leaves.
+    Weigh(Mask),
     /// A function of every element.
     Activation,
 }
@@ -168,9 +168,9 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<F> {
         let s = scores(at, &q, &k, &a.heads)?; // h of m × m
         self.show(at, What::Values, Moment::Output, Seen::Scores(&s));
         let at = id.part("weigh");
-        self.show(at, What::Weigh, Moment::Input, Seen::Scores(&s));
+        self.show(at, What::Weigh(a.mask), Moment::Input, Seen::Scores(&s));
         let p = weigh(s, a.weigh, &a.mask); // h of m × m
-        self.show(at, What::Weigh, Moment::Output, Seen::Scores(&p));
+        self.show(at, What::Weigh(a.mask), Moment::Output, Seen::Scores(&p));
         let at = id.part("attend");
         let o = self.given(at, attend(at, &p, &v, &a.heads)?); // m × h·dh
         let at = id.part("output");

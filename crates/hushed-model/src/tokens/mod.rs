@@ -7,6 +7,7 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 mod charsmap;
+mod decoder;
 mod pipeline;
 
 use std::collections::BTreeSet;
@@ -19,7 +20,10 @@ use crate::error::{Problem, TextError};
 use crate::folder::json;
 use crate::rows::TextRows;
 
+use decoder::Bytes;
 use pipeline::{Kind, Vocabulary};
+
+pub use decoder::Decoder;
 
 #[cfg(feature = "testing")]
 pub(crate) use pipeline::character_of;
@@ -94,6 +98,8 @@ pub struct Tokenizer {
     never_inside: BTreeSet<u32>,
     special: BTreeSet<u32>,
     lower_case: bool,
+    /// What each token stands for, where text is generated.
+    bytes: Option<Bytes>,
 }
 
 impl Tokenizer {
@@ -126,8 +132,9 @@ impl Tokenizer {
             None => Some(None),
         };
         let mask = table.find(kind.mask());
-        let special = pipeline::specials(&object);
-        let special: BTreeSet<u32> = special.into_iter().filter_map(|s| table.find(s)).collect();
+        let names = pipeline::specials(&object);
+        let mut special: BTreeSet<u32> = names.iter().filter_map(|s| table.find(s)).collect();
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         let lower_case = pipeline::lower_case(kind, &object);
         let padding = table.find(kind.padding());
         // Multilingual sentence encoders of BERT's kind have SentencePiece's tokens and a configuration with BERT's
@@ -144,6 +151,9 @@ impl Tokenizer {
         }
         let padding = padding.or(padding_id).unwrap_or(0);
 
+        if task == Task::Generate {
+            pipeline::decodes_bytes(kind, &object, problems);
+        }
         for off in ["truncation", "padding", "post_processor", "decoder"] {
             object.insert(off.to_owned(), Value::Null);
         }
@@ -159,6 +169,8 @@ impl Tokenizer {
             }
         };
         library.set_encode_special_tokens(true);
+        // Those that are added outside the vocabulary.
+        special.extend(names.iter().filter_map(|name| library.token_to_id(name)));
         // Ids that the library gave to added tokens outside the vocabulary.
         let largest = library.get_vocab(true).values().copied().max().unwrap_or(0);
         if largest as usize >= vocabulary {
@@ -179,6 +191,8 @@ impl Tokenizer {
                 .collect(),
             None => special.clone(),
         };
+        let bytes = (task == Task::Generate)
+            .then(|| decoder::bytes_of(library.get_vocab(true), |id| special.contains(&id)));
         Some(Tokenizer {
             library,
             kind,
@@ -187,6 +201,7 @@ impl Tokenizer {
             never_inside,
             special,
             lower_case,
+            bytes,
         })
     }
 
@@ -244,6 +259,11 @@ impl Tokenizer {
         let (first, last) = self.around.unzip();
         let inside = first.into_iter().chain(inside);
         TokenIds::new(inside.chain(last).collect())
+    }
+
+    /// Text from token ids, as they come; `None` if the model generates none.
+    pub fn decoder(&self) -> Option<Decoder> {
+        self.bytes.clone().map(Decoder::new)
     }
 
     /// The id that padding uses.

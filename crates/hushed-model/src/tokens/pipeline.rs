@@ -4,12 +4,12 @@
 //! | model | of | normaliser | splitter |
 //! |---|---|---|---|
 //! | WordPiece | BERT, DistilBERT | `BertNormalizer` | `BertPreTokenizer` |
-//! | BPE over bytes | RoBERTa, GPT-2 | none, or [`NORMALISERS`] | `ByteLevel` |
+//! | BPE over bytes | RoBERTa, GPT-2 | none, or [`NORMALISERS`] | `ByteLevel`, perhaps after a `Split` by one of [`PATTERNS`] |
 //! | Unigram (SentencePiece) | XLM-RoBERTa | none, or [`NORMALISERS`] | `Metaspace`, perhaps after `WhitespaceSplit` |
 //!
-//! Nothing in it is a regular expression or a program that the file could supply, and the work for a text is bounded. A
-//! client takes this file from the server, so what would make the library panic or run for long is refused here, before
-//! the library reads it.
+//! Nothing in it is a program that the file could supply, regular expressions are those of a list, and the work for a
+//! text is bounded. A client takes this file from the server, so what would make the library panic or run for long is
+//! refused here, before the library reads it.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 use std::collections::{BTreeSet, HashMap};
@@ -29,6 +29,13 @@ const MAX_NORMALISERS: usize = 8;
 const SPACES: &str = " {2,}";
 /// Stands for a space in SentencePiece's pieces.
 const SPACE: &str = "▁";
+/// Patterns that published folders split texts by, before their bytes: those of GPT-2, of LLaMA 3 (and GPT-4) and of
+/// Qwen 2. Others are refused: a pattern is a program that a stranger could supply.
+const PATTERNS: [&str; 3] = [
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
 /// Bytes of the longest piece: every place of a text is compared with all pieces that begin there. Published pieces
 /// have 16 characters.
 const MAX_PIECE: usize = 256;
@@ -89,7 +96,7 @@ pub(super) fn kind(object: &Map<String, Value>, problems: &mut Vec<Problem>) -> 
         ),
         Kind::Bytes => (
             byte_level(splitter),
-            "ByteLevel, with its regular expression",
+            "ByteLevel with its regular expression, or without it after a Split by a published one",
         ),
         Kind::Unigram => (
             metaspace(splitter),
@@ -173,8 +180,25 @@ fn normaliser(part: Option<&Value>) -> bool {
 }
 
 fn byte_level(part: Option<&Value>) -> bool {
-    let regular = part.and_then(|p| p.get("use_regex"));
-    part_type(part) == Some("ByteLevel") && regular.is_none_or(|r| *r == Value::Bool(true))
+    let parts: Vec<&Value> = chain(part, "pretokenizers").collect();
+    let regular = |part: &Value, used: bool| {
+        let given = part.get("use_regex").unwrap_or(&Value::Bool(true));
+        part_type(Some(part)) == Some("ByteLevel") && *given == Value::Bool(used)
+    };
+    match parts.as_slice() {
+        [only] => regular(only, true),
+        [split, last] => published_split(split) && regular(last, false),
+        _ => false,
+    }
+}
+
+/// A `Split` by one of [`PATTERNS`], which keeps what it finds.
+fn published_split(part: &Value) -> bool {
+    let pattern = part.get("pattern").and_then(|p| p.get("Regex")?.as_str());
+    part_type(Some(part)) == Some("Split")
+        && pattern.is_some_and(|pattern| PATTERNS.contains(&pattern))
+        && part.get("behavior").and_then(Value::as_str) == Some("Isolated")
+        && part.get("invert").is_none_or(|v| *v == Value::Bool(false))
 }
 
 fn metaspace(part: Option<&Value>) -> bool {
@@ -351,6 +375,17 @@ pub(super) fn special_around(
         );
     }
     found
+}
+
+/// Checks that ids are turned back into text by joining the bytes of tokens, as [`super::Decoder`] does.
+pub(super) fn decodes_bytes(kind: Kind, object: &Map<String, Value>, problems: &mut Vec<Problem>) {
+    let mut f = Fields::new(TOKENIZER, object, problems);
+    if kind != Kind::Bytes {
+        f.unsupported_part("model", "BPE over bytes, for a generator");
+    }
+    if part_type(object.get("decoder")) != Some("ByteLevel") {
+        f.unsupported_part("decoder", "ByteLevel, for a generator");
+    }
 }
 
 /// Whether nothing is put around a text, as a generator needs it; adds a problem if something is.

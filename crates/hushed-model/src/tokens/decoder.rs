@@ -1,0 +1,145 @@
+//! Token ids back to text, as they come.
+//!
+//! A token of a byte-level vocabulary stands for bytes, which may end inside a character: such bytes are kept until the
+//! character is whole. What is given, put together, is the text of all bytes with U+FFFD for those that are not UTF-8.
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+use std::sync::Arc;
+
+use super::pipeline::character_of;
+
+/// The bytes of every token.
+pub(super) type Bytes = Arc<[Box<[u8]>]>;
+
+/// The bytes that each token of a byte-level vocabulary stands for; nothing for special tokens and for ids without one.
+pub(super) fn bytes_of(
+    tokens: impl IntoIterator<Item = (String, u32)>,
+    special: impl Fn(u32) -> bool,
+) -> Bytes {
+    let of: std::collections::HashMap<char, u8> =
+        (0..=255).map(|byte| (character_of(byte), byte)).collect();
+    let mut bytes: Vec<Box<[u8]>> = Vec::new();
+    for (token, id) in tokens {
+        let place = id as usize;
+        if bytes.len() <= place {
+            bytes.resize(place + 1, Box::default());
+        }
+        let listed: Option<Box<[u8]>> = token.chars().map(|c| of.get(&c).copied()).collect();
+        if let Some(entry) = bytes.get_mut(place).filter(|_| !special(id)) {
+            // An added token is text, not bytes.
+            *entry = listed.unwrap_or_else(|| token.into_bytes().into());
+        }
+    }
+    bytes.into()
+}
+
+/// Text from token ids. No `Debug`: it is the private answer.
+#[derive(Clone)]
+pub struct Decoder {
+    bytes: Bytes,
+    /// The beginning of a character.
+    held: Vec<u8>,
+}
+
+impl Decoder {
+    pub(super) fn new(bytes: Bytes) -> Decoder {
+        let held = Vec::new();
+        Decoder { bytes, held }
+    }
+
+    /// The text that this token completes: perhaps nothing. Special tokens and ids that the tokenizer does not have
+    /// stand for nothing.
+    pub fn push(&mut self, id: u32) -> String {
+        let more = self.bytes.get(id as usize).map_or(&[][..], |b| b);
+        self.held.extend_from_slice(more);
+        let (mut text, mut left) = (String::new(), 0);
+        let mut chunks = self.held.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            text.push_str(chunk.valid());
+            let invalid = chunk.invalid();
+            // The beginning of a character at the end: it may still become one.
+            if chunks.peek().is_none() && begins_a_character(invalid) {
+                left = invalid.len();
+            } else if !invalid.is_empty() {
+                text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        self.held.drain(..self.held.len() - left);
+        text
+    }
+
+    /// What is left at the end of a text: a replacement character for the beginning of a character, or nothing.
+    #[must_use]
+    pub fn finish(self) -> &'static str {
+        match self.held.is_empty() {
+            true => "",
+            false => "\u{fffd}",
+        }
+    }
+}
+
+/// Whether more bytes could make a character of these.
+fn begins_a_character(bytes: &[u8]) -> bool {
+    let error = std::str::from_utf8(bytes).err();
+    error.is_some_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A token a byte, and one special token.
+    fn decoder() -> Decoder {
+        let tokens = (0..=255).map(|b| (character_of(b).to_string(), u32::from(b)));
+        let end = [("<|endoftext|>".to_owned(), 256), ("漢 字".to_owned(), 257)];
+        Decoder::new(bytes_of(tokens.chain(end), |id| id == 256))
+    }
+
+    /// Byte by byte, the same text as from all bytes at once.
+    #[test]
+    fn whole_characters_only() {
+        let cases: [&[u8]; 12] = [
+            b"plain",
+            "zażółć 漢字 🙂 e\u{301}".as_bytes(),
+            b"\xf0\x9f\x99",
+            b"\xf0\x9f\x99a\xf0\x9f\x99\x82",
+            b"\xff\xfe\x80",
+            b"\xc3",
+            b"\xc3\xc3\xa9\xe6\xbc",
+            b"\xed\xa0\x80x",
+            b"\xf4\x90\x80\x80",
+            b"\xe0\x80",
+            b"\xc0\xaf",
+            b"",
+        ];
+        for bytes in cases {
+            let mut decoder = decoder();
+            let mut pieces: Vec<String> = Vec::new();
+            for &byte in bytes {
+                pieces.push(decoder.push(byte.into()));
+            }
+            pieces.push(decoder.finish().to_owned());
+            assert_eq!(pieces.concat(), String::from_utf8_lossy(bytes), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_character_is_given_before_it_is_whole() {
+        let mut decoder = decoder();
+        let given: Vec<String> = "ż🙂".bytes().map(|b| decoder.push(b.into())).collect();
+        assert_eq!(given, ["", "ż", "", "", "", "🙂"]);
+        assert_eq!(decoder.finish(), "");
+    }
+
+    #[test]
+    fn special_and_unknown_ids_are_nothing_and_added_tokens_are_text() {
+        let mut decoder = decoder();
+        assert_eq!(decoder.push(256), "");
+        assert_eq!(decoder.push(4_000_000_000), "");
+        assert_eq!(decoder.push(257), "漢 字");
+        // Between the bytes of a character they change nothing.
+        assert_eq!(decoder.push(0xc3), "");
+        assert_eq!(decoder.push(256), "");
+        assert_eq!(decoder.push(0xa9), "é");
+    }
+}
