@@ -257,6 +257,12 @@ impl NetworkConfig {
     }
 }
 
+/// Whether a configuration that was refused is of a generator, so that its tokenizer is checked as one.
+pub(crate) fn generates(bytes: &[u8]) -> bool {
+    let value: Option<Value> = serde_json::from_slice(bytes).ok();
+    value.is_some_and(|v| v.get("model_type").and_then(Value::as_str) == Some("gpt2"))
+}
+
 /// What an encoder's configuration may not ask for.
 fn encoder_only(f: &mut Fields<'_>) {
     f.choice(

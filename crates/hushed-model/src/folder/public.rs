@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::arch::Task;
 use crate::blocks::{Activation, Pool};
 use crate::error::{FolderError, ModelError, Problem};
-use crate::folder::config::{CONFIG, NetworkConfig};
+use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
@@ -161,7 +161,11 @@ impl PublicFiles {
         // Without a configuration the tokenizer is still checked, against any vocabulary.
         let vocabulary = config.as_ref().map_or(usize::MAX, |c| c.vocabulary);
         let padding_id = config.as_ref().and_then(|c| c.padding_id);
-        let task = config.as_ref().map_or(Task::Embed, NetworkConfig::task);
+        let task = match &config {
+            Some(config) => config.task(),
+            None if bytes(CONFIG).is_some_and(config::generates) => Task::Generate,
+            None => Task::Embed,
+        };
         let tokenizer = bytes(TOKENIZER)
             .and_then(|b| Tokenizer::parse(b, vocabulary, padding_id, task, problems));
         if let (Some(config), Some(tokenizer)) = (&config, &tokenizer) {

@@ -2,6 +2,7 @@
 
 mod architectures;
 mod calibration;
+mod decoders;
 mod folders;
 mod golden;
 mod gpt2;
