@@ -1,6 +1,7 @@
 //! The `hushed` binary: arguments in, output and exit codes out. What it does lives in the libraries.
 #![forbid(unsafe_code)]
 
+mod connect;
 mod error;
 mod folders;
 mod input;
@@ -20,7 +21,7 @@ use crate::verbs::Verb;
 ///
 /// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER`
 /// (is this model supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and
-/// `embed`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and
+/// `embed` or `generate`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and
 /// `embed --protocol fhe`.
 #[derive(Parser)]
 #[command(

@@ -10,15 +10,17 @@
 
 pub(crate) mod answer;
 pub(crate) mod attention;
+pub(crate) mod cache;
 pub(crate) mod function;
 pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod pool;
 pub(crate) mod product;
+pub(crate) mod token;
 
 use hushed_model::{
-    Attention, Block, Embedding, FeedForward, Mask, Norm, NormKind, Pool, Program, Rows, Step,
-    StepId, Values, here,
+    Attention, Block, Embedding, FeedForward, Linear, Norm, NormKind, Pool, Program, Rows, Step, StepId,
+    Values, here,
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
@@ -26,9 +28,10 @@ use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
 use super::formats::{ACTIVATION, ANSWER, EMBEDDING, LINEAR, MAX_TOKENS, RAW_ANSWER};
-use super::shares::{Local, Shares};
+use super::shares::{Local, Shares, Table};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores, weigh};
+use crate::circuit::cache::{Cache, Past};
 use crate::circuit::function::Function;
 use crate::circuit::pool::{maximum, pool};
 use crate::circuit::product::Product;
@@ -112,16 +115,52 @@ pub fn run<S: Shares>(
     on: &mut S,
     program: &Program,
     input: &Input,
+    see: impl FnMut(&Step, &Acts<S::Share>),
+) -> Result<Acts<S::Share>, RunError> {
+    pass(on, program, None, input, see)
+}
+
+/// Runs a pass over the next rows of one text, whose earlier rows the cache holds; they see those and themselves as far
+/// as the masks allow. What the cache holds afterwards counts only if the pass ended well.
+///
+/// # Errors
+/// As [`run`]; [`RunError::WrongInput`] for several texts, or padding anywhere but in a text's first pass.
+pub fn run_next<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: &mut Cache<S::Share>,
+    input: &Input,
+    see: impl FnMut(&Step, &Acts<S::Share>),
+) -> Result<Acts<S::Share>, RunError> {
+    let rows = input.rows();
+    let [text] = rows.texts() else {
+        return Err(RunError::WrongInput);
+    };
+    if text.real < text.total && cache.rows() > 0 {
+        return Err(RunError::WrongInput);
+    }
+    let value = pass(on, program, Some(&mut *cache), input, see)?;
+    cache.passed(text.real, text.total);
+    Ok(value)
+}
+
+fn pass<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: Option<&mut Cache<S::Share>>,
+    input: &Input,
     mut see: impl FnMut(&Step, &Acts<S::Share>),
 ) -> Result<Acts<S::Share>, RunError> {
     if !on.takes(input) || input.breaks_its_terms() {
         return Err(RunError::WrongInput);
     }
-    if let Some(error) = program.steps().iter().find_map(no_protocol) {
-        return Err(error);
+    let is_head = |step: &&Step| matches!(step.block, Block::Head(_));
+    if let Some(head) = program.steps().iter().find(is_head) {
+        return Err(no_head(head.id));
     }
     let mut pass = Pass {
         on,
+        cache,
         terms: input.terms(),
     };
     program.run(0..program.steps().len(), None, |_, step, values| {
@@ -131,16 +170,11 @@ pub fn run<S: Shares>(
     })
 }
 
-/// What has no protocol.
-fn no_protocol(step: &Step) -> Option<RunError> {
-    let what = match &step.block {
-        Block::Head(_) => "classifiers; protocol fhe does",
-        Block::Vocabulary(_) => "the heads of language models",
-        Block::Attention(a) if a.mask != Mask::Full => "causal attention",
-        _ => return None,
-    };
-    let site = step.id.to_string();
-    Some(RunError::Unsupported { site, what })
+fn no_head(id: StepId) -> RunError {
+    RunError::Unsupported {
+        site: id.to_string(),
+        what: "classifiers; protocol fhe does",
+    }
 }
 
 /// The answer of a pass, rounded to its last place and revealed to the client: one row a text, with the format of its
@@ -186,6 +220,7 @@ type Held<S> = Values<Acts<<S as Shares>::Share>>;
 
 struct Pass<'a, S: Shares> {
     on: &'a mut S,
+    cache: Option<&'a mut Cache<S::Share>>,
     terms: Terms,
 }
 
@@ -203,10 +238,8 @@ impl<S: Shares> Pass<'_, S> {
             Block::FeedForward(f) => self.feed_forward(step, values, f),
             Block::Add => self.add(step, values),
             Block::Pool(p) => self.pool(step, values, *p),
-            Block::Head(_) | Block::Vocabulary(_) => Err(RunError::Unsupported {
-                site: step.id.to_string(),
-                what: "this head",
-            }),
+            Block::Vocabulary(head) => self.vocabulary(step, values, head),
+            Block::Head(_) => Err(no_head(step.id)),
         }
     }
 
@@ -217,26 +250,39 @@ impl<S: Shares> Pass<'_, S> {
         e: &Embedding,
     ) -> Result<Acts<S::Share>, RunError> {
         let (rows, lengths) = (input.rows(), input.lengths());
-        let longest = MAX_TOKENS.min(e.positions);
+        let before = self.cache.as_ref().map_or(0, |cache| cache.rows());
+        let longest = MAX_TOKENS.min(e.positions).saturating_sub(before);
         if lengths.iter().any(|&m| m == 0 || m > longest) {
             return Err(RunError::Unsupported {
                 site: step.id.to_string(),
                 what: "texts of this length",
             });
         }
-        let public = self.terms.public_table;
+        let tokens = match self.terms.public_table {
+            true => Table::PublicTokens,
+            false => Table::Tokens,
+        };
+        // After padding the server does not know at which position a token stands.
+        let hidden = self.terms.padded && before > 0;
+        let next = self.cache.as_ref().map_or(0, |cache| cache.tokens());
         self.on.step(step.id, |on| {
             let total = rows.total();
             let ids = on.known(Party::Client, total, || input.ids());
-            let x = on.lookup(&ids, e, public)?;
+            let mut x = on.lookup(&ids, e, tokens)?;
+            if hidden {
+                let places = || (next..next + total).map(|i| i as i64).collect();
+                let places = on.known(Party::Client, total, places);
+                x.add_assign(&on.lookup(&places, e, Table::Positions)?);
+                return Ok(Acts::new(x, EMBEDDING, rows, e.width));
+            }
             // The position vectors are the server's share.
             let offsets = match on.knows(Party::Server) {
                 true => Some(here(step.id, &e.offsets)?),
                 false => None,
             };
             let positions = on.known(Party::Server, total * e.width, || {
-                let text =
-                    |m: usize| (0..m).flat_map(|i| offsets.into_iter().flat_map(move |o| o.row(i)));
+                let row = |i: usize| offsets.into_iter().flat_map(move |o| o.row(before + i));
+                let text = |m: usize| (0..m).flat_map(row);
                 let all = lengths.iter().flat_map(|&m| text(m));
                 all.map(|&p| EMBEDDING.signed(f64::from(p))).collect()
             });
@@ -251,7 +297,7 @@ impl<S: Shares> Pass<'_, S> {
         values: &mut Held<S>,
         n: &Norm,
     ) -> Result<Acts<S::Share>, RunError> {
-        let x = values.take(step, 0)?;
+        let x = Self::last_or_copy(step, values)?;
         self.on.step(step.id, |on| {
             let shape = NormShape {
                 rows: x.rows.total(),
@@ -283,14 +329,24 @@ impl<S: Shares> Pass<'_, S> {
             values.put_back(step, 0, left)?;
         }
         let (on, padded, heads) = (&mut *self.on, self.terms.padded, a.heads);
+        let mut past = match &mut self.cache {
+            Some(cache) => cache.take(step.id),
+            None => Past::default(),
+        };
+        let (q, k) = (part(0, width), part(width, width));
         let s = on.step(step.id.part("scores"), |on| {
-            scores(on, &part(0, width), &part(width, width), rows, heads)
+            scores(on, &q, &k, &mut past, rows, heads)
         })?;
         let p = on.step(step.id.part("weigh"), |on| {
-            weigh(on, &s, rows, heads, padded)
+            weigh(on, &s, &past, rows, (heads, a.mask), padded)
         })?;
         let v = part(2 * width, width);
-        let o = on.step(step.id.part("attend"), |on| attend(on, &p, &v, rows, heads))?;
+        let o = on.step(step.id.part("attend"), |on| {
+            attend(on, &p, &v, &mut past, rows, heads)
+        })?;
+        if let Some(cache) = &mut self.cache {
+            cache.put(step.id, past);
+        }
         let o = Acts::new(o, ACTIVATION, rows.clone(), width);
         let y = self.wide(step, "output", &o, &Product::alone(&a.output))?;
         Ok(Acts::new(y, LINEAR, o.rows, a.output.outputs))
@@ -335,7 +391,8 @@ impl<S: Shares> Pass<'_, S> {
         how: Pool,
     ) -> Result<Acts<S::Share>, RunError> {
         let x = values.take(step, 0)?;
-        let padded = self.terms.padded;
+        // Padding is in the first rows of a text only.
+        let padded = self.terms.padded && self.cache.as_ref().is_none_or(|c| c.rows() == 0);
         self.on.step(step.id, |on| {
             let rows = x.rows.pooled();
             if how == Pool::Max {
@@ -350,6 +407,31 @@ impl<S: Shares> Pass<'_, S> {
             pooled.norm = x.norm;
             let y = settled(on, step.id, &pooled)?;
             Ok(Acts::new(y, LINEAR, pooled.rows, pooled.width))
+        })
+    }
+
+    /// A number a token of the vocabulary, for every row.
+    fn vocabulary(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        head: &Linear,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let x = values.take(step, 0)?;
+        let product = Product::reading(x.norm.as_ref(), head);
+        let rows = x.rows.total();
+        let y = self.on.step(step.id, |on| {
+            on.product(step.id, &x.share, rows, &product)
+        })?;
+        Ok(Acts::new(y, LINEAR, x.rows, head.outputs))
+    }
+
+    /// The first operand, which stays where a later step reads it.
+    fn last_or_copy(step: &Step, values: &mut Held<S>) -> Result<Acts<S::Share>, RunError> {
+        let read_again = step.operands.first().is_some_and(|edge| !edge.last);
+        Ok(match read_again {
+            true => values.get(step, 0)?.clone(),
+            false => values.take(step, 0)?,
         })
     }
 

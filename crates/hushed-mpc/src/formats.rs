@@ -59,6 +59,9 @@ pub const ANSWER: Format = Format::new(16, 13);
 /// The answer otherwise: |x| < 2^15.
 pub const RAW_ANSWER: Format = Format::new(28, 12);
 
+/// Logits where the largest is looked for: |x| < 2^10, Gumbel noise included, so that differences fit the ring.
+pub const LOGIT: Format = Format::new(24, 12);
+
 /// The longest text: [`SUM_BITS`] and [`VALUE`] rest on it.
 pub const MAX_TOKENS: usize = 256;
 

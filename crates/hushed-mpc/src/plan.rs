@@ -11,6 +11,8 @@ use hushed_twopc::ot::ferret::FerretParams;
 use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
+use crate::circuit::cache::Cache;
+use crate::circuit::token::{next_token, predicts_tokens};
 use crate::{Counting, Input, RunError, Terms, open, run};
 use memory::Memory;
 
@@ -80,8 +82,8 @@ impl Memory {
 }
 
 impl Plan {
-    /// The plan of one pass over texts of these numbers of rows, padding included. `unit`: the answer is scaled to
-    /// length one.
+    /// The plan of one pass over texts of these numbers of rows, padding included: of an embedding a text, which `unit`
+    /// scales to length one, or of the first token after a text.
     ///
     /// # Errors
     /// [`RunError::Unsupported`] for what has no protocol.
@@ -91,10 +93,39 @@ impl Plan {
         terms: Terms,
         unit: bool,
     ) -> Result<Plan, RunError> {
+        if predicts_tokens(program) {
+            return Plan::next_token(program, 0, tokens, terms);
+        }
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
         open(&mut counting, &pooled, unit)?;
+        Ok(Plan::of(program, counting, tokens, terms))
+    }
+
+    /// The plan of the pass that gives one token, over the next rows of a text (one number) of which `held` rows have
+    /// been run before.
+    ///
+    /// # Errors
+    /// As [`next_token`](crate::next_token).
+    pub fn next_token(
+        program: &Program,
+        held: usize,
+        rows: &[usize],
+        terms: Terms,
+    ) -> Result<Plan, RunError> {
+        let mut cache = Cache::default();
+        if held > 0 {
+            let before = Input::Lengths(vec![held], terms);
+            next_token(&mut Counting::new()?, program, &mut cache, &before, None)?;
+        }
+        let mut counting = Counting::new()?;
+        let input = Input::Lengths(rows.to_vec(), terms);
+        next_token(&mut counting, program, &mut cache, &input, None)?;
+        Ok(Plan::of(program, counting, rows, terms))
+    }
+
+    fn of(program: &Program, counting: Counting<'_>, tokens: &[usize], terms: Terms) -> Plan {
         let keys = HeContext::exchange_bytes(counting.params(), HeContext::ALL_LEVELS);
         let (steps, cots) = counting.into_steps();
 
@@ -105,7 +136,7 @@ impl Plan {
         let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
         let cots = (cots[0] + cots[1]) as f64;
         let rows = tokens.iter().sum();
-        Ok(Plan {
+        Plan {
             memory: memory::estimate(program, rows, terms.public_table, &steps),
             protocol: "2pc",
             tokens: tokens.to_vec(),
@@ -123,8 +154,8 @@ impl Plan {
                  their hash at {PAD_BITS} bits in pads, {TREE_BITS} in trees",
                 set.attacks().least()
             ),
-            exposures: exposures(tokens, terms),
+            exposures: exposures(program, tokens, terms),
             steps,
-        })
+        }
     }
 }

@@ -15,7 +15,7 @@ use hushed_twopc::he::{Encrypted, MatmulShape, OltShape, OltSpec, Packing};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::formats::MAIN;
+use super::formats::{MAIN, MAX_TOKENS};
 use super::{Input, RunError};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
@@ -32,6 +32,27 @@ pub struct Known {
     pub len: usize,
     /// The numbers, where this interpretation has them.
     pub values: Option<Zeroizing<Vec<i64>>>,
+}
+
+/// Which table of an embedding a lookup reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Token vectors.
+    Tokens,
+    /// Token vectors, which the client has.
+    PublicTokens,
+    /// Position vectors, as many as a text may have tokens.
+    Positions,
+}
+
+impl Table {
+    /// Its rows.
+    pub(crate) fn rows(self, e: &Embedding) -> usize {
+        match self {
+            Table::Tokens | Table::PublicTokens => e.vocabulary,
+            Table::Positions => e.positions.min(MAX_TOKENS),
+        }
+    }
 }
 
 /// Shares of a vector over a ring, with the local operations: linear ones and selections.
@@ -89,13 +110,17 @@ pub trait Shares {
         }
     }
 
-    /// The rows of a table at ids that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a message
-    /// where the table is `public`.
+    /// The rows of a table at places that the client knows, in [`EMBEDDING`](super::formats::EMBEDDING): without a
+    /// message where the table is public.
     ///
     /// # Errors
-    /// Those of the session; an id beyond the table; [`RunError::WrongInput`] where the client has no ids.
-    fn lookup(&mut self, ids: &Known, e: &Embedding, public: bool)
-    -> Result<Self::Share, RunError>;
+    /// Those of the session; a place beyond the table; [`RunError::WrongInput`] where the client has no places.
+    fn lookup(
+        &mut self,
+        places: &Known,
+        e: &Embedding,
+        table: Table,
+    ) -> Result<Self::Share, RunError>;
 
     /// x·W + b for `rows` rows, in [`LINEAR`](super::formats::LINEAR).
     ///
@@ -165,6 +190,14 @@ pub trait Shares {
 
     /// The largest of each row.
     fn maxima(
+        &mut self,
+        x: &Self::Share,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Self::Share, RunError>;
+
+    /// The column of the largest of each row, in the ring of x; of equal ones any.
+    fn largest(
         &mut self,
         x: &Self::Share,
         rows: usize,

@@ -49,6 +49,24 @@ pub enum ServeError {
         /// The server's limit.
         limit: usize,
     },
+    /// A prompt that leaves no room for the answer.
+    #[error(
+        "a prompt of {prompt} tokens and {tokens} tokens of answer do not fit {limit}, the most that this server takes: shorten one of them"
+    )]
+    NoRoomForAnswer {
+        /// Tokens of the prompt.
+        prompt: usize,
+        /// Tokens asked for.
+        tokens: usize,
+        /// The limit on both together.
+        limit: usize,
+    },
+    /// A temperature that no draw has.
+    #[error("the temperature is a number from 0 to {most}")]
+    Temperature {
+        /// The highest.
+        most: f64,
+    },
     /// A bucket or a batch of size 0.
     #[error("{name} is 0; leave it out, or give at least 1")]
     EmptyOption {
@@ -274,13 +292,17 @@ impl ServeError {
             Self::OtherPlan { .. } | Self::OtherBundle { .. } | Self::BundleOfOtherPlan => {
                 Category::Mismatch
             }
-            Self::Refused(_) | Self::TextAboveLimit { .. } | Self::TooManyTexts { .. } => {
+            Self::Refused(_)
+            | Self::TextAboveLimit { .. }
+            | Self::NoRoomForAnswer { .. }
+            | Self::TooManyTexts { .. } => {
                 Category::Refused
             }
             Self::Certificate(CertificateError::BadPin)
             | Self::Address { .. }
             | Self::OpenToStrangers { .. }
             | Self::EmptyOption { .. }
+            | Self::Temperature { .. }
             | Self::NoStateFolder
             | Self::NoPlaceForCounts
             | Self::LessThanABatch { .. }
@@ -314,7 +336,7 @@ impl ServeError {
             Self::WrongConfirmation
             | Self::BundleNotAsOffered { .. }
             | Self::TableNotAsOffered { .. } => "peer-misbehaved",
-            Self::TextAboveLimit { .. } => "too-long",
+            Self::TextAboveLimit { .. } | Self::NoRoomForAnswer { .. } => "too-long",
             Self::TooManyTexts { .. } => "too-many-texts",
             Self::Refused(refusal) => refusal.name(),
             Self::OtherPlan { .. } | Self::BundleOfOtherPlan => "other-plan",
@@ -326,7 +348,8 @@ impl ServeError {
             Self::Address { .. } => "address",
             Self::NothingAllowed { .. }
             | Self::LessThanABatch { .. }
-            | Self::EmptyOption { .. } => "limit",
+            | Self::EmptyOption { .. }
+            | Self::Temperature { .. } => "limit",
             Self::NoStateFolder | Self::NoPlaceForCounts => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
@@ -381,6 +404,7 @@ impl Refusal {
             Self::OtherKeys => "other-file",
             Self::Allowance { .. } | Self::AboveAllowance { .. } => "allowance",
             Self::Uncounted => "not-counted",
+            Self::OtherTask { .. } => "other-task",
             Self::Unknown { .. } => "refused",
         }
     }

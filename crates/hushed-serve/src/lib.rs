@@ -58,7 +58,10 @@ pub use session::listener::Listener;
 pub use session::token::Token;
 pub use session::wire::Refusal;
 #[cfg(feature = "client")]
-pub use twopc::{Client, Cost, Embedding, Options, Pass, Progress};
+pub use twopc::{
+    Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, Options, Pass,
+    Progress,
+};
 pub use twopc::{Server, ServerConfig};
 
 pub use hushed_model::{Kind, Public, TooLong};

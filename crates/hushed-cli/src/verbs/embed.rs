@@ -1,16 +1,11 @@
 //! `hushed embed`: private texts in, embeddings out, with a server that sees neither.
 
-use std::path::PathBuf;
-
-use hushed_serve::{
-    BundlePin, Client, ClientConfig, Embedding, Kind, Options, Protocol, ServerTrust, Stats,
-    StepCost, Token,
-};
+use hushed_serve::{Client, Embedding, Kind, Options, Protocol, Stats, StepCost};
 use serde_json::{Value, json};
 
 use super::embed_fhe::FheArgs;
+use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
-use crate::folders;
 use crate::input::{Asked, Truncate};
 use crate::output::{Output, preview};
 
@@ -38,9 +33,8 @@ Examples:
   hushed embed --protocol fhe --server 127.0.0.1:7450 --pin 9f86d0… --keys keys --job 6e34a1c0 --json"
 )]
 pub struct Args {
-    /// The server, HOST:PORT
-    #[arg(long, value_name = "ADDR", env = "HUSHED_SERVER")]
-    server: String,
+    #[command(flatten)]
+    connect: ConnectArgs,
 
     /// The protocol: that of the server
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
@@ -48,39 +42,6 @@ pub struct Args {
 
     #[command(flatten)]
     texts: Asked,
-
-    #[command(flatten)]
-    trust: TrustArgs,
-
-    /// A file with the bearer token that the server asks for
-    #[arg(long, value_name = "FILE", env = "HUSHED_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
-
-    /// This client's certificate chain (PEM), for a server that asks for one
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "key",
-        env = "HUSHED_CLIENT_CERT"
-    )]
-    cert: Option<PathBuf>,
-
-    /// The key of that certificate (PEM)
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "cert",
-        env = "HUSHED_CLIENT_KEY"
-    )]
-    key: Option<PathBuf>,
-
-    /// Accept this model only: a file made by `hushed bundle`
-    #[arg(long, value_name = "FILE", env = "HUSHED_BUNDLE")]
-    bundle: Option<PathBuf>,
-
-    /// Where the public parts of models are kept [default: the user's cache folder]
-    #[arg(long, value_name = "DIR", env = "HUSHED_CACHE_DIR")]
-    cache_dir: Option<PathBuf>,
 
     #[command(flatten)]
     too_long: Truncate,
@@ -101,32 +62,11 @@ pub struct Args {
     fhe: FheArgs,
 }
 
-/// A number of tokens or texts.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err("a whole number from 1".to_owned()),
-        Ok(n) => Ok(n),
-    }
-}
-
-/// How the server's certificate is known. Verification cannot be switched off.
-#[derive(clap::Args)]
-#[group(required = true, multiple = false)]
-struct TrustArgs {
-    /// SHA-256 of the server's certificate, in hexadecimal
-    #[arg(long, value_name = "SHA256", env = "HUSHED_PIN")]
-    pin: Option<String>,
-
-    /// A PEM file of authorities that sign servers
-    #[arg(long, value_name = "FILE", env = "HUSHED_CA")]
-    ca: Option<PathBuf>,
-}
-
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
         if self.protocol == Protocol::Fhe {
             self.refuse_two_party_options()?;
-            let config = self.config()?;
+            let config = self.connect.config()?;
             return self
                 .fhe
                 .run(out, config, &self.texts, self.too_long.choice());
@@ -136,11 +76,11 @@ impl Args {
         }
         self.fhe.refuse()?;
         let texts = self.texts.read()?;
-        let mut client = Client::connect(&self.config()?)?;
+        let mut client = Client::connect(&self.connect.config()?)?;
         let setup = client.setup();
         out.note(&format!(
             "connected to {}, set up in {:.1} s; its model is {}",
-            self.server,
+            self.connect.server(),
             setup.time.as_secs_f64(),
             client.bundle_hash()
         ));
@@ -175,7 +115,7 @@ impl Args {
     /// Refuses options that have no meaning under encryption.
     fn refuse_two_party_options(&self) -> Result<(), CliError> {
         let given = [
-            ("--bundle", self.bundle.is_some()),
+            ("--bundle", self.connect.pins_bundle()),
             ("--bucket", self.bucket.is_some()),
             ("--batch", self.batch != 1),
             ("--public-table", self.public_table),
@@ -193,24 +133,6 @@ impl Args {
             batch: self.batch,
             public_table: self.public_table,
         }
-    }
-
-    fn config(&self) -> Result<ClientConfig, CliError> {
-        let trust = match (&self.trust.pin, &self.trust.ca) {
-            (Some(pin), _) => ServerTrust::Pin(pin.clone()),
-            (None, Some(ca)) => ServerTrust::CaFile(ca.clone()),
-            (None, None) => return Err(CliError::NoTrust), // excluded by the group above
-        };
-        let mut config = ClientConfig::new(&self.server, trust);
-        config.identity = self.cert.clone().zip(self.key.clone());
-        config.token = self
-            .token_file
-            .as_deref()
-            .map(Token::from_file)
-            .transpose()?;
-        config.bundle = self.bundle.clone().map(BundlePin::File);
-        config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
-        Ok(config)
     }
 }
 

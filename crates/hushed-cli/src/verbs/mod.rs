@@ -9,6 +9,7 @@ mod doctor;
 mod embed;
 mod embed_fhe;
 mod encrypt;
+mod generate;
 mod keygen;
 mod keys;
 mod params;
@@ -32,6 +33,7 @@ pub enum Verb {
     Doctor(doctor::Args),
     Embed(embed::Args),
     Encrypt(encrypt::Args),
+    Generate(generate::Args),
     Keygen(keygen::Args),
     Keys(keys::Args),
     Params(params::Args),
@@ -52,6 +54,7 @@ impl Verb {
             Verb::Doctor(args) => args.run(out),
             Verb::Embed(args) => args.run(out),
             Verb::Encrypt(args) => args.run(out),
+            Verb::Generate(args) => args.run(out),
             Verb::Keygen(args) => args.run(out),
             Verb::Keys(args) => args.run(out),
             Verb::Params(args) => args.run(out),

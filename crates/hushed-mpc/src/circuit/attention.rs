@@ -1,8 +1,9 @@
 //! Scores, softmax and the product with V: texts of equal length together, all heads of all of them as one batch.
 //!
-//! Shapes: Q, K, V are rows × h·dh over all texts; of a group of t texts of m rows, scores and weights are t·h × m × m.
+//! Shapes: Q, K, V are rows × h·dh over all texts; of a group of t texts of m rows, with n keys each (the m of the text
+//! and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n.
 
-use hushed_model::{Heads, Rows};
+use hushed_model::{Heads, Mask, Rows};
 use hushed_net::Party;
 use hushed_twopc::func::Format;
 use hushed_twopc::func::softmax::SCORES;
@@ -10,6 +11,7 @@ use hushed_twopc::he::{MatmulShape, OltShape};
 use hushed_twopc::share::Ring;
 
 use crate::RunError;
+use crate::circuit::cache::Past;
 use crate::circuit::groups::{Group, groups};
 use crate::formats::{
     ACTIVATION, ATTENDED, INVERSE, LINEAR, MAIN, MASKED, PORTION, QUERY, QUOTIENT, SUM_BITS, VALUE,
@@ -18,26 +20,28 @@ use crate::formats::{
 use crate::shares::{Local, Shares};
 
 /// Q_j·K_jᵀ in units of log 2 for every head j of every text: `q` (its factor already in it) and `k` in [`LINEAR`]; one
-/// share a group, in [`SCORES`].
+/// share a group, in [`SCORES`]. The keys become part of `past`.
 pub fn scores<S: Shares>(
     on: &mut S,
     q: &S::Share,
     k: &S::Share,
+    past: &mut Past<S::Share>,
     rows: &Rows,
     heads: Heads,
 ) -> Result<Vec<S::Share>, RunError> {
     let shift = LINEAR.frac - QUERY.frac;
     let q = on.rescale(q, shift, QUERY.ring)?;
     let k = on.rescale(k, shift, QUERY.ring)?;
+    let k = past.with_keys(k);
     let product = |group: Group| {
-        let m = group.rows;
+        let keys = past.before(&group);
         let q = by_heads(&q, &group, heads);
-        let k = by_heads_transposed(&k, &group, heads);
+        let k = by_heads_transposed(&k, &keys, heads);
         let shape = MatmulShape {
             shape: OltShape {
-                k: m,
+                k: group.rows,
                 m: heads.width,
-                n: m,
+                n: keys.rows,
             },
             batch: group.texts.len() * heads.count,
         };
@@ -47,75 +51,93 @@ pub fn scores<S: Shares>(
     groups(rows).into_iter().map(product).collect()
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Rows that the client knows to be padding get
-/// none, if `padded`.
+/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, nor do, if
+/// `padded`, those that the client knows to be padding: it then adds the whole mask, so that none is added twice.
 pub fn weigh<S: Shares>(
     on: &mut S,
     scores: &[S::Share],
+    past: &Past<S::Share>,
     rows: &Rows,
-    heads: Heads,
+    how: (Heads, Mask),
     padded: bool,
 ) -> Result<Vec<S::Share>, RunError> {
+    let (heads, mask) = how;
     let weights = |(s, group): (&S::Share, Group)| {
-        let m = group.rows;
+        let (m, n) = (group.rows, past.before(&group).rows);
         let matrices = group.texts.len() * heads.count;
-        match padded {
+        let hides = mask == Mask::Causal && m > 1;
+        let owner = match padded {
+            true => Party::Client,
+            false => Party::Server,
+        };
+        match padded || hides {
             true => {
-                let len = matrices * m * m;
-                let mask = on.known(Party::Client, len, || mask(&group, heads.count));
-                let s = on.add_known(s, &mask);
-                on.exponentials(&s, matrices * m, m)
+                let masked = || masked(past, &group, heads.count, mask);
+                let masked = on.known(owner, matrices * m * n, masked);
+                let s = on.add_known(s, &masked);
+                on.exponentials(&s, matrices * m, n)
             }
-            false => on.exponentials(s, matrices * m, m),
+            false => on.exponentials(s, matrices * m, n),
         }
     };
     scores.iter().zip(groups(rows)).map(weights).collect()
 }
 
-/// [`MASKED`] in the columns of padding, 0 elsewhere: the client's secret, which it adds to its own share.
-fn mask(group: &Group, heads: usize) -> Vec<i64> {
+/// [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the client's secret: it adds these to
+/// its own share.
+fn masked<S: Local>(past: &Past<S>, group: &Group, heads: usize, mask: Mask) -> Vec<i64> {
     let masked = SCORES.signed(MASKED);
+    let before = past.before(group).rows - group.rows;
     let text = |real: usize| {
-        let row = (0..group.rows).map(move |j| i64::from(j >= real) * masked);
-        let row: Vec<i64> = row.collect();
-        row.repeat(heads * group.rows)
+        let hidden = |row: usize, key: usize| {
+            let ahead = mask == Mask::Causal && key > before + row;
+            ahead || key >= before + real || past.is_padding(key)
+        };
+        let row = |row: usize| (0..before + group.rows).map(move |key| hidden(row, key));
+        let all = (0..group.rows).flat_map(row);
+        let all: Vec<i64> = all.map(|hidden| i64::from(hidden) * masked).collect();
+        all.repeat(heads)
     };
     group.texts.iter().flat_map(|t| text(t.real)).collect()
 }
 
 /// Σ_k e_ik·v_k / Σ_k e_ik for every head: `e` as [`weigh`] gives it, `v` in [`LINEAR`]; the result in [`ACTIVATION`].
+/// The values become part of `past`.
 pub fn attend<S: Shares>(
     on: &mut S,
     e: &[S::Share],
     v: &S::Share,
+    past: &mut Past<S::Share>,
     rows: &Rows,
     heads: Heads,
 ) -> Result<S::Share, RunError> {
     let v = on.rescale(v, LINEAR.frac - VALUE.frac, VALUE.ring)?;
+    let v = past.with_values(v);
     let groups = groups(rows);
     let mut done = Vec::with_capacity(e.len());
     for (e, group) in e.iter().zip(&groups) {
-        let m = group.rows;
-        let v = by_heads(&v, group, heads);
+        let keys = past.before(group);
+        let (m, n) = (group.rows, keys.rows);
+        let v = by_heads(&v, &keys, heads);
         let batch = group.texts.len() * heads.count;
         let shape = MatmulShape {
             shape: OltShape {
                 k: m,
-                m,
+                m: n,
                 n: heads.width,
             },
             batch,
         };
-        done.push(match divides_first(m, heads) {
+        done.push(match divides_first(n, heads) {
             true => {
-                let p = portions(on, e, batch * m, m)?;
+                let p = portions(on, e, batch * m, n)?;
                 let o = on.matmul(&p, &v.reduce_to(PORTION.ring), &shape)?;
                 let shift = PORTION.frac + VALUE.frac - ACTIVATION.frac;
                 on.rescale(&o, shift, MAIN)?
             }
             false => {
                 let o = on.matmul(e, &v, &shape)?;
-                divide(on, &o, e, batch * m, m, heads.width)?
+                divide(on, &o, e, batch * m, n, heads.width)?
             }
         });
     }
@@ -127,10 +149,10 @@ pub fn attend<S: Shares>(
     ))
 }
 
-/// Whether the weights of a text of `m` tokens are divided by their sums before the product with V, or the product
-/// after it: whichever has fewer numbers.
-fn divides_first(m: usize, heads: Heads) -> bool {
-    m < heads.width
+/// Whether the weights over `n` keys are divided by their sums before the product with V, or the product after it:
+/// whichever has fewer numbers.
+fn divides_first(n: usize, heads: Heads) -> bool {
+    n < heads.width
 }
 
 /// 1 / the row sums of `e` (rows × cols), with [`INVERSE`]'s fraction bits.

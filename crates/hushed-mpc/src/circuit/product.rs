@@ -103,7 +103,12 @@ impl<'a> Product<'a> {
 
     /// A layer as it is.
     pub fn alone(linear: &'a Linear) -> Self {
-        Product::new(None, linear.inputs, vec![scaled(linear, 1.0)])
+        Product::reading(None, linear)
+    }
+
+    /// A layer whose operand still has to get a norm's gain and offset.
+    pub fn reading(norm: Option<&'a Norm>, linear: &'a Linear) -> Self {
+        Product::new(norm, linear.inputs, vec![scaled(linear, 1.0)])
     }
 
     /// A norm's gain and offset.

@@ -13,7 +13,7 @@ use hushed_twopc::he::MatmulShape;
 use hushed_twopc::he::product::local::{product, product_small};
 use hushed_twopc::share::{Ring, Share};
 
-use super::{Known, Shares, rows_times};
+use super::{Known, Shares, Table, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, WEIGHED};
@@ -88,10 +88,10 @@ impl Shares for Clear {
         true
     }
 
-    fn lookup(&mut self, ids: &Known, e: &Embedding, _: bool) -> Result<Share, RunError> {
-        let table = embed::numbers_of(e)?;
-        let mut words = Vec::with_capacity(ids.len * e.width);
-        for &id in ids.values.as_deref().into_iter().flatten() {
+    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {
+        let table = embed::numbers_of(e, table)?;
+        let mut words = Vec::with_capacity(places.len * e.width);
+        for &id in places.values.as_deref().into_iter().flatten() {
             let first = id as usize * e.width;
             let row = table.get(first..first + e.width);
             let row = row.ok_or(ModelError::TokenOutOfRange {
@@ -190,6 +190,16 @@ impl Shares for Clear {
         let rows = x.words().chunks_exact(columns.max(1));
         let largest = rows.map(|row| row.iter().map(|&w| ring.decode(w)).max().unwrap_or(0));
         Ok(Share::new(ring, largest.map(|v| v as u64).collect()))
+    }
+
+    fn largest(&mut self, x: &Share, _: usize, columns: usize) -> Result<Share, RunError> {
+        let ring = x.ring();
+        let rows = x.words().chunks_exact(columns.max(1));
+        let largest = rows.map(|row| {
+            let values = row.iter().map(|&w| ring.decode(w)).enumerate();
+            values.max_by_key(|&(_, v)| v).map_or(0, |(i, _)| i as u64)
+        });
+        Ok(Share::new(ring, largest.collect()))
     }
 
     fn apply(&mut self, f: &Function, x: &Share) -> Result<Share, RunError> {

@@ -9,7 +9,7 @@ use hushed_twopc::func::inverse::reciprocal_cost;
 use hushed_twopc::func::norm::{NormShape, normalise_rows_cost, unit_rows_cost};
 use hushed_twopc::func::softmax::exponentials_cost;
 use hushed_twopc::func::{Format, rescale_cost};
-use hushed_twopc::gadget::{max_rows_cost, open_rounded_cost};
+use hushed_twopc::gadget::{argmax_rows_cost, max_rows_cost, open_rounded_cost};
 use hushed_twopc::he::{
     Layout, LinearShape, MatmulShape, OltShape, OltSpec, RowsCost, scale_rows_cost,
 };
@@ -17,7 +17,7 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use super::{Known, Local, Shares, hidden_spec};
+use super::{Known, Local, Shares, Table, hidden_spec};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
 use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
@@ -275,11 +275,16 @@ impl Shares for Counting<'_> {
         false
     }
 
-    fn lookup(&mut self, ids: &Known, e: &Embedding, public: bool) -> Result<Length, RunError> {
-        if !public {
-            self.linear(ids.len, e.vocabulary, e.width, TABLE_BITS)?;
+    fn lookup(
+        &mut self,
+        places: &Known,
+        e: &Embedding,
+        table: Table,
+    ) -> Result<Length, RunError> {
+        if table != Table::PublicTokens {
+            self.linear(places.len, table.rows(e), e.width, TABLE_BITS)?;
         }
-        Ok(Length::new(EMBEDDING.ring, ids.len * e.width))
+        Ok(Length::new(EMBEDDING.ring, places.len * e.width))
     }
 
     fn product(
@@ -366,6 +371,12 @@ impl Shares for Counting<'_> {
     fn maxima(&mut self, x: &Length, rows: usize, columns: usize) -> Result<Length, RunError> {
         let bits = x.ring.bits();
         self.add(max_rows_cost(rows, columns, x.ring, 0, bits));
+        Ok(Length::new(x.ring, rows))
+    }
+
+    fn largest(&mut self, x: &Length, rows: usize, columns: usize) -> Result<Length, RunError> {
+        let bits = x.ring.bits();
+        self.add(argmax_rows_cost(rows, columns, x.ring, 0, bits));
         Ok(Length::new(x.ring, rows))
     }
 

@@ -10,7 +10,7 @@ use hushed_twopc::func::inverse::reciprocal;
 use hushed_twopc::func::norm::{NormShape, normalise_rows, unit_rows};
 use hushed_twopc::func::softmax::exponentials;
 use hushed_twopc::func::{Format, narrow, rescale};
-use hushed_twopc::gadget::{Sign, max_rows, open_rounded};
+use hushed_twopc::gadget::{Sign, argmax_rows, max_rows, open_rounded};
 use hushed_twopc::he::{
     HeContext, LinearShape, MatmulShape, OltShape, linear_client, linear_server,
     linear_server_alone, matmul_shared, olt_encrypted, olt_multiplying, scale_rows,
@@ -18,7 +18,7 @@ use hushed_twopc::he::{
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::{Known, Shares, hidden_spec, rows_times};
+use super::{Known, Shares, Table, hidden_spec, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
@@ -144,29 +144,28 @@ impl Shares for Protocol {
 
     /// One product of the client's one-hot rows (m × vocabulary, encrypted) with the server's table: the client knows
     /// its ids, so that no equality test is needed (BumbleBee, NDSS 2025, §VII-B discusses both).
-    fn lookup(&mut self, ids: &Known, e: &Embedding, public: bool) -> Result<Share, RunError> {
-        if public {
-            return self.public_rows(ids, e.width);
+    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Share, RunError> {
+        if table == Table::PublicTokens {
+            return self.public_rows(places, e.width);
         }
+        let rows = table.rows(e);
         let shape = LinearShape {
             shape: OltShape {
-                k: ids.len,
-                m: e.vocabulary,
+                k: places.len,
+                m: rows,
                 n: e.width,
             },
             weight_bits: TABLE_BITS,
         };
         let (ctx, he) = (&mut self.ctx, &self.he);
-        let Some(ids) = &ids.values else {
-            let table = self.layers.table(e)?;
-            return Ok(linear_server_alone(ctx, he, MAIN, ids.len, &table)?);
+        let Some(known) = &places.values else {
+            let table = self.layers.table(e, table)?;
+            return Ok(linear_server_alone(ctx, he, MAIN, places.len, &table)?);
         };
-        let mut hot = vec![0u64; ids.len() * e.vocabulary];
-        for (row, &id) in hot.chunks_exact_mut(e.vocabulary).zip(ids.iter()) {
-            let place = row.get_mut(id as usize);
-            *place.ok_or(ModelError::TokenOutOfRange {
-                vocabulary: e.vocabulary,
-            })? = 1;
+        let mut hot = vec![0u64; known.len() * rows];
+        for (row, &place) in hot.chunks_exact_mut(rows).zip(known.iter()) {
+            let one = row.get_mut(place as usize);
+            *one.ok_or(ModelError::TokenOutOfRange { vocabulary: rows })? = 1;
         }
         Ok(linear_client(ctx, he, &Share::new(MAIN, hot), &shape)?)
     }
@@ -274,6 +273,12 @@ impl Shares for Protocol {
     fn maxima(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Share, RunError> {
         let bits = x.ring().bits();
         Ok(max_rows(&mut self.ctx, x, rows, columns, 0, bits)?)
+    }
+
+    fn largest(&mut self, x: &Share, rows: usize, columns: usize) -> Result<Share, RunError> {
+        let bits = x.ring().bits();
+        let (_, columns) = argmax_rows(&mut self.ctx, x, rows, columns, 0, bits)?;
+        Ok(columns)
     }
 
     fn apply(&mut self, f: &Function, x: &Share) -> Result<Share, RunError> {

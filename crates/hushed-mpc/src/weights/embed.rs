@@ -1,13 +1,19 @@
-//! The table of token vectors as integers.
+//! The tables of token and position vectors as integers.
 
 use hushed_model::{Embedding, StepId, here};
 
 use crate::RunError;
 use crate::formats::EMBEDDING;
+use crate::shares::Table;
 
 /// The table's numbers.
-pub(crate) fn numbers_of(e: &Embedding) -> Result<&[f32], RunError> {
-    Ok(here(StepId::outside("embed"), &e.tokens)?.data())
+pub(crate) fn numbers_of(e: &Embedding, table: Table) -> Result<&[f32], RunError> {
+    let numbers = match table {
+        Table::Tokens | Table::PublicTokens => &e.tokens,
+        Table::Positions => &e.offsets,
+    };
+    let numbers = here(StepId::outside("embed"), numbers)?.data();
+    Ok(numbers.get(..table.rows(e) * e.width).unwrap_or(numbers))
 }
 
 /// A number of the table with [`EMBEDDING`]'s fraction bits. One beyond 32 bits saturates, and is then refused as

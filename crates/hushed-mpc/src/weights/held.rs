@@ -12,6 +12,7 @@ use hushed_twopc::he::PreparedWeights;
 use crate::RunError;
 use crate::circuit::product::{Layer, Product};
 use crate::formats::{MAIN, TABLE_BITS};
+use crate::shares::Table;
 use crate::weights::{embed, ranges};
 
 /// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by
@@ -20,6 +21,7 @@ use crate::weights::{embed, ranges};
 pub struct Layers {
     by_step: Mutex<HashMap<StepId, Arc<Layer>>>,
     table: Mutex<Option<Arc<PreparedWeights>>>,
+    positions: Mutex<Option<Arc<PreparedWeights>>>,
 }
 
 /// The result of [`Layers::make_ready`].
@@ -89,26 +91,33 @@ impl Layers {
         map.len()
     }
 
-    /// The server's table of token vectors as integers.
-    pub(crate) fn table(&self, e: &Embedding) -> Result<Arc<PreparedWeights>, RunError> {
-        let mut slot = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A table of the server's as integers.
+    pub(crate) fn table(
+        &self,
+        e: &Embedding,
+        table: Table,
+    ) -> Result<Arc<PreparedWeights>, RunError> {
+        let slot = match table {
+            Table::Tokens | Table::PublicTokens => &self.table,
+            Table::Positions => &self.positions,
+        };
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = slot.as_ref() {
             return Ok(table.clone());
         }
-        let table = Arc::new(integers(e)?);
+        let table = Arc::new(integers(e, table)?);
         *slot = Some(table.clone());
         Ok(table)
     }
 }
 
-/// The table as integers, vocabulary × width.
-fn integers(e: &Embedding) -> Result<PreparedWeights, RunError> {
-    let values = embed::numbers_of(e)?.iter().map(embed::integer).collect();
+/// A table as integers, rows × width.
+fn integers(e: &Embedding, table: Table) -> Result<PreparedWeights, RunError> {
+    let values = embed::numbers_of(e, table)?.iter();
+    let values = values.map(embed::integer).collect();
     if let Some(beyond) = ranges::embedding(e)?.pop() {
         return Err(beyond.into());
     }
-    Ok(
-        PreparedWeights::new(e.vocabulary, e.width, TABLE_BITS, values)
-            .map_err(TwopcError::from)?,
-    )
+    let weights = PreparedWeights::new(table.rows(e), e.width, TABLE_BITS, values);
+    Ok(weights.map_err(TwopcError::from)?)
 }

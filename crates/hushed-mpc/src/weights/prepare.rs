@@ -4,7 +4,7 @@ use hushed_model::{Model, Program, StepId};
 
 use crate::circuit::product::{Integers, Product};
 use crate::circuit::run;
-use crate::shares::Counting;
+use crate::shares::{Counting, Table};
 use crate::weights::held::Layers;
 use crate::weights::ranges::{self, OutOfRange};
 use crate::{Input, RunError, Terms};
@@ -19,7 +19,7 @@ impl Layers {
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();
         each_product(&program, |id, product| self.get(id, product).map(drop))?;
-        self.table(program.embedding()).map(drop)
+        self.table(program.embedding(), Table::Tokens).map(drop)
     }
 }
 

@@ -6,6 +6,7 @@ use hushed_model::{Embedding, Matrix, StepId};
 use crate::RunError;
 use crate::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::formats::{EMBEDDING, MAIN};
+use crate::shares::Table;
 use crate::weights::embed::{integer, numbers_of};
 
 /// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.
@@ -40,7 +41,7 @@ pub(crate) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange
 
 /// The same of the token vectors and of what positions add.
 pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
-    let table = numbers_of(e)?.iter().map(|v| integer(v).unsigned_abs());
+    let table = numbers_of(e, Table::Tokens)?.iter().map(|v| integer(v).unsigned_abs());
     let offsets = e.offsets.as_deref().map(Matrix::data).unwrap_or_default();
     let above = |p: &f32| f64::from(p.abs()) > POSITION_LIMIT;
     let found = [

@@ -9,6 +9,7 @@ use hushed_model::{Embedding, ModelError};
 
 use crate::RunError;
 use crate::formats::TABLE_BITS;
+use crate::shares::Table;
 use crate::weights::embed::numbers_of;
 
 /// A public table: vocabulary × width integers with the fraction bits of [`crate::formats::EMBEDDING`].
@@ -46,7 +47,7 @@ impl PublicTable {
     /// [`RunError::Model`] if the numbers are not here.
     pub fn chunks(e: &Embedding) -> Result<impl Iterator<Item = Vec<u8>> + '_, RunError> {
         let rows = rows_in_chunk(e.width);
-        let values = numbers_of(e)?.chunks(rows * e.width);
+        let values = numbers_of(e, Table::Tokens)?.chunks(rows * e.width);
         Ok(values.map(|chunk| {
             let integers = chunk.iter().map(crate::weights::embed::integer);
             integers.flat_map(i32::to_le_bytes).collect()

@@ -4,6 +4,7 @@
 mod common;
 
 mod architectures;
+mod decode;
 mod golden;
 mod minilm;
 mod tiny;

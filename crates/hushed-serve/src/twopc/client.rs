@@ -7,15 +7,17 @@
 
 mod answer;
 mod cache;
+mod generate;
 mod greet;
 mod options;
+mod stop;
 mod table;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hushed_model::{Model, Public, TokenIds, TooLong};
+use hushed_model::{Model, Program, Public, TokenIds, TooLong};
 use hushed_mpc::{Input, Layers, Protocol, embeddings};
 use hushed_net::{Expect, Stats};
 
@@ -28,6 +30,7 @@ use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use greet::{greet, pinned};
 
 pub use answer::{Cost, Embedding, OnProgress, Pass, Progress};
+pub use generate::{Finish, GenerateOptions, Generated, Generation};
 pub use options::Options;
 
 /// Present in every binary that has the client: the build test of the server-only binary looks for it.
@@ -38,6 +41,7 @@ static MARKER: [u8; 27] = *b"hushed-serve client is here";
 pub struct Client {
     backend: Protocol,
     model: Model,
+    program: Program,
     bundle_hash: Digest,
     welcome: Welcome,
     cache_dir: Option<PathBuf>,
@@ -62,9 +66,11 @@ impl Client {
             time: began.elapsed(),
             stats: backend.ctx().session.stats(),
         };
+        let model = Model::shapes_only(bundle.public());
         Ok(Self {
             backend,
-            model: Model::shapes_only(bundle.public()),
+            program: model.program(),
+            model,
             bundle_hash: bundle.hash(),
             welcome,
             cache_dir: config.cache_dir.clone(),
@@ -237,6 +243,19 @@ impl Client {
         });
     }
 
+    /// Asks for a pass, which begins when this returns.
+    fn ask(&mut self, request: &Request) -> Result<(), ServeError> {
+        let limits = self.deadlines.within(self.deadlines.text);
+        let session = &mut self.backend.ctx().session;
+        session.set_limits(limits);
+        session.send_vec(REQUEST, request.encode())?;
+        let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
+        match Answer::decode(&answer).map_err(ServeError::malformed("answer"))? {
+            Answer::Go => Ok(()),
+            Answer::Refused(refusal) => Err(ServeError::Refused(refusal)),
+        }
+    }
+
     /// One pass over these texts, of which the first has the index `first`.
     fn run(
         &mut self,
@@ -247,22 +266,14 @@ impl Client {
         let began = Instant::now();
         let terms = options.terms();
         let sites_before = self.backend.costs().len();
-        let limits = self.deadlines.within(self.deadlines.text);
-        let session = &mut self.backend.ctx().session;
-        let before = session.stats();
-        session.set_limits(limits);
+        let before = self.stats();
         let rows = texts.iter().map(|t| t.rows().total);
         let request = Request::Embed {
             rows: rows.map(|r| u32::try_from(r).unwrap_or(u32::MAX)).collect(),
             padded: terms.padded,
             public_table: terms.public_table,
         };
-        session.send_vec(REQUEST, request.encode())?;
-        let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
-        match Answer::decode(&answer).map_err(ServeError::malformed("answer"))? {
-            Answer::Go => {}
-            Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
-        }
+        self.ask(&request)?;
         let input = Input::Texts(texts.to_vec(), terms);
         let answers = embeddings(&mut self.backend, &self.model, &input)?;
         let answers = answers.ok_or(ServeError::NoAnswer)?;

@@ -11,5 +11,8 @@ pub(crate) mod table;
 pub mod wire;
 
 #[cfg(feature = "client")]
-pub use client::{Client, Cost, Embedding, OnProgress, Options, Pass, Progress};
+pub use client::{
+    Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, OnProgress, Options,
+    Pass, Progress,
+};
 pub use server::{Server, ServerConfig};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hushed_model::Model;
-use hushed_mpc::Layers;
-use hushed_mpc::Memory;
+use hushed_mpc::formats::MAX_TOKENS;
+use hushed_mpc::{Layers, Memory, Sampler};
 
 use crate::bundle::{self, Bundle};
 use crate::digest::Digest;
@@ -37,7 +37,7 @@ impl Server {
         let layers = Layers::default();
         layers.prepare(&model)?;
         let max_tokens = config.max_tokens.unwrap_or(usize::MAX);
-        let max_tokens = max_tokens.min(model.public.max_tokens);
+        let max_tokens = max_tokens.min(model.public.max_tokens).min(MAX_TOKENS);
         if let Some(memory) = config.max_memory {
             hold_ready(&layers, &model, config, max_tokens, memory)?;
         }
@@ -50,6 +50,8 @@ impl Server {
                 listener,
                 max_tokens,
                 max_pass_tokens: config.max_pass_tokens.max(max_tokens),
+                program: model.program(),
+                sampler: Sampler::from_os(),
                 model,
                 layers: Arc::new(layers),
                 bundle,

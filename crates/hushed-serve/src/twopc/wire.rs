@@ -25,6 +25,10 @@ pub const MAX_REQUEST: usize = 4 + 4 * MAX_PASS_TEXTS;
 
 const PADDED: u8 = 1;
 const PUBLIC_TABLE: u8 = 2;
+const BEGINS: u8 = 4;
+
+/// Temperatures are in thousandths, from 0 to 2.
+pub const MAX_TEMPERATURE: u16 = 2000;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +47,25 @@ pub enum Request {
         /// Whether the client looks up token vectors itself, in the public table.
         public_table: bool,
     },
+    /// The next rows of a text, and the token that follows them.
+    Next(Next),
+}
+
+/// What a client asks for with [`Request::Next`]; all of it is public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// A text begins: what is held of another one is dropped.
+    pub begins: bool,
+    /// New rows: tokens and padding, from 1.
+    pub rows: u32,
+    /// Whether some rows of the text may be padding.
+    pub padded: bool,
+    /// Whether the client looks up token vectors itself, in the public table.
+    pub public_table: bool,
+    /// In thousandths, at most [`MAX_TEMPERATURE`]; 0 takes the likeliest token.
+    pub temperature: u16,
+    /// Of the noise that draws a token.
+    pub seed: u64,
 }
 
 impl Request {
@@ -65,6 +88,17 @@ impl Request {
                 rows.iter().for_each(|r| out.extend(r.to_le_bytes()));
                 out
             }
+            Self::Next(next) => {
+                let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+                let flags = flag(next.padded, PADDED)
+                    | flag(next.public_table, PUBLIC_TABLE)
+                    | flag(next.begins, BEGINS);
+                let mut out = vec![3, flags];
+                out.extend_from_slice(&next.rows.to_le_bytes());
+                out.extend_from_slice(&next.temperature.to_le_bytes());
+                out.extend_from_slice(&next.seed.to_le_bytes());
+                out
+            }
         }
     }
 
@@ -76,6 +110,7 @@ impl Request {
             0 => Self::End,
             1 => embed(&mut reader)?,
             2 => Self::Table,
+            3 => Self::Next(next(&mut reader)?),
             _ => return Err(WireFault::Undefined { field: "tag" }),
         };
         reader.finish()?;
@@ -102,6 +137,30 @@ fn embed(reader: &mut Reader<'_>) -> Result<Request, WireFault> {
         rows: (0..count).map(row).collect::<Result<_, _>>()?,
         padded: flags & PADDED != 0,
         public_table: flags & PUBLIC_TABLE != 0,
+    })
+}
+
+fn next(reader: &mut Reader<'_>) -> Result<Next, WireFault> {
+    let [flags] = reader.array("flags")?;
+    let undefined = |field| Err(WireFault::Undefined { field });
+    if flags & !(PADDED | PUBLIC_TABLE | BEGINS) != 0 {
+        return undefined("flags");
+    }
+    let rows = u32::from_le_bytes(reader.array("number of tokens")?);
+    if rows == 0 {
+        return undefined("number of tokens");
+    }
+    let temperature = u16::from_le_bytes(reader.array("temperature")?);
+    if temperature > MAX_TEMPERATURE {
+        return undefined("temperature");
+    }
+    Ok(Next {
+        begins: flags & BEGINS != 0,
+        rows,
+        padded: flags & PADDED != 0,
+        public_table: flags & PUBLIC_TABLE != 0,
+        temperature,
+        seed: u64::from_le_bytes(reader.array("seed")?),
     })
 }
 

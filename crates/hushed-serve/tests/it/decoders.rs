@@ -63,6 +63,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Allowance { seconds: 11 },
         Refusal::AboveAllowance { limit: 12 },
         Refusal::Uncounted,
+        Refusal::OtherTask { generates: true },
         Refusal::Unknown { code: 999 },
     ]
 }

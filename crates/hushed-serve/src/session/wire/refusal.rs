@@ -142,6 +142,12 @@ pub enum Refusal {
         "it cannot record how many texts it has served, and serves none until it can; tell its operator"
     )]
     Uncounted,
+    /// Its model does something else.
+    #[error("its model {}", match generates { true => "generates text: use `hushed generate`", false => "does not generate text: use `hushed embed`" })]
+    OtherTask {
+        /// Whether it generates.
+        generates: bool,
+    },
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
     Unknown {
@@ -190,6 +196,7 @@ impl Refusal {
             Self::Allowance { seconds } => (25, seconds, none),
             Self::AboveAllowance { limit } => (26, limit, none),
             Self::Uncounted => (27, 0, none),
+            Self::OtherTask { generates } => (28, generates.into(), none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -225,6 +232,9 @@ impl Refusal {
             25 => Self::Allowance { seconds: number },
             26 => Self::AboveAllowance { limit: number },
             27 => Self::Uncounted,
+            28 => Self::OtherTask {
+                generates: number != 0,
+            },
             code => Self::Unknown { code },
         }
     }

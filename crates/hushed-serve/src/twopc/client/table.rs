@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use hushed_model::Embedding;
-use hushed_net::Expect;
 
 use super::Client;
 use crate::digest::Digest;
@@ -12,7 +11,7 @@ use crate::error::ServeError;
 use crate::files;
 use crate::session::wire::Refusal;
 use crate::twopc::table;
-use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
+use crate::twopc::wire::Request;
 
 impl Client {
     /// Has the table ready for the next pass.
@@ -22,22 +21,15 @@ impl Client {
         }
         let refused = ServeError::Refused(Refusal::PrivateTable);
         let hash = self.welcome.table.ok_or(refused)?;
-        let e = self.model.embedding();
+        let e = self.model.embedding().clone();
         let kept = self.cache_dir.as_deref().map(|dir| path(dir, hash));
-        let known = kept.as_deref().and_then(|path| find(path, e, hash));
+        let known = kept.as_deref().and_then(|path| find(path, &e, hash));
         let bytes = match known {
             Some(bytes) => bytes,
             None => {
-                let limits = self.deadlines.within(self.deadlines.text);
+                self.ask(&Request::Table)?;
                 let session = &mut self.backend.ctx().session;
-                session.set_limits(limits);
-                session.send_vec(REQUEST, Request::Table.encode())?;
-                let answer = session.recv(ANSWER, Expect::AtMost(MAX_ANSWER))?;
-                match Answer::decode(&answer).map_err(ServeError::malformed("answer"))? {
-                    Answer::Go => {}
-                    Answer::Refused(refusal) => return Err(ServeError::Refused(refusal)),
-                }
-                let bytes = table::receive(session, e, hash)?;
+                let bytes = table::receive(session, &e, hash)?;
                 // The session does not need the file; the next one fetches again.
                 if let Some(path) = &kept
                     && let Err(error) = keep(path, &bytes)
@@ -47,7 +39,7 @@ impl Client {
                 bytes
             }
         };
-        self.backend.set_table(table::decode(e, &bytes)?);
+        self.backend.set_table(table::decode(&e, &bytes)?);
         Ok(())
     }
 }

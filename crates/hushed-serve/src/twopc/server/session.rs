@@ -8,8 +8,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hushed_model::Model;
-use hushed_mpc::{Input, Layers, Protocol, Terms, embeddings};
+use hushed_model::{Model, Program, Task};
+use hushed_mpc::{
+    Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, embeddings, next_token,
+};
 use hushed_net::{Expect, Party, Session, Stats};
 
 use crate::bundle::Bundle;
@@ -22,9 +24,9 @@ use crate::session::listener::Listener;
 use crate::session::outcome::{Embedded, Outcome, Stop};
 use crate::session::owner::Owner;
 use crate::session::registry::Entry;
-use crate::session::wire::{ABORT_STOPPING, READY, Refusal, Reply, Welcome};
+use crate::session::wire::{ABORT_STOPPING, READY, Refusal, Reply, Welcome, WireFault};
 use crate::twopc::table;
-use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, REQUEST, Request};
+use crate::twopc::wire::{ANSWER, Answer, BUNDLE, MAX_REQUEST, Next, REQUEST, Request};
 
 /// What all sessions read.
 pub(super) struct Shared {
@@ -38,6 +40,17 @@ pub(super) struct Shared {
     pub(super) max_texts: usize,
     /// Its hash, if the table is public.
     pub(super) table: Option<Digest>,
+    /// The model's steps.
+    pub(super) program: Program,
+    /// Draws tokens.
+    pub(super) sampler: Sampler,
+}
+
+impl Shared {
+    /// Whether its model continues texts; otherwise it embeds them.
+    fn generates(&self) -> bool {
+        self.model.public.task() == Task::Generate
+    }
 }
 
 /// Serves one connection to its end.
@@ -129,27 +142,26 @@ fn texts(
     backend: &mut Protocol,
     outcome: &mut Outcome,
 ) -> Result<(), Stop> {
-    let done = outcome.embedded.get_or_insert_default();
+    let mut passes = Passes {
+        shared,
+        entry,
+        owner,
+        backend,
+        text: None,
+        done: outcome.embedded.get_or_insert_default(),
+    };
+    let deadlines = &shared.listener.deadlines;
     loop {
-        let session = &mut backend.ctx().session;
+        let session = &mut passes.backend.ctx().session;
         if !entry.rest() {
             session.abort(ABORT_STOPPING);
             return Err(Stop::Refuse(Refusal::Stopping));
         }
-        session.set_limits(
-            shared
-                .listener
-                .deadlines
-                .within(shared.listener.deadlines.idle),
-        );
+        session.set_limits(deadlines.within(deadlines.idle));
         let request = session.recv(REQUEST, Expect::AtMost(MAX_REQUEST))?;
-        let request = Request::decode(&request).map_err(ServeError::malformed("request"))?;
-        let (rows, terms) = match request {
+        match Request::decode(&request).map_err(ServeError::malformed("request"))? {
             Request::End => return Ok(()),
-            Request::Table => {
-                send_table(shared, session)?;
-                continue;
-            }
+            Request::Table => send_table(shared, session)?,
             Request::Embed {
                 rows,
                 padded,
@@ -159,30 +171,101 @@ fn texts(
                     padded,
                     public_table,
                 };
-                (rows, terms)
+                passes.embed(rows.into_iter().map(|r| r as usize).collect(), terms)?;
+            }
+            Request::Next(next) => passes.next(&next)?,
+        }
+    }
+}
+
+/// The passes of a session.
+struct Passes<'a> {
+    shared: &'a Shared,
+    entry: &'a Entry<'a>,
+    owner: &'a Owner,
+    backend: &'a mut Protocol,
+    /// What is held of the text that is being continued.
+    text: Option<TextCache>,
+    done: &'a mut Embedded,
+}
+
+impl Passes<'_> {
+    /// One embedding a text.
+    fn embed(&mut self, rows: Vec<usize>, terms: Terms) -> Result<(), Stop> {
+        let shared = self.shared;
+        self.agreed(false, &rows, terms)?;
+        let (texts, tokens) = (rows.len(), rows.iter().sum());
+        self.pass(texts, tokens, |backend| {
+            embeddings(backend, &shared.model, &Input::Lengths(rows, terms))?;
+            Ok(())
+        })
+    }
+
+    /// The token after the next rows of a text. It counts as a text: what is opened is what tells of the model.
+    fn next(&mut self, next: &Next) -> Result<(), Stop> {
+        let shared = self.shared;
+        let mut text = match (next.begins, self.text.take()) {
+            (true, _) => TextCache::default(),
+            (false, Some(text)) => text,
+            (false, None) => {
+                let fault = WireFault::Undefined { field: "begins" };
+                return Err(ServeError::malformed("request")(fault).into());
             }
         };
-        let rows: Vec<usize> = rows.into_iter().map(|r| r as usize).collect();
-        if let Err(refusal) = allow(shared, entry, owner, &rows, terms, done.texts) {
+        let terms = Terms {
+            padded: next.padded,
+            public_table: next.public_table,
+        };
+        let rows = next.rows as usize;
+        self.agreed(true, &[text.rows().saturating_add(rows)], terms)?;
+        let temperature = f64::from(next.temperature) / 1000.0;
+        let last = (text.rows() + rows).saturating_sub(1);
+        let draw = shared.sampler.draw(temperature, next.seed, last);
+        let draw = (next.temperature > 0).then_some(&draw);
+        self.pass(1, rows, |backend| {
+            let input = Input::Lengths(vec![rows], terms);
+            next_token(backend, &shared.program, &mut text, &input, draw)?;
+            Ok(())
+        })?;
+        self.text = Some(text);
+        Ok(())
+    }
+
+    /// Allows a pass over texts of these numbers of rows, or refuses and ends the session.
+    fn agreed(&mut self, generates: bool, rows: &[usize], terms: Terms) -> Result<(), Stop> {
+        let allowed = match self.shared.generates() == generates {
+            true => allow(self.shared, self.entry, self.owner, rows, terms, self.done.texts),
+            false => Err(Refusal::OtherTask {
+                generates: !generates,
+            }),
+        };
+        let session = &mut self.backend.ctx().session;
+        let deadlines = &self.shared.listener.deadlines;
+        if let Err(refusal) = allowed {
             session.send_vec(ANSWER, Answer::Refused(refusal).encode())?;
             return Err(Stop::Refuse(refusal));
         }
-        session.set_limits(
-            shared
-                .listener
-                .deadlines
-                .within(shared.listener.deadlines.text),
-        );
+        session.set_limits(deadlines.within(deadlines.text));
         session.send_vec(ANSWER, Answer::Go.encode())?;
-        let (began, before) = (Instant::now(), session.stats());
-        let (texts, tokens) = (rows.len(), rows.iter().sum());
-        embeddings(backend, &shared.model, &Input::Lengths(rows, terms))?;
-        let stats = backend.ctx().session.stats().since(&before);
+        Ok(())
+    }
+
+    /// Runs a pass and counts it.
+    fn pass(
+        &mut self,
+        texts: usize,
+        tokens: usize,
+        run: impl FnOnce(&mut Protocol) -> Result<(), RunError>,
+    ) -> Result<(), Stop> {
+        let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
+        run(self.backend)?;
+        let stats = self.backend.ctx().session.stats().since(&before);
         let spent = began.elapsed();
-        done.texts += texts;
-        done.tokens += tokens;
-        shared.listener.metrics.pass(texts, tokens, spent, &stats);
-        debug(entry, texts, tokens, spent, &stats);
+        self.done.texts += texts;
+        self.done.tokens += tokens;
+        self.shared.listener.metrics.pass(texts, tokens, spent, &stats);
+        debug(self.entry, texts, tokens, spent, &stats);
+        Ok(())
     }
 }
 

@@ -1,0 +1,100 @@
+//! How a verb reaches a server.
+
+use std::path::PathBuf;
+
+use hushed_serve::{BundlePin, ClientConfig, ServerTrust, Token};
+
+use crate::error::CliError;
+use crate::folders;
+
+/// The server, and what each side shows the other.
+#[derive(clap::Args)]
+pub struct ConnectArgs {
+    /// The server, HOST:PORT
+    #[arg(long, value_name = "ADDR", env = "HUSHED_SERVER")]
+    server: String,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    /// A file with the bearer token that the server asks for
+    #[arg(long, value_name = "FILE", env = "HUSHED_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+
+    /// This client's certificate chain (PEM), for a server that asks for one
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        env = "HUSHED_CLIENT_CERT"
+    )]
+    cert: Option<PathBuf>,
+
+    /// The key of that certificate (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "cert",
+        env = "HUSHED_CLIENT_KEY"
+    )]
+    key: Option<PathBuf>,
+
+    /// Accept this model only: a file made by `hushed bundle`
+    #[arg(long, value_name = "FILE", env = "HUSHED_BUNDLE")]
+    bundle: Option<PathBuf>,
+
+    /// Where the public parts of models are kept [default: the user's cache folder]
+    #[arg(long, value_name = "DIR", env = "HUSHED_CACHE_DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+/// How the server's certificate is known. Verification cannot be switched off.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct TrustArgs {
+    /// SHA-256 of the server's certificate, in hexadecimal
+    #[arg(long, value_name = "SHA256", env = "HUSHED_PIN")]
+    pin: Option<String>,
+
+    /// A PEM file of authorities that sign servers
+    #[arg(long, value_name = "FILE", env = "HUSHED_CA")]
+    ca: Option<PathBuf>,
+}
+
+impl ConnectArgs {
+    /// HOST:PORT.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Whether one model only is accepted.
+    pub fn pins_bundle(&self) -> bool {
+        self.bundle.is_some()
+    }
+
+    pub fn config(&self) -> Result<ClientConfig, CliError> {
+        let trust = match (&self.trust.pin, &self.trust.ca) {
+            (Some(pin), _) => ServerTrust::Pin(pin.clone()),
+            (None, Some(ca)) => ServerTrust::CaFile(ca.clone()),
+            (None, None) => return Err(CliError::NoTrust), // excluded by the group above
+        };
+        let mut config = ClientConfig::new(&self.server, trust);
+        config.identity = self.cert.clone().zip(self.key.clone());
+        config.token = self
+            .token_file
+            .as_deref()
+            .map(Token::from_file)
+            .transpose()?;
+        config.bundle = self.bundle.clone().map(BundlePin::File);
+        config.cache_dir = self.cache_dir.clone().or_else(folders::cache);
+        Ok(config)
+    }
+}
+
+/// A number of tokens or texts.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a whole number from 1".to_owned()),
+        Ok(n) => Ok(n),
+    }
+}

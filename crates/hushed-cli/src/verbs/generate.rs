@@ -1,0 +1,189 @@
+//! `hushed generate`: a private text continued by a server that sees neither the text nor its continuation.
+
+use std::io::{self, Write};
+
+use hushed_serve::{Client, Finish, GenerateOptions, Generated};
+use serde_json::json;
+
+use crate::connect::{ConnectArgs, at_least_one};
+use crate::error::CliError;
+use crate::output::Output;
+
+/// Continue a private text with a server that sees neither the text nor its continuation
+#[derive(clap::Args)]
+#[command(
+    after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority with --ca.
+
+Each token is one pass through the model, and its id is opened to this client alone. The server learns how many tokens the prompt has, how many
+passes there are and when; with --pad-output it does not learn where the text ends before --max-tokens. Each token counts as a text
+of this client (see `hushed serve --max-texts-per-client`).
+
+With --temperature the server draws each token by noise that it adds to its own share: nobody sees the other tokens' probabilities. The same
+--seed gives the same text again, as long as the server runs.
+
+Examples:
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Once upon a time\" --max-tokens 20
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"def main(\" --temperature 0.8 --seed 7 --stop \"\\n\\n\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 16 --pad-output --json"
+)]
+pub struct Args {
+    #[command(flatten)]
+    connect: ConnectArgs,
+
+    /// The text to continue
+    prompt: String,
+
+    /// Most tokens
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one, env = "HUSHED_MAX_NEW_TOKENS")]
+    max_tokens: usize,
+
+    /// How freely tokens are drawn, from 0 (always the likeliest) to 2
+    #[arg(
+        long,
+        value_name = "T",
+        default_value_t = 0.0,
+        env = "HUSHED_TEMPERATURE"
+    )]
+    temperature: f64,
+
+    /// Draw the same tokens again [default: a fresh one, which is printed]
+    #[arg(long, value_name = "S", env = "HUSHED_SEED")]
+    seed: Option<u64>,
+
+    /// End before this text (\n is a new line); may be given more than once
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+
+    /// Run --max-tokens passes also where the text ends before
+    #[arg(long, env = "HUSHED_PAD_OUTPUT", value_parser = clap::builder::FalseyValueParser::new())]
+    pad_output: bool,
+
+    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    public_table: bool,
+}
+
+impl Args {
+    pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let mut client = Client::connect(&self.connect.config()?)?;
+        let setup = client.setup().time.as_secs_f64();
+        out.note(&format!(
+            "connected to {}, set up in {setup:.1} s; its model is {}",
+            self.connect.server(),
+            client.bundle_hash()
+        ));
+        let stop = self.stop.iter().map(|s| s.replace("\\n", "\n"));
+        let options = GenerateOptions {
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            seed: self.seed,
+            stop: stop.collect(),
+            pad_output: self.pad_output,
+            public_table: self.public_table,
+        };
+        let mut generation = client.generate(&self.prompt, &options)?;
+        let (prompt_tokens, seed) = (generation.tokens(), generation.seed());
+        let (mut seconds, mut text, mut finish) = (Vec::new(), String::new(), Finish::Length);
+        let mut written = Ok(());
+        for token in generation.by_ref() {
+            let token: Generated = token?;
+            seconds.push(token.cost.time.as_secs_f64());
+            finish = token.last.unwrap_or(finish);
+            text.push_str(&token.text);
+            // The session continues to its end even if nobody reads, so that the server does not wait.
+            if written.is_ok() {
+                written = show(out, seconds.len(), &token);
+            }
+        }
+        if written.is_ok() && !out.is_json() {
+            written = print("\n");
+        }
+        let stats = client.close()?;
+        written?;
+        let first = seconds.first().copied().unwrap_or(0.0);
+        let later: f64 = seconds.iter().skip(1).sum();
+        let each = later / seconds.len().saturating_sub(1).max(1) as f64;
+        let finish = match finish {
+            Finish::End => "end",
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+        };
+        out.summary(
+            json!({
+                "text": text,
+                "finish": finish,
+                "prompt_tokens": prompt_tokens,
+                "tokens": seconds.len(),
+                "seed": (self.temperature > 0.0).then_some(seed),
+                "setup_seconds": setup,
+                "first_token_seconds": first,
+                "seconds_a_token": each,
+                "bytes_up": stats.bytes_sent,
+                "bytes_down": stats.bytes_received,
+                "wire_bytes_up": stats.wire_bytes_sent,
+                "wire_bytes_down": stats.wire_bytes_received,
+                "rounds": stats.rounds,
+            }),
+            &format!(
+                "{prompt_tokens} + {} tokens after {setup:.2} s of set-up: the first in {first:.2} s, then {each:.2} s each; \
+                 {:.1} MB up, {:.1} MB down, {} rounds{}; the server learned the numbers of tokens and their times",
+                seconds.len(),
+                stats.bytes_sent as f64 / 1e6,
+                stats.bytes_received as f64 / 1e6,
+                stats.rounds,
+                match self.temperature > 0.0 {
+                    true => format!("; seed {seed}"),
+                    false => String::new(),
+                },
+            ),
+        )
+    }
+}
+
+/// A token as it comes: an object a line, or the text itself.
+fn show(out: &Output, index: usize, token: &Generated) -> Result<(), CliError> {
+    match out.is_json() {
+        true => out.result(
+            json!({
+                "token": index,
+                "id": token.id,
+                "text": token.text,
+                "seconds": token.cost.time.as_secs_f64(),
+                "bytes_up": token.cost.stats.bytes_sent,
+                "bytes_down": token.cost.stats.bytes_received,
+                "rounds": token.cost.stats.rounds,
+            }),
+            String::new,
+        ),
+        false => print(&escaped(&token.text)),
+    }
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    printed.map_err(CliError::Write)
+}
+
+/// Control characters as escapes, all but new lines and tabs: a model's text is not to steer a terminal.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && c != '\n' && c != '\t' {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn a_terminal_is_not_steered() {
+        assert_eq!(escaped("a\tb\ncé"), "a\tb\ncé");
+        assert_eq!(escaped("\u{1b}[2Jx\r\u{9b}"), "\\u{1b}[2Jx\\r\\u{9b}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Keys and values of the rows that earlier passes over a text have run, on shares: a decoder's pass takes the new rows
+//! only.
+//!
+//! Both parties hold the same numbers of rows. Rows of padding stay in the cache, where the client alone knows them: it
+//! hides them from every later row ([`weigh`](super::attention::weigh)).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hushed_model::StepId;
+use hushed_twopc::share::Share;
+
+use crate::circuit::groups::{Group, Member};
+use crate::shares::Local;
+
+/// What the passes over one text have left for the next.
+pub struct Cache<S> {
+    rows: usize,
+    padding: Range<usize>,
+    steps: BTreeMap<StepId, Past<S>>,
+}
+
+/// A party's end of a text that is being continued.
+pub type TextCache = Cache<Share>;
+
+/// The keys and values of one attention block.
+pub struct Past<S> {
+    /// Rows of earlier passes.
+    rows: usize,
+    /// Those of them that are padding, as this party knows them.
+    padding: Range<usize>,
+    keys: Option<S>,
+    values: Option<S>,
+}
+
+impl<S> Default for Cache<S> {
+    fn default() -> Cache<S> {
+        Cache {
+            rows: 0,
+            padding: 0..0,
+            steps: BTreeMap::new(),
+        }
+    }
+}
+
+impl<S> Cache<S> {
+    /// Rows that it holds, padding included: where the next row comes.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Rows that are tokens, as this party knows them: the position of the next token.
+    pub fn tokens(&self) -> usize {
+        self.rows - self.padding.len()
+    }
+
+    /// What an attention block reads, which has to be [put back](Cache::put).
+    pub(crate) fn take(&mut self, step: StepId) -> Past<S> {
+        let (rows, padding) = (self.rows, self.padding.clone());
+        let Past { keys, values, .. } = self.steps.remove(&step).unwrap_or_default();
+        Past {
+            rows,
+            padding,
+            keys,
+            values,
+        }
+    }
+
+    pub(crate) fn put(&mut self, step: StepId, past: Past<S>) {
+        self.steps.insert(step, past);
+    }
+
+    /// After a pass over `total` rows, of which the first `real` are tokens.
+    pub(crate) fn passed(&mut self, real: usize, total: usize) {
+        if real < total {
+            self.padding = self.rows + real..self.rows + total;
+        }
+        self.rows += total;
+    }
+}
+
+impl<S> Default for Past<S> {
+    fn default() -> Past<S> {
+        Past {
+            rows: 0,
+            padding: 0..0,
+            keys: None,
+            values: None,
+        }
+    }
+}
+
+impl<S: Local> Past<S> {
+    /// All keys, of which these are the new ones.
+    pub(crate) fn with_keys(&mut self, new: S) -> S {
+        after(&mut self.keys, new)
+    }
+
+    /// All values, of which these are the new ones.
+    pub(crate) fn with_values(&mut self, new: S) -> S {
+        after(&mut self.values, new)
+    }
+
+    /// A group with its earlier rows: there are some for a text alone only.
+    pub(crate) fn before(&self, group: &Group) -> Group {
+        let texts = group.texts.iter().map(|text| Member {
+            start: text.start,
+            real: self.rows + text.real,
+        });
+        Group {
+            rows: self.rows + group.rows,
+            texts: texts.collect(),
+        }
+    }
+
+    /// Whether an earlier row is padding.
+    pub(crate) fn is_padding(&self, row: usize) -> bool {
+        self.padding.contains(&row)
+    }
+}
+
+fn after<S: Local>(held: &mut Option<S>, new: S) -> S {
+    let all = match held.take() {
+        Some(held) => S::concat(new.ring(), &[held, new]),
+        None => new,
+    };
+    held.insert(all).clone()
+}

@@ -1,0 +1,71 @@
+//! The next token of a text: a pass over its new rows, then the place of the largest logit, which alone is opened.
+//!
+//! No logit is opened. A token is drawn at temperature T by adding T times Gumbel noise to every logit before the largest
+//! is looked for, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014): the server adds it to
+//! its own share, so nothing more is sent, and the client never knows it. See [`Sampler`](crate::Sampler).
+
+use hushed_model::{Block, Program, StepId};
+use hushed_net::Party;
+use hushed_twopc::share::Ring;
+
+use crate::circuit::cache::Cache;
+use crate::circuit::{Acts, run_next};
+use crate::formats::{LINEAR, LOGIT};
+use crate::sample::Draw;
+use crate::shares::{Local, Shares};
+use crate::{Input, RunError};
+
+/// Runs the next rows of a text and opens the token that follows the last of them, to the client. `draw`: what the
+/// server adds to the logits; without it the likeliest token is taken. Of equal logits any may be.
+///
+/// # Errors
+/// As [`run_next`]; [`RunError::Unsupported`] for a model that gives no logits.
+pub fn next_token<S: Shares>(
+    on: &mut S,
+    program: &Program,
+    cache: &mut Cache<S::Share>,
+    input: &Input,
+    draw: Option<&Draw<'_>>,
+) -> Result<Option<u32>, RunError> {
+    if !predicts_tokens(program) {
+        return Err(RunError::Unsupported {
+            site: "the last step".to_owned(),
+            what: "generation: the model has no head over its vocabulary",
+        });
+    }
+    let logits = run_next(on, program, cache, input, |_, _| ())?;
+    open_largest(on, &logits, draw)
+}
+
+/// Whether a program ends in a number a token of its vocabulary.
+pub(crate) fn predicts_tokens(program: &Program) -> bool {
+    let last = program.steps().last().map(|step| &step.block);
+    matches!(last, Some(Block::Vocabulary(_)))
+}
+
+/// The place of the largest of one row of logits.
+pub(crate) fn open_largest<S: Shares>(
+    on: &mut S,
+    logits: &Acts<S::Share>,
+    draw: Option<&Draw<'_>>,
+) -> Result<Option<u32>, RunError> {
+    let (x, format) = logits.share();
+    debug_assert_eq!(format, LINEAR);
+    let tokens = logits.width();
+    let place = on.step(StepId::outside("token"), |on| {
+        let shift = LINEAR.frac - LOGIT.frac;
+        let x = on.narrow(x, shift, Ring::new(LINEAR.ring.bits() - shift));
+        let x = x.reduce_to(LOGIT.ring);
+        let x = match draw {
+            Some(draw) => {
+                let noise = on.known(Party::Server, tokens, || draw.noise(tokens));
+                on.add_known(&x, &noise)
+            }
+            None => x,
+        };
+        let places = Ring::new((usize::BITS - tokens.saturating_sub(1).leading_zeros()).max(1));
+        let place = on.largest(&x, 1, tokens)?.reduce_to(places);
+        on.open(&place, 0, places)
+    })?;
+    Ok(place.and_then(|words| words.first().map(|&w| w as u32)))
+}

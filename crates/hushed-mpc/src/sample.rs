@@ -1,0 +1,131 @@
+//! Noise that turns the place of the largest logit into a draw: the server's secret, which the client never sees.
+
+use hushed_math::rng::SecretRng;
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use crate::formats::LOGIT;
+
+/// The highest temperature: twice the largest noise (36.1, see [`Draw::noise`]) stays far inside [`LOGIT`].
+pub const MAX_TEMPERATURE: f64 = 2.0;
+
+/// A server's source of noise. No `Debug`: it is secret.
+pub struct Sampler {
+    secret: Zeroizing<[u8; 32]>,
+}
+
+/// One token to draw. Temperature and seed are the client's choice, the position is the row that the token follows.
+pub struct Draw<'a> {
+    sampler: &'a Sampler,
+    temperature: f64,
+    seed: u64,
+    position: u64,
+}
+
+impl Sampler {
+    /// A fresh secret.
+    pub fn from_os() -> Sampler {
+        let mut secret = Zeroizing::new([0; 32]);
+        SecretRng::from_os("hushed gumbel noise").fill_bytes(&mut *secret);
+        Sampler { secret }
+    }
+
+    /// The draw of one token, at a temperature from 0, which is no noise, to [`MAX_TEMPERATURE`]; others are brought
+    /// there.
+    pub fn draw(&self, temperature: f64, seed: u64, position: usize) -> Draw<'_> {
+        Draw {
+            sampler: self,
+            temperature: temperature.max(0.0).min(MAX_TEMPERATURE),
+            seed,
+            position: position as u64,
+        }
+    }
+}
+
+impl Draw<'_> {
+    /// T·G for each token in [`LOGIT`], G = −ln(−ln u) with u uniform in (0, 1) by
+    /// ChaCha20(SHA-256("hushed gumbel noise 1" ‖ secret ‖ seed ‖ position)): the same noise for the same seed and
+    /// position, so that a client can repeat a text.
+    ///
+    /// u is an odd multiple of 2^−54, so −3.63 < G < 37.5. Rounding to 2^−12, and that of the logits to 2^−12, move a
+    /// sum of logit and noise by at most 2^−11: the probability of a token changes by a factor within e^(±2^−10/T) of
+    /// the exact one.
+    pub(crate) fn noise(&self, tokens: usize) -> Vec<i64> {
+        let hash = Sha256::new()
+            .chain_update(b"hushed gumbel noise 1")
+            .chain_update(*self.sampler.secret)
+            .chain_update(self.seed.to_le_bytes())
+            .chain_update(self.position.to_le_bytes());
+        let key = Zeroizing::new(hash.finalize().into());
+        let mut rng = SecretRng::from_secret(&key, "hushed gumbel noise");
+        let mut words = Zeroizing::new(vec![0; tokens]);
+        rng.fill_words(&mut words);
+        let noise = words.iter().map(|&w| self.temperature * gumbel(w));
+        noise.map(|g| LOGIT.signed(g)).collect()
+    }
+}
+
+/// −ln(−ln u) for u = (2·⌊w/2^11⌋ + 1)/2^54.
+fn gumbel(word: u64) -> f64 {
+    let u = ((word >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    -(-u.ln()).ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_twopc::testing::share;
+
+    use super::*;
+    use crate::shares::Shares;
+    use crate::testing::run_pair;
+
+    /// 10^5 draws of 16 logits, as the rows of one protocol, against softmax: χ² with 15 degrees of freedom is below
+    /// 44.3 but once in 10^4 times.
+    #[test]
+    fn draws_are_from_softmax() {
+        const DRAWS: usize = 100_000;
+        let temperature = 0.8;
+        let logits: Vec<f64> = (0..16).map(|i| f64::from(i % 5) * 0.7 - 40.0).collect();
+        let sampler = Sampler::from_os();
+        let mut words = Vec::with_capacity(DRAWS * logits.len());
+        for position in 0..DRAWS {
+            let noise = sampler.draw(temperature, 5, position).noise(logits.len());
+            let row = logits.iter().zip(noise);
+            words.extend(row.map(|(l, g)| LOGIT.ring.encode(LOGIT.signed(*l) + g)));
+        }
+        let (x, y) = share(LOGIT.ring, &words, 3);
+        let (client, server) = run_pair(
+            |party| party.largest(&x, DRAWS, logits.len()).unwrap(),
+            |party| party.largest(&y, DRAWS, logits.len()).unwrap(),
+        );
+        let mut counts = [0.0f64; 16];
+        for &place in client.add(&server).words() {
+            counts[place as usize] += 1.0;
+        }
+        let weights: Vec<f64> = logits.iter().map(|l| (l / temperature).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        let expected = weights.iter().map(|w| w / sum * DRAWS as f64);
+        let chi = counts.iter().zip(expected).map(|(c, e)| (c - e).powi(2) / e);
+        let chi: f64 = chi.sum();
+        assert!(chi < 44.3, "χ² = {chi}");
+    }
+
+    #[test]
+    fn the_noise_stays_in_its_range_and_follows_its_inputs() {
+        assert!(gumbel(0) > -3.7 && gumbel(u64::MAX) < 37.5);
+        let sampler = Sampler::from_os();
+        let noise = |seed, position| sampler.draw(1.0, seed, position).noise(1000);
+        assert_eq!(noise(1, 2), noise(1, 2));
+        assert_ne!(noise(1, 2), noise(2, 2));
+        assert_ne!(noise(1, 2), noise(1, 3));
+        assert_ne!(noise(1, 2), Sampler::from_os().draw(1.0, 1, 2).noise(1000));
+        assert_eq!(sampler.draw(f64::NAN, 1, 2).noise(9), [0; 9]);
+        // The mean of a Gumbel variable is Euler's constant, its variance π²/6.
+        let all = sampler.draw(1.0, 7, 0).noise(1 << 18);
+        let all: Vec<f64> = all.iter().map(|&g| g as f64 / 4096.0).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let variance = all.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / all.len() as f64;
+        assert!((mean - 0.577_216).abs() < 0.02, "{mean}");
+        assert!((variance - 1.644_934).abs() < 0.05, "{variance}");
+    }
+}

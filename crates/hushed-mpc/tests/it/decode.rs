@@ -1,0 +1,216 @@
+//! A decoder continued token by token, between two parties in two threads, against the same model in the clear.
+
+use std::sync::Arc;
+
+use crate::common::backend;
+use hushed_model::tokens::TokenIds;
+use hushed_model::{
+    Architecture, NetworkConfig, PlainActs, Program, gpt2_shapes, plain, random_gpt2,
+};
+use hushed_mpc::plan::Plan;
+use hushed_mpc::{
+    Cache, Clear, Input, RunError, Sampler, Shares, StepCost, Terms, next_token, run, run_next,
+};
+use hushed_net::memory_pair;
+use hushed_twopc::cost::FRAME_BYTES;
+use hushed_twopc::ot::ideal::IdealPair;
+
+const VOCABULARY: usize = 61;
+
+fn config() -> NetworkConfig {
+    NetworkConfig {
+        architecture: Architecture::Gpt2,
+        layers: 2,
+        width: 32,
+        heads: 4,
+        hidden: 64,
+        vocabulary: VOCABULARY,
+        positions: 48,
+        ..NetworkConfig::gpt2()
+    }
+}
+
+fn program() -> Program {
+    random_gpt2(&config(), 11).program()
+}
+
+fn shapes() -> Program {
+    gpt2_shapes(&config()).program()
+}
+
+fn prompt() -> Vec<u32> {
+    vec![5, 60, 0, 17, 17, 42, 9]
+}
+
+fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
+    let last = plain::run(program, vec![TokenIds::new(ids.to_vec())], |_, _: &PlainActs| ());
+    last.unwrap().values.data().to_vec()
+}
+
+/// The likeliest token, and by how much it leads.
+fn likeliest(logits: &[f64]) -> (u32, f64) {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    (order[0] as u32, logits[order[0]] - logits[order[1]])
+}
+
+fn texts(ids: &[u32], terms: Terms) -> Input {
+    Input::Texts(vec![TokenIds::new(ids.to_vec())], terms)
+}
+
+/// Word for word: what a pass over all rows gives, passes over some rows at a time give too.
+#[test]
+fn a_cached_pass_is_a_full_pass() {
+    let program = program();
+    let ids: Vec<u32> = (0..20).map(|i| (i * i * 7 + 3) % VOCABULARY as u32).collect();
+    let full = run(&mut Clear::default(), &program, &texts(&ids, Terms::default()), |_, _| ());
+    let full = full.unwrap();
+    for cuts in [vec![20], vec![7, 13], vec![1; 20], vec![12, 1, 1, 6]] {
+        let (mut cache, mut on, mut first) = (Cache::default(), Clear::default(), 0);
+        let mut last = None;
+        for rows in cuts {
+            let input = texts(&ids[first..first + rows], Terms::default());
+            last = Some(run_next(&mut on, &program, &mut cache, &input, |_, _| ()).unwrap());
+            first += rows;
+        }
+        assert_eq!(cache.rows(), 20);
+        assert_eq!(last.unwrap().share().0.words(), full.share().0.words());
+    }
+    // Near the clear model.
+    let clear = logits(&program, &ids);
+    let worst = full.values().iter().zip(&clear).map(|(a, b)| (a - b).abs());
+    assert!(worst.fold(0.0, f64::max) < 0.02);
+}
+
+/// A later token changes nothing before it: the mask is causal.
+#[test]
+fn the_future_is_not_seen() {
+    let program = program();
+    let mut seen = Vec::new();
+    for last in [3, 59] {
+        let ids = [prompt(), vec![last]].concat();
+        let mut rows = Vec::new();
+        run(&mut Clear::default(), &program, &texts(&ids, Terms::default()), |step, x| {
+            if step.id.layer().is_some() {
+                let before = prompt().len() * x.width();
+                rows.extend_from_slice(&x.share().0.words()[..before]);
+            }
+        })
+        .unwrap();
+        seen.push(rows);
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+/// What the client's steps of a pass sent and received, without headers.
+fn payload(costs: &[StepCost]) -> Vec<(String, u64, u64)> {
+    let headers = |frames: u64| frames * FRAME_BYTES;
+    let step = |c: &StepCost| {
+        let up = c.stats.bytes_sent - headers(c.stats.frames_sent);
+        let down = c.stats.bytes_received - headers(c.stats.frames_received);
+        (c.step.to_string(), up, down)
+    };
+    costs.iter().map(step).collect()
+}
+
+fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
+    let steps = plan.steps.iter();
+    steps
+        .map(|s| (s.site.clone(), s.bytes_up, s.bytes_down))
+        .collect()
+}
+
+/// Six tokens: those of the clear model wherever it is sure, and each pass as its plan says.
+#[test]
+fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
+    let (server_program, client_program) = (program(), shapes());
+    let (near, far) = memory_pair();
+    let (near_ot, far_ot) = IdealPair::new();
+    let tokens = 6;
+    let first = prompt().len();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+            let mut cache = Cache::default();
+            for i in 0..tokens {
+                let rows = if i == 0 { first } else { 1 };
+                let input = Input::Lengths(vec![rows], Terms::default());
+                let token = next_token(&mut on, &server_program, &mut cache, &input, None);
+                assert_eq!(token.unwrap(), None, "the server learns no token");
+            }
+        });
+        let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
+        let (mut cache, mut ids, mut new) = (Cache::default(), Vec::new(), prompt());
+        for _ in 0..tokens {
+            let (held, rows, before) = (cache.rows(), new.len(), on.costs().len());
+            let input = texts(&new, Terms::default());
+            let token = next_token(&mut on, &client_program, &mut cache, &input, None);
+            let token = token.unwrap().unwrap();
+            let plan = Plan::next_token(&client_program, held, &[rows], Terms::default()).unwrap();
+            assert_eq!(payload(&on.costs()[before..]), planned(&plan));
+            ids.append(&mut new);
+            let clear = logits(&program(), &ids);
+            let (expected, lead) = likeliest(&clear);
+            let behind = clear[expected as usize] - clear[token as usize];
+            assert!(token == expected || behind < 0.05, "{token} {expected} {lead} {behind}");
+            new.push(token);
+        }
+        server.join().unwrap();
+    });
+}
+
+/// Drawing is the server's affair alone: the client runs the same steps and gets another token.
+#[test]
+fn noise_is_added_by_the_server() {
+    let sampler = Sampler::from_os();
+    let draws = |temperature: f64, seed| {
+        let draw = sampler.draw(temperature, seed, prompt().len() - 1);
+        let mut on = Clear::default();
+        let input = texts(&prompt(), Terms::default());
+        let token = next_token(&mut on, &program(), &mut Cache::default(), &input, Some(&draw));
+        token.unwrap().unwrap()
+    };
+    let (expected, _) = likeliest(&logits(&program(), &prompt()));
+    assert_eq!(draws(0.0, 1), expected);
+    assert_eq!(draws(1.0, 1), draws(1.0, 1));
+    let drawn: std::collections::BTreeSet<u32> = (0..24).map(|seed| draws(2.0, seed)).collect();
+    assert!(drawn.len() > 3);
+}
+
+/// Refused before anything is sent: too many rows for the position table, several texts, a late padding, an encoder.
+#[test]
+fn what_does_not_fit_is_refused() {
+    let (program, mut cache) = (program(), Cache::default());
+    let mut on = Clear::default();
+    let mut next = |ids: &[u32], cache: &mut _| {
+        next_token(&mut on, &program, cache, &texts(ids, Terms::default()), None)
+    };
+    next(&[1; 40], &mut cache).unwrap();
+    assert!(matches!(
+        next(&[1; 9], &mut cache).err(),
+        Some(RunError::Unsupported { .. })
+    ));
+    assert!(matches!(
+        next(&[], &mut cache).err(),
+        Some(RunError::Unsupported { .. })
+    ));
+    let both = Input::Texts(
+        vec![TokenIds::new(vec![1]), TokenIds::new(vec![2])],
+        Terms::default(),
+    );
+    let mut on = Clear::default();
+    let refused = run_next(&mut on, &program, &mut Cache::default(), &both, |_, _| ());
+    assert!(matches!(refused.err(), Some(RunError::WrongInput)));
+    let terms = Terms {
+        padded: true,
+        ..Terms::default()
+    };
+    let padded = Input::Texts(vec![TokenIds::with_padding(vec![1], &[2])], terms);
+    let refused = run_next(&mut on, &program, &mut cache, &padded, |_, _| ());
+    assert!(matches!(refused.err(), Some(RunError::WrongInput)));
+    let encoder = hushed_model::testing::tiny_model().program();
+    let input = texts(&[1, 2, 3], Terms::default());
+    let refused = next_token(&mut on, &encoder, &mut Cache::default(), &input, None);
+    assert!(matches!(refused.err(), Some(RunError::Unsupported { .. })));
+    assert!(on.takes(&input));
+}
