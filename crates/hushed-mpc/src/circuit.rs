@@ -19,8 +19,8 @@ pub(crate) mod product;
 pub(crate) mod token;
 
 use hushed_model::{
-    Attention, Block, Embedding, FeedForward, Linear, Norm, NormKind, Pool, Program, Rows, Step, StepId,
-    Values, here,
+    Attention, Block, Embedding, FeedForward, Linear, Norm, NormKind, Pool, Program, Rows, Step,
+    StepId, Values, here,
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
@@ -420,9 +420,9 @@ impl<S: Shares> Pass<'_, S> {
         let x = values.take(step, 0)?;
         let product = Product::reading(x.norm.as_ref(), head);
         let rows = x.rows.total();
-        let y = self.on.step(step.id, |on| {
-            on.product(step.id, &x.share, rows, &product)
-        })?;
+        let y = self
+            .on
+            .step(step.id, |on| on.product(step.id, &x.share, rows, &product))?;
         Ok(Acts::new(y, LINEAR, x.rows, head.outputs))
     }
 

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::formats::LOGIT;
 
-/// The highest temperature: twice the largest noise (36.1, see [`Draw::noise`]) stays far inside [`LOGIT`].
+/// The highest temperature: twice the largest noise (36.8, see [`Draw::noise`]) stays far inside [`LOGIT`].
 pub const MAX_TEMPERATURE: f64 = 2.0;
 
 /// A server's source of noise. No `Debug`: it is secret.
@@ -47,7 +47,7 @@ impl Draw<'_> {
     /// ChaCha20(SHA-256("hushed gumbel noise 1" ‖ secret ‖ seed ‖ position)): the same noise for the same seed and
     /// position, so that a client can repeat a text.
     ///
-    /// u is an odd multiple of 2^−54, so −3.63 < G < 37.5. Rounding to 2^−12, and that of the logits to 2^−12, move a
+    /// u is an odd multiple of 2^−53, so −3.61 < G < 36.8. Rounding to 2^−12, and that of the logits to 2^−12, move a
     /// sum of logit and noise by at most 2^−11: the probability of a token changes by a factor within e^(±2^−10/T) of
     /// the exact one.
     pub(crate) fn noise(&self, tokens: usize) -> Vec<i64> {
@@ -65,9 +65,9 @@ impl Draw<'_> {
     }
 }
 
-/// −ln(−ln u) for u = (2·⌊w/2^11⌋ + 1)/2^54.
+/// −ln(−ln u) for u = (2·⌊w/2^12⌋ + 1)/2^53, which f64 holds exactly.
 fn gumbel(word: u64) -> f64 {
-    let u = ((word >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+    let u = ((word >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -(-u.ln()).ln()
 }
 
@@ -105,14 +105,17 @@ mod tests {
         let weights: Vec<f64> = logits.iter().map(|l| (l / temperature).exp()).collect();
         let sum: f64 = weights.iter().sum();
         let expected = weights.iter().map(|w| w / sum * DRAWS as f64);
-        let chi = counts.iter().zip(expected).map(|(c, e)| (c - e).powi(2) / e);
+        let chi = counts
+            .iter()
+            .zip(expected)
+            .map(|(c, e)| (c - e).powi(2) / e);
         let chi: f64 = chi.sum();
         assert!(chi < 44.3, "χ² = {chi}");
     }
 
     #[test]
     fn the_noise_stays_in_its_range_and_follows_its_inputs() {
-        assert!(gumbel(0) > -3.7 && gumbel(u64::MAX) < 37.5);
+        assert!(gumbel(0) > -3.61 && gumbel(u64::MAX) < 36.8);
         let sampler = Sampler::from_os();
         let noise = |seed, position| sampler.draw(1.0, seed, position).noise(1000);
         assert_eq!(noise(1, 2), noise(1, 2));

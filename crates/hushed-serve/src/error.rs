@@ -295,9 +295,7 @@ impl ServeError {
             Self::Refused(_)
             | Self::TextAboveLimit { .. }
             | Self::NoRoomForAnswer { .. }
-            | Self::TooManyTexts { .. } => {
-                Category::Refused
-            }
+            | Self::TooManyTexts { .. } => Category::Refused,
             Self::Certificate(CertificateError::BadPin)
             | Self::Address { .. }
             | Self::OpenToStrangers { .. }

@@ -17,12 +17,15 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
         });
     };
     let texts = tokens.len();
-    list("server", &match terms.padded {
-        false => format!("the number of texts ({texts}) and of tokens in each ({tokens:?})"),
-        true => format!(
-            "the number of texts ({texts}) and the padded length of each ({tokens:?}); not how many of these are tokens"
-        ),
-    });
+    list(
+        "server",
+        &match terms.padded {
+            false => format!("the number of texts ({texts}) and of tokens in each ({tokens:?})"),
+            true => format!(
+                "the number of texts ({texts}) and the padded length of each ({tokens:?}); not how many of these are tokens"
+            ),
+        },
+    );
     match generates {
         false => list(
             "server",
@@ -34,19 +37,27 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
              nothing of the text, its continuation or any logit",
         ),
     }
-    list("client", match generates {
-        false => "its embedding",
-        true => "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit",
-    });
-    list("client", match terms.public_table {
-        false => {
-            "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; no weights"
-        }
-        true => {
-            "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; and its table of token vectors, \
+    list(
+        "client",
+        match generates {
+            false => "its embedding",
+            true => {
+                "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit"
+            }
+        },
+    );
+    list(
+        "client",
+        match terms.public_table {
+            false => {
+                "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; no weights"
+            }
+            true => {
+                "the model's public part: sizes, tokenizer, pooling, the functions of this version and what is declared of the model's; and its table of token vectors, \
              whole, which the operator has made public with --public-table: no other weights"
-        }
-    });
+            }
+        },
+    );
     list(
         "network",
         "sizes and times of the messages, from which the number of tokens (padded where the server sees it padded) follows; all else is inside TLS",

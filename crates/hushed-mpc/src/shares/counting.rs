@@ -275,12 +275,7 @@ impl Shares for Counting<'_> {
         false
     }
 
-    fn lookup(
-        &mut self,
-        places: &Known,
-        e: &Embedding,
-        table: Table,
-    ) -> Result<Length, RunError> {
+    fn lookup(&mut self, places: &Known, e: &Embedding, table: Table) -> Result<Length, RunError> {
         if table != Table::PublicTokens {
             self.linear(places.len, table.rows(e), e.width, TABLE_BITS)?;
         }

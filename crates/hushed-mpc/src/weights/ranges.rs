@@ -41,7 +41,9 @@ pub(crate) fn layer(id: StepId, weights: &[i32], bias: &[i64]) -> Vec<OutOfRange
 
 /// The same of the token vectors and of what positions add.
 pub(crate) fn embedding(e: &Embedding) -> Result<Vec<OutOfRange>, RunError> {
-    let table = numbers_of(e, Table::Tokens)?.iter().map(|v| integer(v).unsigned_abs());
+    let table = numbers_of(e, Table::Tokens)?
+        .iter()
+        .map(|v| integer(v).unsigned_abs());
     let offsets = e.offsets.as_deref().map(Matrix::data).unwrap_or_default();
     let above = |p: &f32| f64::from(p.abs()) > POSITION_LIMIT;
     let found = [

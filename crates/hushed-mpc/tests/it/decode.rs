@@ -43,7 +43,11 @@ fn prompt() -> Vec<u32> {
 }
 
 fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
-    let last = plain::run(program, vec![TokenIds::new(ids.to_vec())], |_, _: &PlainActs| ());
+    let last = plain::run(
+        program,
+        vec![TokenIds::new(ids.to_vec())],
+        |_, _: &PlainActs| (),
+    );
     last.unwrap().values.data().to_vec()
 }
 
@@ -58,12 +62,20 @@ fn texts(ids: &[u32], terms: Terms) -> Input {
     Input::Texts(vec![TokenIds::new(ids.to_vec())], terms)
 }
 
-/// Word for word: what a pass over all rows gives, passes over some rows at a time give too.
+/// What a pass over all rows gives, passes over some rows at a time give too. Not word for word: softmax divides before
+/// or after the product with V, by the number of keys.
 #[test]
 fn a_cached_pass_is_a_full_pass() {
     let program = program();
-    let ids: Vec<u32> = (0..20).map(|i| (i * i * 7 + 3) % VOCABULARY as u32).collect();
-    let full = run(&mut Clear::default(), &program, &texts(&ids, Terms::default()), |_, _| ());
+    let ids: Vec<u32> = (0..20)
+        .map(|i| (i * i * 7 + 3) % VOCABULARY as u32)
+        .collect();
+    let full = run(
+        &mut Clear::default(),
+        &program,
+        &texts(&ids, Terms::default()),
+        |_, _| (),
+    );
     let full = full.unwrap();
     for cuts in [vec![20], vec![7, 13], vec![1; 20], vec![12, 1, 1, 6]] {
         let (mut cache, mut on, mut first) = (Cache::default(), Clear::default(), 0);
@@ -74,11 +86,14 @@ fn a_cached_pass_is_a_full_pass() {
             first += rows;
         }
         assert_eq!(cache.rows(), 20);
-        assert_eq!(last.unwrap().share().0.words(), full.share().0.words());
+        let last = last.unwrap().values();
+        let worst = last.iter().zip(full.values()).map(|(a, b)| (a - b).abs());
+        assert!(worst.fold(0.0, f64::max) < 2e-3);
     }
     // Near the clear model.
     let clear = logits(&program, &ids);
-    let worst = full.values().iter().zip(&clear).map(|(a, b)| (a - b).abs());
+    let values = full.values();
+    let worst = values.iter().zip(&clear).map(|(a, b)| (a - b).abs());
     assert!(worst.fold(0.0, f64::max) < 0.02);
 }
 
@@ -90,12 +105,17 @@ fn the_future_is_not_seen() {
     for last in [3, 59] {
         let ids = [prompt(), vec![last]].concat();
         let mut rows = Vec::new();
-        run(&mut Clear::default(), &program, &texts(&ids, Terms::default()), |step, x| {
-            if step.id.layer().is_some() {
-                let before = prompt().len() * x.width();
-                rows.extend_from_slice(&x.share().0.words()[..before]);
-            }
-        })
+        run(
+            &mut Clear::default(),
+            &program,
+            &texts(&ids, Terms::default()),
+            |step, x| {
+                if step.id.layer().is_some() {
+                    let before = prompt().len() * x.width();
+                    rows.extend_from_slice(&x.share().0.words()[..before]);
+                }
+            },
+        )
         .unwrap();
         seen.push(rows);
     }
@@ -152,7 +172,10 @@ fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
             let clear = logits(&program(), &ids);
             let (expected, lead) = likeliest(&clear);
             let behind = clear[expected as usize] - clear[token as usize];
-            assert!(token == expected || behind < 0.05, "{token} {expected} {lead} {behind}");
+            assert!(
+                token == expected || behind < 0.05,
+                "{token} {expected} {lead} {behind}"
+            );
             new.push(token);
         }
         server.join().unwrap();
@@ -167,7 +190,13 @@ fn noise_is_added_by_the_server() {
         let draw = sampler.draw(temperature, seed, prompt().len() - 1);
         let mut on = Clear::default();
         let input = texts(&prompt(), Terms::default());
-        let token = next_token(&mut on, &program(), &mut Cache::default(), &input, Some(&draw));
+        let token = next_token(
+            &mut on,
+            &program(),
+            &mut Cache::default(),
+            &input,
+            Some(&draw),
+        );
         token.unwrap().unwrap()
     };
     let (expected, _) = likeliest(&logits(&program(), &prompt()));
@@ -183,7 +212,13 @@ fn what_does_not_fit_is_refused() {
     let (program, mut cache) = (program(), Cache::default());
     let mut on = Clear::default();
     let mut next = |ids: &[u32], cache: &mut _| {
-        next_token(&mut on, &program, cache, &texts(ids, Terms::default()), None)
+        next_token(
+            &mut on,
+            &program,
+            cache,
+            &texts(ids, Terms::default()),
+            None,
+        )
     };
     next(&[1; 40], &mut cache).unwrap();
     assert!(matches!(

@@ -103,7 +103,9 @@ impl Client {
         let limit = self.max_tokens();
         let public = self.public();
         let text = |source| ServeError::Text { index: 0, source };
-        let new = public.tokenizer.encode(prompt, public.max_tokens, TooLong::Refuse);
+        let new = public
+            .tokenizer
+            .encode(prompt, public.max_tokens, TooLong::Refuse);
         let new = new.map_err(text)?.ids().to_vec();
         // The last token that is answered is not run.
         let rows = new.len().saturating_add(options.max_tokens - 1);
@@ -262,7 +264,10 @@ mod tests {
     #[test]
     fn temperatures() {
         let sent = |t| thousandths(t).ok();
-        assert_eq!((sent(0.0), sent(-0.0), sent(2.0)), (Some(0), Some(0), Some(2000)));
+        assert_eq!(
+            (sent(0.0), sent(-0.0), sent(2.0)),
+            (Some(0), Some(0), Some(2000))
+        );
         assert_eq!((sent(1e-9), sent(0.7)), (Some(1), Some(700)));
         for wrong in [-0.1, 2.1, f64::NAN, f64::INFINITY] {
             assert_eq!(sent(wrong), None, "{wrong}");

@@ -69,7 +69,10 @@ mod tests {
         let (out, stopped) = run(&["END"], &["a EN", "d", " E"]);
         assert_eq!(out, ["a ", "ENd", " E"]);
         assert!(!stopped);
-        assert_eq!(run(&["é"], &["caf", "é!"]), (vec!["caf".into(), String::new()], true));
+        assert_eq!(
+            run(&["é"], &["caf", "é!"]),
+            (vec!["caf".into(), String::new()], true)
+        );
         assert_eq!(run(&["", "x"], &["a"]), (vec!["a".into()], false));
         // The first of several.
         assert_eq!(run(&["c", "b"], &["abc"]), (vec!["a".into()], true));

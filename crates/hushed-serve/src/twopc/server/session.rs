@@ -234,7 +234,14 @@ impl Passes<'_> {
     /// Allows a pass over texts of these numbers of rows, or refuses and ends the session.
     fn agreed(&mut self, generates: bool, rows: &[usize], terms: Terms) -> Result<(), Stop> {
         let allowed = match self.shared.generates() == generates {
-            true => allow(self.shared, self.entry, self.owner, rows, terms, self.done.texts),
+            true => allow(
+                self.shared,
+                self.entry,
+                self.owner,
+                rows,
+                terms,
+                self.done.texts,
+            ),
             false => Err(Refusal::OtherTask {
                 generates: !generates,
             }),
@@ -263,7 +270,10 @@ impl Passes<'_> {
         let spent = began.elapsed();
         self.done.texts += texts;
         self.done.tokens += tokens;
-        self.shared.listener.metrics.pass(texts, tokens, spent, &stats);
+        self.shared
+            .listener
+            .metrics
+            .pass(texts, tokens, spent, &stats);
         debug(self.entry, texts, tokens, spent, &stats);
         Ok(())
     }
