@@ -140,35 +140,46 @@ fn planned(plan: &Plan) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Six tokens: those of the clear model wherever it is sure, and each pass as its plan says.
+/// Six tokens: those of the clear model wherever it is sure, and each pass as its plan says. With padding the client
+/// alone knows how long the prompt is, and so at which position each later token stands.
 #[test]
 fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
+    generate(&prompt(), 0);
+    generate(&prompt(), 9);
+    generate(&[7], 3);
+}
+
+fn generate(prompt: &[u32], padding: usize) {
     let (server_program, client_program) = (program(), shapes());
     let (near, far) = memory_pair();
     let (near_ot, far_ot) = IdealPair::new();
-    let tokens = 6;
-    let first = prompt().len();
+    let (tokens, first) = (6, prompt.len() + padding);
+    let terms = Terms {
+        padded: padding > 0,
+        ..Terms::default()
+    };
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let mut on = backend(far, Box::new(far_ot), Arc::default()).unwrap();
             let mut cache = Cache::default();
             for i in 0..tokens {
                 let rows = if i == 0 { first } else { 1 };
-                let input = Input::Lengths(vec![rows], Terms::default());
+                let input = Input::Lengths(vec![rows], terms);
                 let token = next_token(&mut on, &server_program, &mut cache, &input, None);
                 assert_eq!(token.unwrap(), None, "the server learns no token");
             }
         });
         let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
-        let (mut cache, mut ids, mut new) = (Cache::default(), Vec::new(), prompt());
+        let (mut cache, mut ids) = (Cache::default(), prompt.to_vec());
+        let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % VOCABULARY) as u32).collect();
+        let mut new = TokenIds::with_padding(prompt.to_vec(), &noise);
         for _ in 0..tokens {
-            let (held, rows, before) = (cache.rows(), new.len(), on.costs().len());
-            let input = texts(&new, Terms::default());
+            let (held, rows, before) = (cache.rows(), new.rows().total, on.costs().len());
+            let input = Input::Texts(vec![new], terms);
             let token = next_token(&mut on, &client_program, &mut cache, &input, None);
             let token = token.unwrap().unwrap();
-            let plan = Plan::next_token(&client_program, held, &[rows], Terms::default()).unwrap();
+            let plan = Plan::next_token(&client_program, held, &[rows], terms).unwrap();
             assert_eq!(payload(&on.costs()[before..]), planned(&plan));
-            ids.append(&mut new);
             let clear = logits(&program(), &ids);
             let (expected, lead) = likeliest(&clear);
             let behind = clear[expected as usize] - clear[token as usize];
@@ -176,7 +187,8 @@ fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
                 token == expected || behind < 0.05,
                 "{token} {expected} {lead} {behind}"
             );
-            new.push(token);
+            ids.push(token);
+            new = TokenIds::new(vec![token]);
         }
         server.join().unwrap();
     });
