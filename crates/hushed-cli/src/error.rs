@@ -45,9 +45,19 @@ pub enum CliError {
     Write(#[source] io::Error),
 
     #[error(
-        "a text has {given} tokens, and this model takes 3 to {limit}, the two special ones counted"
+        "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
     )]
-    Tokens { given: usize, limit: usize },
+    Tokens {
+        given: usize,
+        least: usize,
+        limit: usize,
+    },
+
+    #[error("--max-tokens is for models that generate text, and this one embeds it")]
+    NotGenerated,
+
+    #[error("one text is continued at a time: give one number of tokens")]
+    OneText,
 
     #[error(transparent)]
     Run(#[from] RunError),
@@ -127,6 +137,8 @@ impl CliError {
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
             Self::NoTrust
             | Self::NoBucket
+            | Self::NotGenerated
+            | Self::OneText
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => 2,
@@ -158,6 +170,8 @@ impl CliError {
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoTrust
             | Self::NoBucket
+            | Self::NotGenerated
+            | Self::OneText
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => "usage",

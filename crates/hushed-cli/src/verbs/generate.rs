@@ -15,8 +15,8 @@ use crate::output::Output;
     after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority with --ca.
 
 Each token is one pass through the model, and its id is opened to this client alone. The server learns how many tokens the prompt has, how many
-passes there are and when; with --pad-output it does not learn where the text ends before --max-tokens. Each token counts as a text
-of this client (see `hushed serve --max-texts-per-client`).
+passes there are and when. With --bucket N it learns the prompt's length rounded up to a multiple of N, and with --pad-output it does not
+learn where the text ends before --max-tokens. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`).
 
 With --temperature the server draws each token by noise that it adds to its own share: nobody sees the other tokens' probabilities. The same
 --seed gives the same text again, as long as the server runs.
@@ -36,6 +36,10 @@ pub struct Args {
     /// Most tokens
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one, env = "HUSHED_MAX_NEW_TOKENS")]
     max_tokens: usize,
+
+    /// Pad the prompt to a multiple of N tokens: the server learns only the padded length
+    #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
+    bucket: Option<usize>,
 
     /// How freely tokens are drawn, from 0 (always the likeliest) to 2
     #[arg(
@@ -75,6 +79,7 @@ impl Args {
         let stop = self.stop.iter().map(|s| s.replace("\\n", "\n"));
         let options = GenerateOptions {
             max_tokens: self.max_tokens,
+            bucket: self.bucket,
             temperature: self.temperature,
             seed: self.seed,
             stop: stop.collect(),
@@ -82,7 +87,8 @@ impl Args {
             public_table: self.public_table,
         };
         let mut generation = client.generate(&self.prompt, &options)?;
-        let (prompt_tokens, seed) = (generation.tokens(), generation.seed());
+        let (prompt_tokens, rows) = (generation.tokens(), generation.rows());
+        let seed = generation.seed();
         let (mut seconds, mut text, mut finish) = (Vec::new(), String::new(), Finish::Length);
         let mut written = Ok(());
         for token in generation.by_ref() {
@@ -113,6 +119,7 @@ impl Args {
                 "text": text,
                 "finish": finish,
                 "prompt_tokens": prompt_tokens,
+                "padded_prompt_tokens": rows,
                 "tokens": seconds.len(),
                 "seed": (self.temperature > 0.0).then_some(seed),
                 "setup_seconds": setup,
@@ -126,7 +133,7 @@ impl Args {
             }),
             &format!(
                 "{prompt_tokens} + {} tokens after {setup:.2} s of set-up: the first in {first:.2} s, then {each:.2} s each; \
-                 {:.1} MB up, {:.1} MB down, {} rounds{}; the server learned the numbers of tokens and their times",
+                 {:.1} MB up, {:.1} MB down, {} rounds{}; the server learned {rows} and the number of passes, and their times",
                 seconds.len(),
                 stats.bytes_sent as f64 / 1e6,
                 stats.bytes_received as f64 / 1e6,

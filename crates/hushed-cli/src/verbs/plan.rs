@@ -5,11 +5,13 @@ mod fhe;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::{Model, PublicFiles};
-use hushed_mpc::Terms;
+use hushed_model::{Model, PublicFiles, Task};
+use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::plan::{Entry, Plan};
-use serde_json::json;
+use hushed_mpc::{RunError, Terms};
+use serde_json::{Value, json};
 
+use crate::connect::at_least_one;
 use crate::error::CliError;
 use crate::output::Output;
 
@@ -29,6 +31,7 @@ Examples:
   hushed plan models/all-MiniLM-L6-v2 --protocol 2pc --tokens 16
   hushed plan models/all-MiniLM-L6-v2 --tokens 9,14,30 --bucket 16
   hushed plan models/all-MiniLM-L6-v2 --tokens 16,128 --steps --json
+  hushed plan models/gpt2 --tokens 32 --max-tokens 20
   hushed plan models/all-MiniLM-L6-v2 --protocol fhe --rows 128 --texts 256 --calibration calibration-fhe.json --max-memory 22"
 )]
 pub struct Args {
@@ -49,6 +52,16 @@ pub struct Args {
         env = "HUSHED_TOKENS"
     )]
     tokens: Vec<usize>,
+
+    /// Tokens that a model of text adds: the prompt's plan is that of the first one
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = at_least_one,
+        env = "HUSHED_MAX_NEW_TOKENS"
+    )]
+    max_tokens: usize,
 
     /// Texts are padded to a multiple of N tokens, as by `embed --bucket N`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), env = "HUSHED_BUCKET")]
@@ -95,26 +108,60 @@ impl Args {
     fn twopc(&self, out: &Output) -> Result<(), CliError> {
         let files = PublicFiles::read(&self.dir).map_err(hushed_model::ModelError::from)?;
         let public = files.parse().map_err(hushed_model::ModelError::from)?;
-        let longest = self.tokens.iter().copied().max().unwrap_or(0);
-        if longest > public.max_tokens || self.tokens.iter().any(|&n| n < 3) {
+        let generates = public.task() == Task::Generate;
+        let least = match generates {
+            true => 1,
+            false => 3,
+        };
+        let limit = public.max_tokens.min(MAX_TOKENS);
+        let most = limit.saturating_sub(self.max_tokens - 1);
+        let wrong = |&&n: &&usize| n < least || n > most;
+        if let Some(&given) = self.tokens.iter().find(wrong) {
             return Err(CliError::Tokens {
-                given: self
-                    .tokens
-                    .iter()
-                    .copied()
-                    .find(|&n| n < 3)
-                    .unwrap_or(longest),
-                limit: public.max_tokens,
+                given,
+                least,
+                limit: most,
             });
         }
-        let model = Model::shapes_only(&public);
+        if !generates && self.max_tokens != 1 {
+            return Err(CliError::NotGenerated);
+        }
+        let program = Model::shapes_only(&public).program();
         let terms = Terms {
             padded: self.bucket.is_some(),
             public_table: self.public_table,
         };
-        let rows = self.rows(public.max_tokens);
-        let plan = Plan::twopc(&model.program(), &rows, terms, public.normalise)?;
+        let rows = self.rows(most);
+        if generates && rows.len() > 1 {
+            return Err(CliError::OneText);
+        }
+        let plan = Plan::twopc(&program, &rows, terms, public.normalise)?;
+        self.show(out, "plan", &plan, summary)?;
+        if self.max_tokens == 1 {
+            return Ok(());
+        }
+        let held = rows.iter().sum::<usize>();
+        let next = |i: usize| Plan::next_token(&program, held + i, &[1], terms);
+        let later = (0..self.max_tokens - 1).map(next);
+        let later = later.collect::<Result<Vec<Plan>, RunError>>()?;
+        let all = Sum::of(std::iter::once(&plan).chain(&later));
+        if let Some(last) = later.last() {
+            self.show(out, "last_token", last, |last| {
+                one_token(last, self.max_tokens)
+            })?;
+        }
+        out.result(all.json(self.max_tokens), || {
+            format!("all {} tokens: {}", self.max_tokens, all.text())
+        })
+    }
 
+    fn show(
+        &self,
+        out: &Output,
+        name: &'static str,
+        plan: &Plan,
+        text: impl Fn(&Plan) -> String,
+    ) -> Result<(), CliError> {
         if self.steps {
             for step in &plan.steps {
                 out.result(json!({ "step": step }), || describe(step))?;
@@ -124,7 +171,7 @@ impl Args {
         if let Some(fields) = object.as_object_mut() {
             fields.remove("steps");
         }
-        out.result(json!({ "plan": object }), || summary(&plan))
+        out.result(json!({ name: object }), || text(plan))
     }
 
     /// The lengths that the server sees.
@@ -133,6 +180,56 @@ impl Args {
         let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
         self.tokens.iter().map(up).collect()
     }
+}
+
+/// All passes of a generated text.
+#[derive(Default)]
+struct Sum {
+    bytes_up: u64,
+    bytes_down: u64,
+    ot_bytes: u64,
+    rounds: u64,
+    seconds: f64,
+}
+
+impl Sum {
+    fn of<'a>(plans: impl Iterator<Item = &'a Plan>) -> Sum {
+        plans.fold(Sum::default(), |sum, plan| Sum {
+            bytes_up: sum.bytes_up + plan.bytes_up,
+            bytes_down: sum.bytes_down + plan.bytes_down,
+            ot_bytes: sum.ot_bytes + plan.ot_bytes,
+            rounds: sum.rounds + plan.rounds,
+            seconds: sum.seconds + plan.seconds,
+        })
+    }
+
+    fn json(&self, tokens: usize) -> Value {
+        json!({ "all": {
+            "tokens": tokens,
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
+            "ot_bytes": self.ot_bytes,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+        } })
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "{:.2} MB up, {:.2} MB down, {:.2} MB of OTs, {} rounds, {:.2} s",
+            self.bytes_up as f64 / 1e6,
+            self.bytes_down as f64 / 1e6,
+            self.ot_bytes as f64 / 1e6,
+            self.rounds,
+            self.seconds
+        )
+    }
+}
+
+/// The plan of one later token, for people.
+fn one_token(plan: &Plan, number: usize) -> String {
+    let alone = Sum::of(std::iter::once(plan));
+    format!("token {number} alone: {}", alone.text())
 }
 
 fn describe(step: &Entry) -> String {

@@ -6,6 +6,7 @@ mod common;
 
 mod decoders;
 mod example;
+mod generate;
 mod hostile;
 mod operation;
 mod refusals;

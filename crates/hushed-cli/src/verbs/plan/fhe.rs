@@ -197,7 +197,11 @@ impl Args {
         let limit = public.max_tokens;
         if longest > limit || rows < 4 || rows > limit.next_power_of_two() {
             let given = longest.max(rows);
-            return Err(CliError::Tokens { given, limit });
+            return Err(CliError::Tokens {
+                given,
+                least: 3,
+                limit,
+            });
         }
         let params = CkksParams::preset(&self.parameters).map_err(|source| CliError::Preset {
             name: self.parameters.clone(),
@@ -326,7 +330,11 @@ impl Args {
         let tokens = model.tokens(text, TooLong::Refuse)?;
         let given = tokens.ids().len();
         if given > rows {
-            return Err(CliError::Tokens { given, limit: rows });
+            return Err(CliError::Tokens {
+                given,
+                least: 3,
+                limit: rows,
+            });
         }
         let embedding = model.embed(vec![tokens])?.pop().unwrap_or_default();
         Ok(Some(Canary {

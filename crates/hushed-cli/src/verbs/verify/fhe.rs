@@ -163,7 +163,11 @@ impl Args {
         let rows = rows.unwrap_or(longest.next_power_of_two().max(4));
         if rows > choices.rows {
             let (given, limit) = (rows, choices.rows);
-            return Err(CliError::Tokens { given, limit });
+            return Err(CliError::Tokens {
+                given,
+                least: 3,
+                limit,
+            });
         }
         if self.parameters.starts_with("insecure") {
             out.result(

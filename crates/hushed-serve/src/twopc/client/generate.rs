@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use hushed_model::{TextStream, TokenIds, TooLong};
-use hushed_mpc::{Input, TextCache, next_token};
+use hushed_model::{Decoder, TokenIds, TooLong};
+use hushed_mpc::{Input, Terms, TextCache, next_token};
 
 use super::stop::Stops;
 use super::{Client, Cost};
@@ -16,6 +16,9 @@ use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
 pub struct GenerateOptions {
     /// Most tokens.
     pub max_tokens: usize,
+    /// Pads the prompt to a multiple of this many tokens, which is then all that the server learns of its length. `None`
+    /// pads nothing.
+    pub bucket: Option<usize>,
     /// From 0, which takes the likeliest token, to 2; the server sees it, in thousandths.
     pub temperature: f64,
     /// With the same seed the same server draws the same tokens for the same text; the server sees it. `None` takes a
@@ -33,6 +36,7 @@ impl Default for GenerateOptions {
     fn default() -> Self {
         Self {
             max_tokens: 64,
+            bucket: None,
             temperature: 0.0,
             seed: None,
             stop: Vec::new(),
@@ -71,16 +75,16 @@ pub enum Finish {
 pub struct Generation<'a> {
     client: &'a mut Client,
     text: TextCache,
-    stream: TextStream,
+    stream: Decoder,
     stops: Stops,
     /// The rows of the next pass.
-    new: Vec<u32>,
+    new: TokenIds,
     /// Passes that are left.
     left: usize,
     temperature: u16,
     seed: u64,
+    terms: Terms,
     pad_output: bool,
-    public_table: bool,
     ended: bool,
 }
 
@@ -100,22 +104,10 @@ impl Client {
             let name = "the number of tokens";
             return Err(ServeError::EmptyOption { name });
         }
-        let limit = self.max_tokens();
-        let public = self.public();
-        let text = |source| ServeError::Text { index: 0, source };
-        let new = public
-            .tokenizer
-            .encode(prompt, public.max_tokens, TooLong::Refuse);
-        let new = new.map_err(text)?.ids().to_vec();
-        // The last token that is answered is not run.
-        let rows = new.len().saturating_add(options.max_tokens - 1);
-        if rows > limit {
-            return Err(ServeError::NoRoomForAnswer {
-                prompt: new.len(),
-                tokens: options.max_tokens,
-                limit,
-            });
+        if options.bucket == Some(0) {
+            return Err(ServeError::EmptyOption { name: "the bucket" });
         }
+        let new = self.prompt(prompt, options)?;
         if options.max_tokens > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: options.max_tokens,
@@ -126,7 +118,7 @@ impl Client {
             Some(seed) => seed,
             None => fresh_seed()?,
         };
-        let stream = public.tokenizer.stream();
+        let stream = self.public().tokenizer.decoder();
         if options.public_table {
             self.need_table()?;
         }
@@ -138,11 +130,36 @@ impl Client {
             left: options.max_tokens,
             temperature,
             seed,
+            terms: Terms {
+                padded: options.bucket.is_some(),
+                public_table: options.public_table,
+            },
             pad_output: options.pad_output,
-            public_table: options.public_table,
             ended: false,
             client: self,
         })
+    }
+
+    /// The prompt as it will be run.
+    fn prompt(&self, prompt: &str, options: &GenerateOptions) -> Result<TokenIds, ServeError> {
+        let public = self.public();
+        let text = |source| ServeError::Text { index: 0, source };
+        let (most, limit) = (public.max_tokens, self.max_tokens());
+        let ids = public.tokenizer.encode(prompt, most, TooLong::Refuse);
+        let ids = ids.map_err(text)?;
+        // The last token that is answered is not run.
+        let room = limit.saturating_sub(options.max_tokens - 1);
+        let tokens = ids.rows().total;
+        if tokens > room {
+            return Err(ServeError::NoRoomForAnswer {
+                prompt: tokens,
+                tokens: options.max_tokens,
+                limit,
+            });
+        }
+        let bucket = options.bucket.unwrap_or(1);
+        let padded = tokens.div_ceil(bucket).saturating_mul(bucket).min(room);
+        Ok(ids.pad_to(padded, public.tokenizer.padding_id()))
     }
 }
 
@@ -150,7 +167,13 @@ impl Generation<'_> {
     /// Tokens of the text so far, the prompt's counted.
     #[must_use]
     pub fn tokens(&self) -> usize {
-        self.text.rows() + self.new.len()
+        self.text.tokens() + self.new.rows().real
+    }
+
+    /// What the server learns of that: with padding.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.text.rows() + self.new.rows().total
     }
 
     /// What the draws depend on beside the server's secret.
@@ -163,22 +186,18 @@ impl Generation<'_> {
     fn pass(&mut self) -> Result<(u32, Cost), ServeError> {
         let began = Instant::now();
         let before = self.client.stats();
-        let input = TokenIds::new(std::mem::take(&mut self.new));
+        let new = std::mem::replace(&mut self.new, TokenIds::new(Vec::new()));
         let request = Request::Next(Next {
             begins: self.text.rows() == 0,
-            rows: u32::try_from(input.rows().total).unwrap_or(u32::MAX),
-            padded: false,
-            public_table: self.public_table,
+            rows: u32::try_from(new.rows().total).unwrap_or(u32::MAX),
+            padded: self.terms.padded,
+            public_table: self.terms.public_table,
             temperature: self.temperature,
             seed: self.seed,
         });
         self.client.ask(&request)?;
-        let terms = hushed_mpc::Terms {
-            padded: false,
-            public_table: self.public_table,
-        };
         let client = &mut *self.client;
-        let input = Input::Texts(vec![input], terms);
+        let input = Input::Texts(vec![new], self.terms);
         let id = next_token(
             &mut client.backend,
             &client.program,
@@ -189,7 +208,7 @@ impl Generation<'_> {
         let id = id.ok_or(ServeError::NoAnswer)?;
         client.texts += 1;
         self.left -= 1;
-        self.new.push(id);
+        self.new = TokenIds::new(vec![id]);
         let cost = Cost {
             time: began.elapsed(),
             stats: client.stats().since(&before),

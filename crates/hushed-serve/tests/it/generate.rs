@@ -1,0 +1,188 @@
+//! Text continued over a connection.
+
+use hushed_model::testing::{tiny_generator, tiny_generator_folder};
+use hushed_model::{TokenIds, TooLong};
+use hushed_serve::{
+    Category, Client, Finish, GenerateOptions, Generated, Refusal, ServeError, ServerConfig,
+};
+
+use crate::common::{Running, get};
+
+const PROMPT: &str = "the thing";
+
+/// A server of the tiny generator.
+fn start(change: impl FnOnce(&mut ServerConfig)) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    Running::start(|config| {
+        tiny_generator_folder(folder.path()).unwrap();
+        config.model = folder.path().to_owned();
+        change(config);
+    })
+}
+
+fn options(max_tokens: usize) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens,
+        ..GenerateOptions::default()
+    }
+}
+
+fn all(client: &mut Client, options: &GenerateOptions) -> Vec<Generated> {
+    let generation = client.generate(PROMPT, options).unwrap();
+    generation.collect::<Result<_, _>>().unwrap()
+}
+
+fn ids(tokens: &[Generated]) -> Vec<u32> {
+    tokens.iter().map(|token| token.id).collect()
+}
+
+/// Greedily, token by token, as the clear model goes on from the same text: where it is sure, the same.
+fn assert_greedy(tokens: &[u32]) {
+    let model = tiny_generator();
+    let mut text = model
+        .tokens(PROMPT, TooLong::Refuse)
+        .unwrap()
+        .ids()
+        .to_vec();
+    for &token in tokens {
+        let logits = model
+            .embed(vec![TokenIds::new(text.clone())])
+            .unwrap()
+            .remove(0);
+        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+        assert!(largest - logits[token as usize] < 0.05);
+        text.push(token);
+    }
+}
+
+#[test]
+fn a_text_goes_on_as_the_clear_model_says() {
+    let server = start(|_| ());
+    let mut client = server.connect().unwrap();
+    let tokens = all(&mut client, &options(5));
+    assert_eq!(tokens.len(), 5);
+    assert_greedy(&ids(&tokens));
+    let last = tokens.last().unwrap();
+    assert!(matches!(last.last, Some(Finish::Length | Finish::End)));
+    assert!(
+        tokens
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|token| token.last.is_none())
+    );
+    // The first pass is over the whole prompt, the others over one row.
+    assert!(tokens[0].cost.stats.bytes_sent > 0);
+
+    // Padded prompts give the same; another text in the same session begins anew.
+    let padded = GenerateOptions {
+        bucket: Some(16),
+        ..options(5)
+    };
+    let generation = client.generate(PROMPT, &padded).unwrap();
+    assert_eq!((generation.rows(), generation.tokens() < 16), (16, true));
+    let again: Vec<Generated> = generation.collect::<Result<_, _>>().unwrap();
+    assert_greedy(&ids(&again));
+
+    // Dropped in the middle, the session goes on.
+    drop(
+        client
+            .generate(PROMPT, &options(4))
+            .unwrap()
+            .next()
+            .unwrap(),
+    );
+    assert_greedy(&ids(&all(&mut client, &options(1))));
+    assert_eq!(client.texts_left(), 1000 - 5 - 5 - 1 - 1);
+    client.close().unwrap();
+}
+
+#[test]
+fn draws_repeat_with_their_seed() {
+    let server = start(|_| ());
+    let mut client = server.connect().unwrap();
+    let drawn = |client: &mut Client, seed| {
+        let options = GenerateOptions {
+            temperature: 1.5,
+            seed: Some(seed),
+            ..options(6)
+        };
+        ids(&all(client, &options))
+    };
+    let first = drawn(&mut client, 1);
+    assert_eq!(drawn(&mut client, 1), first);
+    assert!((2..6).any(|seed| drawn(&mut client, seed) != first));
+    client.close().unwrap();
+}
+
+/// With padded output the server sees as many passes as were asked for, wherever the text ends.
+#[test]
+fn the_end_of_a_text_can_be_hidden() {
+    let server = start(|c| c.entrance.metrics_listen = Some("127.0.0.1:0".to_owned()));
+    let mut client = server.connect().unwrap();
+    let plain = all(&mut client, &options(4));
+    let text: String = plain.iter().map(|t| t.text.as_str()).collect();
+    let stop = text.chars().next().map(String::from).unwrap();
+    let before = client.texts_left();
+    let stopped = GenerateOptions {
+        stop: vec![stop],
+        pad_output: true,
+        ..options(4)
+    };
+    let tokens = all(&mut client, &stopped);
+    assert!(tokens.len() <= 4);
+    assert_eq!(tokens.last().unwrap().last, Some(Finish::Stop));
+    assert!(tokens.iter().all(|t| t.text.is_empty()));
+    assert_eq!(before - client.texts_left(), 4);
+    client.close().unwrap();
+    let metrics = get(server.metrics.unwrap(), "GET /metrics HTTP/1.1\r\n\r\n");
+    assert!(metrics.contains("hushed_texts_total 8"), "{metrics}");
+}
+
+/// Refused before anything is sent, or by the server; it serves on.
+#[test]
+fn what_does_not_fit_is_refused_and_costs_nothing() {
+    let server = start(|c| {
+        c.max_tokens = Some(12);
+        c.max_texts = 6;
+    });
+    let mut client = server.connect().unwrap();
+    let sent = client.stats().bytes_sent;
+    let mut refused = |prompt: &str, options: &GenerateOptions| {
+        let error = client.generate(prompt, options).err().unwrap();
+        (error.name(), error.category())
+    };
+    assert_eq!(refused("", &options(1)).1, Category::Input);
+    assert_eq!(refused(PROMPT, &options(0)).1, Category::Usage);
+    assert_eq!(
+        refused(PROMPT, &options(12)),
+        ("too-long", Category::Refused)
+    );
+    assert_eq!(refused("a b", &options(7)).1, Category::Refused);
+    for temperature in [-1.0, 2.01, f64::NAN] {
+        let wrong = GenerateOptions {
+            temperature,
+            ..options(1)
+        };
+        assert_eq!(refused(PROMPT, &wrong).1, Category::Usage);
+    }
+    assert_eq!(client.stats().bytes_sent, sent);
+
+    // An embedding of a model that generates, and the other way round.
+    let other = client.embed(&["a"], TooLong::Refuse, None).err().unwrap();
+    assert!(matches!(
+        other,
+        ServeError::Refused(Refusal::OtherTask { generates: true })
+    ));
+    let encoder = Running::start(|_| ());
+    let mut client = encoder.connect().unwrap();
+    let mut generation = client.generate("a", &options(1)).unwrap();
+    let error = generation.next().unwrap().err().unwrap();
+    assert!(matches!(
+        error,
+        ServeError::Refused(Refusal::OtherTask { generates: false })
+    ));
+    assert!(generation.next().is_none());
+    let mut client = server.connect().unwrap();
+    assert_eq!(all(&mut client, &options(1)).len(), 1);
+}
