@@ -1,7 +1,5 @@
 //! `hushed generate`: a private text continued by a server that sees neither the text nor its continuation.
 
-use std::io::{self, Write};
-
 use hushed_serve::{Client, Finish, GenerateOptions, Generated};
 use serde_json::json;
 
@@ -102,7 +100,7 @@ impl Args {
             }
         }
         if written.is_ok() && !out.is_json() {
-            written = print("\n");
+            written = out.piece("\n");
         }
         let stats = client.close()?;
         written?;
@@ -162,35 +160,6 @@ fn show(out: &Output, index: usize, token: &Generated) -> Result<(), CliError> {
             }),
             String::new,
         ),
-        false => print(&escaped(&token.text)),
-    }
-}
-
-fn print(text: &str) -> Result<(), CliError> {
-    let mut out = io::stdout().lock();
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    printed.map_err(CliError::Write)
-}
-
-/// Control characters as escapes, all but new lines and tabs: a model's text is not to steer a terminal.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() && c != '\n' && c != '\t' {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escaped;
-
-    #[test]
-    fn a_terminal_is_not_steered() {
-        assert_eq!(escaped("a\tb\ncé"), "a\tb\ncé");
-        assert_eq!(escaped("\u{1b}[2Jx\r\u{9b}"), "\\u{1b}[2Jx\\r\\u{9b}");
+        false => out.piece(&token.text),
     }
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hushed_model::{Model, Program, Public, TokenIds, TooLong};
+use hushed_model::{Model, Program, Public, Task, TokenIds, TooLong};
 use hushed_mpc::{Input, Layers, Protocol, embeddings};
 use hushed_net::{Expect, Stats};
 
@@ -25,7 +25,7 @@ use crate::digest::Digest;
 use crate::error::ServeError;
 use crate::session::connect::{ClientConfig, open};
 use crate::session::deadlines::Deadlines;
-use crate::session::wire::Welcome;
+use crate::session::wire::{Refusal, Welcome};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use greet::{greet, pinned};
 
@@ -150,6 +150,9 @@ impl Client {
     ) -> Result<(), ServeError> {
         let options = options.into();
         options.check()?;
+        if self.public().task() == Task::Generate {
+            return Err(ServeError::Refused(Refusal::OtherTask { generates: true }));
+        }
         if texts.len() > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: texts.len(),
@@ -306,7 +309,6 @@ mod tests {
     use hushed_model::testing::tiny_folder;
 
     use super::*;
-    use crate::session::wire::Refusal;
     use crate::{Server, ServerConfig, ServerTrust};
 
     /// A client that ignores what the welcome said.

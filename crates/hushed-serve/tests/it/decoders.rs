@@ -5,7 +5,9 @@ use hushed_serve::fhe::wire::{self, CHUNK, Download, Failure, JobState, PART, Up
 use hushed_serve::session::wire::{
     Confirm, FheWelcome, Hello, MAX_GREETING, Reply, VERSION, Welcome, WireFault,
 };
-use hushed_serve::twopc::wire::{Answer, MAX_PASS_TEXTS, MAX_REQUEST, Request};
+use hushed_serve::twopc::wire::{
+    Answer, MAX_PASS_TEXTS, MAX_REQUEST, MAX_TEMPERATURE, Next, Request,
+};
 use hushed_serve::{Bundle, Digest, Refusal, ServeError, Token, fuzz};
 
 fn hello() -> Hello {
@@ -282,7 +284,25 @@ fn impossible_fields_are_refused() {
 
     let undefined = |field| Err(WireFault::Undefined { field });
     let decode = |bytes: &[u8]| Request::decode(bytes);
-    assert_eq!(decode(&[3]), undefined("tag"));
+    assert_eq!(decode(&[4]), undefined("tag"));
+    let next = Request::Next(Next {
+        begins: true,
+        rows: 7,
+        padded: false,
+        public_table: true,
+        temperature: MAX_TEMPERATURE,
+        seed: 1 << 63,
+    });
+    let bytes = next.encode();
+    assert_eq!(decode(&bytes), Ok(next.clone()));
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        decode(&bytes)
+    };
+    assert_eq!(changed(1, 8), undefined("flags"));
+    assert_eq!(changed(2, 0), undefined("number of tokens"));
+    assert_eq!(changed(7, 8), undefined("temperature"));
     assert_eq!(decode(&[1, 4, 1, 0, 1, 0, 0, 0]), undefined("flags"));
     assert_eq!(decode(&[1, 0, 0, 0]), undefined("number of texts"));
     assert_eq!(decode(&[1, 0, 1, 1]), undefined("number of texts"));

@@ -9,6 +9,7 @@ use hushed_mpc::{Input, Terms, TextCache, next_token};
 use super::stop::Stops;
 use super::{Client, Cost};
 use crate::error::ServeError;
+use crate::session::wire::Refusal;
 use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
 
 /// How to continue a text.
@@ -75,7 +76,8 @@ pub enum Finish {
 pub struct Generation<'a> {
     client: &'a mut Client,
     text: TextCache,
-    stream: Decoder,
+    /// Until the text ends.
+    decoder: Option<Decoder>,
     stops: Stops,
     /// The rows of the next pass.
     new: TokenIds,
@@ -99,6 +101,9 @@ impl Client {
         prompt: &str,
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, ServeError> {
+        let Some(decoder) = self.public().tokenizer.decoder() else {
+            return Err(ServeError::Refused(Refusal::OtherTask { generates: false }));
+        };
         let temperature = thousandths(options.temperature)?;
         if options.max_tokens == 0 {
             let name = "the number of tokens";
@@ -118,13 +123,12 @@ impl Client {
             Some(seed) => seed,
             None => fresh_seed()?,
         };
-        let stream = self.public().tokenizer.decoder();
         if options.public_table {
             self.need_table()?;
         }
         Ok(Generation {
             text: TextCache::default(),
-            stream,
+            decoder: Some(decoder),
             stops: Stops::new(&options.stop),
             new,
             left: options.max_tokens,
@@ -219,9 +223,9 @@ impl Generation<'_> {
     fn token(&mut self) -> Result<Generated, ServeError> {
         let (id, cost) = self.pass()?;
         let ends = self.client.public().end_token == Some(id);
-        let mut text = match ends {
-            true => String::new(),
-            false => self.stream.push(id),
+        let mut text = match &mut self.decoder {
+            Some(decoder) if !ends => decoder.push(id),
+            _ => String::new(),
         };
         let mut last = match (ends, self.left) {
             (true, _) => Some(Finish::End),
@@ -229,7 +233,7 @@ impl Generation<'_> {
             _ => None,
         };
         if last.is_some() {
-            text.push_str(&self.stream.finish());
+            text.push_str(self.decoder.take().map_or("", Decoder::finish));
         }
         let (text, stopped) = self.stops.push(&text, last.is_some());
         if stopped {
