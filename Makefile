@@ -2,10 +2,12 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test accuracy encrypted calibration bench check secrets doc peers fuzz audit clean
+.PHONY: help setup build run generate test accuracy encrypted calibration bench check secrets doc peers fuzz audit clean
 SHELL := /bin/sh
-# The question of `make run` reaches the script as it is, whatever characters it has.
+# The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
+export PROMPT
+export TOKENS
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +21,9 @@ build: setup ## build the `hushed` command
 
 run: build ## try it: a private search on this machine; QUERY="…" asks your own question
 	@python3 scripts/demo.py
+
+generate: build ## continue a private text with a small GPT-2; PROMPT="…" is your own beginning, TOKENS=16
+	@python3 scripts/generate.py
 
 test: setup ## run every check and every test (about 20 minutes)
 	@HUSHED_MODEL_DIR="$$(scripts/fetch_model.sh)" cargo xtask test

@@ -1,6 +1,6 @@
-"""Starts `hushed serve` and talks to it with `hushed embed`, as a user would: two processes over TLS on loopback.
+"""Starts `hushed serve` and talks to it with `hushed embed` or `generate`, as a user would: two processes over TLS on loopback.
 
-Used by the demonstration and the accuracy report. Standard library only.
+Used by the demonstrations and the accuracy report. Standard library only.
 """
 import json
 import math
@@ -78,6 +78,18 @@ class Server:
         """(embeddings, what the session cost) of private texts."""
         rows = hushed("embed", "--server", self.address, "--pin", self.pin, "--input", "-", *options, stdin=lines(texts))
         return embeddings(rows), rows[-1]
+
+    def generate(self, prompt, *options):
+        """(tokens, what the session cost) of a private text, each token shown as it comes."""
+        command = [binary(), "generate", "--server", self.address, "--pin", self.pin, "--json", *options, "--", prompt]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            rows = []
+            for line in process.stdout:
+                rows.append(json.loads(line))
+                print(rows[-1]["text"] if "token" in rows[-1] else "", end="", flush=True)
+        if process.returncode != 0:
+            raise Failed(f"`hushed generate` ended with {process.returncode}: see the message above")
+        return rows[:-1], rows[-1]
 
     def __exit__(self, *_):
         self.process.send_signal(signal.SIGTERM)
