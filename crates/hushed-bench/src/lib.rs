@@ -11,6 +11,7 @@ mod ckks;
 mod fhe;
 mod local;
 pub mod machine;
+mod generate;
 mod model;
 mod pair;
 mod party;
@@ -30,6 +31,7 @@ use serde_json::{Map, Value};
 pub use pair::run_pair;
 pub use party::run_party;
 
+use generate::GenerateCase;
 use model::ModelCase;
 use party::Peer;
 
@@ -150,6 +152,8 @@ pub enum Kind {
     Pair(fn() -> Vec<Box<dyn Case>>),
     /// Two processes that run encoder layers.
     Model(fn() -> Vec<ModelCase>),
+    /// Two processes that continue a text.
+    Generate(fn() -> Vec<GenerateCase>),
 }
 
 pub struct Suite {
@@ -218,6 +222,11 @@ pub const SUITES: &[Suite] = &[
         name: "model",
         about: "whole encoders with random weights, and their time and bytes by operation; BERT-large with --only bert-large",
         kind: Kind::Model(model::models),
+    },
+    Suite {
+        name: "generate",
+        about: "GPT-2 with random weights: the first token after a prompt, and a later one",
+        kind: Kind::Generate(generate::cases),
     },
     Suite {
         name: "ckks",

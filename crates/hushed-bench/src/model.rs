@@ -199,7 +199,7 @@ fn compare(program: &Program, case: &ModelCase, answer: &[f64]) -> Result<(f64, 
     Ok((differences.fold(0.0, f64::max), cosine(answer, clear)))
 }
 
-fn total(costs: &[StepCost]) -> (Duration, u64, u64, u64) {
+pub fn total(costs: &[StepCost]) -> (Duration, u64, u64, u64) {
     costs.iter().fold((Duration::ZERO, 0, 0, 0), |sum, c| {
         let s = &c.stats;
         (
@@ -212,7 +212,7 @@ fn total(costs: &[StepCost]) -> (Duration, u64, u64, u64) {
 }
 
 /// Calls, seconds, bytes and rounds by operation, the number of the layer left out.
-fn operations(costs: &[StepCost]) -> Value {
+pub fn operations(costs: &[StepCost]) -> Value {
     let mut by_name: BTreeMap<String, Vec<StepCost>> = BTreeMap::new();
     for cost in costs {
         let path = cost.step.to_string();

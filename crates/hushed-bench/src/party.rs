@@ -11,7 +11,7 @@ use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretOt;
 use serde_json::{Value, json};
 
-use super::{BenchError, Case, How, Kind, Net, Suite, median, model};
+use super::{BenchError, Case, How, Kind, Net, Suite, generate, median, model};
 use crate::baselines::bole::OleContext;
 use crate::machine;
 
@@ -98,6 +98,16 @@ pub fn run_party(
                 machine::forget_peak();
                 let row;
                 (session, row) = model::measure(case, session, how.runs)?;
+                say(row)?;
+            }
+            session
+        }
+        Kind::Generate(cases) => {
+            let mut session = session;
+            for case in cases().iter().filter(|case| case.wanted(how)) {
+                machine::forget_peak();
+                let row;
+                (session, row) = generate::measure(case, session, how.runs)?;
                 say(row)?;
             }
             session

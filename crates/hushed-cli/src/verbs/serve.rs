@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Serve a model: clients embed private texts with it
+/// Serve a model: clients embed or continue private texts with it
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --cert a development certificate is made on first use; clients pin the SHA-256 that is printed.
@@ -83,8 +83,13 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         server.listener().fingerprint().to_string(),
     );
     let bundle = server.bundle_hash().to_string();
+    let verb = match server.generates() {
+        true => "generate",
+        false => "embed",
+    };
     let object = json!({
         "event": "listening",
+        "verb": verb,
         "address": address.to_string(),
         "certificate_sha256": pin,
         "bundle": bundle,
@@ -98,7 +103,7 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
             .map_or_else(String::new, |a| format!("\nmetrics on http://{a}/metrics"));
         format!(
             "listening on {address}\ncertificate sha256 {pin}\nbundle {bundle}{metrics}\n\n\
-             try:  hushed embed --server {address} --pin {pin} \"a private text\""
+             try:  hushed {verb} --server {address} --pin {pin} \"a private text\""
         )
     })?;
     server.run(stop)?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::common::{Server, command, embeddings, error, hushed, json_lines, model};
 use hushed_model::cosine;
+use serde_json::Value;
 
 const SENTENCES: &str = "Is it safe to take ibuprofen with a stomach ulcer?
 Yes.
@@ -52,6 +53,55 @@ fn five_sentences_come_back_as_in_the_clear() {
     for counter in ["bytes_up", "bytes_down", "rounds"] {
         assert!(session[counter].as_u64() > Some(0), "{counter}");
     }
+}
+
+/// The small GPT-2 of the repository: the tokens of the model in the clear.
+#[test]
+fn a_prompt_is_continued_as_in_the_clear() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/gpt2-small");
+    let prompt = "The server never sees";
+    let server = Server::start(model, &[]);
+    assert_eq!(server.hello["verb"], "generate");
+    let connection = [
+        "--server",
+        &server.address,
+        "--pin",
+        &server.pin,
+        "--json",
+        "--max-tokens",
+        "6",
+    ];
+    let generated = |more: &[&str]| {
+        let output = hushed(&[&["generate", prompt], &connection[..], more].concat());
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let mut rows = json_lines(&output.stdout);
+        let session = rows.pop().expect("the session's row");
+        let ids: Vec<u64> = rows.iter().filter_map(|row| row["id"].as_u64()).collect();
+        (ids, session)
+    };
+    let (ids, session) = generated(&[]);
+    let clear = hushed(&["clear", model, prompt, "--max-tokens", "6", "--json"]);
+    let clear = json_lines(&clear.stdout);
+    let expected: Vec<u64> = clear[0]["ids"].as_array().map_or(Vec::new(), |ids| {
+        ids.iter().filter_map(Value::as_u64).collect()
+    });
+    assert_eq!(ids, expected);
+    assert_eq!(session["text"], clear[0]["generated"]);
+    assert_eq!(session["tokens"], 6);
+    let (padded, session) = generated(&["--bucket", "16"]);
+    assert_eq!(
+        (padded, &session["padded_prompt_tokens"]),
+        (ids, &Value::from(16))
+    );
+
+    // The other verb is refused before it costs anything.
+    let output = server.embed(&["short"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(error(&output)["name"], "other-task");
 }
 
 #[test]

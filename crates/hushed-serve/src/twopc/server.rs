@@ -80,6 +80,12 @@ impl Server {
         self.shared.max_tokens
     }
 
+    /// Whether its model continues texts; otherwise it embeds them.
+    #[must_use]
+    pub fn generates(&self) -> bool {
+        self.shared.generates()
+    }
+
     /// Serves until `stop` is raised, then lets texts in progress finish (within [`crate::Deadlines::drain`]) and cuts
     /// off the rest. A session that fails, however it fails, ends alone.
     ///

@@ -48,7 +48,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Whether its model continues texts; otherwise it embeds them.
-    fn generates(&self) -> bool {
+    pub(super) fn generates(&self) -> bool {
         self.model.public.task() == Task::Generate
     }
 }

@@ -1,0 +1,103 @@
+//! GPT-2 of its published size with random weights: the first token after a prompt, and a later one from the cache.
+
+use std::sync::Arc;
+
+use hushed_math::cpu::Cpu;
+use hushed_model::{NetworkConfig, TokenIds, gpt2_shapes, random_gpt2};
+use hushed_mpc::{Input, Layers, Protocol, StepCost, Terms, TextCache, next_token};
+use hushed_net::{Party, Session};
+use serde_json::{Value, json};
+
+use super::{BenchError, How, median};
+use crate::machine;
+use crate::model::{operations, total};
+
+/// A prompt, and the token that is measured.
+pub struct GenerateCase {
+    /// Tokens of the prompt.
+    prompt: usize,
+    /// A later token, whose rows are cached, instead of the first.
+    later: bool,
+}
+
+pub fn cases() -> Vec<GenerateCase> {
+    let case = |(prompt, later)| GenerateCase { prompt, later };
+    [(64, false), (128, false), (32, true), (128, true)]
+        .map(case)
+        .into()
+}
+
+impl GenerateCase {
+    pub fn params(&self) -> Value {
+        let token = match self.later {
+            true => "later",
+            false => "first",
+        };
+        json!({ "model": "gpt2", "prompt": self.prompt, "token": token, "weights": "random" })
+    }
+
+    pub fn wanted(&self, how: How<'_>) -> bool {
+        how.wants(&self.params())
+    }
+}
+
+/// Runs one case as one party. Gives the session back for the next.
+pub fn measure(
+    case: &GenerateCase,
+    session: Session,
+    runs: usize,
+) -> Result<(Session, Value), BenchError> {
+    let config = NetworkConfig::gpt2();
+    let program = match session.party() {
+        Party::Client => gpt2_shapes(&config).program(),
+        Party::Server => random_gpt2(&config, 1).program(),
+    };
+    let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
+    let mut text = TextCache::default();
+    let pass = |backend: &mut Protocol, text: &mut TextCache, rows: usize| {
+        let ids = (0..rows as u32).map(|i| (i * 7919 + 101) % config.vocabulary as u32);
+        let input = match backend.ctx().is_client() {
+            true => Input::Texts(vec![TokenIds::new(ids.collect())], Terms::default()),
+            false => Input::Lengths(vec![rows], Terms::default()),
+        };
+        next_token(backend, &program, text, &input, None)
+    };
+    // The first run makes the integers of the weights, and is thrown away.
+    pass(&mut backend, &mut text, case.prompt)?;
+    let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
+    for run in 0..runs + usize::from(case.later) {
+        let (seen, used) = (backend.costs().len(), machine::processor_seconds());
+        if case.later {
+            pass(&mut backend, &mut text, 1)?;
+        } else {
+            text = TextCache::default();
+            pass(&mut backend, &mut text, case.prompt)?;
+        }
+        // Of later tokens the first prepares the layouts of one row.
+        if !case.later || run > 0 {
+            all_runs.push(backend.costs().iter().skip(seen).cloned().collect());
+            busy.push(machine::processor_seconds() - used);
+        }
+    }
+    let seconds = |costs: &Vec<StepCost>| total(costs).0.as_secs_f64();
+    let mean = |sum: u64| sum / runs.max(1) as u64;
+    let every = || all_runs.iter().flatten().map(|c| &c.stats);
+    let row = match backend.ctx().is_client() {
+        true => json!({
+            "name": "generate",
+            "params": case.params(),
+            "threads": std::thread::available_parallelism().map_or(1, usize::from),
+            "seconds": median(all_runs.iter().map(seconds).collect()),
+            "runs": runs,
+            "bytes_up": mean(every().map(|s| s.bytes_sent).sum()),
+            "bytes_down": mean(every().map(|s| s.bytes_received).sum()),
+            "rounds": mean(every().map(|s| s.rounds).sum()),
+            "cpu_seconds": median(busy),
+            "peak_rss": machine::peak_memory(),
+            "kernel": Cpu::get().kernel_name(),
+            "ops": all_runs.last().map(|costs| operations(costs)),
+        }),
+        false => json!({ "cpu_seconds": median(busy), "peak_rss": machine::peak_memory() }),
+    };
+    Ok((backend.into_ctx().session, row))
+}
