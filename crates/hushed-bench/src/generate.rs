@@ -16,22 +16,38 @@ use crate::model::{operations, total};
 pub struct GenerateCase {
     /// Tokens of the prompt.
     prompt: usize,
-    /// A later token, whose rows are cached, instead of the first.
-    later: bool,
+    token: Token,
+}
+
+/// Which token.
+#[derive(Clone, Copy, PartialEq)]
+enum Token {
+    /// The one after the prompt.
+    First,
+    /// A later one: the rows before it are cached.
+    Later,
+    /// The same, with the weights held transformed for one row.
+    Held,
 }
 
 pub fn cases() -> Vec<GenerateCase> {
-    let case = |(prompt, later)| GenerateCase { prompt, later };
-    [(64, false), (128, false), (32, true), (128, true)]
-        .map(case)
-        .into()
+    let case = |(prompt, token)| GenerateCase { prompt, token };
+    let cases = [
+        (64, Token::First),
+        (128, Token::First),
+        (32, Token::Later),
+        (128, Token::Later),
+        (128, Token::Held),
+    ];
+    cases.map(case).into()
 }
 
 impl GenerateCase {
     pub fn params(&self) -> Value {
-        let token = match self.later {
-            true => "later",
-            false => "first",
+        let token = match self.token {
+            Token::First => "first",
+            Token::Later => "later",
+            Token::Held => "later, weights held transformed",
         };
         json!({ "model": "gpt2", "prompt": self.prompt, "token": token, "weights": "random" })
     }
@@ -52,7 +68,8 @@ pub fn measure(
         Party::Client => gpt2_shapes(&config).program(),
         Party::Server => random_gpt2(&config, 1).program(),
     };
-    let mut backend = Protocol::establish(session, Arc::new(Layers::default()))?;
+    let layers = Arc::new(Layers::default());
+    let mut backend = Protocol::establish(session, Arc::clone(&layers))?;
     let mut text = TextCache::default();
     let pass = |backend: &mut Protocol, text: &mut TextCache, rows: usize| {
         let ids = (0..rows as u32).map(|i| (i * 7919 + 101) % config.vocabulary as u32);
@@ -64,17 +81,21 @@ pub fn measure(
     };
     // The first run makes the integers of the weights, and is thrown away.
     pass(&mut backend, &mut text, case.prompt)?;
+    let later = case.token != Token::First;
+    if case.token == Token::Held && !backend.ctx().is_client() {
+        layers.make_ready(1, u64::MAX)?;
+    }
     let (mut all_runs, mut busy): (Vec<Vec<StepCost>>, Vec<f64>) = (Vec::new(), Vec::new());
-    for run in 0..runs + usize::from(case.later) {
+    for run in 0..runs + usize::from(later) {
         let (seen, used) = (backend.costs().len(), machine::processor_seconds());
-        if case.later {
+        if later {
             pass(&mut backend, &mut text, 1)?;
         } else {
             text = TextCache::default();
             pass(&mut backend, &mut text, case.prompt)?;
         }
         // Of later tokens the first prepares the layouts of one row.
-        if !case.later || run > 0 {
+        if !later || run > 0 {
             all_runs.push(backend.costs().iter().skip(seen).cloned().collect());
             busy.push(machine::processor_seconds() - used);
         }

@@ -131,15 +131,14 @@ pub struct ServeArguments {
     pub max_memory: Option<u64>,
 
     /// The number of tokens of a text for which weights are transformed at the start; texts that pack the same way
-    /// benefit too (9 to 16 for 16)
+    /// benefit too (9 to 16 for 16) [default: 16, and 1 for a model that generates: a token a pass]
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 16,
         requires = "max_memory",
         env = "HUSHED_READY_TOKENS"
     )]
-    pub ready_tokens: usize,
+    pub ready_tokens: Option<usize>,
 
     /// Seconds without a message after which a client counts as gone
     #[arg(long, value_name = "S", default_value_t = 60, env = "HUSHED_SILENCE")]

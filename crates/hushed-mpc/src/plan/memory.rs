@@ -3,7 +3,7 @@
 //! Not a bound: a model of the allocations that matter, with constants that were measured (resident memory at its
 //! peak).
 
-use hushed_model::{Block, Program};
+use hushed_model::{Block, Mask, Program};
 use serde::Serialize;
 
 use crate::Entry;
@@ -55,6 +55,15 @@ fn weights(program: &Program) -> u64 {
     4 * numbers as u64
 }
 
+/// Bytes of the keys and values that a party holds of a text of this many rows, where the next pass reads them.
+fn cached(program: &Program, rows: usize) -> u64 {
+    let blocks = program.steps().iter().map(|step| match &step.block {
+        Block::Attention(a) if a.mask == Mask::Causal => a.key.outputs + a.value.outputs,
+        _ => 0,
+    });
+    8 * (rows * blocks.sum::<usize>()) as u64
+}
+
 /// Memory by a plan's steps and sizes.
 ///
 /// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
@@ -75,9 +84,9 @@ pub(crate) fn estimate(
         true => 8 * e.vocabulary * e.width,
     };
     Memory {
-        client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64,
+        client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64 + cached(program, rows),
         weights: SERVER + weights(program),
-        session: SESSION + held + (cots * SERVER_COT) as u64,
+        session: SESSION + held + (cots * SERVER_COT) as u64 + cached(program, rows),
     }
 }
 

@@ -6,7 +6,7 @@ mod session;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hushed_model::Model;
+use hushed_model::{Model, Task};
 use hushed_mpc::formats::MAX_TOKENS;
 use hushed_mpc::{Layers, Memory, Sampler};
 
@@ -118,7 +118,11 @@ fn hold_ready(
     let pass = config.max_pass_tokens.max(max_tokens);
     let shape = Memory::largest(&model.program(), max_tokens, pass)?;
     let sessions = shape.server(config.entrance.max_sessions);
-    let rows = config.ready_tokens.min(max_tokens);
+    let usual = match model.public.task() {
+        Task::Generate => 1,
+        Task::Embed | Task::Classify => 16,
+    };
+    let rows = config.ready_tokens.unwrap_or(usual).min(max_tokens);
     let ready = layers.make_ready(rows, memory.saturating_sub(sessions))?;
     if sessions > memory {
         tracing::warn!(

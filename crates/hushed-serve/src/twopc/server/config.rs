@@ -24,8 +24,8 @@ pub struct ServerConfig {
     /// Bytes that the process may take: what the sessions may need is kept free, and the rest holds transformed
     /// weights. `None` holds none.
     pub max_memory: Option<u64>,
-    /// The number of tokens for which weights are held transformed.
-    pub ready_tokens: usize,
+    /// The number of tokens for which weights are held transformed; `None`: 16, and 1 for a model that generates.
+    pub ready_tokens: Option<usize>,
 }
 
 impl ServerConfig {
@@ -41,7 +41,7 @@ impl ServerConfig {
             max_texts: 1000,
             public_table: false,
             max_memory: None,
-            ready_tokens: 16,
+            ready_tokens: None,
         }
     }
 
@@ -50,7 +50,7 @@ impl ServerConfig {
             ("the number of tokens", self.max_tokens.unwrap_or(1)),
             ("the number of tokens of a pass", self.max_pass_tokens),
             ("the number of texts", self.max_texts),
-            ("the number of ready tokens", self.ready_tokens),
+            ("the number of ready tokens", self.ready_tokens.unwrap_or(1)),
         ];
         match limits.into_iter().find(|(_, limit)| *limit == 0) {
             Some((name, _)) => Err(ServeError::NothingAllowed { name }),
