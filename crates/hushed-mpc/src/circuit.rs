@@ -19,8 +19,8 @@ pub(crate) mod product;
 pub(crate) mod token;
 
 use hushed_model::{
-    Attention, Block, Embedding, FeedForward, Linear, Norm, NormKind, Pool, Program, Rows, Step,
-    StepId, Values, here,
+    Attention, Block, Classifier, Embedding, FeedForward, Linear, Norm, NormKind, Pool, Program,
+    Rows, Step, StepId, Values, here,
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
@@ -154,10 +154,6 @@ fn pass<S: Shares>(
     if !on.takes(input) || input.breaks_its_terms() {
         return Err(RunError::WrongInput);
     }
-    let is_head = |step: &&Step| matches!(step.block, Block::Head(_));
-    if let Some(head) = program.steps().iter().find(is_head) {
-        return Err(no_head(head.id));
-    }
     let mut pass = Pass {
         on,
         cache,
@@ -168,13 +164,6 @@ fn pass<S: Shares>(
         see(step, &value);
         Ok(value)
     })
-}
-
-fn no_head(id: StepId) -> RunError {
-    RunError::Unsupported {
-        site: id.to_string(),
-        what: "classifiers; protocol fhe does",
-    }
 }
 
 /// The answer of a pass, rounded to its last place and revealed to the client: one row a text, with the format of its
@@ -239,7 +228,7 @@ impl<S: Shares> Pass<'_, S> {
             Block::Add => self.add(step, values),
             Block::Pool(p) => self.pool(step, values, *p),
             Block::Vocabulary(head) => self.vocabulary(step, values, head),
-            Block::Head(_) => Err(no_head(step.id)),
+            Block::Head(c) => self.head(step, values, c),
         }
     }
 
@@ -424,6 +413,34 @@ impl<S: Shares> Pass<'_, S> {
             .on
             .step(step.id, |on| on.product(step.id, &x.share, rows, &product))?;
         Ok(Acts::new(y, LINEAR, x.rows, head.outputs))
+    }
+
+    /// A classifier's numbers, one a class, from the first row of each text: a feed-forward block of one row.
+    fn head(
+        &mut self,
+        step: &Step,
+        values: &mut Held<S>,
+        c: &Classifier,
+    ) -> Result<Acts<S::Share>, RunError> {
+        let x = values.take(step, 0)?;
+        let f = FeedForward {
+            up: c.dense.clone(),
+            activation: c.activation,
+            tolerance: None,
+            down: c.classes.clone(),
+        };
+        let first = self.on.step(step.id.part("first"), |on| {
+            pool(on, &x.share, &x.rows, x.width, Pool::First, false)
+        })?;
+        let mut first = Acts::new(first, x.format, x.rows.pooled(), x.width);
+        first.norm = x.norm;
+        let product = Product::up(first.norm.as_ref(), &f, false);
+        let up = self.wide(step, "dense", &first, &product)?;
+        let id = step.id.part("activation");
+        let y = self.on.step(id, |on| on.apply(&Function::of(&f), &up))?;
+        let y = Acts::new(y, ACTIVATION, first.rows, f.up.outputs);
+        let classes = self.wide(step, "classes", &y, &Product::down(&f))?;
+        Ok(Acts::new(classes, LINEAR, y.rows, f.down.outputs))
     }
 
     /// The first operand, which stays where a later step reads it.

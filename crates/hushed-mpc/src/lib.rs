@@ -21,7 +21,7 @@ mod weights;
 
 pub use choose::fits::{Fit, fits};
 pub use choose::{LEAST_COSINE, MARGIN, Trial, choose};
-pub use circuit::answer::embeddings;
+pub use circuit::answer::{embeddings, labels};
 pub use circuit::cache::{Cache, TextCache};
 pub use circuit::function::Function;
 pub use circuit::input::{Input, Terms};

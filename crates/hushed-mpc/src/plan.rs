@@ -4,7 +4,7 @@
 mod exposures;
 pub(crate) mod memory;
 
-use hushed_model::Program;
+use hushed_model::{Block, Program};
 use hushed_rlwe::noise::failure_log2;
 use hushed_twopc::he::HeContext;
 use hushed_twopc::ot::ferret::FerretParams;
@@ -12,7 +12,7 @@ use hushed_twopc::ot::{PAD_BITS, TREE_BITS};
 use serde::Serialize;
 
 use crate::circuit::cache::Cache;
-use crate::circuit::token::{next_token, predicts_tokens};
+use crate::circuit::token::{next_token, open_largest, predicts_tokens};
 use crate::{Counting, Input, RunError, Terms, open, run};
 use memory::Memory;
 
@@ -99,7 +99,11 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(tokens.to_vec(), terms);
         let pooled = run(&mut counting, program, &input, |_, _| ())?;
-        open(&mut counting, &pooled, unit)?;
+        let last = program.steps().last().map(|step| &step.block);
+        match last {
+            Some(Block::Head(_)) => drop(open_largest(&mut counting, &pooled, None)?),
+            _ => drop(open(&mut counting, &pooled, unit)?),
+        }
         Ok(Plan::of(program, counting, tokens, terms))
     }
 

@@ -1,7 +1,8 @@
 //! The whole way from a party's input to the client's answer.
 
-use hushed_model::Model;
+use hushed_model::{Model, Task};
 
+use crate::circuit::token::open_largest;
 use crate::circuit::{open, run};
 use crate::{Input, Protocol, RunError};
 
@@ -9,12 +10,15 @@ use crate::{Input, Protocol, RunError};
 /// shapes only). The client gets one embedding a text, the server `None`.
 ///
 /// # Errors
-/// Those of the run.
+/// Those of the run; [`RunError::Unsupported`] for a model that does not embed, whose numbers are not to be opened.
 pub fn embeddings(
     party: &mut Protocol,
     model: &Model,
     input: &Input,
 ) -> Result<Option<Vec<Vec<f64>>>, RunError> {
+    if model.public.task() != Task::Embed {
+        return Err(unsupported("embeddings: the model has a head"));
+    }
     let pooled = run(party, &model.program(), input, |_, _| ())?;
     let (words, format) = open(party, &pooled, model.public.normalise)?;
     Ok(words.map(|words| {
@@ -22,6 +26,30 @@ pub fn embeddings(
         let rows = values.chunks_exact(pooled.width().max(1));
         rows.map(|row| model.public.finish(row.to_vec())).collect()
     }))
+}
+
+/// As [`embeddings`], for a classifier: the client gets the number of a class a text, that of the largest logit. No logit
+/// is opened.
+///
+/// # Errors
+/// Those of the run; [`RunError::Unsupported`] for a model that is no classifier.
+pub fn labels(
+    party: &mut Protocol,
+    model: &Model,
+    input: &Input,
+) -> Result<Option<Vec<u32>>, RunError> {
+    if model.public.task() != Task::Classify {
+        return Err(unsupported("labels: the model is no classifier"));
+    }
+    let logits = run(party, &model.program(), input, |_, _| ())?;
+    open_largest(party, &logits, None)
+}
+
+fn unsupported(what: &'static str) -> RunError {
+    RunError::Unsupported {
+        site: "the answer".to_owned(),
+        what,
+    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ pub fn next_token<S: Shares>(
         });
     }
     let logits = run_next(on, program, cache, input, |_, _| ())?;
-    open_largest(on, &logits, draw)
+    let places = open_largest(on, &logits, draw)?;
+    Ok(places.and_then(|places| places.first().copied()))
 }
 
 /// Whether a program ends in a number a token of its vocabulary.
@@ -43,29 +44,29 @@ pub(crate) fn predicts_tokens(program: &Program) -> bool {
     matches!(last, Some(Block::Vocabulary(_)))
 }
 
-/// The place of the largest of one row of logits.
+/// The place of the largest logit of each row, opened to the client.
 pub(crate) fn open_largest<S: Shares>(
     on: &mut S,
     logits: &Acts<S::Share>,
     draw: Option<&Draw<'_>>,
-) -> Result<Option<u32>, RunError> {
+) -> Result<Option<Vec<u32>>, RunError> {
     let (x, format) = logits.share();
     debug_assert_eq!(format, LINEAR);
-    let tokens = logits.width();
-    let place = on.step(StepId::outside("token"), |on| {
+    let (rows, columns) = (logits.rows().total(), logits.width());
+    let places = on.step(StepId::outside("largest"), |on| {
         let shift = LINEAR.frac - LOGIT.frac;
         let x = on.narrow(x, shift, Ring::new(LINEAR.ring.bits() - shift));
         let x = x.reduce_to(LOGIT.ring);
         let x = match draw {
             Some(draw) => {
-                let noise = on.known(Party::Server, tokens, || draw.noise(tokens));
+                let noise = on.known(Party::Server, rows * columns, || draw.noise(rows * columns));
                 on.add_known(&x, &noise)
             }
             None => x,
         };
-        let places = Ring::new((usize::BITS - tokens.saturating_sub(1).leading_zeros()).max(1));
-        let place = on.largest(&x, 1, tokens)?.reduce_to(places);
-        on.open(&place, 0, places)
+        let ring = Ring::new((usize::BITS - columns.saturating_sub(1).leading_zeros()).max(1));
+        let places = on.largest(&x, rows, columns)?.reduce_to(ring);
+        on.open(&places, 0, ring)
     })?;
-    Ok(place.and_then(|words| words.first().map(|&w| w as u32)))
+    Ok(places.map(|words| words.into_iter().map(|w| w as u32).collect()))
 }

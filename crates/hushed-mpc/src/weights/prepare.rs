@@ -14,7 +14,7 @@ impl Layers {
     /// so that its first text is as fast as the others.
     ///
     /// # Errors
-    /// [`RunError::Unsupported`] for a classifier; [`RunError::Model`] if the model has shapes only;
+    /// [`RunError::Model`] if the model has shapes only;
     /// [`RunError::OutOfRange`] for numbers that the formats do not hold.
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();

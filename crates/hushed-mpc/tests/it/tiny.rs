@@ -9,8 +9,8 @@ use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Acts, Clear, Input, Layers, Protocol, PublicTable, RunError, StepCost, Terms, embeddings,
-    out_of_range,
+    Acts, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings,
+    labels, out_of_range,
 };
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;
@@ -197,29 +197,49 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     assert!((0.05..0.6).contains(&off), "{off} of the entries are off");
 }
 
-/// A classifier is refused by both parties before anything is sent, when a server prepares, and by the plan.
+/// The class of the clear model, wherever its first logit leads by more than a private run errs; a plan that is the run;
+/// and no embedding of a model with a head.
 #[test]
-fn classifiers_are_refused() {
+fn classifiers_give_labels_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
     let model = Model::load(folder.path()).unwrap();
     let shapes = Model::shapes_only(&model.public);
-    let refused = |error: Option<RunError>| {
-        assert!(matches!(error, Some(RunError::Unsupported { .. })));
-    };
-    refused(Layers::default().prepare(&model).err());
-    refused(Plan::twopc(&shapes.program(), &[3], Terms::default(), false).err());
+    let texts = tokens(&model);
+    let lengths: Vec<usize> = texts.iter().map(|t| t.rows().total).collect();
+    let plan = Plan::twopc(&shapes.program(), &lengths, Terms::default(), false).unwrap();
     let (near, far) = memory_pair();
     let (near_ot, far_ot) = IdealPair::new();
     std::thread::scope(|scope| {
-        let server = scope.spawn(|| backend(far, Box::new(far_ot), Arc::default()).unwrap());
+        let server = scope.spawn(|| {
+            let mut server = backend(far, Box::new(far_ot), Arc::default()).unwrap();
+            let input = Input::Lengths(lengths, Terms::default());
+            let refused = embeddings(&mut server, &model, &input).err();
+            assert!(matches!(refused, Some(RunError::Unsupported { .. })));
+            assert_eq!(labels(&mut server, &model, &input).unwrap(), None);
+        });
         let mut client = backend(near, Box::new(near_ot), Arc::default()).unwrap();
-        let text = model.tokens("hello", TooLong::Refuse).unwrap();
-        let input = Input::Texts(vec![text], Terms::default());
-        refused(embeddings(&mut client, &shapes, &input).err());
-        let mut server = server.join().unwrap();
-        let input = Input::Lengths(vec![3], Terms::default());
-        refused(embeddings(&mut server, &model, &input).err());
+        let input = Input::Texts(texts.clone(), Terms::default());
+        let before = client.ctx().session.stats();
+        let found = labels(&mut client, &shapes, &input).unwrap().unwrap();
+        let spent = client.ctx().session.stats().since(&before);
+        server.join().unwrap();
+        assert_eq!(
+            spent.bytes_sent - FRAME_BYTES * spent.frames_sent,
+            plan.bytes_up
+        );
+        assert_eq!(
+            spent.bytes_received - FRAME_BYTES * spent.frames_received,
+            plan.bytes_down
+        );
+        let clear = model.embed(texts).unwrap();
+        for (label, logits) in found.iter().zip(&clear) {
+            let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+            assert!(
+                largest - logits[*label as usize] < 0.02,
+                "{label} {logits:?}"
+            );
+        }
     });
 }
 
