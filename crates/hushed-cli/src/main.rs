@@ -7,6 +7,7 @@ mod folders;
 mod input;
 mod machine;
 mod output;
+mod passes;
 mod running;
 mod verbs;
 
@@ -21,7 +22,7 @@ use crate::verbs::Verb;
 ///
 /// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER`
 /// (is this model supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and
-/// `embed` or `generate`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and
+/// `embed`, `classify` or `generate`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and
 /// `embed --protocol fhe`.
 #[derive(Parser)]
 #[command(

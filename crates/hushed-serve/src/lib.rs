@@ -59,11 +59,11 @@ pub use session::token::Token;
 pub use session::wire::Refusal;
 #[cfg(feature = "client")]
 pub use twopc::{
-    Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, Options, Pass,
-    Progress,
+    Answered, Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, Options,
+    Pass, Progress,
 };
 pub use twopc::{Server, ServerConfig};
 
-pub use hushed_model::{Kind, Public, TooLong};
+pub use hushed_model::{Kind, Public, Task, TooLong};
 pub use hushed_mpc::StepCost;
 pub use hushed_net::{Shape, Stats};

@@ -64,7 +64,7 @@ impl Args {
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
                 (Some(labels), _) => format!(
-                    "; a classifier of {} classes ({}), not in protocol 2pc",
+                    "; a classifier of {} classes ({})",
                     labels.len(),
                     shortened(labels)
                 ),

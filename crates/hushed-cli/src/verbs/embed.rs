@@ -1,13 +1,14 @@
 //! `hushed embed`: private texts in, embeddings out, with a server that sees neither.
 
-use hushed_serve::{Client, Embedding, Kind, Options, Protocol, Stats, StepCost};
-use serde_json::{Value, json};
+use hushed_serve::{Client, Embedding, Protocol};
+use serde_json::json;
 
 use super::embed_fhe::FheArgs;
-use crate::connect::{ConnectArgs, at_least_one};
+use crate::connect::ConnectArgs;
 use crate::error::CliError;
-use crate::input::{Asked, Truncate};
+use crate::input::Asked;
 use crate::output::{Output, preview};
+use crate::passes::{PassArgs, Sum, progress};
 
 /// Embed private texts with a server that sees neither text nor embedding
 #[derive(clap::Args)]
@@ -44,19 +45,7 @@ pub struct Args {
     texts: Asked,
 
     #[command(flatten)]
-    too_long: Truncate,
-
-    /// Pad texts to a multiple of N tokens: the server learns only the padded lengths
-    #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
-    bucket: Option<usize>,
-
-    /// Most texts that go through the model together (fewer if the server's --max-pass-tokens says so)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_BATCH")]
-    batch: usize,
-
-    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
-    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
-    public_table: bool,
+    passes: PassArgs,
 
     #[command(flatten)]
     fhe: FheArgs,
@@ -69,7 +58,7 @@ impl Args {
             let config = self.connect.config()?;
             return self
                 .fhe
-                .run(out, config, &self.texts, self.too_long.choice());
+                .run(out, config, &self.texts, self.passes.too_long.choice());
         }
         if let Some(option) = self.texts.job.as_ref().map(|_| "--job") {
             return Err(CliError::OtherProtocol { option });
@@ -85,18 +74,13 @@ impl Args {
             client.bundle_hash()
         ));
 
-        let layers = client.public().config.layers as u64;
-        let bar = out.progress(texts.len() as u64 * layers, "embedding");
-        let shown = bar.clone();
-        let advance = move |p: hushed_serve::Progress| {
-            shown.set_position(p.text as u64 * layers + (p.layer * p.sharing) as u64);
-        };
+        let (bar, advance) = progress(out, &client, texts.len(), "embedding");
         let mut sum = Sum::default();
         let mut written = Ok(());
         client.embed_each(
             &texts,
-            self.options(),
-            Some(Box::new(advance)),
+            self.passes.options(),
+            Some(advance),
             |index, answer| {
                 sum.add(index, &answer);
                 // The session continues to its end even if nobody reads, so that the server does not wait.
@@ -116,22 +100,13 @@ impl Args {
     fn refuse_two_party_options(&self) -> Result<(), CliError> {
         let given = [
             ("--bundle", self.connect.pins_bundle()),
-            ("--bucket", self.bucket.is_some()),
-            ("--batch", self.batch != 1),
-            ("--public-table", self.public_table),
+            ("--bucket", self.passes.bucket.is_some()),
+            ("--batch", self.passes.batch != 1),
+            ("--public-table", self.passes.public_table),
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((option, _)) => Err(CliError::OtherProtocol { option }),
             None => Ok(()),
-        }
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            too_long: self.too_long.choice(),
-            bucket: self.bucket,
-            batch: self.batch,
-            public_table: self.public_table,
         }
     }
 }
@@ -152,83 +127,4 @@ fn show(out: &Output, index: usize, answer: &Embedding) -> Result<(), CliError> 
             preview(&answer.values)
         )
     })
-}
-
-/// What all texts cost together.
-#[derive(Default)]
-struct Sum {
-    tokens: Vec<usize>,
-    /// What the server learned of these.
-    rows: Vec<usize>,
-    seconds: f64,
-    phases: Vec<(&'static str, f64)>,
-}
-
-impl Sum {
-    fn add(&mut self, index: usize, answer: &Embedding) {
-        self.tokens.push(answer.tokens);
-        self.rows.push(answer.rows);
-        if index != answer.pass.first {
-            return;
-        }
-        self.seconds += answer.pass.cost.time.as_secs_f64();
-        for cost in &answer.pass.sites {
-            let (name, seconds) = (phase(cost), cost.time.as_secs_f64());
-            match self.phases.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum += seconds,
-                None => self.phases.push((name, seconds)),
-            }
-        }
-    }
-
-    fn json(&self, setup: f64, stats: &Stats) -> Value {
-        let phases = self.phases.iter();
-        let phases: Vec<Value> = std::iter::once(&("set-up", setup))
-            .chain(phases)
-            .map(|(phase, seconds)| json!({ "phase": phase, "seconds": seconds }))
-            .collect();
-        json!({
-            "texts": self.tokens.len(),
-            "tokens": self.tokens,
-            "padded_tokens": self.rows,
-            "seconds": self.seconds,
-            "setup_seconds": setup,
-            "phases": phases,
-            "bytes_up": stats.bytes_sent,
-            "bytes_down": stats.bytes_received,
-            "wire_bytes_up": stats.wire_bytes_sent,
-            "wire_bytes_down": stats.wire_bytes_received,
-            "rounds": stats.rounds,
-        })
-    }
-
-    fn text(&self, setup: f64, stats: &Stats) -> String {
-        format!(
-            "{} text(s) in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
-             the server learned the number of texts and of tokens{}: {:?}",
-            self.tokens.len(),
-            self.seconds,
-            stats.bytes_sent as f64 / 1e6,
-            stats.bytes_received as f64 / 1e6,
-            stats.rounds,
-            if self.rows == self.tokens {
-                ""
-            } else {
-                ", rounded up"
-            },
-            self.rows,
-        )
-    }
-}
-
-/// Sums of steps, for the summary.
-fn phase(cost: &StepCost) -> &'static str {
-    match cost.step.kind() {
-        Kind::Embed => "lookup",
-        Kind::Norm => "norms",
-        Kind::Attention => "attention",
-        Kind::FeedForward => "feed-forward",
-        Kind::Add => "sums",
-        Kind::Answer | Kind::Outside => "answer",
-    }
 }

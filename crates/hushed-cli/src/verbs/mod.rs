@@ -3,6 +3,7 @@
 mod bundle;
 mod calibrate;
 mod check;
+mod classify;
 mod clear;
 mod decrypt;
 mod doctor;
@@ -28,6 +29,7 @@ pub enum Verb {
     Bundle(bundle::Args),
     Calibrate(calibrate::Args),
     Check(check::Args),
+    Classify(classify::Args),
     Clear(clear::Args),
     Decrypt(decrypt::Args),
     Doctor(doctor::Args),
@@ -49,6 +51,7 @@ impl Verb {
             Verb::Bundle(args) => args.run(out),
             Verb::Calibrate(args) => args.run(out),
             Verb::Check(args) => args.run(out),
+            Verb::Classify(args) => args.run(out),
             Verb::Clear(args) => args.run(out),
             Verb::Decrypt(args) => args.run(out),
             Verb::Doctor(args) => args.run(out),

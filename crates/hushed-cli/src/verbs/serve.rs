@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use hushed_model::Task;
 use hushed_serve::fhe::{FheServeArguments, FheServer, FheServerConfig};
 use hushed_serve::{ServeArguments, ServeConfig, Server, ServerConfig, logging, signals};
 use serde_json::json;
@@ -9,7 +10,7 @@ use serde_json::json;
 use crate::error::CliError;
 use crate::output::Output;
 
-/// Serve a model: clients embed or continue private texts with it
+/// Serve a model: clients embed, classify or continue private texts with it
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --cert a development certificate is made on first use; clients pin the SHA-256 that is printed.
@@ -83,9 +84,10 @@ fn two_party(config: &ServerConfig, stop: &AtomicBool, out: &Output) -> Result<(
         server.listener().fingerprint().to_string(),
     );
     let bundle = server.bundle_hash().to_string();
-    let verb = match server.generates() {
-        true => "generate",
-        false => "embed",
+    let verb = match server.task() {
+        Task::Embed => "embed",
+        Task::Classify => "classify",
+        Task::Generate => "generate",
     };
     let object = json!({
         "event": "listening",

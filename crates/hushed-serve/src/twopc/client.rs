@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hushed_model::{Model, Program, Public, Task, TokenIds, TooLong};
-use hushed_mpc::{Input, Layers, Protocol, embeddings};
+use hushed_mpc::{Input, Layers, Protocol, RunError, embeddings, labels};
 use hushed_net::{Expect, Stats};
 
 use crate::digest::Digest;
@@ -29,13 +29,16 @@ use crate::session::wire::{Refusal, Welcome};
 use crate::twopc::wire::{ANSWER, Answer, MAX_ANSWER, REQUEST, Request};
 use greet::{greet, pinned};
 
-pub use answer::{Cost, Embedding, OnProgress, Pass, Progress};
+pub use answer::{Answered, Cost, Embedding, OnProgress, Pass, Progress};
 pub use generate::{Finish, GenerateOptions, Generated, Generation};
 pub use options::Options;
 
 /// Present in every binary that has the client: the build test of the server-only binary looks for it.
 #[used]
 static MARKER: [u8; 27] = *b"hushed-serve client is here";
+
+/// A pass: an answer a text at the client.
+type Run<T> = fn(&mut Protocol, &Model, &Input) -> Result<Option<Vec<T>>, RunError>;
 
 /// A session with a server.
 pub struct Client {
@@ -146,20 +149,67 @@ impl Client {
         texts: &[S],
         options: impl Into<Options>,
         progress: Option<OnProgress>,
-        mut each: impl FnMut(usize, Embedding),
+        each: impl FnMut(usize, Embedding),
     ) -> Result<(), ServeError> {
-        let options = options.into();
-        options.check()?;
-        if self.public().task() == Task::Generate {
-            return Err(ServeError::Refused(Refusal::OtherTask { generates: true }));
+        if self.public().task() != Task::Embed {
+            return Err(self.other_task());
         }
+        self.each(texts, &options.into(), progress, embeddings, each)
+    }
+
+    /// The class of each text, with the text's index as it comes: the name of the largest logit, the only thing that is
+    /// opened.
+    ///
+    /// # Errors
+    /// As [`Client::embed`].
+    pub fn classify_each<S: AsRef<str>>(
+        &mut self,
+        texts: &[S],
+        options: impl Into<Options>,
+        progress: Option<OnProgress>,
+        mut each: impl FnMut(usize, Answered<String>),
+    ) -> Result<(), ServeError> {
+        let names = match self.public().labels() {
+            Some(names) if self.public().task() == Task::Classify => names.to_vec(),
+            _ => return Err(self.other_task()),
+        };
+        self.each(texts, &options.into(), progress, labels, |index, answer| {
+            let name = names.get(answer.values as usize).cloned();
+            each(
+                index,
+                Answered {
+                    values: name.unwrap_or_default(),
+                    tokens: answer.tokens,
+                    rows: answer.rows,
+                    pass: answer.pass,
+                },
+            );
+        })
+    }
+
+    /// That this server's model does something else.
+    fn other_task(&self) -> ServeError {
+        ServeError::Refused(Refusal::OtherTask {
+            task: self.public().task(),
+        })
+    }
+
+    fn each<S: AsRef<str>, T>(
+        &mut self,
+        texts: &[S],
+        options: &Options,
+        progress: Option<OnProgress>,
+        run: Run<T>,
+        mut each: impl FnMut(usize, Answered<T>),
+    ) -> Result<(), ServeError> {
+        options.check()?;
         if texts.len() > self.texts_left() {
             return Err(ServeError::TooManyTexts {
                 texts: texts.len(),
                 limit: self.texts_left(),
             });
         }
-        let ids = self.tokens(texts, &options)?;
+        let ids = self.tokens(texts, options)?;
         if options.public_table {
             self.need_table()?;
         }
@@ -171,7 +221,7 @@ impl Client {
             if let Some(progress) = &progress {
                 self.observe(first, sharing, texts.len(), Arc::clone(progress));
             }
-            for (i, answer) in self.run(first, pass, &options)?.into_iter().enumerate() {
+            for (i, answer) in self.run(first, pass, options, run)?.into_iter().enumerate() {
                 each(first + i, answer);
             }
             first += sharing;
@@ -260,12 +310,13 @@ impl Client {
     }
 
     /// One pass over these texts, of which the first has the index `first`.
-    fn run(
+    fn run<T>(
         &mut self,
         first: usize,
         texts: &[TokenIds],
         options: &Options,
-    ) -> Result<Vec<Embedding>, ServeError> {
+        run: Run<T>,
+    ) -> Result<Vec<Answered<T>>, ServeError> {
         let began = Instant::now();
         let terms = options.terms();
         let sites_before = self.backend.costs().len();
@@ -278,7 +329,7 @@ impl Client {
         };
         self.ask(&request)?;
         let input = Input::Texts(texts.to_vec(), terms);
-        let answers = embeddings(&mut self.backend, &self.model, &input)?;
+        let answers = run(&mut self.backend, &self.model, &input)?;
         let answers = answers.ok_or(ServeError::NoAnswer)?;
         self.texts += texts.len();
         let stats = self.stats().since(&before);
@@ -292,7 +343,7 @@ impl Client {
             },
             sites: sites.collect(),
         });
-        let answered = texts.iter().zip(answers).map(|(text, values)| Embedding {
+        let answered = texts.iter().zip(answers).map(|(text, values)| Answered {
             values,
             tokens: text.rows().real,
             rows: text.rows().total,

@@ -12,7 +12,7 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, OnProgress, Options,
-    Pass, Progress,
+    Answered, Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, OnProgress,
+    Options, Pass, Progress,
 };
 pub use server::{Server, ServerConfig};

@@ -80,10 +80,10 @@ impl Server {
         self.shared.max_tokens
     }
 
-    /// Whether its model continues texts; otherwise it embeds them.
+    /// What its model is for.
     #[must_use]
-    pub fn generates(&self) -> bool {
-        self.shared.generates()
+    pub fn task(&self) -> Task {
+        self.shared.task()
     }
 
     /// Serves until `stop` is raised, then lets texts in progress finish (within [`crate::Deadlines::drain`]) and cuts

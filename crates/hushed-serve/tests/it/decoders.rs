@@ -65,7 +65,9 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Allowance { seconds: 11 },
         Refusal::AboveAllowance { limit: 12 },
         Refusal::Uncounted,
-        Refusal::OtherTask { generates: true },
+        Refusal::OtherTask {
+            task: hushed_serve::Task::Generate,
+        },
         Refusal::Unknown { code: 999 },
     ]
 }

@@ -3,7 +3,7 @@
 use hushed_model::testing::{tiny_generator, tiny_generator_folder};
 use hushed_model::{TokenIds, TooLong};
 use hushed_serve::{
-    Category, Client, Finish, GenerateOptions, Generated, Refusal, ServeError, ServerConfig,
+    Category, Client, Finish, GenerateOptions, Generated, Refusal, ServeError, ServerConfig, Task,
 };
 
 use crate::common::{Running, get};
@@ -172,14 +172,16 @@ fn what_does_not_fit_is_refused_and_costs_nothing() {
     let other = client.embed(&["a"], TooLong::Refuse, None).err().unwrap();
     assert!(matches!(
         other,
-        ServeError::Refused(Refusal::OtherTask { generates: true })
+        ServeError::Refused(Refusal::OtherTask {
+            task: Task::Generate
+        })
     ));
     let encoder = Running::start(|_| ());
     let mut client = encoder.connect().unwrap();
     let error = client.generate("a", &options(1)).err().unwrap();
     assert!(matches!(
         error,
-        ServeError::Refused(Refusal::OtherTask { generates: false })
+        ServeError::Refused(Refusal::OtherTask { task: Task::Embed })
     ));
     let mut client = server.connect().unwrap();
     assert_eq!(all(&mut client, &options(1)).len(), 1);

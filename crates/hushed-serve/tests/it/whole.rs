@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::Running;
+use hushed_model::testing::{TINY_LABELS, tiny_classifier_folder};
 use hushed_model::{Model, cosine};
-use hushed_serve::{Bundle, BundlePin, Options, Progress, TooLong};
+use hushed_serve::{Bundle, BundlePin, Options, Progress, Refusal, ServeError, Task, TooLong};
 
 const TEXTS: [&str; 3] = [
     "a",
@@ -206,4 +207,39 @@ fn a_public_table_is_used_where_its_operator_allows_it() {
     assert_eq!(kept.len(), 1);
     std::fs::write(&kept[0], b"damaged").unwrap();
     assert_eq!((received(), received()), (first, 0));
+}
+
+#[test]
+fn labels_are_those_of_the_clear_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Running::start(|config| {
+        tiny_classifier_folder(folder.path(), &TINY_LABELS).unwrap();
+        config.model = folder.path().to_owned();
+    });
+    let mut client = server.connect().unwrap();
+    let refused = client.embed(&TEXTS, TooLong::Refuse, None).err().unwrap();
+    assert!(matches!(
+        refused,
+        ServeError::Refused(Refusal::OtherTask {
+            task: Task::Classify
+        })
+    ));
+    let batch = Options {
+        batch: 3,
+        bucket: Some(8),
+        ..Options::default()
+    };
+    let mut found = Vec::new();
+    client
+        .classify_each(&TEXTS, batch, None, |_, answer| found.push(answer.values))
+        .unwrap();
+    client.close().unwrap();
+    let model = Model::load(folder.path()).unwrap();
+    for (text, label) in TEXTS.iter().zip(&found) {
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        let logits = model.embed(vec![ids]).unwrap().remove(0);
+        let place = TINY_LABELS.iter().position(|name| name == label).unwrap();
+        let largest = logits.iter().copied().fold(f64::MIN, f64::max);
+        assert!(largest - logits[place] < 0.02, "{label} {logits:?}");
+    }
 }

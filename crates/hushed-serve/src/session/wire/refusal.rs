@@ -1,6 +1,8 @@
 //! Why a server will not go on: a code, a number and a digest on the wire, alike in every version.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use hushed_model::Task;
+
 use crate::digest::Digest;
 use crate::session::codec::{Reader, VERSION, WireFault};
 
@@ -143,10 +145,10 @@ pub enum Refusal {
     )]
     Uncounted,
     /// Its model does something else.
-    #[error("its model {}", match generates { true => "generates text: use `hushed generate`", false => "does not generate text: use `hushed embed`" })]
+    #[error("its model {}", purpose(*task))]
     OtherTask {
-        /// Whether it generates.
-        generates: bool,
+        /// What it does.
+        task: Task,
     },
     /// A reason that this release does not know.
     #[error("it gave the unknown reason {code}; is it of a later release?")]
@@ -196,7 +198,7 @@ impl Refusal {
             Self::Allowance { seconds } => (25, seconds, none),
             Self::AboveAllowance { limit } => (26, limit, none),
             Self::Uncounted => (27, 0, none),
-            Self::OtherTask { generates } => (28, generates.into(), none),
+            Self::OtherTask { task } => (28, task as u32, none),
             Self::Unknown { code } => (code, 0, none),
         }
     }
@@ -233,7 +235,11 @@ impl Refusal {
             26 => Self::AboveAllowance { limit: number },
             27 => Self::Uncounted,
             28 => Self::OtherTask {
-                generates: number != 0,
+                task: match number {
+                    n if n == Task::Classify as u32 => Task::Classify,
+                    n if n == Task::Generate as u32 => Task::Generate,
+                    _ => Task::Embed,
+                },
             },
             code => Self::Unknown { code },
         }
@@ -251,6 +257,15 @@ impl Refusal {
         let number = u32::from_le_bytes(reader.array("number")?);
         let digest = Digest(reader.array("digest")?);
         Ok(Self::from_parts(code, number, digest))
+    }
+}
+
+/// What a model is for, and with which verb.
+fn purpose(task: Task) -> &'static str {
+    match task {
+        Task::Embed => "embeds texts: use `hushed embed`",
+        Task::Classify => "classifies texts: use `hushed classify`",
+        Task::Generate => "generates text: use `hushed generate`",
     }
 }
 

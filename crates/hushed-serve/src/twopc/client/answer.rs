@@ -16,11 +16,14 @@ pub struct Cost {
     pub stats: Stats,
 }
 
+/// An embedding: its numbers, of unit length where the model says so.
+pub type Embedding = Answered<Vec<f64>>;
+
 /// The answer to one text. No `Debug`: it is private.
 #[derive(Clone)]
-pub struct Embedding {
-    /// The numbers; of unit length where the model says so.
-    pub values: Vec<f64>,
+pub struct Answered<T> {
+    /// The answer itself.
+    pub values: T,
     /// Tokens of the text.
     pub tokens: usize,
     /// What the server learned of that: tokens and padding.

@@ -9,7 +9,6 @@ use hushed_mpc::{Input, Terms, TextCache, next_token};
 use super::stop::Stops;
 use super::{Client, Cost};
 use crate::error::ServeError;
-use crate::session::wire::Refusal;
 use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
 
 /// How to continue a text.
@@ -102,7 +101,7 @@ impl Client {
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, ServeError> {
         let Some(decoder) = self.public().tokenizer.decoder() else {
-            return Err(ServeError::Refused(Refusal::OtherTask { generates: false }));
+            return Err(self.other_task());
         };
         let temperature = thousandths(options.temperature)?;
         if options.max_tokens == 0 {

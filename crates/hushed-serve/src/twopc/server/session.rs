@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hushed_model::{Model, Program, Task};
 use hushed_mpc::{
-    Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, embeddings, next_token,
+    Input, Layers, Protocol, RunError, Sampler, Terms, TextCache, embeddings, labels, next_token,
 };
 use hushed_net::{Expect, Party, Session, Stats};
 
@@ -47,9 +47,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Whether its model continues texts; otherwise it embeds them.
-    pub(super) fn generates(&self) -> bool {
-        self.model.public.task() == Task::Generate
+    /// What its model is for.
+    pub(super) fn task(&self) -> Task {
+        self.model.public.task()
     }
 }
 
@@ -190,13 +190,17 @@ struct Passes<'a> {
 }
 
 impl Passes<'_> {
-    /// One embedding a text.
+    /// An embedding or a label a text.
     fn embed(&mut self, rows: Vec<usize>, terms: Terms) -> Result<(), Stop> {
         let shared = self.shared;
-        self.agreed(false, &rows, terms)?;
+        self.agreed(shared.task() != Task::Generate, &rows, terms)?;
         let (texts, tokens) = (rows.len(), rows.iter().sum());
         self.pass(texts, tokens, |backend| {
-            embeddings(backend, &shared.model, &Input::Lengths(rows, terms))?;
+            let input = Input::Lengths(rows, terms);
+            match shared.task() {
+                Task::Classify => drop(labels(backend, &shared.model, &input)?),
+                Task::Embed | Task::Generate => drop(embeddings(backend, &shared.model, &input)?),
+            }
             Ok(())
         })
     }
@@ -217,7 +221,11 @@ impl Passes<'_> {
             public_table: next.public_table,
         };
         let rows = next.rows as usize;
-        self.agreed(true, &[text.rows().saturating_add(rows)], terms)?;
+        self.agreed(
+            shared.task() == Task::Generate,
+            &[text.rows().saturating_add(rows)],
+            terms,
+        )?;
         let temperature = f64::from(next.temperature) / 1000.0;
         let last = (text.rows() + rows).saturating_sub(1);
         let draw = shared.sampler.draw(temperature, next.seed, last);
@@ -232,8 +240,8 @@ impl Passes<'_> {
     }
 
     /// Allows a pass over texts of these numbers of rows, or refuses and ends the session.
-    fn agreed(&mut self, generates: bool, rows: &[usize], terms: Terms) -> Result<(), Stop> {
-        let allowed = match self.shared.generates() == generates {
+    fn agreed(&mut self, is_for_this: bool, rows: &[usize], terms: Terms) -> Result<(), Stop> {
+        let allowed = match is_for_this {
             true => allow(
                 self.shared,
                 self.entry,
@@ -243,7 +251,7 @@ impl Passes<'_> {
                 self.done.texts,
             ),
             false => Err(Refusal::OtherTask {
-                generates: !generates,
+                task: self.shared.task(),
             }),
         };
         let session = &mut self.backend.ctx().session;

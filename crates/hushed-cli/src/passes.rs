@@ -1,0 +1,134 @@
+//! Texts in passes: how they are put together, how far they are, what they cost.
+
+use hushed_serve::{Answered, Client, Kind, Options, Progress, Stats, StepCost};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+
+use crate::connect::at_least_one;
+use crate::input::Truncate;
+use crate::output::Output;
+
+/// How texts are put into passes.
+#[derive(clap::Args)]
+pub struct PassArgs {
+    #[command(flatten)]
+    pub too_long: Truncate,
+
+    /// Pad texts to a multiple of N tokens: the server learns only the padded lengths
+    #[arg(long, value_name = "N", value_parser = at_least_one, env = "HUSHED_BUCKET")]
+    pub bucket: Option<usize>,
+
+    /// Most texts that go through the model together (fewer if the server's --max-pass-tokens says so)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one, env = "HUSHED_BATCH")]
+    pub batch: usize,
+
+    /// Look token vectors up in the model's table, if the server's operator has made it public: fetched once and kept
+    #[arg(long, env = "HUSHED_PUBLIC_TABLE", value_parser = clap::builder::FalseyValueParser::new())]
+    pub public_table: bool,
+}
+
+impl PassArgs {
+    pub fn options(&self) -> Options {
+        Options {
+            too_long: self.too_long.choice(),
+            bucket: self.bucket,
+            batch: self.batch,
+            public_table: self.public_table,
+        }
+    }
+}
+
+/// A bar over the layers of all texts, and what moves it.
+pub fn progress(
+    out: &Output,
+    client: &Client,
+    texts: usize,
+    what: &'static str,
+) -> (ProgressBar, Box<dyn FnMut(Progress) + Send>) {
+    let layers = client.public().config.layers as u64;
+    let bar = out.progress(texts as u64 * layers, what);
+    let shown = bar.clone();
+    let advance = move |p: Progress| {
+        shown.set_position(p.text as u64 * layers + (p.layer * p.sharing) as u64);
+    };
+    (bar, Box::new(advance))
+}
+
+/// What all texts cost together.
+#[derive(Default)]
+pub struct Sum {
+    tokens: Vec<usize>,
+    /// What the server learned of these.
+    rows: Vec<usize>,
+    seconds: f64,
+    phases: Vec<(&'static str, f64)>,
+}
+
+impl Sum {
+    pub fn add<T>(&mut self, index: usize, answer: &Answered<T>) {
+        self.tokens.push(answer.tokens);
+        self.rows.push(answer.rows);
+        if index != answer.pass.first {
+            return;
+        }
+        self.seconds += answer.pass.cost.time.as_secs_f64();
+        for cost in &answer.pass.sites {
+            let (name, seconds) = (phase(cost), cost.time.as_secs_f64());
+            match self.phases.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += seconds,
+                None => self.phases.push((name, seconds)),
+            }
+        }
+    }
+
+    pub fn json(&self, setup: f64, stats: &Stats) -> Value {
+        let phases = self.phases.iter();
+        let phases: Vec<Value> = std::iter::once(&("set-up", setup))
+            .chain(phases)
+            .map(|(phase, seconds)| json!({ "phase": phase, "seconds": seconds }))
+            .collect();
+        json!({
+            "texts": self.tokens.len(),
+            "tokens": self.tokens,
+            "padded_tokens": self.rows,
+            "seconds": self.seconds,
+            "setup_seconds": setup,
+            "phases": phases,
+            "bytes_up": stats.bytes_sent,
+            "bytes_down": stats.bytes_received,
+            "wire_bytes_up": stats.wire_bytes_sent,
+            "wire_bytes_down": stats.wire_bytes_received,
+            "rounds": stats.rounds,
+        })
+    }
+
+    pub fn text(&self, setup: f64, stats: &Stats) -> String {
+        format!(
+            "{} text(s) in {:.2} s after {setup:.2} s of set-up; {:.1} MB up, {:.1} MB down, {} rounds; \
+             the server learned the number of texts and of tokens{}: {:?}",
+            self.tokens.len(),
+            self.seconds,
+            stats.bytes_sent as f64 / 1e6,
+            stats.bytes_received as f64 / 1e6,
+            stats.rounds,
+            if self.rows == self.tokens {
+                ""
+            } else {
+                ", rounded up"
+            },
+            self.rows,
+        )
+    }
+}
+
+/// Sums of steps, for the summary.
+fn phase(cost: &StepCost) -> &'static str {
+    match cost.step.kind() {
+        Kind::Embed => "lookup",
+        Kind::Norm => "norms",
+        Kind::Attention => "attention",
+        Kind::FeedForward => "feed-forward",
+        Kind::Add => "sums",
+        Kind::Answer | Kind::Outside => "answer",
+    }
+}
