@@ -35,7 +35,10 @@ impl Sampler {
     pub fn draw(&self, temperature: f64, seed: u64, position: usize) -> Draw<'_> {
         Draw {
             sampler: self,
-            temperature: temperature.max(0.0).min(MAX_TEMPERATURE),
+            temperature: match temperature.is_nan() {
+                true => 0.0,
+                false => temperature.clamp(0.0, MAX_TEMPERATURE),
+            },
             seed,
             position: position as u64,
         }
