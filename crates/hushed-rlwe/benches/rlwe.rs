@@ -8,8 +8,8 @@ use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::{
-    FloodedFormat, KeySet, Positions, PrimeScale, ResponseFormat, RingScale, RlweParams, SecretKey,
-    SeededCiphertext, add_automorphism, modulus_switch,
+    FloodedFormat, Interleaving, KeySet, Positions, PrimeScale, ResponseFormat, RingScale,
+    RlweParams, SecretKey, SeededCiphertext, modulus_switch,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -81,9 +81,11 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     report("public-key zero", || {
         drop(black_box(keys.public.encrypt_zero(&mut rng, limbs)))
     });
-    if let Some(&g) = elements.first() {
-        report("automorphism and key switch", || {
-            add_automorphism(&mut sum, &ct, g, &keys.galois).expect(ok);
+    if !elements.is_empty() && limbs <= keys.galois.limbs() {
+        let tree = Interleaving::new(&keys.galois, 16, limbs).expect(ok);
+        let parts = [(); 4].map(|()| ct.a.clone().into_coeff());
+        report("node of four, three key switches", || {
+            drop(black_box(tree.combine(&parts, 4, 1)));
         });
     }
     report("drop one prime", || {

@@ -171,7 +171,8 @@ fn noise(
     let switched = NoiseBound::fresh_secret()
         .plain_product(magnitude, terms)
         .modulus_switch(params, product_limbs, packing_limbs);
-    switched.interleave(params, packing_limbs, plan.largest_tree().ilog2())
+    let levels = plan.largest_tree().ilog2();
+    switched.interleave(params, self::packing_limbs(params), packing_limbs, levels)
 }
 
 fn wire(
@@ -196,7 +197,7 @@ pub(crate) fn input_bytes(params: &RlweParams, limbs: usize) -> usize {
 }
 
 /// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are
-/// for these alone, half the bytes of keys for three.
+/// for these alone, and the third prime is a special one of theirs.
 pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
     params.q_len().min(2)
 }

@@ -69,10 +69,6 @@ const LEAST_POINTS: usize = 128;
 /// Points of the blocks in which the products of `plan` are made, of `product` primes of which leaves keep `packing`;
 /// none where they are made by values of the whole degree: whichever is less work.
 pub(super) fn block_points(plan: &OltPlan, product: usize, packing: usize) -> Option<usize> {
-    // Coefficients that are packed alone are taken from whole leaves.
-    if plan.packing() == Packing::PackLwes {
-        return None;
-    }
     let least = (2 * multiplier_coefficients(plan)).next_power_of_two();
     let lengths = (0..3).map(|more| least.max(LEAST_POINTS) << more);
     let costs = lengths
@@ -233,7 +229,10 @@ pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
     let full_responses = (plan.leaves() / full) as u64;
     let wanted = (plan.batch() * k * n) as u64;
     let switched = match plan.packing() {
-        Packing::InterLeave => full_responses * automorphisms(full) + automorphisms(rest),
+        Packing::InterLeave => {
+            let of = |leaves| automorphisms(plan.degree(), leaves);
+            full_responses * of(full) + of(rest)
+        }
         Packing::Krdy => 0,
         // A tree over single coefficients.
         Packing::PackLwes => wanted,

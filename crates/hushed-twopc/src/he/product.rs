@@ -18,6 +18,7 @@ use super::window::OltPlan;
 use blocks::BlockInputs;
 use hushed_rlwe::{Ciphertext, RlweParams};
 pub(super) use leaf::{Leaf, Multiplier};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// The ciphertexts of the encrypted operand, as the products want them.
@@ -64,7 +65,10 @@ impl Inputs {
         match self {
             Self::Values(all) => {
                 let sums = values::leaves(params, plan, limbs, all, multiplier, range);
-                sums.into_iter().map(Leaf::Values).collect()
+                let mw = plan.window().mw;
+                sums.into_par_iter()
+                    .map(|sum| Leaf::of_values(params, sum, mw))
+                    .collect()
             }
             Self::Blocks(all) => blocks::leaves(params, plan, all, multiplier, range),
         }

@@ -191,7 +191,7 @@ impl<M: Multiplier> Job<'_, M> {
                 .collect();
             plan.multiply(factors, panels.clone(), blocks, &mut out);
         }
-        let leaf = |(b, a)| Leaf::Coefficients { b, a };
+        let leaf = |(b, a)| Leaf { b, a };
         sums.into_iter().map(leaf).collect()
     }
 }

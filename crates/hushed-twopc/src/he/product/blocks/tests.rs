@@ -70,10 +70,10 @@ fn check(shape: OltShape, batch: usize, window: Window) {
     let same = |leaves: Vec<Leaf>, range: Range<usize>| {
         assert_eq!(leaves.len(), range.len());
         for (leaf, expected) in leaves.into_iter().zip(&expected[range]) {
-            let Leaf::Coefficients { b, a } = leaf else {
-                panic!("leaves of blocks");
-            };
+            let Leaf { b, a } = leaf;
             assert!(a.into_eval().data() == expected.a.data());
+            let of_values = Leaf::of_values(&params, expected.clone(), window.mw);
+            assert!(b == of_values.b && of_values.a.into_eval() == expected.a);
             let whole = expected.b.clone().into_coeff();
             for (limb, b) in b.iter().enumerate() {
                 assert!(b.iter().eq(whole.limb(limb).iter().step_by(window.mw)));
