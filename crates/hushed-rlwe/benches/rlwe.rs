@@ -41,14 +41,17 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     };
     let elements = params.interleave_elements(levels);
     let start = Instant::now();
-    let keys = KeySet::generate(&sk, &elements, &mut rng).expect("elements of the preset");
+    // Ciphertexts are interleaved in two primes.
+    let key_limbs = params.q_len().min(2);
+    let keys = KeySet::generate_for(&sk, &elements, key_limbs, &mut rng);
+    let keys = keys.expect("elements of the preset");
     println!(
         "{name}: N = {}, log2(QP) = {:.0}; keys for {} automorphisms: {:.1} ms, {} bytes",
         params.n(),
         params.log2_qp(),
         elements.len(),
         start.elapsed().as_secs_f64() * 1e3,
-        KeySet::bytes(params, elements.len()),
+        KeySet::bytes_for(params, elements.len(), key_limbs),
     );
     let limbs = params.q_len();
     let ok = "shapes of the preset";
@@ -81,10 +84,11 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     report("public-key zero", || {
         drop(black_box(keys.public.encrypt_zero(&mut rng, limbs)))
     });
-    if !elements.is_empty() && limbs <= keys.galois.limbs() {
+    let trees = if elements.is_empty() { 0 } else { key_limbs };
+    for limbs in 1..=trees {
         let tree = Interleaving::new(&keys.galois, 16, limbs).expect(ok);
-        let parts = [(); 4].map(|()| ct.a.clone().into_coeff());
-        report("node of four, three key switches", || {
+        let parts = [(); 4].map(|()| ct.a.keep_limbs(&params.ciphertext_ids(limbs)).into_coeff());
+        report(&format!("node of four, {limbs} primes"), || {
             drop(black_box(tree.combine(&parts, 4, 1)));
         });
     }

@@ -19,7 +19,7 @@ use crate::error::TwopcError;
 use crate::share::SecretWords;
 use hushed_math::rng::SecretRng;
 use hushed_net::{Expect, Kind, Session};
-use hushed_rlwe::{Ciphertext, Positions, RlweError, RlweParams, SeededCiphertext};
+use hushed_rlwe::{Ciphertext, Positions, RlweError, SeededCiphertext};
 use rayon::prelude::*;
 use std::collections::VecDeque;
 use tree::{Tree, inverse_of_two_to};

@@ -92,7 +92,7 @@ impl Layout {
     /// Points of the blocks in which products are made, or none where they are made by values of the whole degree:
     /// whichever is less work. It decides nothing that the other party sees.
     pub fn block_points(&self) -> Option<usize> {
-        block_points(&self.plan, self.product_limbs, self.packing_limbs)
+        block_points(&self.plan, self.product_limbs)
     }
 
     /// Bytes that the party that multiplies holds at most: the ciphertexts of the operand, the leaves of a response,

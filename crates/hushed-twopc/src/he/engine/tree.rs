@@ -54,16 +54,19 @@ impl Tree<'_> {
     /// The a part of a leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose
     /// multiple the tree makes of all that is in it.
     pub(super) fn lift(&self, a: RnsPoly<Coeff>, size: usize) -> RnsPoly<Coeff> {
-        let limbs = self.layout.packing_limbs;
-        let mut a = shorten(a, limbs);
-        if self.layout.scales_inputs() {
+        let (params, limbs) = (self.he.params(), self.layout.packing_limbs);
+        let scale = if self.layout.scales_inputs() {
             // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
-            let excess = (self.layout.plan.largest_tree() / size) as u64;
-            if excess > 1 {
-                a.mul_scalar_assign(&vec![excess; limbs]);
-            }
+            vec![(self.layout.plan.largest_tree() / size) as u64; limbs]
         } else {
-            a.mul_scalar_assign(&inverse_of_two_to(self.he.params(), limbs, size.ilog2()));
+            inverse_of_two_to(params, limbs, size.ilog2())
+        };
+        if a.ids().len() > limbs {
+            return shorten(a, limbs, &scale);
+        }
+        let mut a = a;
+        if scale.iter().any(|&s| s != 1) {
+            a.mul_scalar_assign(&scale);
         }
         a
     }
@@ -85,12 +88,12 @@ impl Tree<'_> {
                 out[cell.position] = leaves[cell.leaf].b[limb][cell.coefficient / mw];
             }
         }
-        let mut placed = shorten(placed, self.layout.packing_limbs);
         if self.layout.scales_inputs() {
-            let largest = plan.largest_tree() as u64;
-            placed.mul_scalar_assign(&vec![largest; self.layout.packing_limbs]);
+            placed.mul_scalar_assign(&vec![plan.largest_tree() as u64; limbs]);
+            return placed;
         }
-        placed
+        let limbs = self.layout.packing_limbs;
+        shorten(placed, limbs, &vec![1; limbs])
     }
 }
 
@@ -112,12 +115,14 @@ impl Combine for Interleaving<'_> {
     }
 }
 
-/// The first `limbs` primes of a polynomial, divided by the others with rounding, one after another from the last.
-fn shorten(mut poly: RnsPoly<Coeff>, limbs: usize) -> RnsPoly<Coeff> {
-    while poly.ids().len() > limbs {
-        poly = poly.divide_by_last_and_round();
+/// The first `limbs` primes of a polynomial of more, divided by the others with rounding, one after another from the
+/// last; times `scale` modulo each.
+fn shorten(mut poly: RnsPoly<Coeff>, limbs: usize, scale: &[u64]) -> RnsPoly<Coeff> {
+    while poly.ids().len() > limbs + 1 {
+        let ones = vec![1; poly.ids().len() - 1];
+        poly = poly.divide_by_last_scaled(&ones);
     }
-    poly
+    poly.divide_by_last_scaled(scale)
 }
 
 /// 2^−r modulo each of the first `limbs` primes.
