@@ -126,6 +126,8 @@ impl PointMatrix {
 impl Drop for PointMatrix {
     fn drop(&mut self) {
         self.words.zeroize();
+        // The blocks of a lookup's ciphertexts are most of what a run holds, once.
+        self.words.give_back();
     }
 }
 

@@ -12,8 +12,7 @@ use super::context::HeContext;
 use super::encode::{View, Wanted, encode_left, wanted};
 use super::error::HeError;
 use super::layout::{Layout, input_bytes};
-use super::product::Inputs;
-use super::product::Multiplier;
+use super::product::{Arriving, Inputs, Multiplier};
 use super::window::Encrypted;
 use crate::error::TwopcError;
 use crate::share::SecretWords;
@@ -93,13 +92,37 @@ pub(crate) fn receive_inputs(
     he: &HeContext,
     layout: &Layout,
 ) -> Result<Inputs, TwopcError> {
+    let mut inputs = Inputs::new(he.params(), layout);
+    receive_each(session, he, layout, |ct| inputs.push(ct))?;
+    Ok(inputs)
+}
+
+/// As [`receive_inputs`], multiplied as they arrive where that holds less.
+pub(crate) fn receive_products(
+    session: &mut Session,
+    he: &HeContext,
+    layout: &Layout,
+    multiplier: &impl Multiplier,
+) -> Result<Inputs, TwopcError> {
+    let Some(mut arriving) = Arriving::new(he.params(), layout, multiplier) else {
+        return receive_inputs(session, he, layout);
+    };
+    receive_each(session, he, layout, |ct| arriving.push(ct))?;
+    Ok(Inputs::Leaves(arriving.into_leaves()))
+}
+
+fn receive_each(
+    session: &mut Session,
+    he: &HeContext,
+    layout: &Layout,
+    mut push: impl FnMut(Ciphertext),
+) -> Result<(), TwopcError> {
     let plan = &layout.plan;
     let limbs = layout.product_limbs;
     let length = Expect::Exactly(input_bytes(he.params(), limbs));
     let inverse = layout
         .scales_inputs()
         .then(|| inverse_of_two_to(he.params(), limbs, plan.largest_tree().ilog2()));
-    let mut inputs = Inputs::new(he.params(), layout);
     for _ in 0..plan.inputs() {
         let bytes = session.recv(INPUT, length)?;
         let list = SeededCiphertext::list_from_bytes(he.params(), limbs, 1, &bytes)?;
@@ -112,9 +135,9 @@ pub(crate) fn receive_inputs(
         if let Some(inverse) = &inverse {
             scale(&mut ct, inverse);
         }
-        inputs.push(plan, ct);
+        push(ct);
     }
-    Ok(inputs)
+    Ok(())
 }
 
 /// Multiplies, interleaves, masks and sends; returns this party's share of the products, batch×k×n of the caller's

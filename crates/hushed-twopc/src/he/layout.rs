@@ -25,6 +25,9 @@ pub(super) const LEAVES_TOGETHER: usize = 64;
 /// Words of the multipliers of one prime that are made at once by blocks, 8 MiB; at least those of one panel.
 pub(super) const MULTIPLIER_WORDS: usize = 1 << 20;
 
+/// Ciphertexts that are multiplied together where sums are made as they arrive.
+pub(super) const ARRIVING_TOGETHER: usize = 128;
+
 /// A batch of products as both parties know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OltSpec {
@@ -95,6 +98,14 @@ impl Layout {
         block_points(&self.plan, self.product_limbs)
     }
 
+    /// Whether leaves are summed up while ciphertexts arrive: of one product of one row block, if the leaves are fewer
+    /// and there are several times [`ARRIVING_TOGETHER`]. It decides nothing that the other party sees.
+    pub(super) fn sums_on_arrival(&self) -> bool {
+        let (inputs, leaves) = (self.plan.inputs(), self.plan.leaves());
+        let one = inputs == self.plan.blocks().1 && self.plan.batch() == 1;
+        one && self.block_points().is_some() && leaves < inputs && inputs >= 3 * ARRIVING_TOGETHER
+    }
+
     /// Bytes that the party that multiplies holds at most: the ciphertexts of the operand, the leaves of a response,
     /// and the multipliers of a few columns.
     pub fn held_bytes(&self) -> usize {
@@ -105,8 +116,15 @@ impl Layout {
             None => 2 * (plan.inputs() + leaves) * degree,
             Some(points) => {
                 let ciphertext = 2 * degree.div_ceil(points - mw * nw) * points;
-                let leaves = leaves.max(LEAVES_TOGETHER).min(plan.leaves());
-                plan.inputs() * ciphertext + leaves * (degree + degree / mw) + MULTIPLIER_WORDS
+                let (inputs, leaves) = match self.sums_on_arrival() {
+                    // All sums, and some of the products that are added.
+                    true => (ARRIVING_TOGETHER, plan.leaves() + LEAVES_TOGETHER),
+                    false => (
+                        plan.inputs(),
+                        leaves.max(LEAVES_TOGETHER).min(plan.leaves()),
+                    ),
+                };
+                inputs * ciphertext + leaves * (degree + degree / mw) + MULTIPLIER_WORDS
             }
         };
         words * limbs * size_of::<u64>()

@@ -9,7 +9,7 @@ use crate::he::window::{OltShape, Window};
 use crate::he::{OltSpec, PreparedWeights};
 use crate::testing::run_pair;
 use hushed_math::{Coeff, RnsPoly};
-use hushed_rlwe::{Interleaving, NoiseBound};
+use hushed_rlwe::{Interleaving, NoiseBound, RlweParams};
 
 /// Coefficients of a polynomial that is small under all its primes.
 fn small(poly: &RnsPoly<Coeff>) -> Vec<i64> {

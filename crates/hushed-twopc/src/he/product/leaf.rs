@@ -22,6 +22,7 @@ pub(crate) trait Multiplier: Sync {
 }
 
 /// A sum of products, by its coefficients.
+#[derive(Clone)]
 pub(crate) struct Leaf {
     /// Of b only those at multiples of mw, for each prime: the others are never sent, and what they make of the phase
     /// the tree cancels as it does the rest of what is not wanted.
@@ -31,6 +32,14 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
+    /// self ← self + other.
+    pub(crate) fn add_assign(&mut self, params: &RlweParams, other: &Leaf) {
+        self.a.add_assign(&other.a);
+        for (limb, (b, other)) in self.b.iter_mut().zip(&other.b).enumerate() {
+            params.basis().plan(limb).pointwise().add_assign(b, other);
+        }
+    }
+
     /// What is needed of the sum `ct`, by its values.
     pub(crate) fn of_values(params: &RlweParams, ct: Ciphertext, mw: usize) -> Leaf {
         let wanted = |(id, values): (usize, &[u64])| {

@@ -63,9 +63,9 @@ fn check(shape: OltShape, batch: usize, window: Window) {
     let points = (4 * window.mw * window.nw)
         .next_power_of_two()
         .clamp(128, params.n());
-    let mut blocks = BlockInputs::new(&params, &plan, LIMBS, points);
+    let mut blocks = BlockInputs::new(&params, &plan, LIMBS, points, 0..plan.blocks().1);
     for ct in inputs {
-        blocks.push(&plan, ct);
+        blocks.push(ct);
     }
     let same = |leaves: Vec<Leaf>, range: Range<usize>| {
         assert_eq!(leaves.len(), range.len());
@@ -87,9 +87,16 @@ fn check(shape: OltShape, batch: usize, window: Window) {
             range.clone(),
         );
         if batch == 1 {
-            let (_, _, nb) = plan.blocks();
+            let (_, mb, nb) = plan.blocks();
             let plans = block_plans(&params, &plan, LIMBS, points);
-            let held = Held(factors(&params, &plan, &plans, &Integers, 0, 0..nb));
+            let held = Held(factors(
+                &params,
+                &plan,
+                &plans,
+                &Integers,
+                0,
+                [0..mb, 0..nb],
+            ));
             same(leaves(&params, &plan, &blocks, &held, range.clone()), range);
         }
     }
