@@ -14,6 +14,7 @@
 
 use crate::kernels::{LEFT, PointGemm, PointMatrix, RIGHT};
 use crate::ntt::NttPlan;
+use crate::sparse::EveryCoefficient;
 use crate::words::Words;
 use std::ops::Range;
 use zeroize::Zeroize;
@@ -35,8 +36,8 @@ pub struct BlockPlan {
     short: NttPlan,
     /// s.
     step: usize,
-    /// The transform of every s-th coefficient of a block.
-    sparse: NttPlan,
+    /// Every s-th coefficient of a block.
+    sparse: EveryCoefficient,
     gemm: PointGemm,
 }
 
@@ -63,7 +64,7 @@ impl BlockPlan {
             overlap: if length == degree { 0 } else { prefix },
             short: ntt.shorter(length),
             step,
-            sparse: ntt.shorter(length / step),
+            sparse: EveryCoefficient::new(&ntt.shorter(length), step),
             gemm: PointGemm::with_cpu(*ntt.modulus(), ntt.cpu()),
         }
     }
@@ -212,22 +213,12 @@ impl BlockPlan {
         }
     }
 
-    /// Every s-th coefficient of a polynomial from the values of its blocks. s values in a row are those at x·ζ for all
-    /// s-th roots of unity ζ; their sum is s times the value at x^s of what the coefficients wanted make.
+    /// Every s-th coefficient of a polynomial from the values of its blocks.
     fn take_sparse(&self, values: &[u64], out: &mut [u64]) {
-        let modulus = self.short.modulus();
-        let mut sums = Words::scratch(self.sparse.n());
         let blocks = values.chunks_exact(self.points());
         for (block, out) in blocks.zip(out.chunks_mut(self.kept() / self.step)) {
-            for (sum, values) in sums.iter_mut().zip(block.chunks_exact(self.step)) {
-                *sum = modulus.reduce(values.iter().sum());
-            }
-            self.sparse.inverse(&mut sums);
-            out.copy_from_slice(&sums[self.overlap / self.step..][..out.len()]);
+            self.sparse.take(block, self.overlap / self.step, out);
         }
-        let scale = modulus.pow(modulus.value().div_ceil(2), u64::from(self.step.ilog2()));
-        self.short.pointwise().mul_scalar_assign(out, scale);
-        sums.zeroize();
     }
 }
 

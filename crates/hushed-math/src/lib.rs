@@ -20,6 +20,7 @@ pub mod reference;
 pub mod rng;
 pub mod rns;
 pub mod sample;
+mod sparse;
 pub mod taint;
 mod words;
 
@@ -36,4 +37,5 @@ pub use modulus::Modulus;
 pub use ntt::NttPlan;
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};
 pub use rns::RnsBasis;
+pub use sparse::EveryCoefficient;
 pub use words::slab::KeepMemory;

@@ -5,7 +5,9 @@ use crate::blocks::BlockPlan;
 use crate::error::MathError;
 use crate::modulus::Modulus;
 use crate::ntt::NttPlan;
+use crate::sparse::EveryCoefficient;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The ring `Z[X]/(X^n + 1)` modulo a product of distinct primes. A polynomial over it names the primes it uses by
@@ -15,6 +17,7 @@ pub struct RnsBasis {
     plans: Vec<Arc<NttPlan>>,
     automorphisms: Arc<Automorphisms>,
     blocks: Arc<BlockPlans>,
+    sparse: Arc<SparsePlans>,
 }
 
 /// Per Galois element, filled on first use.
@@ -22,6 +25,9 @@ type Automorphisms = RwLock<HashMap<usize, Arc<Automorphism>>>;
 
 /// Per modulus, coefficients of the short factor, length of the blocks and step, filled on first use.
 type BlockPlans = RwLock<HashMap<(u64, [usize; 3]), Arc<BlockPlan>>>;
+
+/// Per modulus and step, filled on first use.
+type SparsePlans = RwLock<HashMap<(u64, usize), Arc<EveryCoefficient>>>;
 
 impl RnsBasis {
     /// Largest number of moduli.
@@ -51,6 +57,7 @@ impl RnsBasis {
             plans,
             automorphisms: Arc::default(),
             blocks: Arc::default(),
+            sparse: Arc::default(),
         }))
     }
 
@@ -72,6 +79,7 @@ impl RnsBasis {
             plans: plans.collect::<Option<_>>().ok_or(invalid)?,
             automorphisms: Arc::clone(&self.automorphisms),
             blocks: Arc::clone(&self.blocks),
+            sparse: Arc::clone(&self.sparse),
         }))
     }
 
@@ -112,20 +120,7 @@ impl RnsBasis {
     /// If g is even.
     pub fn automorphism(&self, g: usize) -> Arc<Automorphism> {
         let g = g % (2 * self.n);
-        if let Some(permutation) = self
-            .automorphisms
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&g)
-        {
-            return Arc::clone(permutation);
-        }
-        let permutation = Arc::new(Automorphism::new(self.n, g));
-        let mut all = self
-            .automorphisms
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(g).or_insert(permutation))
+        kept(&self.automorphisms, g, || Automorphism::new(self.n, g))
     }
 
     /// [`BlockPlan::new`] for modulus `i`; made on first use and kept.
@@ -134,13 +129,34 @@ impl RnsBasis {
     /// If there is no such modulus, or as [`BlockPlan::new`].
     pub fn blocks(&self, i: usize, prefix: usize, length: usize, step: usize) -> Arc<BlockPlan> {
         let key = (self.modulus(i).value(), [prefix, length, step]);
-        let all = self.blocks.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = all.get(&key) {
-            return Arc::clone(plan);
-        }
-        drop(all);
-        let plan = Arc::new(BlockPlan::new(self.plan(i), prefix, length, step));
-        let mut all = self.blocks.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(key).or_insert(plan))
+        let make = || BlockPlan::new(self.plan(i), prefix, length, step);
+        kept(&self.blocks, key, make)
     }
+
+    /// [`EveryCoefficient::new`] for modulus `i`; made on first use and kept.
+    ///
+    /// # Panics
+    /// If there is no such modulus, or as [`EveryCoefficient::new`].
+    pub fn every(&self, i: usize, step: usize) -> Arc<EveryCoefficient> {
+        let key = (self.modulus(i).value(), step);
+        kept(&self.sparse, key, || {
+            EveryCoefficient::new(self.plan(i), step)
+        })
+    }
+}
+
+/// What `all` has for `key`, made if it has nothing.
+fn kept<K: Eq + Hash, V>(
+    all: &RwLock<HashMap<K, Arc<V>>>,
+    key: K,
+    make: impl FnOnce() -> V,
+) -> Arc<V> {
+    let known = all.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(value) = known.get(&key) {
+        return Arc::clone(value);
+    }
+    drop(known);
+    let made = Arc::new(make());
+    let mut known = all.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(known.entry(key).or_insert(made))
 }

@@ -30,6 +30,9 @@ const IDLE_BYTES: usize = 1 << 30;
 /// Least bytes of a buffer worth keeping: the allocator itself keeps smaller ones.
 const LEAST_BYTES: usize = 1 << 15;
 
+/// Least bytes of a buffer that [`Words::give_back`] returns.
+const RARE_BYTES: usize = 16 << 20;
+
 pub(crate) mod slab;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
@@ -153,6 +156,14 @@ impl Words {
         Words {
             buffer: (bytes > 0).then(|| Buffer::any(bytes)),
             length,
+        }
+    }
+
+    /// Returns a long buffer to the system instead of keeping it for the next owner: for one that is large, and rare.
+    pub(crate) fn give_back(&mut self) {
+        if self.buffer.as_ref().is_some_and(|b| b.bytes >= RARE_BYTES) {
+            self.buffer = None;
+            self.length = 0;
         }
     }
 

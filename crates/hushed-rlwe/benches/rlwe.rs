@@ -8,8 +8,8 @@ use hushed_math::RnsPoly;
 use hushed_math::cpu::Cpu;
 use hushed_math::rng::SecretRng;
 use hushed_rlwe::{
-    FloodedFormat, KeySet, Positions, PrimeScale, ResponseFormat, RingScale, RlweParams, SecretKey,
-    SeededCiphertext, add_automorphism, modulus_switch,
+    FloodedFormat, Interleaving, KeySet, Positions, PrimeScale, ResponseFormat, RingScale,
+    RlweParams, SecretKey, SeededCiphertext, modulus_switch,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -41,14 +41,17 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     };
     let elements = params.interleave_elements(levels);
     let start = Instant::now();
-    let keys = KeySet::generate(&sk, &elements, &mut rng).expect("elements of the preset");
+    // Ciphertexts are interleaved in two primes.
+    let key_limbs = params.q_len().min(2);
+    let keys = KeySet::generate_for(&sk, &elements, key_limbs, &mut rng);
+    let keys = keys.expect("elements of the preset");
     println!(
         "{name}: N = {}, log2(QP) = {:.0}; keys for {} automorphisms: {:.1} ms, {} bytes",
         params.n(),
         params.log2_qp(),
         elements.len(),
         start.elapsed().as_secs_f64() * 1e3,
-        KeySet::bytes(params, elements.len()),
+        KeySet::bytes_for(params, elements.len(), key_limbs),
     );
     let limbs = params.q_len();
     let ok = "shapes of the preset";
@@ -81,9 +84,12 @@ fn preset(name: &str, params: &Arc<RlweParams>, rings: &[u32]) {
     report("public-key zero", || {
         drop(black_box(keys.public.encrypt_zero(&mut rng, limbs)))
     });
-    if let Some(&g) = elements.first() {
-        report("automorphism and key switch", || {
-            add_automorphism(&mut sum, &ct, g, &keys.galois).expect(ok);
+    let trees = if elements.is_empty() { 0 } else { key_limbs };
+    for limbs in 1..=trees {
+        let tree = Interleaving::new(&keys.galois, 16, limbs).expect(ok);
+        let parts = [(); 4].map(|()| ct.a.keep_limbs(&params.ciphertext_ids(limbs)).into_coeff());
+        report(&format!("node of four, {limbs} primes"), || {
+            drop(black_box(tree.combine(&parts, 4, 1)));
         });
     }
     report("drop one prime", || {

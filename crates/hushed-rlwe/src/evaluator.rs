@@ -1,62 +1,108 @@
-//! What a party without the secret does to ciphertexts: automorphisms ([`crate::galois`]) and modulus switching.
-//! Everything here is public to whoever computes it; nothing is erased.
+//! What a party without the secret does to ciphertexts: interleaving and modulus switching. Everything here is public
+//! to whoever computes it; nothing is erased.
 
-use hushed_math::{Eval, RnsPoly};
+use std::sync::{Mutex, PoisonError};
+
+use hushed_math::{Coeff, RnsPoly};
 
 use crate::ciphertext::Ciphertext;
 use crate::error::RlweError;
+use crate::galois::{automorphisms, children};
+use crate::interleave::{Node, SwitchPlan};
 use crate::keys::GaloisKeys;
 use crate::message::check_limbs;
 use crate::params::RlweParams;
 
-/// The ciphertext of m(X^`g`) from one of m(X).
-///
-/// # Errors
-/// [`RlweError::MissingGaloisKey`], [`RlweError::IncompatibleParameters`], [`RlweError::Limbs`].
-pub fn automorphism(ct: &Ciphertext, g: usize, keys: &GaloisKeys) -> Result<Ciphertext, RlweError> {
-    ct.check(keys.params())?;
-    let mut out = Ciphertext::zero(keys.params(), ct.limbs());
-    add_automorphism(&mut out, ct, g, keys)?;
-    Ok(out)
+/// The tree of one interleaved ciphertext (BumbleBee, NDSS 2025, Figure 6; [`crate::galois`] has its nodes). The a
+/// parts of leaves and nodes pass through [`Interleaving::combine`], by their coefficients; what key switches make of b
+/// gathers here. An automorphism acts on b without a key, so the b of a leaf need not pass: what is wanted of it is put
+/// where it ends.
+pub struct Interleaving<'a> {
+    keys: &'a GaloisKeys,
+    plan: &'a SwitchPlan,
+    size: usize,
+    /// Over the primes of products with the keys.
+    b: Mutex<RnsPoly<Coeff>>,
 }
 
-/// acc += the ciphertext of m(X^`g`), for `ct` of m(X): what a step of InterLeave ends with.
-///
-/// # Errors
-/// As [`automorphism`].
-pub fn add_automorphism(
-    acc: &mut Ciphertext,
-    ct: &Ciphertext,
-    g: usize,
-    keys: &GaloisKeys,
-) -> Result<(), RlweError> {
-    ct.check(keys.params())?;
-    add_automorphism_of(acc, Some(&ct.b), &ct.a, g, keys)
-}
+impl<'a> Interleaving<'a> {
+    /// A tree of `size` leaves, a power of two up to N, of ciphertexts of `limbs` primes.
+    ///
+    /// # Errors
+    /// [`RlweError::LimbCount`] if the keys are for fewer primes, or there are none.
+    ///
+    /// # Panics
+    /// If `size` is no power of two or larger than N.
+    pub fn new(keys: &'a GaloisKeys, size: usize, limbs: usize) -> Result<Self, RlweError> {
+        let params = keys.params();
+        assert!(
+            size.is_power_of_two() && size <= params.n(),
+            "leaves of a tree"
+        );
+        let plan = keys.plan(limbs)?;
+        let b = RnsPoly::zero(params.basis(), plan.ids());
+        Ok(Self {
+            keys,
+            plan,
+            size,
+            b: Mutex::new(b),
+        })
+    }
 
-/// As [`add_automorphism`], of the ciphertext (`b`, `a`), whose b is zero if it is none.
-///
-/// # Errors
-/// As there.
-pub fn add_automorphism_of(
-    acc: &mut Ciphertext,
-    b: Option<&RnsPoly<Eval>>,
-    a: &RnsPoly<Eval>,
-    g: usize,
-    keys: &GaloisKeys,
-) -> Result<(), RlweError> {
-    let key = keys.get(g)?;
-    let limbs = a.ids().len();
-    if limbs > keys.limbs() {
-        return Err(RlweError::LimbCount {
-            given: limbs,
-            available: keys.limbs(),
-        });
+    /// How many children a node at distance `h` has, two or four: those of `children` are further apart by as much.
+    pub fn children(&self, h: usize) -> usize {
+        children(self.keys.params().n(), h, self.size)
     }
-    for poly in b.into_iter().chain([a, &acc.b, &acc.a]) {
-        check_limbs(keys.params(), poly, limbs)?;
+
+    /// The a part of the node at distance `h` whose coefficient 0 ends at `slot`, below h. `parts` are those of its
+    /// children, at least one, in the order in which the tree meets them depth first: distances 0, h, or 0, 2h, h, 3h.
+    /// Absent ones are zero.
+    ///
+    /// # Errors
+    /// [`RlweError::MissingGaloisKey`], [`RlweError::IncompatibleParameters`], [`RlweError::Limbs`].
+    ///
+    /// # Panics
+    /// If there is no such node, or more children than it has.
+    pub fn combine(
+        &self,
+        parts: &[RnsPoly<Coeff>],
+        h: usize,
+        slot: usize,
+    ) -> Result<RnsPoly<Coeff>, RlweError> {
+        assert!(
+            h.is_power_of_two() && h < self.size && slot < h,
+            "a node of the tree"
+        );
+        let (params, children) = (self.keys.params(), self.children(h));
+        assert!(
+            (1..=children).contains(&parts.len()),
+            "children of the node"
+        );
+        let limbs = self.plan.limbs();
+        for part in parts {
+            check_limbs(params, part, limbs)?;
+        }
+        let elements = automorphisms(params.n(), h, children);
+        let node = Node {
+            plan: self.plan,
+            shape: self.keys.shape(),
+            keys: elements
+                .iter()
+                .map(|&g| self.keys.get(g))
+                .collect::<Result<_, _>>()?,
+            h,
+            slot,
+            b: &self.b,
+        };
+        self.keys
+            .with_workspace(|workspace| workspace.combine(params, &node, parts))
     }
-    keys.with_workspace(|workspace| workspace.add_automorphism(acc, b, a, key))
+
+    /// What key switches add to b.
+    pub fn into_b(self) -> RnsPoly<Coeff> {
+        let sums = self.b.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.plan.divide(self.keys.params(), &sums)
+    }
 }
 
 /// Drops primes from the end until `limbs` are left, rounding: the phase is divided by the dropped primes.

@@ -1,159 +1,195 @@
-//! The key of one automorphism X → X^g, and the hybrid key switch by it.
+//! The keys of automorphisms X → X^g: their shape, and which of them interleaving takes.
 //!
-//! Both parts are permuted; then a(X^g), which stands against s(X^g), is switched to s. With one
-//! digit a prime, d_i = a(X^g) mod q_i as integers in (−q_i/2, q_i/2), lifted to every other prime and to P. The inner
-//! products with the key, modulo Q·P, are divided by P with rounding:
+//! A key switches s(X^g) to s. For ciphertexts of at most L primes it lives modulo those, Q, and special primes of
+//! product P: the parameters' first special prime, and of the ciphertext primes beyond L as many as make a digit
+//! longer, up to all of Q in one. With N = 2^13 and primes of 50 bits, L = 2 of three: one digit of 100 bits, P of 100
+//! bits, all below the table's limit at this degree.
 //!
-//! ```text
-//! (b, a) ← (b(X^g), 0) + ⌊ P^-1 · Σ_i d_i·(b_i, a_i) ⌉
-//! ```
-//!
-//! Transforms, for L primes: L inverse, L·L forward, then for the division by P 2 inverse and 2·L forward. Everything
-//! here is public to whoever computes it; nothing is erased.
+//! # Nodes of interleaving
+//! InterLeave (BumbleBee, NDSS 2025, Figure 6) combines two polynomials a level, with one automorphism τ_h of element
+//! N/h + 1 for a distance h:
+//!   R = e + X^h·o + τ_h(e − X^h·o) = (1 + τ_h)·e + X^h·(1 + τ_h)·o.
+//! Two levels are R = Σ_{j<4} X^{jh}·(1 + τ_h)(1 + τ_2h)·c_j, a sum over the four automorphisms σ of the product, and
+//! each acts on X^h as a power of I = X^{N/2} ([`AUTOMORPHISMS`]), so that
+//!   R = Σ_σ σ(u_σ),  u_σ = Σ_j I^{−kj}·X^{jh}·c_j  where σ(X^h) = I^k·X^h:
+//! a transform of length four, and three key switches whose results are added before they are divided by P. A node of
+//! two at a time would divide three times.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hushed_math::{Automorphism, Eval, RnsPoly};
 
-use crate::ciphertext::Ciphertext;
-use crate::error::RlweError;
 use crate::params::RlweParams;
 
-/// One digit of a Galois key, over the primes that the key is for, then P.
+/// One digit of a Galois key, over [`KeyShape::ids`].
 pub(crate) struct KeyDigit {
     pub(crate) b: RnsPoly<Eval>,
     pub(crate) a: RnsPoly<Eval>,
 }
 
-/// The key of one automorphism: one digit for every ciphertext prime that it is for.
+/// The key of one automorphism.
 pub(crate) struct GaloisKey {
     /// m(X) → m(X^g) on values.
     pub(crate) permutation: Arc<Automorphism>,
     pub(crate) digits: Vec<KeyDigit>,
 }
 
-/// Memory of one key switch at a time: a megabyte, which asked of the system anew for every automorphism would cost as
-/// much as the arithmetic. Keys keep those that are not in use ([`crate::keys::GaloisKeys`]), at most one a thread.
-pub(crate) struct Workspace {
-    params: Arc<RlweParams>,
-    /// P^-1 modulo every ciphertext prime.
-    inverses: Vec<u64>,
-    /// Digit i under all primes; limb `id` is prime `id`.
-    digits: Vec<RnsPoly<Eval>>,
-    /// The inner products with both parts of the key, under all primes.
-    sums: [RnsPoly<Eval>; 2],
-    /// Two limbs.
-    limbs: [RnsPoly<Eval>; 2],
+/// Which primes a Galois key is under, and which of them share a digit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyShape {
+    /// Most primes of a ciphertext.
+    limbs: usize,
+    /// Primes of a digit, and special primes.
+    digit: usize,
+    /// Indices of the special primes in the basis; none if the parameters have none.
+    special: Vec<usize>,
 }
 
-impl Workspace {
-    /// Memory for ciphertexts of `params`.
-    ///
-    /// # Errors
-    /// [`RlweError::NoSpecialPrime`].
-    pub(crate) fn new(params: &Arc<RlweParams>) -> Result<Self, RlweError> {
-        let p = params.special_prime().ok_or(RlweError::NoSpecialPrime)?;
-        let (basis, q_len) = (params.basis(), params.q_len());
-        let inverse = |i| {
-            let m = basis.modulus(i);
-            m.inv(m.reduce(p)).ok_or(RlweError::NoSpecialPrime)
+impl KeyShape {
+    /// For ciphertexts of at most `limbs` primes, at least one.
+    pub(crate) fn new(params: &RlweParams, limbs: usize) -> Self {
+        let q_len = params.q_len();
+        let digit = limbs.min(1 + q_len.saturating_sub(limbs)).max(1);
+        let spare = limbs..limbs + digit - 1;
+        let special = match params.special_prime() {
+            Some(_) => spare.chain([q_len]).collect(),
+            None => Vec::new(),
         };
-        let all = params.extended_ids(q_len);
-        Ok(Self {
-            params: params.clone(),
-            inverses: (0..q_len).map(inverse).collect::<Result<_, _>>()?,
-            digits: (0..q_len).map(|_| RnsPoly::zero(basis, &all)).collect(),
-            sums: [(); 2].map(|()| RnsPoly::zero(basis, &all)),
-            limbs: [(); 2].map(|()| RnsPoly::zero(basis, &[0])),
-        })
-    }
-
-    /// acc += the ciphertext of m(X^g), shapes checked by the caller.
-    pub(crate) fn add_automorphism(
-        &mut self,
-        acc: &mut Ciphertext,
-        b: Option<&RnsPoly<Eval>>,
-        a: &RnsPoly<Eval>,
-        key: &GaloisKey,
-    ) {
-        for (j, limb) in b.into_iter().flat_map(RnsPoly::limbs) {
-            let turned = self.limbs[0].limb_mut(0);
-            key.permutation.apply(limb, turned);
-            let plan = self.params.basis().plan(j);
-            plan.pointwise().add_assign(acc.b.limb_mut(j), turned);
-        }
-        self.split(a, key);
-        self.switch(a.ids().len(), key);
-        let Self {
-            params,
-            sums: [sum_b, sum_a],
-            inverses,
-            limbs: [lifted, _],
-            ..
-        } = self;
-        for (acc, sum) in [(&mut acc.b, sum_b), (&mut acc.a, sum_a)] {
-            add_divided(params, inverses, acc, sum, lifted.limb_mut(0));
+        Self {
+            limbs,
+            digit,
+            special,
         }
     }
 
-    /// The digits of a(X^g) under the primes of `a` and P.
-    fn split(&mut self, a: &RnsPoly<Eval>, key: &GaloisKey) {
-        let limbs = a.ids().len();
-        let basis = self.params.basis();
-        for (i, digit) in self.digits.iter_mut().enumerate().take(limbs) {
-            let own = digit.limb_mut(i);
-            key.permutation.apply(a.limb(i), own);
-            let coefficients = self.limbs[1].limb_mut(0);
-            basis.plan(i).inverse_from(own, coefficients);
-            for id in self.params.extended_ids(limbs) {
-                if id != i {
-                    let out = digit.limb_mut(id);
-                    basis
-                        .plan(id)
-                        .pointwise()
-                        .lift_centred(out, coefficients, basis.modulus(i));
-                    basis.plan(id).forward(out);
+    /// Most primes of a ciphertext.
+    pub(crate) fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Indices of the special primes in the basis.
+    pub(crate) fn special(&self) -> &[usize] {
+        &self.special
+    }
+
+    /// The primes of a product with a key, of a ciphertext of `limbs` primes: those, then the special ones.
+    pub(crate) fn ids(&self, limbs: usize) -> Vec<usize> {
+        (0..limbs).chain(self.special.iter().copied()).collect()
+    }
+
+    /// Where a polynomial of a key has prime `id`, one of [`KeyShape::ids`].
+    pub(crate) fn place(&self, id: usize) -> usize {
+        let special = self.special.iter().position(|&special| special == id);
+        special.map_or(id, |place| self.limbs + place)
+    }
+
+    /// The primes of each digit of a ciphertext of `limbs` primes.
+    pub(crate) fn digits(&self, limbs: usize) -> Vec<Range<usize>> {
+        let starts = (0..limbs).step_by(self.digit);
+        starts
+            .map(|first| first..limbs.min(first + self.digit))
+            .collect()
+    }
+}
+
+/// Greatest distance of a node of four: 2^9, which serves trees of 2^11 leaves whole. The nodes of larger ones that are
+/// further apart take two at a time.
+const FURTHEST_OF_FOUR: usize = 1 << 9;
+
+/// Children of a node at distance `h` in a tree of `size` leaves, degree `n`: four wherever the levels below can be
+/// taken two at a time. The node at the root takes the odd one, of which there is but one.
+pub fn children(n: usize, h: usize, size: usize) -> usize {
+    let levels = (size / h).ilog2();
+    if levels % 2 == 1 || !has_nodes_of_four(n, h) {
+        2
+    } else {
+        4
+    }
+}
+
+/// The automorphisms act on X^h as said in the header only if N/(8h) is an integer.
+fn has_nodes_of_four(n: usize, h: usize) -> bool {
+    h <= FURTHEST_OF_FOUR && 8 * h <= n
+}
+
+/// Elements of the automorphisms of a node at distance `h`, but for the identity: σ(X^h) = I^k·X^h for k = 2 of a node
+/// of two, k = 1, 2, 3 of one of four.
+pub(crate) fn automorphisms(n: usize, h: usize, children: usize) -> Vec<usize> {
+    let tau = |h: usize| n / h + 1;
+    if children == 2 {
+        return vec![tau(h)];
+    }
+    vec![tau(2 * h), tau(h), tau(h) * tau(2 * h) % (2 * n)]
+}
+
+impl RlweParams {
+    /// The elements of all automorphisms of trees of up to 2^`levels` leaves, each once: N/h + 1 for h = 1, 2, …,
+    /// 2^(`levels`−1), and those of nodes of four.
+    pub fn interleave_elements(&self, levels: u32) -> Vec<usize> {
+        elements(self.n(), levels.min(self.log_n()))
+    }
+}
+
+fn elements(n: usize, levels: u32) -> Vec<usize> {
+    let distances = || (0..levels).map(|level| 1 << level);
+    let products = distances().filter(|h| 2 * h < 1 << levels && has_nodes_of_four(n, *h));
+    let products = products.flat_map(|h| automorphisms(n, h, 4).pop());
+    distances().map(|h| n / h + 1).chain(products).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The products of two levels, multiplied out.
+    #[test]
+    fn automorphisms_of_four_are_those_of_two_levels() {
+        for n in [16, 256, 8192] {
+            for h in (0..12).map(|log| 1 << log) {
+                if !has_nodes_of_four(n, h) {
+                    continue;
                 }
+                let all = automorphisms(n, h, 4);
+                for (k, &g) in (1..).zip(&all) {
+                    // X^h → I^k·X^h, and I stays.
+                    assert_eq!(h * g % (2 * n), (h + k * n / 2) % (2 * n), "{n} {h} {k}");
+                    assert_eq!(n / 2 * g % (2 * n), n / 2, "{n} {h} {k}");
+                }
+                assert_eq!(automorphisms(n, h, 2), all[1..2]);
             }
         }
     }
 
-    /// The sums ← Σ_i d_i·k_i for both parts k of the key.
-    fn switch(&mut self, limbs: usize, key: &GaloisKey) {
-        let [sum_b, sum_a] = &mut self.sums;
-        for id in self.params.extended_ids(limbs) {
-            let factors: Vec<&[u64]> = self.digits.iter().take(limbs).map(|d| d.limb(id)).collect();
-            // A key for k primes has those and then P.
-            let place = id.min(key.digits.len());
-            let digits = || key.digits.iter().take(limbs);
-            let keys_b: Vec<&[u64]> = digits().map(|d| d.b.limb(place)).collect();
-            let keys_a: Vec<&[u64]> = digits().map(|d| d.a.limb(place)).collect();
-            self.params.basis().plan(id).pointwise().dot_pair(
-                [sum_b.limb_mut(id), sum_a.limb_mut(id)],
-                &factors,
-                [&keys_b, &keys_a],
-            );
-        }
+    #[test]
+    fn elements_are_odd_and_counted() {
+        assert_eq!(elements(8192, 3), [8193, 4097, 2049, 12289, 6145]);
+        let all = elements(8192, 13);
+        assert_eq!(all.len(), 13 + 10);
+        assert!(all.iter().all(|g| g % 2 == 1 && *g < 2 * 8192));
     }
-}
 
-/// acc += ⌊P^-1·sum⌉; the last limb of `sum`, that of P, becomes coefficients. `lifted` is a limb of any content.
-fn add_divided(
-    params: &RlweParams,
-    inverses: &[u64],
-    acc: &mut RnsPoly<Eval>,
-    sum: &mut RnsPoly<Eval>,
-    lifted: &mut [u64],
-) {
-    let (basis, special) = (params.basis(), params.q_len());
-    let p = *basis.modulus(special);
-    basis.plan(special).inverse(sum.limb_mut(special));
-    let limbs = acc.ids().len();
-    for (j, &inverse) in inverses.iter().enumerate().take(limbs) {
-        let plan = basis.plan(j);
-        plan.pointwise().lift_centred(lifted, sum.limb(special), &p);
-        plan.forward(lifted);
-        let pointwise = plan.pointwise();
-        pointwise.mod_down_finish_add_assign(acc.limb_mut(j), sum.limb(j), lifted, inverse);
+    #[test]
+    fn elements_serve_every_tree() {
+        for (n, levels) in [(8192, 13), (8192, 3), (256, 8), (16, 4)] {
+            let elements = elements(n, levels);
+            let mut sorted = elements.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), elements.len());
+            let mut used = Vec::new();
+            for size in (1..=levels).map(|level| 1 << level) {
+                let mut h = 1;
+                while h < size {
+                    let children = children(n, h, size);
+                    used.extend(automorphisms(n, h, children));
+                    h *= children;
+                }
+                assert_eq!(h, size);
+            }
+            used.sort_unstable();
+            used.dedup();
+            assert_eq!(used, sorted);
+        }
     }
 }

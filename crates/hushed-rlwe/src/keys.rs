@@ -2,9 +2,10 @@
 //!
 //! * s is dense ternary, kept in evaluation form over all primes.
 //! * Public key: (b, a) with b = −a·s + e modulo Q.
-//! * Galois key of g: for every ciphertext prime q_i a pair modulo Q·P with b_i = −a_i·s + e_i + w_i·s(X^g), where w_i
-//!   is P modulo q_i and 0 modulo every other prime. Restricted to a prefix of the q primes (and P) it is a key for
-//!   that prefix, so one key serves ciphertexts of every length.
+//! * Galois key of g: for every digit, some consecutive ciphertext primes, a pair modulo Q·P with
+//!   b_i = −a_i·s + e_i + w_i·s(X^g), where w_i is P modulo the primes of the digit and 0 modulo every other
+//!   ([`crate::galois`]). Restricted to a prefix of the q primes (and P) it is a key for that prefix, so one key serves
+//!   ciphertexts of every length.
 //!
 //! Uniform parts are seeds on the wire and expanded in memory. s encrypts functions of itself in the Galois keys, the
 //! usual circular-security assumption.
@@ -18,12 +19,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hushed_math::process::Origin;
 use hushed_math::rng::{PublicSeed, SecretRng};
-use hushed_math::{Eval, RnsPoly, SecretPoly, sample};
+use hushed_math::{Eval, MathError, RnsPoly, SecretPoly, sample};
 
 use crate::ciphertext::{StreamDomain, small, uniform};
 use crate::codec::{Kind, Reader, SEED_BYTES, open_artefact, poly_bytes, write_header, write_poly};
 use crate::error::{CodecError, RlweError};
-use crate::galois::{GaloisKey, KeyDigit, Workspace};
+use crate::galois::{GaloisKey, KeyDigit, KeyShape};
+use crate::interleave::{SwitchPlan, Workspace};
 use crate::params::RlweParams;
 
 /// The secret key. Neither `Debug` nor `Clone`; erased on drop. Its bytes ([`SecretKey::to_bytes`]) are only for its
@@ -163,11 +165,12 @@ impl PublicKey {
 /// Galois keys by element, expanded.
 pub struct GaloisKeys {
     params: Arc<RlweParams>,
-    /// Most primes of a ciphertext.
-    limbs: usize,
+    shape: KeyShape,
     seed: PublicSeed,
     keys: BTreeMap<usize, GaloisKey>,
-    /// Memory of key switches that are not running now.
+    /// For ciphertexts of 1, 2, … primes.
+    plans: Vec<SwitchPlan>,
+    /// Memory of nodes that are not being worked on now.
     idle: Mutex<Vec<Workspace>>,
 }
 
@@ -184,7 +187,8 @@ impl GaloisKeys {
         Self::generate_for(sk, elements, sk.params().q_len(), rng)
     }
 
-    /// As [`GaloisKeys::generate`] for ciphertexts of at most `limbs` primes: shorter keys.
+    /// As [`GaloisKeys::generate`] for ciphertexts of at most `limbs` primes: the other primes then serve as special
+    /// ones, and digits are longer.
     ///
     /// # Errors
     /// As there, and [`RlweError::LimbCount`].
@@ -199,6 +203,7 @@ impl GaloisKeys {
         let params = sk.params().clone();
         check_elements(&params, elements)?;
         check_count(&params, limbs)?;
+        let shape = KeyShape::new(&params, limbs);
         let seed = rng.public_seed();
         let mut keys = BTreeMap::new();
         for &g in elements {
@@ -206,31 +211,49 @@ impl GaloisKeys {
                 continue;
             }
             let turned = SecretPoly::new(sk.s().automorphism(g));
-            let digits = (0..limbs)
-                .map(|i| {
-                    let a = digit_uniform(&params, &seed, g, i, limbs);
-                    let mut b = sk.mask(&a, rng);
-                    // Limb i is prime q_i.
-                    let p = params.special_prime().unwrap_or(0);
-                    let weight = params.basis().modulus(i).reduce(p);
+            let digits = shape.digits(limbs).into_iter().enumerate();
+            let digits = digits.map(|(digit, own)| {
+                let a = digit_uniform(&params, &shape, &seed, g, digit);
+                let mut b = sk.mask(&a, rng);
+                // Limb i is prime q_i.
+                for i in own {
+                    let q = params.basis().modulus(i);
+                    let special = shape.special().iter();
+                    let weight = special.fold(1, |product, &p| {
+                        q.mul(product, q.reduce(params.basis().modulus(p).value()))
+                    });
                     let pointwise = params.basis().plan(i).pointwise();
                     let mut gadget = SecretPoly::new(turned.expose().keep_limbs(&[i]));
                     pointwise.mul_scalar_assign(gadget.expose_mut().limb_mut(0), weight);
                     pointwise.add_assign(b.limb_mut(i), gadget.expose().limb(0));
-                    KeyDigit { b, a }
-                })
-                .collect();
-            keys.insert(
-                g,
-                GaloisKey {
-                    permutation: params.basis().automorphism(g),
-                    digits,
-                },
-            );
+                }
+                KeyDigit { b, a }
+            });
+            let key = GaloisKey {
+                permutation: params.basis().automorphism(g),
+                digits: digits.collect(),
+            };
+            keys.insert(g, key);
         }
+        Ok(Self::new(params, shape, seed, keys)?)
+    }
+
+    fn new(
+        params: Arc<RlweParams>,
+        shape: KeyShape,
+        seed: PublicSeed,
+        keys: BTreeMap<usize, GaloisKey>,
+    ) -> Result<Self, MathError> {
+        // Without a special prime there are no keys.
+        let lengths = match keys.is_empty() {
+            true => 0..0,
+            false => 0..shape.limbs(),
+        };
+        let plans = lengths.map(|limbs| SwitchPlan::new(&params, &shape, limbs + 1));
         Ok(Self {
+            plans: plans.collect::<Result<_, _>>()?,
             params,
-            limbs,
+            shape,
             seed,
             keys,
             idle: Mutex::default(),
@@ -244,12 +267,16 @@ impl GaloisKeys {
 
     /// Most primes of a ciphertext that these keys are for.
     pub fn limbs(&self) -> usize {
-        self.limbs
+        self.shape.limbs()
     }
 
     /// The elements, ascending.
     pub fn elements(&self) -> Vec<usize> {
         self.keys.keys().copied().collect()
+    }
+
+    pub(crate) fn shape(&self) -> &KeyShape {
+        &self.shape
     }
 
     pub(crate) fn get(&self, element: usize) -> Result<&GaloisKey, RlweError> {
@@ -258,15 +285,30 @@ impl GaloisKeys {
             .ok_or(RlweError::MissingGaloisKey { element })
     }
 
-    /// Runs `f` with the memory of one key switch.
-    pub(crate) fn with_workspace(&self, f: impl FnOnce(&mut Workspace)) -> Result<(), RlweError> {
+    /// Key switches of ciphertexts of `limbs` primes.
+    pub(crate) fn plan(&self, limbs: usize) -> Result<&SwitchPlan, RlweError> {
+        let plan = limbs.checked_sub(1).and_then(|place| self.plans.get(place));
+        plan.ok_or(RlweError::LimbCount {
+            given: limbs,
+            available: self.plans.len(),
+        })
+    }
+
+    /// Runs `f` with the memory of one node.
+    pub(crate) fn with_workspace<T>(
+        &self,
+        f: impl FnOnce(&mut Workspace) -> T,
+    ) -> Result<T, RlweError> {
         // Its contents do not outlive a call, so leftovers of a panicking thread do no harm.
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = idle().pop();
-        let mut workspace = kept.map_or_else(|| Workspace::new(&self.params), Ok)?;
-        f(&mut workspace);
+        let mut workspace = match kept {
+            Some(workspace) => workspace,
+            None => Workspace::new(&self.params, self.plan(self.plans.len())?),
+        };
+        let done = f(&mut workspace);
         idle().push(workspace);
-        Ok(())
+        Ok(done)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &GaloisKey)> {
@@ -274,8 +316,10 @@ impl GaloisKeys {
     }
 
     fn payload_bytes(params: &RlweParams, elements: usize, limbs: usize) -> usize {
-        let digit = poly_bytes(params.basis(), &params.extended_ids(limbs));
-        SEED_BYTES.saturating_add(elements.saturating_mul(limbs).saturating_mul(digit))
+        let shape = KeyShape::new(params, limbs);
+        let digit = poly_bytes(params.basis(), &shape.ids(limbs));
+        let digits = elements.saturating_mul(shape.digits(limbs).len());
+        SEED_BYTES.saturating_add(digits.saturating_mul(digit))
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -290,17 +334,18 @@ impl GaloisKeys {
         elements: &[usize],
         limbs: usize,
         reader: &mut Reader<'_>,
-    ) -> Result<Self, CodecError> {
+    ) -> Result<Self, RlweError> {
         let seed = reader.seed()?;
-        let ids = params.extended_ids(limbs);
+        let shape = KeyShape::new(params, limbs);
+        let ids = shape.ids(limbs);
         let mut keys = BTreeMap::new();
         for &g in elements {
-            let digits = (0..limbs)
-                .map(|i| {
+            let digits = (0..shape.digits(limbs).len())
+                .map(|digit| {
                     let b = reader.poly(params.basis(), &ids)?;
                     Ok(KeyDigit {
                         b,
-                        a: digit_uniform(params, &seed, g, i, limbs),
+                        a: digit_uniform(params, &shape, &seed, g, digit),
                     })
                 })
                 .collect::<Result<_, CodecError>>()?;
@@ -312,13 +357,7 @@ impl GaloisKeys {
                 },
             );
         }
-        Ok(Self {
-            params: params.clone(),
-            limbs,
-            seed,
-            keys,
-            idle: Mutex::default(),
-        })
+        Ok(Self::new(params.clone(), shape, seed, keys)?)
     }
 }
 
@@ -378,7 +417,7 @@ impl KeySet {
     /// Encodes the key set.
     pub fn to_bytes(&self) -> Vec<u8> {
         let params = self.public.params();
-        let total = Self::bytes_for(params, self.galois.keys.len(), self.galois.limbs);
+        let total = Self::bytes_for(params, self.galois.keys.len(), self.galois.limbs());
         let mut out = Vec::with_capacity(total);
         write_header(
             &mut out,
@@ -433,12 +472,12 @@ impl KeySet {
 
 fn digit_uniform(
     params: &RlweParams,
+    shape: &KeyShape,
     seed: &PublicSeed,
     element: usize,
     digit: usize,
-    limbs: usize,
 ) -> RnsPoly<Eval> {
-    let ids = params.extended_ids(limbs);
+    let ids = shape.ids(shape.limbs());
     uniform(
         seed,
         StreamDomain::Galois { element, digit },

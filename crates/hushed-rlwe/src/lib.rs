@@ -20,6 +20,7 @@ pub mod flooded;
 pub mod fuzz;
 mod galois;
 pub mod hybrid;
+mod interleave;
 pub mod keys;
 pub mod message;
 pub mod noise;
@@ -29,8 +30,9 @@ pub mod truncate;
 
 pub use ciphertext::{Ciphertext, SeededCiphertext};
 pub use error::{CodecError, ParamsError, RlweError};
-pub use evaluator::{add_automorphism, add_automorphism_of, automorphism, modulus_switch};
+pub use evaluator::{Interleaving, modulus_switch};
 pub use flooded::FloodedFormat;
+pub use galois::children;
 pub use keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
 pub use message::{PrimeScale, RingScale};
 pub use noise::NoiseBound;

@@ -14,6 +14,7 @@
 //! Decisions that both parties must make identically use only `+ - × / sqrt`, which IEEE 754 rounds the same
 //! everywhere.
 
+use crate::galois::{KeyShape, children};
 use crate::params::RlweParams;
 
 /// Variance of the centred binomial error with 42 coins (σ ≈ 3.24).
@@ -66,22 +67,23 @@ impl NoiseBound {
         }
     }
 
-    /// One hybrid key switch of a ciphertext of `limbs` primes: Σ_i d_i·e_i / P with |d_i| ≤ q_i/2, and the
-    /// rounding of both parts by P.
-    pub fn key_switch(params: &RlweParams, limbs: usize) -> Self {
-        let n = params.n() as f64;
-        let p = params.special_prime().map_or(1.0, |p| p as f64);
-        let digits: f64 = params
-            .q()
-            .iter()
-            .take(limbs)
-            .map(|&q| (q as f64 / (2.0 * p)) * (q as f64 / (2.0 * p)))
-            .sum();
-        let switched = Self {
-            bounded: 0.0,
-            variance: digits * n * ERROR_VARIANCE,
+    /// Σ_i d_i·e_i / P of one key switch of a ciphertext of `limbs` primes, with a Galois key for at most `key_limbs`:
+    /// |d_i| is at most half the product of its primes.
+    fn key_products(params: &RlweParams, key_limbs: usize, limbs: usize) -> Self {
+        let shape = KeyShape::new(params, key_limbs);
+        let product = |ids: &mut dyn Iterator<Item = usize>| {
+            let primes = ids.map(|id| params.basis().modulus(id).value() as f64);
+            primes.fold(1.0, |product, p| product * p)
         };
-        switched.add(&Self::rounding(params))
+        let p = product(&mut shape.special().iter().copied());
+        let ratios = shape
+            .digits(limbs)
+            .into_iter()
+            .map(|mut own| product(&mut own) / (2.0 * p));
+        Self {
+            bounded: 0.0,
+            variance: ratios.map(|r| r * r).sum::<f64>() * params.n() as f64 * ERROR_VARIANCE,
+        }
     }
 
     /// Rounding of both parts of a ciphertext to integers: of b, and of a against the secret.
@@ -129,18 +131,30 @@ impl NoiseBound {
         }
     }
 
-    /// This noise after `levels` levels of InterLeave (BumbleBee, Figure 6). Every output coefficient that
-    /// is used later is twice one coefficient of one input, the rest cancels; so the factor 2^-levels passes
-    /// the input noise unchanged and every later level doubles the key-switching noise of the earlier ones.
+    /// This noise after a tree of 2^`levels` leaves of `limbs` primes, with keys for at most `key_limbs`
+    /// ([`crate::Interleaving`]).
+    ///
+    /// Every output coefficient that is used comes from one coefficient of one node of each level, which the levels
+    /// after it multiply by the distance h; so the factor 2^-levels passes the input noise unchanged. A node rounds a
+    /// once, and switches keys once for each child but one. b is rounded once, at the end.
     #[must_use]
-    pub fn interleave(&self, params: &RlweParams, limbs: usize, levels: u32) -> Self {
-        let switch = Self::key_switch(params, limbs);
-        let (mut doubled, mut bounded, mut variance) = (1.0, 0.0, 0.0);
-        for _ in 0..levels {
-            bounded += doubled * switch.bounded;
-            variance += doubled * doubled * switch.variance;
-            doubled *= 2.0;
+    pub fn interleave(
+        &self,
+        params: &RlweParams,
+        key_limbs: usize,
+        limbs: usize,
+        levels: u32,
+    ) -> Self {
+        let switch = Self::key_products(params, key_limbs, limbs).variance;
+        let size = 1 << levels;
+        let (mut h, mut variance) = (1, 0.0);
+        while h < size {
+            let children = children(params.n(), h, size);
+            let node = (children - 1) as f64 * switch + ROUNDING_VARIANCE * params.n() as f64;
+            variance += (h * h) as f64 * node;
+            h *= children;
         }
+        let bounded = if levels == 0 { 0.0 } else { 0.5 };
         self.add(&Self { bounded, variance })
     }
 
@@ -220,7 +234,7 @@ mod tests {
         assert_eq!(NoiseBound::fresh_public(&params).bits(), 13);
         // Weights of 20 bits over an inner dimension of 1536, then 13 levels of InterLeave.
         let product = NoiseBound::fresh_secret().plain_product(power_of_two(20), 1536);
-        let packed = product.interleave(&params, 2, 13);
+        let packed = product.interleave(&params, 2, 2, 13);
         assert!(packed.bits() <= 34, "{}", packed.bits());
         let one_prime = packed.modulus_switch(&params, 2, 1);
         assert!(one_prime.bits() <= 9, "{}", one_prime.bits());

@@ -272,14 +272,6 @@ impl RlweParams {
         &self.hash
     }
 
-    /// Galois elements N/h + 1 for h = 1, 2, …, 2^(`levels`-1): what `levels` levels of InterLeave need
-    /// (BumbleBee, NDSS 2025, Figure 6).
-    pub fn interleave_elements(&self, levels: u32) -> Vec<usize> {
-        (0..levels.min(self.log_n()))
-            .map(|i| (self.n() >> i) + 1)
-            .collect()
-    }
-
     fn build(literal: RlweLiteral, insecure: bool) -> Result<Arc<Self>, ParamsError> {
         // 2^17 is the largest degree of the security guidelines, 2^2 the smallest with a kernel.
         if !(2..=17).contains(&literal.log_n) {
@@ -439,13 +431,5 @@ mod tests {
             RlweParams::insecure_for_tests(RlweLiteral { log_n: 40, ..good }),
             Err(ParamsError::UnsupportedDegree { .. })
         ));
-    }
-
-    #[test]
-    fn interleave_elements_are_odd_and_counted() {
-        let params = RlweParams::olt_small().unwrap();
-        assert_eq!(params.interleave_elements(3), vec![8193, 4097, 2049]);
-        assert_eq!(params.interleave_elements(99).len(), 13);
-        assert_eq!(params.interleave_elements(13).last(), Some(&3));
     }
 }

@@ -126,6 +126,8 @@ impl PointMatrix {
 impl Drop for PointMatrix {
     fn drop(&mut self) {
         self.words.zeroize();
+        // The blocks of a lookup's ciphertexts are most of what a run holds, once.
+        self.words.give_back();
     }
 }
 
@@ -166,7 +168,7 @@ impl PointGemm {
         }
     }
 
-    /// Residues as the kernel reads them.
+    /// The residues of a group, as the kernel reads them.
     fn pack(&self, to: &mut [u64], from: &[u64]) {
         #[cfg(target_arch = "x86_64")]
         if self.fma.is_some() {
@@ -175,7 +177,9 @@ impl PointGemm {
             }
             return;
         }
-        to.copy_from_slice(from);
+        if let (Some(to), Some(from)) = (to.first_chunk_mut::<GROUP>(), from.first_chunk()) {
+            *to = *from;
+        }
     }
 
     /// Writes the products of the left lines of `panels`, those that there are, with all right lines:
@@ -214,7 +218,10 @@ impl PointGemm {
                             let rights = right_panel * RIGHT..right.lines;
                             for (r, sum) in rights.zip(sums) {
                                 let at = (l * right.lines + r) * points + group * GROUP;
-                                out[at..at + GROUP].copy_from_slice(sum);
+                                // An array: a slice's copy of eight words is a call.
+                                if let Some(out) = out[at..].first_chunk_mut() {
+                                    *out = *sum;
+                                }
                             }
                         }
                     }

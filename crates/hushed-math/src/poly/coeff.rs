@@ -2,6 +2,7 @@
 
 use super::{Coeff, RnsPoly};
 use crate::rns::RnsBasis;
+use crate::words::Words;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
@@ -83,19 +84,49 @@ impl RnsPoly<Coeff> {
     /// # Panics
     /// If there is only one modulus.
     pub fn divide_by_last_and_round(mut self) -> RnsPoly<Coeff> {
-        let (mut quotient, last, inverses) = self.split_last();
-        let p = *self.basis.modulus(self.ids[last]);
-        let mut inverses = inverses.into_iter();
-        let mut lifted = vec![0; self.n()];
-        quotient.each(|plan, limb| {
-            plan.pointwise()
-                .lift_centred(&mut lifted, self.limb(last), &p);
-            plan.pointwise().sub_assign(limb, &lifted);
-            plan.pointwise()
-                .mul_scalar_assign(limb, inverses.next().unwrap_or(1));
-        });
+        let ones = vec![1; self.ids.len() - 1];
+        let mut lifted = self.divide_by_last(&ones);
         lifted.zeroize();
-        self.zeroize();
-        quotient
+        self.truncated()
+    }
+
+    /// As [`RnsPoly::divide_by_last_and_round`], times `scalars[j]` under modulus j. What was there of the dividend
+    /// waits in memory that is used again: for polynomials that need not be erased.
+    ///
+    /// # Panics
+    /// As there, or if there is not one residue a modulus that stays.
+    #[must_use]
+    pub fn divide_by_last_scaled(mut self, scalars: &[u64]) -> RnsPoly<Coeff> {
+        self.divide_by_last(scalars);
+        let stay = self.ids.len() - 1;
+        self.truncate_limbs(stay)
+    }
+
+    /// The quotient under all moduli but the last, in place; returns the remainders.
+    fn divide_by_last(&mut self, scalars: &[u64]) -> Words {
+        let last = self.ids.len() - 1;
+        assert!(last > 0, "a modulus to divide by and one to stay");
+        assert_eq!(scalars.len(), last, "one scalar a modulus that stays");
+        let p = *self.basis.modulus(self.ids[last]);
+        let mut lifted = Words::scratch(self.n());
+        let (stay, dropped) = self.data.split_at_mut(last);
+        for ((&id, limb), &scalar) in self.ids.iter().zip(stay).zip(scalars) {
+            let plan = self.basis.plan(id);
+            let q = plan.modulus();
+            // By Fermat: the moduli of a basis are distinct primes.
+            let inverse = q.pow(q.reduce(p.value()), q.value() - 2);
+            plan.pointwise().lift_centred(&mut lifted, &dropped[0], &p);
+            let factor = q.mul(inverse, scalar);
+            plan.pointwise()
+                .sub_mul_scalar_assign(limb, &lifted, factor);
+        }
+        lifted
+    }
+
+    /// All limbs but the last, which is erased.
+    fn truncated(mut self) -> RnsPoly<Coeff> {
+        let last = self.ids.len() - 1;
+        self.data[last].zeroize();
+        self.truncate_limbs(last)
     }
 }

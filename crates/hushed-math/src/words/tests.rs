@@ -32,6 +32,15 @@ fn a_buffer_longer_than_its_words_is_erased_to_its_end() {
     assert!(words.iter().all(|&w| w == 0));
 }
 
+#[test]
+fn only_long_buffers_are_given_back() {
+    for (length, gone) in [(RARE_BYTES / 8, true), (RARE_BYTES / 8 - 8, false)] {
+        let mut words = Words::zero(length);
+        words.give_back();
+        assert_eq!(words.is_empty(), gone, "{length}");
+    }
+}
+
 /// No two limbs share a word, on several threads.
 #[test]
 fn limbs_of_slabs_are_their_owners_alone() {

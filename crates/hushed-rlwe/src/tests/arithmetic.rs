@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::error::RlweError;
-use crate::evaluator::{add_automorphism, automorphism, modulus_switch};
-use crate::keys::{GaloisKeys, KeySet, PublicKey, SecretKey};
+use crate::evaluator::modulus_switch;
+use crate::keys::{PublicKey, SecretKey};
 use crate::message::RingScale;
 use crate::noise::{NoiseBound, power_of_two};
 use crate::{Ciphertext, SeededCiphertext};
@@ -133,122 +133,6 @@ fn sums_and_products_with_plaintexts() {
 }
 
 #[test]
-fn automorphisms_match_the_clear_ones() {
-    let mut s = setting(tiny(), 4);
-    let n = s.params.n();
-    let mut elements = s.params.interleave_elements(8);
-    elements.extend([5, 2 * n - 1]);
-    let keys = GaloisKeys::generate(&s.sk, &elements, &mut s.rng).unwrap();
-    for limbs in [3, 1, 2] {
-        let ell = if limbs == 1 { 24 } else { 64 };
-        let x = shares(&mut s.rng, n, ell);
-        let ct = s.encrypt(&x, limbs, ell).expand();
-        for &g in &elements {
-            let turned = automorphism(&ct, g, &keys).unwrap();
-            // The memory of key switches carries nothing over from one use to the next.
-            let mut again = ct.clone();
-            add_automorphism(&mut again, &ct, g, &keys).unwrap();
-            again.sub_assign(&ct);
-            assert_eq!((&again.b, &again.a), (&turned.b, &turned.a));
-            let noise = s.noise(&turned, &clear_automorphism(&x, g, ell), ell);
-            let bound = NoiseBound::fresh_secret().add(&NoiseBound::key_switch(&s.params, limbs));
-            assert!(noise <= bound.value(), "{noise} {bound:?}");
-        }
-    }
-}
-
-/// The preset's sizes, where the transforms use the widest kernels.
-#[test]
-fn automorphism_at_the_preset_size() {
-    let mut s = setting(RlweParams::olt_small().unwrap(), 5);
-    let elements = s.params.interleave_elements(2);
-    let keys = GaloisKeys::generate(&s.sk, &elements, &mut s.rng).unwrap();
-    let x = shares(&mut s.rng, s.params.n(), 64);
-    let ct = s.encrypt(&x, 2, 64).expand();
-    let bound = NoiseBound::fresh_secret()
-        .add(&NoiseBound::key_switch(&s.params, 2))
-        .value();
-    for &g in &elements {
-        let turned = automorphism(&ct, g, &keys).unwrap();
-        let noise = s.noise(&turned, &clear_automorphism(&x, g, 64), 64);
-        assert!(noise <= bound && noise > bound / 64.0, "{noise} {bound}");
-    }
-}
-
-/// Keys of the full preset restricted to two primes, after their bytes.
-#[test]
-fn keys_serve_every_prefix_of_the_primes() {
-    let mut s = setting(tiny(), 6);
-    let elements = [129, 257];
-    let set = KeySet::generate(&s.sk, &elements, &mut s.rng).unwrap();
-    let read = KeySet::from_bytes(&s.params, &[257, 129], &set.to_bytes()).unwrap();
-    let x = shares(&mut s.rng, 256, 64);
-    let ct = s.encrypt(&x, 2, 64).expand();
-    let turned = automorphism(&ct, 257, &read.galois).unwrap();
-    s.noise(&turned, &clear_automorphism(&x, 257, 64), 64);
-}
-
-/// Keys for two of three primes, after their bytes: shorter, equal in use, refused beyond.
-#[test]
-fn keys_for_short_ciphertexts() {
-    let mut s = setting(tiny(), 8);
-    let elements = [129, 257];
-    let set = KeySet::generate_for(&s.sk, &elements, 2, &mut s.rng).unwrap();
-    let bytes = set.to_bytes();
-    assert_eq!(bytes.len(), KeySet::bytes_for(&s.params, 2, 2));
-    assert!(bytes.len() < KeySet::bytes(&s.params, 2));
-    assert!(KeySet::from_bytes(&s.params, &elements, &bytes).is_err());
-    let read = KeySet::from_bytes_for(&s.params, &elements, 2, &bytes).unwrap();
-    assert_eq!(read.to_bytes(), bytes);
-    for limbs in [1, 2] {
-        let ell = if limbs == 1 { 24 } else { 64 };
-        let x = shares(&mut s.rng, 256, ell);
-        let ct = s.encrypt(&x, limbs, ell).expand();
-        let turned = automorphism(&ct, 257, &read.galois).unwrap();
-        let noise = s.noise(&turned, &clear_automorphism(&x, 257, ell), ell);
-        let bound = NoiseBound::fresh_secret().add(&NoiseBound::key_switch(&s.params, limbs));
-        assert!(noise <= bound.value(), "{noise} {bound:?}");
-    }
-    let x = shares(&mut s.rng, 256, 64);
-    let long = s.encrypt(&x, 3, 64).expand();
-    assert!(matches!(
-        automorphism(&long, 257, &read.galois),
-        Err(RlweError::LimbCount {
-            given: 3,
-            available: 2
-        })
-    ));
-    assert!(GaloisKeys::generate_for(&s.sk, &[5], 0, &mut s.rng).is_err());
-    assert!(GaloisKeys::generate_for(&s.sk, &[5], 4, &mut s.rng).is_err());
-}
-
-#[test]
-fn interleaving_noise_is_what_the_formula_says() {
-    // One path through Figure 6 for a single ciphertext: b + Auto(b, N/h + 1), h = N/2 … 1, after 2^-8.
-    let mut s = setting(tiny(), 7);
-    let elements = s.params.interleave_elements(8);
-    let keys = GaloisKeys::generate(&s.sk, &elements, &mut s.rng).unwrap();
-    let x = shares(&mut s.rng, 256, 64);
-    let mut ct = s.encrypt(&x, 2, 64).expand();
-    let inverse: Vec<u64> = (0..2)
-        .map(|i| s.params.basis().modulus(i))
-        .map(|m| m.inv(m.reduce(256)).unwrap())
-        .collect();
-    ct.b.mul_scalar_assign(&inverse);
-    ct.a.mul_scalar_assign(&inverse);
-    for &g in elements.iter().rev() {
-        let turned = automorphism(&ct, g, &keys).unwrap();
-        ct.add_assign(&turned);
-    }
-    let mut expected = vec![0; 256];
-    expected[0] = x[0];
-    let bound = NoiseBound::fresh_secret()
-        .interleave(&s.params, 2, 8)
-        .value();
-    assert!(s.noise(&ct, &expected, 64) <= bound);
-}
-
-#[test]
 fn modulus_switching_keeps_the_message() {
     let mut s = setting(tiny(), 8);
     let n = s.params.n();
@@ -275,43 +159,17 @@ fn modulus_switching_keeps_the_message() {
 }
 
 #[test]
-fn misuse_is_refused() {
-    let mut s = setting(tiny(), 9);
-    let x = vec![0; 256];
-    let ct = s.encrypt(&x, 2, 64).expand();
-    let keys = GaloisKeys::generate(&s.sk, &[5, 5], &mut s.rng).unwrap();
-    assert_eq!(keys.elements(), vec![5]);
-    assert!(matches!(
-        automorphism(&ct, 3, &keys),
-        Err(RlweError::MissingGaloisKey { element: 3 })
-    ));
-    for element in [0, 4, 513] {
-        let made = GaloisKeys::generate(&s.sk, &[element], &mut s.rng);
-        assert!(matches!(made, Err(RlweError::NotAGaloisElement { .. })));
-    }
+fn ciphertexts_of_another_set_are_refused() {
+    let (mut s, x) = (setting(tiny(), 9), vec![0; 256]);
     // Same numbers, another set: keys and ciphertexts do not mix.
     let mut other = setting(tiny(), 9);
     let stranger = other.encrypt(&x, 2, 64).expand();
     assert_eq!(
-        automorphism(&stranger, 5, &keys).err(),
-        Some(RlweError::IncompatibleParameters)
-    );
-    assert_eq!(
         s.sk.decrypt_phase(&stranger).err(),
         Some(RlweError::IncompatibleParameters)
     );
-    // Parts of unequal length.
-    let mut torn = ct.clone();
-    torn.a = torn.a.keep_limbs(&[0]);
-    assert!(matches!(
-        automorphism(&torn, 5, &keys),
-        Err(RlweError::Limbs { .. })
-    ));
-    // No special prime, no key switching.
-    let ole = setting(RlweParams::ole().unwrap(), 10);
-    let made = GaloisKeys::generate(&ole.sk, &[5], &mut s.rng);
-    assert!(matches!(made, Err(RlweError::NoSpecialPrime)));
-    assert!(GaloisKeys::generate(&ole.sk, &[], &mut s.rng).is_ok());
+    let own = s.encrypt(&x, 2, 64).expand();
+    assert!(s.sk.decrypt_phase(&own).is_ok());
 }
 
 #[test]

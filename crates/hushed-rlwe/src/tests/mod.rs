@@ -6,6 +6,7 @@ mod eval_keys;
 mod flooded;
 mod forked;
 mod hybrid;
+mod interleaving;
 mod message;
 mod mutations;
 mod parts;
@@ -75,21 +76,6 @@ fn clear_product(x: &[u64], w: &[i64], ell: u32) -> Vec<u64> {
         }
     }
     out.into_iter().map(|v| reduce(v, ell)).collect()
-}
-
-/// x(X^g) modulo X^N + 1 and 2^ell.
-fn clear_automorphism(x: &[u64], g: usize, ell: u32) -> Vec<u64> {
-    let n = x.len();
-    let mut out = vec![0; n];
-    for (i, &x) in x.iter().enumerate() {
-        let at = i * g % (2 * n);
-        out[at % n] = if at < n {
-            x
-        } else {
-            reduce(x.wrapping_neg(), ell)
-        };
-    }
-    out
 }
 
 fn reduce(v: u64, ell: u32) -> u64 {

@@ -130,7 +130,11 @@ mod tests {
         for samples in [&client, &server] {
             let galois = |s: &Source| matches!(s, Source::GaloisKey { .. });
             let digits = samples.iter().filter(|s| galois(&s.source)).count();
-            assert_eq!(digits, 13 * packing_limbs(&params));
+            // One digit each.
+            assert_eq!(
+                digits,
+                params.interleave_elements(HeContext::ALL_LEVELS).len()
+            );
             assert_eq!(samples.len(), digits + 1);
         }
         // Together: no uniform part is shared by the parties either.

@@ -126,9 +126,17 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
         .map(|leaf| plan.leaf(leaf))
         .collect();
     let size = plan.tree_size(index);
+    // In ascending position, and for PackLWEs, whose positions are numbers in their order, any.
+    let order: Vec<usize> = match plan.packing() {
+        Packing::InterLeave | Packing::Krdy => (0..size).map(|place| slot(place, size)).collect(),
+        Packing::PackLwes => (0..leaves.len()).collect(),
+    };
     let mut out = Vec::with_capacity(leaves.len() * kw * nw);
     for t in 0..kw * nw {
-        for (leaf, &(product, alpha, gamma)) in leaves.iter().enumerate() {
+        for &leaf in &order {
+            let Some(&(product, alpha, gamma)) = leaves.get(leaf) else {
+                continue;
+            };
             let (row, column) = (alpha * kw + t / nw, gamma * nw + t % nw);
             if row >= inner.k || column >= inner.n {
                 continue;
@@ -152,7 +160,9 @@ pub fn wanted(plan: &OltPlan, index: usize) -> Vec<Wanted> {
             });
         }
     }
-    out.sort_unstable_by_key(|w| w.position);
+    if plan.packing() == Packing::PackLwes {
+        out.sort_unstable_by_key(|w| w.position);
+    }
     out
 }
 

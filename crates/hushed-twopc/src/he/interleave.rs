@@ -5,12 +5,16 @@
 //!   a_j ← a_j + X^h·a_{j+h} + Auto(a_j − X^h·a_{j+h}, N/h + 1)      for j < h.
 //! Auto(·, N/h + 1) fixes multiples of 2h, negates odd multiples of h; so each step keeps (and doubles) the left
 //! operand's even multiples of h and moves the right operand's onto the odd ones, and what it leaves elsewhere is
-//! cancelled by a later step (automorphisms commute). 2^r − 1 automorphisms in all.
+//! cancelled by a later step (automorphisms commute). 2^r − 1 automorphisms in all. Nodes take two such levels at once
+//! where they can ([`hushed_rlwe::Interleaving`]).
 //!
 //! Leaves come in the order in which the tree meets them depth first: leaf i goes to the residue class [`slot`]`(i)`,
-//! its bits reversed. Absent leaves count as zero: a node with an absent right child still needs its automorphism, to
-//! clean; one with two absent children stays absent. In this order L leaves need Σ_k ⌈L/2^k⌉ automorphisms; in the
-//! natural one, 3·2^(r−2) leaves would need a third more.
+//! its bits reversed. Absent leaves count as zero: a node with an absent child still needs its automorphisms, to
+//! clean; one with absent children only stays absent. In this order L leaves in levels of two need Σ_k ⌈L/2^k⌉
+//! automorphisms; in the natural one, 3·2^(r−2) leaves would need a third more.
+
+use hushed_rlwe::children;
+use rayon::prelude::*;
 
 /// One node of the tree over some kind of polynomial or ciphertext.
 pub trait Combine: Sync {
@@ -19,15 +23,19 @@ pub trait Combine: Sync {
     /// What can fail.
     type Error: Send;
 
-    /// even + X^h·odd + Auto(even − X^h·odd, N/h + 1).
+    /// Children of a node at distance `h`, two or four.
+    fn children(&self, h: usize) -> usize;
+
+    /// The node at distance `h` whose coefficient 0 ends at `slot`, over its children, at least one: of distances 0, h,
+    /// or 0, 2h, h, 3h. Absent ones are zero.
     ///
     /// # Errors
-    /// Whatever the implementation's automorphism can fail with.
+    /// Whatever the implementation's automorphisms can fail with.
     fn combine(
         &self,
-        even: Self::Item,
-        odd: Option<Self::Item>,
+        children: Vec<Self::Item>,
         h: usize,
+        slot: usize,
     ) -> Result<Self::Item, Self::Error>;
 }
 
@@ -41,14 +49,22 @@ pub fn slot(i: usize, size: usize) -> usize {
     }
 }
 
-/// Automorphisms of the tree over `leaves` leaves in ⌈leaves⌉₂ slots: its inner nodes.
-pub fn automorphisms(leaves: usize) -> u64 {
-    let levels = leaves.next_power_of_two().ilog2();
-    (1..=levels).map(|k| leaves.div_ceil(1 << k) as u64).sum()
+/// Automorphisms of the tree over `leaves` leaves of degree `n` in ⌈leaves⌉₂ slots: for each of its inner nodes one
+/// less than the node may have children.
+pub fn automorphisms(n: usize, leaves: usize) -> u64 {
+    let size = leaves.next_power_of_two();
+    let (mut h, mut all) = (1, 0);
+    while h < size {
+        let children = children(n, h, size);
+        all += (leaves.div_ceil(size / h) * (children - 1)) as u64;
+        h *= children;
+    }
+    all
 }
 
 /// Interleaves what `lift` makes of `leaves`, padded with absent ones to `size`, a power of two: leaf i goes to
-/// [`slot`]`(i)`. `None` if there are no leaves. At most log2(size) nodes a thread are alive beside the leaves.
+/// [`slot`]`(i)`. `None` if there are no leaves. Of each level at most the children of one node a thread are alive
+/// beside the leaves.
 ///
 /// # Errors
 /// The first error of `lift` or [`Combine::combine`].
@@ -59,28 +75,36 @@ pub fn interleave<C: Combine, L: Send>(
     lift: &(impl Fn(L) -> Result<C::Item, C::Error> + Sync),
 ) -> Result<Option<C::Item>, C::Error> {
     debug_assert!(size.is_power_of_two() && leaves.len() <= size);
-    node(combiner, leaves, 1, size, lift)
+    if leaves.is_empty() {
+        return Ok(None);
+    }
+    node(combiner, leaves, (1, 0), size, lift).transpose()
 }
 
-/// The node over `leaves`, which have `size`/`h` slots, `h` apart among all: even children first.
+/// The node over `leaves`, at least one, which have `size`/`h` slots, `h` apart among all; none if there is no leaf.
 fn node<C: Combine, L: Send>(
     combiner: &C,
-    mut even: Vec<L>,
-    h: usize,
+    mut leaves: Vec<L>,
+    (h, place): (usize, usize),
     size: usize,
     lift: &(impl Fn(L) -> Result<C::Item, C::Error> + Sync),
-) -> Result<Option<C::Item>, C::Error> {
-    if even.is_empty() || h == size {
-        return even.into_iter().next().map(lift).transpose();
+) -> Option<Result<C::Item, C::Error>> {
+    if h == size {
+        return leaves.pop().map(lift);
     }
-    let odd = even.split_off(even.len().min(size / (2 * h)));
-    let (even, odd) = rayon::join(
-        || node(combiner, even, 2 * h, size, lift),
-        || node(combiner, odd, 2 * h, size, lift),
-    );
-    even?
-        .map(|even| combiner.combine(even, odd?, h))
-        .transpose()
+    let count = combiner.children(h);
+    let each = size / h / count;
+    let mut parts = Vec::with_capacity(count);
+    while !leaves.is_empty() {
+        let rest = leaves.split_off(each.min(leaves.len()));
+        parts.push((place + slot(parts.len(), count) * h, leaves));
+        leaves = rest;
+    }
+    let children = parts
+        .into_par_iter()
+        .filter_map(|(place, leaves)| node(combiner, leaves, (h * count, place), size, lift));
+    let children: Result<Vec<_>, _> = children.collect();
+    Some(children.and_then(|children| combiner.combine(children, h, place)))
 }
 
 #[cfg(test)]
@@ -114,37 +138,61 @@ mod tests {
         out
     }
 
-    impl Combine for Plain {
-        type Item = Vec<u64>;
-        type Error = std::convert::Infallible;
-
-        fn combine(
-            &self,
-            even: Vec<u64>,
-            odd: Option<Vec<u64>>,
-            h: usize,
-        ) -> Result<Vec<u64>, Self::Error> {
+    impl Plain {
+        /// Two polynomials by definition.
+        fn two(even: &[u64], odd: &[u64], h: usize) -> Vec<u64> {
             let n = even.len();
-            let odd = odd.map_or(vec![0; n], |o| shift(&o, h));
+            let odd = shift(odd, h);
             let difference: Vec<u64> = even
                 .iter()
                 .zip(&odd)
                 .map(|(a, b)| (a + MODULUS - b) % MODULUS)
                 .collect();
             let turned = automorphism(&difference, n / h + 1);
-            Ok(even
-                .iter()
+            even.iter()
                 .zip(&odd)
                 .zip(turned)
                 .map(|((a, b), t)| (a + b + t) % MODULUS)
-                .collect())
+                .collect()
+        }
+    }
+
+    /// Degree and size of the tree.
+    struct PlainTree(usize, usize);
+
+    impl Combine for PlainTree {
+        type Item = Vec<u64>;
+        type Error = std::convert::Infallible;
+
+        fn children(&self, h: usize) -> usize {
+            children(self.0, h, self.1)
+        }
+
+        fn combine(
+            &self,
+            mut items: Vec<Vec<u64>>,
+            h: usize,
+            slot: usize,
+        ) -> Result<Vec<u64>, Self::Error> {
+            assert!(slot < h);
+            let count = self.children(h);
+            assert!((1..=count).contains(&items.len()));
+            items.resize(count, vec![0; self.0]);
+            Ok(match &items[..] {
+                [even, odd] => Plain::two(even, odd, h),
+                [zero, two, one, three] => {
+                    let (even, odd) = (Plain::two(zero, two, 2 * h), Plain::two(one, three, 2 * h));
+                    Plain::two(&even, &odd, h)
+                }
+                _ => panic!("two or four"),
+            })
         }
     }
 
     #[test]
     fn it_interleaves_any_number_of_leaves_into_any_tree() {
         let half = MODULUS.div_ceil(2);
-        for degree in [1usize, 2, 4, 16, 32] {
+        for degree in [1usize, 2, 4, 16, 32, 128] {
             let mut size = 1;
             while size <= degree {
                 for count in 1..=size {
@@ -160,7 +208,8 @@ mod tests {
                         .iter()
                         .map(|l| l.iter().map(|c| c * inverse % MODULUS).collect())
                         .collect();
-                    let Ok(merged) = interleave(&Plain, scaled, size, &Ok);
+                    let tree = PlainTree(degree, size);
+                    let Ok(merged) = interleave(&tree, scaled, size, &Ok);
                     let merged = merged.unwrap();
                     for (i, &c) in merged.iter().enumerate() {
                         let leaf = leaves.get(slot(i % size, size));
@@ -175,27 +224,39 @@ mod tests {
 
     #[test]
     fn automorphisms_are_counted() {
-        struct Count(std::sync::atomic::AtomicU64);
+        /// The size of the tree, and automorphisms so far.
+        struct Count(usize, std::sync::atomic::AtomicU64);
         impl Combine for Count {
             type Item = ();
             type Error = std::convert::Infallible;
-            fn combine(&self, (): (), _: Option<()>, _: usize) -> Result<(), Self::Error> {
-                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            fn children(&self, h: usize) -> usize {
+                children(8192, h, self.0)
+            }
+            fn combine(&self, _: Vec<()>, h: usize, _: usize) -> Result<(), Self::Error> {
+                let more = self.children(h) as u64 - 1;
+                self.1.fetch_add(more, std::sync::atomic::Ordering::Relaxed);
                 Ok(())
             }
         }
-        for leaves in 0..70usize {
-            let count = Count(0.into());
-            let Ok(_) = interleave(&count, vec![(); leaves], leaves.next_power_of_two(), &Ok);
-            assert_eq!(count.0.into_inner(), automorphisms(leaves), "{leaves}");
+        for leaves in (0..70usize).chain([1 << 12]) {
+            let size = leaves.next_power_of_two();
+            let count = Count(size, 0.into());
+            let Ok(_) = interleave(&count, vec![(); leaves], size, &Ok);
+            assert_eq!(
+                count.1.into_inner(),
+                automorphisms(8192, leaves),
+                "{leaves}"
+            );
         }
-        assert_eq!(automorphisms(192), 96 + 48 + 24 + 12 + 6 + 3 + 2 + 1);
-        assert_eq!(automorphisms(64), 63);
+        // 48 + 12 + 3 + 1 nodes of four; none is of two but the root of an odd number of levels.
+        assert_eq!(automorphisms(8192, 192), 3 * (48 + 12 + 3 + 1));
+        assert_eq!(automorphisms(8192, 64), 63);
+        assert_eq!(automorphisms(8192, 32), 31);
     }
 
     #[test]
     fn nothing_gives_nothing() {
-        let Ok(none) = interleave(&Plain, Vec::new(), 8, &Ok);
+        let Ok(none) = interleave(&PlainTree(16, 8), Vec::new(), 8, &Ok);
         assert!(none.is_none());
     }
 }

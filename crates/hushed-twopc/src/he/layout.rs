@@ -25,6 +25,9 @@ pub(super) const LEAVES_TOGETHER: usize = 64;
 /// Words of the multipliers of one prime that are made at once by blocks, 8 MiB; at least those of one panel.
 pub(super) const MULTIPLIER_WORDS: usize = 1 << 20;
 
+/// Ciphertexts that are multiplied together where sums are made as they arrive.
+pub(super) const ARRIVING_TOGETHER: usize = 128;
+
 /// A batch of products as both parties know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OltSpec {
@@ -92,7 +95,15 @@ impl Layout {
     /// Points of the blocks in which products are made, or none where they are made by values of the whole degree:
     /// whichever is less work. It decides nothing that the other party sees.
     pub fn block_points(&self) -> Option<usize> {
-        block_points(&self.plan, self.product_limbs, self.packing_limbs)
+        block_points(&self.plan, self.product_limbs)
+    }
+
+    /// Whether leaves are summed up while ciphertexts arrive: of one product of one row block, if the leaves are fewer
+    /// and there are several times [`ARRIVING_TOGETHER`]. It decides nothing that the other party sees.
+    pub(super) fn sums_on_arrival(&self) -> bool {
+        let (inputs, leaves) = (self.plan.inputs(), self.plan.leaves());
+        let one = inputs == self.plan.blocks().1 && self.plan.batch() == 1;
+        one && self.block_points().is_some() && leaves < inputs && inputs >= 3 * ARRIVING_TOGETHER
     }
 
     /// Bytes that the party that multiplies holds at most: the ciphertexts of the operand, the leaves of a response,
@@ -105,8 +116,15 @@ impl Layout {
             None => 2 * (plan.inputs() + leaves) * degree,
             Some(points) => {
                 let ciphertext = 2 * degree.div_ceil(points - mw * nw) * points;
-                let leaves = leaves.max(LEAVES_TOGETHER).min(plan.leaves());
-                plan.inputs() * ciphertext + leaves * (degree + degree / mw) + MULTIPLIER_WORDS
+                let (inputs, leaves) = match self.sums_on_arrival() {
+                    // All sums, and some of the products that are added.
+                    true => (ARRIVING_TOGETHER, plan.leaves() + LEAVES_TOGETHER),
+                    false => (
+                        plan.inputs(),
+                        leaves.max(LEAVES_TOGETHER).min(plan.leaves()),
+                    ),
+                };
+                inputs * ciphertext + leaves * (degree + degree / mw) + MULTIPLIER_WORDS
             }
         };
         words * limbs * size_of::<u64>()
@@ -171,7 +189,8 @@ fn noise(
     let switched = NoiseBound::fresh_secret()
         .plain_product(magnitude, terms)
         .modulus_switch(params, product_limbs, packing_limbs);
-    switched.interleave(params, packing_limbs, plan.largest_tree().ilog2())
+    let levels = plan.largest_tree().ilog2();
+    switched.interleave(params, self::packing_limbs(params), packing_limbs, levels)
 }
 
 fn wire(
@@ -196,7 +215,7 @@ pub(crate) fn input_bytes(params: &RlweParams, limbs: usize) -> usize {
 }
 
 /// Most primes in which ciphertexts are interleaved: a longer product drops the others first, so the Galois keys are
-/// for these alone, half the bytes of keys for three.
+/// for these alone, and the third prime is a special one of theirs.
 pub(crate) fn packing_limbs(params: &RlweParams) -> usize {
     params.q_len().min(2)
 }

@@ -7,7 +7,7 @@
 
 use super::context::HeContext;
 use super::encode::{View, encode_right, right_prefix};
-use super::engine::{collect, expect_words, receive_inputs, respond, send_inputs};
+use super::engine::{collect, expect_words, receive_products, respond, send_inputs};
 use super::error::HeError;
 use super::layout::{Layout, OltSpec};
 use super::product::Multiplier;
@@ -172,8 +172,8 @@ impl PreparedWeights {
         let values = match points {
             Some(points) => {
                 let plans = block_plans(params, plan, limbs, points);
-                let (_, _, nb) = plan.blocks();
-                ReadyValues::Points(factors(params, plan, &plans, &source, 0, 0..nb))
+                let (_, mb, nb) = plan.blocks();
+                ReadyValues::Points(factors(params, plan, &plans, &source, 0, [0..mb, 0..nb]))
             }
             None => whole(params, plan, limbs, &source),
         };
@@ -288,8 +288,8 @@ pub fn linear_server_alone(
     weights: &PreparedWeights,
 ) -> Result<Share, TwopcError> {
     let layout = he.layout(&weights.shape(rows).spec(ring))?;
-    let inputs = receive_inputs(&mut ctx.session, he, &layout)?;
     let source = weights.block_source(&layout);
+    let inputs = receive_products(&mut ctx.session, he, &layout, &source)?;
     let words = respond(
         &mut ctx.session,
         &mut ctx.rng,

@@ -5,107 +5,110 @@ use super::interleave::automorphisms;
 use super::window::{Encrypted, OltPlan, OltShape, Packing, Window, check};
 use super::wire::{PlanCost, Wire};
 
-/// Prices in nanoseconds, measured on one core with the IFMA kernels. They only steer the choice of windows; both
-/// parties must use the same ones, so they belong to the protocol's version.
+/// Prices of traffic and of one core's work with the IFMA kernels. They only steer the choice of windows; both parties
+/// must use the same ones, so they belong to the protocol's version. Where kernels are slower, everything is, by much
+/// the same factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prices {
-    /// One byte on the wire.
+    /// Nanoseconds of one byte on the wire.
     pub byte_ns: u64,
-    /// One automorphism with key switching, per packing prime.
-    pub automorphism_ns: u64,
-    /// One layer of a multiplier's transform, per product prime: ⌈log2(mw·nw)⌉ layers, the others are copies.
-    pub layer_ns: u64,
-    /// One ciphertext × plaintext product and accumulation, per product prime.
-    pub product_ns: u64,
-    /// One leaf's move from the product to the packing modulus, per dropped prime.
-    pub rescale_ns: u64,
-    /// One correlated OT with the work on it, where a product over OT is weighed against one over RLWE.
+    /// Of one correlated OT with the work on it, where a product over OT is weighed against one over RLWE.
     pub cot_ns: u64,
+    /// Of one input, for each product prime: encrypted, written, read, expanded.
+    pub input_ns: u64,
+    /// Of one response, for each packing prime: answered and opened.
+    pub response_ns: u64,
+    /// Of one automorphism, for each prime of its products: the packing primes and two special ones.
+    pub automorphism_ns: u64,
+    /// Picoseconds of a coefficient.
+    pub work: Work,
+}
+
+/// Picoseconds of the two ways of making leaves (`cargo bench -p hushed-math --bench blocks`), for each prime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// By values: a coefficient of one layer of a multiplier's transform, of its products with both parts, and of the
+    /// way back of both parts of a leaf.
+    layer: u64,
+    product: u64,
+    back: u64,
+    /// By blocks: a point of a multiplier's transform, of its product with one block, of a block of a ciphertext that
+    /// is transformed, and of a block of a leaf that is transformed back.
+    factor: u64,
+    block_product: u64,
+    block: u64,
+    leaf: u64,
+    /// A coefficient of a leaf for each pair of a prime that is dropped and one that stays.
+    switch: u64,
 }
 
 /// The prices used by both parties: 200 Mbit/s, one core.
 pub const PRICES: Prices = Prices {
     byte_ns: 40,
-    automorphism_ns: 85_000,
-    layer_ns: 700,
-    product_ns: 3_500,
-    rescale_ns: 85_000,
     cot_ns: 45,
+    input_ns: 100_000,
+    response_ns: 450_000,
+    automorphism_ns: 26_000,
+    work: Work {
+        layer: 130,
+        product: 750,
+        back: 2_200,
+        factor: 2_600,
+        block_product: 120,
+        block: 2_600,
+        leaf: 2_000,
+        switch: 1_000,
+    },
 };
 
-/// Picoseconds of the two ways of making leaves, measured on one core with the IFMA kernels
-/// (`cargo bench -p hushed-math --bench blocks`). Each party may have its own: they steer nothing that the other sees.
-struct Work {
-    /// By values, for each prime: a coefficient of one layer of a multiplier's transform, and of its products with both
-    /// parts.
-    layer: u128,
-    product: u128,
-    /// By blocks, for each prime: a point of a multiplier's transform, of its product with one block, of a block of a
-    /// ciphertext that is transformed, and of a block of a leaf that is transformed back.
-    factor: u128,
-    block_product: u128,
-    block: u128,
-    leaf: u128,
-    /// A coefficient of a whole transform.
-    transform: u128,
-    /// A coefficient of a transform in a modulus switch of values, with the passes over memory between them.
-    switch: u128,
-}
-
-const WORK: Work = Work {
-    layer: 130,
-    product: 750,
-    factor: 2_600,
-    block_product: 120,
-    block: 2_600,
-    leaf: 2_000,
-    transform: 1_600,
-    switch: 3_000,
-};
+/// Special primes of the keys of interleaving.
+const SPECIAL_PRIMES: u64 = 2;
 
 /// Least points of a block: the least degree of the transforms' vector kernels.
 const LEAST_POINTS: usize = 128;
 
-/// Points of the blocks in which the products of `plan` are made, of `product` primes of which leaves keep `packing`;
-/// none where they are made by values of the whole degree: whichever is less work.
-pub(super) fn block_points(plan: &OltPlan, product: usize, packing: usize) -> Option<usize> {
-    // Coefficients that are packed alone are taken from whole leaves.
-    if plan.packing() == Packing::PackLwes {
-        return None;
-    }
+/// Points of the blocks in which the products of `plan` are made, of `product` primes; none where they are made by
+/// values of the whole degree: whichever is less work.
+pub(super) fn block_points(plan: &OltPlan, product: usize) -> Option<usize> {
+    leaves(plan, product as u64).1
+}
+
+/// Nanoseconds of all leaves over the product primes, and the points of blocks.
+fn leaves(plan: &OltPlan, product: u64) -> (u64, Option<usize>) {
     let least = (2 * multiplier_coefficients(plan)).next_power_of_two();
     let lengths = (0..3).map(|more| least.max(LEAST_POINTS) << more);
-    let costs = lengths
+    let work = &PRICES.work;
+    let blocks = lengths
         .filter(|length| 2 * length <= plan.degree())
-        .map(|length| (WORK.by_blocks(plan, length, product, packing), length));
-    let (cost, length) = costs.min()?;
-    (cost < WORK.by_values(plan, product, packing)).then_some(length)
+        .map(|length| (work.by_blocks(plan, length), Some(length)));
+    let all = blocks.chain([(work.by_values(plan), None)]);
+    let (picoseconds, points) = all.min_by_key(|(cost, _)| *cost).unwrap_or((0, None));
+    let nanoseconds = u64::try_from(picoseconds / 1000).unwrap_or(u64::MAX);
+    (nanoseconds.saturating_mul(product), points)
 }
 
 impl Work {
-    /// Leaves by values of the whole degree; of both parts, each prime that is dropped takes a transform and one for
-    /// each that stays.
-    fn by_values(&self, plan: &OltPlan, product: usize, packing: usize) -> u128 {
+    /// Picoseconds of leaves by values of the whole degree, for one prime.
+    fn by_values(&self, plan: &OltPlan) -> u128 {
         let (products, multipliers) = counts(plan);
         let layers = u128::from(multiplier_coefficients(plan).next_power_of_two().ilog2()).max(5);
-        let dropped: usize = (packing..product).map(|stay| 2 * (1 + stay)).sum();
-        let sums = product as u128 * (multipliers * layers * self.layer + products * self.product);
-        let switches = plan.leaves() as u128 * dropped as u128 * self.switch;
-        plan.degree() as u128 * (sums + switches)
+        let each = multipliers * layers * u128::from(self.layer)
+            + products * u128::from(self.product)
+            + plan.leaves() as u128 * u128::from(self.back);
+        plan.degree() as u128 * each
     }
 
-    /// Leaves by blocks of `length` points, of which the tree takes one part as values.
-    fn by_blocks(&self, plan: &OltPlan, length: usize, product: usize, packing: usize) -> u128 {
+    /// Picoseconds of leaves by blocks of `length` points, for one prime.
+    fn by_blocks(&self, plan: &OltPlan, length: usize) -> u128 {
         let (products, multipliers) = counts(plan);
         let kept = length - multiplier_coefficients(plan);
         // Both parts.
         let points = 2 * (plan.degree().div_ceil(kept) * length) as u128;
         let (inputs, leaves) = (plan.inputs() as u128, plan.leaves() as u128);
-        let each = multipliers * length as u128 * self.factor
-            + products * points * self.block_product
-            + inputs * points * self.block
-            + leaves * points * self.leaf;
-        product as u128 * each + packing as u128 * leaves * plan.degree() as u128 * self.transform
+        multipliers * length as u128 * u128::from(self.factor)
+            + products * points * u128::from(self.block_product)
+            + inputs * points * u128::from(self.block)
+            + leaves * points * u128::from(self.leaf)
     }
 }
 
@@ -147,7 +150,7 @@ impl OltPlan {
                     continue;
                 }
                 previous_kw = kw;
-                // The widest nw gives the fewest leaves and transforms; then spread the columns evenly.
+                // The widest nw gives the fewest leaves; then spread the columns evenly.
                 let widest = (wire.degree / (kw * mw)).min(inner.n);
                 let nw = inner.n.div_ceil(inner.n.div_ceil(widest));
                 let window = Window { kw, mw, nw };
@@ -222,7 +225,7 @@ impl OltPlan {
 
 /// Everything in closed form; `bytes_out` without the rounding of each response to whole bytes.
 pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
-    let (OltShape { k, n, .. }, Window { mw, nw, .. }) = (plan.inner_shape(), plan.window());
+    let OltShape { k, n, .. } = plan.inner_shape();
     let (_, mb, nb) = plan.blocks();
     let leaves = plan.leaves() as u64;
     let inputs = plan.inputs() as u64;
@@ -233,7 +236,10 @@ pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
     let full_responses = (plan.leaves() / full) as u64;
     let wanted = (plan.batch() * k * n) as u64;
     let switched = match plan.packing() {
-        Packing::InterLeave => full_responses * automorphisms(full) + automorphisms(rest),
+        Packing::InterLeave => {
+            let of = |leaves| automorphisms(plan.degree(), leaves);
+            full_responses * of(full) + of(rest)
+        }
         Packing::Krdy => 0,
         // A tree over single coefficients.
         Packing::PackLwes => wanted,
@@ -242,14 +248,18 @@ pub(super) fn price(plan: &OltPlan, wire: &Wire) -> PlanCost {
     let transforms = (plan.batch() * mb * nb) as u64;
     let bytes_in = inputs * wire.input_bytes;
     let bytes_out = responses * wire.response_bytes + (wanted * wire.response_bits).div_ceil(8);
-    let layers = u64::from((mw * nw).next_power_of_two().ilog2()).max(5);
-    let dropped = wire.product_limbs - wire.packing_limbs;
+    let (product, packing) = (wire.product_limbs, wire.packing_limbs);
+    let pairs: u64 = (packing..product).sum();
+    let switches =
+        (leaves * plan.degree() as u64 * PRICES.work.switch / 1000).saturating_mul(pairs);
+    let automorphism = PRICES.automorphism_ns * (packing + SPECIAL_PRIMES);
     let nanoseconds = (bytes_in + bytes_out)
         .saturating_mul(PRICES.byte_ns)
-        .saturating_add(switched.saturating_mul(PRICES.automorphism_ns * wire.packing_limbs))
-        .saturating_add(transforms.saturating_mul(layers * PRICES.layer_ns * wire.product_limbs))
-        .saturating_add(products.saturating_mul(PRICES.product_ns * wire.product_limbs))
-        .saturating_add(leaves.saturating_mul(PRICES.rescale_ns * dropped));
+        .saturating_add(inputs.saturating_mul(PRICES.input_ns * product))
+        .saturating_add(responses.saturating_mul(PRICES.response_ns * packing))
+        .saturating_add(switched.saturating_mul(automorphism))
+        .saturating_add(self::leaves(plan, product).0)
+        .saturating_add(switches);
     PlanCost {
         inputs,
         transforms,

@@ -8,6 +8,7 @@
 //! Every block is transformed and multiplied whatever its values are: weights and shares are secrets. Only the
 //! coefficients that the packing leaves empty are skipped.
 
+mod arriving;
 pub(super) mod blocks;
 mod leaf;
 pub mod local;
@@ -15,15 +16,19 @@ pub(super) mod values;
 
 use super::layout::{LEAVES_TOGETHER, Layout};
 use super::window::OltPlan;
+pub(super) use arriving::Arriving;
 use blocks::BlockInputs;
 use hushed_rlwe::{Ciphertext, RlweParams};
 pub(super) use leaf::{Leaf, Multiplier};
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// The ciphertexts of the encrypted operand, as the products want them.
 pub(crate) enum Inputs {
     Values(Vec<Ciphertext>),
     Blocks(BlockInputs),
+    /// All leaves, made while the ciphertexts arrived.
+    Leaves(Vec<Leaf>),
 }
 
 impl Inputs {
@@ -31,23 +36,28 @@ impl Inputs {
     pub(crate) fn new(params: &RlweParams, layout: &Layout) -> Self {
         let (plan, limbs) = (&layout.plan, layout.product_limbs);
         match layout.block_points() {
-            Some(points) => Self::Blocks(BlockInputs::new(params, plan, limbs, points)),
+            Some(points) => {
+                let (_, mb, _) = plan.blocks();
+                Self::Blocks(BlockInputs::new(params, plan, limbs, points, 0..mb))
+            }
             None => Self::Values(Vec::with_capacity(plan.inputs())),
         }
     }
 
     /// Takes the next ciphertext.
-    pub(crate) fn push(&mut self, plan: &OltPlan, ct: Ciphertext) {
+    pub(crate) fn push(&mut self, ct: Ciphertext) {
         match self {
             Self::Values(all) => all.push(ct),
-            Self::Blocks(all) => all.push(plan, ct),
+            Self::Blocks(all) => all.push(ct),
+            // Complete.
+            Self::Leaves(_) => {}
         }
     }
 
     /// How many leaves are best made at once, where a response takes `response`.
     pub(crate) fn leaves_together(&self, response: usize) -> usize {
         match self {
-            Self::Values(_) => response,
+            Self::Values(_) | Self::Leaves(_) => response,
             Self::Blocks(_) => LEAVES_TOGETHER,
         }
     }
@@ -64,9 +74,13 @@ impl Inputs {
         match self {
             Self::Values(all) => {
                 let sums = values::leaves(params, plan, limbs, all, multiplier, range);
-                sums.into_iter().map(Leaf::Values).collect()
+                let mw = plan.window().mw;
+                sums.into_par_iter()
+                    .map(|sum| Leaf::of_values(params, sum, mw))
+                    .collect()
             }
             Self::Blocks(all) => blocks::leaves(params, plan, all, multiplier, range),
+            Self::Leaves(all) => all[range].to_vec(),
         }
     }
 }

@@ -118,11 +118,10 @@ fn a_layer_wider_than_one_response() {
     linear(16, 384, 1152, Ring::Z64, 20, false);
 }
 
-#[test]
-fn a_lookup_by_one_hot_rows() {
-    let (rows, m, n) = (5, 300, 48);
+/// The client's one-hot rows for `ids` times a table of m×n; whether sums are made while ciphertexts arrive.
+fn lookup(ids: &[usize], m: usize, n: usize) -> bool {
+    let rows = ids.len();
     let table = weights(m * n, 20);
-    let ids = [0usize, 299, 7, 7, 131];
     let mut one_hot = vec![0u64; rows * m];
     for (row, &id) in ids.iter().enumerate() {
         one_hot[row * m + id] = 1;
@@ -134,11 +133,29 @@ fn a_lookup_by_one_hot_rows() {
         .collect();
     let prepared = PreparedWeights::new(m, n, 20, table).unwrap();
     let public = prepared.shape(rows);
-    let (a, b, _) = run(
+    let (a, (b, arriving), _) = run(
         |ctx, he| linear_client(ctx, he, &Share::new(Ring::Z64, one_hot), &public).unwrap(),
-        |ctx, he| linear_server_alone(ctx, he, Ring::Z64, rows, &prepared).unwrap(),
+        |ctx, he| {
+            let layout = he.layout(&public.spec(Ring::Z64)).unwrap();
+            let share = linear_server_alone(ctx, he, Ring::Z64, rows, &prepared).unwrap();
+            (share, layout.sums_on_arrival())
+        },
     );
     assert_close(&reveal(&a, &b), &expected, Ring::Z64, 1);
+    arriving
+}
+
+#[test]
+fn a_lookup_by_one_hot_rows() {
+    assert!(!lookup(&[0, 299, 7, 7, 131], 300, 48));
+}
+
+/// More ciphertexts than leaves, the last ones multiplied a few at a time.
+#[test]
+fn a_lookup_in_a_long_table() {
+    let m = 25_000;
+    let ids: Vec<usize> = (0..128).map(|row| row * 7919 % m).chain([m - 1]).collect();
+    assert!(lookup(&ids[1..], m, 64));
 }
 
 fn matmul(k: usize, m: usize, n: usize, batch: usize, ring: Ring) {

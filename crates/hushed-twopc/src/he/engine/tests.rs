@@ -1,11 +1,15 @@
 //! The noise of packing against its bound, where the modulus shrinks between product and interleaving.
 
+use super::tree::Tree;
 use super::*;
 use crate::ctx::Ctx;
+use crate::he::interleave::{interleave, slot};
+use crate::he::product::Leaf;
 use crate::he::window::{OltShape, Window};
 use crate::he::{OltSpec, PreparedWeights};
 use crate::testing::run_pair;
-use hushed_rlwe::NoiseBound;
+use hushed_math::{Coeff, RnsPoly};
+use hushed_rlwe::{Interleaving, NoiseBound, RlweParams};
 
 /// Coefficients of a polynomial that is small under all its primes.
 fn small(poly: &RnsPoly<Coeff>) -> Vec<i64> {
@@ -90,18 +94,43 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
         .add(&own_rounding);
 
     // A tree of all levels: every leaf counts 2^13 times.
-    let tree = Tree::new(&answerer, &layout, n);
+    let tree = Tree {
+        he: &answerer,
+        layout: &layout,
+    };
     let size: Vec<u64> = vec![n as u64; 2];
-    let mut lifted = tree.lift(Leaf::Values(leaves[0].clone()), n).unwrap();
-    lifted.scale(&size);
-    let lifted = lifted.into_ciphertext(params);
+    let mut a = tree.lift(leaves[0].a.clone().into_coeff(), n);
+    a.mul_scalar_assign(&size);
+    let lifted = Ciphertext {
+        b: leaves[0].b.clone().divide_by_last_and_round(),
+        a: a.into_eval(),
+    };
     let mut off = owner.own().decrypt_phase(&lifted).unwrap();
     off.sub_assign(&reference[0]);
     let off = largest(small(&off).into_iter());
     assert!(off <= switch.value(), "{off} of {}", switch.value());
 
-    let packed = interleave(&tree, leaves, n, &|leaf| tree.lift(Leaf::Values(leaf), n));
-    let packed = packed.unwrap().unwrap().into_ciphertext(params);
+    let leaves: Vec<Leaf> = leaves
+        .into_iter()
+        .map(|leaf| Leaf::of_values(params, leaf, n))
+        .collect();
+    let cells: Vec<Wanted> = (0..LEAVES)
+        .map(|leaf| Wanted {
+            leaf,
+            coefficient: 0,
+            position: slot(leaf, n),
+            cell: 0,
+        })
+        .collect();
+    let keys = &answerer.peer().galois;
+    let nodes = Interleaving::new(keys, n, 2).unwrap();
+    let mut b = tree.place(&leaves, &cells);
+    let a = interleave(&nodes, leaves, n, &|leaf| Ok(tree.lift(leaf.a, n)));
+    b.add_assign(&nodes.into_b());
+    let packed = Ciphertext {
+        b: b.into_eval(),
+        a: a.unwrap().unwrap().into_eval(),
+    };
     let mut expected = RnsPoly::<Coeff>::zero(params.basis(), reference[0].ids());
     for (i, leaf) in reference.iter().enumerate() {
         for limb in 0..2 {
@@ -111,6 +140,6 @@ fn the_tree_does_not_enlarge_the_rounding_of_the_modulus_switch() {
     let mut off = owner.own().decrypt_phase(&packed).unwrap();
     off.sub_assign(&expected);
     let off = largest(small(&off).into_iter());
-    let bound = switch.interleave(params, 2, levels).value();
+    let bound = switch.interleave(params, 2, 2, levels).value();
     assert!(off <= bound, "{off} of {bound}");
 }

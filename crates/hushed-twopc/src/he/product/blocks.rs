@@ -19,10 +19,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The ciphertexts of an encrypted operand, cut into blocks and transformed.
+/// The ciphertexts of an encrypted operand, or of some of its inner blocks, cut into blocks and transformed.
 pub(crate) struct BlockInputs {
     /// One a prime.
     plans: Vec<Arc<BlockPlan>>,
+    /// The inner blocks β.
+    betas: Range<usize>,
     /// For every row block of ciphertexts (as [`OltPlan::inputs_of`] counts them) and every prime, β by (part, block).
     rows: Vec<Vec<PointMatrix>>,
     /// Ciphertexts so far.
@@ -43,18 +45,26 @@ pub(crate) fn block_plans(
 }
 
 impl BlockInputs {
-    /// For the ciphertexts of `plan` over the first `limbs` primes, by blocks of `points`.
-    pub(crate) fn new(params: &RlweParams, plan: &OltPlan, limbs: usize, points: usize) -> Self {
+    /// For the ciphertexts of `plan` over the first `limbs` primes, by blocks of `points`; those of inner blocks
+    /// `betas`.
+    pub(crate) fn new(
+        params: &RlweParams,
+        plan: &OltPlan,
+        limbs: usize,
+        points: usize,
+        betas: Range<usize>,
+    ) -> Self {
         Self {
             plans: block_plans(params, plan, limbs, points),
+            betas,
             rows: Vec::new(),
             arrived: 0,
         }
     }
 
     /// Takes the next ciphertext.
-    pub(crate) fn push(&mut self, plan: &OltPlan, ct: Ciphertext) {
-        let (_, mb, _) = plan.blocks();
+    pub(crate) fn push(&mut self, ct: Ciphertext) {
+        let mb = self.betas.len();
         let (row, beta) = (self.arrived / mb, self.arrived % mb);
         self.arrived += 1;
         if beta == 0 {
@@ -77,7 +87,7 @@ pub(crate) fn leaves(
     multiplier: &impl Multiplier,
     range: Range<usize>,
 ) -> Vec<Leaf> {
-    let (kb, mb, nb) = plan.blocks();
+    let ((kb, _, nb), mb) = (plan.blocks(), inputs.betas.len());
     let points = inputs.plans.first().map_or(1, |plan| plan.points());
     let panel = BlockPlan::PANEL;
     // Columns (product, γ), numbered through.
@@ -122,8 +132,10 @@ impl<M: Multiplier> Job<'_, M> {
     fn columns(&self, p: usize, gammas: Range<usize>) -> Vec<Leaf> {
         let (kb, _, nb) = self.plan.blocks();
         let panels = gammas.start / BlockPlan::PANEL..gammas.end.div_ceil(BlockPlan::PANEL);
+        // What is held is for all inner blocks.
+        let whole = self.inputs.betas.len() == self.plan.blocks().1;
         let held: Option<Vec<&PointMatrix>> = (0..self.inputs.plans.len())
-            .map(|limb| self.multiplier.points(limb))
+            .map(|limb| self.multiplier.points(limb).filter(|_| whole))
             .collect();
         let made;
         let (factors, panels) = match held {
@@ -136,7 +148,7 @@ impl<M: Multiplier> Job<'_, M> {
                     &self.inputs.plans,
                     self.multiplier,
                     p,
-                    gammas.clone(),
+                    [self.inputs.betas.clone(), gammas.clone()],
                 );
                 (made.iter().collect(), all)
             }
@@ -191,21 +203,22 @@ impl<M: Multiplier> Job<'_, M> {
                 .collect();
             plan.multiply(factors, panels.clone(), blocks, &mut out);
         }
-        let leaf = |(b, a)| Leaf::Coefficients { b, a };
+        let leaf = |(b, a)| Leaf { b, a };
         sums.into_iter().map(leaf).collect()
     }
 }
 
-/// The multipliers of columns `gammas` of product `p` by their values, modulo the prime of each of `plans`: γ by β.
+/// The multipliers of inner blocks `betas` and columns `gammas` of product `p` by their values, modulo the prime of each
+/// of `plans`: γ by β.
 pub(crate) fn factors(
     params: &RlweParams,
     plan: &OltPlan,
     plans: &[Arc<BlockPlan>],
     multiplier: &impl Multiplier,
     p: usize,
-    gammas: Range<usize>,
+    [betas, gammas]: [Range<usize>; 2],
 ) -> Vec<PointMatrix> {
-    let ((_, mb, _), prefix) = (plan.blocks(), right_prefix(plan.window()));
+    let (mb, prefix) = (betas.len(), right_prefix(plan.window()));
     let mut made: Vec<PointMatrix> = plans
         .iter()
         .map(|plan| plan.factors(gammas.len(), mb))
@@ -225,7 +238,7 @@ pub(crate) fn factors(
             for (beta, integers) in terms.zip(integers.chunks_exact_mut(size)) {
                 let lines = integers.chunks_exact_mut(prefix);
                 for (gamma, integers) in (first..gammas.end).zip(lines) {
-                    multiplier.block(p, beta, gamma, integers);
+                    multiplier.block(p, betas.start + beta, gamma, integers);
                 }
             }
             for (limb, (plan, made)) in plans.iter().zip(&mut made).enumerate() {

@@ -1,7 +1,7 @@
 //! What products are made from and what they give: multipliers in the clear, and leaves.
 
 use hushed_math::{Coeff, PointMatrix, RnsPoly};
-use hushed_rlwe::Ciphertext;
+use hushed_rlwe::{Ciphertext, RlweParams};
 
 /// The matrix in the clear, cut into blocks.
 pub(crate) trait Multiplier: Sync {
@@ -21,13 +21,35 @@ pub(crate) trait Multiplier: Sync {
     }
 }
 
-/// A sum of products.
-pub(crate) enum Leaf {
-    Values(Ciphertext),
-    /// By coefficients, of b only those at multiples of mw, for each prime: the others are never sent, and what they
-    /// make of the phase the tree cancels as it does the rest of what is not wanted.
-    Coefficients {
-        b: Vec<Vec<u64>>,
-        a: RnsPoly<Coeff>,
-    },
+/// A sum of products, by its coefficients.
+#[derive(Clone)]
+pub(crate) struct Leaf {
+    /// Of b only those at multiples of mw, for each prime: the others are never sent, and what they make of the phase
+    /// the tree cancels as it does the rest of what is not wanted.
+    pub(crate) b: Vec<Vec<u64>>,
+    /// The whole of a.
+    pub(crate) a: RnsPoly<Coeff>,
+}
+
+impl Leaf {
+    /// self ← self + other.
+    pub(crate) fn add_assign(&mut self, params: &RlweParams, other: &Leaf) {
+        self.a.add_assign(&other.a);
+        for (limb, (b, other)) in self.b.iter_mut().zip(&other.b).enumerate() {
+            params.basis().plan(limb).pointwise().add_assign(b, other);
+        }
+    }
+
+    /// What is needed of the sum `ct`, by its values.
+    pub(crate) fn of_values(params: &RlweParams, ct: Ciphertext, mw: usize) -> Leaf {
+        let wanted = |(id, values): (usize, &[u64])| {
+            let mut wanted = vec![0; values.len() / mw];
+            params.basis().every(id, mw).take(values, 0, &mut wanted);
+            wanted
+        };
+        Leaf {
+            b: ct.b.limbs().map(wanted).collect(),
+            a: ct.a.into_coeff(),
+        }
+    }
 }

@@ -63,17 +63,17 @@ fn check(shape: OltShape, batch: usize, window: Window) {
     let points = (4 * window.mw * window.nw)
         .next_power_of_two()
         .clamp(128, params.n());
-    let mut blocks = BlockInputs::new(&params, &plan, LIMBS, points);
+    let mut blocks = BlockInputs::new(&params, &plan, LIMBS, points, 0..plan.blocks().1);
     for ct in inputs {
-        blocks.push(&plan, ct);
+        blocks.push(ct);
     }
     let same = |leaves: Vec<Leaf>, range: Range<usize>| {
         assert_eq!(leaves.len(), range.len());
         for (leaf, expected) in leaves.into_iter().zip(&expected[range]) {
-            let Leaf::Coefficients { b, a } = leaf else {
-                panic!("leaves of blocks");
-            };
+            let Leaf { b, a } = leaf;
             assert!(a.into_eval().data() == expected.a.data());
+            let of_values = Leaf::of_values(&params, expected.clone(), window.mw);
+            assert!(b == of_values.b && of_values.a.into_eval() == expected.a);
             let whole = expected.b.clone().into_coeff();
             for (limb, b) in b.iter().enumerate() {
                 assert!(b.iter().eq(whole.limb(limb).iter().step_by(window.mw)));
@@ -87,9 +87,16 @@ fn check(shape: OltShape, batch: usize, window: Window) {
             range.clone(),
         );
         if batch == 1 {
-            let (_, _, nb) = plan.blocks();
+            let (_, mb, nb) = plan.blocks();
             let plans = block_plans(&params, &plan, LIMBS, points);
-            let held = Held(factors(&params, &plan, &plans, &Integers, 0, 0..nb));
+            let held = Held(factors(
+                &params,
+                &plan,
+                &plans,
+                &Integers,
+                0,
+                [0..mb, 0..nb],
+            ));
             same(leaves(&params, &plan, &blocks, &held, range.clone()), range);
         }
     }

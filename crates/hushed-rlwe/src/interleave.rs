@@ -1,0 +1,345 @@
+//! A node of interleaving with its key switches, and the memory of one.
+//!
+//! Of its children only the a parts come here, by their coefficients. With d the digits of σ(u_σ) ([`crate::galois`]),
+//! a node makes
+//!
+//! ```text
+//! a ← u_1 + ⌊ P^-1 · Σ_σ Σ_i d_{σ,i}·a_{σ,i} ⌉        b ← Σ_σ Σ_i d_{σ,i}·b_{σ,i}   modulo Q·P
+//! ```
+//!
+//! What the levels after it do to b keeps the coefficients at multiples of h, h times, and cancels the others. So these
+//! alone are taken, from the values, and added where they end: b is divided by P once, for the whole tree. Transforms
+//! for four children and one digit of two primes: 12 forward and 4 inverse, where three nodes of two made 36.
+//!
+//! Everything here is public to whoever computes it; nothing is erased.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use hushed_math::{BaseConverter, Coeff, Eval, MathError, Pointwise, RnsPoly};
+
+use crate::galois::{GaloisKey, KeyShape};
+use crate::params::RlweParams;
+
+/// Words that a node's transform of length four holds of each half of a child: all of them stay in a first-level cache.
+const STRIP: usize = 256;
+
+/// Key switches of ciphertexts of some number of primes, prepared.
+pub(crate) struct SwitchPlan {
+    limbs: usize,
+    /// The primes of products: those of ciphertexts, then the special ones.
+    ids: Vec<usize>,
+    digits: Vec<Digit>,
+    /// From the special primes to those of ciphertexts.
+    down: BaseConverter,
+    /// P^-1 modulo the primes of ciphertexts.
+    inverses: Vec<u64>,
+}
+
+/// The primes of a digit, and how it is brought to the others of a product.
+struct Digit {
+    own: Range<usize>,
+    others: Vec<usize>,
+    lift: BaseConverter,
+}
+
+impl SwitchPlan {
+    /// For ciphertexts of `limbs` primes and keys of `shape`, which has special primes.
+    pub(crate) fn new(
+        params: &RlweParams,
+        shape: &KeyShape,
+        limbs: usize,
+    ) -> Result<Self, MathError> {
+        let (basis, ids) = (params.basis(), shape.ids(limbs));
+        let (ciphertext, special) = ids.split_at(limbs);
+        let digit = |own: Range<usize>| {
+            let from: Vec<usize> = own.clone().collect();
+            let others: Vec<usize> = ids.iter().copied().filter(|id| !own.contains(id)).collect();
+            Ok(Digit {
+                lift: BaseConverter::new(basis, &from, &others)?,
+                own,
+                others,
+            })
+        };
+        let inverse = |&id: &usize| {
+            let q = basis.modulus(id);
+            let primes = special.iter().map(|&p| q.reduce(basis.modulus(p).value()));
+            // By Fermat: the primes are distinct.
+            q.pow(
+                primes.fold(1, |product, p| q.mul(product, p)),
+                q.value() - 2,
+            )
+        };
+        Ok(Self {
+            limbs,
+            digits: shape
+                .digits(limbs)
+                .into_iter()
+                .map(digit)
+                .collect::<Result<_, _>>()?,
+            down: BaseConverter::new(basis, special, ciphertext)?,
+            inverses: ciphertext.iter().map(inverse).collect(),
+            ids,
+        })
+    }
+
+    /// Primes of ciphertexts.
+    pub(crate) fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Primes of products.
+    pub(crate) fn ids(&self) -> &[usize] {
+        &self.ids
+    }
+
+    /// ⌊sum/P⌉ of a polynomial over the primes of products.
+    pub(crate) fn divide(&self, params: &RlweParams, sum: &RnsPoly<Coeff>) -> RnsPoly<Coeff> {
+        let (basis, (ciphertext, special)) = (params.basis(), self.ids.split_at(self.limbs));
+        let dropped: Vec<&[u64]> = (0..special.len())
+            .map(|place| sum.limb(self.limbs + place))
+            .collect();
+        let mut lifted = RnsPoly::<Coeff>::scratch(basis, ciphertext);
+        let mut targets: Vec<&mut [u64]> = lifted.limbs_mut().map(|(_, limb)| limb).collect();
+        self.down.convert(&dropped, &mut targets);
+        let mut out = RnsPoly::scratch(basis, ciphertext);
+        for (j, &inverse) in self.inverses.iter().enumerate() {
+            let pointwise = basis.plan(j).pointwise();
+            pointwise.mod_down_finish(out.limb_mut(j), sum.limb(j), lifted.limb(j), inverse);
+        }
+        out
+    }
+}
+
+/// A node: its place in the tree, and what it takes.
+pub(crate) struct Node<'a> {
+    pub(crate) plan: &'a SwitchPlan,
+    pub(crate) shape: &'a KeyShape,
+    /// Of the automorphisms of the node, one or three.
+    pub(crate) keys: Vec<&'a GaloisKey>,
+    /// Its distance h.
+    pub(crate) h: usize,
+    /// Where coefficient 0 of it ends in the result, below h.
+    pub(crate) slot: usize,
+    /// What key switches add to b of the result, over the primes of products.
+    pub(crate) b: &'a Mutex<RnsPoly<Coeff>>,
+}
+
+/// Memory of one node at a time: megabytes, which asked of the system anew for every node would cost as much as the
+/// arithmetic. Keys keep those that are not in use ([`crate::keys::GaloisKeys`]), at most one a thread.
+pub(crate) struct Workspace {
+    /// u_σ of the automorphisms but the identity, under the primes of ciphertexts.
+    turned: [RnsPoly<Coeff>; 3],
+    /// Their digits under the other primes, digit by digit.
+    lifted: Vec<RnsPoly<Coeff>>,
+    /// Digits under one prime, turned.
+    terms: Vec<RnsPoly<Eval>>,
+    /// Products with the keys: b under one prime, a under all.
+    sums: [RnsPoly<Eval>; 2],
+    /// Coefficients of b that are wanted.
+    wanted: Vec<u64>,
+    strips: Vec<u64>,
+}
+
+impl Workspace {
+    /// For ciphertexts of up to as many primes as `plan` is for.
+    pub(crate) fn new(params: &RlweParams, plan: &SwitchPlan) -> Self {
+        let (basis, n) = (params.basis(), params.n());
+        let others = || plan.digits.iter().map(|digit| &digit.others);
+        let lifted = (0..3).flat_map(|_| others());
+        let terms = (3 * plan.digits.len()).max(plan.limbs);
+        Self {
+            turned: [(); 3].map(|()| RnsPoly::scratch(basis, &plan.ids[..plan.limbs])),
+            lifted: lifted.map(|ids| RnsPoly::scratch(basis, ids)).collect(),
+            terms: (0..terms).map(|_| RnsPoly::scratch(basis, &[0])).collect(),
+            sums: [&plan.ids[..1], &plan.ids].map(|ids| RnsPoly::scratch(basis, ids)),
+            wanted: vec![0; n],
+            strips: vec![0; 6 * 2 * STRIP.min(n / 2)],
+        }
+    }
+
+    /// The a part of the node over `children`, at least one, in the order in which a tree meets them depth first; those
+    /// that are absent are zero.
+    pub(crate) fn combine(
+        &mut self,
+        params: &RlweParams,
+        node: &Node<'_>,
+        children: &[RnsPoly<Coeff>],
+    ) -> RnsPoly<Coeff> {
+        let (basis, plan) = (params.basis(), node.plan);
+        let limbs = plan.limbs;
+        let mut out = RnsPoly::scratch(basis, &plan.ids[..limbs]);
+        for limb in 0..limbs {
+            let pointwise = basis.plan(limb).pointwise();
+            let children: Vec<&[u64]> = children.iter().map(|child| child.limb(limb)).collect();
+            let [first, second, third] = &mut self.turned;
+            let [first, second, third] = [first, second, third].map(|u| u.limb_mut(limb));
+            let unturned = out.limb_mut(limb);
+            if node.keys.len() == 1 {
+                let sums = [unturned, first];
+                sums_of_two(pointwise, &children, node.h, &mut self.strips, sums);
+            } else {
+                // For σ(X^h) = I^k·X^h with k = 1, 2, 3 the power −k of I.
+                let sums = [unturned, third, second, first];
+                sums_of_four(pointwise, &children, node.h, &mut self.strips, sums);
+            }
+        }
+        self.lift(node);
+        // The others need what there is under the special primes.
+        for place in (limbs..plan.ids.len()).chain(0..limbs) {
+            self.multiply(params, node, place);
+        }
+        let [_, sum] = &self.sums;
+        let dropped: Vec<&[u64]> = (limbs..plan.ids.len())
+            .map(|place| sum.limb(place))
+            .collect();
+        let rests = self.terms.iter_mut().take(limbs);
+        let mut rests: Vec<&mut [u64]> = rests.map(|rest| rest.limb_mut(0)).collect();
+        plan.down.convert(&dropped, &mut rests);
+        for (j, (rest, &inverse)) in rests.iter().zip(&plan.inverses).enumerate() {
+            let pointwise = basis.plan(j).pointwise();
+            pointwise.mod_down_finish_add_assign(out.limb_mut(j), sum.limb(j), rest, inverse);
+        }
+        out
+    }
+
+    /// The digits of all u_σ under the primes that are not their own.
+    fn lift(&mut self, node: &Node<'_>) {
+        let digits = &node.plan.digits;
+        let turned = self.turned.iter().take(node.keys.len());
+        for (u, lifted) in turned.zip(self.lifted.chunks_mut(digits.len())) {
+            for (digit, lifted) in digits.iter().zip(lifted) {
+                let from: Vec<&[u64]> = digit.own.clone().map(|id| u.limb(id)).collect();
+                let to = lifted.limbs_mut().take(digit.others.len());
+                let mut to: Vec<&mut [u64]> = to.map(|(_, limb)| limb).collect();
+                digit.lift.convert(&from, &mut to);
+            }
+        }
+    }
+
+    /// The products under one prime: of a by their coefficients, of b what is wanted of it, where it ends.
+    fn multiply(&mut self, params: &RlweParams, node: &Node<'_>, place: usize) {
+        let digits = &node.plan.digits;
+        let id = node.plan.ids[place];
+        let ntt = params.basis().plan(id);
+        let mut terms = self.terms.iter_mut();
+        for (k, key) in node.keys.iter().enumerate() {
+            let lifted = &mut self.lifted[k * digits.len()..][..digits.len()];
+            for ((digit, lifted), term) in digits.iter().zip(lifted).zip(&mut terms) {
+                let other = digit.others.iter().position(|&other| other == id);
+                let limb = match other {
+                    Some(other) => lifted.limb_mut(other),
+                    None => self.turned[k].limb_mut(id),
+                };
+                ntt.forward(limb);
+                key.permutation.apply(limb, term.limb_mut(0));
+            }
+        }
+        let count = node.keys.len() * digits.len();
+        let terms: Vec<&[u64]> = self.terms.iter().take(count).map(|t| t.limb(0)).collect();
+        let at = node.shape.place(id);
+        let keys = || {
+            node.keys
+                .iter()
+                .flat_map(|key| key.digits.iter().take(digits.len()))
+        };
+        let keys_b: Vec<&[u64]> = keys().map(|digit| digit.b.limb(at)).collect();
+        let keys_a: Vec<&[u64]> = keys().map(|digit| digit.a.limb(at)).collect();
+        let [b, a] = &mut self.sums;
+        let (b, a) = (b.limb_mut(0), a.limb_mut(place));
+        ntt.pointwise()
+            .dot_pair([&mut *b, &mut *a], &terms, [&keys_b, &keys_a]);
+        ntt.inverse(a);
+        let wanted = &mut self.wanted[..params.n() / node.h];
+        params.basis().every(id, node.h).times_step(b, wanted);
+        // Its contents are sums: a panic elsewhere leaves none half done but its own, and ends the run.
+        let mut all = node.b.lock().unwrap_or_else(PoisonError::into_inner);
+        let placed = all.limb_mut(place)[node.slot..].iter_mut().step_by(node.h);
+        for (sum, &wanted) in placed.zip(&*wanted) {
+            *sum = ntt.modulus().add(*sum, wanted);
+        }
+    }
+}
+
+/// `sums` ← c_0 ± X^h·c_1.
+fn sums_of_two(
+    pointwise: &Pointwise,
+    children: &[&[u64]],
+    h: usize,
+    strips: &mut [u64],
+    sums: [&mut [u64]; 2],
+) {
+    let [plus, minus] = sums;
+    let n = plus.len();
+    let strip = STRIP.min(n / 2);
+    let (even, odd) = strips.split_at_mut(strip);
+    let odd = &mut odd[..strip];
+    for start in (0..n).step_by(strip) {
+        shifted(pointwise, children.first(), 0, start, even);
+        shifted(pointwise, children.get(1), h, start, odd);
+        pointwise.add(&mut plus[start..start + strip], even, odd);
+        pointwise.sub(&mut minus[start..start + strip], even, odd);
+    }
+}
+
+/// `sums[k]` ← Σ_j I^{jk}·X^{jh}·c_j for I = X^{n/2}, the children in the order of a tree, 0, 2, 1, 3.
+fn sums_of_four(
+    pointwise: &Pointwise,
+    children: &[&[u64]],
+    h: usize,
+    strips: &mut [u64],
+    sums: [&mut [u64]; 4],
+) {
+    let half = sums[0].len() / 2;
+    let strip = STRIP.min(half);
+    // Of each child a strip and the one half the length further on, which multiplication by I makes of it.
+    let mut rooms = strips.chunks_exact_mut(2 * strip);
+    let mut room = || rooms.next().unwrap_or_default();
+    let (even, even_two, odd, odd_two) = (room(), room(), room(), room());
+    let (difference, odd_difference) = (room(), room());
+    let [zero, one, two, three] = sums;
+    for start in (0..half).step_by(strip) {
+        let order = [(&mut *even, 0), (even_two, 2), (odd, 1), (odd_two, 3)];
+        for (place, (room, j)) in order.into_iter().enumerate() {
+            let (low, high) = room.split_at_mut(strip);
+            let child = children.get(place);
+            shifted(pointwise, child, j * h, start, low);
+            shifted(pointwise, child, j * h, start + half, high);
+        }
+        pointwise.sub(difference, even, even_two);
+        pointwise.add_assign(even, even_two);
+        pointwise.sub(odd_difference, odd, odd_two);
+        pointwise.add_assign(odd, odd_two);
+        let (low, high) = (start..start + strip, start + half..start + half + strip);
+        let parts = [(low.clone(), 0..strip), (high.clone(), strip..2 * strip)];
+        for (to, from) in parts {
+            let (even, odd) = (&even[from.clone()], &odd[from]);
+            pointwise.add(&mut zero[to.clone()], even, odd);
+            pointwise.sub(&mut two[to], even, odd);
+        }
+        // I·(low, high) = (−high, low).
+        let (low_even, high_even) = difference.split_at(strip);
+        let (low_odd, high_odd) = odd_difference.split_at(strip);
+        pointwise.sub(&mut one[low.clone()], low_even, high_odd);
+        pointwise.add(&mut one[high.clone()], high_even, low_odd);
+        pointwise.add(&mut three[low], low_even, high_odd);
+        pointwise.sub(&mut three[high], high_even, low_odd);
+    }
+}
+
+/// `out` ← the coefficients of X^shift·c from number `start` on; zeros if there is no c.
+fn shifted(pointwise: &Pointwise, c: Option<&&[u64]>, shift: usize, start: usize, out: &mut [u64]) {
+    let Some(c) = c else {
+        return out.fill(0);
+    };
+    // X^n = −1.
+    let wrapped = shift.saturating_sub(start).min(out.len());
+    let (wrap, rest) = out.split_at_mut(wrapped);
+    if wrapped > 0 {
+        wrap.copy_from_slice(&c[c.len() + start - shift..][..wrapped]);
+        pointwise.neg_assign(wrap);
+    }
+    if !rest.is_empty() {
+        rest.copy_from_slice(&c[start + wrapped - shift..][..rest.len()]);
+    }
+}

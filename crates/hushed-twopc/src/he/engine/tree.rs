@@ -1,0 +1,137 @@
+//! From leaves to a response: the interleaving of ciphertexts under the other party's Galois keys.
+
+use crate::error::TwopcError;
+use crate::he::context::HeContext;
+use crate::he::encode::Wanted;
+use crate::he::interleave::{Combine, interleave, slot};
+use crate::he::layout::Layout;
+use crate::he::product::Leaf;
+use crate::he::window::Packing;
+use hushed_math::{Coeff, RnsPoly};
+use hushed_rlwe::{Ciphertext, Interleaving, RlweParams};
+
+/// The trees of a layout's responses.
+pub(super) struct Tree<'a> {
+    pub(super) he: &'a HeContext,
+    pub(super) layout: &'a Layout,
+}
+
+impl Tree<'_> {
+    /// The leaves of response `index` as one ciphertext over the packing primes.
+    #[expect(clippy::indexing_slicing, reason = "cells name leaves of the plan")]
+    pub(super) fn pack(
+        &self,
+        index: usize,
+        leaves: Vec<Leaf>,
+        cells: &[Wanted],
+    ) -> Result<Ciphertext, TwopcError> {
+        let (params, plan) = (self.he.params(), &self.layout.plan);
+        let (limbs, size) = (self.layout.packing_limbs, plan.tree_size(index));
+        let tree = Interleaving::new(&self.he.peer().galois, size, limbs)?;
+        let mut b = self.place(&leaves, cells);
+        let lift = |leaf: Leaf| Ok(self.lift(leaf.a, size));
+        let packed = match plan.packing() {
+            Packing::InterLeave | Packing::Krdy => interleave(&tree, leaves, size, &lift)?,
+            Packing::PackLwes => {
+                let leaves: Vec<_> = leaves
+                    .into_iter()
+                    .map(|leaf| self.lift(leaf.a, size))
+                    .collect();
+                let alone = |w: &Wanted| Ok(leaves[w.leaf].mul_monomial(-(w.coefficient as i64)));
+                let mut order: Vec<&Wanted> = cells.iter().collect();
+                order.sort_unstable_by_key(|w| slot(w.position, size));
+                interleave(&tree, order, size, &alone)?
+            }
+        };
+        b.add_assign(&tree.into_b());
+        let zero = || RnsPoly::zero(params.basis(), &params.ciphertext_ids(limbs));
+        Ok(Ciphertext {
+            b: b.into_eval(),
+            a: packed.unwrap_or_else(zero).into_eval(),
+        })
+    }
+
+    /// The a part of a leaf of a tree of `size`, over the packing primes and times the inverse of the size, whose
+    /// multiple the tree makes of all that is in it.
+    pub(super) fn lift(&self, a: RnsPoly<Coeff>, size: usize) -> RnsPoly<Coeff> {
+        let (params, limbs) = (self.he.params(), self.layout.packing_limbs);
+        let scale = if self.layout.scales_inputs() {
+            // Inputs carry the inverse of the largest tree; a smaller one takes the difference back.
+            vec![(self.layout.plan.largest_tree() / size) as u64; limbs]
+        } else {
+            inverse_of_two_to(params, limbs, size.ilog2())
+        };
+        if a.ids().len() > limbs {
+            return shorten(a, limbs, &scale);
+        }
+        let mut a = a;
+        if scale.iter().any(|&s| s != 1) {
+            a.mul_scalar_assign(&scale);
+        }
+        a
+    }
+
+    /// What the tree makes of the wanted coefficients of b: each at its place, without the inverse of the size that
+    /// leaves are multiplied by.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "cells name leaves of the plan and coefficients of them"
+    )]
+    pub(super) fn place(&self, leaves: &[Leaf], cells: &[Wanted]) -> RnsPoly<Coeff> {
+        let (params, plan) = (self.he.params(), &self.layout.plan);
+        let limbs = self.layout.product_limbs;
+        let mut placed = RnsPoly::<Coeff>::zero(params.basis(), &params.ciphertext_ids(limbs));
+        let mw = plan.window().mw;
+        for limb in 0..limbs {
+            let out = placed.limb_mut(limb);
+            for cell in cells {
+                out[cell.position] = leaves[cell.leaf].b[limb][cell.coefficient / mw];
+            }
+        }
+        if self.layout.scales_inputs() {
+            placed.mul_scalar_assign(&vec![plan.largest_tree() as u64; limbs]);
+            return placed;
+        }
+        let limbs = self.layout.packing_limbs;
+        shorten(placed, limbs, &vec![1; limbs])
+    }
+}
+
+impl Combine for Interleaving<'_> {
+    type Item = RnsPoly<Coeff>;
+    type Error = TwopcError;
+
+    fn children(&self, h: usize) -> usize {
+        self.children(h)
+    }
+
+    fn combine(
+        &self,
+        children: Vec<RnsPoly<Coeff>>,
+        h: usize,
+        slot: usize,
+    ) -> Result<RnsPoly<Coeff>, TwopcError> {
+        Ok(self.combine(&children, h, slot)?)
+    }
+}
+
+/// The first `limbs` primes of a polynomial of more, divided by the others with rounding, one after another from the
+/// last; times `scale` modulo each.
+fn shorten(mut poly: RnsPoly<Coeff>, limbs: usize, scale: &[u64]) -> RnsPoly<Coeff> {
+    while poly.ids().len() > limbs + 1 {
+        let ones = vec![1; poly.ids().len() - 1];
+        poly = poly.divide_by_last_scaled(&ones);
+    }
+    poly.divide_by_last_scaled(scale)
+}
+
+/// 2^−r modulo each of the first `limbs` primes.
+pub(super) fn inverse_of_two_to(params: &RlweParams, limbs: usize, r: u32) -> Vec<u64> {
+    (0..limbs)
+        .map(|i| {
+            let m = params.basis().modulus(i);
+            let half = m.value().div_ceil(2);
+            m.pow(half, u64::from(r))
+        })
+        .collect()
+}
