@@ -53,6 +53,11 @@ pub struct Public {
     pub normalise: bool,
     /// Longest input in tokens, the two special ones counted.
     pub max_tokens: usize,
+    /// Texts that a caller may put before its own, by their names (`query`, `document`); none is added by itself.
+    pub prompts: BTreeMap<String, String>,
+    /// Whether a prompt before a text is pooled with it. Where it is not, a text behind a prompt would be answered
+    /// otherwise than by the published model.
+    pub pools_prompts: bool,
 }
 
 impl PublicFiles {
@@ -177,6 +182,7 @@ impl PublicFiles {
                 architecture: head.architectures.first().copied().unwrap_or_default(),
             });
         }
+        let mut pools_prompts = true;
         let mut pool = match classifies {
             true => Pool::First,
             false => Pool::Mean, // what sentence-transformers does with a folder that does not say
@@ -184,8 +190,11 @@ impl PublicFiles {
         if modules.is_some_and(|m| m.pooled) {
             match bytes(POOLING) {
                 Some(b) => {
-                    pool = pooling::pooling(b, config.as_ref().map(|c| c.width), problems)
-                        .unwrap_or(pool)
+                    let width = config.as_ref().map(|c| c.width);
+                    if let Some(found) = pooling::pooling(b, width, problems) {
+                        pool = found;
+                        pools_prompts = pooling::pools_prompts(b, problems);
+                    }
                 }
                 None => problems.push(Problem::MissingFile {
                     file: POOLING.to_owned(),
@@ -204,9 +213,9 @@ impl PublicFiles {
                 supported: "false, or a tokenizer that lowers the case itself",
             });
         }
-        if let Some(b) = bytes(PROMPTS) {
-            pooling::prompts(b, problems);
-        }
+        let prompts = bytes(PROMPTS)
+            .map(|b| pooling::prompts(b, problems))
+            .unwrap_or_default();
         if !problems.is_empty() {
             return None;
         }
@@ -221,6 +230,8 @@ impl PublicFiles {
             pool,
             normalise: modules.is_some_and(|m| m.normalise),
             max_tokens,
+            prompts,
+            pools_prompts,
         })
     }
 }
