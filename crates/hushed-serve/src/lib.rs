@@ -36,6 +36,7 @@ mod digest;
 pub mod error;
 pub mod fhe;
 mod files;
+pub mod folders;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(feature = "logging")]
@@ -58,7 +59,10 @@ pub use session::listener::Listener;
 pub use session::token::Token;
 pub use session::wire::Refusal;
 #[cfg(feature = "client")]
-pub use twopc::{Client, Cost, Embedding, Options, Pass, Progress};
+pub use twopc::{
+    Client, Cost, Embedding, Encoded, Encoder, Facts, OnProgress, Options, Pass, Progress, Spent,
+    Watch,
+};
 pub use twopc::{Server, ServerConfig};
 
 pub use hushed_model::{Kind, Public, TooLong};

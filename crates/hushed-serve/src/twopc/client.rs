@@ -12,6 +12,7 @@ mod options;
 mod table;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -140,7 +141,7 @@ impl Client {
         texts: &[S],
         options: impl Into<Options>,
         progress: Option<OnProgress>,
-        mut each: impl FnMut(usize, Embedding),
+        each: impl FnMut(usize, Embedding),
     ) -> Result<(), ServeError> {
         let options = options.into();
         options.check()?;
@@ -151,6 +152,17 @@ impl Client {
             });
         }
         let ids = self.tokens(texts, &options)?;
+        self.embed_tokens(&ids, &options, progress, each)
+    }
+
+    /// As [`Client::embed_each`] for what [`Client::tokens`] gave, at most [`Client::texts_left`].
+    pub(super) fn embed_tokens(
+        &mut self,
+        ids: &[TokenIds],
+        options: &Options,
+        progress: Option<OnProgress>,
+        mut each: impl FnMut(usize, Embedding),
+    ) -> Result<(), ServeError> {
         if options.public_table {
             self.need_table()?;
         }
@@ -160,15 +172,20 @@ impl Client {
             let sharing = options.next_pass(left, self.max_pass_tokens());
             let pass = left.get(..sharing).unwrap_or(left);
             if let Some(progress) = &progress {
-                self.observe(first, sharing, texts.len(), Arc::clone(progress));
+                self.observe(first, sharing, ids.len(), Arc::clone(progress));
             }
-            for (i, answer) in self.run(first, pass, &options)?.into_iter().enumerate() {
+            for (i, answer) in self.run(first, pass, options)?.into_iter().enumerate() {
                 each(first + i, answer);
             }
             first += sharing;
         }
         self.backend.observe(|_| ());
         Ok(())
+    }
+
+    /// Ends a pass at its next step once `flag` is raised, with an error named `stopped`; the session is then over.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.backend.stop_when(flag);
     }
 
     /// Ends the session properly; returns its counters.
@@ -184,7 +201,11 @@ impl Client {
         Ok(stats)
     }
 
-    fn tokens<S: AsRef<str>>(
+    /// The token ids of every text, padded as `options` ask.
+    ///
+    /// # Errors
+    /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
+    pub(super) fn tokens<S: AsRef<str>>(
         &self,
         texts: &[S],
         options: &Options,

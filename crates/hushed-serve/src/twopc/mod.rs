@@ -2,14 +2,19 @@
 //!
 //! * [`Server`]: holds a model's weights, accepts clients and runs its half of each text.
 //! * `Client` (feature `client`): turns texts into embeddings with a server that sees neither.
+//! * `Encoder` (feature `client`): many texts, by many threads, over as many sessions as they take.
 //! * [`wire`]: messages between the handshake and the protocols themselves.
 
 #[cfg(feature = "client")]
 pub(crate) mod client;
+#[cfg(feature = "client")]
+pub(crate) mod encoder;
 pub(crate) mod server;
 pub(crate) mod table;
 pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{Client, Cost, Embedding, OnProgress, Options, Pass, Progress};
+#[cfg(feature = "client")]
+pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
 pub use server::{Server, ServerConfig};
