@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use hushed_fhe::FheError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_mpc::RunError;
+use hushed_mpc::plan::PlanError;
 use hushed_serve::ServeError;
 
 /// The end of a run that did not go well.
@@ -48,6 +49,9 @@ pub enum CliError {
         "a text has {given} tokens, and this model takes 3 to {limit}, the two special ones counted"
     )]
     Tokens { given: usize, limit: usize },
+
+    #[error(transparent)]
+    Plan(PlanError),
 
     #[error(transparent)]
     Run(#[from] RunError),
@@ -107,7 +111,8 @@ impl CliError {
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
             | Self::Prices { .. }
-            | Self::Tokens { .. } => 3,
+            | Self::Tokens { .. }
+            | Self::Plan(_) => 3,
             Self::Model(error) | Self::Text { source: error, .. } => match error {
                 ModelError::Text(_) => 3,
                 ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } => 4,
@@ -164,7 +169,7 @@ impl CliError {
             Self::Canary { .. } => "canary",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
-            Self::Tokens { .. } => "tokens",
+            Self::Tokens { .. } | Self::Plan(_) => "tokens",
             Self::Run(_) | Self::Ckks(_) | Self::Fhe(_) => "internal",
             Self::Doctor { .. } => "doctor",
         }
@@ -172,5 +177,16 @@ impl CliError {
 
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<PlanError> for CliError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Model(error) => Self::Model(error),
+            PlanError::Run(error) => Self::Run(error),
+            PlanError::Tokens { given, limit } => Self::Tokens { given, limit },
+            other => Self::Plan(other),
+        }
     }
 }

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use hushed_serve::{
     BundlePin, Client, ClientConfig, Embedding, Kind, Options, Protocol, ServerTrust, Stats,
-    StepCost, Token,
+    StepCost, Token, folders,
 };
 use serde_json::{Value, json};
 
 use super::embed_fhe::FheArgs;
 use crate::error::CliError;
-use crate::folders;
 use crate::input::{Asked, Truncate};
 use crate::output::{Output, preview};
 

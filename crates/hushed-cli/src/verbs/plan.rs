@@ -5,9 +5,7 @@ mod fhe;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::{Model, PublicFiles};
-use hushed_mpc::Terms;
-use hushed_mpc::plan::{Entry, Plan};
+use hushed_mpc::plan::{Entry, Plan, Request};
 use serde_json::json;
 
 use crate::error::CliError;
@@ -93,27 +91,12 @@ impl Args {
     }
 
     fn twopc(&self, out: &Output) -> Result<(), CliError> {
-        let files = PublicFiles::read(&self.dir).map_err(hushed_model::ModelError::from)?;
-        let public = files.parse().map_err(hushed_model::ModelError::from)?;
-        let longest = self.tokens.iter().copied().max().unwrap_or(0);
-        if longest > public.max_tokens || self.tokens.iter().any(|&n| n < 3) {
-            return Err(CliError::Tokens {
-                given: self
-                    .tokens
-                    .iter()
-                    .copied()
-                    .find(|&n| n < 3)
-                    .unwrap_or(longest),
-                limit: public.max_tokens,
-            });
-        }
-        let model = Model::shapes_only(&public);
-        let terms = Terms {
-            padded: self.bucket.is_some(),
+        let request = Request {
+            tokens: self.tokens.clone(),
+            bucket: self.bucket.map(|n| n as usize),
             public_table: self.public_table,
         };
-        let rows = self.rows(public.max_tokens);
-        let plan = Plan::twopc(&model.program(), &rows, terms, public.normalise)?;
+        let plan = Plan::of_folder(&self.dir, &request)?;
 
         if self.steps {
             for step in &plan.steps {
@@ -125,13 +108,6 @@ impl Args {
             fields.remove("steps");
         }
         out.result(json!({ "plan": object }), || summary(&plan))
-    }
-
-    /// The lengths that the server sees.
-    fn rows(&self, limit: usize) -> Vec<usize> {
-        let bucket = self.bucket.map_or(1, |n| n as usize);
-        let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
-        self.tokens.iter().map(up).collect()
     }
 }
 
