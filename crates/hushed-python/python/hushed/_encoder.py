@@ -100,12 +100,13 @@ class SentenceEncoder:
         numbers, cost = self._run(texts, how, bool(show_progress_bar))
         with self._cost_lock:
             self._cost = Cost(**cost)
-        vectors = np.frombuffer(numbers, dtype=np.float32).reshape(len(texts), self._native.width)
+        shape = (len(texts), self._native.width)
+        vectors: "np.ndarray[Any, np.dtype[np.float32]]" = np.frombuffer(numbers, dtype=np.float32).reshape(shape)
         if truncate_dim is not None:
             vectors = vectors[:, : at_least(1, truncate_dim, "truncate_dim")]
         if normalize_embeddings:
             vectors = _unit(vectors)
-        return vectors[0] if single else vectors
+        return vectors.ravel() if single else vectors
 
     def encode_query(self, sentences: Texts, **options: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
         """As :meth:`encode`, with the model's prompt for queries, if it has one."""
@@ -126,7 +127,7 @@ class SentenceEncoder:
         first, second = _rows(embeddings1), _rows(embeddings2)
         if first.shape != second.shape:
             raise UsageError(f"pairs need lists of one shape, not {first.shape} and {second.shape}", "usage")
-        return np.einsum("nd,nd->n", _unit(first), _unit(second))
+        return np.asarray(np.einsum("nd,nd->n", _unit(first), _unit(second)), dtype=np.float32)
 
     @property
     def last_cost(self) -> Optional[Cost]:

@@ -21,7 +21,7 @@ def plan(
     special ones counted. Bytes and rounds are exact, seconds are estimates. With ``steps``, the entry ``steps`` lists
     every step.
     """
-    lengths = [tokens] if hasattr(tokens, "__index__") else list(tokens)  # type: ignore[arg-type]
+    lengths = [tokens] if hasattr(tokens, "__index__") else list(tokens)
     lengths = [at_least(1, n, "tokens") for n in lengths]
     padding = None if bucket is None else at_least(1, bucket, "bucket")
     planned: Dict[str, Any] = json.loads(_native.plan(folder, lengths, padding, bool(public_table)))

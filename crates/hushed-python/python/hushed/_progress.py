@@ -11,7 +11,7 @@ class Bar:
         self._texts = texts
         self._bar: Optional[Any] = None
         try:
-            from tqdm.auto import tqdm
+            from tqdm.auto import tqdm  # type: ignore[import-untyped]
         except ImportError:
             return
         self._bar = tqdm(total=texts, desc="encoding", unit="text", bar_format="{l_bar}{bar}| {n:.1f}/{total} [{elapsed}<{remaining}]")

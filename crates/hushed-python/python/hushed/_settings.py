@@ -91,7 +91,7 @@ def at_least(least: int, value: object, name: str) -> int:
     """A whole number from ``least``."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
-    number = int(value.__index__())  # type: ignore[attr-defined]
+    number = int(value.__index__())
     if number < least:
         raise UsageError(f"{name}={number}: a whole number from {least} is expected", "limit")
     return number

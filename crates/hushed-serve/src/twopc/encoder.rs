@@ -366,3 +366,43 @@ fn close_after(state: &Weak<Mutex<State>>, idle: Duration) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hushed_model::testing::tiny_folder;
+
+    use super::*;
+    use crate::{Server, ServerConfig, ServerTrust};
+
+    #[test]
+    fn a_session_without_work_is_closed_and_the_next_call_opens_another() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_folder(folder.path()).unwrap();
+        let config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        let server = Server::bind(&config).unwrap();
+        let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+        let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let encoder = Encoder::open(config).unwrap();
+            assert!(encoder.lock().session.is_some() && encoder.lock().watched);
+            // It returns when it has closed the session.
+            close_after(&Arc::downgrade(&encoder.state), Duration::from_millis(1));
+            assert!(encoder.lock().session.is_none());
+            let encoded = encoder.encode(&["a"], Options::default(), Watch::default());
+            assert_eq!(encoded.unwrap().spent.sessions, 1);
+            encoder.close().unwrap();
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+
+    #[test]
+    fn the_longest_come_first_and_equal_lengths_keep_their_order() {
+        let texts = [3, 5, 3, 9, 5].map(|tokens| TokenIds::new(vec![1; tokens]));
+        let (order, sorted) = longest_first(texts.to_vec());
+        assert_eq!(order, [3, 1, 4, 0, 2]);
+        let lengths: Vec<usize> = sorted.iter().map(|t| t.rows().total).collect();
+        assert_eq!(lengths, [9, 5, 5, 3, 3]);
+    }
+}
