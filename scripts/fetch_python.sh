@@ -14,7 +14,8 @@ version=$(python3 -c 'import sys, platform; assert sys.version_info >= (3, 9); p
 mark() { printf '%s\n' "$version"; cat "$pins"; }
 if [ -f "$folder/complete" ] && mark | cmp -s - "$folder/complete"; then exit 0; fi
 
-python3 -m pip --version >/dev/null 2>&1 || { say "python3 has no pip. On Debian: apt-get install python3-pip python3-venv"; exit 0; }
+{ python3 -m pip --version && python3 -c 'import ensurepip, venv'; } >/dev/null 2>&1 ||
+    { say "python3 has no pip or no venv. On Debian: apt-get install python3-pip python3-venv"; exit 0; }
 rm -rf "$folder"
 mkdir -p "$folder"
 echo "fetch_python: downloading maturin, pytest and numpy with pip" >&2

@@ -117,9 +117,11 @@ fn environment(root: &Path, home: &Path) -> Result<PathBuf, Lack> {
 /// Prints the version, which scripts/fetch_python.sh writes down in the same form.
 const VERSION: &str = "import sys, platform; assert sys.version_info >= (3, 9); print(platform.python_version(), platform.machine())";
 
-/// Builds the wheel into an empty folder; returns its path.
+/// Builds the wheel into a folder, in place of those that are there; returns its path.
 fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathBuf, String> {
-    let _ = fs::remove_dir_all(dist); // none, the first time
+    for old in wheels(dist) {
+        fs::remove_file(&old).map_err(|error| format!("{}: {error}", old.display()))?;
+    }
     let mut maturin = Command::new(python);
     maturin
         .args([
@@ -140,10 +142,17 @@ fn build(root: &Path, python: &Path, dist: &Path, profile: &str) -> Result<PathB
         .env("CARGO_TARGET_DIR", target(root))
         .current_dir(root);
     succeed(&mut maturin, "maturin build")?;
-    let entries = fs::read_dir(dist).map_err(|error| format!("{}: {error}", dist.display()))?;
-    let mut files = entries.filter_map(Result::ok).map(|entry| entry.path());
-    let wheel = files.find(|path| path.extension().is_some_and(|end| end == "whl"));
+    let wheel = wheels(dist).pop();
     wheel.ok_or_else(|| format!("maturin left no wheel in {}", dist.display()))
+}
+
+/// The wheels in a folder; none if it is not there.
+fn wheels(dist: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dist).into_iter().flatten();
+    let files = entries.filter_map(Result::ok).map(|entry| entry.path());
+    files
+        .filter(|path| path.extension().is_some_and(|end| end == "whl"))
+        .collect()
 }
 
 /// Runs pytest without the settings of the user, and shows what it prints.
