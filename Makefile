@@ -2,7 +2,7 @@
 # The tools and the model are checked first; what is missing is said in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run generate test accuracy encrypted calibration bench check secrets doc peers fuzz audit clean
+.PHONY: help setup build wheel run generate test accuracy encrypted calibration bench check secrets doc peers fuzz audit clean
 SHELL := /bin/sh
 # The question of `make run` and the prompt of `make generate` reach the scripts as they are, whatever characters they have.
 export QUERY
@@ -15,9 +15,13 @@ help: ## this list
 setup: ## check the tools and fetch what is needed, once; everything works offline afterwards
 	@scripts/setup.sh
 	@scripts/fetch_model.sh >/dev/null
+	@scripts/fetch_python.sh
 
 build: setup ## build the `hushed` command
 	@cargo build --release --locked -p hushed-cli
+
+wheel: setup ## build the Python package in dist/
+	@cargo xtask wheel
 
 run: build ## try it: a private search on this machine; QUERY="…" asks your own question
 	@python3 scripts/demo.py

@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::metadata::{Graph, Kind};
 
 /// Crate → the crates it may name. A crate that is not listed here may import none of ours and must be added.
-const MAY_IMPORT: [(&str, &[&str]); 14] = [
+const MAY_IMPORT: [(&str, &[&str]); 15] = [
     ("hushed-math", &[]),
     ("hushed-net", &[]),
     ("hushed-model", &[]),
@@ -60,6 +60,22 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
         ],
     ),
     (
+        "hushed-python",
+        &[
+            "hushed-math",
+            "hushed-net",
+            "hushed-model",
+            "hushed-rlwe",
+            "hushed-ckks",
+            "hushed-twopc",
+            "hushed-lower",
+            "hushed-fhe",
+            "hushed-mpc",
+            "hushed-serve",
+            "hushed-cli",
+        ],
+    ),
+    (
         "hushed-bench",
         &[
             "hushed-math",
@@ -84,7 +100,7 @@ const DEV_TOO: [&str; 1] = ["hushed-model"];
 const NEVER_IMPORTED: &str = "hushed-bench";
 
 /// Binaries that are released, and the features that must not reach them.
-const RELEASED: [&str; 2] = ["hushed-cli", "hushed-server"];
+const RELEASED: [&str; 3] = ["hushed-cli", "hushed-server", "hushed-python"];
 const NOT_RELEASED: [&str; 4] = ["ideal", "testing", "insecure-test-parameters", "taint"];
 
 pub fn check(graph: &Graph) -> Outcome {

@@ -1,10 +1,11 @@
-//! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]` and
-//! `cargo xtask test`.
+//! Checks of the repository itself: `cargo xtask check [--fast]`, `cargo xtask secrets [--watch]`,
+//! `cargo xtask python`, `cargo xtask wheel` and `cargo xtask test`.
 //!
 //! `check` runs what continuous integration runs, cheapest first, one line a check, and goes on
 //! after a failure so that one run shows everything. `--fast` leaves out clippy, the only check
 //! that compiles. `secrets` asks of the release build whether secrets decide time or jumps, with `--watch` by valgrind
-//! too. `test` runs `check` and `secrets`, then every test of the workspace, and ends with one line
+//! too. `python` builds the Python package and runs its tests; `wheel` builds it for a release, in `dist/`. `test` runs
+//! `check` and `secrets`, then every test of the workspace and of the Python package, and ends with one line
 //! `N passed, N failed, N skipped`.
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@ mod arrows;
 mod house;
 mod licences;
 mod metadata;
+mod python;
 mod rules;
 mod secrets;
 mod source;
@@ -25,7 +27,7 @@ use std::process::{Command, ExitCode};
 /// What a check found: a summary for its one line, or the list of what is wrong.
 pub type Outcome = Result<String, Vec<String>>;
 
-const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask test [cargo test arguments]";
+const USAGE: &str = "usage: cargo xtask check [--fast] | cargo xtask secrets [--watch] | cargo xtask python | cargo xtask wheel | cargo xtask test [cargo test arguments]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         ["check", "--fast"] => check(&root, true),
         ["secrets"] => secrets(&root, false),
         ["secrets", "--watch"] => secrets(&root, true),
+        ["python"] => python::test(&root).failed == 0,
+        ["wheel"] => told("wheel", python::release(&root)),
         ["test", rest @ ..] => {
             let checked = check(&root, false);
             let kept = secrets(&root, false);

@@ -16,11 +16,13 @@ pub struct Tree {
 
 /// Folders that hold build output, downloads or another project's code.
 /// The same list as `.gitignore`; walking keeps the check usable without git.
-const SKIPPED: [&str; 7] = [
+const SKIPPED: [&str; 9] = [
     "target",
     ".git",
     ".models",
     ".venv",
+    ".python",
+    "dist",
     "out",
     "corpus",
     "artifacts",

@@ -1,4 +1,4 @@
-//! Every test of the workspace, summed up in one line.
+//! Every test of the workspace and of the Python package, summed up in one line.
 //!
 //! A test that cannot run here (a kernel that this processor lacks, a model that was not fetched) prints a line
 //! `skipped: why` and returns; the harness counts it as passed, so the summary moves it to `skipped`.
@@ -8,6 +8,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use crate::python;
 
 /// Sums over all test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,9 +23,10 @@ struct Sum {
 /// Runs `cargo test --workspace` with `extra` arguments; true when everything, `checked` included, passed.
 pub fn run(root: &Path, checked: bool, extra: &[&str]) -> bool {
     // All but examples, which tests include and clippy has compiled, and without a pass over every crate for tests in
-    // documentation, which has none (`rules::documentation`). Arguments may select otherwise.
+    // documentation, which has none (`rules::documentation`). The Python package has none in Rust, and its test binary
+    // would be linked without libpython. Arguments may select otherwise.
     let selected: &[&str] = if extra.is_empty() {
-        &["--lib", "--bins", "--tests"]
+        &["--exclude", "hushed-python", "--lib", "--bins", "--tests"]
     } else {
         &[]
     };
@@ -52,7 +55,16 @@ pub fn run(root: &Path, checked: bool, extra: &[&str]) -> bool {
         }
     }
     let ended_well = child.wait().is_ok_and(|status| status.success());
-    summary(&reader.sum(), checked, ended_well)
+    let mut sum = reader.sum();
+    if extra.is_empty() {
+        let tested = python::test(root);
+        sum.passed += tested.passed;
+        sum.skipped += tested.skipped;
+        // A red run of cargo's that names no test is counted before.
+        let broken = usize::from(!ended_well && sum.failed == 0);
+        sum.failed += tested.failed + broken;
+    }
+    summary(&sum, checked, ended_well)
 }
 
 /// Prints the closing line. A failed check, or a run that broke without naming a test (a crash, a

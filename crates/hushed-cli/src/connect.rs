@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use hushed_serve::{BundlePin, ClientConfig, ServerTrust, Token};
+use hushed_serve::{BundlePin, ClientConfig, ServerTrust, Token, folders};
 
 use crate::error::CliError;
-use crate::folders;
 
 /// The server, and what each side shows the other.
 #[derive(clap::Args)]

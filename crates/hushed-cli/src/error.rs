@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use hushed_fhe::FheError;
 use hushed_model::{CalibrationError, ModelError};
 use hushed_mpc::RunError;
+use hushed_mpc::plan::PlanError;
 use hushed_serve::ServeError;
 
 /// The end of a run that did not go well.
@@ -53,11 +54,8 @@ pub enum CliError {
         limit: usize,
     },
 
-    #[error("--max-tokens is for models that generate text, and this one embeds it")]
-    NotGenerated,
-
-    #[error("one text is continued at a time: give one number of tokens")]
-    OneText,
+    #[error(transparent)]
+    Plan(PlanError),
 
     #[error(transparent)]
     Run(#[from] RunError),
@@ -117,7 +115,8 @@ impl CliError {
             | Self::InputTooLarge { .. }
             | Self::Labels { .. }
             | Self::Prices { .. }
-            | Self::Tokens { .. } => 3,
+            | Self::Tokens { .. }
+            | Self::Plan(_) => 3,
             Self::Model(error) | Self::Text { source: error, .. } => match error {
                 ModelError::Text(_) => 3,
                 ModelError::Folder(_) | ModelError::TokenOutOfRange { .. } => 4,
@@ -137,8 +136,6 @@ impl CliError {
             Self::Write(_) | Self::WriteFile { .. } | Self::Signals(_) => 8,
             Self::NoTrust
             | Self::NoBucket
-            | Self::NotGenerated
-            | Self::OneText
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => 2,
@@ -170,15 +167,13 @@ impl CliError {
             Self::WriteFile { .. } => "file-unwritable",
             Self::NoTrust
             | Self::NoBucket
-            | Self::NotGenerated
-            | Self::OneText
             | Self::OtherProtocol { .. }
             | Self::NoKeysFolder
             | Self::Preset { .. } => "usage",
             Self::Canary { .. } => "canary",
             Self::Signals(_) => "system",
             Self::Serve(error) => error.name(),
-            Self::Tokens { .. } => "tokens",
+            Self::Tokens { .. } | Self::Plan(_) => "tokens",
             Self::Run(_) | Self::Ckks(_) | Self::Fhe(_) => "internal",
             Self::Doctor { .. } => "doctor",
         }
@@ -186,5 +181,24 @@ impl CliError {
 
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl From<PlanError> for CliError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Model(error) => Self::Model(error),
+            PlanError::Run(error) => Self::Run(error),
+            PlanError::Tokens {
+                given,
+                least,
+                limit,
+            } => Self::Tokens {
+                given,
+                least,
+                limit,
+            },
+            other => Self::Plan(other),
+        }
     }
 }

@@ -71,6 +71,9 @@ pub enum RunError {
         "the client gives token ids and the server their numbers, padded only where that was agreed on; this party was given another input"
     )]
     WrongInput,
+    /// This party was asked to stop.
+    #[error("stopped")]
+    Stopped,
 }
 
 impl RunError {

@@ -2,6 +2,7 @@
 //! exact (a test compares them with a run); times are estimates from constants of one core.
 
 mod exposures;
+mod folder;
 pub(crate) mod memory;
 
 use hushed_model::{Block, Program};
@@ -18,6 +19,7 @@ use memory::Memory;
 
 pub use crate::Entry;
 use exposures::exposures;
+pub use folder::{PlanError, Request};
 
 /// One thing that a party sees.
 #[derive(Clone, Debug, Serialize)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::ServeError;
 use crate::fhe::{FheServeArguments, FheServerConfig};
+use crate::folders;
 use crate::session::allowance::rate::{ClientTexts, TextRate};
 use crate::session::config::{ClientAccess, Entrance, ServerIdentity};
 use crate::session::deadlines::Deadlines;
@@ -167,7 +168,7 @@ impl ServeArguments {
         if let Some(rate) = self.max_texts_per_client {
             let kept = match self.protocol {
                 Protocol::Fhe => fhe.store.clone(),
-                Protocol::TwoParty => state_folder(),
+                Protocol::TwoParty => folders::state(),
             };
             let kept = || kept.map(|folder| folder.join("texts.json"));
             let file = self.texts_file.clone().or_else(kept);
@@ -248,18 +249,7 @@ fn rate(text: &str) -> Result<TextRate, &'static str> {
 }
 
 fn certificates() -> Option<PathBuf> {
-    Some(state_folder()?.join("certificate"))
-}
-
-/// `$XDG_STATE_HOME/hushed`, or below `~/.local/state`.
-fn state_folder() -> Option<PathBuf> {
-    let set = |name| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        // A relative path would mean another folder wherever the program is started.
-        value.filter(|path| path.is_absolute())
-    };
-    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    Some(base?.join("hushed"))
+    Some(folders::state()?.join("certificate"))
 }
 
 #[cfg(test)]

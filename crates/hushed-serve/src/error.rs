@@ -273,10 +273,11 @@ impl ServeError {
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
             Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
+            Self::Run(RunError::Stopped) => Category::Refused,
             Self::Run(_) => Category::Defect,
-            Self::Net(NetError::Forked) => Category::Defect,
             // In a mutual handshake the peer refuses by an alert.
             Self::Net(NetError::Tls(TlsFault::Refused { .. })) => Category::Refused,
+            Self::Net(NetError::Forked) => Category::Usage,
             Self::Net(_) | Self::Malformed { .. } => Category::Network,
             Self::WrongConfirmation
             | Self::BundleNotAsOffered { .. }
@@ -351,6 +352,7 @@ impl ServeError {
             Self::NoStateFolder | Self::NoPlaceForCounts => "usage",
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
+            Self::Run(RunError::Stopped) => "stopped",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
         }
     }
@@ -367,6 +369,7 @@ fn net_name(error: &NetError) -> &'static str {
         NetError::Tls(_) => "tls",
         NetError::PeerMisbehaved(_) => "peer-misbehaved",
         NetError::Io { .. } => "network",
+        NetError::Forked => "forked",
         _ => "internal",
     }
 }

@@ -36,6 +36,7 @@ mod digest;
 pub mod error;
 pub mod fhe;
 mod files;
+pub mod folders;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(feature = "logging")]
@@ -59,8 +60,8 @@ pub use session::token::Token;
 pub use session::wire::Refusal;
 #[cfg(feature = "client")]
 pub use twopc::{
-    Answered, Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, Options,
-    Pass, Progress,
+    Answered, Client, Cost, Embedding, Encoded, Encoder, Facts, Finish, GenerateOptions, Generated,
+    Generation, OnProgress, Options, Pass, Progress, Spent, Watch,
 };
 pub use twopc::{Server, ServerConfig};
 

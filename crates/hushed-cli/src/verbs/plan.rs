@@ -5,10 +5,7 @@ mod fhe;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hushed_model::{Model, PublicFiles, Task};
-use hushed_mpc::formats::MAX_TOKENS;
-use hushed_mpc::plan::{Entry, Plan};
-use hushed_mpc::{RunError, Terms};
+use hushed_mpc::plan::{Entry, Plan, Request};
 use serde_json::{Value, json};
 
 use crate::connect::at_least_one;
@@ -106,50 +103,24 @@ impl Args {
     }
 
     fn twopc(&self, out: &Output) -> Result<(), CliError> {
-        let files = PublicFiles::read(&self.dir).map_err(hushed_model::ModelError::from)?;
-        let public = files.parse().map_err(hushed_model::ModelError::from)?;
-        let generates = public.task() == Task::Generate;
-        let least = match generates {
-            true => 1,
-            false => 3,
-        };
-        let limit = public.max_tokens.min(MAX_TOKENS);
-        let most = limit.saturating_sub(self.max_tokens - 1);
-        let wrong = |&&n: &&usize| n < least || n > most;
-        if let Some(&given) = self.tokens.iter().find(wrong) {
-            return Err(CliError::Tokens {
-                given,
-                least,
-                limit: most,
-            });
-        }
-        if !generates && self.max_tokens != 1 {
-            return Err(CliError::NotGenerated);
-        }
-        let program = Model::shapes_only(&public).program();
-        let terms = Terms {
-            padded: self.bucket.is_some(),
+        let request = Request {
+            tokens: self.tokens.clone(),
+            bucket: self.bucket.map(|n| n as usize),
             public_table: self.public_table,
+            max_tokens: self.max_tokens,
         };
-        let rows = self.rows(most);
-        if generates && rows.len() > 1 {
-            return Err(CliError::OneText);
-        }
-        let plan = Plan::twopc(&program, &rows, terms, public.normalise)?;
-        self.show(out, "plan", &plan, summary)?;
-        if self.max_tokens == 1 {
+        let plans = Plan::of_folder(&self.dir, &request)?;
+        let Some((first, later)) = plans.split_first() else {
             return Ok(());
-        }
-        let held = rows.iter().sum::<usize>();
-        let next = |i: usize| Plan::next_token(&program, held + i, &[1], terms);
-        let later = (0..self.max_tokens - 1).map(next);
-        let later = later.collect::<Result<Vec<Plan>, RunError>>()?;
-        let all = Sum::of(std::iter::once(&plan).chain(&later));
-        if let Some(last) = later.last() {
-            self.show(out, "last_token", last, |last| {
-                one_token(last, self.max_tokens)
-            })?;
-        }
+        };
+        self.show(out, "plan", first, summary)?;
+        let Some(last) = later.last() else {
+            return Ok(());
+        };
+        self.show(out, "last_token", last, |last| {
+            one_token(last, self.max_tokens)
+        })?;
+        let all = Sum::of(&plans);
         out.result(all.json(self.max_tokens), || {
             format!("all {} tokens: {}", self.max_tokens, all.text())
         })
@@ -173,13 +144,6 @@ impl Args {
         }
         out.result(json!({ name: object }), || text(plan))
     }
-
-    /// The lengths that the server sees.
-    fn rows(&self, limit: usize) -> Vec<usize> {
-        let bucket = self.bucket.map_or(1, |n| n as usize);
-        let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
-        self.tokens.iter().map(up).collect()
-    }
 }
 
 /// All passes of a generated text.
@@ -193,8 +157,8 @@ struct Sum {
 }
 
 impl Sum {
-    fn of<'a>(plans: impl Iterator<Item = &'a Plan>) -> Sum {
-        plans.fold(Sum::default(), |sum, plan| Sum {
+    fn of(plans: &[Plan]) -> Sum {
+        plans.iter().fold(Sum::default(), |sum, plan| Sum {
             bytes_up: sum.bytes_up + plan.bytes_up,
             bytes_down: sum.bytes_down + plan.bytes_down,
             ot_bytes: sum.ot_bytes + plan.ot_bytes,
@@ -228,7 +192,7 @@ impl Sum {
 
 /// The plan of one later token, for people.
 fn one_token(plan: &Plan, number: usize) -> String {
-    let alone = Sum::of(std::iter::once(plan));
+    let alone = Sum::of(std::slice::from_ref(plan));
     format!("token {number} alone: {}", alone.text())
 }
 

@@ -2,6 +2,8 @@
 //! `sentence_bert_config.json`, `config_sentence_transformers.json` (the sentence-transformers layout).
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::blocks::Pool;
@@ -134,6 +136,15 @@ pub(crate) fn pooling(
     }
 }
 
+/// Whether `1_Pooling/config.json` counts the rows of a prompt as the text's own, which a private run always does.
+/// `include_prompt: false` is for texts behind a prompt; without one it changes nothing.
+pub(crate) fn pools_prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> bool {
+    let object = json::object(POOLING, bytes, problems);
+    object.is_none_or(|object| {
+        Fields::new(POOLING, &object, problems).flag_or("include_prompt", true)
+    })
+}
+
 /// The fields of `sentence_bert_config.json`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sentence {
@@ -151,12 +162,25 @@ pub(crate) fn sentence(bytes: &[u8], problems: &mut Vec<Problem>) -> Option<Sent
     })
 }
 
-/// Refuses a folder that silently puts a prompt before every text.
-pub(crate) fn prompts(bytes: &[u8], problems: &mut Vec<Problem>) {
-    if let Some(object) = json::object(PROMPTS, bytes, problems) {
-        Fields::new(PROMPTS, &object, problems)
-            .must_be_off("default_prompt_name", "no default prompt (null)");
+/// The prompts by their names, which a caller may put before a text. Refuses a folder that silently puts one before
+/// every text.
+pub(crate) fn prompts(bytes: &[u8], problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    let Some(object) = json::object(PROMPTS, bytes, problems) else {
+        return BTreeMap::new();
+    };
+    let mut f = Fields::new(PROMPTS, &object, problems);
+    f.must_be_off("default_prompt_name", "no default prompt (null)");
+    let (given, none) = (f.get("prompts"), serde_json::Map::new());
+    let table = match given {
+        None => Some(&none),
+        Some(given) => given.as_object(),
+    };
+    let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_owned()));
+    let read: Option<BTreeMap<_, _>> = table.and_then(|t| t.iter().map(text).collect());
+    if read.is_none() {
+        f.unsupported("prompts", "an object of texts");
     }
+    read.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -184,6 +208,36 @@ mod tests {
             assert_eq!(modules(bad, &mut problems), None);
             assert_eq!(problems.len(), 1);
         }
+    }
+
+    #[test]
+    fn prompts_are_texts_by_their_names() {
+        let read = |text: &str| {
+            let mut problems = Vec::new();
+            let prompts = prompts(text.as_bytes(), &mut problems);
+            (prompts.into_iter().collect::<Vec<_>>(), problems.len())
+        };
+        let query = ("query".to_owned(), "query: ".to_owned());
+        assert_eq!(read(r#"{"prompts":{"query":"query: "}}"#), (vec![query], 0));
+        assert_eq!(
+            read(r#"{"prompts":{},"default_prompt_name":null}"#),
+            (vec![], 0)
+        );
+        assert_eq!(read(r#"{"prompts":null}"#), (vec![], 0));
+        for wrong in [
+            r#"{"prompts":["query: "]}"#,
+            r#"{"prompts":{"query":1}}"#,
+            r#"{"default_prompt_name":"query"}"#,
+        ] {
+            assert_eq!(read(wrong), (vec![], 1), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rows_of_a_prompt_are_pooled_unless_the_folder_says_otherwise() {
+        let pools = |text: &str| pools_prompts(text.as_bytes(), &mut Vec::new());
+        assert!(pools("{}") && pools(r#"{"include_prompt":true}"#));
+        assert!(!pools(r#"{"include_prompt":false}"#));
     }
 
     #[test]

@@ -56,6 +56,11 @@ pub struct Public {
     pub max_tokens: usize,
     /// The token that ends a generated text, if the model has one.
     pub end_token: Option<u32>,
+    /// Texts that a caller may put before its own, by their names (`query`, `document`); none is added by itself.
+    pub prompts: BTreeMap<String, String>,
+    /// Whether a prompt before a text is pooled with it. Where it is not, a text behind a prompt would be answered
+    /// otherwise than by the published model.
+    pub pools_prompts: bool,
 }
 
 impl PublicFiles {
@@ -193,6 +198,7 @@ impl PublicFiles {
                 architecture: head.architectures.first().copied().unwrap_or_default(),
             });
         }
+        let mut pools_prompts = true;
         let mut pool = match (classifies, task) {
             (true, _) => Pool::First,
             (_, Task::Generate) => Pool::Last,
@@ -201,8 +207,11 @@ impl PublicFiles {
         if modules.is_some_and(|m| m.pooled) {
             match bytes(POOLING) {
                 Some(b) => {
-                    pool = pooling::pooling(b, config.as_ref().map(|c| c.width), problems)
-                        .unwrap_or(pool)
+                    let width = config.as_ref().map(|c| c.width);
+                    if let Some(found) = pooling::pooling(b, width, problems) {
+                        pool = found;
+                        pools_prompts = pooling::pools_prompts(b, problems);
+                    }
                 }
                 None => problems.push(Problem::MissingFile {
                     file: POOLING.to_owned(),
@@ -221,9 +230,9 @@ impl PublicFiles {
                 supported: "false, or a tokenizer that lowers the case itself",
             });
         }
-        if let Some(b) = bytes(PROMPTS) {
-            pooling::prompts(b, problems);
-        }
+        let prompts = bytes(PROMPTS)
+            .map(|b| pooling::prompts(b, problems))
+            .unwrap_or_default();
         if !problems.is_empty() {
             return None;
         }
@@ -239,6 +248,8 @@ impl PublicFiles {
             pool,
             normalise: modules.is_some_and(|m| m.normalise),
             max_tokens,
+            prompts,
+            pools_prompts,
         })
     }
 }

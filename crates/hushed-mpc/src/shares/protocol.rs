@@ -1,6 +1,7 @@
 //! The protocol: a party's side of every gadget, over a session with the other party.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hushed_model::{Embedding, ModelError, StepId, here};
@@ -49,6 +50,8 @@ pub struct Protocol {
     table: Option<PublicTable>,
     costs: Vec<StepCost>,
     observer: Option<Observer>,
+    /// Raised to end the pass at its next step.
+    stop: Option<Arc<AtomicBool>>,
 }
 
 impl Protocol {
@@ -61,12 +64,19 @@ impl Protocol {
             table: None,
             costs: Vec::new(),
             observer: None,
+            stop: None,
         }
     }
 
     /// Calls `f` after every step, for progress.
     pub fn observe(&mut self, f: impl FnMut(StepId) + Send + 'static) {
         self.observer = Some(Box::new(f));
+    }
+
+    /// Ends a pass at its next step with [`RunError::Stopped`] once `flag` is raised. The session is then of no more
+    /// use: the other party waits for a step that does not come, until it sees that this one is gone.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
     }
 
     /// The client's copy of a public table, for passes whose terms ask for it.
@@ -117,6 +127,10 @@ impl Shares for Protocol {
         id: StepId,
         run: impl FnOnce(&mut Self) -> Result<T, RunError>,
     ) -> Result<T, RunError> {
+        let raised = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        if self.stop.as_ref().is_some_and(raised) {
+            return Err(RunError::Stopped);
+        }
         let (start, before) = (Instant::now(), self.ctx.session.stats());
         let result = run(self)?;
         let stats = self.ctx.session.stats().since(&before);

@@ -9,8 +9,8 @@ use hushed_model::tokens::{TokenIds, TooLong};
 use hushed_model::{FUNCTIONS, Kind, Model, Pool, Step as ProgramStep, Tolerance, check, cosine};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
-    Acts, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings,
-    labels, out_of_range,
+    Acts, Clear, Input, Protocol, PublicTable, RunError, StepCost, Terms, embeddings, labels,
+    out_of_range,
 };
 use hushed_net::{Stats, memory_pair};
 use hushed_twopc::cost::FRAME_BYTES;

@@ -14,6 +14,7 @@ mod stop;
 mod table;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -200,7 +201,7 @@ impl Client {
         options: &Options,
         progress: Option<OnProgress>,
         run: Run<T>,
-        mut each: impl FnMut(usize, Answered<T>),
+        each: impl FnMut(usize, Answered<T>),
     ) -> Result<(), ServeError> {
         options.check()?;
         if texts.len() > self.texts_left() {
@@ -210,6 +211,31 @@ impl Client {
             });
         }
         let ids = self.tokens(texts, options)?;
+        self.each_of(&ids, options, progress, run, each)
+    }
+
+    /// As [`Client::embed_each`] for what [`Client::tokens`] gave, at most [`Client::texts_left`].
+    pub(super) fn embed_tokens(
+        &mut self,
+        ids: &[TokenIds],
+        options: &Options,
+        progress: Option<OnProgress>,
+        each: impl FnMut(usize, Embedding),
+    ) -> Result<(), ServeError> {
+        if self.public().task() != Task::Embed {
+            return Err(self.other_task());
+        }
+        self.each_of(ids, options, progress, embeddings, each)
+    }
+
+    fn each_of<T>(
+        &mut self,
+        ids: &[TokenIds],
+        options: &Options,
+        progress: Option<OnProgress>,
+        run: Run<T>,
+        mut each: impl FnMut(usize, Answered<T>),
+    ) -> Result<(), ServeError> {
         if options.public_table {
             self.need_table()?;
         }
@@ -219,7 +245,7 @@ impl Client {
             let sharing = options.next_pass(left, self.max_pass_tokens());
             let pass = left.get(..sharing).unwrap_or(left);
             if let Some(progress) = &progress {
-                self.observe(first, sharing, texts.len(), Arc::clone(progress));
+                self.observe(first, sharing, ids.len(), Arc::clone(progress));
             }
             for (i, answer) in self.run(first, pass, options, run)?.into_iter().enumerate() {
                 each(first + i, answer);
@@ -228,6 +254,11 @@ impl Client {
         }
         self.backend.observe(|_| ());
         Ok(())
+    }
+
+    /// Ends a pass at its next step once `flag` is raised, with an error named `stopped`; the session is then over.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.backend.stop_when(flag);
     }
 
     /// Ends the session properly; returns its counters.
@@ -243,7 +274,11 @@ impl Client {
         Ok(stats)
     }
 
-    fn tokens<S: AsRef<str>>(
+    /// The token ids of every text, padded as `options` ask.
+    ///
+    /// # Errors
+    /// [`ServeError::Text`] and [`ServeError::TextAboveLimit`], with the index of the text.
+    pub(super) fn tokens<S: AsRef<str>>(
         &self,
         texts: &[S],
         options: &Options,

@@ -2,10 +2,13 @@
 //!
 //! * [`Server`]: holds a model's weights, accepts clients and runs its half of each text.
 //! * `Client` (feature `client`): turns texts into embeddings with a server that sees neither.
+//! * `Encoder` (feature `client`): many texts, by many threads, over as many sessions as they take.
 //! * [`wire`]: messages between the handshake and the protocols themselves.
 
 #[cfg(feature = "client")]
 pub(crate) mod client;
+#[cfg(feature = "client")]
+pub(crate) mod encoder;
 pub(crate) mod server;
 pub(crate) mod table;
 pub mod wire;
@@ -15,4 +18,6 @@ pub use client::{
     Answered, Client, Cost, Embedding, Finish, GenerateOptions, Generated, Generation, OnProgress,
     Options, Pass, Progress,
 };
+#[cfg(feature = "client")]
+pub use encoder::{Encoded, Encoder, Facts, Spent, Watch};
 pub use server::{Server, ServerConfig};

@@ -5,6 +5,7 @@
 mod common;
 
 mod decoders;
+mod encoder;
 mod example;
 mod generate;
 mod hostile;

@@ -40,7 +40,7 @@ impl From<TooLong> for Options {
 }
 
 impl Options {
-    pub(super) fn check(&self) -> Result<(), ServeError> {
+    pub(in crate::twopc) fn check(&self) -> Result<(), ServeError> {
         if self.bucket == Some(0) {
             return Err(ServeError::EmptyOption { name: "the bucket" });
         }

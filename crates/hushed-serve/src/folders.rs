@@ -3,12 +3,23 @@
 use std::path::PathBuf;
 
 /// Files that can be made again: `$XDG_CACHE_HOME/hushed`, or `~/.cache/hushed`.
+#[must_use]
 pub fn cache() -> Option<PathBuf> {
+    below("XDG_CACHE_HOME", ".cache")
+}
+
+/// What has to last, such as the development certificate: `$XDG_STATE_HOME/hushed`, or `~/.local/state/hushed`.
+#[must_use]
+pub fn state() -> Option<PathBuf> {
+    below("XDG_STATE_HOME", ".local/state")
+}
+
+fn below(variable: &str, in_home: &str) -> Option<PathBuf> {
     let set = |name| {
         let value = std::env::var_os(name).map(PathBuf::from);
         // A relative path would mean another folder wherever the program is started.
         value.filter(|path| path.is_absolute())
     };
-    let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    let base = set(variable).or_else(|| Some(set("HOME")?.join(in_home)));
     Some(base?.join("hushed"))
 }

@@ -1,0 +1,101 @@
+//! The command `hushed`: arguments in, output and exit codes out. What it does lives in the libraries.
+//!
+//! A library, so that the Python package has the same command in its own process.
+#![forbid(unsafe_code)]
+
+mod connect;
+mod error;
+mod input;
+mod machine;
+mod output;
+mod passes;
+mod running;
+mod verbs;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use crate::output::Output;
+use crate::verbs::Verb;
+
+/// Run a transformer on text that the machine it runs on never sees.
+///
+/// The server never sees the text or the answer; the client never sees the weights. Start with `hushed check FOLDER`
+/// (is this model supported?) and `hushed plan FOLDER` (what will it cost?). In 2pc both work together: `serve` and
+/// `embed`, `classify` or `generate`. In fhe the server works alone: `keygen`, `encrypt`, `run`, `decrypt`, or `serve` and
+/// `embed --protocol fhe`.
+#[derive(Parser)]
+#[command(
+    name = "hushed",
+    version = concat!(env!("CARGO_PKG_VERSION"), " (", env!("HUSHED_COMMIT"), ")"),
+    after_help = "Exit codes: 0 done, 2 wrong usage, 3 bad input, 4 model folder, 5 network or peer, \
+                  6 client and server do not fit, 7 refused, 8 local files, 70 a defect of this program. See docs/errors.md."
+)]
+struct Cli {
+    /// Print JSON, one object a line, and no progress
+    #[arg(long, global = true, env = "HUSHED_JSON", value_parser = clap::builder::FalseyValueParser::new())]
+    json: bool,
+
+    /// Print results only
+    #[arg(long, short, global = true, env = "HUSHED_QUIET", value_parser = clap::builder::FalseyValueParser::new())]
+    quiet: bool,
+
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// Runs the command with these arguments, of which the first is the program's name; returns the exit code
+/// (docs/errors.md).
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(message) => {
+            // Help to standard output, wrong usage to standard error. Where neither can be written, the code still says
+            // which it was.
+            let _ = message.print();
+            return u8::try_from(message.exit_code()).unwrap_or(2);
+        }
+    };
+    let out = Output::new(cli.json, cli.quiet);
+    match cli.verb.run(&out) {
+        Ok(()) => 0,
+        // The reader of a pipe has closed it (`hushed … | head`): not an error.
+        Err(error) if error.is_broken_pipe() => 0,
+        Err(error) => {
+            out.error(&error);
+            error.exit_code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_has_help_and_examples() {
+        for verb in Cli::command().get_subcommands() {
+            assert!(
+                verb.get_about().is_some(),
+                "{} has no help",
+                verb.get_name()
+            );
+            let examples = verb
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                examples.contains("hushed"),
+                "{} has no examples",
+                verb.get_name()
+            );
+        }
+    }
+}

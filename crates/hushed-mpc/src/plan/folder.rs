@@ -1,0 +1,109 @@
+//! The plans of a folder's model: what `hushed plan` prints.
+
+use std::path::Path;
+
+use hushed_model::{Model, ModelError, PublicFiles, Task};
+
+use super::Plan;
+use crate::formats::MAX_TOKENS;
+use crate::{RunError, Terms};
+
+/// The fewest tokens of a text between special ones: these two and one of its own.
+const FEWEST: usize = 3;
+
+/// What a folder's plan is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Tokens of each text of a pass, the two special ones counted.
+    pub tokens: Vec<usize>,
+    /// Texts are padded to a multiple of this many tokens, at least 1, or to the longest that the model takes.
+    pub bucket: Option<usize>,
+    /// The table of token vectors is public.
+    pub public_table: bool,
+    /// Tokens that a model of text adds, at least 1; with other models 1.
+    pub max_tokens: usize,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The folder.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A length that the model does not take.
+    #[error(
+        "a text has {given} tokens, and this model takes {least} to {limit}, special ones and those of an answer counted"
+    )]
+    Tokens {
+        /// The length.
+        given: usize,
+        /// The fewest.
+        least: usize,
+        /// The model's limit.
+        limit: usize,
+    },
+    /// No text, a bucket or an answer of no tokens.
+    #[error(
+        "a plan is for at least one text, one token of answer and, where there is one, a bucket of at least 1"
+    )]
+    Nothing,
+    /// An answer of several tokens from a model that gives none.
+    #[error("only models that generate text add tokens to it")]
+    NotGenerated,
+    /// Several texts to continue.
+    #[error("one text is continued at a time: give one number of tokens")]
+    OneText,
+    /// A step without a protocol.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Plan {
+    /// The plan of one pass over texts of these lengths, and with a model of text one of each token. Reads the folder's
+    /// public files, not its weights.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn of_folder(folder: &Path, request: &Request) -> Result<Vec<Plan>, PlanError> {
+        if request.tokens.is_empty() || request.bucket == Some(0) || request.max_tokens == 0 {
+            return Err(PlanError::Nothing);
+        }
+        let files = PublicFiles::read(folder).map_err(ModelError::from)?;
+        let public = files.parse().map_err(ModelError::from)?;
+        let (generates, later) = (public.task() == Task::Generate, request.max_tokens - 1);
+        let least = match generates {
+            true => 1,
+            false => FEWEST,
+        };
+        let limit = public.max_tokens.min(MAX_TOKENS).saturating_sub(later);
+        let taken = least..=limit;
+        if let Some(&given) = request.tokens.iter().find(|n| !taken.contains(n)) {
+            return Err(PlanError::Tokens {
+                given,
+                least,
+                limit,
+            });
+        }
+        if !generates && later > 0 {
+            return Err(PlanError::NotGenerated);
+        }
+        if generates && request.tokens.len() > 1 {
+            return Err(PlanError::OneText);
+        }
+        let terms = Terms {
+            padded: request.bucket.is_some(),
+            public_table: request.public_table,
+        };
+        let bucket = request.bucket.unwrap_or(1);
+        let up = |n: &usize| n.div_ceil(bucket).saturating_mul(bucket).min(limit);
+        let rows: Vec<usize> = request.tokens.iter().map(up).collect();
+        let program = Model::shapes_only(&public).program();
+        let first = Plan::twopc(&program, &rows, terms, public.normalise)?;
+        let held = rows.iter().sum::<usize>();
+        let next = |i| Ok(Plan::next_token(&program, held + i, &[1], terms)?);
+        std::iter::once(Ok(first))
+            .chain((0..later).map(next))
+            .collect()
+    }
+}

@@ -1,0 +1,39 @@
+"""Private embeddings: the server sees neither the texts nor the answers.
+
+>>> enc = hushed.SentenceEncoder("127.0.0.1:7450", pin="9f86d0…")
+>>> enc.encode(["a private question"]).shape
+(1, 384)
+"""
+
+from ._cost import Cost
+from ._encoder import SentenceEncoder
+from ._errors import (
+    DefectError,
+    FolderError,
+    HushedError,
+    InputError,
+    LocalError,
+    MismatchError,
+    NetworkError,
+    RefusedError,
+    UsageError,
+)
+from ._plan import plan
+from ._server import Server, serve
+
+__all__ = [
+    "Cost",
+    "DefectError",
+    "FolderError",
+    "HushedError",
+    "InputError",
+    "LocalError",
+    "MismatchError",
+    "NetworkError",
+    "RefusedError",
+    "SentenceEncoder",
+    "Server",
+    "UsageError",
+    "plan",
+    "serve",
+]

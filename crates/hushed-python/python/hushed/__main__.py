@@ -1,0 +1,7 @@
+"""``python -m hushed``: the command."""
+
+import sys
+
+from ._command import main
+
+sys.exit(main())

@@ -1,0 +1,273 @@
+"""A client with the signature of sentence-transformers."""
+
+import threading
+import weakref
+from types import TracebackType
+from typing import Any, Dict, Iterable, List, Mapping, NoReturn, Optional, Tuple, Type, Union
+
+import numpy as np
+
+from . import _native
+from ._cost import Cost
+from ._errors import InputError, UsageError, unsupported
+from ._progress import Bar
+from ._settings import Connection, How, PathLike, at_least, bucket_of, flag
+
+Texts = Union[str, Iterable[str]]
+
+#: Names under which models keep the prompts of queries and of documents, as in sentence-transformers.
+_QUERY = ("query",)
+_DOCUMENT = ("document", "passage", "corpus")
+
+
+class SentenceEncoder:
+    """Embeddings of texts by a server that sees neither the texts nor the embeddings.
+
+    The server learns how many texts there are, the number of tokens of each (rounded up with ``bucket``) and when they
+    come. ``server``, ``pin`` (or ``ca``) and the files may also come from the environment, as for the command:
+    ``HUSHED_SERVER``, ``HUSHED_PIN``, ``HUSHED_CA``, ``HUSHED_TOKEN_FILE``, ``HUSHED_CLIENT_CERT``,
+    ``HUSHED_CLIENT_KEY``, ``HUSHED_BUNDLE``, ``HUSHED_CACHE_DIR``, ``HUSHED_BUCKET``, ``HUSHED_TRUNCATE``,
+    ``HUSHED_PUBLIC_TABLE``. docs/python.md has every argument.
+
+    Threads may share an encoder; their calls run one after the other. It cannot be pickled, and refuses to work in a
+    process that was forked from its own.
+    """
+
+    #: The similarity that the model is for.
+    similarity_fn_name = "cosine"
+
+    def __init__(
+        self,
+        server: Optional[str] = None,
+        *,
+        pin: Optional[str] = None,
+        ca: Optional[PathLike] = None,
+        token_file: Optional[PathLike] = None,
+        cert: Optional[PathLike] = None,
+        key: Optional[PathLike] = None,
+        bundle: Optional[PathLike] = None,
+        cache_dir: Optional[PathLike] = None,
+        bucket: Optional[int] = None,
+        truncate: Optional[bool] = None,
+        public_table: Optional[bool] = None,
+        prompts: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        connection = Connection.of(
+            server, pin=pin, ca=ca, token_file=token_file, cert=cert, key=key, bundle=bundle, cache_dir=cache_dir
+        )
+        self._server = connection.server
+        self._bucket = bucket_of(bucket)
+        self._truncate = flag(truncate, "HUSHED_TRUNCATE")
+        self._public_table = flag(public_table, "HUSHED_PUBLIC_TABLE")
+        self._native = _native.Encoder(connection)
+        self._finalizer = weakref.finalize(self, _close, self._native)
+        self._prompts: Dict[str, str] = dict(self._native.prompts if prompts is None else prompts)
+        self._cost: Optional[Cost] = None
+        self._cost_lock = threading.Lock()
+
+    def encode(
+        self,
+        sentences: Texts,
+        prompt_name: Optional[str] = None,
+        prompt: Optional[str] = None,
+        batch_size: int = 8,
+        show_progress_bar: Optional[bool] = False,
+        output_value: Optional[str] = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: Any = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: Optional[int] = None,
+        pool: Any = None,
+        chunk_size: Optional[int] = None,
+    ) -> "np.ndarray[Any, np.dtype[np.float32]]":
+        """The embeddings of the texts: float32, of shape (d,) for one ``str`` and (n, d) otherwise.
+
+        Arguments are those of ``SentenceTransformer.encode``; what is not supported raises a :class:`UsageError` that
+        names it. ``batch_size`` is the most texts that share a pass. Texts run longest first; the answers are in the
+        order of the texts. All texts are checked before the first is run.
+        """
+        _refuse(output_value, precision, convert_to_numpy, convert_to_tensor, device, pool, chunk_size)
+        single = isinstance(sentences, str)
+        texts = _texts([sentences] if isinstance(sentences, str) else sentences, self._prefix(prompt_name, prompt))
+        how = How(
+            batch=at_least(1, batch_size, "batch_size"),
+            bucket=self._bucket,
+            truncate=self._truncate,
+            public_table=self._public_table,
+        )
+        numbers, cost = self._run(texts, how, bool(show_progress_bar))
+        with self._cost_lock:
+            self._cost = Cost(**cost)
+        shape = (len(texts), self._native.width)
+        vectors: "np.ndarray[Any, np.dtype[np.float32]]" = np.frombuffer(numbers, dtype=np.float32).reshape(shape)
+        if truncate_dim is not None:
+            vectors = vectors[:, : at_least(1, truncate_dim, "truncate_dim")]
+        if normalize_embeddings:
+            vectors = _unit(vectors)
+        return vectors.ravel() if single else vectors
+
+    def encode_query(self, sentences: Texts, **options: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
+        """As :meth:`encode`, with the model's prompt for queries, if it has one."""
+        return self.encode(sentences, **self._with_prompt(options, _QUERY))
+
+    def encode_document(self, sentences: Texts, **options: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
+        """As :meth:`encode`, with the model's prompt for documents, if it has one."""
+        return self.encode(sentences, **self._with_prompt(options, _DOCUMENT))
+
+    @staticmethod
+    def similarity(embeddings1: Any, embeddings2: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
+        """The cosine of every embedding of the first list to every one of the second: (n, m). Computed here."""
+        return _unit(_rows(embeddings1)) @ _unit(_rows(embeddings2)).T
+
+    @staticmethod
+    def similarity_pairwise(embeddings1: Any, embeddings2: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
+        """The cosine of each embedding of the first list to the one at its place in the second: (n,)."""
+        first, second = _rows(embeddings1), _rows(embeddings2)
+        if first.shape != second.shape:
+            raise UsageError(f"pairs need lists of one shape, not {first.shape} and {second.shape}", "usage")
+        return np.asarray(np.einsum("nd,nd->n", _unit(first), _unit(second)), dtype=np.float32)
+
+    @property
+    def last_cost(self) -> Optional[Cost]:
+        """What the last call that ended cost; ``None`` before the first."""
+        with self._cost_lock:
+            return self._cost
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """Numbers of an embedding."""
+        return self._native.width
+
+    @property
+    def max_seq_length(self) -> int:
+        """Most tokens of a text, the two special ones counted, that model and server take. Longer texts are refused,
+        or truncated with ``truncate=True``."""
+        return self._native.max_tokens
+
+    @property
+    def prompts(self) -> Dict[str, str]:
+        """The prompts by their names: the model's, or those that were given."""
+        return dict(self._prompts)
+
+    @property
+    def bundle(self) -> str:
+        """The hash of the model's public part, in hexadecimal."""
+        return self._native.bundle
+
+    def close(self) -> None:
+        """Ends the session. A later call opens another."""
+        self._native.close()
+
+    def __enter__(self) -> "SentenceEncoder":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<hushed.SentenceEncoder of {self._server}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a hushed.SentenceEncoder cannot be pickled or copied: it holds keys that are used once")
+
+    def _run(self, texts: List[str], how: How, show: bool) -> Tuple[bytearray, "_native._Cost"]:
+        if not show:
+            return self._native.encode(texts, how, None)
+        bar = Bar(len(texts))
+        try:
+            return self._native.encode(texts, how, bar)
+        finally:
+            bar.close()
+
+    def _prefix(self, prompt_name: Optional[str], prompt: Optional[str]) -> str:
+        """The prompt that is asked for. As in sentence-transformers, ``prompt`` wins."""
+        if prompt is None and prompt_name is not None:
+            if prompt_name not in self._prompts:
+                names = ", ".join(sorted(self._prompts)) or "none"
+                raise UsageError(f"prompt_name={prompt_name!r}: the prompts here are {names}", "usage")
+            prompt = self._prompts[prompt_name]
+        if prompt and not self._native.pools_prompts:
+            raise unsupported("prompt", "this model leaves the prompt out of its pooling")
+        return prompt or ""
+
+    def _with_prompt(self, options: Dict[str, Any], names: Tuple[str, ...]) -> Dict[str, Any]:
+        if options.get("prompt") is None and options.get("prompt_name") is None:
+            options["prompt_name"] = next((name for name in names if name in self._prompts), None)
+        return options
+
+
+def _close(native: "_native.Encoder") -> None:
+    """Ends the session when its encoder is collected; whoever could care about an error is gone."""
+    try:
+        native.close()
+    except Exception:
+        pass
+
+
+def _refuse(
+    output_value: Optional[str],
+    precision: str,
+    convert_to_numpy: bool,
+    convert_to_tensor: bool,
+    device: Any,
+    pool: Any,
+    chunk_size: Optional[int],
+) -> None:
+    """Raises for arguments of sentence-transformers that have no meaning here."""
+    if output_value != "sentence_embedding":
+        raise unsupported(f"output_value={output_value!r}", "only the sentence's embedding is revealed")
+    if precision != "float32":
+        raise unsupported(f"precision={precision!r}", "embeddings are float32; convert them afterwards")
+    if convert_to_tensor:
+        raise unsupported("convert_to_tensor=True", "this package needs no torch; use torch.from_numpy")
+    if not convert_to_numpy:
+        raise unsupported("convert_to_numpy=False", "embeddings are one numpy array")
+    if device is not None and str(device) != "cpu":
+        raise unsupported(f"device={str(device)!r}", "the server computes")
+    if pool is not None:
+        raise unsupported("pool", "use several encoders, each in a process of its own")
+    if chunk_size is not None:
+        raise unsupported("chunk_size", "it belongs to pool")
+
+
+def _texts(sentences: Iterable[Any], prefix: str) -> List[str]:
+    """The texts behind their prompt; anything else in the list is refused by its place."""
+    if isinstance(sentences, (bytes, bytearray, Mapping)) or not hasattr(sentences, "__iter__"):
+        raise TypeError(f"texts are a str or a list of str, not {type(sentences).__name__}")
+    texts = []
+    for place, text in enumerate(sentences):
+        if not isinstance(text, str):
+            raise TypeError(f"text {place} (the first is 0) is not a str but {type(text).__name__}")
+        text = prefix + text
+        if not _is_unicode(text):
+            raise InputError(f"text {place} (the first is 0) has half of a surrogate pair: it is not Unicode", "text-refused")
+        texts.append(text)
+    return texts
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text has a UTF-8 form. The exception of one that has none holds the text, so it ends here."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _rows(embeddings: Any) -> "np.ndarray[Any, np.dtype[np.float32]]":
+    rows = np.atleast_2d(np.asarray(embeddings, dtype=np.float32))
+    if rows.ndim != 2:
+        raise UsageError(f"embeddings have the shape (d,) or (n, d), not {rows.shape}", "usage")
+    return rows
+
+
+def _unit(vectors: "np.ndarray[Any, np.dtype[np.float32]]") -> "np.ndarray[Any, np.dtype[np.float32]]":
+    """Each row scaled to length one; a row of zeros stays zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)

@@ -1,0 +1,102 @@
+"""A server in this process, for tests and notebooks."""
+
+import tempfile
+import weakref
+from types import TracebackType
+from typing import NoReturn, Optional, Type
+
+from . import _native
+from ._settings import PathLike, Serving, at_least
+
+
+class Server:
+    """A running server; made by :func:`serve`."""
+
+    def __init__(self, serving: Serving, folder: Optional["tempfile.TemporaryDirectory[str]"]) -> None:
+        self._native = _native.Server(serving)
+        # The certificate's folder lives as long as the server.
+        self._folder = folder
+        self._finalizer = weakref.finalize(self, _native.Server.close, self._native)
+
+    @property
+    def address(self) -> str:
+        """``HOST:PORT``."""
+        return self._native.address
+
+    @property
+    def pin(self) -> str:
+        """The SHA-256 of its certificate, in hexadecimal."""
+        return self._native.pin
+
+    @property
+    def bundle(self) -> str:
+        """The hash of its model's public part, in hexadecimal."""
+        return self._native.bundle
+
+    def close(self) -> None:
+        """Lets passes in progress finish and ends the server."""
+        self._native.close()
+        self._finalizer.detach()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<hushed.Server at {self.address}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a hushed.Server cannot be pickled or copied: pass its address and pin")
+
+
+def serve(
+    folder: PathLike,
+    *,
+    certificates: Optional[PathLike] = None,
+    port: int = 0,
+    tokens: Optional[PathLike] = None,
+    max_sessions: int = 4,
+    max_tokens: Optional[int] = None,
+    max_pass_tokens: int = 256,
+    max_texts: int = 1000,
+    public_table: bool = False,
+) -> Server:
+    """Serves a model folder on this machine's loopback, by protocol ``2pc``, until the server is closed.
+
+    ``certificates`` is a folder for the development certificate, made there on first use; without it the certificate
+    is made in a temporary folder, and the pin is another each time. Port 0 takes any free one. ``tokens`` is a file of
+    the bearer tokens that clients need. The limits are those of ``hushed serve``.
+
+    >>> with hushed.serve("models/all-MiniLM-L6-v2") as server:
+    ...     enc = hushed.SentenceEncoder(server.address, pin=server.pin)
+    """
+    temporary = None
+    if certificates is None:
+        temporary = tempfile.TemporaryDirectory(prefix="hushed-")
+        certificates = temporary.name
+    serving = Serving(
+        folder=folder,
+        certificates=certificates,
+        port=at_least(0, port, "port"),
+        tokens=tokens,
+        max_sessions=at_least(1, max_sessions, "max_sessions"),
+        max_tokens=None if max_tokens is None else at_least(1, max_tokens, "max_tokens"),
+        max_pass_tokens=at_least(1, max_pass_tokens, "max_pass_tokens"),
+        max_texts=at_least(1, max_texts, "max_texts"),
+        public_table=bool(public_table),
+    )
+    try:
+        return Server(serving, temporary)
+    except BaseException:
+        if temporary is not None:
+            temporary.cleanup()
+        raise

@@ -1,0 +1,109 @@
+"""Arguments as the extension module takes them, and the environment variables that stand for them."""
+
+import os
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from ._errors import UsageError
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+#: Values that switch a flag of the command off.
+_OFF = ("", "0", "f", "false", "n", "no", "off")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach a server, and what to insist on."""
+
+    server: str
+    pin: Optional[str]
+    ca: Optional[PathLike]
+    token_file: Optional[PathLike]
+    cert: Optional[PathLike]
+    key: Optional[PathLike]
+    bundle: Optional[PathLike]
+    cache_dir: Optional[PathLike]
+
+    @classmethod
+    def of(cls, server: Optional[str] = None, **given: Optional[PathLike]) -> "Connection":
+        """What is given, else what the environment says. ``pin`` and ``ca`` exclude each other; one that is given
+        wins over the other in the environment."""
+        server = server or variable("HUSHED_SERVER")
+        if not server:
+            raise UsageError("which server? give server=\"HOST:PORT\", or set HUSHED_SERVER", "usage")
+        if given["pin"] is None and given["ca"] is None:
+            given.update(pin=variable("HUSHED_PIN"), ca=variable("HUSHED_CA"))
+        if (given["pin"] is None) == (given["ca"] is None):
+            raise UsageError(
+                "give exactly one of pin= (the SHA-256 of the server's certificate, which it prints when it starts) and "
+                "ca= (a PEM file of authorities), or of HUSHED_PIN and HUSHED_CA",
+                "usage",
+            )
+        if given["cert"] is None and given["key"] is None:
+            given.update(cert=variable("HUSHED_CLIENT_CERT"), key=variable("HUSHED_CLIENT_KEY"))
+        if (given["cert"] is None) != (given["key"] is None):
+            raise UsageError("cert= and key= go together: the client's certificate chain and its key", "usage")
+        for name in ("token_file", "bundle", "cache_dir"):
+            if given[name] is None:
+                given[name] = variable("HUSHED_" + name.upper())
+        return cls(server=server, **given)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class How:
+    """How texts are run."""
+
+    batch: int
+    bucket: Optional[int]
+    truncate: bool
+    public_table: bool
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What to serve, and to whom."""
+
+    folder: PathLike
+    certificates: PathLike
+    port: int
+    tokens: Optional[PathLike]
+    max_sessions: int
+    max_tokens: Optional[int]
+    max_pass_tokens: int
+    max_texts: int
+    public_table: bool
+
+
+def variable(name: str) -> Optional[str]:
+    """An environment variable; an empty one counts as not set."""
+    return os.environ.get(name) or None
+
+
+def flag(given: Optional[bool], name: str) -> bool:
+    """A switch: what is given, else the variable, read as the command reads it."""
+    if given is not None:
+        return bool(given)
+    return os.environ.get(name, "").lower() not in _OFF
+
+
+def at_least(least: int, value: object, name: str) -> int:
+    """A whole number from ``least``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is a whole number, not {type(value).__name__}")
+    number = int(value.__index__())
+    if number < least:
+        raise UsageError(f"{name}={number}: a whole number from {least} is expected", "limit")
+    return number
+
+
+def bucket_of(given: Optional[int]) -> Optional[int]:
+    """The bucket: what is given, else HUSHED_BUCKET."""
+    if given is not None:
+        return at_least(1, given, "bucket")
+    text = variable("HUSHED_BUCKET")
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise UsageError("HUSHED_BUCKET is not a whole number from 1", "usage")
+    return at_least(1, int(text), "HUSHED_BUCKET")

@@ -1,0 +1,198 @@
+//! A client's encoder.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hushed_serve::{
+    BundlePin, ClientConfig, Encoded, Options, Progress, ServeError, ServerTrust, Spent, Token,
+    TooLong, Watch,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
+
+use crate::errors;
+use crate::work::{self, Reporter};
+
+/// How to reach a server: `hushed._settings.Connection`.
+#[derive(FromPyObject)]
+struct Connection {
+    server: String,
+    pin: Option<String>,
+    ca: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    bundle: Option<PathBuf>,
+    cache_dir: Option<PathBuf>,
+}
+
+/// How to run texts: `hushed._settings.How`.
+#[derive(FromPyObject)]
+struct How {
+    batch: usize,
+    bucket: Option<usize>,
+    truncate: bool,
+    public_table: bool,
+}
+
+/// What a call cost, as a dictionary: the fields of `hushed.Cost`.
+#[derive(IntoPyObject)]
+struct Cost {
+    tokens: Vec<usize>,
+    passes: usize,
+    sessions: usize,
+    bytes_sent: u64,
+    bytes_received: u64,
+    rounds: u64,
+    setup_seconds: f64,
+    seconds: f64,
+}
+
+/// An encoder; its lock lets one call run at a time.
+#[pyclass(frozen, module = "hushed._native")]
+pub struct Encoder {
+    encoder: hushed_serve::Encoder,
+}
+
+#[pymethods]
+impl Encoder {
+    #[new]
+    fn new(py: Python<'_>, connection: Connection) -> PyResult<Self> {
+        let opened = work::quietly(py, move || {
+            hushed_serve::Encoder::open(connection.config()?)
+        })?;
+        let encoder = opened.map_err(|error| errors::serve(py, &error))?;
+        Ok(Self { encoder })
+    }
+
+    /// Numbers of an answer.
+    #[getter]
+    fn width(&self) -> usize {
+        self.encoder.facts().width
+    }
+
+    /// Most tokens of a text.
+    #[getter]
+    fn max_tokens(&self) -> usize {
+        self.encoder.facts().max_tokens
+    }
+
+    /// The model's prompts.
+    #[getter]
+    fn prompts(&self) -> BTreeMap<String, String> {
+        self.encoder.facts().prompts.clone()
+    }
+
+    /// Whether a text behind a prompt is answered as the published model answers it.
+    #[getter]
+    fn pools_prompts(&self) -> bool {
+        self.encoder.facts().pools_prompts
+    }
+
+    /// Hash of the bundle, in hexadecimal.
+    #[getter]
+    fn bundle(&self) -> String {
+        self.encoder.facts().bundle.to_string()
+    }
+
+    /// The answers as native float32, one after the other, and their cost. `progress(done, of)` is called in units of a
+    /// layer of a text.
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        texts: Vec<String>,
+        how: How,
+        progress: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyByteArray>, Cost)> {
+        self.check_process(py)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (encoder, seen) = (self.encoder.clone(), Arc::clone(&stop));
+        let call = move |reporter: Reporter<_, Progress>| {
+            let watch = Watch {
+                progress: Some(Box::new(move |step| reporter.progress(step))),
+                stop: seen,
+            };
+            encoder.encode(&texts, how.options(), watch)
+        };
+        let show = |_: Python<'_>, step: Progress| match &progress {
+            Some(progress) => {
+                let done = step.text * step.layers + step.layer * step.sharing;
+                progress.call1((done, step.texts * step.layers)).map(|_| ())
+            }
+            None => Ok(()),
+        };
+        let encoded = work::run(py, call, show, || stop.store(true, Ordering::Relaxed))?;
+        let Encoded { answers, spent } = encoded.map_err(|error| errors::serve(py, &error))?;
+        let numbers = answers.iter().flat_map(|answer| &answer.values);
+        let bytes: Vec<u8> = numbers.flat_map(|&x| (x as f32).to_ne_bytes()).collect();
+        Ok((PyByteArray::new(py, &bytes), spent.into()))
+    }
+
+    /// Ends the session, if one is open.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.encoder.check_process().is_err() {
+            return Ok(());
+        }
+        let encoder = self.encoder.clone();
+        let closed = work::quietly(py, move || encoder.close())?;
+        closed.map_err(|error| errors::serve(py, &error))
+    }
+}
+
+impl Encoder {
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        let checked = self.encoder.check_process();
+        checked.map_err(|error| errors::serve(py, &error))
+    }
+}
+
+impl Connection {
+    /// Python has seen to it that exactly one of pin and ca is there.
+    fn config(self) -> Result<ClientConfig, ServeError> {
+        let trust = match (self.pin, self.ca) {
+            (None, Some(ca)) => ServerTrust::CaFile(ca),
+            (pin, _) => ServerTrust::Pin(pin.unwrap_or_default()),
+        };
+        let mut config = ClientConfig::new(self.server, trust);
+        config.identity = self.cert.zip(self.key);
+        config.token = self
+            .token_file
+            .as_deref()
+            .map(Token::from_file)
+            .transpose()?;
+        config.bundle = self.bundle.map(BundlePin::File);
+        config.cache_dir = self.cache_dir.or_else(hushed_serve::folders::cache);
+        Ok(config)
+    }
+}
+
+impl How {
+    fn options(&self) -> Options {
+        Options {
+            too_long: match self.truncate {
+                true => TooLong::Cut,
+                false => TooLong::Refuse,
+            },
+            bucket: self.bucket,
+            batch: self.batch,
+            public_table: self.public_table,
+        }
+    }
+}
+
+impl From<Spent> for Cost {
+    fn from(spent: Spent) -> Self {
+        Self {
+            tokens: spent.rows,
+            passes: spent.passes,
+            sessions: spent.sessions,
+            bytes_sent: spent.bytes_sent,
+            bytes_received: spent.bytes_received,
+            rounds: spent.rounds,
+            setup_seconds: spent.setup.as_secs_f64(),
+            seconds: spent.time.as_secs_f64(),
+        }
+    }
+}

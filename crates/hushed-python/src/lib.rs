@@ -1,0 +1,27 @@
+//! The extension module `hushed._native`: conversions between Python's objects and the libraries.
+//!
+//! What a Python user sees is in `python/hushed`: the signatures of `sentence-transformers`, numpy arrays, the errors.
+//! Here a call takes plain objects, runs without the interpreter's lock in a thread of its own, and looks for signals
+//! meanwhile ([`work`]).
+#![forbid(unsafe_code)]
+
+mod command;
+mod encoder;
+mod errors;
+mod plan;
+mod server;
+mod work;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::command::command;
+    #[pymodule_export]
+    use super::encoder::Encoder;
+    #[pymodule_export]
+    use super::plan::plan;
+    #[pymodule_export]
+    use super::server::Server;
+}

@@ -1,0 +1,108 @@
+//! Long calls: in a thread of their own, so that Python runs meanwhile and signals are seen.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+use crate::errors;
+
+/// How often Python's signal handlers get a chance.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a call's thread reports.
+enum Report<T, P> {
+    Progress(P),
+    /// `None`: it panicked.
+    Ended(Option<T>),
+}
+
+/// Reports progress from a call's thread.
+pub struct Reporter<T, P>(Sender<Report<T, P>>);
+
+impl<T, P> Reporter<T, P> {
+    /// Has `P` shown, if anybody still listens.
+    pub fn progress(&self, progress: P) {
+        // An interrupted caller has gone.
+        let _ = self.0.send(Report::Progress(progress));
+    }
+}
+
+/// Runs `call` in a thread, without the interpreter's lock, and shows its progress by `show`. An exception of `show` or
+/// of a signal handler (Ctrl-C) ends the wait at once, after `stop` has told the thread to end by itself.
+pub fn run<T: Send + 'static, P: Send + 'static>(
+    py: Python<'_>,
+    call: impl FnOnce(Reporter<T, P>) -> T + Send + 'static,
+    mut show: impl FnMut(Python<'_>, P) -> PyResult<()>,
+    stop: impl FnOnce(),
+) -> PyResult<T> {
+    first_process(py)?;
+    let (send, reports) = channel();
+    let body = move || {
+        let reporter = Reporter(send.clone());
+        let ended = catch_unwind(AssertUnwindSafe(|| call(reporter))).ok();
+        let _ = send.send(Report::Ended(ended));
+    };
+    let thread = thread::Builder::new().name("hushed call".to_owned());
+    if let Err(error) = thread.spawn(body) {
+        let message = format!("could not start a thread: {error}; is there a limit on them?");
+        return Err(errors::exception(py, 8, "system", &message));
+    }
+    let mut reports = reports;
+    loop {
+        let report;
+        (reports, report) = py.detach(move || next(reports));
+        match report {
+            Ok(Report::Ended(Some(result))) => return Ok(result),
+            Ok(Report::Ended(None)) | Err(RecvTimeoutError::Disconnected) => {
+                return Err(errors::defect(
+                    py,
+                    "a call ended by a panic: see standard error",
+                ));
+            }
+            Ok(Report::Progress(progress)) => {
+                if let Err(exception) = show(py, progress) {
+                    stop();
+                    return Err(exception);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Err(exception) = py.check_signals() {
+            stop();
+            return Err(exception);
+        }
+    }
+}
+
+/// [`run`] for a call that shows nothing and needs no end.
+pub fn quietly<T: Send + 'static>(
+    py: Python<'_>,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    run(py, |_: Reporter<T, ()>| call(), |_, ()| Ok(()), || ())
+}
+
+/// A report, if one comes before the next look. The channel comes back with it: it is not shared between threads, and
+/// what runs without the interpreter's lock could be in another.
+fn next<R>(reports: Receiver<R>) -> (Receiver<R>, Result<R, RecvTimeoutError>) {
+    let report = reports.recv_timeout(LOOK);
+    (reports, report)
+}
+
+/// The process that made the first call. A child of `fork` has a copy of the thread pool without its threads, and would
+/// wait for them for ever.
+static PROCESS: OnceLock<u32> = OnceLock::new();
+
+fn first_process(py: Python<'_>) -> PyResult<()> {
+    let here = std::process::id();
+    if *PROCESS.get_or_init(|| here) == here {
+        return Ok(());
+    }
+    let message = "this process was forked from one that had used hushed: start processes by the method `spawn` \
+                   (multiprocessing.get_context(\"spawn\")), or use hushed after the fork only";
+    Err(errors::usage(py, "forked", message))
+}
