@@ -11,6 +11,7 @@ mod clear;
 mod column;
 mod diagonal;
 mod interleave;
+mod layout;
 mod pairs;
 pub mod products;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod tests;
 pub use column::Columns;
 pub use diagonal::Diagonals;
 pub use interleave::Interleave;
+pub use layout::{Layout, Spread};
 pub use pairs::Pairs;
 
 /// Why matrices cannot be packed together; the messages name the fields.
