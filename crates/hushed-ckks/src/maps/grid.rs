@@ -86,6 +86,11 @@ impl MapGrid {
         self.diagonals.len()
     }
 
+    /// Whether no diagonal has an imaginary part, as those of masks.
+    pub fn is_real(&self) -> bool {
+        self.diagonals.values().flatten().all(|d| d.im == 0.0)
+    }
+
     /// Sets the diagonal at `offset` of the map from one input to one output.
     ///
     /// # Errors

@@ -10,6 +10,9 @@
 mod clear;
 mod column;
 mod diagonal;
+pub mod heads;
+#[cfg(test)]
+pub(crate) mod heads_tests;
 mod interleave;
 mod layout;
 mod pairs;
