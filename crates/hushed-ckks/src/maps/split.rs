@@ -31,6 +31,30 @@ impl GridSplit {
     ) -> Result<Self, LinTransError> {
         let cost = CostModel::new(n, limbs, special, digits);
         let words = (2 * (limbs + special) * n) as f64;
+        Self::cheapest(grid, |split| {
+            let (babies, giants) = split.key_switches();
+            let keys = split.babies.iter().map(|&(k, _)| k).filter(|&k| k != 0);
+            let keys = keys.collect::<BTreeSet<_>>().len();
+            keys as f64 * cost.baby
+                + babies as f64 * (0.3 * cost.baby + KEPT * words)
+                + giants as f64 * cost.giant
+                + (split.babies.len() * split.giants.len()) as f64 * words * PRODUCT
+        })
+    }
+
+    /// The width with the fewest key switches, one that is not hoisted counted as four: from shapes alone, so that a
+    /// simulation and a run have the same rotations.
+    ///
+    /// # Errors
+    /// As [`GridSplit::best`].
+    pub fn balanced(grid: &MapGrid) -> Result<Self, LinTransError> {
+        Self::cheapest(grid, |split| {
+            let (babies, giants) = split.key_switches();
+            (babies + 4 * giants) as f64
+        })
+    }
+
+    fn cheapest(grid: &MapGrid, time: impl Fn(&Self) -> f64) -> Result<Self, LinTransError> {
         let offsets = grid.offsets();
         let span = match (offsets.first(), offsets.last()) {
             (Some(first), Some(last)) => ((last - first) / stride(&offsets) + 1) as usize,
@@ -41,13 +65,7 @@ impl GridSplit {
         let mut width = 1;
         while width <= span {
             let split = Self::width(grid, width)?;
-            let (babies, giants) = split.key_switches();
-            let keys = split.babies.iter().map(|&(k, _)| k).filter(|&k| k != 0);
-            let keys = keys.collect::<BTreeSet<_>>().len();
-            let time = keys as f64 * cost.baby
-                + babies as f64 * (0.3 * cost.baby + KEPT * words)
-                + giants as f64 * cost.giant
-                + (split.babies.len() * split.giants.len()) as f64 * words * PRODUCT;
+            let time = time(&split);
             if best.as_ref().is_none_or(|(least, _)| time < *least) {
                 best = Some((time, split));
             }

@@ -213,6 +213,87 @@ pub fn attend<S: Slots>(
     v: S::Value,
     target: Scale,
 ) -> Result<S::Value, FheError> {
+    let grid = inner(on, heads, p, v)?;
+    let mut total: Option<S::Value> = None;
+    for (giant, sums) in grid.into_iter().enumerate() {
+        let (map, split) = heads.summed(heads.turn(giant)).map_err(CkksError::from)?;
+        for sum in on.maps(&map, &split, &sums, target)? {
+            match &mut total {
+                Some(total) => on.add_assign(total, &sum)?,
+                None => total = Some(sum),
+            }
+        }
+    }
+    total.ok_or_else(|| PackingError::Mismatch.into())
+}
+
+/// P·V times `factor`, slot by slot, which is the same in all places of a head: 1/Σp. The product takes the place of the
+/// mask of [`attend`], so that it costs no level: three below the lower of `p` and `v`, and one below two of `factor`.
+///
+/// # Errors
+/// As [`attend`].
+pub fn attend_times<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    p: Vec<S::Value>,
+    v: S::Value,
+    factor: &S::Value,
+) -> Result<S::Value, FheError> {
+    let grid = inner(on, heads, p, v)?;
+    let limbs = grid.iter().flatten().map(|x| on.limbs(x)).min();
+    let limbs = limbs.ok_or(PackingError::Mismatch)?;
+    let mut sums = Vec::with_capacity(heads.copies);
+    let mut factors = Vec::with_capacity(heads.copies);
+    for a in 0..heads.copies {
+        let mut sum: Option<S::Value> = None;
+        for (giant, row) in grid.iter().enumerate() {
+            let turned = match heads.turn(giant) {
+                0 => row[a].clone(),
+                turn => on.rotate(&row[a], turn)?,
+            };
+            match &mut sum {
+                Some(sum) => on.add_assign(sum, &turned)?,
+                None => sum = Some(turned),
+            }
+        }
+        let sum = sum.ok_or(PackingError::Mismatch)?;
+        // Over the places (·, e), right at place (a, e).
+        let mut total = sum.clone();
+        let hoisted = on.hoist(&sum)?;
+        for j in (0..heads.copies).filter(|&j| j != a) {
+            let by = distance(heads.inner(), j, a);
+            let by = by.rem_euclid(heads.layout.slots() as i64) as usize;
+            on.add_assign(&mut total, &on.rotate_hoisted(&hoisted, by)?)?;
+        }
+        drop(hoisted);
+        sums.push(vec![total]);
+        let mask = on.plain(|| {
+            let row: Vec<f64> = heads
+                .mask(|place, _| place == a)
+                .iter()
+                .map(|z| z.re)
+                .collect();
+            row.iter()
+                .copied()
+                .cycle()
+                .take(heads.layout.slots())
+                .collect()
+        });
+        let masked = on.mul_vector(factor, &mask, on.scale(factor))?;
+        factors.push(vec![on.drop_to(&masked, limbs.min(on.limbs(&masked)))?]);
+    }
+    let mut product = on.dot_grid(&sums, &factors)?;
+    let product = product.pop().and_then(|mut row| row.pop());
+    product.ok_or_else(|| PackingError::Mismatch.into())
+}
+
+/// `[giant][a]`: O_a of each giant step, before the sums over j and its rotation.
+fn inner<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    p: Vec<S::Value>,
+    v: S::Value,
+) -> Result<Vec<Vec<S::Value>>, FheError> {
     if p.len() != heads.vectors() {
         return Err(PackingError::Mismatch.into());
     }
@@ -231,19 +312,7 @@ pub fn attend<S: Slots>(
         .map(|b| values.iter().map(|copy| copy[b].clone()).collect())
         .collect::<Vec<Vec<S::Value>>>();
     drop(values);
-    let grid = on.dot_grid(&weights, &by_baby)?;
-    drop((weights, by_baby));
-    let mut total: Option<S::Value> = None;
-    for (giant, sums) in grid.into_iter().enumerate() {
-        let (map, split) = heads.summed(heads.turn(giant)).map_err(CkksError::from)?;
-        for sum in on.maps(&map, &split, &sums, target)? {
-            match &mut total {
-                Some(total) => on.add_assign(total, &sum)?,
-                None => total = Some(sum),
-            }
-        }
-    }
-    total.ok_or_else(|| PackingError::Mismatch.into())
+    on.dot_grid(&weights, &by_baby)
 }
 
 /// The outputs of a map of one vector, at its scale.

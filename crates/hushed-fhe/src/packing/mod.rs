@@ -17,6 +17,7 @@ mod interleave;
 mod layout;
 mod pairs;
 pub mod products;
+pub mod sums;
 #[cfg(test)]
 mod tests;
 
