@@ -265,6 +265,11 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(fhe::scores),
     },
     Suite {
+        name: "fhe-heads",
+        about: "CKKS: scores and values of all heads of one text of 128 rows, in packed rows",
+        kind: Kind::Local(fhe::heads),
+    },
+    Suite {
         name: "fhe-layer",
         about: "CKKS: an encoder layer with random weights for 256 texts of 128 tokens; most of an hour on two cores, and gigabytes in TMPDIR",
         kind: Kind::Local(fhe::layers),
