@@ -227,8 +227,9 @@ pub fn attend<S: Slots>(
     total.ok_or_else(|| PackingError::Mismatch.into())
 }
 
-/// P·V times `factor`, slot by slot, which is the same in all places of a head: 1/Σp. The product takes the place of the
-/// mask of [`attend`], so that it costs no level: three below the lower of `p` and `v`, and one below two of `factor`.
+/// P·V times `factor`, slot by slot, which is the same in all places of a head: the inverse of the sum of `p`. The
+/// product takes the place of the mask of [`attend`], so that it costs no level: three below the lower of `p` and `v`;
+/// two below `factor`, if that is the lower.
 ///
 /// # Errors
 /// As [`attend`].

@@ -1,4 +1,5 @@
-//! How the matrices of one text, or of a few, lie in slots (docs/one-text.md): a place is a pair of a text and a column.
+//! How the matrices of one text, or of a few, lie in slots (docs/one-text.md): a place is a pair of a text and a
+//! column.
 //!
 //! Slots are complex and columns are real, so a place holds a pair of columns, a + i·b. With one column this is
 //! [`super::Interleave`].

@@ -328,12 +328,7 @@ impl PackedWeights {
 }
 
 /// The words of all weights in panels.
-fn panels<W: Copy>(
-    weights: &[W],
-    rows: usize,
-    columns: usize,
-    word: impl Fn(W) -> u64,
-) -> Words {
+fn panels<W: Copy>(weights: &[W], rows: usize, columns: usize, word: impl Fn(W) -> u64) -> Words {
     let mut words = Words::zero(rows.div_ceil(ROWS) * ROWS * columns);
     let size = (ROWS * columns).max(1);
     for (panel, rows) in words.chunks_exact_mut(size).zip(weights.chunks(size)) {
