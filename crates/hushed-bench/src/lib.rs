@@ -239,6 +239,11 @@ pub const SUITES: &[Suite] = &[
         kind: Kind::Local(ckks::transforms),
     },
     Suite {
+        name: "lintrans-rows",
+        about: "CKKS: maps of the columns of one text, 384 to 1,152 and 768 to 3,072, in packed rows",
+        kind: Kind::Local(ckks::maps),
+    },
+    Suite {
         name: "gemm",
         about: "CKKS: 768 × 768 weights times 768 ciphertexts, 64 of the outputs; all of them, minutes, with --only whole",
         kind: Kind::Local(ckks::gemm),
@@ -267,6 +272,11 @@ pub const SUITES: &[Suite] = &[
         name: "fhe-scores",
         about: "CKKS: the scores of a head, 128 × 128, for 256 texts",
         kind: Kind::Local(fhe::scores),
+    },
+    Suite {
+        name: "fhe-heads",
+        about: "CKKS: scores and values of all heads of one text of 128 rows, in packed rows",
+        kind: Kind::Local(fhe::heads),
     },
     Suite {
         name: "fhe-layer",

@@ -20,6 +20,7 @@ pub mod keys;
 #[cfg(test)]
 mod known_answers;
 pub mod lintrans;
+pub mod maps;
 pub mod noise;
 pub mod params;
 pub mod plaintext;

@@ -1,6 +1,7 @@
 //! The operations of a run on vectors of slots, encrypted or not.
 
 use hushed_ckks::Scale;
+use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::Arithmetic;
 
 use hushed_lower::LinearMap;
@@ -22,9 +23,9 @@ pub enum OwnedMask<V> {
 /// plaintext vectors, rotations, sums of products over two lists, matrices of scalars, refreshes.
 ///
 /// Slots hold real numbers. A *pair* ([`Slots::pair`]) packs two vectors as the real and the imaginary parts of one.
-/// Pairs can be rotated, added, and multiplied with plaintext vectors and, in [`Slots::dot_grid`], with each other, and
-/// nothing else. A *level* is one rescale; `limbs` counts primes. Operands of a sum have the same scale, so each
-/// operation that rescales takes the scale of its result; none is chosen implicitly.
+/// Pairs can be rotated, added, conjugated, mapped ([`Slots::maps`]), and multiplied with plaintext vectors and, in
+/// [`Slots::dot_grid`], with each other, and nothing else. A *level* is one rescale; `limbs` counts primes. Operands of
+/// a sum have the same scale, so each operation that rescales takes the scale of its result; none is chosen implicitly.
 pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// A vector prepared for several rotations (hoisting: decomposed once).
     type Hoisted<'a>: Send + Sync
@@ -174,6 +175,25 @@ pub trait Slots: Arithmetic<Error = FheError, Value: Send + Sync> + Sync {
     /// # Errors
     /// As [`Slots::real`].
     fn parts(&self, x: &Self::Value) -> Result<[Self::Value; 2], FheError>;
+
+    /// a − i·b of a pair a + i·b. One conjugation.
+    ///
+    /// # Errors
+    /// As [`Slots::real`].
+    fn conjugate(&self, x: &Self::Value) -> Result<Self::Value, FheError>;
+
+    /// The outputs of a grid of linear maps at scale `target`, one level below the shortest of the inputs, which have
+    /// one scale. `split` says which rotations of inputs and of sums; each input is decomposed once.
+    ///
+    /// # Errors
+    /// For another number of slots or inputs than the grid's, scales that differ, a level or a key that is missing.
+    fn maps(
+        &self,
+        grid: &MapGrid,
+        split: &GridSplit,
+        x: &[Self::Value],
+        target: Scale,
+    ) -> Result<Vec<Self::Value>, FheError>;
 
     /// `grid[i][j]` = Σ_k `left[k][i]` ⊗ `right[k][j]`: each sum is relinearised once and rescaled once. Operands are
     /// dropped to the fewest primes among them; all of `left` have the same scale, and all of `right`.

@@ -1,7 +1,8 @@
 //! Modular multiply-adds a second of matrix products with limbs, one core: `cargo bench -p hushed-math --bench gemm`.
 //!
-//! 768 by 768 weights up to a limit, strips of 1024 words; the least of several runs: what the code takes when nothing
-//! else runs. A report, not a test.
+//! 768 by 768 weights up to a limit, strips of 1024 words; then residues, of the shapes that a map of packed rows has
+//! for a run of equal diagonals. The least of several runs: what the code takes when nothing else runs. A report, not a
+//! test.
 
 use hushed_math::cpu::Cpu;
 use hushed_math::primes::ntt_primes;
@@ -30,7 +31,37 @@ fn main() {
                 row(cpu, prime, limit, values);
             }
         }
+        for shape in [[48, 48, 128], [114, 92, 128], [1, 28, 128]] {
+            run(cpu, shape);
+        }
     }
+}
+
+/// Giants by babies, a run of `length` words: one of the products of a prime, again and again.
+fn run(cpu: Cpu, [rows, columns, length]: [usize; 3]) {
+    let modulus = Modulus::new(ntt_primes(40, 1 << 16, 1)[0]).expect("a prime below 2^50");
+    let gemm = LimbGemm::with_cpu(modulus, cpu);
+    let mut stream = PublicStream::new(&PublicSeed([2; 16]), 0);
+    let mut weights = vec![0; rows * columns];
+    stream.uniform_mod(&modulus, &mut weights);
+    let weights = gemm.pack_residues(&weights, rows, columns);
+    let mut x = vec![0; columns * length];
+    stream.uniform_mod(&modulus, &mut x);
+    let x: Vec<&[u64]> = x.chunks_exact(length).collect();
+    let mut out = vec![0; rows * length];
+    let mut out: Vec<&mut [u64]> = out.chunks_exact_mut(length).collect();
+    let mut scratch = GemmScratch::new();
+    let mut best = f64::MAX;
+    for _ in 0..200 {
+        let start = Instant::now();
+        gemm.multiply_add(&weights, &x, &mut out, &mut scratch);
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    println!(
+        "{:<13} residues, {rows} × {columns}, runs of {length} words {:>9.2}",
+        cpu.kernel_name(),
+        (rows * columns * length) as f64 / best / 1e9
+    );
 }
 
 fn row(cpu: Cpu, prime: u32, limit: u64, values: &str) {

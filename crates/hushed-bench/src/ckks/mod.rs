@@ -6,6 +6,7 @@ mod bootstrap;
 mod flooding;
 mod gemm;
 mod lintrans;
+mod maps;
 mod ops;
 mod roofline;
 
@@ -25,6 +26,7 @@ pub use bootstrap::bootstrap;
 pub use flooding::flooding;
 pub use gemm::gemm;
 pub use lintrans::transforms;
+pub use maps::maps;
 pub use ops::operations;
 pub use roofline::roofline;
 

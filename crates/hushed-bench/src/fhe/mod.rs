@@ -4,6 +4,7 @@
 //! run on ciphertexts, and what comes out is compared with the clear. Seconds are of the whole batch;
 //! `seconds_per_text` is what papers call amortised.
 
+mod heads;
 mod layer;
 mod model;
 mod norm;
@@ -29,6 +30,7 @@ use serde_json::{Value, json};
 use super::BenchError;
 use crate::machine::{forget_peak, peak_memory};
 
+pub use heads::heads;
 pub use layer::layers;
 pub use model::models;
 pub use norm::norms;
@@ -171,7 +173,8 @@ fn counted(
 
 /// Rotations of a step, bootstraps' own not among them.
 fn rotations(counts: &Counts) -> u64 {
-    counts.total(Op::Rotate) + counts.total(Op::Conjugate)
+    let ops = [Op::Rotate, Op::Conjugate, Op::MapBaby, Op::MapGiant];
+    ops.iter().map(|&op| counts.total(op)).sum()
 }
 
 fn layout(params: &CkksParams) -> Result<Interleave, BenchError> {

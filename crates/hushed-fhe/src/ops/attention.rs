@@ -29,6 +29,7 @@
 mod heads;
 mod layer;
 mod output;
+pub mod packed;
 mod source;
 
 use crate::error::FheError;

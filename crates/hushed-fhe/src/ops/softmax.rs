@@ -107,7 +107,7 @@ impl Softmax {
     }
 
     /// 1/Σp at scale `target`.
-    fn first_inverse<S: Slots>(
+    pub(crate) fn first_inverse<S: Slots>(
         &self,
         on: &S,
         sum: &S::Value,
@@ -212,7 +212,7 @@ pub fn weights<S: Slots>(
 /// Sums refreshed, at twice their scale, with the imaginary part of the refresh's error removed. The error in the real
 /// part of Σp multiplies all weights of a row, and so Σe too, where it cancels. An imaginary part would be removed from
 /// Σe by its own refresh but stay in e, and mix the two columns of a pair in P·V, most where Σp is smallest.
-fn refreshed<S: Slots>(
+pub(crate) fn refreshed<S: Slots>(
     on: &S,
     at: StepId,
     sums: Vec<S::Value>,
@@ -234,7 +234,7 @@ pub fn weight_scale<'a, S: Slots>(
 }
 
 /// The largest upper end of the second intervals, if that is above 1.
-fn highest<'a>(heads: impl Iterator<Item = &'a Softmax>) -> f64 {
+pub(crate) fn highest<'a>(heads: impl Iterator<Item = &'a Softmax>) -> f64 {
     heads.map(Softmax::second_high).fold(1.0, f64::max)
 }
 
@@ -272,7 +272,7 @@ fn squares<S: Slots>(
 }
 
 /// Σ over the vectors.
-fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
+pub(crate) fn total<S: Slots>(on: &S, vectors: &[S::Value]) -> Result<S::Value, FheError> {
     let Some((first, rest)) = vectors.split_first() else {
         let limbs = on.floor();
         let wide = on.default_scale().value() * divisor(on, limbs)?;

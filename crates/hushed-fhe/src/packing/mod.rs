@@ -10,15 +10,21 @@
 mod clear;
 mod column;
 mod diagonal;
+pub mod heads;
+#[cfg(test)]
+pub(crate) mod heads_tests;
 mod interleave;
+mod layout;
 mod pairs;
 pub mod products;
+pub mod sums;
 #[cfg(test)]
 mod tests;
 
 pub use column::Columns;
 pub use diagonal::Diagonals;
 pub use interleave::Interleave;
+pub use layout::{Layout, Spread};
 pub use pairs::Pairs;
 
 /// Why matrices cannot be packed together; the messages name the fields.

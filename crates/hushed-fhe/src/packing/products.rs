@@ -163,7 +163,7 @@ fn rotated_by<S: Slots>(
 }
 
 /// Every vector rotated by each of `by`, the first of which is 0.
-fn rotations<S: Slots>(
+pub(super) fn rotations<S: Slots>(
     on: &S,
     vectors: Vec<S::Value>,
     by: &[usize],

@@ -6,7 +6,7 @@
 //! are cut into groups, a key a group, by the least sum of transforms (that its key switches take in the run) and
 //! residues (that its keys hold), where a residue is worth [`TRANSFORMS_A_RESIDUE`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hushed_ckks::CkksParams;
 use hushed_ckks::keys::{EvalKeyPlan, KeyUse};
@@ -23,6 +23,8 @@ pub const TRANSFORMS_A_RESIDUE: u64 = 100;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDemand {
     uses: BTreeMap<KeyUse, BTreeMap<usize, u64>>,
+    /// Rotations of grids of maps, by element and primes: sums over Q·P take keys of one shape.
+    maps: BTreeSet<(usize, usize)>,
 }
 
 impl KeyDemand {
@@ -43,6 +45,10 @@ impl KeyDemand {
             if element != 1 {
                 demand.add(KeyUse::Galois(element), rotation.limbs, rotation.times);
             }
+        }
+        for turn in &counts.turns {
+            let element = params.rotation_element(turn.by as i64);
+            demand.maps.insert((element, turn.limbs));
         }
         demand
     }
@@ -74,6 +80,9 @@ impl KeyDemand {
             for (limbs, special) in groups(params, lengths)? {
                 plan.insert(key, limbs, special);
             }
+        }
+        for &(element, limbs) in &self.maps {
+            plan.galois(element, limbs, params.cheapest_special(limbs)?);
         }
         Ok(plan)
     }

@@ -75,6 +75,11 @@ impl Prices {
         match op {
             Op::Hoist => at(|p| p.hoist),
             Op::Rotate | Op::Conjugate => at(|p| p.rotate_hoisted),
+            // Estimated from the others: half of a hoisted rotation is its inner product, and the products of residues
+            // take two multiply-adds over a third more primes.
+            Op::MapBaby => 0.5 * at(|p| p.rotate_hoisted),
+            Op::MapGiant => at(|p| p.hoist + 0.75 * p.rotate_hoisted),
+            Op::MapTerm => 2.7 * self.gemm_term * limbs as f64,
             Op::Tensor => at(|p| p.product),
             // A simulation counts the rescale by itself, and the engine does both in one division.
             Op::Relinearise => at(|p| p.relinearise - p.rescale),

@@ -194,7 +194,7 @@ fn work(
     for &(op, limbs, times) in operations {
         let seconds = seconds((op, limbs, times), operations, params, prices);
         match op {
-            Op::Rotate | Op::Conjugate => work.rotations += times,
+            Op::Rotate | Op::Conjugate | Op::MapBaby | Op::MapGiant => work.rotations += times,
             Op::Relinearise => work.relinearisations += times,
             Op::Bootstrap if columns => work.bootstraps_wide += times,
             Op::Bootstrap => work.bootstraps_narrow += times,

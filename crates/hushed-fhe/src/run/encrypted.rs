@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use hushed_ckks::bootstrap::Bootstrapper;
 use hushed_ckks::gemm::{GemmWeights, ModularGemm};
+use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::{Arithmetic, EncryptedSum, Weight};
 use hushed_ckks::{Ciphertext, Encoder, Evaluator, Hoisted, Plaintext, Scale};
 use hushed_math::KeepMemory;
@@ -341,6 +342,20 @@ impl Slots for Encrypted {
         Ok([u.read_as(0.5)?, v.read_as(0.5)?])
     }
 
+    fn conjugate(&self, x: &Ciphertext) -> Result<Ciphertext, FheError> {
+        Ok(self.evaluator.conjugate(x)?)
+    }
+
+    fn maps(
+        &self,
+        grid: &MapGrid,
+        split: &GridSplit,
+        x: &[Ciphertext],
+        target: Scale,
+    ) -> Result<Vec<Ciphertext>, FheError> {
+        self.mapped(grid, split, x, target)
+    }
+
     fn dot_grid(
         &self,
         left: &[Vec<Ciphertext>],
@@ -429,10 +444,16 @@ impl Slots for Encrypted {
     }
 }
 
+mod maps;
+
 #[cfg(test)]
 mod contained;
 #[cfg(test)]
+mod heads_tests;
+#[cfg(test)]
 mod lemmas;
+#[cfg(test)]
+mod packed_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod arithmetic;
 mod batch;
 mod errors;
 mod linear;
+mod maps;
 mod pairs;
 mod slots;
 mod tally;

@@ -1,5 +1,6 @@
 //! Vectors, rotations, grids of products, linear maps and refreshes.
 
+use hushed_ckks::maps::{GridSplit, MapGrid};
 use hushed_ckks::poly::Ladder;
 use hushed_ckks::{Ciphertext, CkksError, Scale};
 use hushed_model::StepId;
@@ -197,6 +198,20 @@ impl Slots for Simulator {
 
     fn parts(&self, x: &Vector) -> Result<[Vector; 2], FheError> {
         Ok([self.doubled(x)?, self.imaginary(x)?])
+    }
+
+    fn conjugate(&self, x: &Vector) -> Result<Vector, FheError> {
+        Ok(self.conjugated(x))
+    }
+
+    fn maps(
+        &self,
+        grid: &MapGrid,
+        split: &GridSplit,
+        x: &[Vector],
+        target: Scale,
+    ) -> Result<Vec<Vector>, FheError> {
+        self.mapped(grid, split, x, target)
     }
 
     fn dot_grid(

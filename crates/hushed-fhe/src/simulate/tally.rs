@@ -18,6 +18,12 @@ pub enum Op {
     Rotate,
     /// A conjugation: a key switch, without its decomposition.
     Conjugate,
+    /// A rotated input of a grid of maps: an inner product with a key.
+    MapBaby,
+    /// A rotated sum of a grid of maps: a key switch with a decomposition of its own.
+    MapGiant,
+    /// A diagonal of a grid of maps times a rotated input.
+    MapTerm,
     /// A decomposition, for the rotations of one vector.
     Hoist,
     /// A product of two vectors, not relinearised.
@@ -99,6 +105,9 @@ pub struct Counts {
     pub visits: Vec<Visit>,
     /// By distance and primes.
     pub rotations: Vec<Rotations>,
+    /// Those of grids of maps, which take keys of one shape.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<Rotations>,
     /// By step.
     pub peaks: Vec<Peak>,
     /// Peak of bytes on disk.
@@ -141,6 +150,7 @@ struct State {
     /// One entry for each call of `at`.
     visits: Vec<(StepId, Done)>,
     rotations: BTreeMap<(usize, usize), u64>,
+    turns: BTreeMap<(usize, usize), u64>,
     alive: u64,
     peaks: BTreeMap<StepId, u64>,
     stored: u64,
@@ -189,6 +199,11 @@ impl Tally {
         self.with(|state| *state.rotations.entry((by, limbs)).or_default() += 1);
     }
 
+    /// A rotation by which some input or sum of a grid of maps is rotated.
+    pub(super) fn turn(&self, by: usize, limbs: usize) {
+        self.with(|state| *state.turns.entry((by, limbs)).or_default() += 1);
+    }
+
     /// The counters so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -209,6 +224,7 @@ impl Tally {
         self.with(|state| {
             state.visits.clear();
             state.rotations.clear();
+            state.turns.clear();
             state.peaks.clear();
             state.here = None;
             state.stored_peak = state.stored;
@@ -229,11 +245,8 @@ impl State {
                     operations: operations.iter().map(|(&(o, l), &t)| (o, l, t)).collect(),
                 })
                 .collect(),
-            rotations: self
-                .rotations
-                .iter()
-                .map(|(&(by, limbs), &times)| Rotations { by, limbs, times })
-                .collect(),
+            rotations: rotations(&self.rotations),
+            turns: rotations(&self.turns),
             peaks: self
                 .peaks
                 .iter()
@@ -278,6 +291,12 @@ impl State {
             *peak = (*peak).max(here);
         }
     }
+}
+
+fn rotations(counted: &BTreeMap<(usize, usize), u64>) -> Vec<Rotations> {
+    let all = counted.iter();
+    all.map(|(&(by, limbs), &times)| Rotations { by, limbs, times })
+        .collect()
 }
 
 /// Residues that count as memory until this is dropped.

@@ -171,6 +171,36 @@ impl LimbGemm {
         }
     }
 
+    /// Prepares residues of [0, q) (rows × columns, row after row) for products w·x, by the full method on every
+    /// processor: tiles of bytes take seven digits for such weights, and are slower.
+    ///
+    /// # Panics
+    /// If the number of weights is not rows·columns, or if a weight is no residue.
+    pub fn pack_residues(&self, weights: &[u64], rows: usize, columns: usize) -> PackedWeights {
+        assert_eq!(weights.len(), rows * columns, "rows times columns");
+        let q = self.modulus.value();
+        let beyond = weights
+            .iter()
+            .fold(0, |bad, &w| bad | (q - 1).wrapping_sub(w) >> 63);
+        assert!(beyond == 0, "residues");
+        let number = |w: u64| {
+            #[cfg(target_arch = "x86_64")]
+            if self.fma.is_some() {
+                return fma::number(w as i64);
+            }
+            w
+        };
+        PackedWeights {
+            modulus: self.modulus,
+            rows,
+            columns,
+            method: Method::Full,
+            words: panels(weights, rows, columns, number),
+            limit: q - 1,
+            factor: 1,
+        }
+    }
+
     fn arrange(
         &self,
         weights: &[i64],
@@ -298,7 +328,7 @@ impl PackedWeights {
 }
 
 /// The words of all weights in panels.
-fn panels(weights: &[i64], rows: usize, columns: usize, word: impl Fn(i64) -> u64) -> Words {
+fn panels<W: Copy>(weights: &[W], rows: usize, columns: usize, word: impl Fn(W) -> u64) -> Words {
     let mut words = Words::zero(rows.div_ceil(ROWS) * ROWS * columns);
     let size = (ROWS * columns).max(1);
     for (panel, rows) in words.chunks_exact_mut(size).zip(weights.chunks(size)) {

@@ -190,6 +190,43 @@ fn sums_at_the_bound_do_not_overflow() {
 }
 
 #[test]
+fn residues_are_multiplied_by_the_full_method_on_every_processor() {
+    let mut rng = SecretRng::insecure_from_seed(3);
+    let (rows, columns, length) = (7, 70, 40);
+    for cpu in Cpu::variants() {
+        for q in [3, (1 << 40) - 87, (1 << 50) - 27] {
+            let modulus = Modulus::new(q).unwrap();
+            let gemm = LimbGemm::with_cpu(modulus, cpu);
+            let weights = residues(rows * columns, q, &mut rng);
+            let packed = gemm.pack_residues(&weights, rows, columns);
+            assert_eq!(packed.method(), Method::Full);
+            let x: Vec<_> = (0..columns)
+                .map(|_| residues(length, q, &mut rng))
+                .collect();
+            let x: Vec<&[u64]> = x.iter().map(Vec::as_slice).collect();
+            let mut out = vec![residues(length, q, &mut rng); rows];
+            let before = out.clone();
+            let mut parts: Vec<&mut [u64]> = out.iter_mut().map(Vec::as_mut_slice).collect();
+            gemm.multiply_add(&packed, &x, &mut parts, &mut GemmScratch::new());
+            for (r, (out, before)) in out.iter().zip(&before).enumerate() {
+                for (c, (&found, &start)) in out.iter().zip(before).enumerate() {
+                    let products = (0..columns)
+                        .map(|i| u128::from(weights[r * columns + i]) * u128::from(x[i][c]));
+                    let expected = (products.sum::<u128>() + u128::from(start)) % u128::from(q);
+                    assert_eq!(u128::from(found), expected, "q = {q}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "residues")]
+fn a_weight_that_is_no_residue_is_refused() {
+    LimbGemm::new(Modulus::new(257).unwrap()).pack_residues(&[0, 257], 1, 2);
+}
+
+#[test]
 #[should_panic(expected = "weights of at most 127")]
 fn wider_weights_than_declared_are_refused() {
     LimbGemm::new(Modulus::new(257).unwrap()).pack(&[0, 128], 1, 2, 127, 1);

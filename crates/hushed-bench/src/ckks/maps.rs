@@ -1,0 +1,164 @@
+//! Maps of the columns of one text in packed rows (docs/one-text.md): 128 rows of 256 places, two columns a place.
+
+use std::time::Instant;
+
+use hushed_ckks::keys::EvalKeyPlan;
+use hushed_ckks::maps::{GridOptions, PreparedGrid};
+use hushed_ckks::{Ciphertext, CkksError, CkksParams, Complex64};
+use hushed_fhe::packing::{Layout, Spread};
+use serde_json::{Value, json};
+
+use super::{Bench, with_threads};
+use crate::machine::{peak_memory, processor_seconds};
+use crate::{BenchError, How};
+
+const ROWS: usize = 128;
+const PLACES: usize = 256;
+
+/// A map: rows and columns, pairs of a head in its input, primes of the operands.
+struct Map {
+    name: &'static str,
+    rows: usize,
+    columns: usize,
+    group: usize,
+    limbs: usize,
+}
+
+/// Levels as docs/one-text.md has them; four primes are below level 0.
+const MAPS: [Map; 2] = [
+    Map {
+        name: "MiniLM, queries, keys and values",
+        rows: 1152,
+        columns: 384,
+        group: 16,
+        limbs: 18,
+    },
+    Map {
+        name: "BERT-base, up",
+        rows: 3072,
+        columns: 768,
+        group: 32,
+        limbs: 13,
+    },
+];
+
+/// Rows of the set for inference.
+pub fn maps(how: How<'_>) -> Result<Vec<Value>, BenchError> {
+    with_threads(how.threads, || {
+        let params = CkksParams::n16_boot()?;
+        let layout =
+            Layout::new(params.slots(), ROWS, PLACES).map_err(hushed_fhe::FheError::from)?;
+        let mut out = Vec::new();
+        for map in &MAPS {
+            let description = json!({
+                "set": params.literal().name,
+                "map": map.name,
+                "rows": map.rows,
+                "columns": map.columns,
+                "texts": layout.texts(),
+                "tokens": ROWS,
+            });
+            if how.wants(&description) {
+                out.push(one(&params, layout, map, description, how)?);
+            }
+        }
+        Ok(out)
+    })
+}
+
+/// Weights whose rows have about the norm 1.
+fn weight(row: usize, column: usize, columns: usize) -> f64 {
+    let value = ((row * 7919 + column * 104_729) % 10_007) as f64 / 5_003.5 - 1.0;
+    value * (3.0 / columns as f64).sqrt()
+}
+
+fn one(
+    params: &std::sync::Arc<CkksParams>,
+    layout: Layout,
+    map: &Map,
+    description: Value,
+    how: How<'_>,
+) -> Result<Value, BenchError> {
+    let spread = |width, group| -> Result<Spread, BenchError> {
+        Ok(layout
+            .spread(width, group)
+            .map_err(hushed_fhe::FheError::from)?)
+    };
+    let (outputs, inputs) = (
+        spread(map.rows, map.group)?,
+        spread(map.columns, map.group)?,
+    );
+    let grid = layout.map([&outputs, &inputs], |r, c| weight(r, c, map.columns));
+    let grid = grid.map_err(CkksError::from)?;
+    let start = Instant::now();
+    let prepared = PreparedGrid::new(params, &grid, map.limbs, GridOptions::default());
+    let prepared = prepared.map_err(CkksError::from)?;
+    let encode_seconds = start.elapsed().as_secs_f64();
+    let mut plan = params.key_plan(map.limbs, false, &[], true)?;
+    prepared.add_keys(&mut plan);
+    let plan: EvalKeyPlan = plan;
+    let key_bytes = plan.memory_bytes(params.rlwe()).map_err(CkksError::from)?;
+    let mut bench = Bench::new(params, &plan)?;
+    // All slots, those of places that are not in use too.
+    let values: Vec<Vec<Complex64>> = (0..inputs.vectors()).map(|_| bench.random()).collect();
+    let cts = values
+        .iter()
+        .map(|x| bench.encrypt(x, map.limbs))
+        .collect::<Result<Vec<_>, _>>()?;
+    let apply = || -> Result<Vec<Ciphertext>, CkksError> {
+        let conjugates = cts.iter().map(|ct| bench.evaluator.conjugate(ct));
+        let conjugates = conjugates.collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<&Ciphertext> = cts.iter().chain(&conjugates).collect();
+        prepared.apply(&bench.evaluator, &all)
+    };
+    let before = bench.evaluator.counters().snapshot();
+    let images = apply()?;
+    let counts = bench.evaluator.counters().snapshot().since(&before);
+    // The product of every row of the text with the weights, in f64, and not the diagonals again.
+    let entry = |row: usize, column: usize| {
+        let (vector, place) = (column / 2 / inputs.used(), column / 2 % inputs.used());
+        let z = values[vector][layout.slot(0, row, place)];
+        if column % 2 == 0 { z.re } else { z.im }
+    };
+    let product = |_: usize, row: usize, r: usize| -> f64 {
+        let terms = (0..map.columns).map(|c| weight(r, c, map.columns) * entry(row, c));
+        terms.sum()
+    };
+    let mut least = f64::INFINITY;
+    let mut mean = 0.0;
+    for (v, image) in images.iter().enumerate() {
+        let (worst, bits) = bench.precision(image, &outputs.pack(layout, v, product))?;
+        least = least.min(worst);
+        mean += bits / images.len() as f64;
+    }
+    // The least of several: what it takes when nothing else runs. Processor time, because other work on the machine
+    // lengthens that less.
+    let (mut seconds, mut processor) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..how.runs.max(1) {
+        let (start, before) = (Instant::now(), processor_seconds());
+        drop(apply()?);
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+        processor = processor.min(processor_seconds() - before);
+    }
+    let (hoisted, giants) = prepared.split().key_switches();
+    Ok(json!({
+        "name": "lintrans",
+        "params": description,
+        "primes": map.limbs,
+        "levels_used": map.limbs - images.first().map_or(0, Ciphertext::limbs),
+        "threads": how.threads,
+        "seconds": seconds,
+        "processor_seconds": processor,
+        "runs": how.runs,
+        "rotations": counts.rotation,
+        "hoisted": hoisted,
+        "giants": giants,
+        "products": prepared.products(),
+        "precision_bits_min": least,
+        "precision_bits_mean": mean,
+        "key_bytes": key_bytes,
+        "plaintext_bytes": prepared.plaintext_bytes(),
+        "encode_seconds": encode_seconds,
+        "peak_rss": peak_memory(),
+    }))
+}

@@ -1,0 +1,329 @@
+//! Products of a prepared grid with ciphertexts.
+//!
+//! ```text
+//! digits of a of each input, once                                                [decompose]
+//! for each prime of Q·P:
+//!   r_(i, b) = φ_b(P·(b, 0) + Σ digits·key_b)     for all inputs while the key is there
+//!   u_(o, G) = Σ_(i, b) d ⊙ r_(i, b)              for each run of equal diagonals a product of matrices
+//! for each giant G ≠ 0: digits of ⌊a part of u / P⌉, times key_G, plus the b part, permuted; summed over Q·P
+//! divide each output by P and by the last prime                                  [mod_down_rescale]
+//! ```
+//!
+//! Rotations by single slots mix the runs of a limb, so the rotated inputs of one prime lie in memory, 2·N words each,
+//! while they are multiplied.
+
+use std::borrow::Cow;
+
+use hushed_math::{Eval, GemmScratch, RnsPoly};
+use hushed_rlwe::hybrid::{Decomposed, EvalKeys, Extended, decompose, mod_down, mod_down_rescale};
+use rayon::prelude::*;
+
+use super::PreparedGrid;
+use crate::ciphertext::Ciphertext;
+use crate::error::CkksError;
+use crate::evaluator::Evaluator;
+use crate::lintrans::{LinTransError, Parts};
+use crate::noise::Noise;
+
+/// One input: both parts, and the digits of the second.
+struct Input<'a> {
+    b: &'a RnsPoly<Eval>,
+    a: &'a RnsPoly<Eval>,
+    digits: Decomposed,
+}
+
+impl PreparedGrid {
+    /// The outputs for these inputs, all of one scale: one prime less, scale as [`PreparedGrid::output_scale`] says.
+    ///
+    /// # Errors
+    /// [`CkksError::LinTrans`] with [`LinTransError::Length`] for another number of inputs, [`LinTransError::Level`]
+    /// for one with fewer primes than [`PreparedGrid::limbs`] (longer ones are cut), `MissingKey`;
+    /// [`CkksError::ScaleMismatch`], [`CkksError::NoKeys`], [`CkksError::OtherParameters`].
+    pub fn apply(
+        &self,
+        evaluator: &Evaluator,
+        inputs: &[&Ciphertext],
+    ) -> Result<Vec<Ciphertext>, CkksError> {
+        let operation = "grid of linear maps";
+        let keys = evaluator.keys(operation)?;
+        let wrong = LinTransError::Length {
+            expected: self.inputs,
+            found: inputs.len(),
+        };
+        let Some(first) = inputs.first().filter(|_| inputs.len() == self.inputs) else {
+            return Err(wrong.into());
+        };
+        let scale = first.scale();
+        let mut noise = Noise::exact(0.0);
+        let mut cut = Vec::with_capacity(inputs.len());
+        for ct in inputs {
+            if !self.params.same_ring(ct.basis()) {
+                return Err(CkksError::OtherParameters { operation });
+            }
+            scale.check(ct.scale(), operation)?;
+            if ct.limbs() < self.limbs {
+                return Err(LinTransError::Level {
+                    limbs: ct.limbs(),
+                    needed: self.limbs,
+                    available: self.params.max_limbs(),
+                }
+                .into());
+            }
+            noise = noise.worse(ct.noise());
+            cut.push(match ct.limbs() > self.limbs {
+                true => Cow::Owned(evaluator.drop_to(ct, self.limbs)?),
+                false => Cow::Borrowed(*ct),
+            });
+        }
+        let input = |ct: &'_ Cow<'_, Ciphertext>| -> Result<Decomposed, LinTransError> {
+            Ok(decompose(self.params.rlwe(), &self.gadget, ct.a())?)
+        };
+        let digits = cut.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+        let inputs: Vec<Input<'_>> = cut
+            .iter()
+            .zip(digits)
+            .map(|(ct, digits)| Input {
+                b: ct.b(),
+                a: ct.a(),
+                digits,
+            })
+            .collect();
+        let sums = self.inner_sums(keys, &inputs)?;
+        drop(inputs);
+        let outputs = self.giant_steps(keys, sums)?;
+        self.count(evaluator);
+        let noise = self.noise(noise, scale);
+        let outputs = outputs.into_iter().map(|(b, a)| {
+            let product = Ciphertext::from_parts(b, a, self.output_scale(scale))?;
+            Ok(product.with_noise(noise))
+        });
+        outputs.collect()
+    }
+
+    /// The sum of each giant, over Q·P.
+    fn inner_sums(
+        &self,
+        keys: &EvalKeys,
+        inputs: &[Input<'_>],
+    ) -> Result<Vec<Extended>, LinTransError> {
+        let special = self.gadget.special();
+        for &(rotation, _) in self.split.babies() {
+            if rotation != 0 {
+                self.key(keys, rotation)?;
+            }
+        }
+        let params = self.params.rlwe();
+        let zero = |_: &_| Extended::zero(params, self.limbs, special);
+        let mut sums: Vec<Extended> = self.split.giants().iter().map(zero).collect();
+        let ids = params.extended_ids_with(self.limbs, special);
+        by_limb(sums.iter_mut(), ids.len())
+            .into_par_iter()
+            .enumerate()
+            .try_for_each(|(j, out)| -> Result<(), LinTransError> {
+                let mut turned = self.memory();
+                self.babies(keys, inputs, (j, ids[j]), &mut turned)?;
+                self.multiply(j, &turned, out);
+                self.give_back(turned);
+                Ok(())
+            })?;
+        Ok(sums)
+    }
+
+    /// Every rotated input under prime `id`, limb j: parts b and a, N words each, baby after baby.
+    fn babies(
+        &self,
+        keys: &EvalKeys,
+        inputs: &[Input<'_>],
+        (j, id): (usize, usize),
+        turned: &mut Vec<u64>,
+    ) -> Result<(), LinTransError> {
+        let params = self.params.rlwe();
+        let (n, plan) = (params.n(), params.basis().plan(id));
+        let pointwise = plan.pointwise();
+        turned.resize(2 * n * self.split.babies().len(), 0);
+        // P·b of each input; P is zero under the special primes, which the inputs do not have.
+        let weight = (j < self.limbs).then(|| {
+            let q = plan.modulus();
+            let special = params.literal().p.iter().take(self.gadget.special());
+            special.fold(1, |w, &p| q.mul(w, q.reduce(p)))
+        });
+        let lift = |poly: &RnsPoly<Eval>, out: &mut [u64]| match weight {
+            Some(weight) => pointwise.mul_scalar(out, poly.limb(j), weight),
+            None => out.fill(0),
+        };
+        let mut lifted = vec![0; n * inputs.len()];
+        for (input, lifted) in inputs.iter().zip(lifted.chunks_exact_mut(n)) {
+            lift(input.b, lifted);
+        }
+        let digits: Vec<Vec<&[u64]>> = inputs.iter().map(|input| input.digits.limb(j)).collect();
+        let mut room = Vec::new();
+        let mut rest = turned.as_mut_slice();
+        for group in self.split.babies().chunk_by(|x, y| x.0 == y.0) {
+            let (these, others) = rest.split_at_mut(2 * n * group.len());
+            rest = others;
+            let rotation = group[0].0;
+            let pairs = group.iter().zip(these.chunks_exact_mut(2 * n));
+            if rotation == 0 {
+                for (&(_, input), pair) in pairs {
+                    let (b, a) = pair.split_at_mut(n);
+                    b.copy_from_slice(&lifted[input * n..(input + 1) * n]);
+                    lift(inputs[input].a, a);
+                }
+                continue;
+            }
+            let key = self.key(keys, rotation)?;
+            let turn = self.permutation(rotation);
+            let count = digits.first().map_or(0, Vec::len);
+            let mut strips = key.strips(id, count);
+            let [key_b, key_a] = strips.next_strip(n, &mut room);
+            let keys = [&key_b[..], &key_a[..]];
+            for (&(_, input), pair) in pairs {
+                let (b, a) = pair.split_at_mut(n);
+                let added = weight.map(|_| &lifted[input * n..(input + 1) * n]);
+                turn.dot_pair_strip(pointwise, [b, a], &digits[input], keys, added, [0, 0]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the products of the diagonals with the rotated inputs to the sums of the giants, under limb j.
+    fn multiply(&self, j: usize, turned: &[u64], out: Vec<[&mut [u64]; 2]>) {
+        let (n, columns) = (self.params.n(), self.split.babies().len());
+        let (gemm, weights) = (&self.gemms[j], &self.weights[j]);
+        let run = n / weights.len();
+        let mut scratch = GemmScratch::new();
+        let mut parts: [Vec<_>; 2] = Default::default();
+        for [b, a] in out {
+            parts[0].push(b.chunks_exact_mut(run));
+            parts[1].push(a.chunks_exact_mut(run));
+        }
+        for (p, weights) in weights.iter().enumerate() {
+            for (part, rows) in parts.iter_mut().enumerate() {
+                let strip = |baby: usize| {
+                    let first = (2 * baby + part) * n + p * run;
+                    &turned[first..first + run]
+                };
+                let x: Vec<&[u64]> = (0..columns).map(strip).collect();
+                let mut out: Vec<&mut [u64]> = rows.iter_mut().flat_map(Iterator::next).collect();
+                gemm.multiply_add(weights, &x, &mut out, &mut scratch);
+            }
+        }
+    }
+
+    /// Rotates the sums, adds up those of one output, and divides.
+    fn giant_steps(
+        &self,
+        keys: &EvalKeys,
+        sums: Vec<Extended>,
+    ) -> Result<Vec<Parts>, LinTransError> {
+        let params = self.params.rlwe();
+        let special = self.gadget.special();
+        let mut totals: Vec<Option<Extended>> = (0..self.outputs).map(|_| None).collect();
+        let mut sums = sums.into_iter();
+        // Ascending: the giants by 0 come first.
+        for group in self.split.giants().chunk_by(|x, y| x.0 == y.0) {
+            let sums: Vec<Extended> = sums.by_ref().take(group.len()).collect();
+            let rotation = group[0].0;
+            if rotation == 0 {
+                for (&(_, output), sum) in group.iter().zip(sums) {
+                    totals[output] = Some(sum);
+                }
+                continue;
+            }
+            let outputs: Vec<usize> = group.iter().map(|&(_, output)| output).collect();
+            self.giant(keys, rotation, sums, (&outputs, &mut totals))?;
+        }
+        let divided = totals.into_iter().map(|total| {
+            let total = total.ok_or(LinTransError::Empty)?;
+            let (b, a) = rayon::join(
+                || mod_down_rescale(params, total.b, special),
+                || mod_down_rescale(params, total.a, special),
+            );
+            Ok((b?, a?))
+        });
+        divided.collect()
+    }
+
+    /// Adds one sum of each of these outputs to its total, rotated: one key for all.
+    fn giant(
+        &self,
+        keys: &EvalKeys,
+        rotation: usize,
+        sums: Vec<Extended>,
+        (outputs, totals): (&[usize], &mut [Option<Extended>]),
+    ) -> Result<(), LinTransError> {
+        let params = self.params.rlwe();
+        let special = self.gadget.special();
+        let ids = params.extended_ids_with(self.limbs, special);
+        let (key, permutation) = (self.key(keys, rotation)?, self.permutation(rotation));
+        let (mut b_parts, mut digits) = (Vec::new(), Vec::new());
+        for sum in sums {
+            let a = mod_down(params, sum.a, special)?;
+            digits.push(decompose(params, &self.gadget, &a)?);
+            b_parts.push(sum.b);
+        }
+        let digits: Vec<&Decomposed> = digits.iter().collect();
+        let mut into = Vec::new();
+        for (output, total) in totals.iter_mut().enumerate() {
+            if outputs.contains(&output) {
+                let zero = || Extended::zero(params, self.limbs, special);
+                into.push(total.get_or_insert_with(zero));
+            }
+        }
+        by_limb(into.into_iter(), ids.len())
+            .into_par_iter()
+            .enumerate()
+            .for_each(|(j, out)| {
+                let pointwise = params.basis().plan(ids[j]).pointwise();
+                let mut work = vec![0; 2 * params.n() * out.len()];
+                let pairs = work.chunks_exact_mut(2 * params.n());
+                let mut products: Vec<[&mut [u64]; 2]> = pairs
+                    .map(|pair| {
+                        let (b, a) = pair.split_at_mut(params.n());
+                        [b, a]
+                    })
+                    .collect();
+                key.multiply_limb(&digits, j, &mut products);
+                for (([sum_b, sum_a], b), [total_b, total_a]) in
+                    products.into_iter().zip(&b_parts).zip(out)
+                {
+                    pointwise.add_assign(sum_b, b.limb(j));
+                    permutation.apply_add_assign(pointwise.modulus(), sum_b, total_b);
+                    permutation.apply_add_assign(pointwise.modulus(), sum_a, total_a);
+                }
+            });
+        Ok(())
+    }
+
+    fn count(&self, evaluator: &Evaluator) {
+        let (counters, gadget) = (evaluator.counters(), &self.gadget);
+        let (babies, giants) = self.split.key_switches();
+        let primes = self.limbs + gadget.special();
+        let up = gadget.digits_for(self.limbs).len() * primes;
+        counters.key_switch.many(babies + giants);
+        counters.rotation.many(babies + giants);
+        counters.mod_up.many(self.inputs + giants);
+        counters.mod_down.many(2 * self.outputs + giants);
+        let terms = self.split.babies().len() * self.split.giants().len();
+        counters.pt_mul.many(terms);
+        counters.rescale.many(self.outputs);
+        counters
+            .ntt
+            .many((self.inputs + giants) * up + (2 * self.outputs + giants) * primes);
+    }
+}
+
+/// Limb j of both parts of each polynomial, for each j.
+fn by_limb<'a>(
+    polys: impl Iterator<Item = &'a mut Extended>,
+    limbs: usize,
+) -> Vec<Vec<[&'a mut [u64]; 2]>> {
+    let mut out: Vec<Vec<[&mut [u64]; 2]>> = (0..limbs).map(|_| Vec::new()).collect();
+    for Extended { b, a, .. } in polys {
+        let both = b.limbs_mut().zip(a.limbs_mut());
+        for (limb, ((_, b), (_, a))) in out.iter_mut().zip(both) {
+            limb.push([b, a]);
+        }
+    }
+    out
+}

@@ -1,0 +1,286 @@
+//! A grid of maps encoded over Q·P for ciphertexts of one length.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hushed_math::{Automorphism, LimbGemm, PackedWeights};
+use hushed_rlwe::RlweError;
+use hushed_rlwe::hybrid::{EvalKeyPlan, EvalKeys, Gadget, KeySpec, KeyUse, SwitchKey};
+use num_complex::Complex64;
+use rayon::prelude::*;
+
+use super::{GridSplit, MapGrid};
+use crate::lintrans::{CompactEncoder, CompactPlain, LinTransError};
+use crate::noise::{Noise, worst};
+use crate::params::CkksParams;
+use crate::scale::Scale;
+
+/// How a grid is prepared.
+#[derive(Clone, Debug, Default)]
+pub struct GridOptions {
+    /// How it is cut; by default [`GridSplit::best`].
+    pub split: Option<GridSplit>,
+    /// Most primes of the ciphertexts that the keys are for, if those serve longer ones too.
+    pub key_limbs: Option<usize>,
+    /// Special primes of the keys; by default the fewest transforms ([`CkksParams::cheapest_special`]).
+    pub special: Option<usize>,
+    /// Scale of the diagonals; by default that of the prime that the product drops, so that the scale of a ciphertext
+    /// stays what it was.
+    pub plain_scale: Option<Scale>,
+}
+
+/// A grid of maps for ciphertexts of [`PreparedGrid::limbs`] primes; results have one less.
+pub struct PreparedGrid {
+    pub(super) params: Arc<CkksParams>,
+    pub(super) limbs: usize,
+    pub(super) gadget: Gadget,
+    pub(super) split: GridSplit,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    pub(super) gemms: Vec<LimbGemm>,
+    /// `weights[j][p]`: giants × babies, the value of each diagonal in run p of the values of limb j.
+    pub(super) weights: Vec<Vec<PackedWeights>>,
+    plain_scale: Scale,
+    sums: [f64; 4],
+    /// Working memory of products that are not running now.
+    idle: Mutex<Vec<Vec<u64>>>,
+}
+
+impl PreparedGrid {
+    /// Encodes `grid` for ciphertexts of `limbs` primes.
+    ///
+    /// # Errors
+    /// [`LinTransError::Level`] unless 2 ≤ `limbs` ≤ all ciphertext primes; [`LinTransError::Dimension`] if the grid is
+    /// for another number of slots; [`LinTransError::Empty`] for an output without diagonals;
+    /// [`LinTransError::Overflow`]; [`LinTransError::NoGadget`], [`LinTransError::Rlwe`] for keys that do not exist.
+    pub fn new(
+        params: &Arc<CkksParams>,
+        grid: &MapGrid,
+        limbs: usize,
+        options: GridOptions,
+    ) -> Result<Self, LinTransError> {
+        let available = params.max_limbs();
+        if limbs < 2 || limbs > available {
+            return Err(LinTransError::Level {
+                limbs,
+                needed: 2,
+                available,
+            });
+        }
+        if grid.slots() != params.slots() {
+            return Err(LinTransError::Dimension {
+                given: grid.slots(),
+                limit: params.slots(),
+            });
+        }
+        let rlwe = params.rlwe();
+        let key_limbs = options.key_limbs.unwrap_or(limbs).max(limbs);
+        let special = match options.special {
+            Some(special) => special,
+            None => params
+                .cheapest_special(key_limbs)
+                .map_err(|_| LinTransError::NoGadget { limbs })?,
+        };
+        let gadget = Gadget::new(rlwe, key_limbs, special)?;
+        let split = match options.split {
+            Some(split) => split,
+            None => {
+                let digits = gadget.digits_for(limbs).len();
+                GridSplit::best(grid, params.n(), [limbs, special, digits])?
+            }
+        };
+        let dropped = params.prime(limbs - 1);
+        let plain_scale = options
+            .plain_scale
+            .unwrap_or(Scale::ONE.times_prime(dropped));
+        let ids = rlwe.extended_ids_with(limbs, special);
+        let encoder = CompactEncoder::new(rlwe.basis(), &ids, plain_scale.value());
+        let plains = encode(grid, &split, encoder)?;
+        let gemms: Vec<LimbGemm> = ids
+            .iter()
+            .map(|&id| LimbGemm::new(*rlwe.basis().modulus(id)))
+            .collect();
+        let shape = [split.giants().len(), split.babies().len()];
+        let packed = gemms.par_iter().enumerate();
+        let weights = packed.map(|(j, gemm)| pack(gemm, &plains, j, shape));
+        Ok(Self {
+            params: Arc::clone(params),
+            limbs,
+            weights: weights.collect(),
+            gemms,
+            gadget,
+            inputs: grid.inputs(),
+            outputs: grid.outputs(),
+            split,
+            plain_scale,
+            sums: grid.sums(),
+            idle: Mutex::default(),
+        })
+    }
+
+    /// Primes of the ciphertexts that it is for.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Its rotations.
+    pub fn split(&self) -> &GridSplit {
+        &self.split
+    }
+
+    /// Scale of a product with ciphertexts of this scale.
+    pub fn output_scale(&self, input: Scale) -> Scale {
+        let dropped = self.params.prime(self.limbs - 1);
+        input.times(self.plain_scale).over_prime(dropped)
+    }
+
+    /// Adds the keys that it needs, with exactly its gadget.
+    pub fn add_keys(&self, plan: &mut EvalKeyPlan) {
+        for k in self.split.rotations() {
+            plan.insert(self.key_use(k), self.gadget.limbs(), self.gadget.special());
+        }
+    }
+
+    /// Products of residues of one application: terms times words.
+    pub fn products(&self) -> u64 {
+        let terms = self.split.giants().len() * self.split.babies().len();
+        let words = 2 * (self.limbs + self.gadget.special()) * self.params.n();
+        terms as u64 * words as u64
+    }
+
+    /// Words of encoded diagonals, without the padding of their panels.
+    pub fn plaintext_bytes(&self) -> usize {
+        let all = self.weights.iter().flatten();
+        all.map(|w| 8 * w.rows() * w.columns()).sum()
+    }
+
+    fn key_use(&self, rotation: usize) -> KeyUse {
+        KeyUse::Galois(self.params.rotation_element(rotation as i64))
+    }
+
+    pub(super) fn permutation(&self, rotation: usize) -> Arc<Automorphism> {
+        let element = self.params.rotation_element(rotation as i64);
+        self.params.rlwe().basis().automorphism(element)
+    }
+
+    /// The key of a rotation, of exactly the gadget of this grid.
+    pub(super) fn key<'k>(
+        &self,
+        keys: &'k EvalKeys,
+        rotation: usize,
+    ) -> Result<&'k SwitchKey, LinTransError> {
+        let spec = KeySpec {
+            key: self.key_use(rotation),
+            limbs: self.gadget.limbs(),
+            special: self.gadget.special(),
+        };
+        let exact = keys.iter().find(|key| key.spec() == spec);
+        exact.ok_or_else(|| {
+            let same = keys.iter().filter(|key| key.key_use() == spec.key);
+            LinTransError::Rlwe(RlweError::MissingKey {
+                key: spec.key,
+                limbs: spec.limbs,
+                longest: same.map(|key| key.gadget().limbs()).max().unwrap_or(0),
+            })
+        })
+    }
+
+    /// A block of working memory, with any content.
+    pub(super) fn memory(&self) -> Vec<u64> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop().unwrap_or_default()
+    }
+
+    /// Keeps a block for the next user.
+    pub(super) fn give_back(&self, memory: Vec<u64>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(memory);
+    }
+
+    /// Noise of each output, for inputs of at most this noise and of this scale: as that of one map
+    /// (`lintrans/transform.rs`), over the terms of the output that has most.
+    pub(super) fn noise(&self, input: Noise, scale: Scale) -> Noise {
+        let n = self.params.n();
+        let [l1, l2, diagonals, count] = self.sums;
+        if !input.is_known() {
+            return Noise::UNKNOWN;
+        }
+        let rounding = Noise::encoded(n, self.plain_scale, 0.0).deviation();
+        let products = count.sqrt() * rounding * input.magnitude();
+        let switching = worst::switching(n, self.digit_ratios());
+        let error = input.norm() + switching / scale.value();
+        let encoding =
+            count * worst::encoding(n) / self.plain_scale.value() + worst::DOUBLES * diagonals;
+        let meets = input.magnitude() + (n as f64).sqrt() * error;
+        let giants = self.split.giants().len() as f64 * (switching + worst::rounding(n));
+        let norm =
+            diagonals * error + encoding * meets + giants / scale.times(self.plain_scale).value();
+        Noise::new(input.magnitude() * l1, input.deviation() * l2.sqrt())
+            .with_norm(norm)
+            .plus(products, 0.0)
+            .rounded(n, self.output_scale(scale))
+    }
+
+    /// Σ D_i/P over the digits of its keys.
+    fn digit_ratios(&self) -> f64 {
+        let log2 = |primes: &[u64]| primes.iter().map(|&q| (q as f64).log2()).sum::<f64>();
+        let (q, p) = (self.params.rlwe().q(), &self.params.rlwe().literal().p);
+        let p = log2(&p[..self.gadget.special()]);
+        let digits = self.gadget.digits_for(self.limbs);
+        digits.map(|digit| (log2(&q[digit]) - p).exp2()).sum()
+    }
+}
+
+/// The diagonal of each giant and baby, giant by giant, rotated back by its giant; zeros where the grid has none.
+fn encode(
+    grid: &MapGrid,
+    split: &GridSplit,
+    mut encoder: CompactEncoder<'_>,
+) -> Result<Vec<Arc<CompactPlain>>, LinTransError> {
+    let period = grid.period();
+    let zero = Arc::new(encoder.encode(&vec![Complex64::ZERO; period])?);
+    let mut met = BTreeSet::new();
+    let mut plains = Vec::with_capacity(split.giants().len() * split.babies().len());
+    for &(giant, output) in split.giants() {
+        for &(baby, input) in split.babies() {
+            let place = (output, input, grid.signed((giant + baby) as i64));
+            // A diagonal belongs to the first pair of steps that reaches it.
+            let values = grid.diagonal(place).filter(|_| met.insert(place));
+            let Some(values) = values else {
+                plains.push(Arc::clone(&zero));
+                continue;
+            };
+            let mut rotated = values.to_vec();
+            rotated.rotate_right(giant % period);
+            plains.push(Arc::new(encoder.encode(&rotated)?));
+        }
+    }
+    if met.len() < grid.count() {
+        // A split of another grid.
+        return Err(LinTransError::Length {
+            expected: grid.count(),
+            found: met.len(),
+        });
+    }
+    Ok(plains)
+}
+
+/// One matrix for each run of equal values of limb `j`.
+fn pack(
+    gemm: &LimbGemm,
+    plains: &[Arc<CompactPlain>],
+    j: usize,
+    [rows, columns]: [usize; 2],
+) -> Vec<PackedWeights> {
+    let limbs: Vec<&[u64]> = plains.iter().map(|plain| plain.limb(j)).collect();
+    let runs = limbs.first().map_or(0, |limb| limb.len());
+    (0..runs)
+        .map(|run| {
+            let words: Vec<u64> = limbs.iter().map(|limb| limb[run]).collect();
+            let packed = gemm.pack_residues(&words, rows, columns);
+            let mut words = words;
+            zeroize::Zeroize::zeroize(&mut words);
+            packed
+        })
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! How a grid of maps is cut into rotations of inputs (babies) and of sums (giants).
+
+use std::collections::BTreeSet;
+
+use super::MapGrid;
+use crate::lintrans::{CostModel, LinTransError};
+
+/// Nanoseconds a word: a rotated input that is written to memory and read again, and one product of the sums. Measured
+/// with one thread and 52-bit multiply-adds.
+const KEPT: f64 = 1.2;
+const PRODUCT: f64 = 0.09;
+
+/// Rotations of the inputs and of the sums; a rotation by 0 needs no key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridSplit {
+    /// (rotation, input), ascending.
+    babies: Vec<(usize, usize)>,
+    /// (rotation, output), ascending.
+    giants: Vec<(usize, usize)>,
+}
+
+impl GridSplit {
+    /// The cheapest width by a model of time, for keys of `digits` digits, `limbs` and `special` primes.
+    ///
+    /// # Errors
+    /// [`LinTransError::Empty`] if an output has no diagonal.
+    pub fn best(
+        grid: &MapGrid,
+        n: usize,
+        [limbs, special, digits]: [usize; 3],
+    ) -> Result<Self, LinTransError> {
+        let cost = CostModel::new(n, limbs, special, digits);
+        let words = (2 * (limbs + special) * n) as f64;
+        Self::cheapest(grid, |split| {
+            let (babies, giants) = split.key_switches();
+            let keys = split.babies.iter().map(|&(k, _)| k).filter(|&k| k != 0);
+            let keys = keys.collect::<BTreeSet<_>>().len();
+            keys as f64 * cost.baby
+                + babies as f64 * (0.3 * cost.baby + KEPT * words)
+                + giants as f64 * cost.giant
+                + (split.babies.len() * split.giants.len()) as f64 * words * PRODUCT
+        })
+    }
+
+    /// The width with the fewest key switches, one that is not hoisted counted as four: from shapes alone, so that a
+    /// simulation and a run have the same rotations.
+    ///
+    /// # Errors
+    /// As [`GridSplit::best`].
+    pub fn balanced(grid: &MapGrid) -> Result<Self, LinTransError> {
+        Self::cheapest(grid, |split| {
+            let (babies, giants) = split.key_switches();
+            (babies + 4 * giants) as f64
+        })
+    }
+
+    fn cheapest(grid: &MapGrid, time: impl Fn(&Self) -> f64) -> Result<Self, LinTransError> {
+        let offsets = grid.offsets();
+        let span = match (offsets.first(), offsets.last()) {
+            (Some(first), Some(last)) => ((last - first) / stride(&offsets) + 1) as usize,
+            _ => return Err(LinTransError::Empty),
+        };
+        let mut best: Option<(f64, Self)> = None;
+        // Fine steps where the width is small, coarse ones where a step more changes little.
+        let mut width = 1;
+        while width <= span {
+            let split = Self::width(grid, width)?;
+            let time = time(&split);
+            if best.as_ref().is_none_or(|(least, _)| time < *least) {
+                best = Some((time, split));
+            }
+            width += (width / 8).max(1);
+        }
+        best.map(|(_, split)| split).ok_or(LinTransError::Empty)
+    }
+
+    /// Babies by 0 … `width` − 1 times the stride of the offsets.
+    ///
+    /// # Errors
+    /// As [`GridSplit::best`].
+    pub fn width(grid: &MapGrid, width: usize) -> Result<Self, LinTransError> {
+        let offsets = grid.offsets();
+        let block = stride(&offsets) * width.max(1) as i64;
+        Self::cut(grid, |_, offset| offset.div_euclid(block) * block)
+    }
+
+    /// One giant step an output, by `turns[output]`; all else are rotations of inputs.
+    ///
+    /// # Errors
+    /// As [`GridSplit::best`], and [`LinTransError::Length`] unless there is a turn for each output.
+    pub fn around(grid: &MapGrid, turns: &[i64]) -> Result<Self, LinTransError> {
+        if turns.len() != grid.outputs() {
+            return Err(LinTransError::Length {
+                expected: grid.outputs(),
+                found: turns.len(),
+            });
+        }
+        Self::cut(grid, |output, _| turns[output])
+    }
+
+    /// No rotation of sums.
+    ///
+    /// # Errors
+    /// As [`GridSplit::best`].
+    pub fn diagonal(grid: &MapGrid) -> Result<Self, LinTransError> {
+        Self::cut(grid, |_, _| 0)
+    }
+
+    /// By the giant step of each diagonal, from its output and offset.
+    fn cut(grid: &MapGrid, giant: impl Fn(usize, i64) -> i64) -> Result<Self, LinTransError> {
+        let (mut babies, mut giants) = (BTreeSet::new(), BTreeSet::new());
+        for (output, input, offset) in grid.places() {
+            let giant = giant(output, offset);
+            babies.insert((grid.rotation(offset - giant), input));
+            giants.insert((grid.rotation(giant), output));
+        }
+        let reached: BTreeSet<usize> = giants.iter().map(|&(_, output)| output).collect();
+        if reached.len() < grid.outputs() {
+            return Err(LinTransError::Empty);
+        }
+        Ok(Self {
+            babies: babies.into_iter().collect(),
+            giants: giants.into_iter().collect(),
+        })
+    }
+
+    /// (rotation, input) of each rotated input, by ascending rotation.
+    pub fn babies(&self) -> &[(usize, usize)] {
+        &self.babies
+    }
+
+    /// (rotation, output) of each sum, by ascending rotation.
+    pub fn giants(&self) -> &[(usize, usize)] {
+        &self.giants
+    }
+
+    /// Key switches: hoisted ones, then those with a decomposition of their own.
+    pub fn key_switches(&self) -> (usize, usize) {
+        let turned = |steps: &[(usize, usize)]| steps.iter().filter(|&&(k, _)| k != 0).count();
+        (turned(&self.babies), turned(&self.giants))
+    }
+
+    /// Rotations that need a key, ascending, each once.
+    pub fn rotations(&self) -> Vec<usize> {
+        let all = self.babies.iter().chain(&self.giants).map(|&(k, _)| k);
+        let all: BTreeSet<usize> = all.filter(|&k| k != 0).collect();
+        all.into_iter().collect()
+    }
+}
+
+/// Greatest common divisor of the offsets.
+fn stride(offsets: &BTreeSet<i64>) -> i64 {
+    let gcd = offsets.iter().fold(0_i64, |a, &b| {
+        let (mut a, mut b) = (a, b.abs());
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    });
+    gcd.max(1)
+}

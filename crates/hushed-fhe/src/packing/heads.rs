@@ -1,0 +1,333 @@
+//! Attention's two products for all heads of a text at once, in packed rows ([`Layout`]; docs/one-text.md has the
+//! derivation and the counts). MOAI's diagonals, with the columns of a head in places beside each other.
+//!
+//! A head has p places, p = J·E. For both products one operand is copied J times, its copies sheared by rows, so that a
+//! product of copies holds J diagonals; E of those fit into one vector once the places that they are summed over are
+//! free.
+//!
+//! ```text
+//! Q_a at place (j, e) = q[r, E·a + e],   K_a at place (j, e) = k[r + j, E·a + e]        place E·j + e, j, a < J
+//! V_g = Σ_a Q_a ⊗ Rot_{J·g rows}(K_a)                                                  g < R/J
+//! S_v at place (j, e) = Re Σ_{e'} V_{E·v + e} at place (j, e')                          v < R/p
+//!     = the score of row r with row r + p·v + J·e + j
+//! ```
+//!
+//! The sums over g are split into baby and giant steps as those of a batch ([`super::products`]).
+
+use hushed_ckks::lintrans::LinTransError;
+use hushed_ckks::maps::{GridSplit, MapGrid};
+use hushed_ckks::{CkksError, Complex64, Scale};
+
+use super::products::rotations;
+use super::{Layout, PackingError};
+use crate::{FheError, Slots};
+
+/// The heads of a matrix in packed rows: pairs p of columns a head, head after head, and how products are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    layout: Layout,
+    pairs: usize,
+    copies: usize,
+    baby: usize,
+}
+
+impl Heads {
+    /// Heads of `pairs` pairs, copied `copies` (J) times, with `baby` (B) baby steps of the R/J groups of rows.
+    ///
+    /// # Errors
+    /// [`PackingError::Mismatch`] unless the pairs divide the places of a row, J the pairs, J·B the rows, and E = p/J
+    /// the baby steps.
+    pub fn new(
+        layout: Layout,
+        pairs: usize,
+        copies: usize,
+        baby: usize,
+    ) -> Result<Heads, PackingError> {
+        let divides = |x: usize, y: usize| x > 0 && y.is_multiple_of(x);
+        let whole = divides(pairs, layout.columns())
+            && divides(copies, pairs)
+            && divides(copies * baby, layout.rows())
+            && divides(pairs / copies, baby);
+        if !whole {
+            return Err(PackingError::Mismatch);
+        }
+        Ok(Heads {
+            layout,
+            pairs,
+            copies,
+            baby,
+        })
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Vectors of all scores: R/p.
+    pub fn vectors(&self) -> usize {
+        self.layout.rows() / self.pairs
+    }
+
+    /// The slot of the score of row `row` of a text with row `row + diagonal`: (vector, slot).
+    pub fn score(&self, [text, row]: [usize; 2], head: usize, diagonal: usize) -> (usize, usize) {
+        let (vector, rest) = (diagonal / self.pairs, diagonal % self.pairs);
+        let (e, j) = (rest / self.copies, rest % self.copies);
+        let place = head * self.pairs + self.inner() * j + e;
+        (vector, self.layout.slot(text, row, place))
+    }
+
+    /// E.
+    fn inner(&self) -> usize {
+        self.pairs / self.copies
+    }
+
+    /// Giant steps of a product.
+    fn giants(&self) -> usize {
+        self.layout.rows() / (self.copies * self.baby)
+    }
+
+    /// The rotation of giant step number `giant`, in slots.
+    fn turn(&self, giant: usize) -> usize {
+        self.layout.rotation(giant * self.baby * self.copies)
+    }
+
+    /// The rotations of the baby steps, in slots.
+    fn babies(&self) -> Vec<usize> {
+        (0..self.baby)
+            .map(|b| self.layout.rotation(b * self.copies))
+            .collect()
+    }
+
+    /// 1 at the places (j, e) of every head that are to be kept, 0 elsewhere: one row.
+    fn mask(&self, keep: impl Fn(usize, usize) -> bool) -> Vec<Complex64> {
+        let places = (0..self.layout.columns()).map(|place| place % self.pairs);
+        places
+            .map(|u| f64::from(u8::from(keep(u / self.inner(), u % self.inner()))).into())
+            .collect()
+    }
+
+    fn grid(&self, inputs: usize, outputs: usize) -> Result<MapGrid, LinTransError> {
+        MapGrid::new(self.layout.slots(), self.layout.columns(), inputs, outputs)
+    }
+
+    /// One vector to its J copies: number a has places E·a … E·a + E − 1 of each head in all j, from row r + j if
+    /// sheared.
+    fn copied(&self, sheared: bool) -> Result<(MapGrid, GridSplit), LinTransError> {
+        let mut grid = self.grid(1, self.copies)?;
+        for a in 0..self.copies {
+            for j in 0..self.copies {
+                let rows = if sheared { self.layout.rotation(j) } else { 0 };
+                let offset = distance(self.inner(), a, j) + rows as i64;
+                grid.set([a, 0], offset, self.mask(|place, _| place == j))?;
+            }
+        }
+        let split = GridSplit::diagonal(&grid)?;
+        Ok((grid, split))
+    }
+
+    /// E vectors to one: place (j, e) is the sum of vector e over the places (j, ·), all rotated by `turn`.
+    fn gathered(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
+        let mut grid = self.grid(self.inner(), 1)?;
+        for e in 0..self.inner() {
+            for other in 0..self.inner() {
+                let offset = distance(1, other, e) + turn as i64;
+                grid.set([0, e], offset, self.mask(|_, place| place == e))?;
+            }
+        }
+        let split = GridSplit::around(&grid, &[turn as i64])?;
+        Ok((grid, split))
+    }
+
+    /// One vector to E: number e has what is at place (j, e) at all places (j, ·), rotated back by `turn`.
+    fn expanded(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
+        let mut grid = self.grid(1, self.inner())?;
+        for e in 0..self.inner() {
+            for other in 0..self.inner() {
+                let offset = distance(1, e, other) - turn as i64;
+                grid.set([e, 0], offset, self.mask(|_, place| place == other))?;
+            }
+        }
+        let split = GridSplit::diagonal(&grid)?;
+        Ok((grid, split))
+    }
+
+    /// J vectors to one: place (a, e) is the sum of vector a over the places (·, e), all rotated by `turn`.
+    fn summed(&self, turn: usize) -> Result<(MapGrid, GridSplit), LinTransError> {
+        let mut grid = self.grid(self.copies, 1)?;
+        for a in 0..self.copies {
+            for j in 0..self.copies {
+                let offset = distance(self.inner(), j, a) + turn as i64;
+                grid.set([0, a], offset, self.mask(|place, _| place == a))?;
+            }
+        }
+        let split = GridSplit::around(&grid, &[turn as i64])?;
+        Ok((grid, split))
+    }
+}
+
+/// Q·Kᵀ of all heads: [`Heads::vectors`] real vectors at scale `target`, whose places are as [`Heads::score`] says.
+/// `q` holds pairs a + i·b, `k` pairs a − i·b. Three levels below the lower of the two; places of heads that are not
+/// in use hold what these operands make of them.
+///
+/// # Errors
+/// Too few levels, and those of the arithmetic.
+pub fn scores<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    q: S::Value,
+    k: S::Value,
+    target: Scale,
+) -> Result<Vec<S::Value>, FheError> {
+    let queries = spread(on, heads.copied(false), q)?;
+    let keys = rotations(on, spread(on, heads.copied(true), k)?, &heads.babies())?;
+    let back: Vec<usize> = (0..heads.giants())
+        .map(|giant| (heads.layout.slots() - heads.turn(giant)) % heads.layout.slots())
+        .collect();
+    let queries = rotations(on, queries, &back)?;
+    let grid = on.dot_grid(&queries, &keys)?;
+    drop((queries, keys));
+    // A real part has twice the scale.
+    let half = Scale::new(target.value() / 2.0)?;
+    let mut done = Vec::with_capacity(heads.vectors());
+    for (giant, sums) in grid.into_iter().enumerate() {
+        let (map, split) = heads.gathered(heads.turn(giant)).map_err(CkksError::from)?;
+        for sums in sums.chunks(heads.inner()) {
+            for sum in on.maps(&map, &split, sums, half)? {
+                done.push(on.real(&sum)?);
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// P·V of all heads: `p` as [`scores`] gives it, `v` and the result pairs in their own places, at scale `target`.
+/// Three levels below the lower operand.
+///
+/// # Errors
+/// As [`scores`], and [`PackingError::Mismatch`] for another number of vectors.
+pub fn attend<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    p: Vec<S::Value>,
+    v: S::Value,
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    let grid = inner(on, heads, p, v)?;
+    let mut total: Option<S::Value> = None;
+    for (giant, sums) in grid.into_iter().enumerate() {
+        let (map, split) = heads.summed(heads.turn(giant)).map_err(CkksError::from)?;
+        for sum in on.maps(&map, &split, &sums, target)? {
+            match &mut total {
+                Some(total) => on.add_assign(total, &sum)?,
+                None => total = Some(sum),
+            }
+        }
+    }
+    total.ok_or_else(|| PackingError::Mismatch.into())
+}
+
+/// P·V times `factor`, slot by slot, which is the same in all places of a head: the inverse of the sum of `p`. The
+/// product takes the place of the mask of [`attend`], so that it costs no level: three below the lower of `p` and `v`;
+/// two below `factor`, if that is the lower.
+///
+/// # Errors
+/// As [`attend`].
+pub fn attend_times<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    p: Vec<S::Value>,
+    v: S::Value,
+    factor: &S::Value,
+) -> Result<S::Value, FheError> {
+    let grid = inner(on, heads, p, v)?;
+    let limbs = grid.iter().flatten().map(|x| on.limbs(x)).min();
+    let limbs = limbs.ok_or(PackingError::Mismatch)?;
+    let mut sums = Vec::with_capacity(heads.copies);
+    let mut factors = Vec::with_capacity(heads.copies);
+    for a in 0..heads.copies {
+        let mut sum: Option<S::Value> = None;
+        for (giant, row) in grid.iter().enumerate() {
+            let turned = match heads.turn(giant) {
+                0 => row[a].clone(),
+                turn => on.rotate(&row[a], turn)?,
+            };
+            match &mut sum {
+                Some(sum) => on.add_assign(sum, &turned)?,
+                None => sum = Some(turned),
+            }
+        }
+        let sum = sum.ok_or(PackingError::Mismatch)?;
+        // Over the places (·, e), right at place (a, e).
+        let mut total = sum.clone();
+        let hoisted = on.hoist(&sum)?;
+        for j in (0..heads.copies).filter(|&j| j != a) {
+            let by = distance(heads.inner(), j, a);
+            let by = by.rem_euclid(heads.layout.slots() as i64) as usize;
+            on.add_assign(&mut total, &on.rotate_hoisted(&hoisted, by)?)?;
+        }
+        drop(hoisted);
+        sums.push(vec![total]);
+        let mask = on.plain(|| {
+            let row: Vec<f64> = heads
+                .mask(|place, _| place == a)
+                .iter()
+                .map(|z| z.re)
+                .collect();
+            row.iter()
+                .copied()
+                .cycle()
+                .take(heads.layout.slots())
+                .collect()
+        });
+        let masked = on.mul_vector(factor, &mask, on.scale(factor))?;
+        factors.push(vec![on.drop_to(&masked, limbs.min(on.limbs(&masked)))?]);
+    }
+    let mut product = on.dot_grid(&sums, &factors)?;
+    let product = product.pop().and_then(|mut row| row.pop());
+    product.ok_or_else(|| PackingError::Mismatch.into())
+}
+
+/// `[giant][a]`: O_a of each giant step, before the sums over j and its rotation.
+fn inner<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    p: Vec<S::Value>,
+    v: S::Value,
+) -> Result<Vec<Vec<S::Value>>, FheError> {
+    if p.len() != heads.vectors() {
+        return Err(PackingError::Mismatch.into());
+    }
+    let values = rotations(on, spread(on, heads.copied(true), v)?, &heads.babies())?;
+    // Indexed by the baby step, then by the giant one.
+    let mut weights: Vec<Vec<S::Value>> = (0..heads.baby).map(|_| Vec::new()).collect();
+    for (vector, p) in p.into_iter().enumerate() {
+        let first = vector * heads.inner();
+        let (giant, baby) = (first / heads.baby, first % heads.baby);
+        let copies = spread(on, heads.expanded(heads.turn(giant)), p)?;
+        for (copy, weights) in copies.into_iter().zip(&mut weights[baby..]) {
+            weights.push(copy);
+        }
+    }
+    let by_baby = (0..heads.baby)
+        .map(|b| values.iter().map(|copy| copy[b].clone()).collect())
+        .collect::<Vec<Vec<S::Value>>>();
+    drop(values);
+    on.dot_grid(&weights, &by_baby)
+}
+
+/// The outputs of a map of one vector, at its scale.
+fn spread<S: Slots>(
+    on: &S,
+    map: Result<(MapGrid, GridSplit), LinTransError>,
+    x: S::Value,
+) -> Result<Vec<S::Value>, FheError> {
+    let (grid, split) = map.map_err(CkksError::from)?;
+    let scale = on.scale(&x);
+    on.maps(&grid, &split, &[x], scale)
+}
+
+/// `step`·(to − from).
+fn distance(step: usize, to: usize, from: usize) -> i64 {
+    step as i64 * (to as i64 - from as i64)
+}

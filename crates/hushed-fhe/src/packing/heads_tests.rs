@@ -1,0 +1,198 @@
+//! Attention's products in packed rows, beside their definition in f64; all slots random, those of heads that a model
+//! would not use among them. The encrypted run has the same circuit (`run/encrypted/heads_tests.rs`).
+
+use hushed_ckks::CkksParams;
+use hushed_ckks::maps::GridSplit;
+
+use super::heads::{Heads, attend, scores};
+use super::{Layout, Spread};
+use crate::simulate::{Op, Simulator, Vector};
+use crate::{FheError, Slots};
+
+/// Both columns of Q, K and V; weights P follow.
+pub(crate) const COLUMNS: usize = 6;
+
+/// A map of pairs that uses less than all places.
+pub(crate) struct Map {
+    pub(crate) rows: Spread,
+    pub(crate) columns: Spread,
+}
+
+impl Map {
+    pub(crate) fn new(layout: Layout) -> Map {
+        let places = layout.columns();
+        Map {
+            // Three vectors, one vector: places are left over in all of them.
+            rows: layout.spread(6 * places - 10, 1).unwrap(),
+            columns: layout.spread(2 * places - 5, 1).unwrap(),
+        }
+    }
+
+    pub(crate) fn weight(row: usize, column: usize) -> f64 {
+        ((row * 7919 + column * 104_729) % 10_007) as f64 / 5_003.5 - 1.0
+    }
+}
+
+/// Scores, P·V and a map of pairs; real vectors.
+pub(crate) fn circuit<S: Slots>(
+    on: &S,
+    heads: &Heads,
+    x: &[S::Value],
+) -> Result<Vec<S::Value>, FheError> {
+    let scale = on.default_scale();
+    let pair = |a: usize| on.pair(x[a].clone(), x[a + 1].clone());
+    let k = on.pair_conjugate(x[2].clone(), x[3].clone())?;
+    let mut out = scores(on, heads, pair(0)?, k, scale)?;
+    let product = attend(on, heads, x[COLUMNS..].to_vec(), pair(4)?, scale)?;
+    out.extend(on.parts(&product)?);
+    let map = Map::new(heads.layout());
+    let grid = heads.layout().map([&map.rows, &map.columns], Map::weight);
+    let grid = grid.map_err(hushed_ckks::CkksError::from)?;
+    let split = GridSplit::width(&grid, 8).map_err(hushed_ckks::CkksError::from)?;
+    let z = pair(0)?;
+    let inputs = [z.clone(), on.conjugate(&z)?];
+    for y in on.maps(&grid, &split, &inputs, scale)? {
+        out.extend(on.parts(&y)?);
+    }
+    Ok(out)
+}
+
+/// The same by its definition.
+pub(crate) fn expected(heads: &Heads, pairs: usize, x: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let layout = heads.layout();
+    let (rows, slots) = (layout.rows(), layout.slots());
+    let mut out = vec![vec![f64::NAN; slots]; heads.vectors() + 2];
+    let (found, attended) = out.split_at_mut(heads.vectors());
+    attended.fill(vec![0.0; slots]);
+    for text in 0..layout.texts() {
+        for row in 0..rows {
+            for head in 0..layout.columns() / pairs {
+                for diagonal in 0..rows {
+                    let (vector, slot) = heads.score([text, row], head, diagonal);
+                    let mut score = 0.0;
+                    for place in head * pairs..(head + 1) * pairs {
+                        let here = layout.slot(text, row, place);
+                        let there = layout.slot(text, (row + diagonal) % rows, place);
+                        score += x[0][here] * x[2][there] + x[1][here] * x[3][there];
+                        for (sum, v) in attended.iter_mut().zip(&x[4..COLUMNS]) {
+                            sum[here] += x[COLUMNS + vector][slot] * v[there];
+                        }
+                    }
+                    found[vector][slot] = score;
+                }
+            }
+        }
+    }
+    let map = Map::new(layout);
+    for vector in 0..map.rows.vectors() {
+        let product = |text: usize, row: usize, r: usize| -> f64 {
+            let term = |c: usize| Map::weight(r, c) * x[c % 2][layout.slot(text, row, c / 2)];
+            (0..map.columns.width()).map(term).sum()
+        };
+        let packed = map.rows.pack(layout, vector, product);
+        out.push(packed.iter().map(|z| z.re).collect());
+        out.push(packed.iter().map(|z| z.im).collect());
+    }
+    out
+}
+
+/// Numbers within 1.
+pub(crate) fn inputs(heads: &Heads) -> Vec<Vec<f64>> {
+    let mut rng = crate::splitmix::SplitMix(11);
+    let slots = heads.layout().slots();
+    let mut one = || (rng.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    let vector = |_| (0..slots).map(|_| one()).collect();
+    (0..COLUMNS + heads.vectors()).map(vector).collect()
+}
+
+fn simulated(on: &Simulator, heads: &Heads, pairs: usize) -> f64 {
+    let x = inputs(heads);
+    let vectors: Vec<Vector> = x
+        .iter()
+        .map(|x| on.vector(x.clone(), on.top()).unwrap())
+        .collect();
+    on.tally().reset();
+    let found = circuit(on, heads, &vectors).unwrap();
+    let expected = expected(heads, pairs, &x);
+    assert_eq!(found.len(), expected.len());
+    let mut most = 0.0_f64;
+    for (found, expected) in found.iter().zip(&expected) {
+        for (a, b) in found.values().iter().zip(expected) {
+            // A NaN is a slot that no score is in.
+            let error = (a - b).abs();
+            most = if error <= most { most } else { error };
+        }
+    }
+    most
+}
+
+/// MiniLM's heads, twelve of sixteen that there are places for: one text of 128 rows, two of 64, eight of 16.
+#[test]
+fn products_of_all_heads_are_exact_in_the_clear() {
+    let params = CkksParams::n16_boot().unwrap();
+    let on = Simulator::new(&params, params.slots()).unwrap();
+    for (rows, baby) in [(128, 8), (64, 8), (16, 4)] {
+        let layout = Layout::new(params.slots(), rows, 256).unwrap();
+        assert_eq!(layout.texts(), 128 / rows);
+        let heads = Heads::new(layout, 16, 4, baby).unwrap();
+        let error = simulated(&on, &heads, 16);
+        // Sums of 512 products of numbers within 1.
+        assert!(error < 1e-12, "{rows} rows: {error}");
+    }
+}
+
+/// The counts of docs/one-text.md, for heads of 16 pairs and 128 rows.
+#[test]
+fn key_switches_are_as_documented() {
+    let params = CkksParams::n16_boot().unwrap();
+    let on = Simulator::new(&params, params.slots()).unwrap().counting();
+    let layout = Layout::new(params.slots(), 128, 256).unwrap();
+    let heads = Heads::new(layout, 16, 4, 8).unwrap();
+    let vector = || on.vector(Vec::new(), on.top()).unwrap();
+    let pair = || on.pair(vector(), vector()).unwrap();
+    let scale = on.default_scale();
+    let counted = |work: &dyn Fn()| {
+        on.tally().reset();
+        work();
+        let counts = on.tally().counts();
+        let ops = [
+            Op::MapBaby,
+            Op::Rotate,
+            Op::MapGiant,
+            Op::Conjugate,
+            Op::Relinearise,
+        ];
+        ops.map(|op| counts.total(op))
+    };
+    let found = counted(&|| {
+        let scores = scores(&on, &heads, pair(), pair(), scale).unwrap();
+        assert_eq!(scores.len(), 8);
+    });
+    assert_eq!(found, [6 + 15 + 96, 28 + 12, 6, 8, 32]);
+    let weights = || (0..8).map(|_| vector()).collect();
+    let found = counted(&|| {
+        let out = attend(&on, &heads, weights(), pair(), scale).unwrap();
+        // Three levels.
+        use hushed_ckks::poly::Arithmetic;
+        assert_eq!(on.limbs(&out), on.top() - 3);
+    });
+    assert_eq!(found, [15 + 54 + 48, 28, 3, 0, 16]);
+}
+
+#[test]
+fn heads_that_do_not_fit_are_refused() {
+    let layout = Layout::new(1 << 10, 16, 32).unwrap();
+    for (pairs, copies, baby) in [(64, 4, 4), (8, 3, 4), (8, 2, 16), (8, 2, 2), (0, 1, 1)] {
+        assert!(Heads::new(layout, pairs, copies, baby).is_err());
+    }
+    let params = CkksParams::insecure_test(11, 4).unwrap();
+    let on = Simulator::new(&params, 1 << 10).unwrap();
+    let heads = Heads::new(layout, 8, 2, 4).unwrap();
+    let vector = || on.vector(vec![0.0; 1 << 10], on.top()).unwrap();
+    let none = attend(&on, &heads, Vec::new(), vector(), on.default_scale());
+    assert!(none.is_err());
+    // Of another number of slots.
+    let on = Simulator::new(&params, 1 << 9).unwrap();
+    let vector = || on.vector(vec![0.0; 1 << 9], on.top()).unwrap();
+    assert!(scores(&on, &heads, vector(), vector(), on.default_scale()).is_err());
+}

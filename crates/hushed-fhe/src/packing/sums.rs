@@ -1,0 +1,157 @@
+//! Sums over the places and the rows of a text in packed rows: statistics (docs/one-text.md).
+//!
+//! Adding rotations by 1, 2, 4 … sums each aligned block of places at its first place; the others have mixed in the
+//! next block. A mask removes those, and rotations the other way copy the sum to the whole block, without mixing
+//! anything, as there are zeros.
+
+use hushed_ckks::Scale;
+
+use super::{Layout, PackingError};
+use crate::{FheError, Slots};
+
+/// The sums of each aligned block of `length` places times `factor`, in all places of the block; one level below `x`.
+/// Twice log2(`length`) rotations.
+///
+/// # Errors
+/// [`PackingError::Mismatch`] unless `length` is a power of two up to the places of a row; too few levels, and those of
+/// the arithmetic.
+pub fn over_places<S: Slots>(
+    on: &S,
+    layout: Layout,
+    x: &S::Value,
+    (length, factor): (usize, f64),
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    if !length.is_power_of_two() || length > layout.columns() {
+        return Err(PackingError::Mismatch.into());
+    }
+    let steps = (0..length.trailing_zeros()).map(|k| 1_usize << k);
+    let sum = doubled(on, x.clone(), steps.clone())?;
+    let mask = on.plain(|| {
+        let first = |slot: usize| {
+            if slot.is_multiple_of(length) {
+                factor
+            } else {
+                0.0
+            }
+        };
+        (0..layout.slots()).map(first).collect()
+    });
+    let masked = on.mul_vector(&sum, &mask, target)?;
+    doubled(on, masked, steps.map(|step| layout.slots() - step))
+}
+
+/// The sum of all rows of a text, in all of its rows; no level. log2 of the rows rotations.
+///
+/// # Errors
+/// Those of the arithmetic.
+pub fn over_rows<S: Slots>(on: &S, layout: Layout, x: &S::Value) -> Result<S::Value, FheError> {
+    let steps = (0..layout.rows().trailing_zeros()).map(|k| layout.rotation(1 << k));
+    doubled(on, x.clone(), steps)
+}
+
+/// The sum of the squares of all columns of a row times `factor`, in all places of the row; two levels below the
+/// vectors of pairs `x`, which are zero in places without columns. The variance of centred columns, for a norm.
+///
+/// # Errors
+/// [`PackingError::Mismatch`] without vectors, and as [`over_places`].
+pub fn squares<S: Slots>(
+    on: &S,
+    layout: Layout,
+    x: &[S::Value],
+    factor: f64,
+    target: Scale,
+) -> Result<S::Value, FheError> {
+    let conjugates = x.iter().map(|z| Ok(vec![on.conjugate(z)?]));
+    let conjugates = conjugates.collect::<Result<Vec<_>, FheError>>()?;
+    let x: Vec<Vec<S::Value>> = x.iter().map(|z| vec![z.clone()]).collect();
+    let mut grid = on.dot_grid(&x, &conjugates)?;
+    let sum = grid.pop().and_then(|mut row| row.pop());
+    let sum = sum.ok_or(PackingError::Mismatch)?;
+    // A real part has twice the scale; what it takes off is the imaginary part of the errors.
+    let sum = on.real(&sum)?;
+    over_places(on, layout, &sum, (layout.columns(), factor), target)
+}
+
+/// x plus its rotation by the first step, that plus its rotation by the next, and so on.
+fn doubled<S: Slots>(
+    on: &S,
+    mut x: S::Value,
+    steps: impl Iterator<Item = usize>,
+) -> Result<S::Value, FheError> {
+    for step in steps {
+        let turned = on.rotate(&x, step)?;
+        on.add_assign(&mut x, &turned)?;
+    }
+    Ok(x)
+}
+
+#[cfg(test)]
+mod tests {
+    use hushed_ckks::CkksParams;
+    use hushed_ckks::poly::Arithmetic as _;
+
+    use super::*;
+    use crate::simulate::{Op, Simulator};
+    use crate::splitmix::SplitMix;
+
+    fn random(count: usize, seed: u64) -> Vec<f64> {
+        let mut rng = SplitMix(seed);
+        let one = |_| (rng.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+        (0..count).map(one).collect()
+    }
+
+    #[test]
+    fn sums_are_those_of_the_definition_in_every_slot() {
+        let params = CkksParams::insecure_test(11, 4).unwrap();
+        let on = Simulator::new(&params, params.slots()).unwrap();
+        let layout = Layout::new(params.slots(), 16, 32).unwrap();
+        let x = random(layout.slots(), 1);
+        let vector = on.vector(x.clone(), on.top()).unwrap();
+        let scale = on.default_scale();
+        for length in [1, 8, 32] {
+            on.tally().reset();
+            let sums = over_places(&on, layout, &vector, (length, 0.25), scale).unwrap();
+            assert_eq!(on.limbs(&sums), on.top() - 1);
+            let rotations = on.tally().counts().total(Op::Rotate);
+            assert_eq!(rotations, 2 * u64::from(length.trailing_zeros()));
+            for (slot, found) in sums.values().iter().enumerate() {
+                let first = slot / length * length;
+                let expected: f64 = x[first..first + length].iter().sum();
+                assert!((found - 0.25 * expected).abs() < 1e-12);
+            }
+        }
+        assert!(over_places(&on, layout, &vector, (64, 1.0), scale).is_err());
+        assert!(over_places(&on, layout, &vector, (3, 1.0), scale).is_err());
+
+        let sums = over_rows(&on, layout, &vector).unwrap();
+        for (slot, found) in sums.values().iter().enumerate() {
+            let place = slot % (layout.texts() * layout.columns());
+            let row = layout.texts() * layout.columns();
+            let expected: f64 = (0..layout.rows()).map(|r| x[r * row + place]).sum();
+            assert!((found - expected).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn squares_of_pairs_are_summed_over_a_row() {
+        let params = CkksParams::insecure_test(11, 4).unwrap();
+        let on = Simulator::new(&params, params.slots()).unwrap();
+        let layout = Layout::new(params.slots(), 16, 32).unwrap();
+        let x: Vec<Vec<f64>> = (0..4).map(|i| random(layout.slots(), i)).collect();
+        let pair = |i: usize| {
+            let [a, b] = [&x[i], &x[i + 1]].map(|x| on.vector(x.clone(), on.top()).unwrap());
+            on.pair(a, b).unwrap()
+        };
+        let scale = on.default_scale();
+        let sums = squares(&on, layout, &[pair(0), pair(2)], 0.5, scale).unwrap();
+        assert_eq!(on.limbs(&sums), on.top() - 2);
+        for (slot, found) in sums.values().iter().enumerate() {
+            let first = slot / 32 * 32;
+            let all = x.iter().flat_map(|x| &x[first..first + 32]);
+            let expected: f64 = all.map(|v| v * v).sum();
+            assert!((found - 0.5 * expected).abs() < 1e-12);
+        }
+        assert!(squares(&on, layout, &[], 1.0, scale).is_err());
+    }
+}
