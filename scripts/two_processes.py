@@ -54,6 +54,11 @@ def lines(texts):
     return "".join(text + "\n" for text in texts)
 
 
+def shown(text):
+    """A model's text without what steers a terminal."""
+    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def cosine(a, b):
     dot = sum(x * y for x, y in zip(a, b, strict=True))
     return dot / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
@@ -86,7 +91,7 @@ class Server:
             rows = []
             for line in process.stdout:
                 rows.append(json.loads(line))
-                print(rows[-1]["text"] if "token" in rows[-1] else "", end="", flush=True)
+                print(shown(rows[-1]["text"]) if "token" in rows[-1] else "", end="", flush=True)
         if process.returncode != 0:
             raise Failed(f"`hushed generate` ended with {process.returncode}: see the message above")
         return rows[:-1], rows[-1]

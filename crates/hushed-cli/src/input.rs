@@ -36,6 +36,28 @@ impl Texts {
     }
 }
 
+/// One text: the argument, or a whole file.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Prompt {
+    /// The text to continue; other users of this machine may see it in the list of processes
+    prompt: Option<String>,
+
+    /// A file with the text to continue, `-` for standard input
+    #[arg(long, value_name = "FILE", env = "HUSHED_INPUT")]
+    input: Option<PathBuf>,
+}
+
+impl Prompt {
+    pub fn read(&self) -> Result<String, CliError> {
+        match (&self.prompt, &self.input) {
+            (Some(text), _) => Ok(text.clone()),
+            (None, Some(path)) => text(read(path)?, path),
+            (None, None) => Ok(String::new()), // excluded by the group above
+        }
+    }
+}
+
 /// Texts, or what was sent before.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
@@ -135,8 +157,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     Ok(bytes)
 }
 
-/// The lines of what [`read`] gave.
-pub fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
+/// What [`read`] gave as text.
+fn text(bytes: Vec<u8>, path: &Path) -> Result<String, CliError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let line = 1 + error
@@ -151,7 +173,15 @@ pub fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
         }
     })?;
     // Some editors begin a file with a byte order mark; it is not part of the first text.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    match text.strip_prefix('\u{feff}') {
+        Some(rest) => Ok(rest.to_owned()),
+        None => Ok(text),
+    }
+}
+
+/// The lines of what [`read`] gave.
+pub fn lines(bytes: Vec<u8>, path: &Path) -> Result<Vec<String>, CliError> {
+    let text = text(bytes, path)?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if lines.iter().all(|line| line.trim().is_empty()) {
         return Err(CliError::NoText {

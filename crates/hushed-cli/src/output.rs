@@ -59,9 +59,10 @@ impl Output {
     /// A piece of a generated text for people, at once; nothing under `--json`. Control characters are escaped: a model
     /// could write to the terminal by them.
     pub fn piece(&self, text: &str) -> Result<(), CliError> {
-        if self.json || text.is_empty() {
+        if self.json {
             return Ok(());
         }
+        // Flushed even where there is nothing to write: how long a token takes does not depend on its text.
         let mut out = io::stdout().lock();
         out.write_all(escaped(text).as_bytes())
             .and_then(|()| out.flush())
@@ -177,6 +178,8 @@ fn escaped(text: &str) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' => shown.push(c),
+            // Also what turns the direction of a line.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => shown.extend(c.escape_unicode()),
             c if c.is_control() => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }

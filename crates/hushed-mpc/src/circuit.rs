@@ -154,6 +154,13 @@ fn pass<S: Shares>(
     if !on.takes(input) || input.breaks_its_terms() {
         return Err(RunError::WrongInput);
     }
+    let one_class = |step: &&Step| matches!(&step.block, Block::Head(c) if c.classes.outputs < 2);
+    if let Some(head) = program.steps().iter().find(one_class) {
+        return Err(RunError::Unsupported {
+            site: head.id.to_string(),
+            what: "a head of one number, whose label says nothing; protocol fhe gives the number",
+        });
+    }
     let mut pass = Pass {
         on,
         cache,

@@ -15,8 +15,8 @@ use hushed_twopc::{Ctx, TwopcError};
 use super::{Protocol, RunError};
 use crate::circuit::function;
 use crate::formats::{
-    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, MASKED, MAXIMUM, PORTION, QUERY,
-    QUOTIENT, RAW_ANSWER, SUM_BITS, TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
+    ACTIVATION, ANSWER, ATTENDED, EMBEDDING, INVERSE, LINEAR, LOGIT, MASKED, MAXIMUM, PORTION,
+    QUERY, QUOTIENT, RAW_ANSWER, SUM_BITS, TABLE_BITS, VALUE, WEIGHED, WEIGHT_BITS, WEIGHT_FRAC,
 };
 use crate::weights::held::Layers;
 
@@ -54,6 +54,7 @@ fn numbers() -> String {
         format!("quotient={}", QUOTIENT.bits()),
         show("inverse", INVERSE),
         show("maximum", MAXIMUM),
+        show("logit", LOGIT),
         // What is opened is rounded by the carry; a peer that truncates must not meet it.
         show("answer rounded", ANSWER),
         show("raw rounded", RAW_ANSWER),

@@ -65,6 +65,16 @@ pub enum RunError {
     /// A public table of another size than the model's, or with values that no table has.
     #[error("the public table does not fit the model")]
     WrongTable,
+    /// The other party has opened a place that no class or token has.
+    #[error(
+        "the peer opened place {place} of {places}: it misbehaves, or one of the two is defective"
+    )]
+    NoSuchPlace {
+        /// What was opened.
+        place: u64,
+        /// How many there are.
+        places: usize,
+    },
     /// The input is not the one that this party gives: the client gives ids, the server numbers of tokens; or it has
     /// padding that was not agreed on.
     #[error(

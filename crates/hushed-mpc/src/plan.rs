@@ -78,7 +78,11 @@ impl Memory {
     /// As [`Plan::twopc`].
     pub fn largest(program: &Program, tokens: usize, pass: usize) -> Result<Memory, RunError> {
         // Attention grows with the square of a text's length: as many of the longest texts as fit are the worst.
-        let texts = vec![tokens.max(1); (pass / tokens.max(1)).max(1)];
+        let texts = match predicts_tokens(program) {
+            true => 1,
+            false => (pass / tokens.max(1)).max(1),
+        };
+        let texts = vec![tokens.max(1); texts];
         Ok(Plan::twopc(program, &texts, Terms::default(), true)?.memory)
     }
 }
@@ -106,7 +110,7 @@ impl Plan {
             Some(Block::Head(_)) => drop(open_largest(&mut counting, &pooled, None)?),
             _ => drop(open(&mut counting, &pooled, unit)?),
         }
-        Ok(Plan::of(program, counting, tokens, terms))
+        Ok(Plan::of(program, counting, 0, tokens, terms))
     }
 
     /// The plan of the pass that gives one token, over the next rows of a text (one number) of which `held` rows have
@@ -128,10 +132,17 @@ impl Plan {
         let mut counting = Counting::new()?;
         let input = Input::Lengths(rows.to_vec(), terms);
         next_token(&mut counting, program, &mut cache, &input, None)?;
-        Ok(Plan::of(program, counting, rows, terms))
+        Ok(Plan::of(program, counting, held, rows, terms))
     }
 
-    fn of(program: &Program, counting: Counting<'_>, tokens: &[usize], terms: Terms) -> Plan {
+    /// The plan of what was counted, where `held` rows had been run before.
+    fn of(
+        program: &Program,
+        counting: Counting<'_>,
+        held: usize,
+        tokens: &[usize],
+        terms: Terms,
+    ) -> Plan {
         let keys = HeContext::exchange_bytes(counting.params(), HeContext::ALL_LEVELS);
         let (steps, cots) = counting.into_steps();
 
@@ -141,9 +152,9 @@ impl Plan {
         let set = FerretParams::K17;
         let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
         let cots = (cots[0] + cots[1]) as f64;
-        let rows = tokens.iter().sum();
+        let rows = tokens.iter().sum::<usize>();
         Plan {
-            memory: memory::estimate(program, rows, terms.public_table, &steps),
+            memory: memory::estimate(program, (held, rows), terms.public_table, &steps),
             protocol: "2pc",
             tokens: tokens.to_vec(),
             setup_bytes_each_way: keys as u64,

@@ -270,6 +270,7 @@ impl ServeError {
                 Category::Folder
             }
             Self::BundleTooLarge { .. } | Self::TableTooLarge { .. } => Category::Folder,
+            Self::Run(RunError::NoSuchPlace { .. }) => Category::Network,
             Self::Model(_) | Self::NoAnswer | Self::NotSecure => Category::Defect,
             Self::Run(RunError::Protocol(_) | RunError::WrongTable) => Category::Network,
             Self::Run(RunError::Unsupported { .. } | RunError::OutOfRange(_)) => Category::Folder,
@@ -353,6 +354,7 @@ impl ServeError {
             Self::File { .. } => "file",
             Self::Thread(_) | Self::Signals(_) | Self::NoRandomness => "system",
             Self::Run(RunError::Stopped) => "stopped",
+            Self::Run(RunError::NoSuchPlace { .. }) => "peer-misbehaved",
             Self::Model(_) | Self::Run(_) | Self::NoAnswer | Self::NotSecure => "internal",
         }
     }

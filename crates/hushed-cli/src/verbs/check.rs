@@ -38,12 +38,12 @@ impl Args {
                 problems: report.problems.len(),
             });
         };
-        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run,
-        // which a classifier or a generator does not have.
+        // Only now the weights themselves: they are read, and their ranges compared with the formats of a private run.
         let model = Model::load(&self.dir)?;
-        let beyond = match model.public.task() {
-            Task::Embed => out_of_range(&model)?,
-            Task::Classify | Task::Generate => Vec::new(),
+        let one_class = s.labels.as_ref().is_some_and(|labels| labels.len() < 2);
+        let beyond = match one_class {
+            true => Vec::new(),
+            false => out_of_range(&model)?,
         };
         for problem in &beyond {
             let text = problem.to_string();
@@ -55,11 +55,13 @@ impl Args {
             });
         }
         let protocols: &[&str] = match (model.public.task(), s.pooling) {
-            (Task::Generate, _) => &[],
-            (Task::Classify, _) => &["fhe"],
+            (Task::Generate, _) => &["2pc"],
+            (Task::Classify, _) if one_class => &["fhe"],
+            (Task::Classify, _) => &["2pc", "fhe"],
             (Task::Embed, "mean" | "first") => &["2pc", "fhe"],
             (Task::Embed, _) => &["2pc"],
         };
+        let generates = model.public.task() == Task::Generate;
         let object = json!({ "supported": true, "model": s, "protocols": protocols });
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
@@ -68,6 +70,7 @@ impl Args {
                     labels.len(),
                     shortened(labels)
                 ),
+                (None, _) if generates => "; continues a text".to_owned(),
                 (None, true) => ", scaled to unit length".to_owned(),
                 (None, false) => String::new(),
             };

@@ -13,7 +13,7 @@ use crate::passes::{PassArgs, Sum, progress};
 #[derive(clap::Args)]
 #[command(
     after_help = "The answer is the name of the class whose logit is largest. No logit is opened, to anyone; `embed --protocol fhe` gives them all.
-The server learns what it learns of `hushed embed`: how many tokens each text has, and nothing else about it.
+The server learns what it learns of `hushed embed`: how many texts there are and when, and how many tokens each has.
 
 Examples:
   hushed classify --server 127.0.0.1:7450 --pin 9f86d0… \"a private question\"

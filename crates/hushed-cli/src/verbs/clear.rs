@@ -12,7 +12,7 @@ use crate::input::{Texts, Truncate};
 use crate::output::{Output, answer, answer_text};
 
 /// Tokens that a generator is asked for by default.
-const MAX_TOKENS: usize = 64;
+const MAX_TOKENS: usize = 32;
 
 /// Embed, classify or continue texts in the clear, with the weights of a model folder
 #[derive(clap::Args)]
@@ -32,8 +32,8 @@ pub struct Args {
     #[command(flatten)]
     too_long: Truncate,
 
-    /// With a model that generates text: most tokens to add, the likeliest each time (64 if not given)
-    #[arg(long, value_name = "N", env = "HUSHED_MAX_NEW_TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    /// With a model that generates text: most tokens to add, the likeliest each time (32 if not given)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
 }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::connect::{ConnectArgs, at_least_one};
 use crate::error::CliError;
+use crate::input::Prompt;
 use crate::output::Output;
 
 /// Continue a private text with a server that sees neither the text nor its continuation
@@ -13,23 +14,26 @@ use crate::output::Output;
     after_help = "The server prints the SHA-256 of its certificate when it starts: pass it with --pin, or the file of an authority with --ca.
 
 Each token is one pass through the model, and its id is opened to this client alone. The server learns how many tokens the prompt has, how many
-passes there are and when. With --bucket N it learns the prompt's length rounded up to a multiple of N, and with --pad-output it does not
-learn where the text ends before --max-tokens. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`).
+passes there are and when. So it also learns where the text ends, if that is before --max-tokens. With --bucket N it
+learns the prompt's length rounded up to a multiple of N. With --pad-output all passes are run before anything is shown, and it does not
+learn where the text ends. Each token counts as a text of this client (see `hushed serve --max-texts-per-client`), so that a refusal can
+come in the middle of an answer.
 
 With --temperature the server draws each token by noise that it adds to its own share: nobody sees the other tokens' probabilities. The same
---seed gives the same text again, as long as the server runs.
+--seed, --temperature and --bucket give the same text again, as long as the server runs.
 
 Examples:
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Once upon a time\" --max-tokens 20
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"def main(\" --temperature 0.8 --seed 7 --stop \"\\n\\n\"
+  hushed generate --server 127.0.0.1:7450 --pin 9f86d0… --input letter.txt
   hushed generate --server 127.0.0.1:7450 --pin 9f86d0… \"Dear\" --max-tokens 16 --pad-output --json"
 )]
 pub struct Args {
     #[command(flatten)]
     connect: ConnectArgs,
 
-    /// The text to continue
-    prompt: String,
+    #[command(flatten)]
+    prompt: Prompt,
 
     /// Most tokens
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one, env = "HUSHED_MAX_NEW_TOKENS")]
@@ -67,6 +71,7 @@ pub struct Args {
 
 impl Args {
     pub fn run(&self, out: &Output) -> Result<(), CliError> {
+        let prompt = self.prompt.read()?;
         let mut client = Client::connect(&self.connect.config()?)?;
         let setup = client.setup().time.as_secs_f64();
         out.note(&format!(
@@ -84,7 +89,7 @@ impl Args {
             pad_output: self.pad_output,
             public_table: self.public_table,
         };
-        let mut generation = client.generate(&self.prompt, &options)?;
+        let mut generation = client.generate(&prompt, &options)?;
         let (prompt_tokens, rows) = (generation.tokens(), generation.rows());
         let seed = generation.seed();
         let (mut seconds, mut text, mut finish) = (Vec::new(), String::new(), Finish::Length);
@@ -94,9 +99,10 @@ impl Args {
             seconds.push(token.cost.time.as_secs_f64());
             finish = token.last.unwrap_or(finish);
             text.push_str(&token.text);
-            // The session continues to its end even if nobody reads, so that the server does not wait.
-            if written.is_ok() {
-                written = show(out, seconds.len(), &token);
+            written = show(out, seconds.len(), &token);
+            if written.is_err() {
+                // Nobody reads: the other tokens would cost for nothing.
+                break;
             }
         }
         if written.is_ok() && !out.is_json() {

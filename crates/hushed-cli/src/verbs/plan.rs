@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "2pc", env = "HUSHED_PROTOCOL")]
     protocol: Protocol,
 
-    /// Tokens of each text of a pass, the two special ones counted
+    /// Tokens of each text of a pass, special ones counted
     #[arg(
         long,
         value_name = "N,…",
@@ -55,8 +55,7 @@ pub struct Args {
         long,
         value_name = "N",
         default_value_t = 1,
-        value_parser = at_least_one,
-        env = "HUSHED_MAX_NEW_TOKENS"
+        value_parser = at_least_one
     )]
     max_tokens: usize,
 

@@ -68,5 +68,14 @@ pub(crate) fn open_largest<S: Shares>(
         let places = on.largest(&x, rows, columns)?.reduce_to(ring);
         on.open(&places, 0, ring)
     })?;
-    Ok(places.map(|words| words.into_iter().map(|w| w as u32).collect()))
+    let known = |place: u64| match usize::try_from(place) {
+        Ok(p) if p < columns => Ok(p as u32),
+        _ => Err(RunError::NoSuchPlace {
+            place,
+            places: columns,
+        }),
+    };
+    places
+        .map(|words| words.into_iter().map(known).collect())
+        .transpose()
 }

@@ -1,6 +1,6 @@
 //! Who sees what of a run.
 
-use hushed_model::Program;
+use hushed_model::{Block, Program};
 
 use super::Exposure;
 use crate::Terms;
@@ -29,7 +29,7 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
     match generates {
         false => list(
             "server",
-            "when a text is asked about and how long the client takes; nothing of the text, its token ids or its embedding",
+            "when a text is asked about and how long the client takes; nothing of the text, its token ids or its answer",
         ),
         true => list(
             "server",
@@ -37,13 +37,15 @@ pub(super) fn exposures(program: &Program, tokens: &[usize], terms: Terms) -> Ve
              nothing of the text, its continuation or any logit",
         ),
     }
+    let head = program.steps().last().map(|step| &step.block);
     list(
         "client",
-        match generates {
-            false => "its embedding",
-            true => {
+        match head {
+            Some(Block::Vocabulary(_)) => {
                 "the tokens of its answer, one a pass, each the largest of its logits (noise included); no logit"
             }
+            Some(Block::Head(_)) => "the class of its text, that of the largest logit; no logit",
+            _ => "its embedding",
         },
     );
     list(

@@ -76,6 +76,9 @@ impl Plan {
             true => 1,
             false => FEWEST,
         };
+        if !generates && later > 0 {
+            return Err(PlanError::NotGenerated);
+        }
         let limit = public.max_tokens.min(MAX_TOKENS).saturating_sub(later);
         let taken = least..=limit;
         if let Some(&given) = request.tokens.iter().find(|n| !taken.contains(n)) {
@@ -84,9 +87,6 @@ impl Plan {
                 least,
                 limit,
             });
-        }
-        if !generates && later > 0 {
-            return Err(PlanError::NotGenerated);
         }
         if generates && request.tokens.len() > 1 {
             return Err(PlanError::OneText);

@@ -64,7 +64,7 @@ fn cached(program: &Program, rows: usize) -> u64 {
     8 * (rows * blocks.sum::<usize>()) as u64
 }
 
-/// Memory by a plan's steps and sizes.
+/// Memory by a plan's steps and sizes: of rows that earlier passes have run, and of new ones.
 ///
 /// Beside the constant parts, three things decide. At the server, the ciphertexts of one product: those of the
 /// operand, the sums that make one response, and what multiplies them ([`Entry::held`]); the lookup has most. At the
@@ -72,7 +72,7 @@ fn cached(program: &Program, rows: usize) -> u64 {
 /// step, of which a part is alive at a time.
 pub(crate) fn estimate(
     program: &Program,
-    rows: usize,
+    (earlier, rows): (usize, usize),
     public_table: bool,
     steps: &[Entry],
 ) -> Memory {
@@ -84,9 +84,12 @@ pub(crate) fn estimate(
         true => 8 * e.vocabulary * e.width,
     };
     Memory {
-        client: CLIENT + looked_up as u64 + (cots * CLIENT_COT) as u64 + cached(program, rows),
+        client: CLIENT
+            + looked_up as u64
+            + (cots * CLIENT_COT) as u64
+            + cached(program, earlier + rows),
         weights: SERVER + weights(program),
-        session: SESSION + held + (cots * SERVER_COT) as u64 + cached(program, rows),
+        session: SESSION + held + (cots * SERVER_COT) as u64 + cached(program, earlier + rows),
     }
 }
 

@@ -94,6 +94,11 @@ impl Protocol {
         &self.costs
     }
 
+    /// Forgets them: of a long session there are many.
+    pub fn forget_costs(&mut self) {
+        self.costs.clear();
+    }
+
     /// The session and correlations back.
     pub fn into_ctx(self) -> Ctx {
         self.ctx

@@ -49,7 +49,7 @@ impl Layers {
         Ok(layer)
     }
 
-    /// Transforms the weights of as many layers as `budget` bytes hold, the table of token vectors last, for texts of
+    /// Transforms the weights of as many layers as `budget` bytes hold, the tables of positions and token vectors last, for texts of
     /// `rows` rows. Whatever a running session uses is left as it is.
     ///
     /// # Errors
@@ -77,9 +77,11 @@ impl Layers {
         for (weights, _) in owned {
             transform(weights)?;
         }
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = table.as_mut().and_then(Arc::get_mut) {
-            transform(table)?;
+        for table in [&self.positions, &self.table] {
+            let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(table) = table.as_mut().and_then(Arc::get_mut) {
+                transform(table)?;
+            }
         }
         Ok(ready)
     }

@@ -4,6 +4,7 @@ use hushed_model::{Model, Program, StepId};
 
 use crate::circuit::product::{Integers, Product};
 use crate::circuit::run;
+use crate::circuit::token::predicts_tokens;
 use crate::shares::{Counting, Table};
 use crate::weights::held::Layers;
 use crate::weights::ranges::{self, OutOfRange};
@@ -19,7 +20,13 @@ impl Layers {
     pub fn prepare(&self, model: &Model) -> Result<(), RunError> {
         let program = model.program();
         each_product(&program, |id, product| self.get(id, product).map(drop))?;
-        self.table(program.embedding(), Table::Tokens).map(drop)
+        let e = program.embedding();
+        self.table(e, Table::Tokens)?;
+        if predicts_tokens(&program) {
+            // Prompts may be padded.
+            self.table(e, Table::Positions)?;
+        }
+        Ok(())
     }
 }
 

@@ -392,9 +392,10 @@ impl Client {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use hushed_model::testing::tiny_folder;
+    use hushed_model::testing::{tiny_folder, tiny_generator_folder};
 
     use super::*;
+    use crate::twopc::wire::Next;
     use crate::{Server, ServerConfig, ServerTrust};
 
     /// A client that ignores what the welcome said.
@@ -433,6 +434,52 @@ mod tests {
             };
             let together = unbridled().embed(&["a b c d", "a b c d"], batch, None);
             assert_eq!(refused(together), Refusal::PassTooLarge { limit: 8 });
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+
+    /// Requests that no client of ours sends: each ends its session alone.
+    #[test]
+    fn the_server_holds_its_limits_of_generation_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        tiny_generator_folder(folder.path()).unwrap();
+        let mut config = ServerConfig::local(folder.path(), folder.path().join("certificates"));
+        config.max_tokens = Some(8);
+        let server = Server::bind(&config).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&stop).unwrap());
+            let pin = ServerTrust::Pin(server.listener().fingerprint().to_string());
+            let config = ClientConfig::new(server.listener().local_addr().to_string(), pin);
+            let ask = |request: Request| {
+                let mut client = Client::connect(&config).unwrap();
+                client.ask(&request).err()
+            };
+            let next = |begins, rows| {
+                Request::Next(Next {
+                    begins,
+                    rows,
+                    padded: false,
+                    public_table: false,
+                    temperature: 0,
+                    seed: 0,
+                })
+            };
+            assert_eq!(ask(next(false, 1)).unwrap().name(), "peer-gone");
+            for rows in [9, u32::MAX] {
+                let refused = ask(next(true, rows));
+                let limit = Refusal::TooLong { limit: 8 };
+                assert!(matches!(refused, Some(ServeError::Refused(r)) if r == limit));
+            }
+            let embed = Request::Embed {
+                rows: vec![3],
+                padded: false,
+                public_table: false,
+            };
+            let task = Task::Generate;
+            let other = Refusal::OtherTask { task };
+            assert!(matches!(ask(embed), Some(ServeError::Refused(r)) if r == other));
+            assert!(ask(next(true, 8)).is_none());
             stop.store(true, Ordering::SeqCst);
         });
     }

@@ -24,6 +24,9 @@ pub struct HeContext {
     layouts: Mutex<HashMap<OltSpec, Arc<Layout>>>,
 }
 
+/// Most layouts that are kept.
+const MAX_LAYOUTS: usize = 1 << 10;
+
 impl HeContext {
     /// Interleaving trees of up to N leaves: enough for every plan.
     pub const ALL_LEVELS: u32 = 13;
@@ -99,6 +102,10 @@ impl HeContext {
             return Ok(Arc::clone(layout));
         }
         let layout = Arc::new(Layout::new(&self.params, spec)?);
+        // A text that is continued asks for new ones with every row. They are quickly made again.
+        if layouts.len() >= MAX_LAYOUTS {
+            layouts.clear();
+        }
         layouts.insert(*spec, Arc::clone(&layout));
         Ok(layout)
     }

@@ -234,12 +234,9 @@ impl Refusal {
             25 => Self::Allowance { seconds: number },
             26 => Self::AboveAllowance { limit: number },
             27 => Self::Uncounted,
-            28 => Self::OtherTask {
-                task: match number {
-                    n if n == Task::Classify as u32 => Task::Classify,
-                    n if n == Task::Generate as u32 => Task::Generate,
-                    _ => Task::Embed,
-                },
+            28 => match [Task::Embed, Task::Classify, Task::Generate].get(number as usize) {
+                Some(&task) => Self::OtherTask { task },
+                None => Self::Unknown { code },
             },
             code => Self::Unknown { code },
         }

@@ -1,6 +1,7 @@
 //! A text continued token by token: each is one pass, whose answer the client puts into the next.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use hushed_model::{Decoder, TokenIds, TooLong};
@@ -11,8 +12,8 @@ use super::{Client, Cost};
 use crate::error::ServeError;
 use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
 
-/// How to continue a text.
-#[derive(Clone, Debug, PartialEq)]
+/// How to continue a text. No `Debug`: the stop strings may be private.
+#[derive(Clone, PartialEq)]
 pub struct GenerateOptions {
     /// Most tokens.
     pub max_tokens: usize,
@@ -21,12 +22,13 @@ pub struct GenerateOptions {
     pub bucket: Option<usize>,
     /// From 0, which takes the likeliest token, to 2; the server sees it, in thousandths.
     pub temperature: f64,
-    /// With the same seed the same server draws the same tokens for the same text; the server sees it. `None` takes a
-    /// fresh one.
+    /// With the same seed the same server, until it is restarted, draws the same tokens for the same text, bucket and
+    /// temperature; the server sees it. `None` takes a fresh one.
     pub seed: Option<u64>,
     /// The text ends before the first of these.
     pub stop: Vec<String>,
-    /// Runs as many passes as `max_tokens` says also where the text ends before, so that the server does not learn where.
+    /// Runs as many passes as `max_tokens` says, one right after the other, before the first token is handed out: neither
+    /// their number nor the pauses between them depend on where the text ends.
     pub pad_output: bool,
     /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
     pub public_table: bool,
@@ -35,7 +37,7 @@ pub struct GenerateOptions {
 impl Default for GenerateOptions {
     fn default() -> Self {
         Self {
-            max_tokens: 64,
+            max_tokens: 32,
             bucket: None,
             temperature: 0.0,
             seed: None,
@@ -80,8 +82,10 @@ pub struct Generation<'a> {
     stops: Stops,
     /// The rows of the next pass.
     new: TokenIds,
-    /// Passes that are left.
+    /// Tokens that may still be handed out.
     left: usize,
+    /// With `pad_output`: what all passes gave, once they have been run.
+    ready: Option<VecDeque<Result<(u32, Cost), ServeError>>>,
     temperature: u16,
     seed: u64,
     terms: Terms,
@@ -131,6 +135,7 @@ impl Client {
             stops: Stops::new(&options.stop),
             new,
             left: options.max_tokens,
+            ready: None,
             temperature,
             seed,
             terms: Terms {
@@ -210,7 +215,7 @@ impl Generation<'_> {
         )?;
         let id = id.ok_or(ServeError::NoAnswer)?;
         client.texts += 1;
-        self.left -= 1;
+        client.backend.forget_costs();
         self.new = TokenIds::new(vec![id]);
         let cost = Cost {
             time: began.elapsed(),
@@ -219,8 +224,25 @@ impl Generation<'_> {
         Ok((id, cost))
     }
 
+    /// The next token's id: of a pass that is run now, or of one that was.
+    fn id(&mut self) -> Result<(u32, Cost), ServeError> {
+        if !self.pad_output {
+            return self.pass();
+        }
+        if self.ready.is_none() {
+            let mut all = VecDeque::with_capacity(self.left);
+            while all.len() < self.left && all.back().is_none_or(Result::is_ok) {
+                all.push_back(self.pass());
+            }
+            self.ready = Some(all);
+        }
+        let next = self.ready.as_mut().and_then(VecDeque::pop_front);
+        next.unwrap_or(Err(ServeError::NoAnswer))
+    }
+
     fn token(&mut self) -> Result<Generated, ServeError> {
-        let (id, cost) = self.pass()?;
+        let (id, cost) = self.id()?;
+        self.left -= 1;
         let ends = self.client.public().end_token == Some(id);
         let mut text = match &mut self.decoder {
             Some(decoder) if !ends => decoder.push(id),
@@ -239,9 +261,6 @@ impl Generation<'_> {
             last = Some(Finish::Stop);
         }
         self.ended = last.is_some();
-        while self.ended && self.pad_output && self.left > 0 {
-            self.pass()?;
-        }
         Ok(Generated {
             id,
             text,
@@ -256,7 +275,10 @@ impl Iterator for Generation<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended || self.left == 0 {
-            return None;
+            // A pass after the end that failed: the session is over.
+            let last = self.ready.as_mut().and_then(VecDeque::pop_back);
+            self.ready = None;
+            return last.and_then(Result::err).map(Err);
         }
         let token = self.token();
         self.ended |= token.is_err();

@@ -274,6 +274,7 @@ impl Passes<'_> {
     ) -> Result<(), Stop> {
         let (began, before) = (Instant::now(), self.backend.ctx().session.stats());
         run(self.backend)?;
+        self.backend.forget_costs();
         let stats = self.backend.ctx().session.stats().since(&before);
         let spent = began.elapsed();
         self.done.texts += texts;
