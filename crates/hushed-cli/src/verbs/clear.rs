@@ -33,7 +33,7 @@ pub struct Args {
     too_long: Truncate,
 
     /// With a model that generates text: most tokens to add, the likeliest each time (64 if not given)
-    #[arg(long, value_name = "N", env = "HUSHED_MAX_TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
 }
 
