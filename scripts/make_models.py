@@ -16,7 +16,9 @@ import hashlib
 import math
 import os
 import pathlib
+import sys
 import sysconfig
+import textwrap
 import time
 
 import torch
@@ -130,6 +132,7 @@ def loss_of(model, tokens):
 def record(out, lines):
     files = sorted(path for path in out.iterdir() if path.name != "README.md")
     hashes = [f"| `{path.name}` | {path.stat().st_size} | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |" for path in files]
+    lines = [part for line in lines for part in textwrap.wrap(line, 120, subsequent_indent="  ", break_on_hyphens=False) or [""]]
     text = "\n".join(lines + ["", "| file | bytes | SHA-256 |", "|---|---|---|"] + hashes) + "\n"
     (out / "README.md").write_text(text)
 
@@ -176,7 +179,7 @@ def main():
         (asked.out / name).unlink(missing_ok=True)
     model = transformers.GPT2LMHeadModel.from_pretrained(asked.out, torch_dtype=torch.float32).eval()
     losses = {name: loss_of(model, tokens) for name, tokens in held.items()}
-    version = ".".join(map(str, __import__("sys").version_info[:3]))
+    version = ".".join(map(str, sys.version_info[:3]))
     record(
         asked.out,
         [
@@ -186,11 +189,11 @@ def main():
             "",
             f"* {LAYERS} layers × {WIDTH}, {HEADS} heads, {POSITIONS} positions, {VOCABULARY} tokens (byte-level BPE), tied head;"
             f" {sum(w.numel() for w in model.parameters())} parameters, F16.",
-            f"* Text: {len(prose)} documents of this repository (its licence), SHA-256 `{digest(prose)}`,",
-            f"  and {len(code)} files of the standard library of Python {version} (PSF-2.0), SHA-256 `{digest(code)}`",
-            "  (of the texts in the order of their paths, with a zero byte between two).",
+            f"* Text: {len(prose)} documents of this repository (its licence), SHA-256 `{digest(prose)}`,"
+            f" and {len(code)} files of the standard library of Python {version} (PSF-2.0), SHA-256 `{digest(code)}`"
+            " (of the texts in the order of their paths, with a zero byte between two).",
             f"* Seed {asked.seed}, {steps} steps of {BATCH} windows of {POSITIONS} tokens, {minutes:.0f} minutes on"
-            f" {asked.threads} threads; torch {torch.__version__}, transformers {transformers.__version__}.",
+            f" {asked.threads} thread(s); torch {torch.__version__}, transformers {transformers.__version__}.",
             f"* Loss on held-out files, nats a token: {losses['prose']:.3f} (documents), {losses['code']:.3f} (library);"
             f" ln {VOCABULARY} = {math.log(VOCABULARY):.3f}.",
         ],

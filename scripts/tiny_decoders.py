@@ -3,10 +3,13 @@
 
     (the environment of scripts/make_models.py)
     DIR/bin/python scripts/tiny_decoders.py OUT        (OUT is crates/hushed-model/tests/golden/tiny)
+    DIR/bin/python scripts/tiny_decoders.py --trained FOLDER OUT        (OUT is crates/hushed-model/tests/golden)
 
 `gpt2` is F16 in one file with a tied head; `gpt2-sharded` is BF16 in several files with a head of its own. The weights are random from a
 seed. `expected.json` has, for every text, its token ids and the logits of its last row in float64; texts of random ids; and for every file
 of data/ a hash of the token ids of its lines, also with the patterns that LLaMA 3 and Qwen 2 split by.
+
+With --trained: what a model of scripts/make_models.py continues a few texts by, and the logits that it begins with.
 """
 
 import json
@@ -132,9 +135,31 @@ def write(folder, tokenizer, tied, kind, shard, seed):
     (folder / "expected.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n")
 
 
+def model_logits(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0, -1]
+
+
+def trained(folder, out):
+    tokenizer = transformers.GPT2TokenizerFast.from_pretrained(folder)
+    model = transformers.GPT2LMHeadModel.from_pretrained(folder, torch_dtype=torch.float64, attn_implementation="eager").eval()
+    expected = {"lines": hashes(tokenizer.backend_tokenizer), "texts": []}
+    for text in ["The server learns", "def main(", "    if not isinstance(", "A private run of a model"]:
+        ids = tokenizer(text)["input_ids"]
+        logits, made = model_logits(model, ids), []
+        # By hand: `generate` of this transformers does not load with Debian's torch.
+        while len(made) < 24:
+            made.append(model_logits(model, ids + made).argmax().item())
+        answer = [float(f"{x:.10g}") for x in logits.tolist()]
+        expected["texts"].append({"text": text, "ids": ids, "continued": made, "answer": answer})
+    (out / f"{folder.name}.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n")
+
+
 def main():
-    out = pathlib.Path(sys.argv[1])
     torch.set_num_threads(1)
+    if sys.argv[1] == "--trained":
+        return trained(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
+    out = pathlib.Path(sys.argv[1])
     tokenizer = tokenizer_of()
     write(out / "gpt2", tokenizer, True, torch.float16, "5GB", 1)
     write(out / "gpt2-sharded", tokenizer, False, torch.bfloat16, "40KB", 2)

@@ -4,6 +4,7 @@
 use crate::arch::Task;
 use crate::calibrate::Calibration;
 use crate::folder::config::NetworkConfig;
+use crate::folder::shards::Index;
 use crate::folder::weights::Weights;
 use crate::folder::{declared, pooling};
 use crate::tokens::{Tokenizer, TooLong};
@@ -23,8 +24,13 @@ pub fn config(bytes: &[u8]) {
         .for_each(|p| assert!(p.to_string().len() < 500));
 }
 
-/// A whole `model.safetensors`, with a read of what its header declares.
+/// A whole `model.safetensors`, with a read of what its header declares; or the index of several.
 pub fn safetensors_header(bytes: &[u8]) {
+    let mut problems = Vec::new();
+    match Index::parse(bytes, &mut problems) {
+        Some(index) => assert!(index.files().iter().all(|file| !file.contains(['/', '\\']))),
+        None => assert!(!problems.is_empty()),
+    }
     if let Ok(weights) = Weights::new(bytes) {
         for name in ["a", "b", "embeddings.LayerNorm.weight"] {
             for shape in [&[2][..], &[2, 2], &[]] {
@@ -47,6 +53,12 @@ pub fn tokenizer(bytes: &[u8]) {
         let mut problems = Vec::new();
         let tokenizer = Tokenizer::parse(bytes, vocabulary, Some(0), task, &mut problems);
         assert_eq!(tokenizer.is_none(), !problems.is_empty());
+        if let Some(mut decoder) = tokenizer.as_ref().and_then(Tokenizer::decoder) {
+            let text: String = (0..vocabulary as u32 + 9)
+                .map(|id| decoder.push(id))
+                .collect();
+            assert!(text.len() <= bytes.len() * 3 && decoder.finish().len() <= 3);
+        }
         if let Some(tokenizer) = tokenizer
             && let Ok(ids) = tokenizer.encode("Hello, [SEP] wörld! 漢字 \u{0} 42", 12, TooLong::Cut)
         {

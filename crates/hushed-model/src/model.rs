@@ -111,8 +111,8 @@ pub fn network_shapes(config: &NetworkConfig, pool: Pool) -> Network {
     network
 }
 
-/// The layers of an encoder's configuration with random numbers of realistic ranges, for benchmarks: the same seed gives
-/// the same layers.
+/// The layers of an encoder's configuration with random numbers of realistic ranges, for benchmarks: the same seed
+/// gives the same layers.
 pub fn random_network(config: &NetworkConfig, pool: Pool, seed: u64) -> Network {
     let Ok(network) = layers::encoder(config, pool, &mut Random::new(seed));
     network

@@ -76,7 +76,7 @@ fn gumbel(word: u64) -> f64 {
     -ln(-ln(u))
 }
 
-/// The natural logarithm of a positive normal number, to 2^−40 of itself: without the branches and tables of a library's,
+/// The natural logarithm of a positive normal number, to 2^−39 of itself: without the branches and tables of a library's,
 /// because the noise is secret. x = m·2^e with m from √½ to √2, and ln m = 2·artanh((m − 1)/(m + 1)), where |s| < 0.172.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
@@ -115,10 +115,10 @@ mod tests {
         for x in [
             1e-300, 0.1, 0.5, 0.707, 0.7072, 0.999_999, 1.0, 1.414, 36.7, 1e300,
         ] {
-            assert!((ln(x) - x.ln()).abs() <= 1e-12 * x.ln().abs(), "{x}");
+            assert!((ln(x) - x.ln()).abs() <= 2e-12 * x.ln().abs(), "{x}");
         }
         let close = 1.0 - f64::EPSILON / 2.0;
-        assert!((ln(close) / close.ln() - 1.0).abs() < 1e-12);
+        assert!((ln(close) / close.ln() - 1.0).abs() < 2e-12);
         for x in [0.0, 0.49, 0.51, -0.51, -3.6 * 4096.0, 1e9 + 0.3] {
             assert_eq!(nearest(x), x.round() as i64);
         }

@@ -171,6 +171,47 @@ fn a_classifier_prints_logits_and_names() {
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 
+/// The text is shown as it comes, and under --json with its ids.
+#[test]
+fn a_generator_continues_a_text() {
+    let dir = tiny_golden("gpt2-sharded").to_string_lossy().into_owned();
+    let check = hushed(&["check", &dir, "--json"]);
+    let rows = json_lines(&check.stdout);
+    assert_eq!(rows[0]["model"]["task"], "generate");
+    assert_eq!(rows[0]["protocols"], serde_json::json!([]));
+
+    let clear =
+        |more: &[&str]| hushed(&[&["clear", &dir, "Hello world", "--max-tokens"], more].concat());
+    let rows = json_lines(&clear(&["7", "--json"]).stdout);
+    let ids = rows[0]["ids"].as_array().expect("ids");
+    assert_eq!((ids.len(), &rows[0]["ending"]), (7, &"max-tokens".into()));
+    let text = rows[0]["generated"].as_str().expect("a text");
+    let shown = clear(&["7"]).stdout;
+    let escape = |c: char| match c.is_control() && c != '\n' && c != '\t' {
+        true => c.escape_unicode().collect::<Vec<_>>(),
+        false => vec![c],
+    };
+    let escaped: String = text.chars().flat_map(escape).collect();
+    assert_eq!(String::from_utf8_lossy(&shown), escaped + "\n");
+    // Texts and positions: 160 of them.
+    let rows = json_lines(&clear(&["500", "--json"]).stdout);
+    let made = rows[0]["ids"].as_array().expect("ids").len() as u64;
+    assert_eq!(rows[0]["ending"], "positions");
+    assert_eq!(rows[0]["tokens"].as_u64().expect("a number") + made, 160);
+
+    assert_eq!(clear(&["0"]).status.code(), Some(2));
+    let encoder = tiny_golden("roberta").to_string_lossy().into_owned();
+    let output = hushed(&["clear", &encoder, "x", "--max-tokens", "3", "--json"]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(
+        common::error(&output)["message"]
+            .to_string()
+            .contains("does not generate")
+    );
+    let plan = hushed(&["plan", &dir, "--tokens", "8", "--json"]);
+    assert_ne!(plan.status.code(), Some(0));
+}
+
 #[test]
 fn clear_embeds_and_similar_texts_are_similar() {
     let Some(model) = model() else { return };

@@ -233,7 +233,8 @@ pub fn embed(
     Ok(answers.map(|answer| answer.map(finish)).collect())
 }
 
-/// The SHA-256 of a model's weights files in the order of their names, in hexadecimal, by which a calibration identifies it.
+/// The SHA-256 of a model's weights files in the order of their names, in hexadecimal, by which a calibration
+/// identifies it.
 ///
 /// # Errors
 /// Those of reading the file.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::arch::Task;
 use crate::blocks::Pool;
 use crate::error::{FolderError, Problem};
 use crate::folder::public::{Public, PublicFiles};
@@ -42,6 +43,8 @@ pub struct Summary {
     pub pooling: &'static str,
     /// Whether answers have unit length.
     pub normalised: bool,
+    /// `embed`, `classify` or `generate`.
+    pub task: &'static str,
     /// Names of the classes, if it is a classifier.
     pub labels: Option<Vec<String>>,
 }
@@ -117,6 +120,11 @@ fn summary(public: &Public) -> Summary {
             Pool::Max => "max",
         },
         normalised: public.normalise,
+        task: match c.task() {
+            Task::Embed => "embed",
+            Task::Classify => "classify",
+            Task::Generate => "generate",
+        },
         labels: c.labels.clone(),
     }
 }

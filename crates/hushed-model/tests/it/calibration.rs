@@ -1,7 +1,8 @@
 //! Ranges measured on the tiny model, and the file that keeps them.
 
 use hushed_model::calibrate::{MAX_BYTES, VERSION};
-use hushed_model::testing::{mutations, tiny_model};
+use hushed_model::plain::{self, Moment, Seen, What};
+use hushed_model::testing::{mutations, tiny_generator, tiny_model};
 use hushed_model::{Calibration, CalibrationError, Ranges, TooLong, calibrate, fuzz};
 
 fn measured(texts: &[&str]) -> Calibration {
@@ -49,6 +50,56 @@ fn every_site_has_its_kind() {
         calibration.at("layer.2"),
         Err(CalibrationError::MissingSite { .. })
     ));
+}
+
+/// Of a causal softmax only the keys that a row sees are measured, and the pooled row's norm is in both ranges.
+#[test]
+fn a_generator_is_measured_by_what_its_rows_see() {
+    let model = tiny_generator();
+    let ids = model
+        .tokens("the thing is", TooLong::Refuse)
+        .unwrap()
+        .pad_to(20, 0);
+    let calibration = calibrate(&model, std::slice::from_ref(&ids), "00ff").unwrap();
+    let (real, mut least, mut sums) = (ids.rows().real, 0f64, Vec::new());
+    plain::run_parts(&model.program(), vec![ids], |id, what, moment, value| {
+        let (Seen::Scores(s), What::Weigh(_), Moment::Input) = (value, what, moment) else {
+            return;
+        };
+        if id.to_string() == "layer.1.attention.weigh" {
+            for scores in &s.texts[0] {
+                for i in 0..real {
+                    let seen = &scores.row(i)[..=i];
+                    let max = seen.iter().copied().fold(f64::MIN, f64::max);
+                    sums.push(seen.iter().map(|v| (v - max).exp()).sum::<f64>());
+                    least = seen.iter().fold(least, |least, v| least.min(v - max));
+                }
+            }
+        }
+    })
+    .unwrap();
+    let Ranges::Softmax {
+        shifted,
+        denominator,
+    } = calibration.at("layer.1.attention.weigh").unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!((shifted.min, shifted.max), (least, 0.0));
+    assert_eq!(
+        (denominator.min, denominator.max),
+        (1.0, sums.iter().copied().fold(0.0, f64::max))
+    );
+    let Ranges::Norm {
+        first_variance,
+        variance,
+        ..
+    } = calibration.at("norm").unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(first_variance, variance);
+    assert!(calibration.to_json().is_ok());
 }
 
 #[test]

@@ -32,19 +32,21 @@ fn ids_and_logits_equal_the_reference() {
             let text = case["text"].as_str().unwrap();
             let ids = model.tokens(text, TooLong::Refuse).unwrap();
             assert_eq!(ids.ids(), ids_of(&case["ids"]), "{name}: {text}");
-            let answer: Vec<f64> = serde_json::from_value(case["answer"].clone()).unwrap();
-            let found = plain::run(&model.program(), vec![ids], |_, _| ()).unwrap();
-            let found = found.values.row(0);
-            assert_eq!(found.len(), answer.len());
-            for (found, answer) in found.iter().zip(&answer) {
-                assert!(
-                    (found - answer).abs() < 1e-7,
-                    "{name}: {text}: {found} {answer}"
-                );
-            }
-            assert_eq!(largest(found), largest(&answer));
+            assert_logits(&model, ids, &case["answer"], &format!("{name}: {text}"));
         }
     }
+}
+
+/// The answer to one text, to far less than the error of f32.
+fn assert_logits(model: &Model, ids: TokenIds, answer: &Value, about: &str) {
+    let answer: Vec<f64> = serde_json::from_value(answer.clone()).unwrap();
+    let found = plain::run(&model.program(), vec![ids], |_, _| ()).unwrap();
+    let found = found.values.row(0);
+    assert_eq!(found.len(), answer.len());
+    for (found, answer) in found.iter().zip(&answer) {
+        assert!((found - answer).abs() < 1e-7, "{about}: {found} {answer}");
+    }
+    assert_eq!(largest(found), largest(&answer));
 }
 
 /// Fowler, Noll and Vo's hash, as the script computes it.
@@ -68,30 +70,34 @@ fn token_ids_of_the_data_equal_the_reference() {
             ]});
         }
         let tokenizer = tokenizer(&changed).ok().unwrap();
-        for (name, hashes) in files.as_object().unwrap() {
-            let lines: Vec<String> = data_lines(name).unwrap();
-            let text = lines.join("\n") + "\n";
-            assert_eq!(
-                fnv1a(&text),
-                hashes["text"],
-                "{name} changed: run scripts/tiny_decoders.py"
-            );
-            let ids =
-                lines.iter().map(
-                    |line| match tokenizer.encode(line, 1 << 20, TooLong::Refuse) {
-                        Ok(ids) => ids
-                            .ids()
-                            .iter()
-                            .map(u32::to_string)
-                            .collect::<Vec<_>>()
-                            .join(" "),
-                        Err(TextError::Empty) => String::new(),
-                        Err(other) => panic!("{other}"),
-                    },
-                );
-            let ids = ids.collect::<Vec<_>>().join("\n") + "\n";
-            assert_eq!(fnv1a(&ids), hashes["ids"], "{family}: {name}");
-        }
+        agree_on_lines(&tokenizer, files, family);
+    }
+}
+
+/// The token ids of every line of the files under data/.
+fn agree_on_lines(tokenizer: &Tokenizer, files: &Value, family: &str) {
+    for (name, hashes) in files.as_object().unwrap() {
+        let lines: Vec<String> = data_lines(name).unwrap();
+        let text = lines.join("\n") + "\n";
+        assert_eq!(
+            fnv1a(&text),
+            hashes["text"],
+            "{name} changed: run scripts/tiny_decoders.py"
+        );
+        let ids = lines.iter().map(
+            |line| match tokenizer.encode(line, 1 << 20, TooLong::Refuse) {
+                Ok(ids) => ids
+                    .ids()
+                    .iter()
+                    .map(u32::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+                Err(TextError::Empty) => String::new(),
+                Err(other) => panic!("{other}"),
+            },
+        );
+        let ids = ids.collect::<Vec<_>>().join("\n") + "\n";
+        assert_eq!(fnv1a(&ids), hashes["ids"], "{family}: {name}");
     }
 }
 
@@ -402,4 +408,26 @@ fn indices_and_shards_that_are_refused() {
         matches!(&found[..], [Problem::MissingFile { .. }]),
         "{found:?}"
     );
+}
+
+/// The trained model of data/: token ids of the data, logits, and greedy continuations.
+#[test]
+fn the_small_model_continues_texts_as_the_reference() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let model = Model::load(&root.join("../../data/gpt2-small")).unwrap();
+    let golden = fs::read(root.join("tests/golden/gpt2-small.json")).unwrap();
+    let golden: Value = serde_json::from_slice(&golden).unwrap();
+    agree_on_lines(&model.public.tokenizer, &golden["lines"], "gpt2-small");
+    for case in golden["texts"].as_array().unwrap() {
+        let text = case["text"].as_str().unwrap();
+        let ids = model.tokens(text, TooLong::Refuse).unwrap();
+        assert_eq!(ids.ids(), ids_of(&case["ids"]), "{text}");
+        assert_logits(&model, ids.clone(), &case["answer"], text);
+        let mut continued = Vec::new();
+        greedy(&model, &ids, 24, |id| continued.push(id)).unwrap();
+        // The reference keeps the end token.
+        let mut expected = ids_of(&case["continued"]);
+        expected.retain(|id| Some(*id) != model.public.end_token);
+        assert_eq!(continued, expected, "{text}");
+    }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hushed_model::testing::{
     TINY_LABELS, mutations, safetensors_of, tiny_classifier_folder, tiny_config, tiny_folder,
+    tiny_golden,
 };
 use hushed_model::{
     FUNCTIONS, FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds,
@@ -430,13 +431,16 @@ fn decoders_survive_mutations() {
         file("1_Pooling/config.json"),
         b"{\"model_type\":\"bert\",\"hidden_size\":1e999}".to_vec(),
         classifier,
+        fs::read(tiny_golden("gpt2-sharded").join("config.json")).unwrap(),
     ];
     mutations(&configs, count, 1, fuzz::config);
     let header = br#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[8,16]}}"#;
     let small = [&(header.len() as u64).to_le_bytes()[..], header, &[1; 16]].concat();
     let real = file("model.safetensors");
+    let index = tiny_golden("gpt2-sharded").join("model.safetensors.index.json");
+    let index = fs::read(index).unwrap();
     mutations(
-        &[small, real[..4096].to_vec(), vec![0; 9]],
+        &[small, real[..4096].to_vec(), vec![0; 9], index],
         count,
         2,
         fuzz::safetensors_header,
@@ -453,6 +457,8 @@ fn decoders_survive_mutations() {
         fuzz::ending,
     );
     mutations(&[file("tokenizer.json")], count, 4, fuzz::tokenizer);
+    let bytes = fs::read(tiny_golden("gpt2").join("tokenizer.json")).unwrap();
+    mutations(&[bytes], count / 20, 5, fuzz::tokenizer);
 }
 
 #[test]
