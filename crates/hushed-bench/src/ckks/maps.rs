@@ -118,7 +118,7 @@ fn one(
     let entry = |row: usize, column: usize| {
         let (vector, place) = (column / 2 / inputs.used(), column / 2 % inputs.used());
         let z = values[vector][layout.slot(0, row, place)];
-        if column % 2 == 0 { z.re } else { z.im }
+        if column.is_multiple_of(2) { z.re } else { z.im }
     };
     let product = |_: usize, row: usize, r: usize| -> f64 {
         let terms = (0..map.columns).map(|c| weight(r, c, map.columns) * entry(row, c));
