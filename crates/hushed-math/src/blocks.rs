@@ -13,8 +13,7 @@
 //! order 2n.
 
 use crate::kernels::{LEFT, PointGemm, PointMatrix, RIGHT};
-use crate::ntt::NttPlan;
-use crate::sparse::EveryCoefficient;
+use crate::ntt::{EveryCoefficient, NttPlan};
 use crate::words::Words;
 use std::ops::Range;
 use zeroize::Zeroize;

@@ -20,7 +20,6 @@ pub mod reference;
 pub mod rng;
 pub mod rns;
 pub mod sample;
-mod sparse;
 pub mod taint;
 mod words;
 
@@ -34,8 +33,7 @@ pub use kernels::{
 };
 pub use machine::{cache, cpu, process};
 pub use modulus::Modulus;
-pub use ntt::NttPlan;
+pub use ntt::{EveryCoefficient, NttPlan};
 pub use poly::{Coeff, Eval, RnsPoly, SecretPoly, dot_eval};
 pub use rns::RnsBasis;
-pub use sparse::EveryCoefficient;
 pub use words::slab::KeepMemory;

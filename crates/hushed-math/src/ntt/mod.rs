@@ -10,9 +10,11 @@
 //! every kernel. ψ is g^((q−1)/2n) for the least g ≥ 2 for which ψ^n = −1.
 
 mod plan;
+mod sparse;
 
 pub use plan::NttPlan;
 pub(crate) use plan::Twiddles;
+pub use sparse::EveryCoefficient;
 
 #[cfg(test)]
 mod tests;

@@ -208,8 +208,8 @@ impl<M: Multiplier> Job<'_, M> {
     }
 }
 
-/// The multipliers of inner blocks `betas` and columns `gammas` of product `p` by their values, modulo the prime of each
-/// of `plans`: γ by β.
+/// The multipliers of inner blocks `betas` and columns `gammas` of product `p` by their values, modulo the prime of
+/// each of `plans`: γ by β.
 pub(crate) fn factors(
     params: &RlweParams,
     plan: &OltPlan,
