@@ -18,8 +18,8 @@ use crate::error::TwopcError;
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededCiphertext};
 use std::sync::Arc;
 
-/// Leaves that are made at once: by blocks, if a response takes fewer, as the blocks of all ciphertexts pass by once for
-/// all of them; by values at most.
+/// Leaves that are made at once: by blocks, if a response takes fewer, as the blocks of all ciphertexts pass by once
+/// for all of them; by values at most.
 pub(super) const LEAVES_TOGETHER: usize = 64;
 
 /// Words of the multipliers of one prime that are made at once by blocks, 8 MiB; at least those of one panel.
