@@ -18,8 +18,8 @@ use crate::error::TwopcError;
 use hushed_rlwe::{NoiseBound, ResponseFormat, RingScale, RlweError, RlweParams, SeededCiphertext};
 use std::sync::Arc;
 
-/// Leaves that are made at once by blocks, if a response takes fewer: the blocks of all ciphertexts pass by once for
-/// all of them.
+/// Leaves that are made at once: by blocks, if a response takes fewer, as the blocks of all ciphertexts pass by once
+/// for all of them; by values at most.
 pub(super) const LEAVES_TOGETHER: usize = 64;
 
 /// Words of the multipliers of one prime that are made at once by blocks, 8 MiB; at least those of one panel.
@@ -113,7 +113,10 @@ impl Layout {
         let (degree, Window { mw, nw, .. }) = (plan.degree(), plan.window());
         let leaves = plan.response_leaves(0).len();
         let words = match self.block_points() {
-            None => 2 * (plan.inputs() + leaves) * degree,
+            None => {
+                let sums = leaves.min(LEAVES_TOGETHER.next_multiple_of(plan.blocks().0));
+                2 * (plan.inputs() + sums) * degree + leaves * (degree + degree / mw)
+            }
             Some(points) => {
                 let ciphertext = 2 * degree.div_ceil(points - mw * nw) * points;
                 let (inputs, leaves) = match self.sums_on_arrival() {

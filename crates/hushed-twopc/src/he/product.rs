@@ -73,11 +73,19 @@ impl Inputs {
     ) -> Vec<Leaf> {
         match self {
             Self::Values(all) => {
-                let sums = values::leaves(params, plan, limbs, all, multiplier, range);
-                let mw = plan.window().mw;
-                sums.into_par_iter()
-                    .map(|sum| Leaf::of_values(params, sum, mw))
-                    .collect()
+                let ((kb, _, _), mw) = (plan.blocks(), plan.window().mw);
+                // What a leaf keeps is half of its sum; leaves of one column share its multipliers.
+                let together = LEAVES_TOGETHER.next_multiple_of(kb);
+                let mut leaves = Vec::with_capacity(range.len());
+                for first in range.clone().step_by(together) {
+                    let range = first..range.end.min(first + together);
+                    let sums = values::leaves(params, plan, limbs, all, multiplier, range);
+                    let made = sums
+                        .into_par_iter()
+                        .map(|sum| Leaf::of_values(params, sum, mw));
+                    leaves.extend(made.collect::<Vec<_>>());
+                }
+                leaves
             }
             Self::Blocks(all) => blocks::leaves(params, plan, all, multiplier, range),
             Self::Leaves(all) => all[range].to_vec(),
