@@ -28,7 +28,8 @@ use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
 use super::formats::{ACTIVATION, ANSWER, EMBEDDING, LINEAR, MAX_TOKENS, RAW_ANSWER};
-use super::shares::{Local, Shares, Table};
+use super::lookup::Table;
+use super::shares::{Local, Shares};
 use super::{Input, RunError, Terms};
 use crate::circuit::attention::{attend, scores, weigh};
 use crate::circuit::cache::{Cache, Past};

@@ -15,10 +15,11 @@ use hushed_twopc::he::{Encrypted, MatmulShape, OltShape, OltSpec, Packing};
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::formats::{MAIN, MAX_TOKENS};
+use super::formats::MAIN;
 use super::{Input, RunError};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
+use crate::lookup::Table;
 
 pub use clear::Clear;
 pub use counting::{Counting, Entry};
@@ -32,27 +33,6 @@ pub struct Known {
     pub len: usize,
     /// The numbers, where this interpretation has them.
     pub values: Option<Zeroizing<Vec<i64>>>,
-}
-
-/// Which table of an embedding a lookup reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
-    /// Token vectors.
-    Tokens,
-    /// Token vectors, which the client has.
-    PublicTokens,
-    /// Position vectors, as many as a text may have tokens.
-    Positions,
-}
-
-impl Table {
-    /// Its rows.
-    pub(crate) fn rows(self, e: &Embedding) -> usize {
-        match self {
-            Table::Tokens | Table::PublicTokens => e.vocabulary,
-            Table::Positions => e.positions.min(MAX_TOKENS),
-        }
-    }
 }
 
 /// Shares of a vector over a ring, with the local operations: linear ones and selections.

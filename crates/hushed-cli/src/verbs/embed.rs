@@ -3,7 +3,7 @@
 use hushed_serve::{Client, Embedding, Protocol};
 use serde_json::json;
 
-use super::embed_fhe::FheArgs;
+use super::fhe::embed::FheArgs;
 use crate::connect::ConnectArgs;
 use crate::error::CliError;
 use crate::input::Asked;

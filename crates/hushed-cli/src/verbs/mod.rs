@@ -5,17 +5,12 @@ mod calibrate;
 mod check;
 mod classify;
 mod clear;
-mod decrypt;
 mod doctor;
 mod embed;
-mod embed_fhe;
-mod encrypt;
+mod fhe;
 mod generate;
-mod keygen;
-mod keys;
 mod params;
 mod plan;
-mod run;
 mod serve;
 mod verify;
 
@@ -31,16 +26,16 @@ pub enum Verb {
     Check(check::Args),
     Classify(classify::Args),
     Clear(clear::Args),
-    Decrypt(decrypt::Args),
+    Decrypt(fhe::decrypt::Args),
     Doctor(doctor::Args),
     Embed(embed::Args),
-    Encrypt(encrypt::Args),
+    Encrypt(fhe::encrypt::Args),
     Generate(generate::Args),
-    Keygen(keygen::Args),
-    Keys(keys::Args),
+    Keygen(fhe::keygen::Args),
+    Keys(fhe::keys::Args),
     Params(params::Args),
     Plan(plan::Args),
-    Run(run::Args),
+    Run(fhe::run::Args),
     Serve(serve::Args),
     Verify(verify::Args),
 }

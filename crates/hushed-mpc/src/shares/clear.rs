@@ -13,10 +13,11 @@ use hushed_twopc::he::MatmulShape;
 use hushed_twopc::he::product::local::{product, product_small};
 use hushed_twopc::share::{Ring, Share};
 
-use super::{Known, Shares, Table, rows_times};
+use super::{Known, Shares, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, WEIGHED};
+use crate::lookup::Table;
 use crate::weights::embed;
 use crate::weights::held::Layers;
 use crate::{Input, RunError};

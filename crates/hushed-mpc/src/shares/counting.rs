@@ -17,10 +17,11 @@ use hushed_twopc::share::Ring;
 use hushed_twopc::{Cost, TwopcError};
 use serde::Serialize;
 
-use super::{Known, Local, Shares, Table, hidden_spec};
+use super::{Known, Local, Shares, hidden_spec};
 use crate::circuit::function::Function;
 use crate::circuit::product::Product;
 use crate::formats::{ACTIVATION, EMBEDDING, LINEAR, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::lookup::Table;
 use crate::{Input, RunError};
 
 /// Nanoseconds of one core that a correlated OT takes with the work on it, for estimates.

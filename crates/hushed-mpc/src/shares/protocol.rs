@@ -19,10 +19,11 @@ use hushed_twopc::he::{
 use hushed_twopc::share::{Ring, Share};
 use zeroize::Zeroizing;
 
-use super::{Known, Shares, Table, hidden_spec, rows_times};
+use super::{Known, Shares, hidden_spec, rows_times};
 use crate::circuit::function::Function;
 use crate::circuit::product::{Product, add_bias};
 use crate::formats::{ACTIVATION, EMBEDDING, MAIN, TABLE_BITS, WEIGHED, WEIGHT_BITS};
+use crate::lookup::Table;
 use crate::weights::held::Layers;
 use crate::weights::table::PublicTable;
 use crate::{Input, RunError};

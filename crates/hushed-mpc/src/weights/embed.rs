@@ -4,7 +4,7 @@ use hushed_model::{Embedding, StepId, here};
 
 use crate::RunError;
 use crate::formats::EMBEDDING;
-use crate::shares::Table;
+use crate::lookup::Table;
 
 /// The table's numbers.
 pub(crate) fn numbers_of(e: &Embedding, table: Table) -> Result<&[f32], RunError> {

@@ -12,7 +12,7 @@ use hushed_twopc::he::PreparedWeights;
 use crate::RunError;
 use crate::circuit::product::{Layer, Product};
 use crate::formats::{MAIN, TABLE_BITS};
-use crate::shares::Table;
+use crate::lookup::Table;
 use crate::weights::{embed, ranges};
 
 /// The products of a model as a party needs them, by step: at the server with integer weights, made once and shared by

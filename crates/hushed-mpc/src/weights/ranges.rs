@@ -6,7 +6,7 @@ use hushed_model::{Embedding, Matrix, StepId};
 use crate::RunError;
 use crate::formats::{BIAS_LIMIT, LINEAR, POSITION_LIMIT, TABLE_BITS, WEIGHT_BITS, WEIGHT_FRAC};
 use crate::formats::{EMBEDDING, MAIN};
-use crate::shares::Table;
+use crate::lookup::Table;
 use crate::weights::embed::{integer, numbers_of};
 
 /// Numbers that are beyond what the formats hold. Which ones they are is the model owner's secret: none is shown.

@@ -9,7 +9,7 @@ use hushed_model::{Embedding, ModelError};
 
 use crate::RunError;
 use crate::formats::TABLE_BITS;
-use crate::shares::Table;
+use crate::lookup::Table;
 use crate::weights::embed::numbers_of;
 
 /// A public table: vocabulary × width integers with the fraction bits of [`crate::formats::EMBEDDING`].

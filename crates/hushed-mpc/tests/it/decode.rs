@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::backend;
+use hushed_model::testing::tiny_generator;
 use hushed_model::tokens::TokenIds;
-use hushed_model::{
-    Architecture, NetworkConfig, PlainActs, Program, gpt2_shapes, plain, random_gpt2,
-};
+use hushed_model::{Model, PlainActs, Program, plain};
 use hushed_mpc::plan::Plan;
 use hushed_mpc::{
     Cache, Clear, Input, RunError, Sampler, Shares, StepCost, Terms, next_token, run, run_next,
@@ -15,27 +14,12 @@ use hushed_net::memory_pair;
 use hushed_twopc::cost::FRAME_BYTES;
 use hushed_twopc::ot::ideal::IdealPair;
 
-const VOCABULARY: usize = 61;
-
-fn config() -> NetworkConfig {
-    NetworkConfig {
-        architecture: Architecture::Gpt2,
-        layers: 2,
-        width: 32,
-        heads: 4,
-        hidden: 64,
-        vocabulary: VOCABULARY,
-        positions: 48,
-        ..NetworkConfig::gpt2()
-    }
-}
-
 fn program() -> Program {
-    random_gpt2(&config(), 11).program()
+    tiny_generator().program()
 }
 
 fn shapes() -> Program {
-    gpt2_shapes(&config()).program()
+    Model::shapes_only(&tiny_generator().public).program()
 }
 
 fn prompt() -> Vec<u32> {
@@ -67,9 +51,7 @@ fn texts(ids: &[u32], terms: Terms) -> Input {
 #[test]
 fn a_cached_pass_is_a_full_pass() {
     let program = program();
-    let ids: Vec<u32> = (0..20)
-        .map(|i| (i * i * 7 + 3) % VOCABULARY as u32)
-        .collect();
+    let ids: Vec<u32> = (0..20).map(|i| (i * i * 7 + 3) % 61).collect();
     let full = run(
         &mut Clear::default(),
         &program,
@@ -172,7 +154,7 @@ fn generate(prompt: &[u32], padding: usize) {
         });
         let mut on = backend(near, Box::new(near_ot), Arc::default()).unwrap();
         let (mut cache, mut ids) = (Cache::default(), prompt.to_vec());
-        let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % VOCABULARY) as u32).collect();
+        let noise: Vec<u32> = (0..padding).map(|i| (i * 31 % 61) as u32).collect();
         let mut new = TokenIds::with_padding(prompt.to_vec(), &noise);
         for _ in 0..tokens {
             let (held, rows, before) = (cache.rows(), new.rows().total, on.costs().len());
@@ -264,7 +246,7 @@ fn what_does_not_fit_is_refused() {
             None,
         )
     };
-    next(&[1; 40], &mut cache).unwrap();
+    next(&[1; 60], &mut cache).unwrap();
     assert!(matches!(
         next(&[1; 9], &mut cache).err(),
         Some(RunError::Unsupported { .. })

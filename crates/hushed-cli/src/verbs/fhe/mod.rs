@@ -1,0 +1,8 @@
+//! The verbs of runs under encryption.
+
+pub mod decrypt;
+pub mod embed;
+pub mod encrypt;
+pub mod keygen;
+pub mod keys;
+pub mod run;
