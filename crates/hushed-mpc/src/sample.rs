@@ -76,8 +76,9 @@ fn gumbel(word: u64) -> f64 {
     -ln(-ln(u))
 }
 
-/// The natural logarithm of a positive normal number, to 2^−39 of itself: without the branches and tables of a library's,
-/// because the noise is secret. x = m·2^e with m from √½ to √2, and ln m = 2·artanh((m − 1)/(m + 1)), where |s| < 0.172.
+/// The natural logarithm of a positive normal number, to 2^−39 of itself: without the branches and tables of a
+/// library's, because the noise is secret. x = m·2^e with m from √½ to √2, and ln m = 2·artanh((m − 1)/(m + 1)), where
+/// |s| < 0.172.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let e = (bits.wrapping_sub(std::f64::consts::FRAC_1_SQRT_2.to_bits()) as i64) >> 52;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::MapGrid;
 use crate::lintrans::{CostModel, LinTransError};
 
-/// Nanoseconds a word: a rotated input that is written to memory and read again, and one product of the sums. Estimates,
-/// not fitted to measurements: they decide between splits of nearly equal cost.
+/// Nanoseconds a word: a rotated input that is written to memory and read again, and one product of the sums.
+/// Estimates, not fitted to measurements: they decide between splits of nearly equal cost.
 const KEPT: f64 = 1.2;
 const PRODUCT: f64 = 0.09;
 

@@ -28,8 +28,8 @@ pub fn embeddings(
     }))
 }
 
-/// As [`embeddings`], for a classifier: the client gets the number of a class a text, that of the largest logit. No logit
-/// is opened.
+/// As [`embeddings`], for a classifier: the client gets the number of a class a text, that of the largest logit. No
+/// logit is opened.
 ///
 /// # Errors
 /// Those of the run; [`RunError::Unsupported`] for a model that is no classifier.

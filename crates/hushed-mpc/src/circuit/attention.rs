@@ -83,8 +83,8 @@ pub fn weigh<S: Shares>(
     scores.iter().zip(groups(rows)).map(weights).collect()
 }
 
-/// [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the client's secret: it adds these to
-/// its own share.
+/// [`MASKED`] at the keys that a row may not see, 0 elsewhere. Which are padding is the client's secret: it adds these
+/// to its own share.
 fn masked<S: Local>(past: &Past<S>, group: &Group, heads: usize, mask: Mask) -> Vec<i64> {
     let masked = SCORES.signed(MASKED);
     let before = past.before(group).rows - group.rows;

@@ -1,8 +1,8 @@
 //! The next token of a text: a pass over its new rows, then the place of the largest logit, which alone is opened.
 //!
-//! No logit is opened. A token is drawn at temperature T by adding T times Gumbel noise to every logit before the largest
-//! is looked for, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014): the server adds it to
-//! its own share, so nothing more is sent, and the client never knows it. See [`Sampler`](crate::Sampler).
+//! No logit is opened. A token is drawn at temperature T by adding T times Gumbel noise to every logit before the
+//! largest is looked for, which draws exactly from softmax(logits/T) (Gumbel 1954; Maddison et al. 2014): the server
+//! adds it to its own share, so nothing more is sent, and the client never knows it. See [`Sampler`](crate::Sampler).
 
 use hushed_model::{Block, Program, StepId};
 use hushed_net::Party;

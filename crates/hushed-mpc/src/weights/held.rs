@@ -49,8 +49,8 @@ impl Layers {
         Ok(layer)
     }
 
-    /// Transforms the weights of as many layers as `budget` bytes hold, the tables of positions and token vectors last, for texts of
-    /// `rows` rows. Whatever a running session uses is left as it is.
+    /// Transforms the weights of as many layers as `budget` bytes hold, the tables of positions and token vectors last,
+    /// for texts of `rows` rows. Whatever a running session uses is left as it is.
     ///
     /// # Errors
     /// [`RunError::Protocol`] if the parameters or shapes are impossible: a defect.

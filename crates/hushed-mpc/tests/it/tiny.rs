@@ -197,8 +197,8 @@ fn f7_the_private_lookup_is_a_unit_off_at_most_and_not_exact() {
     assert!((0.05..0.6).contains(&off), "{off} of the entries are off");
 }
 
-/// The class of the clear model, wherever its first logit leads by more than a private run errs; a plan that is the run;
-/// and no embedding of a model with a head.
+/// The class of the clear model, wherever its first logit leads by more than a private run errs; a plan that is the
+/// run; and no embedding of a model with a head.
 #[test]
 fn classifiers_give_labels_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();

@@ -17,8 +17,8 @@ use crate::twopc::wire::{MAX_TEMPERATURE, Next, Request};
 pub struct GenerateOptions {
     /// Most tokens.
     pub max_tokens: usize,
-    /// Pads the prompt to a multiple of this many tokens, which is then all that the server learns of its length. `None`
-    /// pads nothing.
+    /// Pads the prompt to a multiple of this many tokens, which is then all that the server learns of its length.
+    /// `None` pads nothing.
     pub bucket: Option<usize>,
     /// From 0, which takes the likeliest token, to 2; the server sees it, in thousandths.
     pub temperature: f64,
@@ -27,8 +27,8 @@ pub struct GenerateOptions {
     pub seed: Option<u64>,
     /// The text ends before the first of these.
     pub stop: Vec<String>,
-    /// Runs as many passes as `max_tokens` says, one right after the other, before the first token is handed out: neither
-    /// their number nor the pauses between them depend on where the text ends.
+    /// Runs as many passes as `max_tokens` says, one right after the other, before the first token is handed out:
+    /// neither their number nor the pauses between them depend on where the text ends.
     pub pad_output: bool,
     /// Fetches the public table, as [`Options::public_table`](super::Options::public_table) says.
     pub public_table: bool,
@@ -72,8 +72,8 @@ pub enum Finish {
     Length,
 }
 
-/// A text that is being continued: an iterator of tokens. Dropped before its end it leaves the session ready for another
-/// text; after an error the session is over.
+/// A text that is being continued: an iterator of tokens. Dropped before its end it leaves the session ready for
+/// another text; after an error the session is over.
 pub struct Generation<'a> {
     client: &'a mut Client,
     text: TextCache,
