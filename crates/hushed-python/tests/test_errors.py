@@ -130,6 +130,7 @@ def test_a_folder_that_is_no_model(tmp_path):
     raised(hushed.FolderError, "model-folder", lambda: hushed.plan(tmp_path, tokens=[8]))
 
 
-def test_a_classifier_is_not_served(folder):
-    serve = lambda: hushed.serve(folder.parent / "roberta-classifier")
-    assert "classifiers" in raised(hushed.FolderError, "model-folder", serve)
+def test_a_classifier_is_refused_at_once(folder):
+    with hushed.serve(folder.parent / "roberta-classifier") as server:
+        connect = lambda: hushed.SentenceEncoder(server.address, pin=server.pin)
+        assert "classifies" in raised(hushed.RefusedError, "other-task", connect)

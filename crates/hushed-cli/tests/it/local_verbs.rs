@@ -123,7 +123,7 @@ fn other_architectures() {
         ("roberta", &["2pc", "fhe"][..]),
         ("xlm-roberta", &["2pc", "fhe"]),
         ("distilbert", &["2pc", "fhe"]),
-        ("roberta-classifier", &["fhe"]),
+        ("roberta-classifier", &["2pc", "fhe"]),
     ] {
         let dir = tiny_golden(name).to_string_lossy().into_owned();
         let check = hushed(&["check", &dir, "--json"]);
@@ -151,7 +151,7 @@ fn a_classifier_prints_logits_and_names() {
     let dir = folder.to_string_lossy().into_owned();
     let check = hushed(&["check", &dir, "--json"]);
     let rows = json_lines(&check.stdout);
-    assert_eq!(rows[0]["protocols"], serde_json::json!(["fhe"]));
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc", "fhe"]));
     assert_eq!(rows[0]["model"]["labels"], serde_json::json!(TINY_LABELS));
 
     let output = hushed(&["clear", &dir, "a private world", "--json"]);
@@ -167,7 +167,13 @@ fn a_classifier_prints_logits_and_names() {
     assert!(TINY_LABELS.iter().all(|name| text.contains(name)), "{text}");
 
     let plan = hushed(&["plan", &dir, "--tokens", "8", "--json"]);
-    assert_eq!(common::error(&plan)["name"], "model-folder");
+    let plan = &json_lines(&plan.stdout)[0]["plan"];
+    assert!(plan["bytes_up"].as_u64() > Some(0));
+    assert!(
+        plan["exposures"]
+            .to_string()
+            .contains("the class of its text")
+    );
     std::fs::remove_dir_all(&folder).expect("the folder was there");
 }
 
@@ -178,7 +184,7 @@ fn a_generator_continues_a_text() {
     let check = hushed(&["check", &dir, "--json"]);
     let rows = json_lines(&check.stdout);
     assert_eq!(rows[0]["model"]["task"], "generate");
-    assert_eq!(rows[0]["protocols"], serde_json::json!([]));
+    assert_eq!(rows[0]["protocols"], serde_json::json!(["2pc"]));
 
     let clear =
         |more: &[&str]| hushed(&[&["clear", &dir, "Hello world", "--max-tokens"], more].concat());
@@ -208,8 +214,18 @@ fn a_generator_continues_a_text() {
             .to_string()
             .contains("does not generate")
     );
-    let plan = hushed(&["plan", &dir, "--tokens", "8", "--json"]);
-    assert_ne!(plan.status.code(), Some(0));
+    // One plan a token, of which the first and the last are shown, and their sum.
+    let plan = |more: &[&str]| hushed(&[&["plan", &dir, "--json", "--tokens"], more].concat());
+    let rows = json_lines(&plan(&["8", "--max-tokens", "3"]).stdout);
+    assert_eq!(rows.len(), 3);
+    let up = |row: &serde_json::Value| row["bytes_up"].as_u64().expect("bytes");
+    let (first, last) = (up(&rows[0]["plan"]), up(&rows[1]["last_token"]));
+    assert!(last < first && up(&rows[2]["all"]) > first + last);
+    for wrong in [&["159", "--max-tokens", "3"][..], &["0"], &["3,4"]] {
+        let refused = plan(wrong);
+        assert_eq!(refused.status.code(), Some(3), "{wrong:?}");
+        assert_eq!(common::error(&refused)["name"], "tokens");
+    }
 }
 
 #[test]

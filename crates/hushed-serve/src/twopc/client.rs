@@ -189,7 +189,7 @@ impl Client {
     }
 
     /// That this server's model does something else.
-    fn other_task(&self) -> ServeError {
+    pub(super) fn other_task(&self) -> ServeError {
         ServeError::Refused(Refusal::OtherTask {
             task: self.public().task(),
         })

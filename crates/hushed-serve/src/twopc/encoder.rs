@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hushed_model::{Public, TokenIds};
+use hushed_model::{Public, Task, TokenIds};
 use hushed_mpc::RunError;
 use hushed_net::{NetError, Stats};
 
@@ -222,6 +222,9 @@ impl State {
             let _ = open.client.close();
         }
         let client = Client::connect(&self.config)?;
+        if client.public().task() != Task::Embed {
+            return Err(client.other_task());
+        }
         if client.texts_left() == 0 {
             return Err(ServeError::TooManyTexts { texts: 1, limit: 0 });
         }
