@@ -11,7 +11,7 @@ const UNSAFE_HOME: &str = "crates/hushed-math/";
 
 /// Files that read bytes written by a peer or found on a disk. Each must set the attribute below in
 /// itself, so that clippy holds it there whatever the rest of the crate allows.
-const HOSTILE: [&str; 73] = [
+const HOSTILE: [&str; 74] = [
     "crates/hushed-bench/src/baselines/bole/mod.rs",
     "crates/hushed-net/src/channel/inbox.rs",
     "crates/hushed-net/src/channel/stream.rs",
@@ -46,6 +46,7 @@ const HOSTILE: [&str; 73] = [
     "crates/hushed-twopc/src/he/engine.rs",
     "crates/hushed-twopc/src/ot/additive.rs",
     "crates/hushed-twopc/src/ot/base.rs",
+    "crates/hushed-twopc/src/ot/bit_table.rs",
     "crates/hushed-twopc/src/ot/ferret/extend.rs",
     "crates/hushed-twopc/src/ot/ferret/mod.rs",
     "crates/hushed-twopc/src/ot/ferret/start.rs",

@@ -21,7 +21,7 @@ use crate::formats::{
 use crate::weights::held::Layers;
 
 /// Counts changes of the protocol itself: the order of messages, and everything that the parameters below do not show.
-const PROTOCOL_VERSION: u32 = 9;
+const PROTOCOL_VERSION: u32 = 10;
 
 /// Everything outside the model on which the two parties must agree, as text: the code that starts a session hashes and
 /// compares it.
@@ -66,7 +66,7 @@ fn numbers() -> String {
         format!(
             "{:?} {:?}",
             hushed_twopc::he::price::PRICES,
-            FerretParams::K17
+            FerretParams::DEFAULT
         ),
     ]
     .join(" ")

@@ -149,7 +149,7 @@ impl Plan {
         let sum = |f: fn(&Entry) -> u64| steps.iter().map(f).sum::<u64>();
         let opened = sum(|e| e.opened) as f64;
         let failure = opened.max(1.0).log2() + failure_log2();
-        let set = FerretParams::K17;
+        let set = FerretParams::DEFAULT;
         let per_ot = set.message_bytes() as f64 / (set.outputs() - set.inputs()) as f64;
         let cots = (cots[0] + cots[1]) as f64;
         let rows = tokens.iter().sum::<usize>();

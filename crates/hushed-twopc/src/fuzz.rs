@@ -6,6 +6,7 @@
 use crate::error::TwopcError;
 use crate::ot::additive::{self, Shape};
 use crate::ot::base::{self, BaseSender, POINT_BYTES};
+use crate::ot::bit_table;
 use crate::ot::ferret;
 use crate::ot::one_of_n::{self, Batch};
 use crate::share::Ring;
@@ -90,6 +91,10 @@ pub fn transfers(data: &[u8]) {
     assert_eq!(held.is_some(), data.len() >= batch().choice_len());
     for shares in [chosen, held].into_iter().flatten() {
         assert_eq!(shares.len(), batch().n);
+    }
+    let words = wire::bits_from(data, 8 * data.len());
+    for shares in bit_table::read(1, &words).into_iter().flatten() {
+        assert_eq!(shares.len(), 2);
     }
 }
 

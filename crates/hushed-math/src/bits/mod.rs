@@ -20,4 +20,4 @@ pub use mask::Mask;
 pub use pack::{pack_bits, packed_len, unpack_bits};
 pub use pads::{PadHash, TABLE, TARGETS_A_KEY};
 pub use prg::PrgAes;
-pub use transpose::transpose_columns;
+pub use transpose::{transpose_columns, transpose_words};

@@ -1,4 +1,4 @@
-//! Bit transposition of a 128 × n matrix: from columns (bit strings of length n) to one block a row.
+//! Bit transposition: of a 128 × n matrix, from columns (bit strings of length n) to one block a row; and of 64 × 64.
 
 use super::Block;
 
@@ -40,6 +40,27 @@ fn transpose_tile(tile: &mut [Block; 128]) {
     }
 }
 
+/// Transposes a 64 × 64 matrix of bits: bit i of row j ↔ bit j of row i.
+///
+/// Six passes that swap ever smaller off-diagonal blocks (Hacker's Delight, section 7-3, in little-endian bit order).
+pub fn transpose_words(a: &mut [u64; 64]) {
+    let mut half = 32;
+    let mut mask = 0x0000_0000_ffff_ffffu64;
+    while half > 0 {
+        let mut i = 0;
+        while i < 64 {
+            for k in i..i + half {
+                let t = ((a[k] >> half) ^ a[k + half]) & mask;
+                a[k + half] ^= t;
+                a[k] ^= t << half;
+            }
+            i += 2 * half;
+        }
+        half /= 2;
+        mask ^= mask << half;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +78,20 @@ mod tests {
                     let bit = (columns[j * stride + i / 128].0 >> (i % 128)) & 1;
                     assert_eq!((row.0 >> j) & 1, bit, "n {n} row {i} column {j}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn words_match_the_naive_transposition() {
+        let mut blocks = vec![Block::ZERO; 64];
+        super::super::PrgAes::new(Block(5)).fill(&mut blocks);
+        let words: [u64; 64] = core::array::from_fn(|i| blocks[i].low_u64());
+        let mut turned = words;
+        transpose_words(&mut turned);
+        for (j, row) in turned.iter().enumerate() {
+            for (i, word) in words.iter().enumerate() {
+                assert_eq!((row >> i) & 1, (word >> j) & 1, "{i} {j}");
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The bits of a shared value, prefix-OR, and the position of its highest one.
 //!
-//! Bits: x_c + x_s as a carry look-ahead adder over (g, p) as in [`msb`](super::msb), with all carries, by Sklansky's
-//! prefix tree: ⌈log₂ m⌉ levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a row), so
-//! rounds are what counts. Prefix-OR is the same tree over ANDs of complements.
+//! Bits: x_c + x_s as a carry look-ahead adder over (g, p) = (a ∧ b, a ⊕ b) of single bits, with all carries, by
+//! Sklansky's prefix tree: ⌈log₂ m⌉ levels of at most m/2 nodes for m = ℓ − 1 places. Meant for few elements (a sum a
+//! row), so rounds are what counts. Prefix-OR is the same tree over ANDs of complements.
 
 use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
-use crate::error::{TwopcError, expect_at_least, expect_at_most, expect_len};
+use crate::error::{TwopcError, expect_len};
 use crate::ot::triple;
 use crate::share::{BitShare, SecretWords, Share};
 
@@ -18,66 +18,43 @@ struct Level {
     open: usize,
 }
 
-/// Sklansky's tree over `places` places, without the nodes that none of the prefixes from place `first` on needs. At
-/// span s the places with bit s set take in the finished block before theirs.
-fn sklansky(places: usize, first: usize) -> Vec<Level> {
+/// Sklansky's tree over `places` places. At span s the places with bit s set take in the finished block before theirs.
+fn sklansky(places: usize) -> Vec<Level> {
     let spans = std::iter::successors(Some(1), |s| Some(2 * s)).take_while(|s| *s < places);
-    let mut needed: Vec<bool> = (0..places).map(|i| i >= first).collect();
-    let mut levels = Vec::new();
-    for span in spans.collect::<Vec<_>>().into_iter().rev() {
-        let active = (0..places).filter(|i| i & span != 0 && needed[*i]);
+    let level = |span: usize| {
+        let active = (0..places).filter(|i| i & span != 0);
         let nodes = active.map(|i| (i, i / span * span - 1));
         let (open, closed): (Vec<_>, Vec<_>) = nodes.partition(|(i, _)| *i >= 2 * span);
         let count = open.len();
-        let nodes = [open, closed].concat();
-        nodes.iter().for_each(|(_, j)| needed[*j] = true);
-        levels.push(Level { nodes, open: count });
-    }
-    levels.reverse();
-    levels
+        Level {
+            nodes: [open, closed].concat(),
+            open: count,
+        }
+    };
+    spans.map(level).collect()
 }
 
 /// Cost of [`to_bits`] of `n` elements of `bits` bits.
 pub fn to_bits_cost(n: usize, bits: u32) -> Cost {
-    top_bits_cost(n, bits, bits)
-}
-
-/// Cost of [`top_bits`] of `n` elements of `bits` bits.
-pub fn top_bits_cost(n: usize, bits: u32, count: u32) -> Cost {
     let words = n.div_ceil(64);
     let places = bits as usize - 1;
-    let tree = sklansky(places, first_carry(bits, count));
+    let tree = sklansky(places);
     let tree = tree
         .iter()
         .map(|level| triple::and_words_cost(words * level.nodes.len(), words * level.open));
     triple::and_private_cost(words * places) + tree.sum()
 }
 
-/// The lowest place whose carry is needed for the `count` highest of `bits` bits.
-fn first_carry(bits: u32, count: u32) -> usize {
-    bits.saturating_sub(count).saturating_sub(1) as usize
-}
-
 /// The bits of x mod 2^ℓ, least significant first: ℓ vectors of n bits. Exact.
 pub fn to_bits(ctx: &mut Ctx, x: &Share) -> Result<Vec<BitShare>, TwopcError> {
-    top_bits(ctx, x, x.ring().bits())
-}
-
-/// The `count` highest bits of x mod 2^ℓ, least significant first, so that the sign comes last. Exact.
-///
-/// # Errors
-/// [`TwopcError::Misuse`] unless `count` is 1 to ℓ.
-pub fn top_bits(ctx: &mut Ctx, x: &Share, count: u32) -> Result<Vec<BitShare>, TwopcError> {
     let bits = x.ring().bits();
-    expect_at_least("top_bits", "count", count.into(), 1)?;
-    expect_at_most("top_bits", "count", count.into(), bits.into())?;
     let (n, words) = (x.len(), x.len().div_ceil(64));
     let own = bit_planes(x.words(), bits);
     let places = bits as usize - 1;
     let low = &own[..places * words];
     let mut g = triple::and_private(ctx, low)?;
     let mut p = SecretWords::from(low.to_vec());
-    for Level { nodes, open } in sklansky(places, first_carry(bits, count)) {
+    for Level { nodes, open } in sklansky(places) {
         let p_high = planes(&p, words, nodes.iter().map(|(i, _)| *i));
         let g_low = planes(&g, words, nodes.iter().map(|(_, j)| *j));
         let p_low = planes(&p, words, nodes[..open].iter().map(|(_, j)| *j));
@@ -98,13 +75,13 @@ pub fn top_bits(ctx: &mut Ctx, x: &Share, count: u32) -> Result<Vec<BitShare>, T
             _ => plane.xor(&plane_share(&g[(i - 1) * words..i * words], n)),
         }
     };
-    Ok(((bits - count) as usize..=places).map(bit).collect())
+    Ok((0..=places).map(bit).collect())
 }
 
 /// Cost of [`prefix_or`] of `places` vectors of `n` bits.
 pub fn prefix_or_cost(n: usize, places: usize) -> Cost {
     let words = n.div_ceil(64);
-    let levels = sklansky(places, 0);
+    let levels = sklansky(places);
     let nodes = levels.iter().map(|level| level.nodes.len());
     nodes.map(|n| triple::and_words_cost(words * n, 0)).sum()
 }
@@ -121,7 +98,7 @@ pub fn prefix_or(ctx: &mut Ctx, bits: &[BitShare]) -> Result<Vec<BitShare>, Twop
     }
     // none[k]: no one at the k highest places so far.
     let mut none: Vec<BitShare> = bits.iter().rev().map(|b| b.not_by(me)).collect();
-    for Level { nodes, .. } in sklansky(bits.len(), 0) {
+    for Level { nodes, .. } in sklansky(bits.len()) {
         let side = |places: &mut dyn Iterator<Item = usize>| {
             let mut words = SecretWords::with_room(nodes.len() * n.div_ceil(64));
             places.for_each(|k| words.extend_from_slice(none[k].words()));
@@ -187,19 +164,6 @@ mod tests {
                 let want: Vec<u64> = x.iter().map(|x| (x >> j) & 1).collect();
                 assert_eq!(reveal_bits(b0, b1), want, "bit {j} of {bits}");
             }
-            for count in [1, bits.div_ceil(3), bits - bits / 4] {
-                let (t0, t1, stats) = run_counted(
-                    |ctx| top_bits(ctx, &x0, count).unwrap(),
-                    |ctx| top_bits(ctx, &x1, count).unwrap(),
-                );
-                assert_cost(&stats, top_bits_cost(x.len(), bits, count));
-                assert_eq!(t0.len(), count as usize);
-                let low = bits - count;
-                for (j, (t0, t1)) in t0.iter().zip(&t1).enumerate() {
-                    let want: Vec<u64> = x.iter().map(|x| (x >> low >> j) & 1).collect();
-                    assert_eq!(reveal_bits(t0, t1), want, "bit {j} of {count} of {bits}");
-                }
-            }
             let (h0, h1, stats) = run_counted(
                 |ctx| highest_one(ctx, &x0).unwrap(),
                 |ctx| highest_one(ctx, &x1).unwrap(),
@@ -210,15 +174,6 @@ mod tests {
                 assert_eq!(reveal_bits(h0, h1), x.iter().map(at).collect::<Vec<_>>());
             }
         }
-    }
-
-    #[test]
-    fn how_many_bits_is_checked() {
-        let x = Share::zero(Ring::new(8), 3);
-        run_counted(
-            |ctx| assert!(top_bits(ctx, &x, 0).is_err() && top_bits(ctx, &x, 9).is_err()),
-            |_| (),
-        );
     }
 
     #[test]

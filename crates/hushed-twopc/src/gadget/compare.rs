@@ -1,15 +1,25 @@
 //! Most significant bit of a shared value, and comparison with public thresholds.
 //!
 //! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and of the carry out of the lower m = ℓ − 1
-//! bits. With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i (local), the carry is the combination
-//! of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of depth ⌈log₂ m⌉ in which neighbours merge;
-//! the two ANDs of a node share the factor p, so a node costs 3 opened bits a party, and 2 where p·p′ is not needed: at
-//! the lowest place of each level. These are 1-bit leaves and GMW gates only (Brent–Kung carry look-ahead; GMW on
-//! silent triples as in SecONNds), not a tree over multi-bit OT leaves.
+//! bits. There are two ways to it.
 //!
-//! Rounds 1 + ⌈log₂ m⌉; bits an element: m each way for the leaves, 3 each way a node less 1 a level: 232 in all at
-//! ℓ = 32. All elements go through together, 64 a word.
+//! **A chain** of look-ups ([`super::chain`]) takes the fewest OTs: for many elements, and where it takes no more rounds.
+//!
+//! **A tree** over bits takes the fewest rounds. With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i
+//! (local), the carry is the combination of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of depth
+//! ⌈log₂ m⌉ in which neighbours merge; the two ANDs of a node share the factor p, so a node costs 3 opened bits a party,
+//! and 2 where p·p′ is not needed: at the lowest place of each level (Brent–Kung carry look-ahead; GMW on silent triples
+//! as in SecONNds).
+//!
+//! | ℓ = 17 | rounds | bits an element | OTs |
+//! |---|---|---|---|
+//! | chain | 6 | 95 | 20 |
+//! | tree | 5 | 114 | 46 |
+//!
+//! Trees over leaves of several bits, each compared for itself and tested for equality, are not used: they are the subject
+//! of a patent (US 12346830). All elements go through together, 64 a word.
 
+use super::chain;
 use super::planes::{bit_planes, plane_share, planes};
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -17,10 +27,29 @@ use crate::error::{TwopcError, expect_at_least, expect_at_most};
 use crate::ot::triple;
 use crate::share::{BitShare, Ring, SecretWords, Share};
 
+/// From how many elements on a comparison is a chain, whatever its rounds: what the tree's further OTs cost is then more
+/// than a few latencies of a wide-area network.
+const MANY: usize = 4096;
+
+/// Whether `n` elements of `places` bits below the highest go through a chain.
+fn chained(n: usize, places: usize) -> bool {
+    places > 1 && (n >= MANY || chain::rounds(places) <= tree_rounds(places))
+}
+
+fn tree_rounds(places: usize) -> u64 {
+    1 + u64::from(places.next_power_of_two().ilog2())
+}
+
 /// Cost of [`msb`] of `n` elements of `bits` bits.
 pub fn msb_cost(n: usize, bits: u32) -> Cost {
-    let words = n.div_ceil(64);
-    let mut places = bits as usize - 1;
+    let (words, places) = (n.div_ceil(64), bits as usize - 1);
+    match chained(n, places) {
+        true => chain::carries_cost(words, places, places),
+        false => tree_cost(words, places),
+    }
+}
+
+fn tree_cost(words: usize, mut places: usize) -> Cost {
     let mut cost = triple::and_private_cost(words * places);
     while places > 1 {
         let nodes = places / 2;
@@ -39,8 +68,14 @@ pub fn msb(ctx: &mut Ctx, x: &Share) -> Result<BitShare, TwopcError> {
     if low.is_empty() {
         return Ok(top);
     }
-    let g = triple::and_private(ctx, low)?;
-    let carry = carry_out(ctx, g, low.to_vec().into(), words)?;
+    let places = low.len() / words;
+    let carry = match chained(x.len(), places) {
+        true => chain::carries(ctx, low, words, places, places)?.swap_remove(0),
+        false => {
+            let g = triple::and_private(ctx, low)?;
+            carry_out(ctx, g, low.to_vec().into(), words)?
+        }
+    };
     Ok(top.xor(&BitShare::new(carry.into_words(), x.len())))
 }
 
@@ -180,6 +215,19 @@ mod tests {
     }
 
     #[test]
+    fn msb_of_many_is_exact() {
+        let ring = Ring::new(23);
+        let mut rng = SecretRng::insecure_from_seed(10);
+        let values: Vec<u64> = (0..MANY + 3).map(|_| ring.reduce(rng.next_u64())).collect();
+        let (x0, x1) = share(ring, &values, 6);
+        let (b0, b1, stats) =
+            run_counted(|ctx| msb(ctx, &x0).unwrap(), |ctx| msb(ctx, &x1).unwrap());
+        assert_cost(&stats, msb_cost(values.len(), 23));
+        let want: Vec<u64> = values.iter().map(|v| ring.top_bit(*v)).collect();
+        assert_eq!(reveal_bits(&b0, &b1), want);
+    }
+
+    #[test]
     fn msb_of_lopsided_shares() {
         // Carries that run through all places, and shares that are all zeros or all ones.
         let ring = Ring::new(37);
@@ -200,8 +248,11 @@ mod tests {
 
     #[test]
     fn formula_of_the_header() {
-        let cost = msb_cost(64, 32);
-        assert_eq!((cost.bytes(), cost.rounds), (8 * 232, 6));
+        for (n, bits, rounds, cots) in [(MANY, 95, 6, 20), (64, 114, 5, 46)] {
+            let (cost, words) = (msb_cost(n, 17), n.div_ceil(64) as u64);
+            assert_eq!((cost.bytes(), cost.rounds), (8 * words * bits, rounds));
+            assert_eq!(cost.cots_client + cost.cots_server, 64 * words * cots);
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! |---|---|---|
 //! | [`and`], [`or`] | 1 | 4 |
 //! | [`all`] of k bits | ⌈log₂ k⌉ | 4(k−1) |
-//! | [`msb`] | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
+//! | [`msb`] of many | 2 + ⌈(ℓ−5)/3⌉ | 19 + 19(ℓ−5)/3 |
+//! | [`msb`] of few | 1 + ⌈log₂(ℓ−1)⌉ | 2(ℓ−1) + 6(ℓ−2) − 2⌈log₂(ℓ−1)⌉ |
 //! | [`less_than_public`] | as [`msb`] of `keep_bits` | as [`msb`], a threshold |
 //! | [`is_zero`], [`equal()`] | ⌈log₂ ℓ⌉ | 4(ℓ−1) |
 //! | [`one_hot`] | [`to_bits`] and ⌈log₂ ℓ⌉ or one more | 4 an entry, and the shorter rows before |
@@ -16,17 +17,19 @@
 //! | [`select()`] of N values | 2 | 2(N−1)ℓ + 2·log₂ N |
 //! | [`bit_to_arith`] | 1 | ℓ |
 //! | [`truncate()`] | 1 | 1 + shift + (to − ℓ); none if to ≤ ℓ − shift |
-//! | [`round()`] | 2 + ⌈log₂ shift⌉ | 2·shift + 6(shift−1) − 2⌈log₂ shift⌉ + to |
+//! | [`round()`] | as [`msb`] of shift + 1 bits, and 1 | as [`msb`], + to |
 //! | [`square`] | 1 | (ℓ−1)(ℓ+2)/2 |
 //! | [`mul`] | 1 | ℓ(ℓ+3) |
 //! | [`mul_rows`] | 1 | ℓ(ℓ+1), and 2ℓ a row |
 //! | [`ole`] | 1 | bits + Σ (ℓ−j) |
 //! | [`table_16`] | 2 | 4 + 15ℓ |
 //! | [`max_rows`], [`argmax_rows`] | ⌈log₂ cols⌉ times [`msb`] and [`mux`] | |
-//! | [`to_bits`], [`top_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
+//! | [`top_bits`], k of them | as [`msb`] of many below them, and ⌈(k−1)/2⌉ | as [`msb`] below, and 17 for two of them |
+//! | [`to_bits`], [`highest_one`], [`prefix_or`] | 1 + ⌈log₂⌉, … | 6 bits a node of Sklansky's tree |
 
 mod bits;
 mod boolean;
+mod chain;
 mod compare;
 mod equal;
 mod maximum;
@@ -37,14 +40,12 @@ mod select;
 mod table;
 #[cfg(test)]
 mod tests;
+mod top_bits;
 mod truncate;
 #[cfg(test)]
 mod view_tests;
 
-pub use bits::{
-    highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost, top_bits,
-    top_bits_cost,
-};
+pub use bits::{highest_one, highest_one_cost, prefix_or, prefix_or_cost, to_bits, to_bits_cost};
 pub use boolean::{all, all_cost, and, and_cost, or};
 pub use compare::{less_than_public, less_than_public_cost, msb, msb_cost};
 pub use equal::{equal, equal_cost, is_zero, is_zero_cost, one_hot, one_hot_cost};
@@ -57,4 +58,5 @@ pub use select::{bit_to_arith, bit_to_arith_cost, mux, mux_cost, select, select_
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use select::{offered, own_product};
 pub use table::{Table, table_16, table_16_cost};
+pub use top_bits::{top_bits, top_bits_cost};
 pub use truncate::{Sign, truncate, truncate_cost};

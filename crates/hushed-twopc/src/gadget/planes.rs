@@ -4,6 +4,7 @@
 //! elements an instruction, whatever the word size.
 
 use crate::share::{BitShare, SecretWords, wipe};
+use hushed_math::bits::transpose_words;
 
 /// Planes 0..bits of `values`, one after the other: `bits × ⌈n/64⌉` words.
 pub(crate) fn bit_planes(values: &[u64], bits: u32) -> SecretWords {
@@ -14,7 +15,7 @@ pub(crate) fn bit_planes(values: &[u64], bits: u32) -> SecretWords {
         let (rows, absent) = square.split_at_mut(chunk.len());
         rows.copy_from_slice(chunk);
         absent.fill(0);
-        transpose(&mut square);
+        transpose_words(&mut square);
         for (j, row) in square.iter().take(bits as usize).enumerate() {
             planes[j * words + k] = *row;
         }
@@ -39,27 +40,6 @@ pub(crate) fn planes(
 /// One plane as a share of bits.
 pub(crate) fn plane_share(plane: &[u64], n: usize) -> BitShare {
     BitShare::new(plane.to_vec(), n)
-}
-
-/// Transposes a 64 × 64 matrix of bits: bit i of row j ↔ bit j of row i.
-///
-/// Six passes that swap ever smaller off-diagonal blocks (Hacker's Delight, section 7-3, in little-endian bit order).
-fn transpose(a: &mut [u64; 64]) {
-    let mut half = 32;
-    let mut mask = 0x0000_0000_ffff_ffffu64;
-    while half > 0 {
-        let mut i = 0;
-        while i < 64 {
-            for k in i..i + half {
-                let t = ((a[k] >> half) ^ a[k + half]) & mask;
-                a[k + half] ^= t;
-                a[k] ^= t << half;
-            }
-            i += 2 * half;
-        }
-        half /= 2;
-        mask ^= mask << half;
-    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 //! ([`open_rounded`]) sends y' − y'_own for the exact y', which its receiver could have made itself from y' and what it
 //! had.
 //!
-//! Rounds 2 + ⌈log₂ s⌉; 2s + 6(s−1) − 2⌈log₂ s⌉ + k bits an element.
+//! Rounds and bits are those of [`msb`] of s + 1 bits, and one round with k bits.
 
 use super::compare::{msb, msb_cost};
 use super::select::{bit_to_arith, bit_to_arith_cost};

@@ -11,6 +11,7 @@
 
 pub mod additive;
 pub mod base;
+pub(crate) mod bit_table;
 pub mod ferret;
 #[cfg(any(test, feature = "ideal"))]
 pub mod ideal;
@@ -130,7 +131,7 @@ impl Drop for CotRecv {
 }
 
 /// Blocks that are wiped when dropped, as fast as they are made.
-pub(crate) struct SecretBlocks(Vec<Block>);
+pub(crate) struct SecretBlocks(pub(crate) Vec<Block>);
 
 impl SecretBlocks {
     /// `n` zeros.

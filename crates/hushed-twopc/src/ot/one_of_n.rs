@@ -126,9 +126,7 @@ pub(crate) struct Chooser {
     batch: Batch,
     /// c, the place that it can read.
     place: Zeroizing<Vec<u8>>,
-    folded: SecretBlocks,
-    first: u64,
-    hash: PadHash,
+    folded: Folded,
 }
 
 impl Chooser {
@@ -144,15 +142,8 @@ impl Chooser {
     ) -> Result<(Chooser, Vec<u8>), TwopcError> {
         let n = batch.n;
         let mut place = Zeroizing::new(vec![0u8; n]);
-        let mut folded = SecretBlocks::zero(n);
         let mut message = Vec::with_capacity(batch.choice_len());
-        let mut cot = ctx.ot.recv(&mut ctx.session, n)?;
-        let (first, hash) = (cot.first_index, cot.hash.clone());
-        for k in 0..batch.bits {
-            if k > 0 {
-                cot = ctx.ot.recv(&mut ctx.session, n)?;
-            }
-            let c = low_bits(&cot.blocks);
+        let folded = Folded::recv(ctx, n, batch.bits, |k, c| {
             let mut e = vec![0u64; c.len()];
             for (i, (place, x)) in place.iter_mut().zip(index).enumerate() {
                 let bit = (c[i / 64] >> (i % 64)) & 1;
@@ -160,16 +151,11 @@ impl Chooser {
                 e[i / 64] |= (bit ^ u64::from((x >> k) & 1)) << (i % 64);
             }
             wire::bits_into(&e, n, &mut message);
-            for (f, b) in folded.iter_mut().zip(&cot.blocks) {
-                *f ^= times_x(*b, k);
-            }
-        }
+        })?;
         let chooser = Chooser {
             batch,
             place,
             folded,
-            first,
-            hash,
         };
         Ok((chooser, message))
     }
@@ -180,8 +166,12 @@ impl Chooser {
         let sent = self.batch.places() - 1;
         let mut pads = SecretBlocks::zero(n);
         let places = self.batch.places();
-        self.hash
-            .places(self.first, places, &self.folded, &mut pads);
+        let Folded {
+            hash,
+            first,
+            blocks,
+        } = &self.folded;
+        hash.places(*first, places, blocks, &mut pads);
         let entries = wire::unpack(reply, ring.bits(), sent * n)?;
         let pick = |((entries, place), pad): ((&[u64], &u8), &Block)| {
             // Place 0 has no entry.
@@ -197,33 +187,18 @@ impl Chooser {
 /// A holder that waits for the choice.
 pub(crate) struct Holder {
     batch: Batch,
-    folded: SecretBlocks,
+    folded: Folded,
     /// j(X)·Δ for every place j.
     offsets: Zeroizing<[Block; PLACES]>,
-    first: u64,
-    hash: PadHash,
 }
 
 impl Holder {
     /// Takes its OTs.
     pub fn draw(ctx: &mut Ctx, batch: Batch) -> Result<Holder, TwopcError> {
-        let mut folded = SecretBlocks::zero(batch.n);
-        let mut cot = ctx.ot.send(&mut ctx.session, batch.n)?;
-        let (first, hash) = (cot.first_index, cot.hash.clone());
-        for k in 0..batch.bits {
-            if k > 0 {
-                cot = ctx.ot.send(&mut ctx.session, batch.n)?;
-            }
-            for (f, b) in folded.iter_mut().zip(&cot.blocks) {
-                *f ^= times_x(*b, k);
-            }
-        }
         Ok(Holder {
             batch,
-            folded,
+            folded: Folded::send(ctx, batch.n, batch.bits)?,
             offsets: Zeroizing::new(multiples(ctx.ot.delta())),
-            first,
-            hash,
         })
     }
 
@@ -259,12 +234,16 @@ impl Holder {
         let mut masked = vec![0u64; (places - 1) * n];
         let mut pads = [[Block::ZERO; PLACES]; CHUNK];
         let mut row = [0u64; PLACES];
-        for (k, chunk) in self.folded.chunks(CHUNK).enumerate() {
+        let Folded {
+            hash,
+            first,
+            blocks,
+        } = &self.folded;
+        for (k, chunk) in blocks.chunks(CHUNK).enumerate() {
             let start = k * CHUNK;
             let pads = &mut pads[..chunk.len()];
             let offsets = &self.offsets[..places];
-            self.hash
-                .tables(self.first + start as u64, offsets, chunk, pads);
+            hash.tables(first + start as u64, offsets, chunk, pads);
             let messages = masked[(places - 1) * start..].chunks_exact_mut(places - 1);
             for (i, (out, pads)) in messages.zip(pads.iter()).enumerate() {
                 let row = &mut row[..places];
@@ -285,6 +264,67 @@ impl Holder {
         wipe(&mut row);
         Block::wipe(pads.as_flattened_mut());
         Ok((message, shares))
+    }
+}
+
+/// The OTs of a batch: b blocks a transfer, folded to one.
+pub(crate) struct Folded {
+    /// Σ X^k·b_k of every transfer.
+    pub blocks: SecretBlocks,
+    /// Index of the first one for hashing.
+    pub first: u64,
+    /// The hash of this session and direction.
+    pub hash: PadHash,
+}
+
+impl Folded {
+    /// `bits` OTs for each of `n` transfers with this party as sender.
+    pub fn send(ctx: &mut Ctx, n: usize, bits: u32) -> Result<Folded, TwopcError> {
+        let cot = ctx.ot.send(&mut ctx.session, n)?;
+        let mut folded = Folded::first(&cot.blocks, cot.first_index, cot.hash.clone());
+        for k in 1..bits {
+            folded.add(k, &ctx.ot.send(&mut ctx.session, n)?.blocks);
+        }
+        Ok(folded)
+    }
+
+    /// The same as receiver; `choices` gets each k with the choice bits c_k of all transfers.
+    pub fn recv(
+        ctx: &mut Ctx,
+        n: usize,
+        bits: u32,
+        mut choices: impl FnMut(u32, SecretWords),
+    ) -> Result<Folded, TwopcError> {
+        let cot = ctx.ot.recv(&mut ctx.session, n)?;
+        choices(0, low_bits(&cot.blocks));
+        let mut folded = Folded::first(&cot.blocks, cot.first_index, cot.hash.clone());
+        for k in 1..bits {
+            let cot = ctx.ot.recv(&mut ctx.session, n)?;
+            choices(k, low_bits(&cot.blocks));
+            folded.add(k, &cot.blocks);
+        }
+        Ok(folded)
+    }
+
+    fn first(blocks: &[Block], first: u64, hash: PadHash) -> Folded {
+        let blocks = SecretBlocks(blocks.to_vec());
+        Folded {
+            blocks,
+            first,
+            hash,
+        }
+    }
+
+    fn add(&mut self, k: u32, blocks: &[Block]) {
+        for (f, b) in self.blocks.iter_mut().zip(blocks) {
+            *f ^= times_x(*b, k);
+        }
+    }
+
+    /// Blocks of zeros instead of OTs.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn zero(n: usize) -> Folded {
+        Folded::first(&vec![Block::ZERO; n], 0, PadHash::new([0; 16]))
     }
 }
 
@@ -311,7 +351,7 @@ fn times_x(b: Block, k: u32) -> Block {
 }
 
 /// j(X)·delta for all places j.
-fn multiples(delta: Block) -> [Block; PLACES] {
+pub(crate) fn multiples(delta: Block) -> [Block; PLACES] {
     std::array::from_fn(|j| {
         let taken = (0..4).filter(|k| (j >> k) & 1 == 1);
         taken.fold(Block::ZERO, |sum, k| sum ^ times_x(delta, k))
@@ -321,20 +361,15 @@ fn multiples(delta: Block) -> [Block; PLACES] {
 /// Both readers on bytes of a peer, over blocks of zeros: the shares of whichever message has the form.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn read(batch: Batch, message: &[u8]) -> [Option<Vec<u64>>; 2] {
-    let folded = || SecretBlocks::zero(batch.n);
     let chooser = Chooser {
         batch,
         place: Zeroizing::new(vec![1; batch.n]),
-        folded: folded(),
-        first: 0,
-        hash: PadHash::new([0; 16]),
+        folded: Folded::zero(batch.n),
     };
     let holder = Holder {
         batch,
-        folded: folded(),
+        folded: Folded::zero(batch.n),
         offsets: Zeroizing::new(multiples(Block(1))),
-        first: 0,
-        hash: PadHash::new([0; 16]),
     };
     let answered = holder.answer(message, None, |i, row| row.fill(i as u64));
     let answered = answered.map(|(reply, shares)| {
@@ -362,9 +397,7 @@ pub(crate) fn cases() -> [Case; 2] {
             let chooser = Chooser {
                 batch,
                 place: Zeroizing::new(place.clone()),
-                folded: SecretBlocks::zero(batch.n),
-                first: 0,
-                hash: PadHash::new([0; 16]),
+                folded: Folded::zero(batch.n),
             };
             assert!(chooser.read(&entries).is_ok());
         },
@@ -379,10 +412,8 @@ pub(crate) fn cases() -> [Case; 2] {
         move |(rotate, table)| {
             let holder = Holder {
                 batch,
-                folded: SecretBlocks::zero(batch.n),
+                folded: Folded::zero(batch.n),
                 offsets: Zeroizing::new(multiples(Block(1))),
-                first: 0,
-                hash: PadHash::new([0; 16]),
             };
             let planes = [rotate.as_slice(); 4];
             let row = |_: usize, row: &mut [u64]| row.copy_from_slice(table);

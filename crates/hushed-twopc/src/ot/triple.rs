@@ -26,8 +26,8 @@ use hushed_net::{Kind, Party};
 const OPEN: Kind = Kind(0x0320);
 const PRIVATE: Kind = Kind(0x0321);
 
-/// Words of ANDs made from one draw of correlations: 2^19 OTs, 8 MiB of blocks.
-const WORDS_A_DRAW: usize = 1 << 13;
+/// Words of ANDs made from one draw of correlations: 2^16 OTs, a mebibyte of blocks, which a second-level cache holds.
+const WORDS_A_DRAW: usize = 1 << 10;
 
 /// Blocks hashed at a time: they stay in the first-level cache, and wherever they begin they are under one batch of
 /// keys of the hash.

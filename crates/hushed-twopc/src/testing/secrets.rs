@@ -3,7 +3,7 @@
 
 use crate::gadget::{offered, own_product};
 use crate::ot::ferret::cases as ferret;
-use crate::ot::{additive, one_of_n, triple};
+use crate::ot::{additive, bit_table, one_of_n, triple};
 use crate::share::{BitShare, Ring, Share};
 use hushed_math::bits::{Block, HalfTree, LpnCode, PadHash, pack_bits, transpose_columns};
 use hushed_math::taint;
@@ -93,6 +93,7 @@ pub fn cases() -> Vec<Case> {
     let mut all = vec![planted()];
     all.extend(additive::read::cases());
     all.extend(one_of_n::cases());
+    all.extend(bit_table::cases());
     all.extend(triple::cases());
     all.extend(ferret());
     all.extend([half_tree(), lpn(), pads(), tables(), packing(), mux()]);

@@ -20,8 +20,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Trees a step.
-const CHUNK: usize = 128;
+/// Trees a step: 512 KiB of outputs with the default set, which stay in a second-level cache until they are used.
+const CHUNK: usize = 32;
 
 /// State of both parties for extensions: the code, and the tree expander.
 pub(super) struct Extender {

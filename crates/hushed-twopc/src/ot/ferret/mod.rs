@@ -45,9 +45,9 @@ const TREES: Kind = Kind(0x0344);
 /// Nonce, and the number of the parameter set with the version.
 const HELLO_BYTES: usize = 17;
 
-/// Rises whenever equal messages would give other OTs or pads, and with the table of sets. 3: keys of trees and pads
-/// are the session's, and sets have fewer trees than in emp-ot.
-const VERSION: u8 = 3;
+/// Rises whenever equal messages would give other OTs or pads, with the table of sets, and with what a step is. 4: a step
+/// has 32 trees.
+const VERSION: u8 = 4;
 
 /// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
 const FIRST: FerretParams = FerretParams::K16;
@@ -87,7 +87,7 @@ impl FerretOt {
     /// # Errors
     /// A failed session; [`TwopcError::PeerMisbehaved`] if the peer uses another set.
     pub fn new(session: &mut Session, rng: &mut SecretRng) -> Result<Self, TwopcError> {
-        Self::with_params(session, rng, FerretParams::K17)
+        Self::with_params(session, rng, FerretParams::DEFAULT)
     }
 
     /// As [`FerretOt::new`] for the given set, which must be the peer's too.

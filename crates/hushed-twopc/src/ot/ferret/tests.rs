@@ -97,7 +97,7 @@ fn traffic_is_the_declared_formula() {
         },
     );
     let extensions = 2;
-    let frames = params.trees().div_ceil(128) * extensions;
+    let frames = params.trees().div_ceil(32) * extensions;
     let trees = (params.message_bytes() * extensions) as u64;
     assert_eq!(client.frames_sent, 2 + frames as u64);
     assert_eq!(
@@ -143,7 +143,7 @@ fn another_set_at_the_peer_is_refused() {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut rng = SecretRng::insecure_from_seed(1);
-            assert!(FerretOt::with_params(&mut s, &mut rng, FerretParams::K16).is_err());
+            assert!(FerretOt::with_params(&mut s, &mut rng, FerretParams::K17).is_err());
         });
         let mut rng = SecretRng::insecure_from_seed(2);
         assert!(FerretOt::new(&mut c, &mut rng).is_err());
@@ -190,7 +190,7 @@ fn fork_refuses_a_source_of_the_parent() {
 #[test]
 fn the_default_set_extends_itself() {
     let ((send, _), (recv, _)) = pair(
-        FerretParams::K17,
+        FerretParams::DEFAULT,
         |ot, s| {
             (
                 ot.send(s, 1_000_000).unwrap(),
