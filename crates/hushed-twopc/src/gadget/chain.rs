@@ -6,10 +6,10 @@
 //! the digit; for digits of the wanted bits, of the carries into each place after its first. No digit is compared for
 //! itself, only whole prefixes, and nothing is tested for equality.
 //!
-//! Roles alternate: who held the table of a digit has its share of the carry before the chooser has, chooses in the next
-//! digit, and sends entries and choice in one message. Either party begins for half of the words, so both send at every
-//! step. Rounds: digits + 1. An element's digit of w bits takes w + 1 OTs (w for the lowest); a tree over leaves of one
-//! bit ([`super::compare`]) takes 3·w, in fewer rounds where there are many places.
+//! Roles alternate: who held the table of a digit has its share of the carry before the chooser has, chooses in the
+//! next digit, and sends entries and choice in one message. Either party begins for half of the words, so both send at
+//! every step. Rounds: digits + 1. An element's digit of w bits takes w + 1 OTs (w for the lowest); a tree over leaves
+//! of one bit ([`super::compare`]) takes 3·w, in fewer rounds where there are many places.
 
 use crate::cost::Cost;
 use crate::ctx::Ctx;
@@ -106,8 +106,8 @@ pub(super) fn carries_cost(words: usize, places: usize, wanted: usize) -> Cost {
 }
 
 /// XOR shares of the carries into places `wanted` + 1 to `places`, or of the carry out of all `places` if `wanted` is
-/// `places`; before them, of the carry into place `wanted` unless that is 0. `own` has this party's planes, `words` words
-/// each.
+/// `places`; before them, of the carry into place `wanted` unless that is 0. `own` has this party's planes, `words`
+/// words each.
 pub(super) fn carries(
     ctx: &mut Ctx,
     own: &[u64],

@@ -3,21 +3,22 @@
 //! x = x_c + x_s mod 2^ℓ. The top bit of x is the XOR of the two top bits and of the carry out of the lower m = ℓ − 1
 //! bits. There are two ways to it.
 //!
-//! **A chain** of look-ups ([`super::chain`]) takes the fewest OTs: for many elements, and where it takes no more rounds.
+//! **A chain** of look-ups ([`super::chain`]) takes the fewest OTs: for many elements, and where it takes no more
+//! rounds.
 //!
 //! **A tree** over bits takes the fewest rounds. With g_i = a_i ∧ b_i (a bit of each party: one OT) and p_i = a_i ⊕ b_i
-//! (local), the carry is the combination of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of depth
-//! ⌈log₂ m⌉ in which neighbours merge; the two ANDs of a node share the factor p, so a node costs 3 opened bits a party,
-//! and 2 where p·p′ is not needed: at the lowest place of each level (Brent–Kung carry look-ahead; GMW on silent triples
-//! as in SecONNds).
+//! (local), the carry is the combination of all (g, p) under (g, p)∘(g′, p′) = (g ⊕ p·g′, p·p′), done as a tree of
+//! depth ⌈log₂ m⌉ in which neighbours merge; the two ANDs of a node share the factor p, so a node costs 3 opened bits a
+//! party, and 2 where p·p′ is not needed: at the lowest place of each level (Brent–Kung carry look-ahead; GMW on silent
+//! triples as in SecONNds).
 //!
 //! | ℓ = 17 | rounds | bits an element | OTs |
 //! |---|---|---|---|
 //! | chain | 6 | 95 | 20 |
 //! | tree | 5 | 114 | 46 |
 //!
-//! Trees over leaves of several bits, each compared for itself and tested for equality, are not used: they are the subject
-//! of a patent (US 12346830). All elements go through together, 64 a word.
+//! Trees over leaves of several bits, each compared for itself and tested for equality, are not used: they are the
+//! subject of a patent (US 12346830). All elements go through together, 64 a word.
 
 use super::chain;
 use super::planes::{bit_planes, plane_share, planes};
@@ -27,8 +28,8 @@ use crate::error::{TwopcError, expect_at_least, expect_at_most};
 use crate::ot::triple;
 use crate::share::{BitShare, Ring, SecretWords, Share};
 
-/// From how many elements on a comparison is a chain, whatever its rounds: what the tree's further OTs cost is then more
-/// than a few latencies of a wide-area network.
+/// From how many elements on a comparison is a chain, whatever its rounds: what the tree's further OTs cost is then
+/// more than a few latencies of a wide-area network.
 const MANY: usize = 4096;
 
 /// Whether `n` elements of `places` bits below the highest go through a chain.

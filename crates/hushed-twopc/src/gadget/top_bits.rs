@@ -1,7 +1,7 @@
 //! The highest bits of a shared value, for many elements.
 //!
-//! A chain of look-ups ([`super::chain`]) gives the carry into the lowest wanted place and into each one above it; a bit
-//! is the XOR of the parties' bits and of the carry into its place. A prefix tree over bits
+//! A chain of look-ups ([`super::chain`]) gives the carry into the lowest wanted place and into each one above it; a
+//! bit is the XOR of the parties' bits and of the carry into its place. A prefix tree over bits
 //! ([`to_bits`](super::to_bits)) takes three times the OTs and, for many bits, fewer rounds.
 
 use super::chain;

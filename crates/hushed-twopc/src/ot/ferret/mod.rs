@@ -45,8 +45,8 @@ const TREES: Kind = Kind(0x0344);
 /// Nonce, and the number of the parameter set with the version.
 const HELLO_BYTES: usize = 17;
 
-/// Rises whenever equal messages would give other OTs or pads, with the table of sets, and with what a step is. 4: a step
-/// has 32 trees.
+/// Rises whenever equal messages would give other OTs or pads, with the table of sets, and with what a step is. 4: a
+/// step has 32 trees.
 const VERSION: u8 = 4;
 
 /// The set of the first extension: the smallest, as its inputs come by the dearer [`start`].
