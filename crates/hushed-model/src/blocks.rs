@@ -21,18 +21,21 @@ pub struct Linear {
     pub bias: Option<Arc<[f32]>>,
 }
 
-/// The table of token vectors, and the position vectors.
+/// The table of token vectors, and the position vectors if there are any.
 #[derive(Clone)]
 pub struct Embedding {
     /// Rows of the token table.
     pub vocabulary: usize,
-    /// Rows of the position table: the longest input.
+    /// The longest input; with a position table, its rows.
     pub positions: usize,
+    /// Whether there is a position table. Where not, `offsets` is `None`, and attention knows places by [`Rope`].
+    pub placed: bool,
     /// Columns of both, `d`.
     pub width: usize,
     /// `vocabulary × width`; `None` where only the shape is known.
     pub tokens: Option<Arc<Matrix<f32>>>,
-    /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above.
+    /// `positions × width`, added to row i of every text; BERT's token type 0 is already in it. `None` as above, and
+    /// where the embedding is not `placed`.
     pub offsets: Option<Arc<Matrix<f32>>>,
 }
 
@@ -65,14 +68,16 @@ pub enum NormKind {
 pub struct Attention {
     /// `d → h·dh`.
     pub query: Linear,
-    /// `d → h·dh`.
+    /// `d → g·dh`.
     pub key: Linear,
-    /// `d → h·dh`.
+    /// `d → g·dh`.
     pub value: Linear,
     /// `h·dh → d`.
     pub output: Linear,
     /// How Q, K, V split.
     pub heads: Heads,
+    /// How places turn Q and K.
+    pub rope: Option<Rope>,
     /// The function from scores to weights.
     pub weigh: Weigh,
     /// Which keys a row may see.
@@ -82,12 +87,68 @@ pub struct Attention {
 /// How the columns of Q, K and V split into heads, and what scales their products.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heads {
-    /// h.
+    /// h, the heads of Q.
     pub count: usize,
+    /// g, the heads of K and V: a divisor of h. Head j of Q reads head ⌊j·g/h⌋ of them.
+    pub keys: usize,
     /// dh.
     pub width: usize,
     /// Factor of the scores, `1/√dh`.
     pub scale: f64,
+}
+
+impl Heads {
+    /// Columns of Q, h·dh.
+    pub const fn query_columns(&self) -> usize {
+        self.count * self.width
+    }
+
+    /// Columns of K and of V, g·dh.
+    pub const fn key_columns(&self) -> usize {
+        self.keys * self.width
+    }
+
+    /// Heads of Q that read one of K, h/g.
+    pub fn shared(&self) -> usize {
+        self.count / self.keys.max(1)
+    }
+}
+
+/// Rotary positions (Su et al. 2021): in every head of Q and K the pair i of columns of the row at place p is turned by
+/// the angle `p·θ^(−2i/dh)`, so that scores depend on the distance of two places alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rope {
+    /// θ.
+    pub theta: f64,
+    /// Which columns are pair i.
+    pub pairs: Pairs,
+}
+
+/// The two spellings of rotary positions. One is the other after a permutation of the columns of Q and K, which changes
+/// no score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pairs {
+    /// Columns i and i + dh/2 of a head, as in Hugging Face folders.
+    Halves,
+    /// Columns 2i and 2i + 1, as in the paper and in LLaMA's own files.
+    Adjacent,
+}
+
+impl Rope {
+    /// The angle of every pair at place `place`, for heads of `width` columns: `width/2` numbers.
+    pub fn angles(&self, place: usize, width: usize) -> impl Iterator<Item = f64> + use<> {
+        let theta = self.theta;
+        let turns = move |i| theta.powf(-2.0 * i as f64 / width as f64);
+        (0..width / 2).map(move |i| place as f64 * turns(i))
+    }
+
+    /// The columns of pair i in a head of `width` columns.
+    pub const fn pair(&self, i: usize, width: usize) -> (usize, usize) {
+        match self.pairs {
+            Pairs::Halves => (i, i + width / 2),
+            Pairs::Adjacent => (2 * i, 2 * i + 1),
+        }
+    }
 }
 
 /// How scores become weights.
@@ -116,11 +177,13 @@ impl Mask {
     }
 }
 
-/// One feed-forward block.
+/// One feed-forward block: `down(f(up(x)))`, or with a gate `down(f(gate(x)) ∘ up(x))`.
 #[derive(Clone)]
 pub struct FeedForward {
     /// `d → hidden`.
     pub up: Linear,
+    /// `d → hidden`; then the activation is of this one, and multiplied with what `up` gives (Shazeer 2020).
+    pub gate: Option<Linear>,
     /// Between the two.
     pub activation: Activation,
     /// How a private run may approximate it; `None`: nothing is declared, and the approximation must do for any model.

@@ -241,7 +241,7 @@ impl Program {
     pub fn linears(&self) -> impl Iterator<Item = &Linear> {
         self.steps.iter().flat_map(|step| match &step.block {
             Block::Attention(a) => vec![&a.query, &a.key, &a.value, &a.output],
-            Block::FeedForward(f) => vec![&f.up, &f.down],
+            Block::FeedForward(f) => f.gate.iter().chain([&f.up, &f.down]).collect(),
             Block::Head(c) => vec![&c.dense, &c.classes],
             Block::Vocabulary(w) => vec![w],
             Block::Embed(_) | Block::Norm(_) | Block::Add | Block::Pool(_) => Vec::new(),

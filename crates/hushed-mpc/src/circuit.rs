@@ -433,6 +433,7 @@ impl<S: Shares> Pass<'_, S> {
         let x = values.take(step, 0)?;
         let f = FeedForward {
             up: c.dense.clone(),
+            gate: None,
             activation: c.activation,
             tolerance: None,
             down: c.classes.clone(),

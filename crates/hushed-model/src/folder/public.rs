@@ -181,12 +181,7 @@ impl PublicFiles {
             // A sentence encoder, whatever it was cut from.
             config.labels = None;
             if task == Task::Generate {
-                problems.push(Problem::UnsupportedValue {
-                    file: CONFIG.to_owned(),
-                    field: "model_type",
-                    value: "gpt2".to_owned(),
-                    supported: "an encoder, beside modules.json",
-                });
+                problems.push(Problem::decoder_with_modules(CONFIG));
             }
         }
         let classifies = config.as_ref().is_some_and(|c| c.labels.is_some());

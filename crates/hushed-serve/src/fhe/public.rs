@@ -156,6 +156,7 @@ impl PublicModel {
         let embedding = Embedding {
             vocabulary,
             positions,
+            placed: true,
             width,
             tokens: Matrix::new(vocabulary, width, tokens).map(Arc::new),
             offsets: Matrix::new(positions, width, offsets).map(Arc::new),

@@ -336,6 +336,7 @@ impl Block {
         let numbers = random(&mut seeded(70), WIDTH * WIDTH);
         let f = FeedForward {
             up: dense(WIDTH, WIDTH, |o, i| if o == i { UP as f32 } else { 0.0 }),
+            gate: None,
             activation: Activation::Gelu,
             tolerance: None,
             down: dense(WIDTH, WIDTH, |o, i| (down * numbers[o * WIDTH + i]) as f32),
