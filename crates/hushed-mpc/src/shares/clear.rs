@@ -186,6 +186,12 @@ impl Shares for Clear {
         Ok(Share::new(x.ring(), words.collect()))
     }
 
+    fn multiply(&mut self, x: &Share, y: &Share) -> Result<Share, RunError> {
+        let words = x.words().iter().zip(y.words());
+        let words = words.map(|(x, y)| x.wrapping_mul(*y));
+        Ok(Share::new(x.ring(), words.collect()))
+    }
+
     fn maxima(&mut self, x: &Share, _: usize, columns: usize) -> Result<Share, RunError> {
         let ring = x.ring();
         let rows = x.words().chunks_exact(columns.max(1));
