@@ -48,10 +48,47 @@ pub struct Norm {
     pub width: usize,
     /// ε, added to the (biased) variance or mean square.
     pub epsilon: f64,
+    /// What is declared of its rows; `None`: nothing, and they are as those of most models.
+    pub reach: Option<NormReach>,
     /// `width` numbers; `None` where only the shape is known.
     pub gain: Option<Arc<[f32]>>,
     /// `width` numbers (zeros for RMSNorm); `None` as above.
     pub offset: Option<Arc<[f32]>>,
+}
+
+/// What is declared of a norm's rows, so that a private run has formats for them: in powers of two, public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormReach {
+    /// The sum of a row's squares, its mean subtracted, is below 2^squares.
+    pub squares: u32,
+    /// Fraction bits beyond the usual ones, for rows of elements far below 1.
+    pub finer: u32,
+}
+
+impl NormReach {
+    /// Where nothing is declared.
+    pub const USUAL: NormReach = NormReach {
+        squares: 18,
+        finer: 0,
+    };
+    /// More squares than this no format holds.
+    pub const MOST_SQUARES: u32 = 30;
+    /// `squares + 2·finer` is at most this.
+    pub const MOST: u32 = 33;
+
+    /// The least that holds rows whose sums of squares are at most `largest`, and whose mean squares are at least
+    /// `least`; `None` if no format does. Rows of a root mean square below 2^−4 get finer fractions, as far as there is
+    /// room for them.
+    pub fn of(largest: f64, least: f64) -> Option<NormReach> {
+        let squares = (largest.max(f64::MIN_POSITIVE).log2().floor() + 1.0).max(18.0);
+        if squares.is_nan() || squares > f64::from(Self::MOST_SQUARES) {
+            return None;
+        }
+        let squares = squares as u32;
+        let wanted = (-4.0 - least.max(1e-12).sqrt().log2()).ceil().max(0.0);
+        let finer = (wanted as u32).min((Self::MOST - squares) / 2);
+        Some(NormReach { squares, finer })
+    }
 }
 
 /// How a [`Norm`] measures a row.

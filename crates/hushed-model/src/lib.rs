@@ -31,12 +31,14 @@ pub mod vectors;
 pub use arch::{Architecture, Task};
 pub use blocks::{
     Activation, Attention, Classifier, Embedding, FeedForward, Heads, Linear, Mask, Norm, NormKind,
-    Pairs, Pool, QUICK_GELU, Rope, Tolerance, Weigh,
+    NormReach, Pairs, Pool, QUICK_GELU, Rope, Tolerance, Weigh,
 };
 pub use body::Body;
 pub use calibrate::{Calibration, CalibrationError, Range, Ranges, calibrate};
 pub use error::{FolderError, ModelError, Problem, TextError};
-pub use folder::{Biases, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check};
+pub use folder::{
+    Biases, Declared, FUNCTIONS, NetworkConfig, Public, PublicFiles, Report, Summary, check,
+};
 pub use generate::{Ending, greedy, largest};
 pub use gpt2::Gpt2;
 pub use llama::Llama;

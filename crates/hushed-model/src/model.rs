@@ -1,8 +1,9 @@
 //! A model: its public part and its layers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::blocks::{Embedding, Pool, Tolerance};
+use crate::blocks::{Embedding, NormReach, Pool, Tolerance};
 use crate::body::Body;
 use crate::error::{FolderError, ModelError};
 use crate::folder::config::NetworkConfig;
@@ -69,9 +70,20 @@ impl Model {
             .collect())
     }
 
+    /// The same model with this declared of its norms, by the names of their steps.
+    #[must_use]
+    pub fn reaching(mut self, norms: BTreeMap<String, NormReach>) -> Model {
+        self.public.config.norms = norms;
+        self
+    }
+
     /// Its steps.
     pub fn program(&self) -> Program {
-        self.body.program()
+        let program = self.body.program();
+        match self.public.config.norms.is_empty() {
+            true => program,
+            false => program.reaching(&self.public.config.norms),
+        }
     }
 
     /// Token vectors and positions.

@@ -4,12 +4,13 @@
 //! nothing is folded, and [`plain`](crate::plain) runs it as it is. Its numbers may be absent: a party that has only
 //! the public part of a model has the same list with shapes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use serde::{Serialize, Serializer};
 
-use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, Pool};
+use crate::blocks::{Attention, Classifier, Embedding, FeedForward, Linear, Norm, NormReach, Pool};
 use crate::error::ModelError;
 
 /// The steps of a model, each after those that it reads.
@@ -173,6 +174,25 @@ impl Program {
     /// The steps in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// The same steps with what is declared of their norms, by name.
+    #[must_use]
+    pub fn reaching(mut self, norms: &BTreeMap<String, NormReach>) -> Program {
+        for step in &mut self.steps {
+            if let Block::Norm(norm) = &mut step.block {
+                norm.reach = norms.get(&step.id.to_string()).copied();
+            }
+        }
+        self
+    }
+
+    /// The norms, by name.
+    pub fn norms(&self) -> impl Iterator<Item = (StepId, &Norm)> {
+        self.steps.iter().filter_map(|step| match &step.block {
+            Block::Norm(norm) => Some((step.id, norm)),
+            _ => None,
+        })
     }
 
     /// The steps of each layer: what comes before a layer ends in one value, which is all that it reads.

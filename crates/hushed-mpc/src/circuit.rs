@@ -24,7 +24,7 @@ use hushed_model::{
 };
 use hushed_net::Party;
 use hushed_twopc::func::Format;
-use hushed_twopc::func::norm::{NormShape, UNIT_ROW};
+use hushed_twopc::func::norm::{NormReach, NormShape, UNIT_ROW};
 use hushed_twopc::share::Share;
 
 use super::formats::{ACTIVATION, ANSWER, EMBEDDING, GATE, GATED, LINEAR, MAX_TOKENS, RAW_ANSWER};
@@ -308,6 +308,7 @@ impl<S: Shares> Pass<'_, S> {
                 width: x.width,
                 centre: n.kind == NormKind::LayerNorm,
                 epsilon: n.epsilon,
+                reach: reach_of(n),
             };
             let y = on.normalise(&x.share, x.format, shape)?;
             let mut y = Acts::new(y, ACTIVATION, x.rows, x.width);
@@ -513,6 +514,14 @@ impl<S: Shares> Pass<'_, S> {
         self.on
             .step(id, |on| on.product(id, &x.share, rows, product))
     }
+}
+
+/// The formats of a norm: those that its model declares.
+pub(crate) fn reach_of(norm: &Norm) -> NormReach {
+    norm.reach.map_or(NormReach::USUAL, |reach| NormReach {
+        squares: reach.squares,
+        finer: reach.finer,
+    })
 }
 
 /// An activation's result in [`ACTIVATION`] times `up` in [`LINEAR`], in [`ACTIVATION`].

@@ -1,10 +1,12 @@
 //! `config.json`: which architecture, and its sizes.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::arch::{self, Architecture, Task};
-use crate::blocks::{Activation, Heads, Rope, Tolerance};
+use crate::blocks::{Activation, Heads, NormReach, Rope, Tolerance};
 use crate::error::Problem;
 use crate::folder::decoder::{self, Biases};
 use crate::folder::json::{self, Fields};
@@ -44,6 +46,8 @@ pub struct NetworkConfig {
     pub activation: Activation,
     /// What is declared of its arguments, in a file of its own.
     pub tolerance: Option<Tolerance>,
+    /// What is declared of norms, by the names of their steps, in the same file.
+    pub norms: BTreeMap<String, NormReach>,
     /// ε of the norms.
     pub epsilon: f64,
     /// Id of the padding token, if config.json gives it.
@@ -193,6 +197,7 @@ impl NetworkConfig {
             token_types: token_types?,
             activation: activation?,
             tolerance: None,
+            norms: BTreeMap::new(),
             epsilon,
             padding_id,
             labels,
@@ -229,6 +234,7 @@ impl NetworkConfig {
             token_types: 2,
             activation: Activation::Gelu,
             tolerance: None,
+            norms: BTreeMap::new(),
             epsilon: EPSILON,
             padding_id: Some(0),
             labels: None,

@@ -12,7 +12,7 @@ pub(crate) mod shards;
 pub(crate) mod weights;
 
 pub use config::NetworkConfig;
-pub use declared::FUNCTIONS;
+pub use declared::{Declared, FUNCTIONS};
 pub use decoder::Biases;
 pub use public::{Public, PublicFiles};
 pub use report::{Report, Summary, check};

@@ -80,6 +80,7 @@ impl<S: Source> From<'_, S> {
             kind: NormKind::RmsNorm,
             width,
             epsilon: self.config.epsilon,
+            reach: None,
             offset: gain.as_ref().map(|_| vec![0.0; width].into()),
             gain,
         })

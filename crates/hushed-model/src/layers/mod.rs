@@ -88,6 +88,7 @@ impl<S: Source> From<'_, S> {
             kind: NormKind::LayerNorm,
             width,
             epsilon: self.config.epsilon,
+            reach: None,
             gain: self.vector(&format!("{name}.weight"), width)?,
             offset: self.vector(&format!("{name}.bias"), width)?,
         })

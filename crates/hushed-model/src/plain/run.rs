@@ -6,7 +6,7 @@ use super::{
     PlainActs, PlainCache, PlainScores, activate, add, attend, embed_after, linear, multiply, norm,
     pool, scores, turn, weigh,
 };
-use crate::blocks::{Attention, Classifier, FeedForward, Mask, Pool};
+use crate::blocks::{Attention, Classifier, FeedForward, Mask, NormKind, Pool};
 use crate::error::ModelError;
 use crate::program::{Block, Program, Step, StepId, Values};
 use crate::tokens::TokenIds;
@@ -16,8 +16,8 @@ use crate::tokens::TokenIds;
 pub enum What {
     /// A lookup, a linear layer, a product, a sum, a pooling: only its result is shown.
     Values,
-    /// A norm.
-    Norm,
+    /// A norm of this kind.
+    Norm(NormKind),
     /// A softmax over the keys that the mask leaves.
     Weigh(Mask),
     /// A function of every element.
@@ -154,9 +154,9 @@ impl<F: FnMut(StepId, What, Moment, Seen<'_>)> Run<'_, F> {
             }
             Block::Norm(n) => {
                 let x = values.get(step, 0)?;
-                self.show(id, What::Norm, Moment::Input, Seen::Acts(x));
+                self.show(id, What::Norm(n.kind), Moment::Input, Seen::Acts(x));
                 let y = norm(id, x.clone(), n)?;
-                self.show(id, What::Norm, Moment::Output, Seen::Acts(&y));
+                self.show(id, What::Norm(n.kind), Moment::Output, Seen::Acts(&y));
                 Ok(y)
             }
             Block::Attention(a) => self.attention(id, values.get(step, 0)?, a),

@@ -8,7 +8,7 @@ use hushed_model::testing::{
     tiny_golden,
 };
 use hushed_model::{
-    FUNCTIONS, FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds,
+    Declared, FUNCTIONS, FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds,
     Tolerance, TooLong, check, fuzz,
 };
 use serde_json::{Value, json};
@@ -450,7 +450,7 @@ fn decoders_survive_mutations() {
             file("modules.json"),
             file("1_Pooling/config.json"),
             file("sentence_bert_config.json"),
-            tolerance().to_json().into_bytes(),
+            Declared::from(tolerance()).to_json().into_bytes(),
         ],
         count,
         3,
@@ -530,7 +530,11 @@ fn declared_functions() {
     let dir = TempDir::new().unwrap();
     tiny_folder(dir.path()).unwrap();
     let tolerance = tolerance();
-    fs::write(dir.path().join(FUNCTIONS), tolerance.to_json()).unwrap();
+    fs::write(
+        dir.path().join(FUNCTIONS),
+        Declared::from(tolerance).to_json(),
+    )
+    .unwrap();
     let model = Model::load(dir.path()).unwrap();
     assert_eq!(model.public.config.tolerance, Some(tolerance));
     let files = PublicFiles::read(dir.path()).unwrap();

@@ -1,7 +1,7 @@
 //! Which function of the two-party run serves each step that was measured, and how near the measured values come to
 //! what it holds.
 
-use hushed_model::{Calibration, NetworkConfig, Ranges};
+use hushed_model::{Calibration, NetworkConfig, NormReach, Ranges};
 use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
@@ -30,8 +30,6 @@ impl Fit {
     }
 }
 
-/// Sums of squares inside a norm stay below this.
-const NORM_SQUARES: f64 = (1u32 << 18) as f64;
 /// Values of an attention head: their sums over 256 keys fit the product's ring.
 const HEAD_VALUES: f64 = 16.0;
 
@@ -83,7 +81,8 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
                 ..
             } => {
                 let measured = first_variance.magnitude().max(variance.magnitude());
-                let holds = NORM_SQUARES / config.width as f64;
+                let reach = config.norms.get(site).unwrap_or(&NormReach::USUAL);
+                let holds = f64::from(reach.squares).exp2() / config.width as f64;
                 add("norm by 1/√v", "variances", measured, holds);
             }
         }

@@ -36,7 +36,7 @@ fn prompt() -> Vec<u32> {
     vec![5, 60, 0, 17, 17, 42, 9]
 }
 
-fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
+pub fn logits(program: &Program, ids: &[u32]) -> Vec<f64> {
     let last = plain::run(
         program,
         vec![TokenIds::new(ids.to_vec())],
@@ -150,7 +150,8 @@ fn tokens_are_those_of_the_clear_model_and_cost_what_the_plan_says() {
     }
 }
 
-fn generate(model: &Model, prompt: &[u32], padding: usize) {
+/// As many tokens, against the clear model and the plan.
+pub fn generate(model: &Model, prompt: &[u32], padding: usize) {
     let (server_program, client_program) = (model.program(), shapes_of(model));
     let (near, far) = memory_pair();
     let (near_ot, far_ot) = IdealPair::new();

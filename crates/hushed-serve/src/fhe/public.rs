@@ -165,6 +165,7 @@ impl PublicModel {
             kind: NormKind::LayerNorm,
             width,
             epsilon,
+            reach: None,
             gain: Some(gain.into()),
             offset: Some(offset.into()),
         };

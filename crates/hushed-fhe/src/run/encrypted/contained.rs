@@ -227,6 +227,7 @@ fn shape() -> Norm {
         kind: NormKind::LayerNorm,
         width: WIDTH,
         epsilon: 1e-9,
+        reach: None,
         gain: Some(vec![1.0; WIDTH].into()),
         offset: Some(vec![0.0; WIDTH].into()),
     }
