@@ -69,9 +69,6 @@ impl Args {
         let object = json!({ "supported": true, "model": s, "protocols": protocols });
         out.result(object, || {
             let ends = match (&s.labels, s.normalised) {
-                _ if model.public.task() == Task::Generate => {
-                    "; generates text, in the clear alone so far".to_owned()
-                }
                 (Some(labels), _) => format!(
                     "; a classifier of {} classes ({})",
                     labels.len(),

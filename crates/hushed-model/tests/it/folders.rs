@@ -459,6 +459,9 @@ fn decoders_survive_mutations() {
     mutations(&[file("tokenizer.json")], count, 4, fuzz::tokenizer);
     let bytes = fs::read(tiny_golden("gpt2").join("tokenizer.json")).unwrap();
     mutations(&[bytes], count / 20, 5, fuzz::tokenizer);
+    let golden = |file: &str| fs::read(tiny_golden("llama").join(file)).unwrap();
+    mutations(&[golden("tokenizer.json")], count / 20, 6, fuzz::tokenizer);
+    mutations(&[golden("config.json")], count, 7, fuzz::config);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use hushed_twopc::func::softmax::SCORES;
 use serde::Serialize;
 
 use crate::circuit::function::Function;
-use crate::formats::{LINEAR, SUM_BITS, WEIGHED};
+use crate::formats::{GATE, GATED, LINEAR, SUM_BITS, WEIGHED};
 
 /// One bound of one step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,9 +50,15 @@ pub fn fits(calibration: &Calibration, config: &NetworkConfig) -> Vec<Fit> {
         match ranges {
             Ranges::Values { output } => {
                 let value = site.ends_with(".value");
+                let gated = GATE.frac + GATED.frac + 2;
+                let gated = f64::from(GATE.ring.bits() - gated).exp2() / activation.scale();
                 // Two spare bits: a sign, and one for the rounding protocols.
                 let ring = f64::from(LINEAR.ring.bits() - LINEAR.frac - 2).exp2() / 2.0;
-                let holds = if value { HEAD_VALUES } else { ring };
+                let holds = match () {
+                    () if value => HEAD_VALUES,
+                    () if site.ends_with(".product") => gated.min(ring),
+                    () => ring,
+                };
                 add("linear", "results", output.magnitude(), holds);
             }
             Ranges::Activation { input } => {
