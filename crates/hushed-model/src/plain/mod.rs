@@ -240,8 +240,8 @@ pub fn turn(
     Ok(x)
 }
 
-/// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q, and those of K are counted by
-/// the heads that share them.
+/// `scale·Q_j·K_jᵀ` for every head j, where `Q_j` are the columns `j·dh .. (j+1)·dh` of Q, and those of K are counted
+/// by the heads that share them.
 ///
 /// # Errors
 /// Shapes that differ.

@@ -456,8 +456,8 @@ pub(super) fn decodes_bytes(kind: Kind, object: &Map<String, Value>, problems: &
     }
 }
 
-/// What LLaMA's folders turn pieces into text by. The space that is stripped is the one that the normaliser put before a
-/// text, which nothing that follows a text has.
+/// What LLaMA's folders turn pieces into text by. The space that is stripped is the one that the normaliser put before
+/// a text, which nothing that follows a text has.
 fn joins_pieces(decoder: Option<&Value>) -> bool {
     let parts: Vec<&Value> = chain(decoder, "decoders").collect();
     let is = |part: &Value, name| part_type(Some(part)) == Some(name);

@@ -8,8 +8,8 @@ use hushed_model::testing::{
     tiny_golden,
 };
 use hushed_model::{
-    Declared, FUNCTIONS, FolderError, Model, ModelError, Problem, PublicFiles, TextError, TokenIds,
-    Tolerance, TooLong, check, fuzz,
+    Declared, FUNCTIONS, FolderError, Model, ModelError, NormReach, Problem, PublicFiles,
+    TextError, TokenIds, Tolerance, TooLong, check, fuzz,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -555,6 +555,33 @@ fn declared_functions() {
     {
         assert_eq!(layer.feed_forward.tolerance, Some(tolerance));
     }
+    // Norms by name: those of the model reach its program, and others are no norms of it.
+    let mut declared = Declared::from(tolerance);
+    let reach = NormReach {
+        squares: 24,
+        finer: 1,
+    };
+    declared
+        .norms
+        .insert("layer.1.attention.norm".to_owned(), reach);
+    fs::write(dir.path().join(FUNCTIONS), declared.to_json()).unwrap();
+    let program = Model::load(dir.path()).unwrap().program();
+    let named = program.norms().filter(|(_, norm)| norm.reach.is_some());
+    let named: Vec<_> = named
+        .map(|(id, norm)| (id.to_string(), norm.reach))
+        .collect();
+    assert_eq!(named, [("layer.1.attention.norm".to_owned(), Some(reach))]);
+    let bad = problems(|d| {
+        let mut other = declared.clone();
+        other
+            .norms
+            .insert("layer.2.attention.norm".to_owned(), reach);
+        fs::write(d.join(FUNCTIONS), other.to_json()).unwrap();
+    });
+    assert!(matches!(
+        &bad[..],
+        [Problem::UnsupportedValue { field: "norms", .. }]
+    ));
     let bad = problems(|d| {
         fs::write(
             d.join(FUNCTIONS),

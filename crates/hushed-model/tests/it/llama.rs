@@ -38,8 +38,8 @@ fn ids_logits_and_continuations_equal_the_reference() {
     }
 }
 
-/// Token ids of every line of data/*.txt, and the texts of ids. Only at the beginning of a text is a space put and taken
-/// away again.
+/// Token ids of every line of data/*.txt, and the texts of ids. Only at the beginning of a text is a space put and
+/// taken away again.
 #[test]
 fn tokenizers_agree_with_the_reference() {
     for name in FOLDERS {

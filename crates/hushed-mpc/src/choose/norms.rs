@@ -7,7 +7,7 @@ use hushed_model::{Calibration, Model, NormReach, Ranges};
 use super::MARGIN;
 
 /// What is to be declared of a model's norms: of each whose rows are beyond the usual formats, in [`MARGIN`] times the
-/// largest that were measured or by elements below 2^−4; none where no format holds them, which
+/// largest that were measured or by elements below 2^−5; none where no format holds them, which
 /// [`fits`](super::fits::fits) then says.
 pub fn choose_norms(model: &Model, calibration: &Calibration) -> BTreeMap<String, NormReach> {
     let program = model.program();

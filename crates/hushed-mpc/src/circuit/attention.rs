@@ -1,8 +1,8 @@
 //! Scores, softmax and the product with V: texts of equal length together, all heads of all of them as one batch.
 //!
-//! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the m
-//! of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. The h/g heads
-//! that read the same keys lie one after another, so that they are one product of m·h/g rows.
+//! Shapes: over all texts Q is rows × h·dh, K and V rows × g·dh; of a group of t texts of m rows, with n keys each (the
+//! m of the text and those of earlier passes, which a [`Past`] holds), scores and weights are t·h × m × n. The h/g
+//! heads that read the same keys lie one after another, so that they are one product of m·h/g rows.
 
 use std::ops::Range;
 
@@ -119,8 +119,8 @@ fn turned<S: Shares>(
     Ok((part(0..queries), part(queries..elements)))
 }
 
-/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, nor do, with
-/// `padding`, those that the client knows to be such: it then adds the whole mask, so that none is added twice.
+/// Exponentials of scores, in [`WEIGHED`]: softmax without its division. Keys that the mask hides get none, nor do,
+/// with `padding`, those that the client knows to be such: it then adds the whole mask, so that none is added twice.
 pub fn weigh<S: Shares>(
     on: &mut S,
     scores: &[S::Share],

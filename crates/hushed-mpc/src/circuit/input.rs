@@ -25,8 +25,8 @@ pub struct Terms {
 pub(crate) enum Padding {
     /// After the text: rows have their places by a table, and later ones by a lookup that the client makes.
     Behind,
-    /// Before it: scores depend on the distance of two rows, so that a text may begin anywhere. Later rows then have the
-    /// distances that they would have without padding, and the last row is the same for both parties.
+    /// Before it: scores depend on the distance of two rows, so that a text may begin anywhere. Later rows then have
+    /// the distances that they would have without padding, and the last row is the same for both parties.
     InFront,
 }
 

@@ -1,57 +1,11 @@
 //! Activations of 3·10^3, planted in tiny decoders as published ones have them: at the first token, or at every one.
 
-use hushed_model::testing::{tiny_generator, tiny_golden};
-use hushed_model::{
-    Body, Calibration, Linear, Matrix, Model, NetworkConfig, NormReach, Ranges, TokenIds,
-    calibrate, random_llama as random_decoder,
-};
+use hushed_model::testing::{beyond_formats, wide_decoders};
+use hushed_model::{Calibration, Model, NormReach, Ranges, TokenIds, calibrate};
 use hushed_mpc::{Clear, Input, Layers, Terms, choose_norms, fits, run, sampled_out_of_range};
 use hushed_twopc::func::norm;
 
 use crate::decode::{generate, logits};
-
-fn set(linear: &mut Linear, row: usize, column: usize, value: f32) {
-    let mut weights = Matrix::clone(linear.weights.as_deref().unwrap());
-    weights.row_mut(row)[column] = value;
-    linear.weights = Some(std::sync::Arc::new(weights));
-}
-
-/// Token 1 comes before every text. It alone has something in column 7, from which the first hidden column of layer 0
-/// makes 3·10^3 in column 5.
-fn first_token() -> Model {
-    let mut model = Model::load(&tiny_golden("llama")).unwrap();
-    let config = NetworkConfig {
-        width: 128,
-        hidden: 96,
-        ..model.public.config.clone()
-    };
-    let mut decoder = random_decoder(&config, 9);
-    let mut tokens = Matrix::clone(decoder.embedding.tokens.as_deref().unwrap());
-    for id in 0..config.vocabulary {
-        tokens.row_mut(id)[7] = if id == 1 { 14.0 } else { 0.0 };
-    }
-    decoder.embedding.tokens = Some(std::sync::Arc::new(tokens));
-    let f = &mut decoder.layers[0].feed_forward;
-    set(&mut f.up, 0, 7, 6.0);
-    set(f.gate.as_mut().unwrap(), 0, 7, 3.0);
-    set(&mut f.down, 5, 0, 4.0);
-    model.public.config = config;
-    model.body = Body::Llama(decoder);
-    model
-}
-
-/// A bias of 3·10^3 behind layer 0, in every row.
-fn every_row() -> Model {
-    let mut model = tiny_generator();
-    let Body::Gpt2(decoder) = &mut model.body else {
-        unreachable!()
-    };
-    let down = &mut decoder.layers[0].feed_forward.down;
-    let mut bias = down.bias.take().unwrap().to_vec();
-    bias[5] = -3000.0;
-    down.bias = Some(bias.into());
-    model
-}
 
 fn text() -> Vec<u32> {
     vec![1, 60, 300 % 250, 17, 17, 42, 9]
@@ -73,7 +27,7 @@ fn off(model: &Model) -> f64 {
 
 #[test]
 fn wide_norms_are_refused_measured_declared_and_then_right() {
-    for model in [first_token(), every_row()] {
+    for model in wide_decoders() {
         let calibration = measured(&model);
         let largest = calibration.sites.values().map(|ranges| match ranges {
             Ranges::Values { output } => output.magnitude(),
@@ -110,19 +64,7 @@ fn wide_norms_are_refused_measured_declared_and_then_right() {
 /// Rows that no format holds get none, and stay refused.
 #[test]
 fn beyond_every_format() {
-    let mut model = every_row();
-    let Body::Gpt2(decoder) = &mut model.body else {
-        unreachable!()
-    };
-    for layer in &mut decoder.layers {
-        let down = &mut layer.feed_forward.down;
-        down.bias = Some(
-            vec![4000.0; 16]
-                .into_iter()
-                .chain(vec![-4000.0; 16])
-                .collect(),
-        );
-    }
+    let model = beyond_formats();
     let norms = choose_norms(&model, &measured(&model));
     assert!(!norms.contains_key("norm"), "{norms:?}");
     let declared = model.reaching(norms);

@@ -80,8 +80,8 @@ impl NormReach {
         (self.squares - Self::USUAL.squares).div_ceil(2)
     }
 
-    /// Bits that a row's sum loses before and after it is divided: of the mean, `ring − frac − 2` less the second number
-    /// must be left. In a ring of 14 bits before the point that is 2^6, and 2^10 where v < 2^26.
+    /// Bits that a row's sum loses before and after it is divided: of the mean, `ring − frac − 2` less the second
+    /// number must be left. In a ring of 14 bits before the point that is 2^6, and 2^10 where v < 2^26.
     fn mean_shifts(&self) -> [u32; 2] {
         let wider = self.wider().min(8);
         [12 + wider, 8 - wider]
@@ -239,8 +239,8 @@ fn unit_shape(rows: usize, width: usize) -> NormShape {
     }
 }
 
-/// Row means, in the format of `x`: usually the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for d = 384
-/// is off by 1.2·10^−4 of the mean. Needs a row sum below 2^(ring − frac − 2), and a mean as
+/// Row means, in the format of `x`: usually the sum loses 12 low bits and is multiplied by ⌊2^20/d⌉/2^8, which for
+/// d = 384 is off by 1.2·10^−4 of the mean. Needs a row sum below 2^(ring − frac − 2), and a mean as
 /// [`NormReach::mean_shifts`] says.
 fn mean(ctx: &mut Ctx, x: &Share, from: Format, shape: NormShape) -> Result<Share, TwopcError> {
     let [before, after] = shape.reach.mean_shifts();
