@@ -165,6 +165,9 @@ impl CliError {
             Self::Unsupported { .. } | Self::Run(RunError::Unsupported { .. }) => "model-folder",
             Self::Calibration(_) | Self::Fhe(FheError::Choices(_)) => "calibration",
             Self::Fhe(FheError::Unsupported { .. } | FheError::Levels { .. }) => "unsupported",
+            Self::Fhe(FheError::Model(ModelError::Folder(_) | ModelError::NotAnEncoder { .. })) => {
+                "model-folder"
+            }
             Self::Fhe(FheError::Packing(_)) => "batch",
             Self::Write(_) => "output",
             Self::WriteFile { .. } => "file-unwritable",
